@@ -1,0 +1,123 @@
+"""Every error that lance-flight raises on purpose, cut by what the caller can do about it.
+
+```text
+LanceFlightError
+├── InvalidInput        the request itself is wrong: change it
+│   ├── SqlError            text that is not SQL, or a statement that cannot be planned
+│   ├── SpecError           a partition spec (every problem of it at once)
+│   ├── SchemaError         a schema that does not fit, or may not change so
+│   ├── DataError           a row that may not be stored as it is
+│   └── TicketError         a ticket or handle that we did not issue, or that was altered
+├── NotFound            no such table, column, schema, snapshot, tag …
+├── AlreadyExists       a table that is there already
+├── Conflict            another writer was first: run it again
+├── Refused             not allowed, whatever the request says
+├── Unsupported         understood, and not offered
+└── Corrupt             stored data that breaks the spec: repair it
+```
+
+Each class has a `code`: lower-case words that never change, sent to clients beside the message.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable, Sequence
+from typing import ClassVar
+
+
+class LanceFlightError(Exception):
+    """The root of the tree; `str(error)` names the thing, the value and what was expected."""
+
+    code: ClassVar[str] = "error"
+
+
+class InvalidInput(LanceFlightError):
+    """The request cannot be carried out as it stands."""
+
+    code = "invalid_input"
+
+
+class SqlError(InvalidInput):
+    """SQL text that does not parse or cannot be planned."""
+
+    code = "invalid_sql"
+
+
+class _Problems(InvalidInput):
+    """An error that lists every problem found, not the first one."""
+
+    def __init__(self, what: str, problems: Sequence[str]) -> None:
+        self.problems = tuple(problems)
+        super().__init__(f"{what}: " + "; ".join(self.problems))
+
+
+class SpecError(_Problems):
+    """A partition spec with problems; `problems` has one line for each."""
+
+    code = "invalid_spec"
+
+
+class SchemaError(_Problems):
+    """A schema that does not fit; `problems` names each column with what is wrong with it."""
+
+    code = "invalid_schema"
+
+
+class DataError(InvalidInput):
+    """A value that may not be stored: NULL in a NOT NULL column, out of range, not castable."""
+
+    code = "invalid_data"
+
+
+class TicketError(InvalidInput):
+    """A ticket or prepared handle that was not issued under this key, or was altered."""
+
+    code = "invalid_ticket"
+
+
+class NotFound(LanceFlightError):
+    """Something was named that is not there."""
+
+    code = "not_found"
+
+    @classmethod
+    def named(cls, kind: str, name: str, known: Iterable[str]) -> NotFound:
+        """`NotFound` for `name`, with the nearest of the `known` names.
+
+        >>> str(NotFound.named("table", "fligths", ["flights", "planes"]))
+        "no table 'fligths'; did you mean 'flights'?"
+        """
+        near = difflib.get_close_matches(name, list(known), n=3)
+        hint = f"; did you mean {' or '.join(map(repr, near))}?" if near else ""
+        return cls(f"no {kind} {name!r}{hint}")
+
+
+class AlreadyExists(LanceFlightError):
+    """Something is there already under this name."""
+
+    code = "already_exists"
+
+
+class Conflict(LanceFlightError):
+    """Another writer was first and the work could not be rebased; nothing of it is visible."""
+
+    code = "conflict"
+
+
+class Refused(LanceFlightError):
+    """The caller may not do this."""
+
+    code = "refused"
+
+
+class Unsupported(LanceFlightError):
+    """A request that is understood and that this server does not offer."""
+
+    code = "unsupported"
+
+
+class Corrupt(LanceFlightError):
+    """Stored data that breaks the specification."""
+
+    code = "corrupt"

@@ -1,0 +1,137 @@
+"""What the Flight SQL dispatch asks of whoever runs the SQL.
+
+The dispatch knows no engine: it decodes commands, calls a `Backend` and encodes what comes back.
+`lance_flight.engine` is one backend; the protocol tests have another one with canned answers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import Protocol
+
+import pyarrow as pa
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Caller:
+    """Who is calling: the principal, and where the connection comes from."""
+
+    principal: str = "anonymous"
+    peer: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Described:
+    """A statement that was planned and not run.
+
+    `schema` is None for a statement that returns no rows (DDL and DML).
+    """
+
+    schema: pa.Schema | None
+    parameters: pa.Schema = field(default_factory=lambda: pa.schema([]))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Planned:
+    """A query ready to be read: one payload for each endpoint.
+
+    A payload is all that `Backend.read` needs, on any server over the same root; the dispatch signs it
+    into a ticket and never looks inside.
+    """
+
+    schema: pa.Schema
+    payloads: tuple[bytes, ...]
+    ordered: bool = False
+    total_records: int = -1
+    total_bytes: int = -1
+    app_metadata: bytes = b""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Updated:
+    """A statement that returns no rows and has been run, once; `rows` were affected (-1: unknown)."""
+
+    rows: int
+
+
+class IfNotExists(Enum):
+    """What an ingest does when its table is missing."""
+
+    CREATE = "create"
+    FAIL = "fail"
+
+
+class IfExists(Enum):
+    """What an ingest does when its table is there."""
+
+    FAIL = "fail"
+    APPEND = "append"
+    REPLACE = "replace"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class IngestTarget:
+    """Where an ingest goes, and what to do if the table is missing or there (proto: CommandStatementIngest)."""
+
+    table: str
+    catalog: str | None = None
+    schema: str | None = None
+    if_not_exists: IfNotExists = IfNotExists.FAIL
+    if_exists: IfExists = IfExists.APPEND
+    temporary: bool = False
+    options: tuple[tuple[str, str], ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TableEntry:
+    """One table as the metadata commands list it; `schema` only where it was asked for."""
+
+    catalog: str
+    db_schema: str
+    name: str
+    type: str = "TABLE"
+    schema: pa.Schema | None = None
+
+
+class Backend(Protocol):
+    """Runs SQL. Every method may raise an error of `lance_flight.errors`, and runs on a thread of its own."""
+
+    def describe(self, caller: Caller, sql: str) -> Described:
+        """Plan a statement without running any of it."""
+        ...
+
+    def execute(
+        self,
+        caller: Caller,
+        sql: str,
+        *,
+        parameters: pa.RecordBatch | None = None,
+        endpoints: int = 1,
+        transaction: bytes | None = None,
+    ) -> Planned | Updated:
+        """Plan a query (`parameters`: one row), or run a statement once per row of `parameters`."""
+        ...
+
+    def read(self, caller: Caller, payload: bytes) -> pa.RecordBatchReader:
+        """The rows of one payload of a `Planned`, in exactly its schema."""
+        ...
+
+    def ingest(
+        self, caller: Caller, target: IngestTarget, reader: pa.RecordBatchReader, *, transaction: bytes | None = None
+    ) -> int:
+        """Store every row of `reader` in one commit and return how many there were."""
+        ...
+
+    def catalogs(self, caller: Caller) -> Iterable[str]:
+        """The names of all catalogs."""
+        ...
+
+    def db_schemas(self, caller: Caller) -> Iterable[tuple[str, str]]:
+        """All (catalog, schema) pairs."""
+        ...
+
+    def tables(self, caller: Caller, *, include_schema: bool) -> Iterable[TableEntry]:
+        """All tables and views that the caller may see."""
+        ...
