@@ -1,0 +1,110 @@
+"""Names: object ids, the 16-character names of partition namespaces, manifest columns and directories.
+
+Spec: Physical Layout and Naming, Manifest Table Schema, Appendix B; decisions 4 and 5.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+import secrets
+import struct
+from collections.abc import Iterable, Sequence
+
+import pyarrow as pa
+
+from lance_flight.errors import InvalidInput
+
+MANIFEST = "__manifest"
+SEPARATOR = "$"
+TABLE = "dataset"
+COLUMN_PREFIX = "partition_field_"
+NAME_LENGTH = 16
+KEY_BYTES = 32
+
+_ALPHABET = "0123456789abcdefghijklmnopqrstuvwxyz"
+_SQL_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_SPEC_NAMESPACE = re.compile(r"v([1-9][0-9]*)")
+
+
+def check_sql_name(kind: str, name: str) -> str:
+    """`name` itself if we may create a table or schema called so, else `InvalidInput`."""
+    if _SQL_NAME.fullmatch(name) is None:
+        raise InvalidInput(f"{kind} name {name!r} is not allowed; expected [A-Za-z_][A-Za-z0-9_]*")
+    return name
+
+
+def partition_column(field_id: str) -> str:
+    """The `__manifest` column of a partition field.
+
+    >>> partition_column("event_year")
+    'partition_field_event_year'
+    """
+    return COLUMN_PREFIX + field_id
+
+
+def spec_namespace(spec_id: int) -> str:
+    """The object id of the namespace that holds everything written under one spec version."""
+    return f"v{spec_id}"
+
+
+def object_id(path: Iterable[str]) -> str:
+    """The object id of a namespace path.
+
+    >>> object_id(["v1", "k7m2n9p4q8r5s3t6", "dataset"])
+    'v1$k7m2n9p4q8r5s3t6$dataset'
+    """
+    return SEPARATOR.join(path)
+
+
+def spec_id_of(object_id: str) -> int | None:
+    """The spec version that an object id lies under, or None where it lies under none.
+
+    >>> spec_id_of("v12$abc$dataset"), spec_id_of("other$abc")
+    (12, None)
+    """
+    match = _SPEC_NAMESPACE.fullmatch(object_id.partition(SEPARATOR)[0])
+    return int(match[1]) if match else None
+
+
+def new_key() -> bytes:
+    """A fresh random key for `namespace_name`."""
+    return secrets.token_bytes(KEY_BYTES)
+
+
+def namespace_name(key: bytes, spec_id: int, values: Sequence[pa.Scalar]) -> str:
+    """The name of the partition namespace of `values` (this level's and the ones above).
+
+    Random to anyone without the key, and the same for two writers that create one partition at one moment,
+    so that the primary key of `__manifest` lets only one of them succeed (decision 4).
+    """
+    digest = hashlib.blake2b(key=key, digest_size=16)
+    digest.update(struct.pack("<q", spec_id))
+    for value in values:
+        for part in _canonical(value):
+            digest.update(struct.pack("<q", len(part)))
+            digest.update(part)
+    number = int.from_bytes(digest.digest(), "big")
+    return "".join(_ALPHABET[number // 36**place % 36] for place in range(NAME_LENGTH))
+
+
+def directory_name(object_id: str) -> str:
+    """A new directory for a table: eight random hex digits and its object id (V2 layout, Appendix B)."""
+    return f"{secrets.token_hex(4)}_{object_id}"
+
+
+def _canonical(value: pa.Scalar) -> tuple[bytes, bytes]:
+    """Type and value as bytes, so that no two different values share an encoding."""
+    if not value.is_valid:
+        return b"null", b""
+    kind = str(value.type).encode()
+    match value:
+        case pa.StringScalar() | pa.LargeStringScalar() | pa.BinaryScalar() | pa.FixedSizeBinaryScalar():
+            buffer = value.as_buffer()
+            return kind, b"" if buffer is None else buffer.to_pybytes()
+        case pa.FloatScalar() | pa.DoubleScalar():
+            return kind, struct.pack("<d", value.as_py())
+        case pa.TimestampScalar() | pa.Date32Scalar() | pa.Date64Scalar() | pa.Time32Scalar() | pa.Time64Scalar():
+            return kind, str(value.value).encode()
+        case _:
+            return kind, str(value.as_py()).encode()

@@ -1,0 +1,170 @@
+"""The namespace schema: one Arrow schema for all partition tables, each field with an id that is never reused.
+
+Spec: Schema. The id stands in the field's metadata under `lance:field_id`; a partition table keeps the same
+number under `lance_flight:field_id`, because Lance itself numbers columns by position (decision 10).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import count
+from typing import Any
+
+import pyarrow as pa
+
+from lance_flight.errors import NotFound, SchemaError
+from lance_flight.model.arrow_json import schema_from_json, schema_to_json
+
+FIELD_ID = b"lance:field_id"
+TABLE_FIELD_ID = b"lance_flight:field_id"
+NEXT_FIELD_ID = b"lance_flight:next_field_id"
+
+
+@dataclass(frozen=True)
+class NamespaceSchema:
+    """The schema of a partitioned namespace; every field of `arrow`, nested ones too, carries its id.
+
+    `next_field_id` is the lowest id that no column has ever had.
+    """
+
+    arrow: pa.Schema
+    next_field_id: int
+
+    @classmethod
+    def assign(cls, schema: pa.Schema) -> NamespaceSchema:
+        """A new schema with the ids 0, 1, 2 … given depth-first; any ids that `schema` had are forgotten.
+
+        >>> NamespaceSchema.assign(pa.schema({"a": pa.int64(), "b": pa.utf8()})).ids
+        {'a': 0, 'b': 1}
+        """
+        problems = _name_problems(schema)
+        if problems:
+            raise SchemaError("schema", problems)
+        ids = count()
+        numbered = [_with_ids(field, lambda _: next(ids)) for field in schema]
+        return cls(pa.schema(numbered), next(ids))
+
+    @classmethod
+    def from_json(cls, value: Any) -> NamespaceSchema:
+        """Read a JsonArrowSchema; fields without an id, or with one used twice, are each named."""
+        schema = schema_from_json(value)
+        seen: dict[int, str] = {}
+        problems = []
+        for path, field in _walk(schema):
+            number = _id_in(field, FIELD_ID)
+            if number is None:
+                problems.append(f"field {path!r} has no lance:field_id in its metadata")
+            elif number in seen:
+                problems.append(f"field {path!r} has lance:field_id {number}, which {seen[number]!r} has already")
+            else:
+                seen[number] = path
+        if problems:
+            raise SchemaError("namespace schema", problems)
+        stored = (schema.metadata or {}).get(NEXT_FIELD_ID)
+        following = max(seen, default=-1) + 1
+        return cls(schema, max(following, int(stored)) if stored is not None else following)
+
+    def to_json(self) -> dict[str, Any]:
+        """As JsonArrowSchema; the next free id stands in the schema's metadata once it is not implied."""
+        metadata = {k: v for k, v in (self.arrow.metadata or {}).items() if k != NEXT_FIELD_ID}
+        if self.next_field_id > max(self.paths, default=-1) + 1:
+            metadata[NEXT_FIELD_ID] = str(self.next_field_id).encode()
+        return schema_to_json(self.arrow.with_metadata(metadata or None))
+
+    @cached_property
+    def plain(self) -> pa.Schema:
+        """The schema as a client sees it: without ids or any other metadata."""
+        return pa.schema([_stripped(field) for field in self.arrow])
+
+    @cached_property
+    def table(self) -> pa.Schema:
+        """The schema that a partition table is created with: its ids under `lance_flight:field_id`."""
+        return pa.schema([_with_ids(f, lambda g: _required_id(g), key=TABLE_FIELD_ID) for f in self.arrow])
+
+    @cached_property
+    def ids(self) -> dict[str, int]:
+        """The id of each top-level column by its name."""
+        return {field.name: _required_id(field) for field in self.arrow}
+
+    @cached_property
+    def paths(self) -> dict[int, tuple[str, pa.Field]]:
+        """Each field, nested ones included, by id: its dotted path and the field itself."""
+        return {_required_id(field): (path, field) for path, field in _walk(self.arrow)}
+
+    def column(self, field_id: int) -> pa.Field | None:
+        """The top-level column with this id, or None (a removed or nested one)."""
+        path, field = self.paths.get(field_id, ("", None))
+        return field if field is not None and path == field.name and field.name in self.ids else None
+
+    def id_of(self, name: str) -> int:
+        """The id of a top-level column, or `NotFound` with the nearest names."""
+        if name not in self.ids:
+            raise NotFound.named("column", name, self.ids)
+        return self.ids[name]
+
+
+def _walk(schema: pa.Schema) -> Iterator[tuple[str, pa.Field]]:
+    for field in schema:
+        yield from _walk_field(field, field.name)
+
+
+def _walk_field(field: pa.Field, path: str) -> Iterator[tuple[str, pa.Field]]:
+    yield path, field
+    for child in _children(field.type):
+        yield from _walk_field(child, f"{path}.{child.name}")
+
+
+def _children(kind: pa.DataType) -> list[pa.Field]:
+    if pa.types.is_map(kind):
+        return [kind.key_field, kind.item_field]
+    return [kind.field(i) for i in range(kind.num_fields)]
+
+
+def _rebuilt(kind: pa.DataType, children: list[pa.Field]) -> pa.DataType:
+    """`kind` with other child fields (same number, same types)."""
+    if not children:
+        return kind
+    if pa.types.is_struct(kind):
+        return pa.struct(children)
+    if pa.types.is_map(kind):
+        return pa.map_(children[0], children[1], keys_sorted=kind.keys_sorted)
+    if pa.types.is_fixed_size_list(kind):
+        return pa.list_(children[0], kind.list_size)
+    if pa.types.is_large_list(kind):
+        return pa.large_list(children[0])
+    if pa.types.is_list(kind):
+        return pa.list_(children[0])
+    raise SchemaError("schema", [f"type {kind} cannot be stored; expected struct, list, fixed-size list or map"])
+
+
+def _with_ids(field: pa.Field, number: Callable[[pa.Field], int], *, key: bytes = FIELD_ID) -> pa.Field:
+    mine = number(field)
+    children = [_with_ids(child, number, key=key) for child in _children(field.type)]
+    metadata = {k: v for k, v in (field.metadata or {}).items() if k not in (FIELD_ID, TABLE_FIELD_ID)}
+    kind = _rebuilt(field.type, children)
+    return pa.field(field.name, kind, field.nullable, metadata | {key: str(mine).encode()})
+
+
+def _stripped(field: pa.Field) -> pa.Field:
+    children = [_stripped(child) for child in _children(field.type)]
+    return pa.field(field.name, _rebuilt(field.type, children), field.nullable)
+
+
+def _id_in(field: pa.Field, key: bytes) -> int | None:
+    text = (field.metadata or {}).get(key)
+    return int(text) if text is not None and text.isdigit() else None
+
+
+def _required_id(field: pa.Field) -> int:
+    number = _id_in(field, FIELD_ID)
+    if number is None:
+        raise SchemaError("namespace schema", [f"field {field.name!r} has no lance:field_id"])
+    return number
+
+
+def _name_problems(schema: pa.Schema) -> list[str]:
+    names = schema.names
+    problems = [f"column {name!r} stands {names.count(name)} times" for name in dict.fromkeys(names) if names.count(name) > 1]
+    return problems + ["a column has an empty name"] * ("" in names)

@@ -1,0 +1,252 @@
+"""Partition specs and partition fields, and their JSON.
+
+Spec: Partition Spec, Partition Field Schema, Appendix A. Parsing names every problem at once.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import pyarrow as pa
+
+from lance_flight.errors import SchemaError, SpecError
+from lance_flight.model.arrow_json import type_from_json, type_to_json
+from lance_flight.model.naming import partition_column
+from lance_flight.model.schema import NamespaceSchema
+from lance_flight.model.transforms import TRANSFORMS, Transform
+
+SPEC_KEY = "partition_spec_v"
+
+Evaluate = Callable[[str, Sequence[pa.Array], pa.DataType], pa.Array]
+"""Computes a custom expression: its text, the columns col0, col1 … and the result type → one value per row."""
+
+
+@dataclass(frozen=True, slots=True)
+class Expression:
+    """A custom partition expression: DataFusion SQL over col0, col1 … (spec: Partition Expression)."""
+
+    sql: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PartitionField:
+    """One level of a partition spec: what to compute from which columns, and the type of the value."""
+
+    field_id: str
+    source_ids: tuple[int, ...]
+    rule: Transform | Expression
+    result_type: pa.DataType
+
+    @property
+    def column(self) -> str:
+        """This field's column in `__manifest`."""
+        return partition_column(self.field_id)
+
+    @property
+    def derivation(self) -> tuple[tuple[int, ...], Transform | Expression]:
+        """What decides whether two fields are the same one (spec: Field ID Reuse)."""
+        return self.source_ids, self.rule
+
+    @classmethod
+    def from_json(cls, value: Any, *, place: str = "field") -> PartitionField:
+        """Parse one field object; `SpecError` lists everything wrong with it."""
+        if not isinstance(value, Mapping):
+            raise SpecError(place, [f"{value!r} is not an object"])
+        problems: list[str] = []
+        field_id = value.get("field_id")
+        if not isinstance(field_id, str) or not field_id:
+            problems.append(f"field_id is {field_id!r}; expected a non-empty string")
+        source_ids = value.get("source_ids")
+        if not _is_id_list(source_ids):
+            problems.append(f"source_ids is {source_ids!r}; expected a non-empty array of field ids (integers ≥ 0)")
+        rule = _rule_from_json(value, problems)
+        result_type = _result_type(value, problems)
+        if problems or rule is None or result_type is None:
+            raise SpecError(place, problems)
+        return cls(field_id=str(field_id), source_ids=tuple(source_ids or ()), rule=rule, result_type=result_type)
+
+    def to_json(self) -> dict[str, Any]:
+        """The field object, members in the order of the spec's examples."""
+        rule = self.rule
+        how: dict[str, Any] = (
+            {"expression": rule.sql}
+            if isinstance(rule, Expression)
+            else {"transform": {"type": rule.type, **rule.arguments}}
+        )
+        return {
+            "field_id": self.field_id,
+            "source_ids": list(self.source_ids),
+            **how,
+            "result_type": type_to_json(self.result_type),
+        }
+
+    def apply(self, columns: Sequence[pa.Array], evaluate: Evaluate) -> pa.Array:
+        """The partition value of each row, of exactly `result_type`; `columns` in `source_ids` order."""
+        if isinstance(self.rule, Expression):
+            values = evaluate(self.rule.sql, columns, self.result_type)
+        else:
+            values = self.rule.apply(columns)
+        return values if values.type == self.result_type else values.cast(self.result_type)
+
+    def problems(self, schema: NamespaceSchema) -> Iterator[str]:
+        """What keeps this field from entering a new spec over `schema`."""
+        missing = [number for number in self.source_ids if schema.column(number) is None]
+        for number in missing:
+            yield f"source id {number} is not a top-level column of the schema"
+        if missing or isinstance(self.rule, Expression):
+            return
+        sources = self.source_types(schema)
+        wrong = list(self.rule.problems(sources))
+        yield from wrong
+        if not wrong and self.rule.result_type(sources) != self.result_type:
+            yield f"result_type is {self.result_type}; {self.rule.type} of {sources[0]} gives {self.rule.result_type(sources)}"
+
+    def source_types(self, schema: NamespaceSchema) -> list[pa.DataType]:
+        """The types of the source columns; a removed column counts as null type."""
+        columns = (schema.column(number) for number in self.source_ids)
+        return [pa.null() if column is None else column.type for column in columns]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PartitionSpec:
+    """One version of the partitioning: its number and its fields, outermost first."""
+
+    id: int
+    fields: tuple[PartitionField, ...]
+
+    @property
+    def key(self) -> str:
+        """The key of this spec in the table metadata of `__manifest`."""
+        return f"{SPEC_KEY}{self.id}"
+
+    @classmethod
+    def from_json(cls, value: Any, *, key: str | None = None) -> PartitionSpec:
+        """Parse a spec (JSON text or object) stored under `key`; `SpecError` lists every problem of every field."""
+        if isinstance(value, str):
+            try:
+                value = json.loads(value)
+            except json.JSONDecodeError as exc:
+                raise SpecError(key or "partition spec", [f"not JSON: {exc}"]) from exc
+        if not isinstance(value, Mapping):
+            raise SpecError(key or "partition spec", [f"{value!r} is not an object"])
+        problems: list[str] = []
+        number = value.get("id")
+        if not _is_int(number) or number < 1:
+            problems.append(f"id is {number!r}; expected an integer ≥ 1")
+        elif key is not None and key != f"{SPEC_KEY}{number}":
+            problems.append(f"id is {number}; expected the number in its key {key!r}")
+        fields = _fields_from_json(value.get("fields"), problems)
+        if problems:
+            raise SpecError(key or "partition spec", problems)
+        return cls(id=int(number), fields=fields)
+
+    def to_json(self) -> dict[str, Any]:
+        """The spec object."""
+        return {"id": self.id, "fields": [field.to_json() for field in self.fields]}
+
+    def to_text(self) -> str:
+        """The spec as it is stored: compact JSON."""
+        return json.dumps(self.to_json(), separators=(",", ":"), ensure_ascii=False)
+
+    def with_stored_types(self, manifest: pa.Schema) -> PartitionSpec:
+        """This spec with the exact Arrow types of the manifest's columns, which JSON cannot say (decision 9)."""
+        known = {field.name: field.type for field in manifest}
+        fields = tuple(replace(f, result_type=known.get(f.column, f.result_type)) for f in self.fields)
+        return replace(self, fields=fields)
+
+    def check(self, schema: NamespaceSchema, earlier: Sequence[PartitionSpec] = ()) -> None:
+        """Refuse a new spec that does not fit `schema` or breaks the rules of field ids (spec: Field ID Reuse)."""
+        problems = [f"field {f.field_id!r}: {problem}" for f in self.fields for problem in f.problems(schema)]
+        problems += _reuse_problems(self, earlier)
+        if problems:
+            raise SpecError(f"partition spec v{self.id}", problems)
+
+
+def specs_from_metadata(metadata: Mapping[str, str]) -> list[PartitionSpec]:
+    """Every `partition_spec_v<N>` of a metadata map, by number; the problems of all of them at once."""
+    specs, problems = [], []
+    for key, text in metadata.items():
+        if key.startswith(SPEC_KEY) and key[len(SPEC_KEY) :].isdigit():
+            try:
+                specs.append(PartitionSpec.from_json(text, key=key))
+            except SpecError as exc:
+                problems += [f"{key}: {problem}" for problem in exc.problems]
+    if problems:
+        raise SpecError("partition specs", problems)
+    return sorted(specs, key=lambda spec: spec.id)
+
+
+def _fields_from_json(value: Any, problems: list[str]) -> tuple[PartitionField, ...]:
+    if not isinstance(value, list) or not value:
+        problems.append(f"fields is {value!r}; expected a non-empty array of field objects")
+        return ()
+    fields: list[PartitionField] = []
+    for place, item in enumerate(value):
+        try:
+            fields.append(PartitionField.from_json(item))
+        except SpecError as exc:
+            problems += [f"fields[{place}]: {problem}" for problem in exc.problems]
+    names = [field.field_id for field in fields]
+    problems += [f"field_id {name!r} stands {names.count(name)} times" for name in dict.fromkeys(names) if names.count(name) > 1]
+    return tuple(fields)
+
+
+def _rule_from_json(value: Mapping[str, Any], problems: list[str]) -> Transform | Expression | None:
+    transform, expression = value.get("transform"), value.get("expression")
+    if (transform is None) == (expression is None):
+        both = "both" if transform is not None else "neither"
+        problems.append(f"exactly one of transform and expression is expected, got {both}")
+        return None
+    if expression is not None:
+        if isinstance(expression, str) and expression.strip():
+            return Expression(expression)
+        problems.append(f"expression is {expression!r}; expected SQL text over col0, col1 …")
+        return None
+    return _transform_from_json(transform, problems)
+
+
+def _transform_from_json(value: Any, problems: list[str]) -> Transform | None:
+    kind = value.get("type") if isinstance(value, Mapping) else None
+    known = TRANSFORMS.get(kind.lower()) if isinstance(kind, str) else None
+    if known is None:
+        problems.append(f"transform is {value!r}; expected an object whose type is one of {', '.join(TRANSFORMS)}")
+        return None
+    names = tuple(known.__dataclass_fields__)
+    wrong = [name for name in names if not _is_int(value.get(name)) or value[name] < 1]
+    problems += [f"{kind} has {name} = {value.get(name)!r}; expected an integer ≥ 1" for name in wrong]
+    transform: Transform | None = None if wrong else known(*(value[name] for name in names))
+    return transform
+
+
+def _result_type(value: Mapping[str, Any], problems: list[str]) -> pa.DataType | None:
+    if "result_type" not in value:
+        problems.append("result_type is missing")
+        return None
+    try:
+        return type_from_json(value["result_type"])
+    except SchemaError as exc:
+        problems += [f"result_type: {problem}" for problem in exc.problems]
+        return None
+
+
+def _reuse_problems(spec: PartitionSpec, earlier: Sequence[PartitionSpec]) -> Iterator[str]:
+    by_name = {field.field_id: field for old in earlier for field in old.fields}
+    by_derivation = {field.derivation: field.field_id for field in by_name.values()}
+    for field in spec.fields:
+        old = by_name.get(field.field_id)
+        if old is not None and old.derivation != field.derivation:
+            yield f"field_id {field.field_id!r} belongs to another derivation already; a field_id is never reused"
+        known = by_derivation.get(field.derivation)
+        if known is not None and known != field.field_id:
+            yield f"field {field.field_id!r} derives what {known!r} derives; the same field_id must be reused"
+
+
+def _is_int(value: Any) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool)
+
+
+def _is_id_list(value: Any) -> bool:
+    return isinstance(value, list) and bool(value) and all(_is_int(item) and item >= 0 for item in value)
