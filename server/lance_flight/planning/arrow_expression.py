@@ -1,0 +1,217 @@
+"""Predicates from and to pyarrow expressions, the form in which DataFusion pushes filters down.
+
+A pyarrow expression cannot be inspected, and Substrait cannot say all of its types, so its own serialisation is
+read: an IPC file with one record batch. The schema's metadata is the tree in prefix order (`literal` → column,
+`field_ref` → name, `call` → function … `options` → column … `end` → function) and the columns hold the literals.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from functools import reduce
+from types import MappingProxyType
+from typing import TypeAlias
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from lance_flight.errors import Unsupported
+from lance_flight.planning.arrow_metadata import metadata_entries
+from lance_flight.planning.predicates import (
+    NEVER,
+    And,
+    Column,
+    Compare,
+    Constant,
+    In,
+    IsNull,
+    Op,
+    Opaque,
+    Or,
+    Predicate,
+    StartsWith,
+    all_of,
+    any_of,
+    negate,
+    sql_literal,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class _Field:
+    name: str
+
+    def __str__(self) -> str:
+        return str(Column(self.name))
+
+
+@dataclass(frozen=True, slots=True)
+class _Literal:
+    value: pa.Scalar
+
+    def __str__(self) -> str:
+        return sql_literal(self.value)
+
+
+@dataclass(frozen=True, slots=True)
+class _Call:
+    function: str
+    arguments: tuple[_Node, ...]
+    options: pa.Scalar | None
+
+    def __str__(self) -> str:
+        return f"{self.function}({', '.join(map(str, self.arguments))})"
+
+
+_Node: TypeAlias = _Field | _Literal | _Call
+
+
+def predicate_from_arrow(expression: pc.Expression) -> Predicate:
+    """The predicate that `expression` states; what has no counterpart becomes `Opaque` and says why.
+
+    >>> str(predicate_from_arrow((pc.field("a") > 3) & ~pc.field("b").isin([1, 2])))
+    'a > 3 AND b NOT IN (1, 2)'
+    """
+    try:
+        batch = pa.ipc.open_file(expression.__reduce__()[1][0]).get_batch(0)
+        return _predicate(_node(iter(metadata_entries(batch.schema)), batch))
+    except (pa.ArrowException, _Unreadable) as exc:
+        return Opaque(str(expression), f"the expression cannot be read: {exc}")
+
+
+class _Unreadable(ValueError):
+    """A serialised expression with a part that is not known here."""
+
+
+_End = tuple[bytes, bytes]
+
+
+def _node(entries: Iterator[_End], batch: pa.RecordBatch) -> _Node:
+    return _node_from(next(entries), entries, batch)
+
+
+def _node_from(entry: _End, entries: Iterator[_End], batch: pa.RecordBatch) -> _Node:
+    match entry:
+        case b"literal", column:
+            return _Literal(batch.column(int(column))[0])
+        case b"field_ref", name:
+            return _Field(name.decode())
+        case b"nested_field_ref", count:
+            path = [next(entries)[1].decode() for _ in range(int(count))]
+            return _Call("field of", tuple(_Field(name) for name in path), None)
+        case b"call", function:
+            return _call(function.decode(), entries, batch)
+    raise _Unreadable(f"unknown entry {entry[0].decode()!r}")
+
+
+def _call(function: str, entries: Iterator[_End], batch: pa.RecordBatch) -> _Call:
+    arguments: list[_Node] = []
+    options = None
+    while (entry := next(entries))[0] != b"end":
+        if entry[0] == b"options":
+            options = batch.column(int(entry[1]))[0]
+        else:
+            arguments.append(_node_from(entry, entries, batch))
+    return _Call(function, tuple(arguments), options)
+
+
+_COMPARISONS: Mapping[str, Op] = MappingProxyType(
+    {
+        "equal": Op.EQ,
+        "not_equal": Op.NE,
+        "less": Op.LT,
+        "less_equal": Op.LE,
+        "greater": Op.GT,
+        "greater_equal": Op.GE,
+    }
+)
+
+
+def _predicate(node: _Node) -> Predicate:
+    match node:
+        case _Field(name):
+            return Compare(Column(name), Op.EQ, pa.scalar(True))
+        case _Literal(value) if pa.types.is_boolean(value.type) or pa.types.is_null(value.type):
+            return Constant(value.as_py())
+        case _Call("and_kleene", arguments, _):
+            return all_of(map(_predicate, arguments))
+        case _Call("or_kleene", arguments, _):
+            return any_of(map(_predicate, arguments))
+        case _Call("invert", (argument,), _):
+            return negate(_predicate(argument))
+        case _Call(function, (left, right), _) if function in _COMPARISONS:
+            return _comparison(node, left, _COMPARISONS[function], right)
+        case _Call("is_valid", (_Field(name),), _):
+            return IsNull(Column(name), negated=True)
+        case _Call("is_null", (_Field(name),), options) if not _option(options, "nan_is_null"):
+            return IsNull(Column(name))
+        case _Call("is_in", (_Field(name),), pa.StructScalar() as options) if _option(options, _NULLS) == _MATCH:
+            return In(Column(name), options["value_set"].values)
+    return Opaque(str(node), "it is not a comparison of a column with a value")
+
+
+_NULLS = "null_matching_behavior"
+# SetLookupOptions::MATCH. As a filter DataFusion sends no other; it differs from SQL for NULL rows only.
+_MATCH = 0
+
+
+def _option(options: pa.Scalar | None, name: str) -> object:
+    return options[name].as_py() if options is not None and name in options else None
+
+
+def _comparison(node: _Node, left: _Node, op: Op, right: _Node) -> Predicate:
+    match left, right:
+        case _Field(name), _Literal(value):
+            return Compare(Column(name), op, value)
+        case _Literal(value), _Field(name):
+            return Compare(Column(name), op.flipped, value)
+        case _Field(), _Field():
+            return Opaque(f"{left} {op.value} {right}", "it compares two columns")
+    return Opaque(f"{left} {op.value} {right}", "it compares a computed value")
+
+
+_OPERATORS: Mapping[Op, Callable[[pc.Expression, pc.Expression], pc.Expression]] = MappingProxyType(
+    {
+        Op.EQ: operator.eq,
+        Op.NE: operator.ne,
+        Op.LT: operator.lt,
+        Op.LE: operator.le,
+        Op.GT: operator.gt,
+        Op.GE: operator.ge,
+    }
+)
+
+
+def to_arrow(predicate: Predicate) -> pc.Expression:
+    """The same condition for a dataset's `filter`: it keeps a row exactly where `predicate` is TRUE.
+
+    `Unsupported` for what pyarrow cannot say: an opaque part, a `date_part`.
+    """
+    match predicate:
+        case And(parts):
+            return reduce(operator.and_, map(to_arrow, parts))
+        case Or(parts):
+            return reduce(operator.or_, map(to_arrow, parts))
+        case Constant(value):
+            return pc.scalar(value is True)
+        case Compare(Column(name), op, value):
+            return _OPERATORS[op](pc.field(name), pc.scalar(value)) if value.is_valid else to_arrow(NEVER)
+        case IsNull(Column(name), negated):
+            return pc.field(name).is_valid() if negated else pc.field(name).is_null()
+        case In(Column(name), values, negated):
+            return _membership(pc.field(name), values, negated=negated)
+        case StartsWith(Column(name), prefix, negated):
+            found = pc.starts_with(pc.field(name), prefix)
+            return ~found if negated else found
+    raise Unsupported(f"{predicate} as a filter of a partition table")
+
+
+def _membership(column: pc.Expression, values: pa.Array, *, negated: bool) -> pc.Expression:
+    known = values.drop_null()
+    if negated and len(known) < len(values):
+        return to_arrow(NEVER)
+    found = column.isin(known)
+    # `is_in` calls a NULL row not found instead of unknown.
+    return ~found & column.is_valid() if negated else found
