@@ -1,0 +1,6 @@
+"""Storage and commit: everything that touches Lance."""
+
+import os
+
+# Lance reads this once, when it is imported, and decodes with one thread on a small machine without it.
+os.environ.setdefault("LANCE_CPU_THREADS", str(os.cpu_count() or 1))

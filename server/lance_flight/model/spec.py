@@ -5,6 +5,7 @@ Spec: Partition Spec, Partition Field Schema, Appendix A. Parsing names every pr
 
 from __future__ import annotations
 
+import dataclasses
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -214,7 +215,7 @@ def _transform_from_json(value: Any, problems: list[str]) -> Transform | None:
     if known is None:
         problems.append(f"transform is {value!r}; expected an object whose type is one of {', '.join(TRANSFORMS)}")
         return None
-    names = tuple(known.__dataclass_fields__)
+    names = [parameter.name for parameter in dataclasses.fields(known)]
     wrong = [name for name in names if not _is_int(value.get(name)) or value[name] < 1]
     problems += [f"{kind} has {name} = {value.get(name)!r}; expected an integer ≥ 1" for name in wrong]
     transform: Transform | None = None if wrong else known(*(value[name] for name in names))

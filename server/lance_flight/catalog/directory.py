@@ -1,0 +1,269 @@
+"""A root: which tables lie in a directory, plain and partitioned, and under which schema and name.
+
+Directory-namespace spec (V1 listing, V2 manifest, the manifest taking precedence); architecture, Names.
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from threading import Lock
+
+import lance
+import pyarrow as pa
+import pyarrow.compute as pc
+from lance import LanceDataset
+
+from lance_flight.catalog import rows
+from lance_flight.catalog.namespace import PartitionedNamespace
+from lance_flight.catalog.store import Store, shared_session
+from lance_flight.errors import AlreadyExists, Conflict, Corrupt, NotFound, Unsupported
+from lance_flight.model.naming import MANIFEST, SEPARATOR, check_sql_name
+
+PUBLIC = "public"
+PLAIN_SUFFIX = ".lance"
+PRIVATE = ".lance-flight"
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class TableName:
+    """A table of a root: the SQL schema it is in and its name."""
+
+    db_schema: str
+    name: str
+
+    def __str__(self) -> str:
+        return f"{self.db_schema}.{self.name}"
+
+
+@dataclass(frozen=True, slots=True)
+class PlainTable:
+    """A Lance table that is not partitioned."""
+
+    store: Store
+
+    def open(self, version: int | str | None = None) -> LanceDataset:
+        """The table at a version, at a tag, or at its newest version."""
+        return self.store.open(version)
+
+    def append(self, tables: Iterable[pa.Table]) -> int:
+        """Store rows in one commit of the table and return how many they were."""
+        schema = self.open().schema
+        counter = Counted(rows.conform(table, schema) for table in tables)
+        write_plain(self.store, schema, counter, mode="append")
+        return counter.rows
+
+
+Table = PartitionedNamespace | PlainTable
+
+
+class Root:
+    """The tables of one directory. Safe to share among threads."""
+
+    def __init__(self, store: Store) -> None:
+        self.store = store
+        self._opened: dict[str, PartitionedNamespace] = {}
+        self._lock = Lock()
+
+    def table(self, name: TableName) -> Table:
+        """The table of this name, or `NotFound` with the nearest names."""
+        found = self._find(name)
+        if found is None:
+            near = [t.name for t in self.tables() if t.db_schema == name.db_schema]
+            raise NotFound.named("table", name.name, near)
+        return found
+
+    def has(self, name: TableName) -> bool:
+        """Whether there is a table of this name."""
+        return self._find(name) is not None
+
+    def tables(self) -> list[TableName]:
+        """All tables, sorted."""
+        return sorted(self._tables())
+
+    def schemas(self) -> list[str]:
+        """All SQL schemas, sorted; `public` is always there."""
+        return sorted({PUBLIC, *(name.db_schema for name in self._tables()), *self._sub_directories()})
+
+    def create_plain(self, name: TableName, schema: pa.Schema, tables: Iterable[pa.Table]) -> int:
+        """A new plain table with these rows, visible in one commit."""
+        place = self._new(name, PLAIN_SUFFIX)
+        counter = Counted(rows.conform(table, schema) for table in tables)
+        try:
+            write_plain(place, schema, counter, mode="create")
+        except BaseException:
+            if not _is_table(place):
+                place.remove()
+            raise
+        return counter.rows
+
+    def create_partitioned(self, name: TableName, build: Callable[[Store], int]) -> int:
+        """A new partitioned table: `build` makes it in a private place, and it moves into its own when it is whole."""
+        place = self._new(name, "")
+        private = self._private()
+        try:
+            count = build(private)
+            private.move_to(place)
+        except BaseException:
+            private.remove()
+            raise
+        return count
+
+    def drop(self, name: TableName) -> None:
+        """Remove a table and all its data; it is gone for every reader at once."""
+        table = self.table(name)
+        if isinstance(table, PartitionedNamespace) and table.store.uri == self.store.uri:
+            raise Unsupported(f"table {name.name!r} is the root itself; remove the directory instead")
+        trash = self._private()
+        table.store.move_to(trash)
+        with self._lock:
+            self._opened.pop(table.store.uri, None)
+        self._forget_row(name)
+        trash.remove()
+
+    def _find(self, name: TableName) -> Table | None:
+        if not _is_safe(name.name) or not _is_safe(name.db_schema):
+            return None
+        if self._is_namespace(self.store):
+            only = name == TableName(PUBLIC, self.store.name)
+            return self._namespace(self.store) if only else None
+        listed = self._locations().get(name)
+        if listed is not None:
+            return PlainTable(listed)
+        place = self._directory(name.db_schema)
+        if self._is_namespace(place.child(name.name)):
+            return self._namespace(place.child(name.name))
+        plain = place.child(name.name + PLAIN_SUFFIX)
+        return PlainTable(plain) if _is_table(plain) else None
+
+    def _tables(self) -> Iterator[TableName]:
+        if self._is_namespace(self.store):
+            yield TableName(PUBLIC, self.store.name)
+            return
+        seen = set(self._locations())
+        for db_schema in [PUBLIC, *self._sub_directories()]:
+            place = self._directory(db_schema)
+            for directory in place.directories():
+                name = directory.removesuffix(PLAIN_SUFFIX)
+                is_plain = name != directory and _is_table(place.child(directory))
+                if _is_safe(name) and (is_plain or self._is_namespace(place.child(directory))):
+                    seen.add(TableName(db_schema, name))
+        yield from seen
+
+    def _sub_directories(self) -> list[str]:
+        """The plain sub-directories: neither tables nor namespaces nor private."""
+        if self._is_namespace(self.store):
+            return []
+        taken = {location.name for location in self._locations().values()}
+        return [
+            name
+            for name in self.store.directories()
+            if _is_safe(name)
+            and not name.endswith(PLAIN_SUFFIX)
+            and name not in taken
+            and name != PUBLIC
+            and not any(self.store.child(name).has(part) for part in (MANIFEST, "_versions"))
+        ]
+
+    def _directory(self, db_schema: str) -> Store:
+        return self.store if db_schema == PUBLIC else self.store.child(db_schema)
+
+    def _locations(self) -> dict[TableName, Store]:
+        """The tables that a `__manifest` of the directory namespace (V2) lists."""
+        if not self.store.has(MANIFEST):
+            return {}
+        table = self.store.child(MANIFEST).open().to_table(columns=["object_id", "object_type", "location"])
+        listed = table.filter(pc.equal(table["object_type"], "table"))
+        found = {}
+        for object_id, location in zip(listed["object_id"].to_pylist(), listed["location"].to_pylist(), strict=True):
+            *path, name = object_id.split(SEPARATOR)
+            found[TableName(".".join(path) or PUBLIC, name)] = self.store.child(location or name + PLAIN_SUFFIX)
+        return found
+
+    def _namespace(self, place: Store) -> PartitionedNamespace:
+        with self._lock:
+            if place.uri not in self._opened:
+                self._opened[place.uri] = PartitionedNamespace(place)
+            return self._opened[place.uri]
+
+    def _is_namespace(self, place: Store) -> bool:
+        """Whether a partitioned namespace lies at `place`: a `__manifest` with at least one partition spec."""
+        if not place.has(MANIFEST):
+            return False
+        try:
+            self._namespace(place).snapshot()
+        except NotFound:
+            with self._lock:
+                self._opened.pop(place.uri, None)
+            return False
+        except Corrupt:
+            return True
+        return True
+
+    def _new(self, name: TableName, suffix: str) -> Store:
+        check_sql_name("table", name.name)
+        check_sql_name("schema", name.db_schema)
+        if self._is_namespace(self.store):
+            raise Unsupported(f"the root {self.store.name!r} is itself a partitioned namespace and holds no other table")
+        if self.has(name):
+            raise AlreadyExists(f"table {name.name!r} is there already")
+        if name.db_schema not in self.schemas():
+            raise NotFound.named("schema", name.db_schema, self.schemas())
+        return self._directory(name.db_schema).child(name.name + suffix)
+
+    def _private(self) -> Store:
+        """A fresh place inside the root that no name leads to."""
+        return self.store.child(PRIVATE, secrets.token_hex(8))
+
+    def _forget_row(self, name: TableName) -> None:
+        """Take a dropped table out of the directory namespace's manifest, if it was listed there."""
+        if name in self._locations():
+            object_id = name.name if name.db_schema == PUBLIC else f"{name.db_schema.replace('.', SEPARATOR)}${name.name}"
+            escaped = object_id.replace("'", "''")
+            self.store.child(MANIFEST).open().delete(f"object_id = '{escaped}'")
+
+
+class Counted:
+    """Passes tables on, counts their rows, and remembers the error that ended them (Lance rewraps it)."""
+
+    def __init__(self, tables: Iterable[pa.Table]) -> None:
+        self.rows = 0
+        self.error: Exception | None = None
+        self._tables = tables
+
+    def __iter__(self) -> Iterator[pa.RecordBatch]:
+        try:
+            for table in self._tables:
+                self.rows += table.num_rows
+                yield from table.to_batches()
+        except Exception as exc:
+            self.error = exc
+            raise
+
+
+def write_plain(place: Store, schema: pa.Schema, batches: Counted, *, mode: str) -> None:
+    """Write batches as one commit of a plain Lance table: `create`, `append` or `overwrite`."""
+    reader = pa.RecordBatchReader.from_batches(schema, iter(batches))
+    try:
+        lance.write_dataset(
+            reader, place.uri, mode=mode, storage_options=place.options or None, enable_v2_manifest_paths=True,
+            session=shared_session(),
+        )
+    except OSError as exc:
+        if batches.error is not None:
+            raise batches.error from None
+        if "already exists" in str(exc):
+            raise AlreadyExists(f"table {place.name.removesuffix(PLAIN_SUFFIX)!r} is there already") from exc
+        if "conflict" in str(exc).lower():
+            raise Conflict(f"another writer changed {place.uri!r} first") from exc
+        raise
+
+
+def _is_table(place: Store) -> bool:
+    return place.has("_versions")
+
+
+def _is_safe(name: str) -> bool:
+    """Whether a name can be one directory below another: it never leads anywhere else."""
+    return bool(name) and "/" not in name and "\\" not in name and "\0" not in name and name[0] not in "._"

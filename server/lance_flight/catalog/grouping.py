@@ -1,0 +1,73 @@
+"""Rows by their partition values: equal values get equal numbers, NULL being a value (decision 6)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+
+RADIX_SORTED = 1 << 16
+
+
+def group_codes(columns: Sequence[pa.Array | pa.ChunkedArray], rows: int) -> np.ndarray:
+    """One int64 per row, equal exactly where all `columns` are equal (NULL equals NULL); not contiguous."""
+    codes = np.zeros(rows, np.int64)
+    width = 1
+    for column in columns:
+        encoded = _flat(column).dictionary_encode(null_encoding="encode")
+        size = max(len(encoded.dictionary), 1)
+        if width * size >= 2**62:
+            _, codes = np.unique(codes, return_inverse=True)
+            width = int(codes.max(initial=0)) + 1
+        codes = codes * size + encoded.indices.to_numpy(zero_copy_only=False)
+        width *= size
+    return codes
+
+
+@dataclass(frozen=True, slots=True)
+class Groups:
+    """Rows sorted by group: `order` takes them there; group i is `starts[i]:starts[i + 1]`; `first` is a row of each."""
+
+    order: np.ndarray
+    starts: np.ndarray
+    first: np.ndarray
+
+    def __len__(self) -> int:
+        return len(self.first)
+
+    @property
+    def is_sorted(self) -> bool:
+        """Whether the rows lie in groups already, so that nothing has to be moved."""
+        return len(self.first) <= 1
+
+
+def group(columns: Sequence[pa.Array | pa.ChunkedArray], rows: int) -> Groups:
+    """The rows grouped by `columns`, in their old order within each group."""
+    codes = group_codes(columns, rows)
+    if codes.size and codes.max() < RADIX_SORTED:
+        codes = codes.astype(np.uint16)  # numpy sorts 16 bits with a radix sort: ten times faster
+    order = np.argsort(codes, kind="stable")
+    arranged = codes[order]
+    edges = np.flatnonzero(arranged[1:] != arranged[:-1]) + 1
+    starts = np.concatenate([[0], edges, [rows]]) if rows else np.zeros(1, np.int64)
+    return Groups(order, starts, order[starts[:-1]])
+
+
+def match(needles: pa.Table, haystack: pa.Table) -> np.ndarray:
+    """For each row of `needles` the first row of `haystack` with the same values, or −1; columns by position."""
+    columns = [
+        pa.concat_arrays([_flat(a), _flat(b).cast(a.type)]) for a, b in zip(haystack.columns, needles.columns, strict=True)
+    ]
+    codes = group_codes(columns, haystack.num_rows + needles.num_rows)
+    known, at = np.unique(codes[: haystack.num_rows], return_index=True)
+    wanted = codes[haystack.num_rows :]
+    place = np.searchsorted(known, wanted)
+    place[place == len(known)] = 0
+    hit = known[place] == wanted if len(known) else np.zeros(len(wanted), bool)
+    return np.where(hit, at[place] if len(known) else -1, -1)
+
+
+def _flat(column: pa.Array | pa.ChunkedArray) -> pa.Array:
+    return column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column

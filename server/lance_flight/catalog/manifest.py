@@ -1,0 +1,192 @@
+"""The `__manifest` Lance table: its columns, one snapshot read, one commit.
+
+Spec: Manifest Table Schema, Metadata Definition, Transaction; decisions 1, 2, 3 and 14.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections import OrderedDict
+from collections.abc import Iterable, Mapping
+from datetime import UTC, datetime
+from threading import Lock
+
+import lance
+import pyarrow as pa
+import pyarrow.compute as pc
+from lance import LanceDataset
+from lance.commit import CommitConflictError
+
+from lance_flight.catalog.snapshot import Snapshot
+from lance_flight.catalog.store import Store
+from lance_flight.errors import Conflict, Corrupt, NotFound
+from lance_flight.model.schema import NamespaceSchema
+from lance_flight.model.spec import SPEC_KEY, PartitionSpec, specs_from_metadata
+
+log = logging.getLogger(__name__)
+
+SCHEMA_KEY = "schema"
+NAMESPACE_KEY = "lance_flight:namespace_key"
+FENCE_KEY = "lance.namespace.manifest.writer_feature_flags"
+FENCE = str(1 << 62)
+"""A writer feature that no stock writer knows: it refuses instead of dropping our columns (decision 3)."""
+
+OPERATION = "lance_flight:operation"
+KEPT_SNAPSHOTS = 8
+PIN_FIELDS = (pa.field("read_version", pa.uint64()), pa.field("read_branch", pa.utf8()), pa.field("read_tag", pa.utf8()))
+
+_BASE_FIELDS = (
+    pa.field("object_id", pa.utf8(), False, {"lance-schema:unenforced-primary-key:position": "0"}),
+    pa.field("object_type", pa.utf8(), False),
+    pa.field("location", pa.utf8()),
+    pa.field("metadata", pa.utf8()),
+    pa.field("base_objects", pa.list_(pa.field("object_id", pa.utf8()))),
+)
+_INDICES = (("object_id", "BTREE"), ("object_type", "BITMAP"), ("base_objects", "LABEL_LIST"))
+
+
+def manifest_schema(specs: Iterable[PartitionSpec]) -> pa.Schema:
+    """The columns of `__manifest` for these specs, in order (decision 2)."""
+    fields = {f.column: pa.field(f.column, f.result_type) for spec in specs for f in spec.fields}
+    return pa.schema([*_BASE_FIELDS, *PIN_FIELDS, *fields.values()])
+
+
+def create_table(store: Store, schema: pa.Schema) -> LanceDataset:
+    """An empty `__manifest` with its three indices; whoever else creates it at the same moment wins or loses whole."""
+    try:
+        dataset = lance.write_dataset(
+            schema.empty_table(), store.uri, mode="create", storage_options=store.options or None,
+            enable_v2_manifest_paths=True,
+        )
+    except OSError as exc:
+        if "already exists" not in str(exc):
+            raise
+        raise Conflict(f"{store.uri!r} is there already") from exc
+    for column, kind in _INDICES:
+        dataset.create_scalar_index(column, kind)
+    return dataset
+
+
+class Manifest:
+    """One `__manifest`: the newest snapshots in memory, and the way to commit to it. Safe to share among threads."""
+
+    def __init__(self, store: Store) -> None:
+        self.store = store
+        self._snapshots: OrderedDict[tuple[int, datetime], Snapshot] = OrderedDict()
+        self._lock = Lock()
+
+    def snapshot(self, version: int | None = None) -> Snapshot:
+        """The snapshot at `version`, or the newest one; parsed only when it is not in memory yet."""
+        dataset = self.store.open(version)
+        # The moment of the commit is part of the key: a table that was dropped and made again counts anew.
+        key = int(dataset.version), dataset.get_version()["timestamp"]
+        with self._lock:
+            found = self._snapshots.get(key)
+            if found is not None:
+                self._snapshots.move_to_end(key)
+                return found
+        snapshot = read_snapshot(dataset)
+        with self._lock:
+            self._snapshots[key] = snapshot
+            while len(self._snapshots) > KEPT_SNAPSHOTS:
+                self._snapshots.popitem(last=False)
+        return snapshot
+
+    def version_tagged(self, tag: str) -> int:
+        """The version that a tag of the namespace refers to."""
+        tags = self.store.open().tags.list()
+        if tag not in tags:
+            raise NotFound.named("snapshot tag", tag, tags)
+        return int(tags[tag]["version"])
+
+    def version_at(self, moment: datetime) -> int:
+        """The newest version committed at `moment` (with a zone) or before."""
+        known = [v for v, at in self.history() if at <= moment]
+        if not known:
+            raise NotFound(f"{self.store.uri!r} has no snapshot as old as {moment.isoformat()}")
+        return max(known)
+
+    def history(self) -> list[tuple[int, datetime]]:
+        """Every version that is still there with the moment of its commit, oldest first."""
+        versions = self.store.open().versions()
+        return [(int(v["version"]), v["timestamp"].astimezone(UTC)) for v in versions]
+
+    def operations(self) -> dict[int, str]:
+        """What each version did, where its writer said so."""
+        head = self.store.open()
+        newest_first = zip(range(head.version, 0, -1), head.get_transactions(head.version), strict=False)
+        properties = ((version, t.transaction_properties or {}) for version, t in newest_first if t is not None)
+        return {version: said[OPERATION] for version, said in properties if OPERATION in said}
+
+    def commit(self, base: Snapshot, rows: pa.Table, operation: str) -> int:
+        """Put `rows` in place of those with the same object id, or beside them: the commit point (decision 14).
+
+        Made from `base`, without an index and without retries: if anyone changed one of the same rows since, the
+        commit fails with `Conflict` and nothing is visible. Two writers that insert one new key are kept apart
+        because each of them writes its `v<N>` row back in the same commit.
+        """
+        dataset = self.store.open(base.version)
+        merge = dataset.merge_insert("object_id").when_matched_update_all().when_not_matched_insert_all()
+        merge = merge.conflict_retries(0).use_index(False)
+        transaction, _ = merge.execute_uncommitted(rows)
+        transaction.transaction_properties = {OPERATION: operation}
+        try:
+            committed = LanceDataset.commit(
+                dataset, transaction, max_retries=0, storage_options=self.store.options or None
+            )
+        except (CommitConflictError, OSError) as exc:
+            if isinstance(exc, OSError) and "conflict" not in str(exc).lower() and "concurrent" not in str(exc).lower():
+                raise
+            raise Conflict(f"another writer changed {self.store.uri!r} first") from exc
+        return int(committed.version)
+
+    def update_metadata(self, base: Snapshot, values: Mapping[str, str | None]) -> None:
+        """Set table metadata, or fail with `Conflict` if somebody set one of the same keys since `base`."""
+        dataset = self.store.open(base.version)
+        try:
+            dataset.update_metadata(dict(values))
+        except (CommitConflictError, OSError) as exc:
+            raise Conflict(f"another writer changed the metadata of {self.store.uri!r} first") from exc
+
+    def add_columns(self, fields: Iterable[pa.Field]) -> None:
+        """Add nullable columns; harmless to every reader."""
+        self.store.open().add_columns(pa.schema(list(fields)))
+
+
+def read_snapshot(dataset: LanceDataset) -> Snapshot:
+    """Parse one version of a `__manifest`; `NotFound` where it is no partitioned namespace, `Corrupt` if broken."""
+    rows = dataset.to_table()
+    metadata = dict(dataset.metadata)
+    found = _properties(metadata, dataset, rows)
+    if not any(key.startswith(SPEC_KEY) for key in found):
+        raise NotFound(f"{dataset.uri!r} is not a partitioned namespace: its metadata has no {SPEC_KEY}<N>")
+    if SCHEMA_KEY not in found:
+        raise Corrupt(f"{dataset.uri!r} has partition specs and no {SCHEMA_KEY!r} in its metadata")
+    specs = [spec.with_stored_types(rows.schema) for spec in specs_from_metadata(found)]
+    missing = [f.column for spec in specs for f in spec.fields if f.column not in rows.column_names]
+    if missing:
+        raise Corrupt(
+            f"{dataset.uri!r} lost its columns {', '.join(missing)} (a writer that knows no partitions?); "
+            "`lance-flight repair` restores them from an older version"
+        )
+    return Snapshot(
+        version=int(dataset.version),
+        committed_at=dataset.get_version()["timestamp"].astimezone(UTC),
+        rows=rows.combine_chunks(),
+        metadata=metadata,
+        specs=tuple(specs),
+        schema=NamespaceSchema.from_json(json.loads(found[SCHEMA_KEY])),
+    )
+
+
+def _properties(metadata: Mapping[str, str], dataset: LanceDataset, rows: pa.Table) -> dict[str, str]:
+    """Specs and schema from wherever a writer put them: table metadata counts first (decision 1)."""
+    found = {k.decode(): v.decode() for k, v in (dataset.schema.metadata or {}).items()}
+    if "metadata" in rows.column_names:
+        versions = rows.filter(pc.match_substring_regex(rows["object_id"], "^v[1-9][0-9]*$"))
+        for object_id, text in zip(versions["object_id"].to_pylist(), versions["metadata"].to_pylist(), strict=True):
+            spec = json.loads(text).get("partition_spec") if text else None
+            if spec is not None:
+                found[SPEC_KEY + object_id[1:]] = spec if isinstance(spec, str) else json.dumps(spec)
+    return found | dict(metadata)

@@ -1,0 +1,139 @@
+"""Partition tables: writing data files that nobody sees yet, and staging them as a version on top of a pin.
+
+Decision 13. Lance rebases an append onto whatever is newest, so after every commit here the version must be
+exactly base + 1; otherwise it carries somebody else's rows and is left alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import lance
+import pyarrow as pa
+from lance import FragmentMetadata, LanceDataset, LanceOperation
+from lance.commit import CommitConflictError
+from lance.fragment import write_fragments
+
+from lance_flight.catalog.store import Store, shared_session
+from lance_flight.errors import Conflict, NotFound
+from lance_flight.model.pins import BranchVersion, Latest, Pin, Tag, Version
+
+STAGING_ATTEMPTS = 20
+MAX_ROWS_PER_FILE = 4 * 1024 * 1024
+
+
+def write_files(store: Store, rows: pa.Table | pa.RecordBatchReader, *, new: bool) -> list[FragmentMetadata]:
+    """Write rows as data files into a table's directory; nothing of them is visible.
+
+    `new` says that the table does not exist yet, so that the files get the column numbers of a first version.
+    """
+    return write_fragments(
+        rows,
+        store.uri,
+        schema=rows.schema,
+        mode="create" if new else "append",
+        max_rows_per_file=MAX_ROWS_PER_FILE,
+        storage_options=store.options or None,
+        session=shared_session(),
+    )
+
+
+def create(store: Store, schema: pa.Schema, fragments: Sequence[FragmentMetadata]) -> Version:
+    """Make the first version of a table out of its data files and return the pin to it."""
+    dataset = LanceDataset.commit(
+        store.uri,
+        LanceOperation.Overwrite(schema, list(fragments)),
+        storage_options=store.options or None,
+        enable_v2_manifest_paths=True,
+    )
+    return Version(int(dataset.version))
+
+
+def open_at(store: Store, pin: Pin) -> LanceDataset:
+    """The table at its pin; `NotFound` names the table and the pin where it is gone."""
+    try:
+        match pin:
+            case Latest():
+                return store.open()
+            case Version(version):
+                return store.open(version)
+            case Tag(tag):
+                return store.open(tag)
+            case BranchVersion(branch, version):
+                return store.open().checkout_version((branch, version))
+    except (ValueError, OSError) as exc:
+        raise NotFound(f"partition table {store.uri!r} has no {pin}") from exc
+
+
+def resolve(store: Store, pin: Pin) -> Version | BranchVersion:
+    """The version that a pin stands for at this moment."""
+    match pin:
+        case Version() | BranchVersion():
+            return pin
+        case Latest():
+            return Version(int(store.open().version))
+        case Tag(tag):
+            found = store.open().tags.list().get(tag)
+            if found is None:
+                raise NotFound(f"partition table {store.uri!r} has no tag {tag!r}")
+            branch = found.get("branch")
+            return Version(int(found["version"])) if branch is None else BranchVersion(branch, int(found["version"]))
+
+
+def stage_append(store: Store, base: Version | BranchVersion, fragments: Sequence[FragmentMetadata]) -> Pin:
+    """Put data files on top of exactly `base` as a new version of the table, and return the pin to it."""
+    return stage(store, base, LanceOperation.Append(list(fragments)))
+
+
+def stage(store: Store, base: Version | BranchVersion, operation: LanceOperation.BaseOperation) -> Pin:
+    """Commit an operation on top of exactly `base`, whatever others have staged on the table meanwhile."""
+    for _ in range(STAGING_ATTEMPTS):
+        on_top = _base_on_top(store, base)
+        if on_top is None:
+            continue
+        expected = int(on_top.version) + 1
+        try:
+            staged = LanceDataset.commit(
+                on_top, operation, read_version=int(on_top.version), storage_options=store.options or None, max_retries=0
+            )
+        except (CommitConflictError, OSError) as exc:
+            if not _is_conflict(exc):
+                raise
+            continue
+        if int(staged.version) == expected:
+            return _pin_like(base, expected)
+    raise Conflict(f"{store.uri!r}: {STAGING_ATTEMPTS} attempts to stage on {base} met other writers")
+
+
+def _base_on_top(store: Store, base: Version | BranchVersion) -> LanceDataset | None:
+    """The table with the content of `base` as its newest version; None where another writer was faster."""
+    dataset = open_at(store, base)
+    if int(dataset.latest_version) == base.version:
+        return dataset
+    before = int(dataset.latest_version)
+    try:
+        dataset.restore()
+    except (CommitConflictError, OSError) as exc:
+        if not _is_conflict(exc):
+            raise
+        return None
+    return dataset if int(dataset.version) == before + 1 else None
+
+
+def _pin_like(base: Version | BranchVersion, version: int) -> Pin:
+    match base:
+        case Version():
+            return Version(version)
+        case BranchVersion(branch, _):
+            return BranchVersion(branch, version)
+
+
+def _is_conflict(exc: Exception) -> bool:
+    text = str(exc).lower()
+    return isinstance(exc, CommitConflictError) or "conflict" in text or "concurrent" in text
+
+
+def dataset_summary(dataset: lance.LanceDataset) -> tuple[int, int, int]:
+    """Rows, bytes and fragments of the version that is open, without reading anything."""
+    counted = dataset.get_version()["metadata"]
+    return int(dataset.count_rows()), int(counted["total_files_size"]), int(counted["total_fragments"])

@@ -1,0 +1,99 @@
+"""Rows made to fit the namespace schema: columns by name, lossless casts, NULL where a column is missing.
+
+The executors of a bulk pipeline use this as well as the server.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from lance_flight.errors import DataError, SchemaError
+
+_SHOWN = 3
+
+
+def fit(source: pa.Schema, target: pa.Schema, *, what: str) -> None:
+    """Check that rows of `source` can be stored as `target`; `SchemaError` names every column that cannot.
+
+    A nullable column that `source` lacks becomes NULL. Types are compared as far as they decide alone; values
+    are checked by `conform`.
+    """
+    problems = [f"column {n!r} stands {source.names.count(n)} times" for n in _duplicates(source.names)]
+    problems += [f"column {n!r} is not in the table" for n in source.names if n not in target.names]
+    for field in target:
+        if field.name not in source.names:
+            if not field.nullable:
+                problems.append(f"column {field.name!r} ({field.type} NOT NULL) is missing")
+        elif not _castable(source.field(field.name).type, field.type):
+            problems.append(f"column {field.name!r} is {source.field(field.name).type}; expected {field.type}")
+    if problems:
+        raise SchemaError(what, problems)
+
+
+def conform(batch: pa.RecordBatch | pa.Table, target: pa.Schema) -> pa.Table:
+    """`batch` with exactly the columns of `target`; `DataError` names the column and a value that does not fit."""
+    names = batch.schema.names
+    columns = []
+    for field in target:
+        if field.name in names:
+            column = batch.column(names.index(field.name))
+            column = column if column.type == field.type else _cast(column, field)
+        else:
+            column = pa.nulls(batch.num_rows, field.type)
+        if not field.nullable and column.null_count:
+            raise DataError(f"column {field.name!r} is NOT NULL and row {_first_null(column)} has NULL in it")
+        columns.append(column)
+    return pa.Table.from_arrays(columns, schema=target)
+
+
+def _cast(column: pa.Array | pa.ChunkedArray, field: pa.Field) -> pa.Array | pa.ChunkedArray:
+    try:
+        cast = column.cast(field.type)
+        if not pa.types.is_decimal(column.type) and pa.types.is_floating(field.type) and pa.types.is_floating(column.type):
+            _refuse_changed(column, cast, field)
+        return cast
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as exc:
+        raise DataError(
+            f"column {field.name!r} holds {column.type} values that do not fit {field.type} without loss: {exc}"
+        ) from exc
+
+
+def _refuse_changed(column: pa.Array, cast: pa.Array, field: pa.Field) -> None:
+    """A narrower float must hold the same number (NaN counts as the same)."""
+    back = cast.cast(column.type)
+    changed = pc.and_(pc.not_equal(back, column), pc.invert(pc.is_nan(column)))
+    if pc.any(changed).as_py():
+        values = column.filter(changed).slice(0, _SHOWN).to_pylist()
+        raise DataError(f"column {field.name!r} holds {values} that do not fit {field.type} without loss")
+
+
+def _castable(source: pa.DataType, target: pa.DataType) -> bool:
+    """Whether there is a cast at all; whether it is lossless, the values decide.
+
+    Text is not parsed into numbers or dates by an ingest: that hides mistakes.
+    """
+    if source == target or pa.types.is_null(source):
+        return True
+    if _is_text(source) != _is_text(target) and not pa.types.is_dictionary(source):
+        return False
+    try:
+        pa.nulls(0, source).cast(target)
+    except (pa.ArrowNotImplementedError, pa.ArrowInvalid):
+        return False
+    return True
+
+
+def _is_text(kind: pa.DataType) -> bool:
+    return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind))
+
+
+def _duplicates(names: Iterable[str]) -> list[str]:
+    listed = list(names)
+    return [name for name in dict.fromkeys(listed) if listed.count(name) > 1]
+
+
+def _first_null(column: pa.Array | pa.ChunkedArray) -> int:
+    return int(pc.index(pc.is_null(column), True).as_py())

@@ -1,0 +1,132 @@
+"""A snapshot: one version of a `__manifest`, held in memory as Arrow, with its specs and schema parsed.
+
+A statement reads exactly one. Everything here is a value; `manifest.py` reads and writes the table itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from functools import cached_property
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from lance_flight.errors import Corrupt
+from lance_flight.model.naming import SEPARATOR, TABLE, spec_namespace
+from lance_flight.model.pins import Pin, pin_from_columns
+from lance_flight.model.schema import NamespaceSchema
+from lance_flight.model.spec import PartitionSpec
+
+PIN_COLUMNS = ("read_version", "read_branch", "read_tag")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PartitionTable:
+    """One partition table of a snapshot: where it lies and which version of it to read."""
+
+    spec_id: int
+    object_id: str
+    location: str
+    pin: Pin
+
+
+@dataclass(frozen=True)
+class SpecTables:
+    """The partition tables of one spec version: `rows` are their `__manifest` rows, in a fixed order."""
+
+    spec: PartitionSpec
+    rows: pa.Table
+
+    def __len__(self) -> int:
+        return int(self.rows.num_rows)
+
+    @cached_property
+    def values(self) -> pa.Table:
+        """The partition values, one column per field in spec order."""
+        return self.rows.select([field.column for field in self.spec.fields]).combine_chunks()
+
+    def table(self, index: int) -> PartitionTable:
+        """The partition table in row `index`."""
+        row = {name: self._columns[name][index].as_py() for name in self._columns}
+        if not row["location"]:
+            raise Corrupt(f"__manifest row {row['object_id']!r} is a table without a location")
+        pin = pin_from_columns(*(row.get(name) for name in PIN_COLUMNS), object_id=row["object_id"])
+        return PartitionTable(spec_id=self.spec.id, object_id=row["object_id"], location=row["location"], pin=pin)
+
+    def tables(self, indices: np.ndarray | None = None) -> list[PartitionTable]:
+        """The partition tables in the rows `indices` (all of them without)."""
+        return [self.table(int(i)) for i in (range(len(self)) if indices is None else indices)]
+
+    @cached_property
+    def _columns(self) -> dict[str, pa.ChunkedArray]:
+        wanted = ("object_id", "location", *PIN_COLUMNS)
+        return {name: self.rows[name].combine_chunks() for name in wanted if name in self.rows.column_names}
+
+
+@dataclass(frozen=True)
+class Snapshot:
+    """One version of a partitioned namespace.
+
+    `rows` is the whole `__manifest` at `version`; `metadata` its table metadata; `committed_at` in UTC.
+    """
+
+    version: int
+    committed_at: datetime
+    rows: pa.Table
+    metadata: Mapping[str, str] = field(repr=False)
+    specs: tuple[PartitionSpec, ...]
+    schema: NamespaceSchema
+
+    @property
+    def current_spec(self) -> PartitionSpec:
+        """The spec that new rows are written under: the one with the highest number."""
+        return self.specs[-1]
+
+    def spec(self, spec_id: int) -> PartitionSpec:
+        """The spec with this number, or `Corrupt`."""
+        for spec in self.specs:
+            if spec.id == spec_id:
+                return spec
+        raise Corrupt(f"__manifest has no partition_spec_v{spec_id}; it has {[spec.id for spec in self.specs]}")
+
+    @cached_property
+    def tables(self) -> tuple[SpecTables, ...]:
+        """The partition tables of every spec version, oldest spec first."""
+        return tuple(SpecTables(spec, self._below(spec.id, "table")) for spec in self.specs)
+
+    def tables_of(self, spec_id: int) -> SpecTables:
+        """The partition tables of one spec version."""
+        return next(tables for tables in self.tables if tables.spec.id == spec_id)
+
+    @property
+    def table_count(self) -> int:
+        """How many partition tables there are, over all spec versions."""
+        return sum(len(tables) for tables in self.tables)
+
+    def namespaces_of(self, spec_id: int, level: int) -> pa.Table:
+        """The rows of the partition namespaces at a level (1 = the first field) of one spec version."""
+        below = self._below(spec_id, "namespace")
+        return below.filter(pc.equal(pc.count_substring(below["object_id"], SEPARATOR), level))
+
+    def row(self, object_id: str) -> pa.Table:
+        """The row of one object: a table of one row, or of none."""
+        return self.rows.filter(pc.equal(self.rows["object_id"], object_id))
+
+    @cached_property
+    def is_pinned(self) -> bool:
+        """Whether every partition table has a fixed version, so that this snapshot can never change."""
+        tables = self.rows.filter(pc.equal(self.rows["object_type"], "table"))
+        return "read_version" in tables.column_names and tables["read_version"].null_count == 0
+
+    def _below(self, spec_id: int, object_type: str) -> pa.Table:
+        ids = self.rows["object_id"]
+        mine = pc.and_(
+            pc.equal(self.rows["object_type"], object_type),
+            pc.starts_with(ids, spec_namespace(spec_id) + SEPARATOR),
+        )
+        if object_type == "table":
+            mine = pc.and_(mine, pc.ends_with(ids, SEPARATOR + TABLE))
+        return self.rows.filter(mine)

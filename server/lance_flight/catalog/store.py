@@ -1,0 +1,102 @@
+"""How Lance datasets are opened: one session and one set of storage options for a whole process."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field
+from functools import cache
+from pathlib import PurePosixPath
+
+import lance
+import pyarrow.fs as pafs
+from lance import LanceDataset
+
+from lance_flight.errors import Corrupt, NotFound
+
+INDEX_CACHE_BYTES = 256 << 20
+METADATA_CACHE_BYTES = 512 << 20
+
+
+@cache
+def shared_session() -> lance.Session:
+    """The one Lance session of this process: with it, opening a table again costs microseconds."""
+    return lance.Session(INDEX_CACHE_BYTES, METADATA_CACHE_BYTES)
+
+
+@dataclass(frozen=True, slots=True)
+class Store:
+    """A directory or object-store prefix, and how to reach what lies under it."""
+
+    uri: str
+    storage_options: Mapping[str, str] = field(default_factory=dict)
+
+    def child(self, *names: str) -> Store:
+        """The store of a path below this one; a name that would leave it is `Corrupt`."""
+        for name in names:
+            parts = PurePosixPath(name).parts
+            if not name or name.startswith("/") or "://" in name or ".." in parts:
+                raise Corrupt(f"location {name!r} does not stay inside {self.uri!r}; expected a relative path below it")
+        return Store("/".join([self.uri.rstrip("/"), *names]), self.storage_options)
+
+    def open(self, version: int | str | None = None) -> LanceDataset:
+        """The Lance dataset at this very place, or `NotFound`."""
+        try:
+            return lance.dataset(
+                self.uri, version, storage_options=self.options or None, session=shared_session()
+            )
+        except ValueError as exc:
+            raise NotFound(f"no Lance table at {self.uri!r}" + ("" if version is None else f", version {version}")) from exc
+
+    @property
+    def options(self) -> dict[str, str]:
+        """The storage options as Lance takes them."""
+        return dict(self.storage_options)
+
+    @property
+    def name(self) -> str:
+        """The last element of the path."""
+        return PurePosixPath(self.uri).name
+
+    def directories(self) -> list[str]:
+        """The names of the directories right below this one, sorted; none where nothing is there."""
+        filesystem, path = self._filesystem()
+        selector = pafs.FileSelector(path, allow_not_found=True)
+        return sorted(i.base_name for i in filesystem.get_file_info(selector) if i.type == pafs.FileType.Directory)
+
+    def has(self, name: str) -> bool:
+        """Whether a file or directory of this name lies right below this one."""
+        filesystem, path = self._filesystem()
+        info = filesystem.get_file_info(f"{path}/{name}")
+        return bool(info.type != pafs.FileType.NotFound)
+
+    @property
+    def parent(self) -> Store:
+        """The store that this one lies in."""
+        return Store(self.uri.rstrip("/").rpartition("/")[0] or "/", self.storage_options)
+
+    def remove_files(self, names: Iterable[str]) -> None:
+        """Delete files below this place; one that is not there is no matter."""
+        filesystem, path = self._filesystem()
+        for name in names:
+            with suppress(FileNotFoundError):
+                filesystem.delete_file(f"{path}/{name}")
+
+    def move_to(self, target: Store) -> None:
+        """Rename this directory, in one step on a file system; the directories above `target` are made."""
+        filesystem, path = self._filesystem()
+        _, destination = target._filesystem()
+        filesystem.create_dir(destination.rpartition("/")[0], recursive=True)
+        filesystem.move(path, destination)
+
+    def remove(self) -> None:
+        """Delete everything below this place, and the place itself."""
+        filesystem, path = self._filesystem()
+        with suppress(FileNotFoundError):
+            filesystem.delete_dir(path)
+
+    def _filesystem(self) -> tuple[pafs.FileSystem, str]:
+        if "://" in self.uri:
+            found: tuple[pafs.FileSystem, str] = pafs.FileSystem.from_uri(self.uri)
+            return found
+        return pafs.LocalFileSystem(), self.uri

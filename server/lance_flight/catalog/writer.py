@@ -1,0 +1,150 @@
+"""Rows on their way in: split by partition, vectorised, and written as data files in bounded memory.
+
+Nothing written here is visible until a `Transaction` commits it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass, field
+from types import TracebackType
+from typing import Self
+
+import pyarrow as pa
+from lance import FragmentMetadata
+
+from lance_flight.catalog import partitions
+from lance_flight.catalog.grouping import group, match
+from lance_flight.catalog.new_partitions import NewPartitions
+from lance_flight.catalog.snapshot import PartitionTable, Snapshot
+from lance_flight.catalog.store import Store
+from lance_flight.model.naming import directory_name
+from lance_flight.model.spec import Evaluate, PartitionSpec
+
+CHUNK_BYTES = 96 << 20
+CHUNK_ROWS = 4 << 20
+WRITERS = 2
+
+
+@dataclass(slots=True, kw_only=True)
+class PendingAppend:
+    """Data files for one partition: its values (one row), where they lie, and the table they extend (None: a new one)."""
+
+    spec: PartitionSpec
+    schema: pa.Schema
+    values: pa.Table
+    location: str
+    table: PartitionTable | None
+    fragments: list[FragmentMetadata] = field(default_factory=list)
+    rows: int = 0
+
+
+class PartitionWriter:
+    """Splits the rows of one stream by the snapshot's current spec and writes them next to their tables.
+
+    Rows come in as tables of exactly the namespace schema. Up to two chunks of `CHUNK_BYTES` are in memory, one
+    being read while the other is written.
+    """
+
+    def __init__(self, store: Store, snapshot: Snapshot, key: bytes, evaluate: Evaluate) -> None:
+        self.rows = 0
+        self._store = store
+        self._schema = snapshot.schema
+        self._spec = snapshot.current_spec
+        self._existing = snapshot.tables_of(self._spec.id)
+        self._known = self._existing.values
+        self._names = NewPartitions(snapshot, self._spec, key)
+        self._pending: dict[int, PendingAppend] = {}
+        self._evaluate = evaluate
+        self._pool = ThreadPoolExecutor(WRITERS, thread_name_prefix="partition-writer")
+        self._running: list[Future[None]] = []
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, exc: BaseException | None, trace: TracebackType | None) -> None:
+        self.cancel()
+
+    def cancel(self) -> None:
+        """Stop writing; returns once nothing is being written any more."""
+        self._pool.shutdown(wait=True, cancel_futures=True)
+
+    def write_all(self, tables: Iterable[pa.Table]) -> None:
+        """Write every row of `tables`."""
+        for chunk in chunked(tables):
+            self._write(chunk)
+        self._wait()
+
+    @property
+    def pending(self) -> list[PendingAppend]:
+        """What was written so far, one entry per partition."""
+        return list(self._pending.values())
+
+    def _write(self, chunk: pa.Table) -> None:
+        values = partition_values(chunk, self._spec, self._schema.ids, self._evaluate)
+        groups = group(values.columns, chunk.num_rows)
+        numbers = self._numbers(values.take(groups.first))
+        arranged = chunk if len(groups) == 1 else chunk.take(groups.order)
+        self._wait()
+        for place, number in enumerate(numbers):
+            start, stop = int(groups.starts[place]), int(groups.starts[place + 1])
+            rows = arranged.slice(start, stop - start)
+            self._running.append(self._pool.submit(self._write_partition, self._pending[number], rows))
+        self.rows += chunk.num_rows
+
+    def _write_partition(self, pending: PendingAppend, rows: pa.Table) -> None:
+        new = pending.table is None
+        schema = self._schema.table if new else rows.schema
+        pending.fragments += partitions.write_files(self._store.child(pending.location), rows.cast(schema), new=new)
+        pending.rows += rows.num_rows
+
+    def _wait(self) -> None:
+        running, self._running = self._running, []
+        for future in running:
+            future.result()
+
+    def _numbers(self, values: pa.Table) -> list[int]:
+        """A number for each of these (distinct) partition values, which is its row in `_known`."""
+        found = match(values, self._known)
+        missing = values.filter(pa.array(found < 0))
+        found[found < 0] = range(self._known.num_rows, self._known.num_rows + missing.num_rows)
+        self._known = pa.concat_tables([self._known, missing]).combine_chunks()
+        for place, number in enumerate(found):
+            if number not in self._pending:
+                self._pending[int(number)] = self._begin(int(number), values.slice(place, 1))
+        return [int(number) for number in found]
+
+    def _begin(self, number: int, values: pa.Table) -> PendingAppend:
+        table = self._existing.table(number) if number < len(self._existing) else None
+        location = directory_name(self._names.object_ids(values)[0]) if table is None else table.location
+        return PendingAppend(
+            spec=self._spec, schema=self._schema.table, values=values, location=location, table=table
+        )
+
+
+def partition_values(rows: pa.Table, spec: PartitionSpec, ids: dict[str, int], evaluate: Evaluate) -> pa.Table:
+    """The partition values of each row, one column per field; a removed source column counts as NULL."""
+    names = {number: name for name, number in ids.items()}
+    columns = []
+    for partition_field in spec.fields:
+        sources = [
+            rows[names[n]].combine_chunks() if n in names else pa.nulls(rows.num_rows) for n in partition_field.source_ids
+        ]
+        columns.append(partition_field.apply(sources, evaluate))
+    return pa.table(columns, names=[partition_field.column for partition_field in spec.fields])
+
+
+def chunked(tables: Iterable[pa.Table]) -> Iterator[pa.Table]:
+    """The same rows in tables of about `CHUNK_BYTES`, each of them contiguous."""
+    held: list[pa.Table] = []
+    size = rows = 0
+    for table in tables:
+        held.append(table)
+        size += table.nbytes
+        rows += table.num_rows
+        if size >= CHUNK_BYTES or rows >= CHUNK_ROWS:
+            yield pa.concat_tables(held)
+            held, size, rows = [], 0, 0
+    if rows:
+        yield pa.concat_tables(held)
