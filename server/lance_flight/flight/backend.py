@@ -86,13 +86,12 @@ class IngestTarget:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TableEntry:
-    """One table as the metadata commands list it; `schema` only where it was asked for."""
+    """One table as the metadata commands list it; "" is «without a catalog», «without a schema»."""
 
     catalog: str
     db_schema: str
     name: str
     type: str = "TABLE"
-    schema: pa.Schema | None = None
 
 
 class Backend(Protocol):
@@ -132,6 +131,10 @@ class Backend(Protocol):
         """All (catalog, schema) pairs."""
         ...
 
-    def tables(self, caller: Caller, *, include_schema: bool) -> Iterable[TableEntry]:
-        """All tables and views that the caller may see."""
+    def tables(self, caller: Caller) -> Iterable[TableEntry]:
+        """All tables and views that the caller may see; none of them has to be opened for it."""
+        ...
+
+    def table_schema(self, caller: Caller, table: TableEntry) -> pa.Schema:
+        """The columns of one table that `tables` has listed; `NotFound` if it has gone since."""
         ...

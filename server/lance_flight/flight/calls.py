@@ -1,0 +1,118 @@
+"""What is known of a call beside its command: who calls, what its headers ask for, and that it is running.
+
+`CallMiddleware` is the one place that reads headers. Authentication, sessions and cookies are further fields of `Call`.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from pyarrow import flight
+
+from lance_flight.errors import InvalidInput
+from lance_flight.flight.backend import Caller
+
+MIDDLEWARE = "lance-flight"
+
+ENDPOINTS_HEADER = "lance-flight-endpoints"
+COMPRESSION_HEADER = "lance-flight-compression"
+MOST_ENDPOINTS = 256
+
+_CODECS = ("lz4", "zstd")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Call:
+    """One call: its caller, how many endpoints its answer may have, and the codec of its record batches."""
+
+    caller: Caller
+    endpoints: int = 1
+    compression: str | None = None
+
+
+class InFlight:
+    """How many calls are running."""
+
+    def __init__(self) -> None:
+        self._count = 0
+        self._lock = threading.Lock()
+
+    def __len__(self) -> int:
+        return self._count
+
+    def enter(self) -> None:
+        """One more call has begun."""
+        with self._lock:
+            self._count += 1
+
+    def leave(self) -> None:
+        """A call has ended, its stream included."""
+        with self._lock:
+            self._count -= 1
+
+
+class CallMiddleware(flight.ServerMiddleware):  # type: ignore[misc]
+    """One call: its principal and its headers, by lower-case name."""
+
+    def __init__(self, in_flight: InFlight, principal: str, headers: Mapping[str, Sequence[str]]) -> None:
+        super().__init__()
+        self._in_flight = in_flight
+        self.principal = principal
+        self.headers = headers
+
+    def call_completed(self, exception: Exception | None) -> None:  # noqa: ARG002
+        """The call has ended, with or without an error."""
+        self._in_flight.leave()
+
+
+class CallMiddlewareFactory(flight.ServerMiddlewareFactory):  # type: ignore[misc]
+    """Names the principal of every call; for now each is anonymous."""
+
+    def __init__(self, in_flight: InFlight) -> None:
+        super().__init__()
+        self._in_flight = in_flight
+
+    def start_call(self, info: flight.CallInfo, headers: Mapping[str, Sequence[str]]) -> CallMiddleware:  # noqa: ARG002
+        """A new call; errors in headers are left to `call_of`, which can report them."""
+        self._in_flight.enter()
+        return CallMiddleware(self._in_flight, Caller().principal, headers)
+
+
+class OpenHandshake(flight.ServerAuthHandler):  # type: ignore[misc]
+    """Lets everyone in; without a handler, clients that begin with a Handshake are answered UNIMPLEMENTED."""
+
+    def authenticate(self, outgoing: flight.ServerAuthSender, incoming: flight.ServerAuthReader) -> None:
+        """Accept a Handshake whatever it carries."""
+
+    def is_valid(self, token: bytes) -> bytes:  # noqa: ARG002
+        """Accept every call."""
+        return b""
+
+
+def call_of(context: flight.ServerCallContext) -> Call:
+    """What is known of the call of `context`; `InvalidInput` for a header with a value that it cannot have."""
+    middleware: CallMiddleware = context.get_middleware(MIDDLEWARE)
+    return Call(
+        caller=Caller(principal=middleware.principal, peer=context.peer()),
+        endpoints=_endpoints(middleware.headers.get(ENDPOINTS_HEADER)),
+        compression=_compression(middleware.headers.get(COMPRESSION_HEADER)),
+    )
+
+
+def _endpoints(values: Sequence[str] | None) -> int:
+    if values is None:
+        return 1
+    text = values[-1]
+    if not (text.isdecimal() and 1 <= int(text) <= MOST_ENDPOINTS):
+        raise InvalidInput(f"header {ENDPOINTS_HEADER} is {text!r}; expected a number from 1 to {MOST_ENDPOINTS}")
+    return int(text)
+
+
+def _compression(values: Sequence[str] | None) -> str | None:
+    if values is None or values[-1] == "none":
+        return None
+    if values[-1] not in _CODECS:
+        raise InvalidInput(f"header {COMPRESSION_HEADER} is {values[-1]!r}; expected none, {' or '.join(_CODECS)}")
+    return values[-1]

@@ -1,0 +1,173 @@
+"""One builder for each metadata command: `schema()` is what its result looks like, `build()` fills it.
+
+Everything that comes from a client is compared here with names that the backend lists; none of it becomes SQL.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+
+from lance_flight.errors import NotFound
+from lance_flight.flight import commands, schemas, sql_info, sql_types
+from lance_flight.flight.backend import Backend, Caller, TableEntry
+from lance_flight.flight.commands import MetadataCommand
+from lance_flight.flight.normalise import client_schema
+from lance_flight.flight.patterns import like
+
+_PREFIX = "ARROW:FLIGHT:SQL:"
+_COMMENT = b"comment"
+"""The key of a column's remark in the metadata of its Arrow field."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Builder:
+    """The result of one metadata command: its schema, and its columns, whose rows have the order of the proto."""
+
+    schema: Callable[[Any], pa.Schema]
+    columns: Callable[[Any, Backend, Caller], Sequence[Sequence[Any] | pa.Array]]
+
+    def build(self, command: MetadataCommand, backend: Backend, caller: Caller) -> pa.Table:
+        """The result of `command`, with exactly `schema(command)`."""
+        schema = self.schema(command)
+        columns = self.columns(command, backend, caller)
+        return pa.Table.from_arrays(
+            [
+                column if isinstance(column, pa.Array) else pa.array(column, field.type)
+                for column, field in zip(columns, schema, strict=True)
+            ],
+            schema=schema,
+        )
+
+
+def schema_of(command: MetadataCommand) -> pa.Schema:
+    """The schema of the result of `command`."""
+    return _BUILDERS[type(command)].schema(command)
+
+
+def build(command: MetadataCommand, backend: Backend, caller: Caller) -> pa.Table:
+    """The result of `command` as `caller` may see it."""
+    return _BUILDERS[type(command)].build(command, backend, caller)
+
+
+def column_metadata(field: pa.Field, table: TableEntry) -> dict[str, str]:
+    """What a client can read about a column beside its Arrow type (proto: CommandGetTables)."""
+    known = {
+        "CATALOG_NAME": table.catalog,
+        "DB_SCHEMA_NAME": table.db_schema,
+        # The proto says DB_SCHEMA_NAME, the clients that are in use read SCHEMA_NAME.
+        "SCHEMA_NAME": table.db_schema,
+        "TABLE_NAME": table.name,
+        "TYPE_NAME": sql_types.type_name(field.type),
+        "PRECISION": sql_types.precision(field.type),
+        "SCALE": sql_types.scale(field.type),
+        "IS_AUTO_INCREMENT": 0,
+        "IS_CASE_SENSITIVE": int(sql_types.is_case_sensitive(field.type)),
+        "IS_READ_ONLY": 0,
+        "IS_SEARCHABLE": 1,
+        "REMARKS": (field.metadata or {}).get(_COMMENT, b"").decode() or None,
+    }
+    return {_PREFIX + key: str(value) for key, value in known.items() if value is not None}
+
+
+def _catalogs(_: commands.GetCatalogs, backend: Backend, caller: Caller) -> Sequence[Sequence[Any]]:
+    return [sorted(name for name in backend.catalogs(caller) if name)]
+
+
+def _db_schemas(command: commands.GetDbSchemas, backend: Backend, caller: Caller) -> Sequence[Sequence[Any]]:
+    matches = like(command.db_schema_filter_pattern)
+    found = sorted(
+        (catalog, db_schema)
+        for catalog, db_schema in backend.db_schemas(caller)
+        if _same(command.catalog, catalog) and matches(db_schema)
+    )
+    return [[catalog or None for catalog, _ in found], [db_schema for _, db_schema in found]]
+
+
+def _tables(command: commands.GetTables, backend: Backend, caller: Caller) -> Sequence[Sequence[Any]]:
+    in_schema, named = like(command.db_schema_filter_pattern), like(command.table_name_filter_pattern)
+    found = sorted(
+        (
+            table
+            for table in backend.tables(caller)
+            if _same(command.catalog, table.catalog)
+            and in_schema(table.db_schema)
+            and named(table.name)
+            and (not command.table_types or table.type in command.table_types)
+        ),
+        key=lambda table: (table.catalog, table.db_schema, table.name, table.type),
+    )
+    if not command.include_schema:
+        return _table_columns(found)
+    described = [(table, _serialised(table, backend, caller)) for table in found]
+    present = [(table, schema) for table, schema in described if schema is not None]
+    return [*_table_columns([table for table, _ in present]), [schema for _, schema in present]]
+
+
+def _table_columns(tables: Sequence[TableEntry]) -> Sequence[Sequence[Any]]:
+    return [
+        [table.catalog or None for table in tables],
+        [table.db_schema or None for table in tables],
+        [table.name for table in tables],
+        [table.type for table in tables],
+    ]
+
+
+def _serialised(table: TableEntry, backend: Backend, caller: Caller) -> bytes | None:
+    try:
+        plain = client_schema(backend.table_schema(caller, table))
+    except NotFound:  # dropped since it was listed
+        return None
+    fields = [field.with_metadata({**(field.metadata or {}), **column_metadata(field, table)}) for field in plain]
+    message: bytes = pa.schema(fields, metadata=plain.metadata).serialize().to_pybytes()
+    return message
+
+
+def _table_types(_: commands.GetTableTypes, backend: Backend, caller: Caller) -> Sequence[Sequence[Any]]:
+    return [sorted({"TABLE"} | {table.type for table in backend.tables(caller)})]
+
+
+def _sql_info(command: commands.GetSqlInfo, _backend: Backend, _caller: Caller) -> Sequence[Sequence[Any] | pa.Array]:
+    codes = sql_info.known_codes(command.info)
+    return [codes, sql_info.values(codes)]
+
+
+def _xdbc_type_info(command: commands.GetXdbcTypeInfo, _backend: Backend, _caller: Caller) -> Sequence[Sequence[Any]]:
+    found = sorted(
+        (row for row in sql_types.SQL_TYPES if command.data_type is None or command.data_type == row.data_type),
+        key=lambda row: (row.data_type, row.type_name),
+    )
+    return [[getattr(row, name) for row in found] for name in schemas.XDBC_TYPE_INFO.names]
+
+
+def _same(wanted: str | None, name: str) -> bool:
+    return wanted is None or wanted == name
+
+
+def _of(schema: pa.Schema, columns: Callable[[Any, Backend, Caller], Sequence[Sequence[Any] | pa.Array]]) -> Builder:
+    return Builder(schema=lambda _: schema, columns=columns)
+
+
+def _empty(schema: pa.Schema) -> Builder:
+    return _of(schema, lambda _command, _backend, _caller: [[] for _ in schema])
+
+
+_BUILDERS: Mapping[type[MetadataCommand], Builder] = {
+    commands.GetCatalogs: _of(schemas.CATALOGS, _catalogs),
+    commands.GetDbSchemas: _of(schemas.DB_SCHEMAS, _db_schemas),
+    commands.GetTables: Builder(
+        schema=lambda command: schemas.TABLES_WITH_SCHEMA if command.include_schema else schemas.TABLES,
+        columns=_tables,
+    ),
+    commands.GetTableTypes: _of(schemas.TABLE_TYPES, _table_types),
+    # Lance tables have no keys.
+    commands.GetPrimaryKeys: _empty(schemas.PRIMARY_KEYS),
+    commands.GetExportedKeys: _empty(schemas.FOREIGN_KEYS),
+    commands.GetImportedKeys: _empty(schemas.FOREIGN_KEYS),
+    commands.GetCrossReference: _empty(schemas.FOREIGN_KEYS),
+    commands.GetSqlInfo: _of(schemas.SQL_INFO, _sql_info),
+    commands.GetXdbcTypeInfo: _of(schemas.XDBC_TYPE_INFO, _xdbc_type_info),
+}

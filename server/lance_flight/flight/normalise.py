@@ -1,0 +1,163 @@
+"""Rows as every client reads them: plain types, in messages under the usual limit of 4 MiB.
+
+| column | sent as |
+|---|---|
+| string_view, binary_view | utf8, binary |
+| dictionary, run-end encoded | the type of its values |
+| float16 | float32 |
+| list_view, large_list_view | list, large_list |
+| decimal32, decimal64 | decimal128 |
+| an extension type stored as one of these | its storage, converted |
+
+The same holds inside lists, maps and structs. A batch whose types are plain passes through untouched.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+
+import numpy as np
+import pyarrow as pa
+from pyarrow import lib
+
+LARGEST_MESSAGE = 3 << 20
+"""Bytes of one record batch; what a client accepts by default is 4 MiB, and an encoded batch has some overhead."""
+
+_ALIGNED_ROWS = 64
+"""Slices start at a multiple of this many rows, so that no validity bitmap has to be shifted when it is written."""
+
+
+def client_schema(schema: pa.Schema) -> pa.Schema:
+    """`schema` with the types that are sent; names, nullability and metadata stay."""
+    return pa.schema([_client_field(field) for field in schema], metadata=schema.metadata)
+
+
+def client_batches(batches: Iterable[pa.RecordBatch], schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+    """The rows of `batches` in the types of `client_schema(schema)`, in messages of at most `LARGEST_MESSAGE` bytes.
+
+    A single row that is larger stays whole.
+    """
+    wanted = client_schema(schema)
+    if wanted.equals(schema, check_metadata=True):
+        for batch in batches:
+            yield from _cut(batch)
+    else:
+        for batch in batches:
+            columns = [convert(column, field.type) for column, field in zip(batch.columns, wanted, strict=True)]
+            yield from _cut(pa.RecordBatch.from_arrays(columns, schema=wanted))
+
+
+def convert(array: pa.Array, wanted: pa.DataType) -> pa.Array:
+    """`array` as `wanted`, which is `client_type(array.type)`."""
+    if array.type == wanted:
+        return array
+    if isinstance(array.type, pa.BaseExtensionType):
+        return convert(array.storage, wanted)
+    rebuild = _REBUILD.get(array.type.id)
+    return array.cast(wanted) if rebuild is None else rebuild(array, wanted)
+
+
+def client_type(kind: pa.DataType) -> pa.DataType:
+    """The type that is sent for a column of type `kind`."""
+    if isinstance(kind, pa.BaseExtensionType):
+        storage = client_type(kind.storage_type)
+        return kind if storage == kind.storage_type else storage
+    plain = _PLAIN.get(kind.id)
+    return kind if plain is None else plain(kind)
+
+
+def _cut(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
+    size = batch.nbytes
+    if size <= LARGEST_MESSAGE or batch.num_rows == 1:
+        yield batch
+        return
+    rows = max(LARGEST_MESSAGE * batch.num_rows // size, 1)
+    if rows > _ALIGNED_ROWS:
+        rows -= rows % _ALIGNED_ROWS
+    for start in range(0, batch.num_rows, rows):
+        yield from _cut(batch.slice(start, rows))
+
+
+def _client_field(field: pa.Field) -> pa.Field:
+    return field.with_type(client_type(field.type))
+
+
+def _plain_struct(kind: pa.StructType) -> pa.DataType:
+    return pa.struct([_client_field(field) for field in kind])
+
+
+def _plain_map(kind: pa.MapType) -> pa.DataType:
+    return pa.map_(_client_field(kind.key_field), _client_field(kind.item_field), keys_sorted=kind.keys_sorted)
+
+
+_PLAIN: Mapping[int, Callable[[pa.DataType], pa.DataType]] = {
+    lib.Type_STRING_VIEW: lambda _: pa.utf8(),
+    lib.Type_BINARY_VIEW: lambda _: pa.binary(),
+    lib.Type_HALF_FLOAT: lambda _: pa.float32(),
+    lib.Type_DECIMAL32: lambda kind: pa.decimal128(kind.precision, kind.scale),
+    lib.Type_DECIMAL64: lambda kind: pa.decimal128(kind.precision, kind.scale),
+    lib.Type_DICTIONARY: lambda kind: client_type(kind.value_type),
+    lib.Type_RUN_END_ENCODED: lambda kind: client_type(kind.value_type),
+    lib.Type_LIST: lambda kind: pa.list_(_client_field(kind.value_field)),
+    lib.Type_LIST_VIEW: lambda kind: pa.list_(_client_field(kind.value_field)),
+    lib.Type_LARGE_LIST: lambda kind: pa.large_list(_client_field(kind.value_field)),
+    lib.Type_LARGE_LIST_VIEW: lambda kind: pa.large_list(_client_field(kind.value_field)),
+    lib.Type_FIXED_SIZE_LIST: lambda kind: pa.list_(_client_field(kind.value_field), kind.list_size),
+    lib.Type_STRUCT: _plain_struct,
+    lib.Type_MAP: _plain_map,
+}
+
+
+def _from_dictionary(array: pa.DictionaryArray, wanted: pa.DataType) -> pa.Array:
+    return convert(array.dictionary, wanted).take(array.indices)
+
+
+def _from_runs(array: pa.RunEndEncodedArray, wanted: pa.DataType) -> pa.Array:
+    rows = np.arange(array.offset, array.offset + len(array))
+    return convert(array.values, wanted).take(pa.array(np.searchsorted(array.run_ends, rows, side="right")))
+
+
+def _from_list_view(array: pa.ListViewArray, wanted: pa.ListType) -> pa.Array:
+    sizes = array.value_lengths().fill_null(0).to_numpy()
+    offsets = np.concatenate([[0], np.cumsum(sizes)]).astype(_OFFSETS[wanted.id])
+    values = convert(array.flatten(), wanted.value_type)
+    kind = pa.ListArray if wanted.id == lib.Type_LIST else pa.LargeListArray
+    return kind.from_arrays(pa.array(offsets), values, type=wanted, mask=array.is_null())
+
+
+def _in_list(array: pa.ListArray, wanted: pa.ListType) -> pa.Array:
+    values = convert(array.values, wanted.value_type)
+    return pa.Array.from_buffers(wanted, len(array), array.buffers()[:2], offset=array.offset, children=[values])
+
+
+def _in_fixed_size_list(array: pa.FixedSizeListArray, wanted: pa.FixedSizeListType) -> pa.Array:
+    values = convert(array.values, wanted.value_type)
+    return pa.Array.from_buffers(wanted, len(array), array.buffers()[:1], offset=array.offset, children=[values])
+
+
+def _in_map(array: pa.MapArray, wanted: pa.MapType) -> pa.Array:
+    entries = pa.StructArray.from_arrays(
+        [convert(array.keys, wanted.key_type), convert(array.items, wanted.item_type)],
+        fields=[wanted.key_field, wanted.item_field],
+    )
+    return pa.Array.from_buffers(wanted, len(array), array.buffers()[:2], offset=array.offset, children=[entries])
+
+
+def _in_struct(array: pa.StructArray, wanted: pa.StructType) -> pa.Array:
+    children = [convert(array.field(position), field.type) for position, field in enumerate(wanted)]
+    return pa.StructArray.from_arrays(children, fields=list(wanted), mask=array.is_null())
+
+
+_OFFSETS = {lib.Type_LIST: np.int32, lib.Type_LARGE_LIST: np.int64}
+
+_REBUILD: Mapping[int, Callable[[pa.Array, pa.DataType], pa.Array]] = {
+    lib.Type_DICTIONARY: _from_dictionary,
+    lib.Type_RUN_END_ENCODED: _from_runs,
+    lib.Type_LIST_VIEW: _from_list_view,
+    lib.Type_LARGE_LIST_VIEW: _from_list_view,
+    lib.Type_LIST: _in_list,
+    lib.Type_LARGE_LIST: _in_list,
+    lib.Type_FIXED_SIZE_LIST: _in_fixed_size_list,
+    lib.Type_MAP: _in_map,
+    lib.Type_STRUCT: _in_struct,
+}

@@ -1,0 +1,82 @@
+"""Prepared statements: made, bound and closed without any state that a client depends on."""
+
+from __future__ import annotations
+
+import dataclasses
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+from lance_flight.errors import InvalidInput
+from lance_flight.flight.backend import Backend
+from lance_flight.flight.bindings import Bindings
+from lance_flight.flight.calls import Call
+from lance_flight.flight.commands import ClosePreparedStatement, CreatePreparedStatement
+from lance_flight.flight.normalise import client_schema
+from lance_flight.flight.protocol import flight_sql_pb2 as pb
+from lance_flight.flight.tickets import Prepared, Sealer, decode_parameters, encode_parameters
+from lance_flight.flight.wire import wrap
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Statement:
+    """SQL text with all that it needs to be run."""
+
+    sql: str
+    transaction_id: bytes | None = None
+    parameters: pa.RecordBatch | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PreparedStatements:
+    """The life of a prepared statement: CreatePreparedStatement, DoPut of its parameters, ClosePreparedStatement."""
+
+    backend: Backend
+    sealer: Sealer
+    bindings: Bindings
+
+    def create(self, call: Call, request: CreatePreparedStatement) -> bytes:
+        """Plan a statement and answer an ActionCreatePreparedStatementResult in an Any; nothing is run."""
+        described = self.backend.describe(call.caller, request.query)
+        result = pb.ActionCreatePreparedStatementResult(
+            prepared_statement_handle=self.sealer.handle(
+                Prepared(sql=request.query, transaction_id=request.transaction_id)
+            ),
+            parameter_schema=_message(described.parameters),
+            is_update=described.schema is None,
+        )
+        if described.schema is not None:
+            result.dataset_schema = _message(client_schema(described.schema))
+        return wrap(result)
+
+    def bind(self, handle: bytes, parameters: pa.RecordBatch | None) -> bytes:
+        """Bind parameters in place of older ones and answer a DoPutPreparedStatementResult with the new handle."""
+        prepared = self.sealer.open_handle(handle)
+        if parameters is None:
+            raise InvalidInput("no parameters to bind; expected a record batch with one column for each")
+        encoded = encode_parameters(parameters)
+        self.bindings.remember(prepared.identity, encoded)
+        bound = self.sealer.handle(dataclasses.replace(prepared, parameters=encoded))
+        answer: bytes = pb.DoPutPreparedStatementResult(prepared_statement_handle=bound).SerializeToString()
+        return answer
+
+    def statement(self, handle: bytes) -> Statement:
+        """The statement of `handle`, with the parameters in the handle, else those remembered for it."""
+        prepared = self.sealer.open_handle(handle)
+        encoded = prepared.parameters
+        if encoded is None:
+            encoded = self.bindings.recall(prepared.identity)
+        return Statement(
+            sql=prepared.sql,
+            transaction_id=prepared.transaction_id,
+            parameters=None if encoded is None else decode_parameters(encoded),
+        )
+
+    def close(self, request: ClosePreparedStatement) -> None:
+        """Forget what was remembered for a statement."""
+        self.bindings.forget(self.sealer.open_handle(request.prepared_statement_handle).identity)
+
+
+def _message(schema: pa.Schema) -> bytes:
+    message: bytes = schema.serialize().to_pybytes()
+    return message

@@ -1,0 +1,203 @@
+"""The Flight SQL server: decode, dispatch, stream.
+
+Each method here is one RPC of the protocol. It names the call, decodes the command and hands both to the part that
+answers it; errors leave through `status`. Who the caller is comes from `calls`. BeginTransaction, the session actions
+and cancellation are decoded and refused in `do_action`: each is one more `case` beside those that are answered.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import pyarrow as pa
+from pyarrow import flight
+
+from lance_flight.errors import InvalidInput, Unsupported
+from lance_flight.flight import metadata
+from lance_flight.flight.backend import Backend
+from lance_flight.flight.bindings import Bindings
+from lance_flight.flight.calls import (
+    MIDDLEWARE,
+    Call,
+    CallMiddlewareFactory,
+    InFlight,
+    OpenHandshake,
+    call_of,
+)
+from lance_flight.flight.commands import (
+    ClosePreparedStatement,
+    Command,
+    CreatePreparedStatement,
+    MetadataCommand,
+    PreparedStatementQuery,
+    PreparedStatementUpdate,
+    StatementIngest,
+    StatementQuery,
+    StatementSubstraitPlan,
+    StatementUpdate,
+    TicketStatementQuery,
+)
+from lance_flight.flight.normalise import client_batches, client_schema
+from lance_flight.flight.prepared import PreparedStatements
+from lance_flight.flight.statements import Statements
+from lance_flight.flight.status import guarded_stream, handler, schema_handler
+from lance_flight.flight.tickets import Sealer
+from lance_flight.flight.updates import Updates
+from lance_flight.flight.wire import decode_action, decode_command
+
+_ACTIONS = (
+    flight.ActionType("CreatePreparedStatement", "Plan a statement for later, without running it."),
+    flight.ActionType("ClosePreparedStatement", "Forget a prepared statement."),
+)
+
+
+class FlightSqlServer(flight.FlightServerBase):  # type: ignore[misc]
+    """Answers Flight SQL from `backend` at `host`:`port` (0: any free port) as soon as it is made.
+
+    `key` (32 bytes) signs tickets and prepared handles; servers that share it can answer for each other. Endpoints name
+    no location unless `advertise` lists addresses that clients can reach.
+    """
+
+    def __init__(
+        self,
+        backend: Backend,
+        key: bytes,
+        *,
+        host: str = "127.0.0.1",
+        port: int = 0,
+        advertise: Sequence[str] = (),
+    ) -> None:
+        sealer = Sealer(key)
+        prepared = PreparedStatements(backend=backend, sealer=sealer, bindings=Bindings())
+        self._backend = backend
+        self._prepared = prepared
+        self._statements = Statements(backend=backend, sealer=sealer, prepared=prepared, advertised=tuple(advertise))
+        self._updates = Updates(backend=backend, prepared=prepared)
+        self._host = host
+        self.in_flight = InFlight()
+        super().__init__(
+            (host, port),
+            auth_handler=OpenHandshake(),
+            middleware={MIDDLEWARE: CallMiddlewareFactory(self.in_flight)},
+        )
+
+    @property
+    def uri(self) -> str:
+        """Where this server listens: `grpc://host:port`."""
+        return f"grpc://{self._host}:{self.port}"
+
+    @handler
+    def get_flight_info(
+        self, context: flight.ServerCallContext, descriptor: flight.FlightDescriptor
+    ) -> flight.FlightInfo:
+        """GetFlightInfo: the schema and the endpoints of a result; a statement that is no query runs here."""
+        call = call_of(context)
+        match _command(descriptor):
+            case StatementQuery() | PreparedStatementQuery() as command:
+                return self._statements.get_flight_info(call, descriptor, command)
+            case command if isinstance(command, MetadataCommand):
+                endpoint = flight.FlightEndpoint(descriptor.command, ())
+                return flight.FlightInfo(metadata.schema_of(command), descriptor, [endpoint])
+            case command:
+                raise _misplaced(command, "GetFlightInfo")
+
+    @schema_handler
+    def get_schema(self, context: flight.ServerCallContext, descriptor: flight.FlightDescriptor) -> flight.SchemaResult:
+        """GetSchema: the schema of a result; nothing runs."""
+        call = call_of(context)
+        match _command(descriptor):
+            case StatementQuery() | PreparedStatementQuery() as command:
+                return flight.SchemaResult(self._statements.get_schema(call, command))
+            case command if isinstance(command, MetadataCommand):
+                return flight.SchemaResult(metadata.schema_of(command))
+            case command:
+                raise _misplaced(command, "GetSchema")
+
+    @handler
+    def do_get(self, context: flight.ServerCallContext, ticket: flight.Ticket) -> flight.FlightDataStream:
+        """DoGet: the rows of one endpoint."""
+        call = call_of(context)
+        match decode_command(ticket.ticket):
+            case TicketStatementQuery() as command:
+                return _stream(call, self._statements.do_get(call, command))
+            case command if isinstance(command, MetadataCommand):
+                return _stream(call, metadata.build(command, self._backend, call.caller).to_reader())
+            case command:
+                raise _misplaced(command, "DoGet")
+
+    @handler
+    def do_put(
+        self,
+        context: flight.ServerCallContext,
+        descriptor: flight.FlightDescriptor,
+        reader: flight.MetadataRecordBatchReader,
+        writer: flight.FlightMetadataWriter,
+    ) -> None:
+        """DoPut: an update, the parameters of a prepared statement, or rows to store; one PutResult answers each."""
+        call = call_of(context)
+        match _command(descriptor):
+            case StatementUpdate() as command:
+                writer.write(self._updates.statement_update(call, command))
+            case PreparedStatementUpdate() as command:
+                writer.write(self._updates.prepared_statement_update(call, command, reader))
+            case PreparedStatementQuery() as command:
+                writer.write(self._updates.prepared_statement_query(command, reader))
+            case StatementIngest() as command:
+                writer.write(self._updates.statement_ingest(call, command, reader))
+            case command:
+                raise _misplaced(command, "DoPut")
+
+    @handler
+    def do_action(self, context: flight.ServerCallContext, action: flight.Action) -> Iterator[bytes]:
+        """DoAction: the life of prepared statements."""
+        call = call_of(context)
+        match decode_action(action.type, action.body.to_pybytes()):
+            case CreatePreparedStatement() as request:
+                return iter([self._prepared.create(call, request)])
+            case ClosePreparedStatement() as request:
+                self._prepared.close(request)
+                return iter([])
+            case _:
+                raise Unsupported(f"the action {action.type} is not offered")
+
+    @handler
+    def list_actions(self, context: flight.ServerCallContext) -> Sequence[flight.ActionType]:  # noqa: ARG002
+        """ListActions: what `do_action` answers, and nothing else."""
+        return _ACTIONS
+
+    @handler
+    def list_flights(self, context: flight.ServerCallContext, criteria: bytes) -> Iterator[flight.FlightInfo]:  # noqa: ARG002
+        """ListFlights: not part of Flight SQL."""
+        raise Unsupported("ListFlights is not offered; ask for tables with CommandGetTables")
+
+    @handler
+    def do_exchange(
+        self,
+        context: flight.ServerCallContext,  # noqa: ARG002
+        descriptor: flight.FlightDescriptor,  # noqa: ARG002
+        reader: flight.MetadataRecordBatchReader,  # noqa: ARG002
+        writer: flight.MetadataRecordBatchWriter,  # noqa: ARG002
+    ) -> None:
+        """DoExchange: not part of Flight SQL."""
+        raise Unsupported("DoExchange is not offered")
+
+
+def _command(descriptor: flight.FlightDescriptor) -> Command:
+    if descriptor.descriptor_type != flight.DescriptorType.CMD:
+        raise InvalidInput(f"a descriptor of type {descriptor.descriptor_type.name}; expected CMD with a command")
+    return decode_command(descriptor.command)
+
+
+def _misplaced(command: Command, rpc: str) -> Exception:
+    name = type(command).__name__
+    if isinstance(command, StatementSubstraitPlan):
+        return Unsupported("Substrait plans are not offered; send SQL")
+    return InvalidInput(f"{name} does not belong in {rpc}")
+
+
+def _stream(call: Call, reader: pa.RecordBatchReader) -> flight.RecordBatchStream:
+    batches = guarded_stream(client_batches(reader, reader.schema))
+    options = pa.ipc.IpcWriteOptions(compression=call.compression)
+    return flight.RecordBatchStream(
+        pa.RecordBatchReader.from_batches(client_schema(reader.schema), batches), options=options
+    )

@@ -1,0 +1,189 @@
+"""Every SqlInfo code with its value, in the child of the union that the proto names for it."""
+
+from __future__ import annotations
+
+import importlib.metadata
+from collections.abc import Mapping, Sequence
+from typing import Any, TypeAlias
+
+import pyarrow as pa
+
+from lance_flight.flight import schemas, sql_words
+from lance_flight.flight.patterns import ESCAPE
+from lance_flight.flight.protocol import flight_sql_pb2 as pb
+
+Values: TypeAlias = Mapping[int, Any]
+
+
+def _bits(*positions: int) -> int:
+    return sum(1 << position for position in positions)
+
+
+_STRINGS: Values = {
+    pb.FLIGHT_SQL_SERVER_NAME: "lance-flight",
+    pb.FLIGHT_SQL_SERVER_VERSION: importlib.metadata.version("lance-flight"),
+    pb.FLIGHT_SQL_SERVER_ARROW_VERSION: pa.__version__,
+    pb.FLIGHT_SQL_SERVER_SUBSTRAIT_MIN_VERSION: None,
+    pb.FLIGHT_SQL_SERVER_SUBSTRAIT_MAX_VERSION: None,
+    pb.SQL_IDENTIFIER_QUOTE_CHAR: '"',
+    pb.SQL_SEARCH_STRING_ESCAPE: ESCAPE,
+    pb.SQL_EXTRA_NAME_CHARACTERS: "",
+    pb.SQL_SCHEMA_TERM: "schema",
+    pb.SQL_PROCEDURE_TERM: "procedure",
+    pb.SQL_CATALOG_TERM: "catalog",
+}
+
+_BOOLEANS: Values = {
+    pb.FLIGHT_SQL_SERVER_READ_ONLY: False,
+    pb.FLIGHT_SQL_SERVER_SQL: True,
+    pb.FLIGHT_SQL_SERVER_SUBSTRAIT: False,
+    pb.FLIGHT_SQL_SERVER_CANCEL: False,
+    pb.FLIGHT_SQL_SERVER_BULK_INGESTION: True,
+    pb.FLIGHT_SQL_SERVER_INGEST_TRANSACTIONS_SUPPORTED: False,
+    pb.SQL_DDL_CATALOG: False,
+    pb.SQL_DDL_SCHEMA: False,
+    pb.SQL_DDL_TABLE: True,
+    pb.SQL_ALL_TABLES_ARE_SELECTABLE: True,
+    pb.SQL_SUPPORTS_COLUMN_ALIASING: True,
+    pb.SQL_NULL_PLUS_NULL_IS_NULL: True,
+    pb.SQL_SUPPORTS_TABLE_CORRELATION_NAMES: True,
+    pb.SQL_SUPPORTS_DIFFERENT_TABLE_CORRELATION_NAMES: False,
+    pb.SQL_SUPPORTS_EXPRESSIONS_IN_ORDER_BY: True,
+    pb.SQL_SUPPORTS_ORDER_BY_UNRELATED: True,
+    pb.SQL_SUPPORTS_LIKE_ESCAPE_CLAUSE: True,
+    pb.SQL_SUPPORTS_NON_NULLABLE_COLUMNS: True,
+    pb.SQL_SUPPORTS_INTEGRITY_ENHANCEMENT_FACILITY: False,
+    pb.SQL_CATALOG_AT_START: True,
+    pb.SQL_SELECT_FOR_UPDATE_SUPPORTED: False,
+    pb.SQL_STORED_PROCEDURES_SUPPORTED: False,
+    pb.SQL_CORRELATED_SUBQUERIES_SUPPORTED: True,
+    pb.SQL_MAX_ROW_SIZE_INCLUDES_BLOBS: True,
+    pb.SQL_TRANSACTIONS_SUPPORTED: False,
+    pb.SQL_DATA_DEFINITION_CAUSES_TRANSACTION_COMMIT: False,
+    pb.SQL_DATA_DEFINITIONS_IN_TRANSACTIONS_IGNORED: False,
+    pb.SQL_BATCH_UPDATES_SUPPORTED: True,
+    pb.SQL_SAVEPOINTS_SUPPORTED: False,
+    pb.SQL_NAMED_PARAMETERS_SUPPORTED: False,
+    pb.SQL_LOCATORS_UPDATE_COPY: True,
+    pb.SQL_STORED_FUNCTIONS_USING_CALL_SYNTAX_SUPPORTED: False,
+}
+
+_UNLIMITED = (
+    pb.SQL_MAX_BINARY_LITERAL_LENGTH,
+    pb.SQL_MAX_CHAR_LITERAL_LENGTH,
+    pb.SQL_MAX_COLUMN_NAME_LENGTH,
+    pb.SQL_MAX_COLUMNS_IN_GROUP_BY,
+    pb.SQL_MAX_COLUMNS_IN_INDEX,
+    pb.SQL_MAX_COLUMNS_IN_ORDER_BY,
+    pb.SQL_MAX_COLUMNS_IN_SELECT,
+    pb.SQL_MAX_COLUMNS_IN_TABLE,
+    pb.SQL_MAX_CONNECTIONS,
+    pb.SQL_MAX_CURSOR_NAME_LENGTH,
+    pb.SQL_MAX_INDEX_LENGTH,
+    pb.SQL_DB_SCHEMA_NAME_LENGTH,
+    pb.SQL_MAX_PROCEDURE_NAME_LENGTH,
+    pb.SQL_MAX_CATALOG_NAME_LENGTH,
+    pb.SQL_MAX_ROW_SIZE,
+    pb.SQL_MAX_STATEMENT_LENGTH,
+    pb.SQL_MAX_STATEMENTS,
+    pb.SQL_MAX_TABLE_NAME_LENGTH,
+    pb.SQL_MAX_TABLES_IN_SELECT,
+    pb.SQL_MAX_USERNAME_LENGTH,
+)
+_BIGINTS: Values = dict.fromkeys(_UNLIMITED, 0)
+
+_INTEGERS: Values = {
+    pb.FLIGHT_SQL_SERVER_TRANSACTION: pb.SQL_SUPPORTED_TRANSACTION_NONE,
+    pb.FLIGHT_SQL_SERVER_STATEMENT_TIMEOUT: 0,
+    pb.FLIGHT_SQL_SERVER_TRANSACTION_TIMEOUT: 0,
+    pb.SQL_IDENTIFIER_CASE: pb.SQL_CASE_SENSITIVITY_LOWERCASE,
+    pb.SQL_QUOTED_IDENTIFIER_CASE: pb.SQL_CASE_SENSITIVITY_UNKNOWN,
+    pb.SQL_NULL_ORDERING: pb.SQL_NULLS_SORTED_HIGH,
+    pb.SQL_SUPPORTED_GROUP_BY: _bits(pb.SQL_GROUP_BY_UNRELATED, pb.SQL_GROUP_BY_BEYOND_SELECT),
+    pb.SQL_SUPPORTED_GRAMMAR: _bits(pb.SQL_MINIMUM_GRAMMAR, pb.SQL_CORE_GRAMMAR),
+    pb.SQL_ANSI92_SUPPORTED_LEVEL: _bits(pb.ANSI92_ENTRY_SQL),
+    pb.SQL_OUTER_JOINS_SUPPORT_LEVEL: pb.SQL_FULL_OUTER_JOINS,
+    pb.SQL_SCHEMAS_SUPPORTED_ACTIONS: 0,
+    pb.SQL_CATALOGS_SUPPORTED_ACTIONS: 0,
+    pb.SQL_SUPPORTED_POSITIONED_COMMANDS: 0,
+    pb.SQL_SUPPORTED_SUBQUERIES: _bits(
+        pb.SQL_SUBQUERIES_IN_COMPARISONS,
+        pb.SQL_SUBQUERIES_IN_EXISTS,
+        pb.SQL_SUBQUERIES_IN_INS,
+        pb.SQL_SUBQUERIES_IN_QUANTIFIEDS,
+    ),
+    pb.SQL_SUPPORTED_UNIONS: _bits(pb.SQL_UNION, pb.SQL_UNION_ALL),
+    pb.SQL_DEFAULT_TRANSACTION_ISOLATION: pb.SQL_TRANSACTION_NONE,
+    pb.SQL_SUPPORTED_TRANSACTIONS_ISOLATION_LEVELS: _bits(pb.SQL_TRANSACTION_NONE),
+    pb.SQL_SUPPORTED_RESULT_SET_TYPES: _bits(pb.SQL_RESULT_SET_TYPE_FORWARD_ONLY),
+    pb.SQL_SUPPORTED_CONCURRENCIES_FOR_RESULT_SET_UNSPECIFIED: 0,
+    pb.SQL_SUPPORTED_CONCURRENCIES_FOR_RESULT_SET_FORWARD_ONLY: _bits(pb.SQL_RESULT_SET_CONCURRENCY_READ_ONLY),
+    pb.SQL_SUPPORTED_CONCURRENCIES_FOR_RESULT_SET_SCROLL_SENSITIVE: 0,
+    pb.SQL_SUPPORTED_CONCURRENCIES_FOR_RESULT_SET_SCROLL_INSENSITIVE: 0,
+}
+
+_LISTS: Values = {
+    pb.SQL_KEYWORDS: sql_words.KEYWORDS,
+    pb.SQL_NUMERIC_FUNCTIONS: sql_words.NUMERIC_FUNCTIONS,
+    pb.SQL_STRING_FUNCTIONS: sql_words.STRING_FUNCTIONS,
+    pb.SQL_SYSTEM_FUNCTIONS: sql_words.SYSTEM_FUNCTIONS,
+    pb.SQL_DATETIME_FUNCTIONS: sql_words.DATETIME_FUNCTIONS,
+}
+
+_BINARY_NUMBERS = (
+    pb.SQL_CONVERT_TINYINT,
+    pb.SQL_CONVERT_SMALLINT,
+    pb.SQL_CONVERT_INTEGER,
+    pb.SQL_CONVERT_BIGINT,
+    pb.SQL_CONVERT_REAL,
+    pb.SQL_CONVERT_FLOAT,
+)
+_DECIMALS = (pb.SQL_CONVERT_DECIMAL, pb.SQL_CONVERT_NUMERIC)
+_NUMBERS = _BINARY_NUMBERS + _DECIMALS
+_TEXT = (pb.SQL_CONVERT_CHAR, pb.SQL_CONVERT_VARCHAR, pb.SQL_CONVERT_LONGVARCHAR)
+_BINARY = (pb.SQL_CONVERT_BINARY, pb.SQL_CONVERT_VARBINARY, pb.SQL_CONVERT_LONGVARBINARY)
+_MOMENTS = (pb.SQL_CONVERT_DATE, pb.SQL_CONVERT_TIME, pb.SQL_CONVERT_TIMESTAMP)
+_INTERVALS = (pb.SQL_CONVERT_INTERVAL_DAY_TIME, pb.SQL_CONVERT_INTERVAL_YEAR_MONTH)
+_CONVERSIONS: Mapping[tuple[int, ...], tuple[int, ...]] = {
+    (pb.SQL_CONVERT_BIT,): (pb.SQL_CONVERT_BIT, *_BINARY_NUMBERS, *_TEXT),
+    _BINARY_NUMBERS: (pb.SQL_CONVERT_BIT, *_NUMBERS, *_TEXT),
+    _DECIMALS: _NUMBERS + _TEXT,
+    _TEXT: (pb.SQL_CONVERT_BIT, *_NUMBERS, *_TEXT, *_BINARY, *_MOMENTS, *_INTERVALS),
+    _BINARY: _BINARY + _TEXT,
+    (pb.SQL_CONVERT_DATE,): (pb.SQL_CONVERT_DATE, pb.SQL_CONVERT_TIMESTAMP, *_TEXT),
+    (pb.SQL_CONVERT_TIME,): (pb.SQL_CONVERT_TIME, *_TEXT),
+    (pb.SQL_CONVERT_TIMESTAMP,): (*_MOMENTS, *_TEXT),
+    _INTERVALS: _INTERVALS + _TEXT,
+}
+_MAPS: Values = {
+    pb.SQL_SUPPORTS_CONVERT: [
+        (source, sorted(targets)) for sources, targets in _CONVERSIONS.items() for source in sources
+    ]
+}
+
+_CHILDREN: Sequence[Values] = (_STRINGS, _BOOLEANS, _BIGINTS, _INTEGERS, _LISTS, _MAPS)
+"""In the order of the union's children."""
+
+_CHILD_OF: Mapping[int, int] = {code: child for child, values in enumerate(_CHILDREN) for code in values}
+
+
+def known_codes(asked: Sequence[int]) -> list[int]:
+    """The codes of `asked` that have a value, in ascending order; no codes at all ask for every one."""
+    return sorted(_CHILD_OF.keys() & set(asked) if asked else _CHILD_OF)
+
+
+def values(codes: Sequence[int]) -> pa.UnionArray:
+    """The value of each of `codes`, each in its child of `schemas.SQL_INFO_VALUE`."""
+    children: list[list[Any]] = [[] for _ in _CHILDREN]
+    offsets = []
+    for code in codes:
+        child = children[_CHILD_OF[code]]
+        offsets.append(len(child))
+        child.append(_CHILDREN[_CHILD_OF[code]][code])
+    fields = list(schemas.SQL_INFO_VALUE)
+    return pa.UnionArray.from_dense(
+        pa.array([_CHILD_OF[code] for code in codes], pa.int8()),
+        pa.array(offsets, pa.int32()),
+        [pa.array(child, field.type) for child, field in zip(children, fields, strict=True)],
+        [field.name for field in fields],
+    )

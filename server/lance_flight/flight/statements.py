@@ -1,0 +1,81 @@
+"""Statements by GetFlightInfo, GetSchema and DoGet.
+
+A query is planned in GetFlightInfo and runs in DoGet. Any other statement runs once, in GetFlightInfo: clients prepare
+whatever they are given and then ask for its FlightInfo, and some never fetch what they do not expect.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import pyarrow as pa
+from pyarrow import flight
+
+from lance_flight.flight import schemas
+from lance_flight.flight.backend import Backend, Planned, Updated
+from lance_flight.flight.calls import Call
+from lance_flight.flight.commands import PreparedStatementQuery, StatementQuery, TicketStatementQuery
+from lance_flight.flight.normalise import client_schema
+from lance_flight.flight.prepared import PreparedStatements, Statement
+from lance_flight.flight.tickets import NoRowsTicket, RowsTicket, Sealer
+from lance_flight.flight.wire import encode_command
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Statements:
+    """Runs statements on the backend; every endpoint can be read at the `advertised` locations."""
+
+    backend: Backend
+    sealer: Sealer
+    prepared: PreparedStatements
+    advertised: tuple[str, ...] = ()
+
+    def get_flight_info(
+        self, call: Call, descriptor: flight.FlightDescriptor, command: StatementQuery | PreparedStatementQuery
+    ) -> flight.FlightInfo:
+        """Plan a query, or run any other statement once: `total_records` are then the rows that it affected."""
+        statement = self._statement(command)
+        outcome = self.backend.execute(
+            call.caller,
+            statement.sql,
+            parameters=statement.parameters,
+            endpoints=call.endpoints,
+            transaction=statement.transaction_id,
+        )
+        match outcome:
+            case Planned():
+                return flight.FlightInfo(
+                    client_schema(outcome.schema),
+                    descriptor,
+                    [self._endpoint(RowsTicket(payload=payload)) for payload in outcome.payloads],
+                    outcome.total_records,
+                    outcome.total_bytes,
+                    outcome.ordered,
+                    outcome.app_metadata,
+                )
+            case Updated(rows=rows):
+                return flight.FlightInfo(schemas.NO_ROWS, descriptor, [self._endpoint(NoRowsTicket())], rows)
+
+    def get_schema(self, call: Call, command: StatementQuery | PreparedStatementQuery) -> pa.Schema:
+        """The schema of a query's rows, an empty one for any other statement; nothing is run."""
+        described = self.backend.describe(call.caller, self._statement(command).sql)
+        return schemas.NO_ROWS if described.schema is None else client_schema(described.schema)
+
+    def do_get(self, call: Call, ticket: TicketStatementQuery) -> pa.RecordBatchReader:
+        """The rows of one endpoint."""
+        match self.sealer.open_ticket(ticket.statement_handle):
+            case RowsTicket(payload=payload):
+                return self.backend.read(call.caller, payload)
+            case NoRowsTicket():
+                return pa.RecordBatchReader.from_batches(schemas.NO_ROWS, [])
+
+    def _statement(self, command: StatementQuery | PreparedStatementQuery) -> Statement:
+        match command:
+            case StatementQuery(query=sql, transaction_id=transaction_id):
+                return Statement(sql=sql, transaction_id=transaction_id)
+            case PreparedStatementQuery(prepared_statement_handle=handle):
+                return self.prepared.statement(handle)
+
+    def _endpoint(self, ticket: RowsTicket | NoRowsTicket) -> flight.FlightEndpoint:
+        sealed = TicketStatementQuery(statement_handle=self.sealer.ticket(ticket))
+        return flight.FlightEndpoint(encode_command(sealed), self.advertised)

@@ -1,0 +1,150 @@
+"""The only map from our errors to what a Flight client sees.
+
+Every message is `[code] text`, where `code` is the stable code of the error's class. What the wire can say:
+
+| our error | inside a handler | in GetSchema, or in the middle of a stream | gRPC status |
+|---|---|---|---|
+| `InvalidInput` | `InvalidArgument` | the same | INVALID_ARGUMENT |
+| `NotFound` | `Missing` | the same | NOT_FOUND |
+| `Unsupported` | `Unimplemented` | the same | UNIMPLEMENTED |
+| `Refused` | `FlightUnauthorizedError` | `Failed` | PERMISSION_DENIED (else UNKNOWN) |
+| any other of ours | `FlightServerError` | `Failed` | UNKNOWN |
+| anything else | `FlightInternalError` | `Failed` | INTERNAL (else UNKNOWN) |
+
+pyarrow maps only some builtin exceptions to a status of their own, only a `FlightError` carries `extra_info` (our code
+again), and in GetSchema and inside a record batch reader it knows builtin exceptions only.
+"""
+
+from __future__ import annotations
+
+import functools
+import logging
+import secrets
+from collections.abc import Callable, Iterator, Mapping
+from typing import NoReturn, ParamSpec, TypeVar
+
+from pyarrow import flight
+
+from lance_flight.errors import InvalidInput, LanceFlightError, NotFound, Refused, Unsupported
+
+_log = logging.getLogger(__name__)
+
+_P = ParamSpec("_P")
+_R = TypeVar("_R")
+
+
+_CONNECTION_ERROR: type[Exception] = flight.FlightError
+"""What pyarrow raises in a handler when the client has gone, or a deadline has passed."""
+
+
+class _Untraced(Exception):
+    """An exception whose traceback cannot be written down.
+
+    pyarrow appends `traceback.format_exception(…)` to the message of a builtin exception, and the name of its class
+    alone where that fails. No way but this one keeps our source lines away from clients.
+    """
+
+    @property
+    def __cause__(self) -> NoReturn:  # type: ignore[override]
+        raise RuntimeError("the traceback of an error on the wire stays on the server")
+
+
+class InvalidArgument(_Untraced, ValueError):
+    """INVALID_ARGUMENT on the wire."""
+
+
+class Missing(_Untraced, KeyError):
+    """NOT_FOUND on the wire; unlike any `KeyError`, its text is not the `repr` of its message."""
+
+    def __str__(self) -> str:
+        return str(self.args[0])
+
+
+class Unimplemented(_Untraced, NotImplementedError):
+    """UNIMPLEMENTED on the wire."""
+
+
+class Failed(_Untraced, RuntimeError):
+    """UNKNOWN on the wire: what remains where a Flight error cannot be raised."""
+
+
+_BUILTIN: Mapping[type[LanceFlightError], type[Exception]] = {
+    InvalidInput: InvalidArgument,
+    NotFound: Missing,
+    Unsupported: Unimplemented,
+}
+_FLIGHT: Mapping[type[LanceFlightError], type[flight.FlightError]] = {
+    Refused: flight.FlightUnauthorizedError,
+    LanceFlightError: flight.FlightServerError,
+}
+
+
+def flight_error(error: Exception) -> Exception:
+    """What a handler raises for `error`; one that is not ours is logged with its traceback."""
+    if isinstance(error, _CONNECTION_ERROR):
+        return error
+    if not isinstance(error, LanceFlightError):
+        return _with_code(flight.FlightInternalError, _unexpected(error), "internal")
+    builtin = _nearest(error, _BUILTIN)
+    if builtin is not None:
+        return builtin(_text(error))
+    return _with_code(_nearest(error, _FLIGHT) or flight.FlightServerError, _text(error), error.code)
+
+
+def builtin_error(error: Exception) -> Exception:
+    """What is raised for `error` where a Flight error would lose its status and show its traceback."""
+    if isinstance(error, _CONNECTION_ERROR):
+        return Failed(str(error))
+    if not isinstance(error, LanceFlightError):
+        return Failed(_unexpected(error))
+    return (_nearest(error, _BUILTIN) or Failed)(_text(error))
+
+
+def _raising(translate: Callable[[Exception], Exception]) -> Callable[[Callable[_P, _R]], Callable[_P, _R]]:
+    def decorate(method: Callable[_P, _R]) -> Callable[_P, _R]:
+        @functools.wraps(method)
+        def guarded(*args: _P.args, **kwargs: _P.kwargs) -> _R:
+            try:
+                return method(*args, **kwargs)
+            except Exception as error:  # noqa: BLE001 - each becomes an answer
+                raise translate(error) from None
+
+        return guarded
+
+    return decorate
+
+
+handler = _raising(flight_error)
+"""Makes an RPC handler raise only what pyarrow puts on the wire as it should be."""
+
+schema_handler = _raising(builtin_error)
+"""The same for GetSchema, where pyarrow lets only builtin exceptions through."""
+
+
+def guarded_stream(items: Iterator[_R]) -> Iterator[_R]:
+    """The same for what a stream yields after its handler has returned."""
+    try:
+        yield from items
+    except Exception as error:  # noqa: BLE001 - each becomes an answer
+        raise builtin_error(error) from None
+
+
+def _nearest(
+    error: LanceFlightError, table: Mapping[type[LanceFlightError], type[Exception]]
+) -> type[Exception] | None:
+    return next((table[kind] for kind in type(error).__mro__ if kind in table), None)
+
+
+def _with_code(kind: type[flight.FlightError], text: str, code: str) -> Exception:
+    error: Exception = kind(text, extra_info=code.encode())
+    return error
+
+
+def _text(error: LanceFlightError) -> str:
+    return f"[{error.code}] {error}"
+
+
+def _unexpected(error: Exception) -> str:
+    reference = secrets.token_hex(4)
+    _log.error("unexpected %s, reference %s", type(error).__name__, reference, exc_info=error)
+    return f"[internal] unexpected {type(error).__name__}; the server's log has it under reference {reference}"

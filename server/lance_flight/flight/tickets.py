@@ -1,0 +1,154 @@
+"""Signed, versioned, self-contained tickets and prepared handles: data only.
+
+```text
+sealed = version (1 byte) + kind (1 byte) + payload + HMAC-SHA256 (32 bytes) over all before it
+```
+
+Any server that holds the same 32-byte key opens what another one has sealed; nothing is kept on a server for it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import json
+import secrets
+from base64 import b64decode, b64encode
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import Any
+
+import pyarrow as pa
+
+from lance_flight.errors import TicketError
+
+KEY_BYTES = 32
+
+_VERSION = 1
+_HEADER = 2
+_MAC = hashlib.sha256().digest_size
+
+
+class _Kind(Enum):
+    ROWS = b"R"
+    NO_ROWS = b"N"
+    PREPARED = b"P"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RowsTicket:
+    """One endpoint of a query: the payload that the backend reads its rows from."""
+
+    payload: bytes
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NoRowsTicket:
+    """The result of a statement that returns no rows and has been run."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Prepared:
+    """A prepared statement: its text, and its bound parameters as an IPC stream.
+
+    `identity` tells apart equal statements of different clients; binding keeps it.
+    """
+
+    sql: str
+    transaction_id: bytes | None = None
+    parameters: bytes | None = None
+    identity: str = field(default_factory=lambda: secrets.token_hex(16))
+
+
+class Sealer:
+    """Seals and opens tickets and handles with one key of `KEY_BYTES` bytes."""
+
+    def __init__(self, key: bytes) -> None:
+        if len(key) != KEY_BYTES:
+            raise ValueError(f"the key has {len(key)} bytes; expected {KEY_BYTES}")
+        self._key = key
+
+    def ticket(self, ticket: RowsTicket | NoRowsTicket) -> bytes:
+        """Seal the ticket of one endpoint."""
+        match ticket:
+            case RowsTicket(payload=payload):
+                return self._seal(_Kind.ROWS, payload)
+            case NoRowsTicket():
+                return self._seal(_Kind.NO_ROWS, b"")
+
+    def open_ticket(self, sealed: bytes) -> RowsTicket | NoRowsTicket:
+        """Open a ticket; `TicketError` for one that was not sealed with this key, or was altered."""
+        match self._open(sealed, "ticket"):
+            case _Kind.ROWS, payload:
+                return RowsTicket(payload=payload)
+            case _Kind.NO_ROWS, b"":
+                return NoRowsTicket()
+        raise TicketError("this is no ticket of a result; expected one from the endpoints of a FlightInfo")
+
+    def handle(self, prepared: Prepared) -> bytes:
+        """Seal the handle of a prepared statement."""
+        return self._seal(_Kind.PREPARED, _to_json(prepared))
+
+    def open_handle(self, sealed: bytes) -> Prepared:
+        """Open a handle; `TicketError` for one that was not sealed with this key, or was altered."""
+        match self._open(sealed, "prepared statement handle"):
+            case _Kind.PREPARED, payload:
+                return _from_json(payload)
+        raise TicketError("this is no handle of a prepared statement; expected one from CreatePreparedStatement")
+
+    def _seal(self, kind: _Kind, payload: bytes) -> bytes:
+        signed = bytes([_VERSION]) + kind.value + payload
+        return signed + hmac.digest(self._key, signed, hashlib.sha256)
+
+    def _open(self, sealed: bytes, what: str) -> tuple[_Kind, bytes]:
+        signed, mac = sealed[:-_MAC], sealed[-_MAC:]
+        if len(signed) < _HEADER or not hmac.compare_digest(mac, hmac.digest(self._key, signed, hashlib.sha256)):
+            raise TicketError(
+                f"a {what} of {len(sealed)} bytes was not issued under the key of this server, or was altered"
+            )
+        if signed[0] != _VERSION:
+            raise TicketError(f"a {what} of version {signed[0]}; this server reads version {_VERSION}")
+        return _Kind(signed[1:_HEADER]), signed[_HEADER:]
+
+
+def encode_parameters(batch: pa.RecordBatch) -> bytes:
+    """The parameters as an IPC stream, for `Prepared.parameters`."""
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, batch.schema) as writer:
+        writer.write_batch(batch)
+    encoded: bytes = sink.getvalue().to_pybytes()
+    return encoded
+
+
+def decode_parameters(data: bytes) -> pa.RecordBatch:
+    """The one batch of parameters in an IPC stream of `encode_parameters`."""
+    with pa.ipc.open_stream(data) as reader:
+        return reader.read_next_batch()
+
+
+def _to_json(prepared: Prepared) -> bytes:
+    value = {
+        "identity": prepared.identity,
+        "sql": prepared.sql,
+        "transaction_id": _to_text(prepared.transaction_id),
+        "parameters": _to_text(prepared.parameters),
+    }
+    return json.dumps(value, separators=(",", ":")).encode()
+
+
+def _from_json(payload: bytes) -> Prepared:
+    value: dict[str, Any] = json.loads(payload)
+    return Prepared(
+        identity=value["identity"],
+        sql=value["sql"],
+        transaction_id=_to_bytes(value["transaction_id"]),
+        parameters=_to_bytes(value["parameters"]),
+    )
+
+
+def _to_text(data: bytes | None) -> str | None:
+    return None if data is None else b64encode(data).decode()
+
+
+def _to_bytes(text: str | None) -> bytes | None:
+    return None if text is None else b64decode(text)

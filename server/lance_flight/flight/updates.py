@@ -1,0 +1,123 @@
+"""What DoPut carries: updates, the parameters of prepared statements, and rows to store."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import Enum
+from typing import TypeVar
+
+import pyarrow as pa
+from pyarrow import flight
+
+from lance_flight.errors import InvalidInput
+from lance_flight.flight.backend import Backend, IfExists, IfNotExists, IngestTarget, Planned, Updated
+from lance_flight.flight.calls import Call
+from lance_flight.flight.commands import (
+    PreparedStatementQuery,
+    PreparedStatementUpdate,
+    StatementIngest,
+    StatementUpdate,
+    TableDefinitionOptions,
+)
+from lance_flight.flight.prepared import PreparedStatements, Statement
+from lance_flight.flight.protocol import flight_sql_pb2 as pb
+
+_E = TypeVar("_E", bound=Enum)
+
+_Options = pb.CommandStatementIngest.TableDefinitionOptions
+_IF_NOT_EXISTS: Mapping[int, IfNotExists] = {
+    _Options.TABLE_NOT_EXIST_OPTION_CREATE: IfNotExists.CREATE,
+    _Options.TABLE_NOT_EXIST_OPTION_FAIL: IfNotExists.FAIL,
+}
+_IF_EXISTS: Mapping[int, IfExists] = {
+    _Options.TABLE_EXISTS_OPTION_FAIL: IfExists.FAIL,
+    _Options.TABLE_EXISTS_OPTION_APPEND: IfExists.APPEND,
+    _Options.TABLE_EXISTS_OPTION_REPLACE: IfExists.REPLACE,
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Updates:
+    """Runs what a DoPut asks for; each method answers the app_metadata of the one PutResult."""
+
+    backend: Backend
+    prepared: PreparedStatements
+
+    def statement_update(self, call: Call, command: StatementUpdate) -> bytes:
+        """Run a statement. Its stream has no schema, so nobody may look for one."""
+        return self._run(call, Statement(sql=command.query, transaction_id=command.transaction_id))
+
+    def prepared_statement_update(
+        self, call: Call, command: PreparedStatementUpdate, reader: flight.MetadataRecordBatchReader
+    ) -> bytes:
+        """Run a prepared statement, once for each row of parameters in the stream, if it has any."""
+        statement = self.prepared.statement(command.prepared_statement_handle)
+        parameters = _parameters(reader)
+        if parameters is None:
+            return self._run(call, statement)
+        return self._run(
+            call,
+            Statement(sql=statement.sql, transaction_id=statement.transaction_id, parameters=parameters),
+        )
+
+    def prepared_statement_query(
+        self, command: PreparedStatementQuery, reader: flight.MetadataRecordBatchReader
+    ) -> bytes:
+        """Bind parameters to a prepared statement."""
+        return self.prepared.bind(command.prepared_statement_handle, _parameters(reader))
+
+    def statement_ingest(self, call: Call, command: StatementIngest, reader: flight.MetadataRecordBatchReader) -> bytes:
+        """Store the rows of the stream; the answer comes after the commit."""
+        target = ingest_target(command)
+        try:
+            rows = reader.to_reader()
+        except (OSError, pa.ArrowInvalid) as error:
+            raise InvalidInput(f"no schema before the rows for table {command.table!r}: {error}") from error
+        return _update_result(self.backend.ingest(call.caller, target, rows, transaction=command.transaction_id))
+
+    def _run(self, call: Call, statement: Statement) -> bytes:
+        outcome = self.backend.execute(
+            call.caller, statement.sql, parameters=statement.parameters, transaction=statement.transaction_id
+        )
+        match outcome:
+            case Updated(rows=rows):
+                return _update_result(rows)
+            case Planned():
+                raise InvalidInput("a statement that returns rows was sent as an update; send it to GetFlightInfo")
+
+
+def ingest_target(command: StatementIngest) -> IngestTarget:
+    """Where `command` stores its rows; `InvalidInput` for what the protocol leaves open and a server may not guess."""
+    if not command.table:
+        raise InvalidInput("an ingest names no table")
+    options = command.table_definition_options or TableDefinitionOptions()
+    return IngestTarget(
+        table=command.table,
+        catalog=command.catalog,
+        schema=command.schema,
+        if_not_exists=_chosen(_IF_NOT_EXISTS, options.if_not_exist, "if_not_exist"),
+        if_exists=_chosen(_IF_EXISTS, options.if_exists, "if_exists"),
+        temporary=command.temporary,
+        options=command.options,
+    )
+
+
+def _chosen(known: Mapping[int, _E], number: int, name: str) -> _E:
+    if number not in known:
+        expected = ", ".join(f"{code} ({option.value})" for code, option in known.items())
+        raise InvalidInput(f"table_definition_options.{name} is {number}; expected one of {expected}")
+    return known[number]
+
+
+def _parameters(reader: flight.MetadataRecordBatchReader) -> pa.RecordBatch | None:
+    """All rows of parameters in one batch; None for a stream without columns, or without even a schema."""
+    batches = [chunk.data for chunk in reader if chunk.data is not None]
+    if not batches or batches[0].num_columns == 0:
+        return None
+    return pa.concat_batches(batches)
+
+
+def _update_result(rows: int) -> bytes:
+    answer: bytes = pb.DoPutUpdateResult(record_count=rows).SerializeToString()
+    return answer
