@@ -177,7 +177,7 @@ def _kind_of(kind: pa.DataType) -> HashKind:
 def _flat(column: pa.Array | pa.ChunkedArray) -> pa.Array:
     """The column as one array; fixed-width dictionaries decoded, as their values are cheaper to hash than to group."""
     if isinstance(column, pa.ChunkedArray):
-        column = pa.concat_arrays(column.unify_dictionaries().chunks or [pa.nulls(0, column.type)])
+        column = pa.concat_arrays(column.chunks or [pa.nulls(0, column.type)])
     if types.is_dictionary(column.type) and _kind_of(column.type) in _WORDS:
         return column.dictionary_decode()
     return column
@@ -220,8 +220,9 @@ def _time_words(array: pa.Array) -> Words:
 
 
 def _float_words(array: pa.Array) -> Words:
-    # Adding 0.0 turns -0.0 into 0.0.
-    values = _filled(array).astype(np.float64) + 0.0
+    with np.errstate(invalid="ignore"):  # a signalling NaN is as good as any
+        values = _filled(array).astype(np.float64)
+    values[values == 0] = 0.0  # -0.0 too
     values[np.isnan(values)] = np.nan
     return values.view(np.int64)
 
@@ -299,7 +300,7 @@ def _finish(hashes: Halves, length: int) -> None:
 
 
 def _encodings(array: pa.Array) -> list[bytes]:
-    """The bytes to hash of each value; those of NULL are empty."""
+    """The bytes to hash of each value; any in place of NULL."""
     kind = _kind_of(array.type)
     if kind in _WORDS:
         words = _WORDS[kind](array).astype("<i8", copy=False).tobytes()
@@ -345,6 +346,7 @@ def _coded(column: pa.Array) -> tuple[Words, npt.NDArray[np.object_]]:
     encoded = column if types.is_dictionary(column.type) else _groupable(column).dictionary_encode()
     codes = encoded.indices.cast(pa.int64()).fill_null(-1).to_numpy() + 1
     values = np.array([b"", *_encodings(encoded.dictionary)], np.object_)
+    values[1:][_nulls(encoded.dictionary)] = b""
     return codes, values
 
 
