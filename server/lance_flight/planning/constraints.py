@@ -1,0 +1,192 @@
+"""One leaf of a predicate as the domain it leaves to its column."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from enum import Enum
+from types import MappingProxyType
+from typing import Any, TypeAlias
+
+import pyarrow as pa
+
+from lance_flight.model.schema import NamespaceSchema
+from lance_flight.planning.domains import DATE_PARTS, PART_ORDER, Domain
+from lance_flight.planning.ordering import Key, Located, Ordering, locate, ordering
+from lance_flight.planning.predicates import (
+    Compare,
+    DatePart,
+    In,
+    IsNull,
+    Op,
+    StartsWith,
+    after_prefix,
+)
+
+Statement: TypeAlias = Compare | In | IsNull | StartsWith
+"""A leaf that says something about one column."""
+
+UTC_NAMES = frozenset({"UTC", "Etc/UTC", "Z", "GMT", "Etc/GMT", "+00:00", "-00:00"})
+
+
+class Aspect(Enum):
+    """The sort of thing that a leaf says; a transform can use some of them."""
+
+    VALUES = "the values"
+    RANGE = "a range"
+    EXCLUDED = "excluded values"
+    NULLNESS = "NULL or not"
+    PART = "a date part"
+
+
+def aspect(leaf: Statement) -> Aspect:
+    """What sort of thing `leaf` says."""
+    if isinstance(leaf, IsNull):
+        return Aspect.NULLNESS
+    if isinstance(leaf.term, DatePart):
+        return Aspect.PART
+    match leaf:
+        case In(_, _, negated):
+            return Aspect.EXCLUDED if negated else Aspect.VALUES
+        case Compare(_, Op.EQ, _):
+            return Aspect.VALUES
+        case Compare(_, Op.NE, _):
+            return Aspect.EXCLUDED
+    return Aspect.RANGE
+
+
+def constraint(leaf: Statement, schema: NamespaceSchema) -> Domain | str:
+    """The domain of the column of `leaf`, or why the leaf cannot be used."""
+    name = leaf.term.name
+    if name not in schema.ids:
+        return f"{name} is not a column of the namespace"
+    kind = schema.arrow.field(name).type
+    order = ordering(kind)
+    if isinstance(leaf, IsNull):
+        order = order or ordering(pa.bool_())
+    if order is None:
+        return f"values of type {kind} are not compared"
+    if isinstance(leaf, IsNull):
+        return _nullness(order, leaf)
+    if not isinstance(leaf.term, DatePart):
+        return _values(order, leaf)
+    why = _part_problem(leaf.term, kind)
+    if why is not None:
+        return why
+    part = _values(PART_ORDER, leaf)
+    return part if isinstance(part, str) else _of_part(order, leaf.term.part, part)
+
+
+def _nullness(order: Ordering, leaf: IsNull) -> Domain:
+    everything = Domain.everything(order)
+    return replace(everything, nulls=False) if leaf.negated else Domain.nothing(order, nulls=True)
+
+
+def _part_problem(term: DatePart, kind: pa.DataType) -> str | None:
+    if term.part not in (*DATE_PARTS, "quarter"):
+        return f"date_part('{term.part}') is not known here"
+    if pa.types.is_date(kind):
+        known = term.part in ("year", "quarter", "month", "day")
+        return None if known else f"{term.part} of a {kind} column is not known here"
+    if not pa.types.is_timestamp(kind):
+        return f"date_part of a {kind} column is not known here"
+    if kind.tz is not None and kind.tz not in UTC_NAMES:
+        return f"date_part of {term.name} is in {kind.tz}, partition values are in UTC"
+    return None
+
+
+def _of_part(order: Ordering, name: str, part: Domain) -> Domain:
+    """All values whose `name` part is in `part`."""
+    everything = replace(Domain.everything(order), nulls=False)
+    if name == "quarter":
+        name, part = "month", _months_of(part)
+    return replace(everything, parts={name: part})
+
+
+def _months_of(quarters: Domain) -> Domain:
+    wanted = quarters.accepts(pa.array([1, 2, 3, 4], pa.int32()))
+    months = frozenset(month for month in range(1, 13) if wanted[(month - 1) // 3])
+    return replace(Domain.nothing(PART_ORDER, nulls=False), points=months)
+
+
+def _values(order: Ordering, leaf: Compare | In | StartsWith) -> Domain | str:
+    match leaf:
+        case Compare(_, op, value):
+            found = _compared(order, op, value)
+        case In(_, values, negated):
+            found = _listed(order, values, negated=negated)
+        case StartsWith(_, prefix, _):
+            found = _prefixed(order, prefix)
+    if found is None:
+        return f"the literal is not compared exactly with {order.kind}"
+    # What lies beyond the type's own range is cut off.
+    return Domain.everything(order).meet(found)
+
+
+def _compared(order: Ordering, op: Op, value: pa.Scalar) -> Domain | None:
+    if not value.is_valid:
+        return Domain.nothing(order, nulls=False)
+    found = locate(value, order)
+    if found is None:
+        return None
+    everything = replace(Domain.everything(order), nulls=False)
+    limits = _INTEGRAL if order.integral else _TEXTUAL
+    return replace(everything, **limits[op](found))
+
+
+def _listed(order: Ordering, values: pa.Array, *, negated: bool) -> Domain | None:
+    known = values.drop_null()
+    if negated and len(known) < len(values):
+        return Domain.nothing(order, nulls=False)
+    keys = _keys(order, known)
+    if keys is None:
+        return None
+    everything = replace(Domain.everything(order), nulls=False)
+    if not negated:
+        return replace(everything, points=keys)
+    # As a list, DataFusion compares floats by their bits: -0.0 is not in (0.0), and both are one partition value.
+    return replace(everything, excluded=keys - {0} if order.is_float else keys)
+
+
+def _keys(order: Ordering, values: pa.Array) -> frozenset[Key] | None:
+    if values.type == order.kind:
+        return frozenset(order.keys(values))
+    found = [locate(value, order) for value in values]
+    if None in found:
+        return None
+    return frozenset(place.key for place in found if place is not None and place.exact)
+
+
+def _prefixed(order: Ordering, prefix: str) -> Domain | None:
+    if order.dimension != "text":
+        return None
+    following = after_prefix(prefix)
+    return replace(Domain.everything(order), nulls=False, low=prefix, high=following, open=following is not None)
+
+
+_Limits: TypeAlias = Callable[[Located], dict[str, Any]]
+
+_INTEGRAL: Mapping[Op, _Limits] = MappingProxyType(
+    {
+        Op.EQ: lambda at: {"points": frozenset({at.key} if at.exact else ())},
+        Op.NE: lambda at: {"excluded": frozenset({at.key} if at.exact else ())},
+        Op.LT: lambda at: {"high": at.key - at.exact},
+        Op.LE: lambda at: {"high": at.key},
+        Op.GT: lambda at: {"low": at.key + 1},
+        Op.GE: lambda at: {"low": at.key + (not at.exact)},
+    }
+)
+"""What a comparison leaves, for keys that are integers."""
+
+_TEXTUAL: Mapping[Op, _Limits] = MappingProxyType(
+    {
+        Op.EQ: lambda at: {"points": frozenset({at.key})},
+        Op.NE: lambda at: {"excluded": frozenset({at.key})},
+        Op.LT: lambda at: {"high": at.key, "open": True},
+        Op.LE: lambda at: {"high": at.key},
+        # The first text behind another is that text and a zero.
+        Op.GT: lambda at: {"low": at.key + ("\0" if isinstance(at.key, str) else b"\0")},
+        Op.GE: lambda at: {"low": at.key},
+    }
+)
+"""What a comparison leaves, for texts and binaries."""

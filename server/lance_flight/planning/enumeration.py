@@ -1,0 +1,152 @@
+"""Fields whose source columns have few possible values each: apply the transform to every combination of them.
+
+This is how bucket, multi_bucket and custom expressions prune, and what makes several fields over one column prune
+together: a partition stays when all its values come from one combination.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import pairwise
+from math import prod
+
+import numpy as np
+import pyarrow as pa
+
+from lance_flight.errors import LanceFlightError
+from lance_flight.model.spec import Evaluate, Expression, PartitionField
+from lance_flight.planning.domains import Domain, Mask, plain
+from lance_flight.planning.ordering import Ordering
+from lance_flight.planning.partitions import Coded
+
+MAX_COMBINATIONS = 65_536
+"""Combinations of source values that are looked at for one branch of a predicate."""
+
+
+class Unresolved(LanceFlightError):
+    """Raised by an `Evaluate`: the values are not known yet, and have been noted for later."""
+
+    code = "unresolved"
+
+
+@dataclass(frozen=True, slots=True)
+class Candidates:
+    """The values that one source column may have: an array without NULL, and whether NULL is one more."""
+
+    values: pa.Array
+    nulls: bool
+
+    def __len__(self) -> int:
+        return len(self.values) + self.nulls
+
+    def with_null(self) -> pa.Array:
+        """All of them as one array."""
+        return pa.concat_arrays([self.values, pa.nulls(int(self.nulls), self.values.type)])
+
+
+def candidates(domain: Domain) -> Candidates | None:
+    """The values of a domain that has few."""
+    keys = domain.finite()
+    if keys is None:
+        return None
+    return Candidates(_distinct(domain.order.array(keys), domain.order), domain.nulls)
+
+
+def stored(coded: Coded, domain: Domain) -> Candidates:
+    """The values of `domain` that a column's identity field has."""
+    values = coded.values.cast(domain.order.kind)
+    known = values.filter(pa.array(domain.accepts(plain(values))))
+    return Candidates(_distinct(known, domain.order), domain.nulls and bool(coded.is_null.any()))
+
+
+def _distinct(values: pa.Array, order: Ordering) -> pa.Array:
+    """`values` in a layout with `take`; −0.0 beside 0.0: they are equal, but an expression may tell them apart."""
+    if not order.is_float:
+        return plain(values)
+    if 0 not in order.keys(values):
+        return values
+    return pa.concat_arrays([values, pa.array(np.array([-0.0], values.type.to_pandas_dtype()))])
+
+
+def combinations(sources: Mapping[int, Candidates]) -> dict[int, pa.Array]:
+    """Every combination of the candidates, one column for each source."""
+    sizes = [len(some) for some in sources.values()]
+    places = np.indices(sizes).reshape(len(sizes), -1)
+    return {
+        number: some.with_null().take(pa.array(index))
+        for (number, some), index in zip(sources.items(), places, strict=True)
+    }
+
+
+def count(sources: Sequence[Candidates]) -> int:
+    """How many combinations there are."""
+    return prod(len(some) for some in sources)
+
+
+@dataclass(slots=True)
+class Expressions:
+    """The custom expressions of all fields: `ask` notes the points of one, `answer` computes each field once."""
+
+    evaluate: Evaluate | None
+    _asked: dict[str, tuple[PartitionField, list[list[pa.Array]]]] = field(default_factory=dict)
+    _answers: dict[str, list[pa.Array] | str] = field(default_factory=dict)
+
+    def ask(self, wanted: PartitionField, columns: list[pa.Array]) -> int:
+        """Note points; the result is their number among those of this field."""
+        batches = self._asked.setdefault(wanted.field_id, (wanted, []))[1]
+        batches.append(columns)
+        return len(batches) - 1
+
+    def answer(self, wanted: PartitionField, number: int) -> pa.Array | str:
+        """The values at the points noted as `number`, or why there are none."""
+        if wanted.field_id not in self._answers:
+            self._answers[wanted.field_id] = self._computed(*self._asked[wanted.field_id])
+        found = self._answers[wanted.field_id]
+        return found if isinstance(found, str) else found[number]
+
+    def _computed(self, wanted: PartitionField, batches: list[list[pa.Array]]) -> list[pa.Array] | str:
+        if self.evaluate is None:
+            return f"the expression of {wanted.field_id} cannot be computed here"
+        if not isinstance(wanted.rule, Expression):
+            raise TypeError(wanted.rule)
+        columns = [pa.concat_arrays(parts) for parts in zip(*batches, strict=True)]
+        try:
+            values = self.evaluate(wanted.rule.sql, columns, wanted.result_type)
+        except Unresolved:
+            return f"the values of {wanted.field_id} are not known yet"
+        except (LanceFlightError, pa.ArrowException) as exc:
+            return f"the expression of {wanted.field_id} fails: {exc}"
+        ends = np.cumsum([0, *(len(batch[0]) for batch in batches)])
+        return [values.slice(start, stop - start) for start, stop in pairwise(ends.tolist())]
+
+
+def rows_of(columns: Sequence[tuple[Coded, pa.Array]]) -> Mask:
+    """The rows whose values, taken together, are those of one point; `columns` pairs each field with its points."""
+    codes = [coded.find(points) for coded, points in columns]
+    known = np.logical_and.reduce([found >= 0 for found in codes])
+    tuples = np.unique(np.stack([found[known] for found in codes]), axis=1)
+    rows = np.logical_and.reduce([_among(coded, found) for (coded, _), found in zip(columns, tuples, strict=True)])
+    if prod(len(np.unique(found)) for found in tuples) == tuples.shape[1]:
+        return rows  # type: ignore[no-any-return]
+    return _exactly(rows, [coded for coded, _ in columns], tuples)
+
+
+def _among(coded: Coded, codes: np.typing.NDArray[np.intp]) -> Mask:
+    flags = np.zeros(coded.null + 1, np.bool_)
+    flags[codes] = True
+    return flags.take(coded.codes)
+
+
+def _exactly(rows: Mask, columns: Sequence[Coded], tuples: np.typing.NDArray[np.intp]) -> Mask:
+    """`rows` without those that mix the values of several points."""
+    places = np.flatnonzero(rows)
+    mine = np.zeros(len(places), np.intp)
+    theirs = np.zeros(tuples.shape[1], np.intp)
+    for coded, codes in zip(columns, tuples, strict=True):
+        both = np.concatenate([mine * (coded.null + 1) + coded.codes[places], theirs * (coded.null + 1) + codes])
+        _, numbers = np.unique(both, return_inverse=True)
+        mine, theirs = numbers[: len(places)], numbers[len(places) :]
+    kept = np.zeros(len(rows), np.bool_)
+    kept[places[np.isin(mine, theirs)]] = True
+    return kept

@@ -1,0 +1,209 @@
+"""One alternative of a predicate against the fields of one spec version that share source columns."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+import pyarrow as pa
+
+from lance_flight.model.spec import Expression, PartitionField
+from lance_flight.model.transforms import (
+    Day,
+    Hour,
+    Identity,
+    Month,
+    MultiBucket,
+    Truncate,
+    Year,
+)
+from lance_flight.planning.calendar import calendar_rows, within_calendar
+from lance_flight.planning.constraints import Aspect
+from lance_flight.planning.domains import Domain, Mask
+from lance_flight.planning.enumeration import (
+    MAX_COMBINATIONS,
+    Candidates,
+    Expressions,
+    candidates,
+    combinations,
+    count,
+    rows_of,
+    stored,
+)
+from lance_flight.planning.partitions import SpecPartitions
+from lance_flight.planning.projection import accepted
+
+_TIME_PARTS = (Year, Month, Day, Hour)
+
+Say = tuple[int, Aspect, str]
+"""What a leaf says: its source column, the aspect, and the date part where it is one."""
+
+
+@dataclass(slots=True)
+class Findings:
+    """The rows that one alternative leaves, and what it used.
+
+    `used` and `exact` hold what pruned, and what every row of the kept partitions is known to fulfil; a source
+    column in `whole` stands for all that is said about it. `why` has the obstacles by source column.
+    """
+
+    rows: Mask
+    used: set[Say | int] = field(default_factory=set)
+    exact: set[Say | int] = field(default_factory=set)
+    why: dict[int, list[str]] = field(default_factory=dict)
+
+    def object(self, sources: Sequence[int], why: str) -> None:
+        """Note an obstacle."""
+        for number in sources:
+            self.why.setdefault(number, []).append(why)
+
+
+@dataclass(slots=True)
+class _Points:
+    """Fields to be looked up together, each with its values at every combination or the number of its question."""
+
+    columns: dict[int, pa.Array]
+    values: list[tuple[PartitionField, pa.Array | int]]
+
+
+@dataclass(slots=True)
+class Match:
+    """The comparison of one alternative with one group of fields: `plan` asks for expressions, `find` uses them."""
+
+    partitions: SpecPartitions
+    fields: tuple[PartitionField, ...]
+    domains: Mapping[int, Domain]
+    constrained: frozenset[int]
+    expressions: Expressions
+    points: list[_Points] = field(default_factory=list)
+    obstacles: list[tuple[PartitionField, str]] = field(default_factory=list)
+
+    def plan(self) -> None:
+        """Decide which fields are enumerated, compute their transforms, and ask for their expressions."""
+        lists = self._lists()
+        wanted = [each for each in self.fields if self._is_enumerable(each, lists)]
+        if len(wanted) == 1 and isinstance(wanted[0].rule, Identity):
+            return
+        together = count([lists[number] for number in _sources(wanted)]) <= MAX_COMBINATIONS
+        for group in [wanted] if together and wanted else [[each] for each in wanted]:
+            if count([lists[number] for number in _sources(group)]) > MAX_COMBINATIONS:
+                self.obstacles.append((group[0], f"there are more than {MAX_COMBINATIONS} values to try"))
+            else:
+                columns = combinations({number: lists[number] for number in _sources(group)})
+                self.points.append(_Points(columns, list(self._applied(group, columns))))
+
+    def _is_enumerable(self, wanted: PartitionField, lists: Mapping[int, Candidates]) -> bool:
+        sources = set(wanted.source_ids)
+        if not sources <= lists.keys() or not sources & self.constrained:
+            return False
+        if not isinstance(wanted.rule, Expression):
+            return True
+        if any(self.domains[number].order.is_float and self.domains[number].holds_nan for number in sources):
+            self.obstacles.append((wanted, "an expression may tell one NaN from another"))
+            return False
+        return True
+
+    def _lists(self) -> dict[int, Candidates]:
+        """The candidates of each source column that has few, or whose identity another field of the group keeps."""
+        found = {number: candidates(domain) for number, domain in self.domains.items()}
+        lists = {number: some for number, some in found.items() if some is not None}
+        given = lists.keys() & self.constrained
+        identities = {each.source_ids[0]: each for each in self.fields if isinstance(each.rule, Identity)}
+        for each in self.fields:
+            if given & set(each.source_ids):
+                for number in set(each.source_ids) & identities.keys() - lists.keys():
+                    lists[number] = stored(self.partitions.coded(identities[number]), self.domains[number])
+        return lists
+
+    def _applied(
+        self, group: Sequence[PartitionField], columns: Mapping[int, pa.Array]
+    ) -> Iterator[tuple[PartitionField, pa.Array | int]]:
+        for each in group:
+            inputs = [columns[number] for number in each.source_ids]
+            if isinstance(each.rule, Expression):
+                exact = [
+                    values.cast(self.domains[number].order.kind)
+                    for number, values in zip(each.source_ids, inputs, strict=True)
+                ]
+                yield each, self.expressions.ask(each, exact)
+            else:
+                yield each, each.rule.apply(inputs)
+
+    def find(self) -> Findings:
+        """The rows that are left."""
+        findings = Findings(np.ones(len(self.partitions), np.bool_))
+        for each, why in self.obstacles:
+            findings.object(each.source_ids, why)
+        looked_up = {each.field_id for points in self.points for each in self._look_up(points, findings)}
+        rest = [each for each in self.fields if each.field_id not in looked_up]
+        for each in rest:
+            self._not_null(each, findings)
+            self._in_order(each, findings)
+        self._times([each for each in rest if isinstance(each.rule, _TIME_PARTS)], findings)
+        return findings
+
+    def _look_up(self, points: _Points, findings: Findings) -> list[PartitionField]:
+        known: list[tuple[PartitionField, pa.Array]] = []
+        for each, values in points.values:
+            answer = self.expressions.answer(each, values) if isinstance(values, int) else values
+            if isinstance(answer, str):
+                findings.object(each.source_ids, answer)
+            else:
+                known.append((each, answer))
+        if known:
+            findings.rows &= rows_of([(self.partitions.coded(each), values) for each, values in known])
+        for each, _ in known:
+            findings.used.update(each.source_ids)
+            self._note_exact(each, findings)
+        return [each for each, _ in known]
+
+    def _not_null(self, each: PartitionField, findings: Findings) -> None:
+        """A NULL value says that the source is NULL (every source, for multi_bucket)."""
+        if isinstance(each.rule, Expression):
+            return
+        certain = [n for n in each.source_ids if n in self.domains and not self.domains[n].nulls]
+        if certain:
+            findings.rows &= ~self.partitions.coded(each).is_null
+            findings.used.update((number, Aspect.NULLNESS, "") for number in certain)
+            if not isinstance(each.rule, MultiBucket):
+                findings.exact.add((certain[0], Aspect.NULLNESS, ""))
+
+    def _in_order(self, each: PartitionField, findings: Findings) -> None:
+        domain = self.domains.get(each.source_ids[0])
+        if domain is None or not isinstance(each.rule, Identity | Truncate):
+            return
+        number = each.source_ids[0]
+        coded = self.partitions.coded(each)
+        inside = accepted(each, coded.values, domain)
+        if inside is None:
+            findings.object([number], f"the values of {each.field_id} do not compare with {domain.order.kind}")
+            return
+        findings.rows &= coded.rows(inside, null=domain.nulls)
+        if isinstance(each.rule, Identity):
+            findings.used.add(number)
+            self._note_exact(each, findings)
+        else:
+            findings.used.update((number, aspect, "") for aspect in (Aspect.VALUES, Aspect.RANGE))
+
+    def _note_exact(self, each: PartitionField, findings: Findings) -> None:
+        number = each.source_ids[0]
+        if isinstance(each.rule, Identity) and not self.domains[number].order.is_float:
+            findings.exact.add(number)
+
+    def _times(self, fields: Sequence[PartitionField], findings: Findings) -> None:
+        for number in {each.source_ids[0] for each in fields} & self.domains.keys():
+            mine = {each.rule.type: each for each in fields if each.source_ids[0] == number}  # type: ignore[union-attr]
+            domain = self.domains[number]
+            if not within_calendar(domain):
+                findings.object([number], "the range lies beyond the calendar")
+                continue
+            coded = {name: self.partitions.coded(each) for name, each in mine.items()}
+            findings.rows &= calendar_rows(coded, domain)
+            findings.used.update((number, aspect, "") for aspect in (Aspect.VALUES, Aspect.RANGE))
+            findings.used.update((number, Aspect.PART, name) for name in mine)
+            findings.exact.update((number, Aspect.PART, name) for name in mine)
+
+
+def _sources(fields: Sequence[PartitionField]) -> list[int]:
+    return list(dict.fromkeys(number for each in fields for number in each.source_ids))

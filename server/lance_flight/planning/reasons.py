@@ -1,0 +1,96 @@
+"""Which conjuncts pruned, which of them the kept partitions guarantee, and why the others did nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from lance_flight.model.spec import Expression, PartitionField, PartitionSpec
+from lance_flight.model.transforms import Bucket, MultiBucket
+from lance_flight.planning.alternatives import Alternative, Conjunct, Stated
+from lance_flight.planning.branches import MAX_BRANCHES
+from lance_flight.planning.constraints import Aspect
+from lance_flight.planning.matching import Findings
+
+
+@dataclass(frozen=True, slots=True)
+class Unused:
+    """A conjunct that pruned nothing, as SQL, and the reason."""
+
+    predicate: str
+    why: str
+
+
+@dataclass(slots=True)
+class Account:
+    """What the leaves of a predicate did for one spec version, collected over all alternatives."""
+
+    spec: PartitionSpec
+    names: Mapping[int, str]
+    _used: set[Stated] = field(default_factory=set)
+    _inexact: set[Stated] = field(default_factory=set)
+    _obstacles: dict[int, list[str]] = field(default_factory=dict)
+
+    def add(self, alternative: Alternative, found: Sequence[Findings]) -> None:
+        """Take in what one alternative found in each group of fields."""
+        if not alternative.possible:
+            self._used.update(alternative.leaves)
+            return
+        for each in found:
+            for number, whys in each.why.items():
+                self._obstacles.setdefault(number, []).extend(whys)
+        for stated in alternative.leaves:
+            keys = {stated.source, stated.says}
+            if stated.domain is not None and any(keys & each.used for each in found):
+                self._used.add(stated)
+            if not (stated.holds or (stated.domain is not None and any(keys & each.exact for each in found))):
+                self._inexact.add(stated)
+
+    def is_used(self, conjunct: Conjunct) -> bool:
+        """Whether every branch of a conjunct narrowed the choice."""
+        branches = conjunct.branches
+        return branches is not None and all(any(leaf in self._used for leaf in branch) for branch in branches)
+
+    def is_exact(self, conjunct: Conjunct) -> bool:
+        """Whether every row of the kept partitions is known to fulfil a conjunct."""
+        branches = conjunct.branches
+        return branches is not None and not any(leaf in self._inexact for branch in branches for leaf in branch)
+
+    def unused(self, conjunct: Conjunct) -> Unused:
+        """A conjunct that did nothing, with the reason."""
+        if conjunct.branches is None:
+            return Unused(str(conjunct.predicate), f"it has more than {MAX_BRANCHES} alternatives")
+        idle = next(branch for branch in conjunct.branches if not any(leaf in self._used for leaf in branch))
+        whys = dict.fromkeys(self._why(leaf) for leaf in idle)
+        place = f"{' AND '.join(str(leaf.leaf) for leaf in idle)}: " if len(conjunct.branches) > 1 else ""
+        return Unused(str(conjunct.predicate), place + "; ".join(whys))
+
+    def _why(self, stated: Stated) -> str:
+        if stated.why or stated.source is None:
+            return stated.why
+        obstacles = dict.fromkeys(self._obstacles.get(stated.source, ()))
+        fields = [each for each in self.spec.fields if stated.source in each.source_ids]
+        whys = [*obstacles] or [self._need(each, stated) for each in fields]
+        return ", ".join(whys) or f"v{self.spec.id} has no partition field over {self.names[stated.source]}"
+
+    def _need(self, each: PartitionField, stated: Stated) -> str:
+        shown = describe(each, self.names)
+        _, aspect, part = stated.says
+        if isinstance(each.rule, Bucket | MultiBucket | Expression):
+            return f"{shown} needs = or IN on {_and(self.names.get(n, f'column {n}') for n in each.source_ids)}"
+        if aspect is Aspect.PART:
+            return f"{shown} does not keep the {part}"
+        return f"{shown} says nothing about {'excluded values' if aspect is Aspect.EXCLUDED else 'this'}"
+
+
+def _and(names: Iterable[str]) -> str:
+    return " and ".join(names)
+
+
+def describe(each: PartitionField, names: Mapping[int, str]) -> str:
+    """A partition field as EXPLAIN shows it, such as `bucket(id, 16)`."""
+    sources = ", ".join(names.get(number, f"removed column {number}") for number in each.source_ids)
+    if isinstance(each.rule, Expression):
+        return f"{each.field_id}({sources})"
+    arguments = "".join(f", {value}" for value in each.rule.arguments.values())
+    return f"{each.rule.type}({sources}{arguments})"
