@@ -68,7 +68,9 @@ def vector_array(kind: pa.DataType, value: Any) -> pa.Array:
 
 
 def vector_name(row: dict[str, Any]) -> str:
-    return " ".join(str(row[key]) for key in ("type", "types", "value", "values", "murmur3", "num_buckets") if key in row)
+    return " ".join(
+        str(row[key]) for key in ("type", "types", "value", "values", "murmur3", "num_buckets") if key in row
+    )
 
 
 @pytest.mark.parametrize("row", VECTORS["murmur3"], ids=vector_name)
@@ -234,7 +236,9 @@ def test_chunks_may_have_dictionaries_of_their_own() -> None:
     assert murmur3(chunks).to_pylist() == slow(columns[:1])
 
 
-@pytest.mark.parametrize("kind", [pa.decimal128(9, 2), pa.decimal32(9, 2), pa.utf8(), pa.int64(), pa.binary(4)], ids=str)
+@pytest.mark.parametrize(
+    "kind", [pa.decimal128(9, 2), pa.decimal32(9, 2), pa.utf8(), pa.int64(), pa.binary(4)], ids=str
+)
 def test_a_null_inside_a_dictionary_is_left_out(kind: pa.DataType) -> None:
     columns = [pa.array([34]), pa.array(["iceberg"]), pa.nulls(1, kind)]
     assert murmur3_multi([columns[0], columns[1], as_dictionary(columns[2])]).to_pylist() == [875336289]

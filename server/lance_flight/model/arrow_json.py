@@ -79,7 +79,7 @@ def field_to_json(field: pa.Field) -> dict[str, Any]:
         raise SchemaError(f"field {field.name!r}", problems)
     metadata.pop(ARROW_TYPE, None)
     metadata |= _extension_metadata(field.type)
-    if not type_from_json(kind).equals(_stored(field.type), check_metadata=True):
+    if type_from_json(kind) != _stored(field.type):
         metadata[ARROW_TYPE] = type_to_text(field.type)
     value = {"name": field.name, "nullable": field.nullable, "type": kind}
     return value | ({"metadata": metadata} if metadata else {})
@@ -102,7 +102,7 @@ def field_from_json(value: Any) -> pa.Field:
         kind = _collected(problems, "metadata", _exact_type(kind), exact)
     if problems:
         raise SchemaError("field", problems)
-    return _with_extension(pa.field(name, kind, nullable is not False, metadata or None))
+    return _with_extension(_field(name, kind, nullable is not False, metadata))
 
 
 def type_to_json(kind: pa.DataType) -> dict[str, Any]:
@@ -161,7 +161,7 @@ def type_to_text(kind: pa.DataType) -> str:
     """
     name, arguments, children = _parts(kind)
     bracketed = f"[{', '.join(map(_argument_to_text, arguments))}]" if arguments else ""
-    inner = f"<{', '.join(map(_field_to_text, children))}>" if children or name == "struct" else ""
+    inner = f"<{', '.join(map(_field_to_text, children))}>" if children else ""
     return name + bracketed + inner
 
 
@@ -471,7 +471,7 @@ class _Text:
             raise self.error("':'")
         kind = _built(self.parts())
         nullable = not self.skip("not null")
-        return pa.field(name, kind, nullable, _metadata_from_json(self.json() if self.follows("{") else None))
+        return _field(name, kind, nullable, _metadata_from_json(self.json() if self.follows("{") else None))
 
     def argument(self) -> str:
         """One argument, without its quotes."""
@@ -532,6 +532,12 @@ def _collected(problems: list[str], place: str, work: Callable[[Any], _T], value
             joint = "" if not place else "." if _PLACE.match(problem) else ": "
             problems.append(place + joint + problem)
         return None
+
+
+def _field(name: Any, kind: Any, nullable: bool, metadata: Mapping[str, str]) -> pa.Field:
+    if types.is_null(kind) and not nullable:
+        raise SchemaError("field", ["nullable: a field of the null type cannot be without nulls"])
+    return pa.field(name, kind, nullable, metadata or None)
 
 
 def _fields_to_json(fields: Iterable[pa.Field]) -> list[dict[str, Any]]:
