@@ -10,6 +10,7 @@ LanceFlightError
 │   └── TicketError         a ticket or handle that we did not issue, or that was altered
 ├── NotFound            no such table, column, schema, snapshot, tag …
 ├── AlreadyExists       a table that is there already
+├── QueryFailed         planned well, and failed on the data: division by zero, memory …
 ├── Conflict            another writer was first: run it again
 ├── Refused             not allowed, whatever the request says
 ├── Unsupported         understood, and not offered
@@ -97,6 +98,12 @@ class AlreadyExists(LanceFlightError):
     """Something is there already under this name."""
 
     code = "already_exists"
+
+
+class QueryFailed(LanceFlightError):
+    """A query that failed while it ran."""
+
+    code = "query_failed"
 
 
 class Conflict(LanceFlightError):

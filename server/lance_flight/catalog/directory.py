@@ -8,7 +8,8 @@ from __future__ import annotations
 import secrets
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from threading import Lock
+from datetime import UTC, datetime
+from threading import RLock
 
 import lance
 import pyarrow as pa
@@ -47,12 +48,18 @@ class PlainTable:
         """The table at a version, at a tag, or at its newest version."""
         return self.store.open(version)
 
+    def open_at(self, at: int | str | datetime | None) -> LanceDataset:
+        """The table at a version, at a tag, at a moment, or at its newest version."""
+        if not isinstance(at, datetime):
+            return self.open(at)
+        known = [v["version"] for v in self.open().versions() if v["timestamp"].astimezone(UTC) <= at]
+        if not known:
+            raise NotFound(f"table {self.store.name!r} has no version as old as {at.isoformat()}")
+        return self.open(int(max(known)))
+
     def append(self, tables: Iterable[pa.Table]) -> int:
         """Store rows in one commit of the table and return how many they were."""
-        schema = self.open().schema
-        counter = Counted(rows.conform(table, schema) for table in tables)
-        write_plain(self.store, schema, counter, mode="append")
-        return counter.rows
+        return write_plain(self.store, self.open().schema, tables, mode="append")
 
 
 Table = PartitionedNamespace | PlainTable
@@ -64,7 +71,7 @@ class Root:
     def __init__(self, store: Store) -> None:
         self.store = store
         self._opened: dict[str, PartitionedNamespace] = {}
-        self._lock = Lock()
+        self._lock = RLock()
 
     def table(self, name: TableName) -> Table:
         """The table of this name, or `NotFound` with the nearest names."""
@@ -86,25 +93,27 @@ class Root:
         """All SQL schemas, sorted; `public` is always there."""
         return sorted({PUBLIC, *(name.db_schema for name in self._tables()), *self._sub_directories()})
 
-    def create_plain(self, name: TableName, schema: pa.Schema, tables: Iterable[pa.Table]) -> int:
-        """A new plain table with these rows, visible in one commit."""
-        place = self._new(name, PLAIN_SUFFIX)
-        counter = Counted(rows.conform(table, schema) for table in tables)
-        try:
-            write_plain(place, schema, counter, mode="create")
-        except BaseException:
-            if not _is_table(place):
-                place.remove()
-            raise
-        return counter.rows
+    def create(self, name: TableName, build: Callable[[Store], int], *, partitioned: bool, replace: bool = False) -> int:
+        """A new table, made by `build` in a private place and moved into its own when it is whole.
 
-    def create_partitioned(self, name: TableName, build: Callable[[Store], int]) -> int:
-        """A new partitioned table: `build` makes it in a private place, and it moves into its own when it is whole."""
-        place = self._new(name, "")
+        With `replace` the table that is there under this name goes away in the same moment.
+        """
+        check_sql_name("table", name.name)
+        check_sql_name("schema", name.db_schema)
+        if self._is_namespace(self.store):
+            raise Unsupported(f"the root {self.store.name!r} is itself a partitioned namespace and holds no other table")
+        if name.db_schema not in self.schemas():
+            raise NotFound.named("schema", name.db_schema, self.schemas())
+        place = self._directory(name.db_schema).child(name.name + PLAIN_SUFFIX * (not partitioned))
         private = self._private()
         try:
             count = build(private)
-            private.move_to(place)
+            with self._lock:
+                if replace and self.has(name):
+                    self.drop(name)
+                if self.has(name):
+                    raise AlreadyExists(f"table {name.name!r} is there already")
+                private.move_to(place)
         except BaseException:
             private.remove()
             raise
@@ -201,17 +210,6 @@ class Root:
             return True
         return True
 
-    def _new(self, name: TableName, suffix: str) -> Store:
-        check_sql_name("table", name.name)
-        check_sql_name("schema", name.db_schema)
-        if self._is_namespace(self.store):
-            raise Unsupported(f"the root {self.store.name!r} is itself a partitioned namespace and holds no other table")
-        if self.has(name):
-            raise AlreadyExists(f"table {name.name!r} is there already")
-        if name.db_schema not in self.schemas():
-            raise NotFound.named("schema", name.db_schema, self.schemas())
-        return self._directory(name.db_schema).child(name.name + suffix)
-
     def _private(self) -> Store:
         """A fresh place inside the root that no name leads to."""
         return self.store.child(PRIVATE, secrets.token_hex(8))
@@ -224,40 +222,47 @@ class Root:
             self.store.child(MANIFEST).open().delete(f"object_id = '{escaped}'")
 
 
-class Counted:
-    """Passes tables on, counts their rows, and remembers the error that ended them (Lance rewraps it)."""
-
-    def __init__(self, tables: Iterable[pa.Table]) -> None:
-        self.rows = 0
-        self.error: Exception | None = None
-        self._tables = tables
-
-    def __iter__(self) -> Iterator[pa.RecordBatch]:
-        try:
-            for table in self._tables:
-                self.rows += table.num_rows
-                yield from table.to_batches()
-        except Exception as exc:
-            self.error = exc
-            raise
-
-
-def write_plain(place: Store, schema: pa.Schema, batches: Counted, *, mode: str) -> None:
-    """Write batches as one commit of a plain Lance table: `create`, `append` or `overwrite`."""
-    reader = pa.RecordBatchReader.from_batches(schema, iter(batches))
+def write_plain(place: Store, schema: pa.Schema, tables: Iterable[pa.Table], *, mode: str = "create") -> int:
+    """Write rows as one commit of a plain Lance table (`create` or `append`) and return how many they were."""
+    stream = _Stream(schema, tables)
     try:
         lance.write_dataset(
-            reader, place.uri, mode=mode, storage_options=place.options or None, enable_v2_manifest_paths=True,
+            stream.reader(),
+            place.uri,
+            mode=mode,
+            storage_options=place.options or None,
+            enable_v2_manifest_paths=True,
             session=shared_session(),
         )
     except OSError as exc:
-        if batches.error is not None:
-            raise batches.error from None
-        if "already exists" in str(exc):
-            raise AlreadyExists(f"table {place.name.removesuffix(PLAIN_SUFFIX)!r} is there already") from exc
+        if stream.error is not None:
+            raise stream.error from None
         if "conflict" in str(exc).lower():
             raise Conflict(f"another writer changed {place.uri!r} first") from exc
         raise
+    return stream.rows
+
+
+class _Stream:
+    """Tables on their way into Lance: conformed, counted, and the error that ended them kept (Lance rewraps it)."""
+
+    def __init__(self, schema: pa.Schema, tables: Iterable[pa.Table]) -> None:
+        self.rows = 0
+        self.error: Exception | None = None
+        self._schema = schema
+        self._tables = tables
+
+    def reader(self) -> pa.RecordBatchReader:
+        return pa.RecordBatchReader.from_batches(self._schema, self._batches())
+
+    def _batches(self) -> Iterator[pa.RecordBatch]:
+        try:
+            for table in self._tables:
+                self.rows += table.num_rows
+                yield from rows.conform(table, self._schema).to_batches()
+        except Exception as exc:
+            self.error = exc
+            raise
 
 
 def _is_table(place: Store) -> bool:

@@ -119,6 +119,10 @@ class Manifest:
         properties = ((version, t.transaction_properties or {}) for version, t in newest_first if t is not None)
         return {version: said[OPERATION] for version, said in properties if OPERATION in said}
 
+    def rows_at(self, version: int) -> pa.Table:
+        """All rows of one version, whether or not it was a partitioned namespace by then."""
+        return self.store.open(version).to_table()
+
     def commit(self, base: Snapshot, rows: pa.Table, operation: str) -> int:
         """Put `rows` in place of those with the same object id, or beside them: the commit point (decision 14).
 

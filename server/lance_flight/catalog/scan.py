@@ -14,7 +14,7 @@ from itertools import islice
 
 import pyarrow as pa
 import pyarrow.compute as pc
-from lance import LanceDataset
+from lance import LanceDataset, LanceFragment
 
 from lance_flight.errors import DataError
 from lance_flight.model.schema import TABLE_FIELD_ID
@@ -23,13 +23,37 @@ BATCH_ROWS = 64 * 1024
 AHEAD = 2
 IO_BUFFER_BYTES = 64 << 20
 
-Open = Callable[[], LanceDataset]
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """One table to read: an opened version, and which of its fragments (None: all)."""
+
+    dataset: LanceDataset
+    fragments: tuple[LanceFragment, ...] | None = None
+
+    def count_rows(self) -> int:
+        """How many rows there are, from metadata alone."""
+        if self.fragments is None:
+            return int(self.dataset.count_rows())
+        return sum(fragment.count_rows() for fragment in self.fragments)
+
+
+Open = Callable[[], Source]
+
+
+def split(source: Source, ways: int) -> list[Source]:
+    """The fragments of a table dealt out to up to `ways` sources of the same version."""
+    fragments = source.dataset.get_fragments() if source.fragments is None else list(source.fragments)
+    if ways <= 1 or len(fragments) <= 1:
+        return [source]
+    return [Source(source.dataset, tuple(fragments[way::ways])) for way in range(min(ways, len(fragments)))]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Scan:
     """What to read from every table: `schema` is the result, `filter` decides the rows, over columns of `source`.
 
+    `pushable` says that Lance can be given the filter; if not, it is applied to what Lance returns.
     `ids` are the field ids of the columns of `source` (empty: by name).
     """
 
@@ -37,6 +61,7 @@ class Scan:
     schema: pa.Schema
     filter: pc.Expression | None = None
     filter_columns: tuple[str, ...] = ()
+    pushable: bool = True
     ids: Mapping[str, int]
     batch_rows: int = BATCH_ROWS
 
@@ -49,13 +74,14 @@ class Scan:
             ahead.extend(self._start(table) for table in islice(waiting, 1))
 
     def _start(self, table: Open) -> Iterator[pa.RecordBatch]:
-        dataset = table()
+        source = table()
         if not self.schema.names and self.filter is None:
-            return _counted(dataset.count_rows(), self.batch_rows)
-        fields = {name: _physical(dataset.schema, name, self.ids.get(name)) for name in self._needed}
+            return _counted(source.count_rows(), self.batch_rows)
+        schema = source.dataset.schema
+        fields = {name: _physical(schema, name, self.ids.get(name)) for name in self._needed}
         if all(field is not None and self._is_plain(name, field) for name, field in fields.items()):
-            return self._direct(dataset)
-        return self._adapted(dataset, fields)
+            return self._direct(source, schema)
+        return self._adapted(source, schema, fields)
 
     @property
     def _needed(self) -> list[str]:
@@ -64,27 +90,41 @@ class Scan:
     def _is_plain(self, name: str, field: pa.Field) -> bool:
         return bool(field.name == name and field.type.equals(self.source.field(name).type))
 
-    def _direct(self, dataset: LanceDataset) -> Iterator[pa.RecordBatch]:
+    def _direct(self, source: Source, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
         """A table whose columns are just what is asked for; Lance filters where it understands the filter."""
-        pushed = self.filter is not None and _is_pushable(self.filter, dataset.schema)
+        pushed = self.filter if self.pushable else None
+        rest = None if self.pushable else self.filter
         # Lance reads no rows for no columns: take any, it is dropped again.
-        wanted = self.schema.names if pushed or self.filter is None else self._needed
-        reader = _reader(dataset, wanted or self._needed or dataset.schema.names[:1], self.filter if pushed else None, self.batch_rows)
-        rest = None if pushed else self.filter
+        wanted = (self.schema.names if rest is None else self._needed) or schema.names[:1]
+        reader = self._reader(source, wanted, pushed)
         return (self._shaped(batch, rest) for batch in reader)
 
-    def _adapted(self, dataset: LanceDataset, fields: Mapping[str, pa.Field | None]) -> Iterator[pa.RecordBatch]:
+    def _adapted(
+        self, source: Source, schema: pa.Schema, fields: Mapping[str, pa.Field | None]
+    ) -> Iterator[pa.RecordBatch]:
         """A table that disagrees with the namespace: its columns renamed, cast, or NULL, and filtered then."""
         physical = [field.name for field in fields.values() if field is not None]
-        for batch in _reader(dataset, physical or dataset.schema.names[:1], None, self.batch_rows):
+        for batch in self._reader(source, physical or schema.names[:1], None):
             columns = [
                 pa.nulls(batch.num_rows, self.source.field(name).type)
                 if field is None
-                else _cast(batch.column(field.name), self.source.field(name), dataset.uri)
+                else _cast(batch.column(field.name), self.source.field(name), source.dataset.uri)
                 for name, field in fields.items()
             ]
-            schema = pa.schema([self.source.field(name) for name in fields])
-            yield self._shaped(pa.RecordBatch.from_arrays(columns, schema=schema), self.filter)
+            target = pa.schema([self.source.field(name) for name in fields])
+            yield self._shaped(pa.RecordBatch.from_arrays(columns, schema=target), self.filter)
+
+    def _reader(self, source: Source, columns: list[str], condition: pc.Expression | None) -> Iterable[pa.RecordBatch]:
+        """Starts reading at once, in the background."""
+        scanner = source.dataset.scanner(
+            columns=columns,
+            filter=condition,
+            fragments=source.fragments,
+            batch_size=self.batch_rows,
+            io_buffer_size=IO_BUFFER_BYTES,
+        )
+        reader: Iterable[pa.RecordBatch] = scanner.to_reader()
+        return reader
 
     def _shaped(self, batch: pa.RecordBatch, rest: pc.Expression | None) -> pa.RecordBatch:
         if rest is not None:
@@ -93,14 +133,6 @@ class Scan:
             return batch.select([])
         columns = batch.columns if batch.schema.names == self.schema.names else batch.select(self.schema.names).columns
         return pa.RecordBatch.from_arrays(columns, schema=self.schema)
-
-
-def _reader(
-    dataset: LanceDataset, columns: list[str], condition: pc.Expression | None, batch_rows: int
-) -> Iterable[pa.RecordBatch]:
-    scanner = dataset.scanner(columns=columns, filter=condition, batch_size=batch_rows, io_buffer_size=IO_BUFFER_BYTES)
-    reader: Iterable[pa.RecordBatch] = scanner.to_reader()
-    return reader
 
 
 def _physical(schema: pa.Schema, name: str, field_id: int | None) -> pa.Field | None:
@@ -120,8 +152,10 @@ def _cast(column: pa.Array, field: pa.Field, table: str) -> pa.Array:
         raise DataError(f"column {field.name!r} of table {table!r} is {column.type}, not {field.type}: {exc}") from exc
 
 
-def _is_pushable(condition: pc.Expression, schema: pa.Schema) -> bool:
+def is_pushable(condition: pc.Expression | None, schema: pa.Schema) -> bool:
     """Whether Lance can be given this filter: it takes it as Substrait, which has no word for some literals."""
+    if condition is None:
+        return True
     try:
         condition.to_substrait(schema)
     except (pa.ArrowNotImplementedError, pa.ArrowInvalid, pa.ArrowKeyError):

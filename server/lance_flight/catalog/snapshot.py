@@ -33,7 +33,7 @@ class PartitionTable:
     pin: Pin
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class SpecTables:
     """The partition tables of one spec version: `rows` are their `__manifest` rows, in a fixed order."""
 
@@ -66,7 +66,7 @@ class SpecTables:
         return {name: self.rows[name].combine_chunks() for name in wanted if name in self.rows.column_names}
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Snapshot:
     """One version of a partitioned namespace.
 

@@ -1,0 +1,179 @@
+"""Statements that return rows: each becomes an answer, which knows its schema before anything runs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Protocol
+
+import pyarrow as pa
+from datafusion import DataFrame
+
+from lance_flight.catalog.directory import PUBLIC, Root, TableName
+from lance_flight.catalog.namespace import PartitionedNamespace
+from lance_flight.catalog.snapshot import Snapshot
+from lance_flight.engine.explain import EXPLAIN_SCHEMA, explain
+from lance_flight.engine.functions import shown_name
+from lance_flight.engine.session import Session
+from lance_flight.engine.statements import (
+    Describe,
+    Explain,
+    Query,
+    RowsStatement,
+    ShowPartitions,
+    ShowTables,
+    TableRef,
+)
+
+TABLES_SCHEMA = pa.schema(
+    [
+        pa.field("table_schema", pa.utf8(), nullable=False),
+        pa.field("table_name", pa.utf8(), nullable=False),
+        pa.field("partitioned", pa.bool_(), nullable=False),
+    ]
+)
+DESCRIBE_SCHEMA = pa.schema(
+    [
+        pa.field("column_name", pa.utf8(), nullable=False),
+        pa.field("data_type", pa.utf8(), nullable=False),
+        pa.field("is_nullable", pa.utf8(), nullable=False),
+        pa.field("field_id", pa.int32()),
+        pa.field("partitioning", pa.utf8()),
+    ]
+)
+
+
+class Answer(Protocol):
+    """Rows that a statement will return."""
+
+    @property
+    def schema(self) -> pa.Schema:
+        """The exact schema of every batch."""
+        ...
+
+    @property
+    def frame(self) -> DataFrame | None:
+        """DataFusion's plan, where it runs the statement."""
+        ...
+
+    def batches(self) -> Iterator[pa.RecordBatch]:
+        """Run the statement."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class QueryAnswer:
+    """The rows of a query that DataFusion runs."""
+
+    session: Session
+    frame: DataFrame
+
+    @property
+    def schema(self) -> pa.Schema:
+        return pa.schema([field.with_name(shown_name(field.name)) for field in self.frame.schema()])
+
+    def batches(self) -> Iterator[pa.RecordBatch]:
+        self.session.prepare(self.frame)
+        return self.session.batches(self.frame, self.schema)
+
+
+@dataclass(frozen=True, slots=True)
+class ExplainAnswer:
+    """The plan of a query, and how each of its scans was pruned."""
+
+    session: Session
+    frame: DataFrame
+    analyze: bool
+    schema: pa.Schema = EXPLAIN_SCHEMA
+
+    def batches(self) -> Iterator[pa.RecordBatch]:
+        self.session.prepare(self.frame)
+        yield from explain(self.session, self.frame, analyze=self.analyze).to_batches()
+
+
+@dataclass(frozen=True, slots=True)
+class TablesAnswer:
+    """SHOW TABLES."""
+
+    root: Root
+    schema: pa.Schema = TABLES_SCHEMA
+    frame: None = None
+
+    def batches(self) -> Iterator[pa.RecordBatch]:
+        listed = [
+            {
+                "table_schema": name.db_schema,
+                "table_name": name.name,
+                "partitioned": isinstance(self.root.table(name), PartitionedNamespace),
+            }
+            for name in self.root.tables()
+        ]
+        yield from pa.Table.from_pylist(listed, schema=self.schema).to_batches()
+
+
+@dataclass(frozen=True, slots=True)
+class DescribeAnswer:
+    """DESCRIBE: the columns of a table, and the partition fields that each of them feeds."""
+
+    root: Root
+    table: TableName
+    schema: pa.Schema = DESCRIBE_SCHEMA
+    frame: None = None
+
+    def batches(self) -> Iterator[pa.RecordBatch]:
+        table = self.root.table(self.table)
+        if isinstance(table, PartitionedNamespace):
+            snapshot = table.snapshot()
+            fields, ids, uses = snapshot.schema.plain, snapshot.schema.ids, _uses(snapshot)
+        else:
+            fields, ids, uses = table.open().schema, {}, {}
+        described = [
+            {
+                "column_name": field.name,
+                "data_type": str(field.type),
+                "is_nullable": "YES" if field.nullable else "NO",
+                "field_id": ids.get(field.name),
+                "partitioning": uses.get(field.name),
+            }
+            for field in fields
+        ]
+        yield from pa.Table.from_pylist(described, schema=self.schema).to_batches()
+
+
+def answer(session: Session, statement: RowsStatement, parameters: pa.RecordBatch | None = None) -> Answer:
+    """Plan a statement; nothing is read yet."""
+    match statement:
+        case Query(sql):
+            return QueryAnswer(session, session.frame(sql, parameters))
+        case Explain(sql, analyze):
+            return ExplainAnswer(session, session.frame(sql, parameters), analyze)
+        case ShowPartitions(reference, where):
+            return QueryAnswer(session, session.frame(_partitions_query(reference, where), parameters))
+        case ShowTables():
+            return TablesAnswer(session.root)
+        case Describe(reference):
+            session.root.table(table_name(reference))
+            return DescribeAnswer(session.root, table_name(reference))
+
+
+def table_name(reference: TableRef) -> TableName:
+    """The table that a statement means: one of `public` unless it says otherwise."""
+    return TableName(reference.db_schema or PUBLIC, reference.name)
+
+
+def _partitions_query(reference: TableRef, where: str | None) -> str:
+    name = table_name(reference)
+    quoted = ".".join('"' + part.replace('"', '""') + '"' for part in (name.db_schema, f"{name.name}$partitions"))
+    return f"SELECT * FROM {quoted}" + (f" WHERE {where}" if where is not None else "")  # noqa: S608 - quoted above
+
+
+def _uses(snapshot: Snapshot) -> dict[str, str]:
+    """For each column the partition fields of the current spec that are computed from it."""
+    uses: dict[str, list[str]] = {}
+    for field in snapshot.current_spec.fields:
+        kind = getattr(field.rule, "type", "expression")
+        for number in field.source_ids:
+            column = snapshot.schema.column(number)
+            if column is not None:
+                uses.setdefault(column.name, []).append(f"{field.field_id}: {kind}")
+    return {name: ", ".join(listed) for name, listed in uses.items()}

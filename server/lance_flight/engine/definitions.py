@@ -1,0 +1,121 @@
+"""What CREATE TABLE says, as schemas and partition specs."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pyarrow as pa
+from datafusion import SessionContext
+
+from lance_flight.engine.functions import QUERIES_ONLY, check_expression, plain_message, result_type, session_config
+from lance_flight.engine.sql import sql_type
+from lance_flight.engine.statements import ColumnDef, PartitionDef
+from lance_flight.errors import LanceFlightError, NotFound, SchemaError, SpecError
+from lance_flight.model.schema import NamespaceSchema
+from lance_flight.model.spec import Expression, PartitionField, PartitionSpec
+from lance_flight.model.transforms import TRANSFORMS, Transform
+
+
+def arrow_schema(columns: Sequence[ColumnDef]) -> pa.Schema:
+    """The schema that column definitions describe; every type that is not one is named."""
+    fields, problems = [], []
+    for column in columns:
+        try:
+            fields.append(pa.field(column.name, arrow_type(column.type), column.nullable))
+        except SchemaError as exc:
+            problems += [f"column {column.name!r}: {problem}" for problem in exc.problems]
+    if problems:
+        raise SchemaError("CREATE TABLE", problems)
+    return pa.schema(fields)
+
+
+def arrow_type(text: str) -> pa.DataType:
+    """The Arrow type of an SQL type: TIMESTAMP is microseconds, VARCHAR is utf8.
+
+    >>> arrow_type("TIMESTAMP"), arrow_type("BIGINT UNSIGNED")
+    (TimestampType(timestamp[us]), DataType(uint64))
+    """
+    context = SessionContext(session_config())
+    try:
+        query = f"SELECT CAST(NULL AS {sql_type(text)}) AS value"
+        return context.sql_with_options(query, QUERIES_ONLY).schema().field("value").type
+    except Exception as exc:
+        raise SchemaError("type", [f"{text!r} is not a type: {plain_message(exc)}"]) from exc
+
+
+def storable(schema: pa.Schema) -> pa.Schema:
+    """The schema of a query or an ingest as a table stores it: no views, no dictionaries, no metadata."""
+    return pa.schema([pa.field(f.name, _storable_type(f.type), f.nullable) for f in schema])
+
+
+def _storable_type(kind: pa.DataType) -> pa.DataType:
+    if pa.types.is_dictionary(kind):
+        return _storable_type(kind.value_type)
+    if pa.types.is_string_view(kind):
+        return pa.utf8()
+    if pa.types.is_binary_view(kind):
+        return pa.binary()
+    if pa.types.is_null(kind):
+        return pa.int32()
+    return kind
+
+
+def partition_spec(schema: NamespaceSchema, definitions: Sequence[PartitionDef], *, number: int = 1) -> PartitionSpec:
+    """The partition spec that definitions describe over `schema`; every problem of every field is named."""
+    fields: list[PartitionField] = []
+    problems: list[str] = []
+    taken: set[str] = {definition.field_id for definition in definitions if definition.field_id is not None}
+    for definition in definitions:
+        field_id = definition.field_id or _unused_name(_default_name(definition), taken)
+        taken.add(field_id)
+        try:
+            fields.append(_field(schema, definition, field_id))
+        except SpecError as exc:
+            problems += [f"field {field_id!r}: {problem}" for problem in exc.problems]
+        except LanceFlightError as exc:
+            problems.append(f"field {field_id!r}: {exc}")
+    names = [definition.field_id for definition in definitions if definition.field_id is not None]
+    problems += [f"field id {n!r} stands {names.count(n)} times" for n in dict.fromkeys(names) if names.count(n) > 1]
+    if problems:
+        raise SpecError("PARTITIONED BY", problems)
+    return PartitionSpec(id=number, fields=tuple(fields))
+
+
+def _field(schema: NamespaceSchema, definition: PartitionDef, field_id: str) -> PartitionField:
+    missing = [str(NotFound.named("column", n, schema.ids)) for n in definition.columns if n not in schema.ids]
+    if missing:
+        raise SpecError(field_id, missing)
+    source_ids = tuple(schema.ids[name] for name in definition.columns)
+    sources = [schema.arrow.field(name).type for name in definition.columns]
+    if definition.expression is not None:
+        kind = result_type(definition.expression, sources)
+        check_expression(definition.expression, sources, kind)
+        return PartitionField(
+            field_id=field_id, source_ids=source_ids, rule=Expression(definition.expression), result_type=kind
+        )
+    transform: Transform = (
+        TRANSFORMS[definition.transform]()
+        if definition.argument is None
+        else TRANSFORMS[definition.transform](definition.argument)
+    )
+    problems = list(transform.problems(sources))
+    if problems:
+        raise SpecError(field_id, problems)
+    return PartitionField(
+        field_id=field_id, source_ids=source_ids, rule=transform, result_type=transform.result_type(sources)
+    )
+
+
+def _default_name(definition: PartitionDef) -> str:
+    """The column's name for identity, else `<column>_<transform>`."""
+    columns = "_".join(definition.columns)
+    suffix = {"identity": "", "expression": "_expr"}.get(definition.transform, f"_{definition.transform}")
+    return columns + suffix
+
+
+def _unused_name(name: str, taken: set[str]) -> str:
+    candidate, number = name, 1
+    while candidate in taken:
+        number += 1
+        candidate = f"{name}_{number}"
+    return candidate

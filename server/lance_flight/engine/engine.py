@@ -1,0 +1,130 @@
+"""The engine: one statement in, rows or a count out."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+
+import pyarrow as pa
+
+from lance_flight.catalog.directory import Root, TableName
+from lance_flight.engine import ingest
+from lance_flight.engine.answers import Answer, answer
+from lance_flight.engine.changes import change, insert_columns
+from lance_flight.engine.explain import is_pure_scan
+from lance_flight.engine.parameters import parameter_schema
+from lance_flight.engine.session import CATALOG, Reading, Session
+from lance_flight.engine.statements import Insert, PartitionDef, RowsStatement, parse
+from lance_flight.engine.tables import Share
+from lance_flight.engine.tasks import Task
+from lance_flight.errors import SqlError
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Description:
+    """A statement that was planned and not run; `schema` is None where it returns no rows."""
+
+    schema: pa.Schema | None
+    parameters: pa.Schema
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QueryPlan:
+    """A query ready to run: its exact schema, one task for each endpoint, the snapshot of each table."""
+
+    schema: pa.Schema
+    tasks: tuple[Task, ...]
+    snapshots: Mapping[str, int] = field(default_factory=dict)
+
+
+class Engine:
+    """Runs SQL over one root. Safe to share among threads.
+
+    `ways` is the number of lanes of a scan; `memory_limit` bounds, in bytes, what one statement may hold.
+    """
+
+    def __init__(self, root: Root, *, ways: int, memory_limit: int | None = None) -> None:
+        self.root = root
+        self._ways = ways
+        self._memory_limit = memory_limit
+
+    def describe(self, sql: str) -> Description:
+        """The result schema and the parameters of a statement, none of which is run."""
+        statement = parse(sql)
+        if isinstance(statement, RowsStatement):
+            answered = answer(self._session(), statement)
+            return Description(schema=answered.schema, parameters=parameter_schema(sql, answered.frame))
+        if isinstance(statement, Insert):
+            frame = self._session().frame(statement.query)
+            target = insert_columns(self.root, statement)
+            return Description(schema=None, parameters=parameter_schema(sql, frame, target))
+        return Description(schema=None, parameters=parameter_schema(sql, None))
+
+    def plan(self, sql: str, parameters: pa.RecordBatch | None = None, *, endpoints: int = 1) -> QueryPlan | None:
+        """Plan a statement that returns rows; None for one that does not."""
+        statement = parse(sql)
+        if not isinstance(statement, RowsStatement):
+            return None
+        session = self._session()
+        answered = answer(session, statement, parameters)
+        shares = _shares(session, answered, endpoints) if endpoints > 1 else 1
+        readings = dict(session.readings)
+        tasks = (Task(sql=sql, parameters=parameters, readings=readings, share=Share(n, shares)) for n in range(shares))
+        return QueryPlan(
+            schema=answered.schema, tasks=tuple(tasks), snapshots={name: r.version for name, r in readings.items()}
+        )
+
+    def run(self, task: Task) -> pa.RecordBatchReader:
+        """The rows of one task, in exactly the schema of its plan."""
+        statement = parse(task.sql)
+        if not isinstance(statement, RowsStatement):
+            raise SqlError("the statement returns no rows")
+        answered = answer(self._session(task.readings, task.share), statement, task.parameters)
+        return pa.RecordBatchReader.from_batches(answered.schema, answered.batches())
+
+    def query(self, sql: str, parameters: pa.RecordBatch | None = None) -> pa.Table:
+        """All rows of a query at once; for small results within the server."""
+        return self.run(Task(sql=sql, parameters=parameters)).read_all()
+
+    def update(self, sql: str, parameters: pa.RecordBatch | None = None) -> int:
+        """Run a statement that returns no rows, once for each row of `parameters`; the number of affected rows."""
+        statement = parse(sql)
+        if isinstance(statement, RowsStatement):
+            raise SqlError("the statement returns rows; run it as a query")
+        bindings = [None] if parameters is None else [parameters.slice(i, 1) for i in range(parameters.num_rows)]
+        return change(self.root, statement, self._session, bindings)
+
+    def ingest(
+        self,
+        name: TableName,
+        reader: pa.RecordBatchReader,
+        *,
+        create_missing: bool,
+        existing: ingest.Existing,
+        partitioned_by: Sequence[PartitionDef] = (),
+    ) -> int:
+        """Store a stream of rows in one commit and return how many they were."""
+        return ingest.ingest(
+            self.root, name, reader, create_missing=create_missing, existing=existing, partitioned_by=partitioned_by
+        )
+
+    def tables(self) -> Iterator[tuple[str, TableName]]:
+        """Every table with its catalog."""
+        return ((CATALOG, name) for name in self.root.tables())
+
+    def schema_of(self, name: TableName) -> pa.Schema:
+        """The columns of a table as a client sees them."""
+        return ingest.schema_of(self.root.table(name))
+
+    def _session(self, readings: Mapping[str, Reading] | None = None, share: Share | None = None) -> Session:
+        return Session(self.root, ways=self._ways, readings=readings, share=share, memory_limit=self._memory_limit)
+
+
+def _shares(session: Session, answered: Answer, endpoints: int) -> int:
+    """Into how many parts a query may be split: as many as it reads partition tables, for a pure scan of one table."""
+    if answered.frame is None or not session.views or not is_pure_scan(answered.frame):
+        return 1
+    session.prepare(answered.frame)
+    answered.frame.execution_plan()
+    scanned = sum(view.planned[-1].scanned for view in session.views.values() if view.planned)
+    return max(1, min(endpoints, scanned))

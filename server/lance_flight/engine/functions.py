@@ -1,0 +1,213 @@
+"""The hash functions in SQL, and custom partition expressions.
+
+Spec: Hash Functions, Partition Expression (the six requirements); decisions 7 and 11.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+
+import pyarrow as pa
+from datafusion import DataFrame, SessionConfig, SessionContext, SQLOptions, udf
+from sqlglot.tokens import TokenType
+
+from lance_flight.engine.sql import Cursor, edited, for_datafusion, tokenize
+from lance_flight.errors import SpecError, SqlError
+from lance_flight.model.hashing import murmur3, murmur3_multi
+
+QUERIES_ONLY = SQLOptions().with_allow_ddl(False).with_allow_dml(False).with_allow_statements(False)
+HASHES: dict[str, Callable[[Sequence[pa.Array]], pa.Array]] = {
+    "murmur3": lambda columns: murmur3(columns[0]),
+    "murmur3_multi": murmur3_multi,
+}
+
+# No argument can be coerced to this, so planning a call tells the types of its arguments.
+_NEVER = pa.struct([pa.field("never", pa.null())])
+_COERCION = re.compile(r"call to '(?P<name>__murmur3_\w+)' function: coercion from (?P<types>.*) to the signature")
+_VOLATILE = frozenset(
+    "now random uuid current_date current_time current_timestamp today localtime localtimestamp version".split()
+)
+_COLUMN = re.compile(r"col\d+")
+_CALL_NAME = re.compile(r"__murmur3_(?:(?P<one>one)|multi)_\d+")
+_PROBES = (5, 0, -3, 100, None)
+
+
+def session_config(target_partitions: int = 1) -> SessionConfig:
+    """How every DataFusion context here is configured: text is utf8, times are UTC, nothing is read from files."""
+    return (
+        SessionConfig(
+            {
+                "datafusion.sql_parser.map_string_types_to_utf8view": "false",
+                "datafusion.execution.time_zone": "UTC",
+                "datafusion.execution.collect_statistics": "false",
+            }
+        )
+        .with_target_partitions(target_partitions)
+        .with_batch_size(64 * 1024)
+    )
+
+
+def shown_name(column: str) -> str:
+    """The name of a result column with the hash functions under their own names."""
+    return _CALL_NAME.sub(lambda found: "murmur3" if found["one"] else "murmur3_multi", column)
+
+
+@dataclass(slots=True)
+class HashCalls:
+    """The `murmur3(…)` and `murmur3_multi(…)` calls of one query, each under a name of its own.
+
+    A Python function in DataFusion has one fixed signature, and these take any types and any number: so each
+    call is planned with a signature that fits nothing, the refusal names the argument types, and the call is
+    registered again for exactly those.
+    """
+
+    sql: str
+    calls: dict[str, str]
+
+    @classmethod
+    def of(cls, sql: str) -> HashCalls:
+        """Give every call its own name."""
+        tokens = tokenize(sql)
+        edits, calls = [], {}
+        for place, token in enumerate(tokens[:-1]):
+            word = token.text.lower()
+            if word in HASHES and tokens[place + 1].token_type is TokenType.L_PAREN:
+                name = f"__{word}_{len(calls)}" if word == "murmur3_multi" else f"__murmur3_one_{len(calls)}"
+                calls[name] = word
+                edits.append((token.start, token.end + 1, name))
+        return cls(edited(sql, edits), calls)
+
+    def plan(self, context: SessionContext, plan: Callable[[str], DataFrame]) -> DataFrame:
+        """Plan the query, teaching `context` each call's types on the way."""
+        for name, word in self.calls.items():
+            _register(context, name, word, [_NEVER])
+        known: set[str] = set()
+        while True:
+            try:
+                return plan(self.sql)
+            except Exception as exc:
+                found = _COERCION.search(str(exc))
+                if found is None or found["name"] in known:
+                    raise
+                known.add(found["name"])
+                types = _arrow_types(context, found["types"])
+                _register(context, found["name"], self.calls[found["name"]], types)
+
+
+def evaluate(expression: str, columns: Sequence[pa.Array], result_type: pa.DataType) -> pa.Array:
+    """Compute a custom partition expression over col0, col1 …; this is the product's `model.spec.Evaluate`.
+
+    >>> evaluate("upper(col0)", [pa.array(["a", None])], pa.utf8()).to_pylist()
+    ['A', None]
+    """
+    values = _computed(expression, columns)
+    return values if values.type == result_type else values.cast(result_type)
+
+
+def result_type(expression: str, sources: Sequence[pa.DataType]) -> pa.DataType:
+    """The type of an expression over columns of these types."""
+    return _computed(expression, [pa.nulls(0, source) for source in sources]).type
+
+
+def check_expression(expression: str, sources: Sequence[pa.DataType], declared: pa.DataType) -> None:
+    """Refuse an expression that breaks one of the spec's six requirements; `SpecError` names every breach."""
+    problems = list(_expression_problems(expression, sources, declared))
+    if problems:
+        raise SpecError(f"expression {expression!r}", problems)
+
+
+def _expression_problems(expression: str, sources: Sequence[pa.DataType], declared: pa.DataType) -> Iterator[str]:
+    tokens = [token for token in Cursor.over(expression).tokens if token.token_type is not TokenType.STRING]
+    words = {token.text.lower() for token in tokens}
+    volatile = sorted(words & _VOLATILE)
+    if volatile:
+        yield f"{volatile[0]!r} is not deterministic and stateless; the same input must always give the same value"
+    for name in sorted(word for word in words if _COLUMN.fullmatch(word)):
+        if int(name[3:]) >= len(sources):
+            yield f"{name} is beyond its source columns (there are {len(sources)})"
+    if {token.token_type for token in tokens} & {TokenType.SELECT, TokenType.OVER}:
+        yield "a subquery or window may not stand in it"
+        return
+    if volatile:
+        return
+    try:
+        nulls = _computed(expression, [pa.nulls(2, source) for source in sources])
+    except SqlError as exc:
+        yield f"it fails on NULL: {exc}"
+        return
+    if len(nulls) != 2:
+        yield "an aggregate may not stand in it"
+    elif nulls.type != declared:
+        yield f"it gives {nulls.type}, result_type is {declared}"
+    yield from _promotion_problems(expression, sources)
+
+
+def _promotion_problems(expression: str, sources: Sequence[pa.DataType]) -> Iterator[str]:
+    """The same numbers in a wider type must give the same values (requirement 3)."""
+    for place, source in enumerate(sources):
+        wider = _WIDER.get(source)
+        if wider is None:
+            continue
+        narrow = [pa.nulls(len(_PROBES), kind) for kind in sources]
+        probes = [abs(v) if v is not None and "uint" in str(source) else v for v in _PROBES]
+        narrow[place] = pa.array(probes, source)
+        wide = [column.cast(wider) if i == place else column for i, column in enumerate(narrow)]
+        try:
+            before, after = _computed(expression, narrow), _computed(expression, wide)
+            agree = before.cast(after.type).equals(after)
+        except (SqlError, pa.ArrowInvalid):
+            agree = False
+        if not agree:
+            yield f"it gives other values for equal numbers of {source} and {wider}"
+
+
+_WIDER = {
+    pa.int8(): pa.int64(),
+    pa.int16(): pa.int64(),
+    pa.int32(): pa.int64(),
+    pa.uint8(): pa.int64(),
+    pa.uint16(): pa.int64(),
+    pa.uint32(): pa.int64(),
+    pa.float32(): pa.float64(),
+}
+
+
+def _computed(expression: str, columns: Sequence[pa.Array]) -> pa.Array:
+    context = SessionContext(session_config())
+    names = [f"col{place}" for place in range(len(columns))]
+    # DataFusion plans no column of type null: what is missing is a NULL number.
+    flat = [column.cast(pa.int64()) if pa.types.is_null(column.type) else column for column in columns]
+    context.register_record_batches("source", [[pa.RecordBatch.from_arrays(flat, names)]])
+    calls = HashCalls.of(for_datafusion(f"SELECT {expression} AS value FROM source"))  # noqa: S608 - parsed, read-only
+    try:
+        frame = calls.plan(context, lambda sql: context.sql_with_options(sql, QUERIES_ONLY))
+        kind = frame.schema().field("value").type
+        batches = [batch.to_pyarrow() if hasattr(batch, "to_pyarrow") else batch for batch in frame.collect()]
+    except Exception as exc:
+        raise SqlError(f"expression {expression!r} cannot be computed: {plain_message(exc)}") from exc
+    return pa.chunked_array([batch.column(0) for batch in batches], kind).combine_chunks()
+
+
+def plain_message(exc: BaseException) -> str:
+    """DataFusion's message without its layers of prefixes."""
+    text = str(exc).strip()
+    for prefix in ("DataFusion error: ", "Error during planning: ", "External error: ", "Schema error: ", "SQL error: "):
+        text = text.replace(prefix, "")
+    return text.split("\n\nBacktrace")[0].strip() or type(exc).__name__
+
+
+def _register(context: SessionContext, name: str, word: str, types: list[pa.DataType]) -> None:
+    compute = HASHES[word]
+    context.register_udf(udf(lambda *columns: compute(columns), types, pa.int32(), "immutable", name))
+
+
+def _arrow_types(context: SessionContext, text: str) -> list[pa.DataType]:
+    """Types as DataFusion prints them, read by DataFusion itself."""
+    cursor = Cursor.over(text)
+    names = [cursor.until(",")]
+    while cursor.accept(","):
+        names.append(cursor.until(","))
+    columns = ", ".join(f"arrow_cast(NULL, '{name}') AS c{place}" for place, name in enumerate(names))
+    return [field.type for field in context.sql(f"SELECT {columns}").schema()]

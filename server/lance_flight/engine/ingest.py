@@ -1,0 +1,87 @@
+"""Rows into tables: created on demand, checked against the schema first, stored in one commit."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from enum import Enum
+
+import pyarrow as pa
+
+from lance_flight.catalog import rows
+from lance_flight.catalog.directory import Root, Table, TableName, write_plain
+from lance_flight.catalog.namespace import PartitionedNamespace
+from lance_flight.catalog.store import Store
+from lance_flight.engine.definitions import partition_spec, storable
+from lance_flight.engine.functions import evaluate
+from lance_flight.engine.statements import PartitionDef
+from lance_flight.errors import AlreadyExists, NotFound
+from lance_flight.model.schema import NamespaceSchema
+
+
+class Existing(Enum):
+    """What to do with a table that is there already."""
+
+    FAIL = "fail"
+    APPEND = "append"
+    REPLACE = "replace"
+
+
+def schema_of(table: Table) -> pa.Schema:
+    """The columns of a table as a client sees them."""
+    if isinstance(table, PartitionedNamespace):
+        return table.snapshot().schema.plain
+    return pa.schema([field.remove_metadata() for field in table.open().schema])
+
+
+def create(
+    root: Root,
+    name: TableName,
+    schema: pa.Schema,
+    partitioned_by: Sequence[PartitionDef],
+    data: Iterable[pa.Table],
+    *,
+    replace: bool = False,
+) -> int:
+    """A new table with these rows; it is there whole, or not at all."""
+    fields = NamespaceSchema.assign(schema)
+    spec = partition_spec(fields, partitioned_by) if partitioned_by else None
+
+    def build(place: Store) -> int:
+        if spec is None:
+            return write_plain(place, schema, data)
+        return PartitionedNamespace.create(place, fields, spec).append(data, evaluate, operation="create with")
+
+    return root.create(name, build, partitioned=spec is not None, replace=replace)
+
+
+def append(table: Table, data: Iterable[pa.Table]) -> int:
+    """More rows for a table, in one commit."""
+    return table.append(data, evaluate) if isinstance(table, PartitionedNamespace) else table.append(data)
+
+
+def ingest(
+    root: Root,
+    name: TableName,
+    reader: pa.RecordBatchReader,
+    *,
+    create_missing: bool,
+    existing: Existing,
+    partitioned_by: Sequence[PartitionDef] = (),
+) -> int:
+    """Store a stream of rows under `name` in one commit and return how many they were."""
+    there = root.has(name)
+    if there and existing is Existing.FAIL:
+        raise AlreadyExists(f"table {name.name!r} is there already; expected an ingest that appends or replaces")
+    if not there and not create_missing:
+        raise NotFound.named("table", name.name, [table.name for table in root.tables()])
+    data = _tables(reader)
+    if there and existing is Existing.APPEND:
+        table = root.table(name)
+        rows.fit(reader.schema, schema_of(table), what=f"rows for table {name.name!r}")
+        return append(table, data)
+    return create(root, name, storable(reader.schema), partitioned_by, data, replace=there)
+
+
+def _tables(reader: pa.RecordBatchReader) -> Iterator[pa.Table]:
+    for batch in reader:
+        yield pa.Table.from_batches([batch])

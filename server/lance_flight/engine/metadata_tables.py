@@ -1,0 +1,249 @@
+"""The metadata tables of a partitioned table: `t$partitions`, `t$snapshots`, `t$specs`, `t$files`."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from types import MappingProxyType
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.dataset as pads
+
+from lance_flight.catalog import partitions
+from lance_flight.catalog.namespace import PartitionedNamespace
+from lance_flight.catalog.snapshot import PIN_COLUMNS, PartitionTable, Snapshot, SpecTables
+from lance_flight.engine.tables import PartitionedView
+from lance_flight.model.pins import Latest
+from lance_flight.model.spec import Expression
+
+OPENERS = 8
+_SIZES = (("rows", pa.int64()), ("bytes", pa.int64()))
+
+
+class MetadataTable(pads.Dataset):
+    """A table that is computed when it is read, and only the columns that are asked for."""
+
+    def __init__(self, schema: pa.Schema, build: Callable[[list[str]], pa.Table]) -> None:
+        self._schema = schema
+        self._build = build
+
+    @property
+    def schema(self) -> pa.Schema:
+        return self._schema
+
+    def scanner(self, columns: list[str] | None = None, filter: pc.Expression | None = None, **_: Any) -> pads.Scanner:  # noqa: A002 - pyarrow's name
+        names = self._schema.names if columns is None else columns
+        return pads.dataset(self._schema.empty_table()).scanner(columns=names)
+
+    def get_fragments(self, filter: pc.Expression | None = None) -> Iterator[_Whole]:  # noqa: A002 - pyarrow's name
+        return iter([_Whole(self._schema, self._build)])
+
+
+class _Whole:
+    """The only fragment of a metadata table."""
+
+    def __init__(self, schema: pa.Schema, build: Callable[[list[str]], pa.Table]) -> None:
+        self._schema = schema
+        self._build = build
+
+    def scanner(
+        self,
+        schema: pa.Schema | None = None,
+        columns: list[str] | None = None,
+        filter: pc.Expression | None = None,  # noqa: A002 - pyarrow's name
+        **_: Any,
+    ) -> pads.Scanner:
+        names = self._schema.names if columns is None else columns
+        # A filter may speak of columns beyond those that are returned.
+        needed = names if filter is None else self._schema.names
+        return pads.dataset(self._build(needed)).scanner(columns=names, filter=filter)
+
+
+def partitions_table(view: PartitionedView) -> MetadataTable:
+    """One row per partition table: its spec version, its values, its pin, its size."""
+    specs = view.snapshot.specs
+    values = {field.field_id: field for spec in specs for field in spec.fields}
+    schema = pa.schema(
+        [
+            pa.field("spec_id", pa.int32(), nullable=False),
+            *(pa.field(field.field_id, field.result_type) for field in values.values()),
+            pa.field("object_id", pa.utf8(), nullable=False),
+            pa.field("location", pa.utf8()),
+            pa.field("read_version", pa.uint64()),
+            pa.field("read_branch", pa.utf8()),
+            pa.field("read_tag", pa.utf8()),
+            *(pa.field(name, kind) for name, kind in _SIZES),
+        ]
+    )
+
+    def build(names: list[str]) -> pa.Table:
+        parts = [_partition_rows(tables, schema) for tables in view.snapshot.tables]
+        table = pa.concat_tables(parts)
+        if {"rows", "bytes"} & set(names):
+            tables = [table for tables in view.snapshot.tables for table in tables.tables()]
+            sizes = _sizes(view, tables)
+            for place, (name, kind) in enumerate(_SIZES):
+                at = schema.get_field_index(name)
+                table = table.set_column(at, schema.field(at), pa.array([size[place] for size in sizes], kind))
+        return table
+
+    return MetadataTable(schema, build)
+
+
+def files_table(view: PartitionedView) -> MetadataTable:
+    """One row per data file of each partition table."""
+    schema = pa.schema(
+        [
+            pa.field("object_id", pa.utf8(), nullable=False),
+            pa.field("fragment_id", pa.int64(), nullable=False),
+            pa.field("path", pa.utf8(), nullable=False),
+            pa.field("rows", pa.int64()),
+            pa.field("deleted_rows", pa.int64()),
+            pa.field("bytes", pa.int64()),
+        ]
+    )
+
+    def build(_: list[str]) -> pa.Table:
+        rows = []
+        for tables in view.snapshot.tables:
+            for table in tables.tables():
+                dataset = partitions.open_at(view.store.child(table.location), view.pin(table))
+                for fragment in dataset.get_fragments():
+                    rows += [
+                        {
+                            "object_id": table.object_id,
+                            "fragment_id": fragment.fragment_id,
+                            "path": f"{table.location}/data/{file.path}",
+                            "rows": fragment.physical_rows,
+                            "deleted_rows": fragment.num_deletions,
+                            "bytes": file.file_size_bytes,
+                        }
+                        for file in fragment.metadata.files
+                    ]
+        return pa.Table.from_pylist(rows, schema=schema)
+
+    return MetadataTable(schema, build)
+
+
+def snapshots_table(namespace: PartitionedNamespace) -> MetadataTable:
+    """One row per version of the `__manifest`: when it was committed, by what, and which tables it touched."""
+    schema = pa.schema(
+        [
+            pa.field("version", pa.int64(), nullable=False),
+            pa.field("committed_at", pa.timestamp("us", "UTC"), nullable=False),
+            pa.field("operation", pa.utf8()),
+            pa.field("tables_added", pa.int64()),
+            pa.field("tables_changed", pa.int64()),
+            pa.field("tables_removed", pa.int64()),
+        ]
+    )
+
+    def build(names: list[str]) -> pa.Table:
+        history, operations = namespace.manifest.history(), namespace.manifest.operations()
+        counted = bool({"tables_added", "tables_changed", "tables_removed"} & set(names))
+        rows, before = [], {}
+        for version, committed_at in history:
+            row: dict[str, Any] = {
+                "version": version,
+                "committed_at": committed_at,
+                "operation": operations.get(version, "metadata"),
+            }
+            if counted:
+                now = _pins(namespace, version)
+                row |= _difference(before, now)
+                before = now
+            rows.append(row)
+        return pa.Table.from_pylist(rows, schema=schema)
+
+    return MetadataTable(schema, build)
+
+
+def specs_table(snapshot: Snapshot) -> MetadataTable:
+    """One row per partition field of each spec version."""
+    schema = pa.schema(
+        [
+            pa.field("spec_id", pa.int32(), nullable=False),
+            pa.field("position", pa.int32(), nullable=False),
+            pa.field("field_id", pa.utf8(), nullable=False),
+            pa.field("source_ids", pa.list_(pa.int32()), nullable=False),
+            pa.field("source_columns", pa.list_(pa.utf8()), nullable=False),
+            pa.field("transform", pa.utf8()),
+            pa.field("expression", pa.utf8()),
+            pa.field("result_type", pa.utf8(), nullable=False),
+        ]
+    )
+    paths = snapshot.schema.paths
+    rows = [
+        {
+            "spec_id": spec.id,
+            "position": position,
+            "field_id": field.field_id,
+            "source_ids": list(field.source_ids),
+            "source_columns": [paths[number][0] if number in paths else None for number in field.source_ids],
+            "transform": None
+            if isinstance(field.rule, Expression)
+            else json.dumps({"type": field.rule.type, **field.rule.arguments}),
+            "expression": field.rule.sql if isinstance(field.rule, Expression) else None,
+            "result_type": str(field.result_type),
+        }
+        for spec in snapshot.specs
+        for position, field in enumerate(spec.fields)
+    ]
+    return MetadataTable(schema, lambda _: pa.Table.from_pylist(rows, schema=schema))
+
+
+METADATA_TABLES: Mapping[str, Callable[[PartitionedNamespace, PartitionedView], MetadataTable]] = MappingProxyType(
+    {
+        "partitions": lambda _, view: partitions_table(view),
+        "snapshots": lambda namespace, _: snapshots_table(namespace),
+        "specs": lambda _, view: specs_table(view.snapshot),
+        "files": lambda _, view: files_table(view),
+    }
+)
+
+
+def _partition_rows(tables: SpecTables, schema: pa.Schema) -> pa.Table:
+    known = {field.field_id: tables.values[field.column] for field in tables.spec.fields}
+    columns = []
+    for field in schema:
+        if field.name == "spec_id":
+            columns.append(pa.array([tables.spec.id] * len(tables), field.type))
+        elif field.name in known:
+            columns.append(known[field.name])
+        elif field.name in ("object_id", "location", *PIN_COLUMNS) and field.name in tables.rows.column_names:
+            columns.append(tables.rows[field.name])
+        else:
+            columns.append(pa.nulls(len(tables), field.type))
+    return pa.Table.from_arrays(columns, schema=schema)
+
+
+def _sizes(view: PartitionedView, tables: list[PartitionTable]) -> list[tuple[int, int]]:
+    """Rows and bytes of each table, from the metadata of its version."""
+
+    def size(table: PartitionTable) -> tuple[int, int]:
+        rows, size_in_bytes, _ = partitions.dataset_summary(
+            partitions.open_at(view.store.child(table.location), view.pin(table))
+        )
+        return rows, size_in_bytes
+
+    with ThreadPoolExecutor(OPENERS) as pool:
+        return list(pool.map(size, tables))
+
+
+def _pins(namespace: PartitionedNamespace, version: int) -> dict[str, Any]:
+    """The pin of each partition table in one version; none while it was no partitioned namespace yet."""
+    rows = namespace.manifest.rows_at(version)
+    tables = rows.filter(pc.equal(rows["object_type"], "table"))
+    pins = zip(*(tables[name].to_pylist() for name in PIN_COLUMNS if name in tables.column_names), strict=True)
+    return dict(zip(tables["object_id"].to_pylist(), pins or [Latest().columns] * len(tables), strict=True))
+
+
+def _difference(before: Mapping[str, Any], now: Mapping[str, Any]) -> dict[str, int]:
+    return {
+        "tables_added": len(now.keys() - before.keys()),
+        "tables_changed": sum(now[name] != before[name] for name in now.keys() & before.keys()),
+        "tables_removed": len(before.keys() - now.keys()),
+    }

@@ -1,0 +1,67 @@
+"""The parameters of a statement: how many there are, and of which types where the plan tells."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pyarrow as pa
+from datafusion import DataFrame, LogicalPlan
+from sqlglot.tokens import TokenType
+
+from lance_flight.engine.sql import tokenize
+
+
+def parameter_schema(sql: str, frame: DataFrame | None, target: pa.Schema | None = None) -> pa.Schema:
+    """One nullable field for each of `$1`, `$2` … (`?` numbered in order).
+
+    A type is taken from the plan where it knows one, for INSERT … VALUES from the `target` column of the same
+    place, and is utf8 otherwise.
+    """
+    count = _count(sql)
+    if count == 0:
+        return pa.schema([])
+    known = {} if frame is None else dict(_placeholders(frame.logical_plan()))
+    by_place = [] if target is None or len(target) != count else target.types
+    types = [known.get(f"${n}") or (by_place[n - 1] if by_place else pa.utf8()) for n in range(1, count + 1)]
+    return pa.schema([pa.field(f"${n}", kind) for n, kind in enumerate(types, 1)])
+
+
+def _count(sql: str) -> int:
+    marks = numbered = 0
+    for token in tokenize(sql):
+        if token.token_type is TokenType.PLACEHOLDER and token.text == "?":
+            marks += 1
+        elif token.token_type is TokenType.VAR and token.text[:1] == "$" and token.text[1:].isdigit():
+            numbered = max(numbered, int(token.text[1:]))
+    return max(marks, numbered)
+
+
+def _placeholders(plan: LogicalPlan) -> Iterator[tuple[str, pa.DataType]]:
+    """The typed placeholders of a plan's filters and projections."""
+    for expression in _expressions(plan):
+        yield from _typed(expression)
+    for child in plan.inputs():
+        yield from _placeholders(child)
+
+
+def _expressions(plan: LogicalPlan) -> list[Any]:
+    name = plan.display().split(":")[0]
+    if name == "Filter":
+        return [plan.to_variant().predicate()]
+    if name == "Projection":
+        return list(plan.to_variant().projections())
+    return []
+
+
+def _typed(expression: Any) -> Iterator[tuple[str, pa.DataType]]:
+    kind = expression.variant_name()
+    if kind == "Placeholder":
+        placeholder = expression.to_variant()
+        found = placeholder.data_type()
+        if found is not None:
+            yield placeholder.id(), found
+    elif kind not in {"Column", "Literal"}:
+        for operand in expression.rex_call_operands():
+            if str(operand) != str(expression):
+                yield from _typed(operand)

@@ -1,0 +1,164 @@
+"""Tables as DataFusion sees them: a `pyarrow.dataset.Dataset` that prunes, pins and fans out (decision 20).
+
+DataFusion asks for fragments once per scan, with the filters of that scan; each fragment is one lane, which reads its
+tables one after another. These callbacks run on DataFusion's own threads and never call DataFusion (decision 25).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.dataset as pads
+
+from lance_flight.catalog.scan import BATCH_ROWS, Open, Scan, is_pushable
+from lance_flight.errors import LanceFlightError, Unsupported
+from lance_flight.planning.arrow_expression import predicate_from_arrow, to_arrow
+from lance_flight.planning.predicates import ALWAYS, And, Constant, Opaque, Or, Predicate
+
+
+@dataclass(slots=True)
+class ScanLog:
+    """What the scans of one statement did: a report for EXPLAIN, and the error that ended one of them."""
+
+    reports: list[str] = field(default_factory=list)
+    tables_read: int = 0
+    error: LanceFlightError | None = None
+
+
+class ScanPlan(Protocol):
+    """One scan, planned: groups of tables that need the same filter, dealt out to lanes."""
+
+    @property
+    def lanes(self) -> Sequence[Sequence[tuple[Predicate | None, Sequence[Open]]]]:
+        """For each lane its (residual filter, tables) pairs; a residual of None filters nothing."""
+        ...
+
+
+class Readable(Protocol):
+    """What a provider reads: a schema, and how a scan of it is planned."""
+
+    schema: pa.Schema
+    ids: dict[str, int]
+
+    def plan(self, predicate: Predicate) -> ScanPlan:
+        """Which tables to read for rows where `predicate` is TRUE."""
+        ...
+
+
+class Provider(pads.Dataset):
+    """A readable table of any kind, as DataFusion wants it."""
+
+    def __init__(self, readable: Readable, log: ScanLog) -> None:
+        self._readable = readable
+        self._log = log
+
+    @property
+    def schema(self) -> pa.Schema:
+        return self._readable.schema
+
+    def scanner(self, columns: list[str] | None = None, filter: pc.Expression | None = None, **_: Any) -> _Projection:  # noqa: A002 - pyarrow's name
+        return _Projection(_projected(self.schema, columns))
+
+    def get_fragments(self, filter: pc.Expression | None = None) -> Iterator[_Lane]:  # noqa: A002 - pyarrow's name
+        predicate = ALWAYS if filter is None else predicate_from_arrow(filter)
+        try:
+            plan = self._readable.plan(predicate)
+        except LanceFlightError as exc:
+            self._log.error = exc
+            raise
+        lanes = plan.lanes or [[]]
+        return iter([_Lane(self._readable, lane, filter, self._log) for lane in lanes])
+
+
+@dataclass(frozen=True, slots=True)
+class _Projection:
+    """What DataFusion asks of a scanner while it plans: the schema of the columns it wants."""
+
+    projected_schema: pa.Schema
+
+
+@dataclass(frozen=True, slots=True)
+class _Lane:
+    """One partition of DataFusion's plan: some tables, read one after another."""
+
+    readable: Readable
+    work: Sequence[tuple[Predicate | None, Sequence[Open]]]
+    condition: pc.Expression | None
+    log: ScanLog
+
+    def scanner(
+        self,
+        schema: pa.Schema | None = None,
+        columns: list[str] | None = None,
+        filter: pc.Expression | None = None,  # noqa: A002 - pyarrow's name
+        batch_size: int = BATCH_ROWS,
+        **_: Any,
+    ) -> _LaneScanner:
+        return _LaneScanner(self, _projected(self.readable.schema, columns), batch_size)
+
+
+@dataclass(frozen=True, slots=True)
+class _LaneScanner:
+    lane: _Lane
+    projected_schema: pa.Schema
+    batch_size: int
+
+    def to_batches(self) -> Iterator[pa.RecordBatch]:
+        """The lane's rows."""
+        log = self.lane.log
+        try:
+            for residual, tables in self.lane.work:
+                yield from self._scan(residual).read(_counting(tables, log))
+        except LanceFlightError as exc:
+            log.error = exc
+            raise
+
+    def _scan(self, residual: Predicate | None) -> Scan:
+        source = self.lane.readable.schema
+        condition = _condition(residual, self.lane.condition)
+        return Scan(
+            source=source,
+            schema=self.projected_schema,
+            filter=condition,
+            filter_columns=() if residual is None else _columns(residual, source),
+            pushable=is_pushable(condition, source),
+            ids=self.lane.readable.ids,
+            batch_rows=self.batch_size,
+        )
+
+
+def _condition(residual: Predicate | None, pushed: pc.Expression | None) -> pc.Expression | None:
+    """The residual as Arrow runs it; where it cannot be said, the whole filter as DataFusion gave it."""
+    if residual is None or residual == ALWAYS:
+        return None
+    try:
+        return to_arrow(residual)
+    except Unsupported:
+        return pushed
+
+
+def _columns(predicate: Predicate, source: pa.Schema) -> tuple[str, ...]:
+    """The columns that a predicate speaks of; all of them where it cannot be read."""
+    match predicate:
+        case And(parts) | Or(parts):
+            return tuple(dict.fromkeys(name for part in parts for name in _columns(part, source)))
+        case Constant():
+            return ()
+        case Opaque():
+            return tuple(source.names)
+        case leaf:
+            return (leaf.term.name,)
+
+
+def _counting(tables: Iterable[Open], log: ScanLog) -> Iterator[Open]:
+    for table in tables:
+        log.tables_read += 1
+        yield table
+
+
+def _projected(schema: pa.Schema, columns: list[str] | None) -> pa.Schema:
+    return schema if columns is None else pa.schema([schema.field(name) for name in columns])

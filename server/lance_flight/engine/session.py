@@ -1,0 +1,269 @@
+"""One statement's DataFusion context over one snapshot of every table that it names (architecture, Life of a query)."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.dataset as pads
+from datafusion import DataFrame, RuntimeEnvBuilder, SessionContext
+from datafusion.catalog import CatalogProvider, SchemaProvider
+from datafusion.catalog import Table as DataFusionTable
+
+from lance_flight.catalog.directory import PUBLIC, PlainTable, Root, TableName
+from lance_flight.catalog.namespace import PartitionedNamespace
+from lance_flight.catalog.scan import Source
+from lance_flight.engine.functions import QUERIES_ONLY, HashCalls, evaluate, plain_message, session_config
+from lance_flight.engine.hints import hints
+from lance_flight.engine.metadata_tables import METADATA_TABLES
+from lance_flight.engine.provider import Provider, ScanLog
+from lance_flight.engine.sql import for_datafusion
+from lance_flight.engine.tables import PartitionedView, PlainView, Resolved, Share, resolve_floating
+from lance_flight.errors import LanceFlightError, NotFound, QueryFailed, SqlError
+from lance_flight.model.spec import Expression
+from lance_flight.planning.enumeration import Unresolved
+from lance_flight.planning.predicates import ALWAYS, Predicate
+
+CATALOG = "lance"
+PLANNING_ROUNDS = 4
+
+_REFERENCE = re.compile(r"(?P<table>.+?)(?:@(?P<at>[^$@]+))?(?:\$(?P<metadata>[a-z]+))?", re.DOTALL)
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """At which version a statement reads a table, and what that means for rows without a fixed pin."""
+
+    version: int
+    resolved: Mapping[str, Resolved] = field(default_factory=dict)
+
+
+@dataclass(slots=True)
+class _Evaluations:
+    """Values of custom expressions: computed between two rounds of planning, never inside one (decision 25)."""
+
+    known: dict[Any, pa.Array] = field(default_factory=dict)
+    wanted: dict[Any, tuple[str, Sequence[pa.Array], pa.DataType]] = field(default_factory=dict)
+
+    def __call__(self, expression: str, columns: Sequence[pa.Array], result_type: pa.DataType) -> pa.Array:
+        key = expression, str(result_type), tuple((str(c.type), tuple(map(str, c.to_pylist()))) for c in columns)
+        if key not in self.known:
+            self.wanted[key] = expression, columns, result_type
+            raise Unresolved(f"{expression!r} is computed before the next round of planning")
+        return self.known[key]
+
+    def compute(self) -> bool:
+        """Compute what was wanted; whether there was anything."""
+        wanted, self.wanted = self.wanted, {}
+        for key, (expression, columns, result_type) in wanted.items():
+            self.known[key] = evaluate(expression, columns, result_type)
+        return bool(wanted)
+
+
+class Session:
+    """Everything one statement needs: the context, the tables at their snapshots, the log of its scans.
+
+    `readings` fixes the versions of tables (from a ticket); others are read at their newest snapshot, and which one
+    that was stands in `readings` afterwards. `share` restricts every scan to one part.
+    """
+
+    def __init__(
+        self,
+        root: Root,
+        *,
+        ways: int,
+        readings: Mapping[str, Reading] | None = None,
+        share: Share | None = None,
+        memory_limit: int | None = None,
+    ) -> None:
+        self.root = root
+        self.ways = ways
+        self.share = share or Share()
+        self.readings: dict[str, Reading] = dict(readings or {})
+        self.log = ScanLog()
+        self.views: dict[str, PartitionedView] = {}
+        self._hints: dict[str, Predicate] = {}
+        self._evaluations = _Evaluations()
+        self._missing: NotFound | None = None
+        runtime = RuntimeEnvBuilder()
+        if memory_limit is not None:
+            runtime = runtime.with_disk_manager_os().with_fair_spill_pool(memory_limit)
+        config = session_config(ways).with_create_default_catalog_and_schema(enabled=False)
+        config = config.with_default_catalog_and_schema(CATALOG, PUBLIC)
+        self.context = SessionContext(config, runtime)
+        self.context.register_catalog_provider(CATALOG, _Catalog(self))
+
+    def frame(self, sql: str, parameters: pa.RecordBatch | None = None) -> DataFrame:
+        """Plan a query, with one row of parameters bound to `$1`, `$2` …; `SqlError` or `NotFound` if it cannot be."""
+        values = _bound(parameters)
+        calls = HashCalls.of(for_datafusion(sql))
+        return self._planned(
+            lambda: calls.plan(
+                self.context, lambda text: self.context.sql_with_options(text, QUERIES_ONLY, param_values=values)
+            )
+        )
+
+    def prepare(self, frame: DataFrame) -> None:
+        """Learn from the optimised plan what prunes beyond the pushed filters, custom expressions included."""
+        if not self.views:
+            return
+        self._hints = self._planned(lambda: hints(frame.optimized_logical_plan(), PUBLIC))
+        if any(isinstance(f.rule, Expression) for v in self.views.values() for s in v.snapshot.specs for f in s.fields):
+            for _ in range(PLANNING_ROUNDS):
+                self._planned(frame.execution_plan)
+                if not self._evaluations.compute():
+                    break
+        self.log.reports.clear()
+
+    def batches(self, frame: DataFrame, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+        """Run a planned query; every batch is of exactly `schema`."""
+        try:
+            for batch in frame.execute_stream():
+                arrow = batch.to_pyarrow()
+                yield pa.RecordBatch.from_arrays(
+                    [c if c.type == f.type else c.cast(f.type) for c, f in zip(arrow.columns, schema, strict=True)],
+                    schema=schema,
+                )
+        except LanceFlightError:
+            raise
+        except Exception as exc:
+            raise self._error(exc, QueryFailed) from exc
+
+    def resolve(self, db_schema: str, reference: str) -> pads.Dataset | None:
+        """The table behind a name as it stands in SQL: `t`, `t@12`, `t@tag`, `t@time`, `t$partitions` …"""
+        name = TableName(db_schema, reference)
+        table, at, metadata = (name, None, None) if self.root.has(name) else _parsed(db_schema, reference)
+        try:
+            found = self.root.table(table)
+        except NotFound as exc:
+            self._missing = exc
+            return None
+        except LanceFlightError as exc:
+            self.log.error = exc
+            raise
+        match found:
+            case PartitionedNamespace():
+                view = self._partitioned(found, table, reference, at)
+                if metadata is None:
+                    return Provider(view, self.log)
+                if metadata in METADATA_TABLES:
+                    return METADATA_TABLES[metadata](found, view)
+                self._missing = NotFound.named("metadata table", f"${metadata}", [f"${m}" for m in METADATA_TABLES])
+                return None
+            case PlainTable():
+                if metadata is not None:
+                    self._missing = NotFound(f"table {table.name!r} is not partitioned and has no ${metadata}")
+                    return None
+                return Provider(self._plain(found, table, reference, at), self.log)
+
+    def _partitioned(self, namespace: PartitionedNamespace, name: TableName, reference: str, at: Any) -> PartitionedView:
+        key = f"{name.db_schema}.{reference}"
+        reading = self.readings.get(key)
+        snapshot = namespace.snapshot(reading.version if reading else at)
+        resolved = reading.resolved if reading else resolve_floating(namespace, snapshot)
+        self.readings[key] = Reading(snapshot.version, resolved)
+        view = PartitionedView(
+            name=name.name,
+            store=namespace.store,
+            snapshot=snapshot,
+            resolved=resolved,
+            ways=self.ways,
+            share=self.share,
+            log=self.log,
+            hint=lambda: self._hints.get(key, ALWAYS),
+            evaluate=self._evaluations,
+        )
+        self.views[key] = view
+        return view
+
+    def _plain(self, table: PlainTable, name: TableName, reference: str, at: Any) -> PlainView:
+        key = f"{name.db_schema}.{reference}"
+        reading = self.readings.get(key)
+        dataset = table.open_at(reading.version if reading else at)
+        self.readings[key] = Reading(int(dataset.version))
+        schema = pa.schema([f.remove_metadata() for f in dataset.schema])
+        return PlainView(source=Source(dataset), schema=schema, ways=self.ways, share=self.share)
+
+    def _planned(self, plan: Callable[[], Any]) -> Any:
+        try:
+            return plan()
+        except LanceFlightError:
+            raise
+        except Exception as exc:
+            raise self._error(exc, SqlError) from exc
+
+    def _error(self, exc: Exception, otherwise: type[LanceFlightError]) -> LanceFlightError:
+        """Our own error where one of ours began it, else DataFusion's words under `otherwise`."""
+        if self.log.error is not None:
+            return self.log.error
+        if self._missing is not None and "not found" in str(exc):
+            return self._missing
+        return otherwise(plain_message(exc))
+
+
+class _Catalog(CatalogProvider):
+    """The catalog `lance`: the schemas of the root."""
+
+    def __init__(self, session: Session) -> None:
+        self._session = session
+
+    def schema_names(self) -> set[str]:
+        return set(self._session.root.schemas())
+
+    def schema(self, name: str) -> _Schema | None:
+        return _Schema(self._session, name)
+
+
+class _Schema(SchemaProvider):
+    """One SQL schema: its tables, resolved when a statement names them."""
+
+    owner_name = None
+
+    def __init__(self, session: Session, name: str) -> None:
+        self._session = session
+        self._name = name
+
+    def table_names(self) -> set[str]:
+        return {name.name for name in self._session.root.tables() if name.db_schema == self._name}
+
+    def table(self, name: str) -> DataFusionTable | None:
+        found = self._session.resolve(self._name, name)
+        return None if found is None else DataFusionTable(found)
+
+    def table_exist(self, name: str) -> bool:
+        return self.table(name) is not None
+
+    def register_table(self, name: str, table: object) -> None:
+        raise NotImplementedError
+
+    def deregister_table(self, name: str, cascade: bool = False) -> None:  # noqa: FBT001, FBT002 - DataFusion's
+        raise NotImplementedError
+
+
+def _parsed(db_schema: str, reference: str) -> tuple[TableName, int | str | datetime | None, str | None]:
+    """A reference with its version, tag or time, and its metadata table."""
+    match = _REFERENCE.fullmatch(reference)
+    if match is None:
+        return TableName(db_schema, reference), None, None
+    return TableName(db_schema, match["table"]), _moment(match["at"]), match["metadata"]
+
+
+def _moment(text: str | None) -> int | str | datetime | None:
+    """A version number, a point in time (UTC unless it says otherwise), or a tag."""
+    if text is None or text.isdigit():
+        return None if text is None else int(text)
+    try:
+        moment = datetime.fromisoformat(text)
+    except ValueError:
+        return text
+    return moment if moment.tzinfo else moment.replace(tzinfo=UTC)
+
+
+def _bound(parameters: pa.RecordBatch | None) -> dict[str, pa.Scalar] | None:
+    if parameters is None:
+        return None
+    return {str(place + 1): column[0] for place, column in enumerate(parameters.columns)}

@@ -1,0 +1,310 @@
+"""SQL text → one closed union of statements.
+
+DataFusion only ever sees queries: its `ctx.sql` would run DDL while planning it (decision 22). Everything else is
+read here, token by token, and carried out by us.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+
+from lance_flight.engine.sql import Cursor
+from lance_flight.errors import SqlError
+
+PARTITION_TRANSFORMS = ("year", "month", "day", "hour")
+SIZED_TRANSFORMS = ("bucket", "multi_bucket", "truncate")
+
+
+@dataclass(frozen=True, slots=True)
+class TableRef:
+    """A table as a statement names it: schema (None: the default one) and name."""
+
+    name: str
+    db_schema: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ColumnDef:
+    """One column of CREATE TABLE; `type` is SQL text."""
+
+    name: str
+    type: str
+    nullable: bool = True
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PartitionDef:
+    """One field of PARTITIONED BY: a transform (with its number) or an expression of columns, and perhaps a name."""
+
+    transform: str
+    columns: tuple[str, ...]
+    argument: int | None = None
+    expression: str | None = None
+    field_id: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Query:
+    """Anything that returns rows and goes to DataFusion as it is."""
+
+    sql: str
+
+
+@dataclass(frozen=True, slots=True)
+class Explain:
+    """EXPLAIN [ANALYZE] of a query."""
+
+    sql: str
+    analyze: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CreateTable:
+    """CREATE TABLE, with columns or from a query (`query`), partitioned or not."""
+
+    table: TableRef
+    columns: tuple[ColumnDef, ...] = ()
+    partitioned_by: tuple[PartitionDef, ...] = ()
+    if_not_exists: bool = False
+    query: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DropTable:
+    """DROP TABLE [IF EXISTS]."""
+
+    table: TableRef
+    if_exists: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Insert:
+    """INSERT INTO t [(columns)] query; `columns` None means all, by position."""
+
+    table: TableRef
+    columns: tuple[str, ...] | None
+    query: str
+
+
+@dataclass(frozen=True, slots=True)
+class ShowTables:
+    """SHOW TABLES."""
+
+
+@dataclass(frozen=True, slots=True)
+class ShowPartitions:
+    """SHOW PARTITIONS t [WHERE condition over its columns]."""
+
+    table: TableRef
+    where: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Describe:
+    """DESCRIBE t."""
+
+    table: TableRef
+
+
+RowsStatement = Query | Explain | ShowTables | ShowPartitions | Describe
+ChangeStatement = CreateTable | DropTable | Insert
+Statement = RowsStatement | ChangeStatement
+
+
+def parse(sql: str) -> Statement:
+    """Read one statement.
+
+    >>> parse("DROP TABLE IF EXISTS flights")
+    DropTable(table=TableRef(name='flights', db_schema=None), if_exists=True)
+    """
+    cursor = Cursor.over(sql)
+    first = cursor.tokens[0].text.upper()
+    read = _STATEMENTS.get(first)
+    if read is None:
+        expected = ", ".join(word for word in _STATEMENTS if word != "(")
+        raise SqlError(f"a statement may not begin with {cursor.tokens[0].text!r}; expected one of {expected}")
+    cursor.at = 1
+    return read(cursor)
+
+
+def parse_partition_by(text: str) -> tuple[PartitionDef, ...]:
+    """The fields of a PARTITIONED BY list without its brackets, as an ingest option carries it.
+
+    >>> [field.transform for field in parse_partition_by("year(ts), bucket(16, id), country")]
+    ['year', 'bucket', 'identity']
+    """
+    cursor = Cursor.over(text)
+    fields = _partition_fields(cursor)
+    cursor.end()
+    return fields
+
+
+def _query(cursor: Cursor) -> Statement:
+    return Query(cursor.source(0, len(cursor.tokens)))
+
+
+def _explain(cursor: Cursor) -> Statement:
+    analyze = cursor.accept("ANALYZE")
+    cursor.accept("VERBOSE")
+    inner = parse(cursor.rest())
+    if not isinstance(inner, Query):
+        raise SqlError(f"EXPLAIN takes a query, got {type(inner).__name__}")
+    return Explain(inner.sql, analyze)
+
+
+def _create(cursor: Cursor) -> Statement:
+    cursor.expect("TABLE")
+    if_not_exists = cursor.accept("IF", "NOT", "EXISTS")
+    table = _table(cursor)
+    columns = _columns(cursor) if cursor.peek("(") else ()
+    partitioned_by: tuple[PartitionDef, ...] = ()
+    if cursor.accept("PARTITIONED BY"):
+        cursor.expect("(")
+        partitioned_by = _partition_fields(cursor)
+        cursor.expect(")")
+    query = _query_text(cursor) if cursor.accept("AS") else None
+    cursor.end()
+    if (query is None) == (not columns):
+        raise SqlError(f"CREATE TABLE {table.name} takes either columns or AS SELECT")
+    return CreateTable(
+        table=table, columns=columns, partitioned_by=partitioned_by, if_not_exists=if_not_exists, query=query
+    )
+
+
+def _drop(cursor: Cursor) -> Statement:
+    cursor.expect("TABLE")
+    if_exists = cursor.accept("IF", "EXISTS")
+    table = _table(cursor)
+    cursor.end()
+    return DropTable(table=table, if_exists=if_exists)
+
+
+def _insert(cursor: Cursor) -> Statement:
+    cursor.expect("INTO")
+    table = _table(cursor)
+    columns: tuple[str, ...] | None = None
+    if cursor.peek("(") and not cursor.peek("(", "SELECT") and not cursor.peek("(", "WITH"):
+        columns = _names(cursor)
+    return Insert(table=table, columns=columns, query=_query_text(cursor))
+
+
+def _show(cursor: Cursor) -> Statement:
+    if cursor.accept("TABLES"):
+        cursor.end()
+        return ShowTables()
+    if not cursor.accept("PARTITIONS"):
+        raise cursor.error("TABLES or PARTITIONS")
+    cursor.accept("FROM")
+    table = _table(cursor)
+    where = cursor.rest() if cursor.accept("WHERE") else None
+    cursor.end()
+    return ShowPartitions(table, where)
+
+
+def _describe(cursor: Cursor) -> Statement:
+    cursor.accept("TABLE")
+    table = _table(cursor)
+    cursor.end()
+    return Describe(table)
+
+
+_STATEMENTS: Mapping[str, Callable[[Cursor], Statement]] = MappingProxyType(
+    {
+        "SELECT": _query,
+        "WITH": _query,
+        "VALUES": _query,
+        "(": _query,
+        "TABLE": _query,
+        "EXPLAIN": _explain,
+        "SHOW": _show,
+        "DESCRIBE": _describe,
+        "DESC": _describe,
+        "CREATE": _create,
+        "DROP": _drop,
+        "INSERT": _insert,
+    }
+)
+
+
+def _table(cursor: Cursor) -> TableRef:
+    parts = [cursor.name("a table name")]
+    while cursor.accept("."):
+        parts.append(cursor.name("a table name"))
+    if len(parts) > 3 or (len(parts) == 3 and parts[0] != "lance"):
+        raise SqlError(f"table {'.'.join(parts)!r} is not there; expected [[lance.]schema.]table")
+    return TableRef(parts[-1], parts[-2] if len(parts) > 1 else None)
+
+
+def _query_text(cursor: Cursor) -> str:
+    if not any(cursor.peek(word) for word in ("SELECT", "WITH", "VALUES", "(", "TABLE")):
+        raise cursor.error("a query (SELECT, VALUES, WITH)")
+    return cursor.rest()
+
+
+def _names(cursor: Cursor) -> tuple[str, ...]:
+    cursor.expect("(")
+    names = [cursor.name("a column name")]
+    while cursor.accept(","):
+        names.append(cursor.name("a column name"))
+    cursor.expect(")")
+    return tuple(names)
+
+
+def _columns(cursor: Cursor) -> tuple[ColumnDef, ...]:
+    cursor.expect("(")
+    columns = [_column(cursor)]
+    while cursor.accept(","):
+        columns.append(_column(cursor))
+    cursor.expect(")")
+    return tuple(columns)
+
+
+def _column(cursor: Cursor) -> ColumnDef:
+    name = cursor.name("a column name")
+    kind = cursor.until(",", ")", "NOT", "NULL")
+    if not kind:
+        raise cursor.error(f"the type of column {name!r}")
+    nullable = not cursor.accept("NOT", "NULL")
+    if nullable:
+        cursor.accept("NULL")
+    if not (cursor.peek(",") or cursor.peek(")")):
+        raise cursor.error("NOT NULL, a comma or the closing bracket")
+    return ColumnDef(name=name, type=kind, nullable=nullable)
+
+
+def _partition_fields(cursor: Cursor) -> tuple[PartitionDef, ...]:
+    fields = [_partition_field(cursor)]
+    while cursor.accept(","):
+        fields.append(_partition_field(cursor))
+    return tuple(fields)
+
+
+def _partition_field(cursor: Cursor) -> PartitionDef:
+    name = cursor.name("a column or a transform")
+    transform, columns, argument, expression = "identity", (name,), None, None
+    if cursor.accept("("):
+        transform = name
+        if name == "expr":
+            transform, expression = "expression", cursor.string("the expression, a string")
+            cursor.expect(",")
+        elif name in SIZED_TRANSFORMS:
+            argument = cursor.number(f"the number of {name}")
+            cursor.expect(",")
+        elif name != "identity" and name not in PARTITION_TRANSFORMS:
+            known = ", ".join(("identity", *PARTITION_TRANSFORMS, *SIZED_TRANSFORMS, "expr"))
+            raise SqlError(f"no partition transform {name!r}; expected one of {known}")
+        columns = _column_list(cursor)
+    field_id = cursor.name("a field id") if cursor.accept("AS") else None
+    return PartitionDef(
+        transform=transform, columns=columns, argument=argument, expression=expression, field_id=field_id
+    )
+
+
+def _column_list(cursor: Cursor) -> tuple[str, ...]:
+    columns = [cursor.name("a column name")]
+    while cursor.accept(","):
+        columns.append(cursor.name("a column name"))
+    cursor.expect(")")
+    return tuple(columns)

@@ -1,0 +1,169 @@
+"""The tables of one statement: each at one snapshot, ready to be scanned.
+
+A partitioned table takes its snapshot when its name is resolved, and keeps it for the whole statement; rows that float
+(no pin, or a tag) are resolved to versions at that moment, once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from functools import partial
+from typing import TypeVar
+from weakref import WeakKeyDictionary
+
+import pyarrow as pa
+
+from lance_flight.catalog import partitions
+from lance_flight.catalog.namespace import PartitionedNamespace
+from lance_flight.catalog.scan import Open, Source, split
+from lance_flight.catalog.snapshot import PartitionTable, Snapshot, SpecTables
+from lance_flight.catalog.store import Store
+from lance_flight.engine.provider import ScanLog
+from lance_flight.model.pins import BranchVersion, Pin, Version
+from lance_flight.model.spec import Evaluate
+from lance_flight.planning.partitions import SpecPartitions
+from lance_flight.planning.predicates import ALWAYS, Predicate, all_of
+from lance_flight.planning.pruning import Pruning, SpecPruning, prune
+
+T = TypeVar("T")
+Resolved = Version | BranchVersion
+Work = tuple[Predicate | None, list[Open]]
+
+RESOLVERS = 8
+_coded: WeakKeyDictionary[Snapshot, tuple[SpecPartitions, ...]] = WeakKeyDictionary()
+
+
+@dataclass(frozen=True, slots=True)
+class Share:
+    """One of `of` equal parts of a scan: the part that one endpoint streams."""
+
+    part: int = 0
+    of: int = 1
+
+    def pick(self, items: Sequence[T]) -> list[T]:
+        """The items of this part."""
+        return list(items[self.part :: self.of])
+
+
+@dataclass(frozen=True, slots=True)
+class Lanes:
+    """A planned scan (`provider.ScanPlan`)."""
+
+    lanes: Sequence[Sequence[Work]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PartitionedView:
+    """A partitioned table at one snapshot, as one statement scans it.
+
+    `hint` says what the plan requires of every scan beyond its pushed filters.
+    """
+
+    name: str
+    store: Store
+    snapshot: Snapshot
+    resolved: Mapping[str, Resolved]
+    ways: int
+    share: Share
+    log: ScanLog
+    hint: Callable[[], Predicate]
+    evaluate: Evaluate
+    planned: list[Pruning] = field(default_factory=list)
+
+    @property
+    def schema(self) -> pa.Schema:
+        return self.snapshot.schema.plain
+
+    @property
+    def ids(self) -> dict[str, int]:
+        return self.snapshot.schema.ids
+
+    def plan(self, predicate: Predicate) -> Lanes:
+        """Prune, pin and deal out (`provider.Readable`)."""
+        versions, schema = partitions_of(self.snapshot), self.snapshot.schema
+        hint = self.hint()
+        pruning = prune(versions, schema, all_of([predicate, hint]), self.evaluate)
+        # What the scan itself must still filter is decided by its own filters alone: hints are applied above it.
+        residuals = pruning if hint == ALWAYS else prune(versions, schema, predicate, self.evaluate)
+        self.planned.append(pruning)
+        self.log.reports.append(report(self.name, pruning, self.snapshot.version))
+        kept = [
+            (rest.residual, self._opens(tables, version))
+            for tables, version, rest in zip(self.snapshot.tables, pruning.versions, residuals.versions, strict=True)
+        ]
+        return Lanes(deal([(rest, self.share.pick(opens)) for rest, opens in kept], self.ways))
+
+    def pin(self, table: PartitionTable) -> Pin:
+        """The version of a partition table that this statement reads."""
+        return self.resolved.get(table.object_id, table.pin)
+
+    def _opens(self, tables: SpecTables, version: SpecPruning) -> list[Open]:
+        return [partial(self._open, tables.table(int(row))) for row in version.kept]
+
+    def _open(self, table: PartitionTable) -> Source:
+        return Source(partitions.open_at(self.store.child(table.location), self.pin(table)))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlainView:
+    """A plain Lance table at one version."""
+
+    source: Source
+    schema: pa.Schema
+    ways: int
+    share: Share
+    ids: dict[str, int] = field(default_factory=dict)
+
+    def plan(self, predicate: Predicate) -> Lanes:
+        """All its fragments, dealt out (`provider.Readable`)."""
+        parts = split(self.source, self.share.of)
+        mine = parts[self.share.part : self.share.part + 1]
+        rest = None if predicate == ALWAYS else predicate
+        return Lanes(deal([(rest, [partial(_same, part) for part in mine])], self.ways))
+
+
+def deal(groups: Sequence[tuple[Predicate | None, list[Open]]], ways: int) -> list[list[Work]]:
+    """Deal tables out to `ways` lanes; with fewer tables than lanes, their fragments."""
+    if sum(len(opens) for _, opens in groups) < ways:
+        groups = [
+            (rest, [partial(_same, part) for table in opens for part in split(table(), ways)]) for rest, opens in groups
+        ]
+    lanes = [[(rest, opens[way::ways]) for rest, opens in groups if opens[way::ways]] for way in range(ways)]
+    return [lane for lane in lanes if lane]
+
+
+def partitions_of(snapshot: Snapshot) -> tuple[SpecPartitions, ...]:
+    """The partition values of a snapshot as planning wants them; made once for as long as the snapshot lives."""
+    found = _coded.get(snapshot)
+    if found is None:
+        found = tuple(SpecPartitions(spec=tables.spec, values=tables.values) for tables in snapshot.tables)
+        _coded[snapshot] = found
+    return found
+
+
+def resolve_floating(namespace: PartitionedNamespace, snapshot: Snapshot) -> dict[str, Resolved]:
+    """The versions that the rows without a fixed one stand for now, by object id."""
+    if snapshot.is_pinned:
+        return {}
+    floating = [
+        table for tables in snapshot.tables for table in tables.tables() if not isinstance(table.pin, Version | BranchVersion)
+    ]
+    with ThreadPoolExecutor(RESOLVERS) as pool:
+        found = pool.map(lambda table: partitions.resolve(namespace.store.child(table.location), table.pin), floating)
+        return {table.object_id: pin for table, pin in zip(floating, found, strict=True)}
+
+
+def report(name: str, pruning: Pruning, snapshot: int) -> str:
+    """How a scan was pruned, for EXPLAIN."""
+    lines = [f"partitions: {pruning.scanned} / {pruning.total}  table {name}, snapshot {snapshot}"]
+    for version in pruning.versions:
+        lines.append(f"  v{version.spec_id}: {len(version.kept)} / {version.total}")
+        lines += [f"    used: {text}" for text in version.used]
+        lines += [f"    not used: {unused.predicate} ({unused.why})" for unused in version.unused]
+    return "\n".join(lines)
+
+
+def _same(source: Source) -> Source:
+    return source

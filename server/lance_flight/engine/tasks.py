@@ -1,0 +1,75 @@
+"""Tasks: what one endpoint has to do, as data, so that any server over the same root can do it.
+
+A task holds the statement, its parameters, the version of every table, and which part of the scan is its own.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+import pyarrow as pa
+
+from lance_flight.engine.session import Reading
+from lance_flight.engine.tables import Resolved, Share
+from lance_flight.errors import TicketError
+from lance_flight.model.pins import BranchVersion, Version
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Task:
+    """One endpoint's work."""
+
+    sql: str
+    parameters: pa.RecordBatch | None = None
+    readings: Mapping[str, Reading] = field(default_factory=dict)
+    share: Share = field(default_factory=Share)
+
+    def to_bytes(self) -> bytes:
+        """As compact JSON."""
+        value = {
+            "sql": self.sql,
+            "parameters": None if self.parameters is None else _encoded(self.parameters),
+            "readings": {name: [r.version, _pins_to_json(r.resolved)] for name, r in self.readings.items()},
+            "share": [self.share.part, self.share.of],
+        }
+        return json.dumps(value, separators=(",", ":")).encode()
+
+    @classmethod
+    def from_bytes(cls, payload: bytes) -> Task:
+        """Read what `to_bytes` wrote; `TicketError` for anything else."""
+        try:
+            value = json.loads(payload)
+            return cls(
+                sql=value["sql"],
+                parameters=None if value["parameters"] is None else _decoded(value["parameters"]),
+                readings={name: Reading(v, _pins_from_json(pins)) for name, (v, pins) in value["readings"].items()},
+                share=Share(*value["share"]),
+            )
+        except (ValueError, KeyError, TypeError, pa.ArrowInvalid) as exc:
+            raise TicketError(f"a ticket that does not hold a task: {exc}") from exc
+
+
+def _encoded(batch: pa.RecordBatch) -> str:
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, batch.schema) as writer:
+        writer.write_batch(batch)
+    return base64.b64encode(sink.getvalue()).decode()
+
+
+def _decoded(text: str) -> pa.RecordBatch:
+    with pa.ipc.open_stream(base64.b64decode(text)) as reader:
+        return reader.read_next_batch()
+
+
+def _pins_to_json(pins: Mapping[str, Resolved]) -> dict[str, list[str | int | None]]:
+    return {name: [pin.columns.read_branch, pin.version] for name, pin in pins.items()}
+
+
+def _pins_from_json(value: Mapping[str, list[str | int | None]]) -> dict[str, Resolved]:
+    return {
+        name: Version(int(version or 0)) if branch is None else BranchVersion(str(branch), int(version or 0))
+        for name, (branch, version) in value.items()
+    }
