@@ -1,0 +1,1 @@
+"""Flight SQL: bytes to typed commands, one backend interface, Arrow streams back."""

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import threading
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -83,8 +84,13 @@ class CallMiddlewareFactory(flight.ServerMiddlewareFactory):  # type: ignore[mis
 class OpenHandshake(flight.ServerAuthHandler):  # type: ignore[misc]
     """Lets everyone in; without a handler, clients that begin with a Handshake are answered UNIMPLEMENTED."""
 
-    def authenticate(self, outgoing: flight.ServerAuthSender, incoming: flight.ServerAuthReader) -> None:
-        """Accept a Handshake whatever it carries."""
+    def authenticate(self, outgoing: flight.ServerAuthSender, incoming: flight.ServerAuthReader) -> None:  # noqa: ARG002
+        """Accept a Handshake whatever it carries.
+
+        A client that is still writing when the answer comes may abort, so its message is read first.
+        """
+        with contextlib.suppress(OSError):  # no message at all
+            incoming.read()
 
     def is_valid(self, token: bytes) -> bytes:  # noqa: ARG002
         """Accept every call."""

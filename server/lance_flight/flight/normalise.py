@@ -38,13 +38,13 @@ def client_batches(batches: Iterable[pa.RecordBatch], schema: pa.Schema) -> Iter
     A single row that is larger stays whole.
     """
     wanted = client_schema(schema)
-    if wanted.equals(schema, check_metadata=True):
-        for batch in batches:
+    if not wanted.equals(schema, check_metadata=True):
+        batches = (_converted(batch, wanted) for batch in batches)
+    for batch in batches:
+        if batch.nbytes <= LARGEST_MESSAGE:
+            yield batch
+        else:
             yield from _cut(batch)
-    else:
-        for batch in batches:
-            columns = [convert(column, field.type) for column, field in zip(batch.columns, wanted, strict=True)]
-            yield from _cut(pa.RecordBatch.from_arrays(columns, schema=wanted))
 
 
 def convert(array: pa.Array, wanted: pa.DataType) -> pa.Array:
@@ -64,6 +64,11 @@ def client_type(kind: pa.DataType) -> pa.DataType:
         return kind if storage == kind.storage_type else storage
     plain = _PLAIN.get(kind.id)
     return kind if plain is None else plain(kind)
+
+
+def _converted(batch: pa.RecordBatch, wanted: pa.Schema) -> pa.RecordBatch:
+    columns = [convert(column, field.type) for column, field in zip(batch.columns, wanted, strict=True)]
+    return pa.RecordBatch.from_arrays(columns, schema=wanted)
 
 
 def _cut(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:

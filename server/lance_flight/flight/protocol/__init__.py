@@ -1,0 +1,1 @@
+"""The messages of Flight SQL: transcribed .proto files and the code generated from them."""

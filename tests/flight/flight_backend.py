@@ -1,0 +1,142 @@
+"""A backend with canned answers, to be put under the dispatch that ships."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+
+import pyarrow as pa
+
+from lance_flight.errors import SqlError
+from lance_flight.flight.backend import Caller, Described, IngestTarget, Planned, TableEntry, Updated
+from lance_flight.flight.tickets import decode_parameters, encode_parameters
+
+KEY = bytes(range(32))
+
+NUMBERS = pa.table(
+    {"n": pa.array([1, 2, 3, 4], pa.int64()), "word": pa.array(["one", "two", None, "four"], pa.string())}
+)
+FLIGHTS = pa.schema(
+    [
+        pa.field("id", pa.int64(), nullable=False),
+        pa.field("price", pa.decimal128(9, 2), metadata={"comment": "in euros"}),
+        pa.field("carrier", pa.string_view()),
+    ]
+)
+
+ECHO = "ECHO $1, $2"
+"""Answers its parameters."""
+ECHO_PARAMETERS = pa.schema([pa.field("1", pa.int64()), pa.field("2", pa.string())])
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ran:
+    """One call of `Backend.execute`."""
+
+    sql: str
+    parameters: list[dict[str, object]] | None = None
+    endpoints: int = 1
+    transaction: bytes | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ingested:
+    """One call of `Backend.ingest`."""
+
+    target: IngestTarget
+    rows: pa.Table
+    transaction: bytes | None = None
+
+
+@dataclass(slots=True)
+class CannedBackend:
+    """Answers from tables; remembers what it was asked to run."""
+
+    queries: dict[str, pa.Table] = field(default_factory=lambda: {"SELECT numbers": NUMBERS})
+    updates: dict[str, int] = field(default_factory=dict)
+    failures: dict[str, Exception] = field(default_factory=dict)
+    listed: Mapping[tuple[str, str, str, str], pa.Schema] = field(default_factory=dict)
+    ran: list[Ran] = field(default_factory=list)
+    described: list[str] = field(default_factory=list)
+    ingested: list[Ingested] = field(default_factory=list)
+    callers: list[Caller] = field(default_factory=list)
+
+    def describe(self, caller: Caller, sql: str) -> Described:
+        self.callers.append(caller)
+        self.described.append(sql)
+        self._fail(sql)
+        if sql == ECHO:
+            return Described(schema=ECHO_PARAMETERS, parameters=ECHO_PARAMETERS)
+        if sql in self.updates:
+            return Described(schema=None, parameters=ECHO_PARAMETERS if "$1" in sql else pa.schema([]))
+        return Described(schema=self._query(sql).schema)
+
+    def execute(
+        self,
+        caller: Caller,
+        sql: str,
+        *,
+        parameters: pa.RecordBatch | None = None,
+        endpoints: int = 1,
+        transaction: bytes | None = None,
+    ) -> Planned | Updated:
+        self.callers.append(caller)
+        rows = None if parameters is None else parameters.to_pylist()
+        self.ran.append(Ran(sql=sql, parameters=rows, endpoints=endpoints, transaction=transaction))
+        self._fail(sql)
+        if sql in self.updates:
+            return Updated(rows=self.updates[sql] * (1 if rows is None else len(rows)))
+        if sql == ECHO:
+            assert parameters is not None
+            return Planned(schema=ECHO_PARAMETERS, payloads=(b"echo:" + encode_parameters(parameters),))
+        payloads = tuple(f"{part}/{endpoints}:{sql}".encode() for part in range(endpoints))
+        table = self._query(sql)
+        return Planned(schema=table.schema, payloads=payloads, ordered=True, total_records=table.num_rows)
+
+    def read(self, caller: Caller, payload: bytes) -> pa.RecordBatchReader:
+        head, _, rest = payload.partition(b":")
+        if head == b"echo":
+            rows = pa.table(decode_parameters(rest).columns, schema=ECHO_PARAMETERS)
+            return rows.to_reader()
+        sql = rest.decode()
+        if f"read {sql}" in self.failures:
+            return pa.RecordBatchReader.from_batches(self._query(sql).schema, self._broken(sql))
+        part, parts = map(int, head.split(b"/"))
+        table = self._query(sql)
+        size = -(-table.num_rows // parts)
+        return table.slice(part * size, size).to_reader()
+
+    def ingest(
+        self, caller: Caller, target: IngestTarget, reader: pa.RecordBatchReader, *, transaction: bytes | None = None
+    ) -> int:
+        rows = reader.read_all()
+        self._fail(target.table)
+        self.ingested.append(Ingested(target=target, rows=rows, transaction=transaction))
+        return rows.num_rows
+
+    def catalogs(self, caller: Caller) -> Iterable[str]:
+        return {catalog for catalog, *_ in self.listed}
+
+    def db_schemas(self, caller: Caller) -> Iterable[tuple[str, str]]:
+        return {(catalog, db_schema) for catalog, db_schema, *_ in self.listed}
+
+    def tables(self, caller: Caller) -> Iterable[TableEntry]:
+        for catalog, db_schema, name, kind in self.listed:
+            yield TableEntry(catalog=catalog, db_schema=db_schema, name=name, type=kind)
+
+    def table_schema(self, caller: Caller, table: TableEntry) -> pa.Schema:
+        self._fail(table.name)
+        return self.listed[table.catalog, table.db_schema, table.name, table.type]
+
+    def _query(self, sql: str) -> pa.Table:
+        if sql not in self.queries:
+            raise SqlError(f"cannot plan {sql!r}")
+        return self.queries[sql]
+
+    def _fail(self, sql: str) -> None:
+        if sql in self.failures:
+            raise self.failures[sql]
+
+    def _broken(self, sql: str) -> Iterator[pa.RecordBatch]:
+        yield self._query(sql).to_batches()[0]
+        raise self.failures[f"read {sql}"]

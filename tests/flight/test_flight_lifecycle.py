@@ -1,0 +1,105 @@
+"""From the first connection to the last call, without a clock."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+
+import pyarrow as pa
+import pytest
+from flight_backend import KEY, NUMBERS, CannedBackend
+from pyarrow import flight
+
+from lance_flight.flight import commands
+from lance_flight.flight.backend import Caller, Planned, Updated
+from lance_flight.flight.lifecycle import serve_until
+from lance_flight.flight.server import FlightSqlServer
+from lance_flight.flight.wire import encode_command
+
+SELECT = flight.FlightDescriptor.for_command(encode_command(commands.StatementQuery(query="SELECT numbers")))
+PATIENCE = 30.0
+"""Seconds after which a test that waits has failed."""
+
+
+@dataclass(slots=True)
+class SlowBackend(CannedBackend):
+    """Plans a query only when it is let go."""
+
+    begun: threading.Event = field(default_factory=threading.Event)
+    go: threading.Event = field(default_factory=threading.Event)
+
+    def execute(
+        self,
+        caller: Caller,
+        sql: str,
+        *,
+        parameters: pa.RecordBatch | None = None,
+        endpoints: int = 1,
+        transaction: bytes | None = None,
+    ) -> Planned | Updated:
+        self.begun.set()
+        assert self.go.wait(PATIENCE)
+        return CannedBackend.execute(
+            self, caller, sql, parameters=parameters, endpoints=endpoints, transaction=transaction
+        )
+
+
+@pytest.fixture
+def pool() -> Iterator[ThreadPoolExecutor]:
+    with ThreadPoolExecutor(4) as threads:
+        yield threads
+
+
+def test_ready_is_told_where_connections_are_accepted(pool: ThreadPoolExecutor, backend: CannedBackend) -> None:
+    stop = threading.Event()
+    seen: list[pa.Table] = []
+
+    def ready(uri: str) -> None:
+        with flight.connect(uri) as client:
+            ticket = client.get_flight_info(SELECT).endpoints[0].ticket
+            seen.append(client.do_get(ticket).read_all())
+        stop.set()
+
+    served = pool.submit(serve_until, FlightSqlServer(backend, KEY), stop, grace=PATIENCE, ready=ready)
+    assert served.result(PATIENCE) is True
+    assert seen == [NUMBERS]
+
+
+def test_a_running_call_ends_before_the_server_does(pool: ThreadPoolExecutor) -> None:
+    backend, stop = SlowBackend(), threading.Event()
+    server = FlightSqlServer(backend, KEY)
+    served = pool.submit(serve_until, server, stop, grace=PATIENCE)
+    with flight.connect(server.uri) as client:
+        info = pool.submit(client.get_flight_info, SELECT)
+        assert backend.begun.wait(PATIENCE)
+        assert len(server.in_flight) == 1
+        stop.set()
+        assert not served.done()
+        backend.go.set()
+        assert info.result(PATIENCE).total_records == 4
+    assert served.result(PATIENCE) is True
+    assert len(server.in_flight) == 0
+
+
+def test_a_call_that_outlasts_the_grace_is_reported(pool: ThreadPoolExecutor, caplog: pytest.LogCaptureFixture) -> None:
+    backend, stop = SlowBackend(), threading.Event()
+    server = FlightSqlServer(backend, KEY)
+    stop.set()
+    with flight.connect(server.uri) as client:
+        info = pool.submit(client.get_flight_info, SELECT)
+        assert backend.begun.wait(PATIENCE)
+        assert serve_until(server, stop, grace=0.01) is False
+        assert "1 calls did not end within 0.01 seconds" in caplog.text
+        backend.go.set()
+        assert info.result(PATIENCE).total_records == 4
+
+
+def test_a_stopped_server_takes_no_new_calls(pool: ThreadPoolExecutor, backend: CannedBackend) -> None:
+    stop = threading.Event()
+    server = FlightSqlServer(backend, KEY)
+    stop.set()
+    assert serve_until(server, stop, grace=PATIENCE) is True
+    with flight.connect(server.uri) as client, pytest.raises(flight.FlightUnavailableError):
+        client.get_flight_info(SELECT)

@@ -1,0 +1,336 @@
+"""The metadata commands over the wire: schemas as the proto's comments write them, filters, order."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from flight_backend import FLIGHTS, CannedBackend
+from pyarrow import flight
+
+from lance_flight.errors import NotFound
+from lance_flight.flight import commands
+from lance_flight.flight.commands import MetadataCommand
+from lance_flight.flight.patterns import like
+from lance_flight.flight.protocol import flight_sql_pb2 as pb
+from lance_flight.flight.wire import encode_command
+
+FOREIGN_KEYS = """
+    pk_catalog_name: utf8
+    pk_db_schema_name: utf8
+    pk_table_name: utf8 not null
+    pk_column_name: utf8 not null
+    fk_catalog_name: utf8
+    fk_db_schema_name: utf8
+    fk_table_name: utf8 not null
+    fk_column_name: utf8 not null
+    key_sequence: int32 not null
+    fk_key_name: utf8
+    pk_key_name: utf8
+    update_rule: uint8 not null
+    delete_rule: uint8 not null
+"""
+TABLES = """
+    catalog_name: utf8
+    db_schema_name: utf8
+    table_name: utf8 not null
+    table_type: utf8 not null
+"""
+
+PROTO_SCHEMAS: dict[str, tuple[MetadataCommand, str]] = {
+    "GetCatalogs": (commands.GetCatalogs(), "catalog_name: utf8 not null"),
+    "GetDbSchemas": (commands.GetDbSchemas(), "catalog_name: utf8\ndb_schema_name: utf8 not null"),
+    "GetTables": (commands.GetTables(), TABLES),
+    "GetTables, include_schema": (
+        commands.GetTables(include_schema=True),
+        TABLES + "table_schema: bytes not null",
+    ),
+    "GetTableTypes": (commands.GetTableTypes(), "table_type: utf8 not null"),
+    "GetPrimaryKeys": (
+        commands.GetPrimaryKeys(table="flights"),
+        """
+        catalog_name: utf8
+        db_schema_name: utf8
+        table_name: utf8 not null
+        column_name: utf8 not null
+        key_name: utf8
+        key_sequence: int32 not null
+        """,
+    ),
+    "GetExportedKeys": (commands.GetExportedKeys(table="flights"), FOREIGN_KEYS),
+    "GetImportedKeys": (commands.GetImportedKeys(table="flights"), FOREIGN_KEYS),
+    "GetCrossReference": (commands.GetCrossReference(pk_table="flights", fk_table="planes"), FOREIGN_KEYS),
+    "GetSqlInfo": (
+        commands.GetSqlInfo(),
+        """
+        info_name: uint32 not null
+        value: dense_union<string_value: utf8=0, bool_value: bool=1, bigint_value: int64=2, int32_bitmask: int32=3, \
+string_list: list<string_data: utf8>=4, int32_to_int32_list_map: map<int32, list<$data$: int32>>=5>
+        """,
+    ),
+    "GetXdbcTypeInfo": (
+        commands.GetXdbcTypeInfo(),
+        """
+        type_name: utf8 not null
+        data_type: int32 not null
+        column_size: int32
+        literal_prefix: utf8
+        literal_suffix: utf8
+        create_params: list<item: utf8 not null>
+        nullable: int32 not null
+        case_sensitive: bool not null
+        searchable: int32 not null
+        unsigned_attribute: bool
+        fixed_prec_scale: bool not null
+        auto_increment: bool
+        local_type_name: utf8
+        minimum_scale: int32
+        maximum_scale: int32
+        sql_data_type: int32 not null
+        datetime_subcode: int32
+        num_prec_radix: int32
+        interval_precision: int32
+        """,
+    ),
+}
+
+
+def in_proto_words(schema: pa.Schema) -> list[str]:
+    text = [str(field).removeprefix("pyarrow.Field<").removesuffix(">") for field in schema]
+    return [line.replace(": string", ": utf8").replace(": binary", ": bytes") for line in text]
+
+
+def lines(text: str) -> list[str]:
+    return [line.strip() for line in text.strip().splitlines()]
+
+
+def descriptor(command: MetadataCommand) -> flight.FlightDescriptor:
+    return flight.FlightDescriptor.for_command(encode_command(command))
+
+
+def answer(client: flight.FlightClient, command: MetadataCommand) -> pa.Table:
+    info = client.get_flight_info(descriptor(command))
+    (endpoint,) = info.endpoints
+    table = client.do_get(endpoint.ticket).read_all()
+    table.validate(full=True)
+    assert table.schema.equals(info.schema, check_metadata=True)
+    return table
+
+
+@pytest.mark.parametrize(("command", "expected"), PROTO_SCHEMAS.values(), ids=PROTO_SCHEMAS.keys())
+def test_every_result_has_the_schema_of_the_proto(
+    client: flight.FlightClient, command: MetadataCommand, expected: str
+) -> None:
+    assert in_proto_words(answer(client, command).schema) == lines(expected)
+    assert in_proto_words(client.get_schema(descriptor(command)).schema) == lines(expected)
+
+
+@pytest.mark.parametrize("command", [command for command, schema in PROTO_SCHEMAS.values() if "key" in schema])
+def test_there_are_no_keys(client: flight.FlightClient, command: MetadataCommand) -> None:
+    assert answer(client, command).num_rows == 0
+
+
+def test_catalogs(client: flight.FlightClient) -> None:
+    assert answer(client, commands.GetCatalogs()).to_pydict() == {"catalog_name": ["lance"]}
+
+
+DB_SCHEMAS = {
+    "all": (commands.GetDbSchemas(), ["public", "staging"]),
+    "of a catalog": (commands.GetDbSchemas(catalog="lance"), ["public", "staging"]),
+    "without a catalog": (commands.GetDbSchemas(catalog=""), []),
+    "of no catalog of ours": (commands.GetDbSchemas(catalog="lan%"), []),
+    "by pattern": (commands.GetDbSchemas(db_schema_filter_pattern="p%"), ["public"]),
+    "by a pattern that matches nothing": (commands.GetDbSchemas(db_schema_filter_pattern=""), []),
+}
+
+
+@pytest.mark.parametrize(("command", "expected"), DB_SCHEMAS.values(), ids=DB_SCHEMAS.keys())
+def test_schemas(client: flight.FlightClient, command: commands.GetDbSchemas, expected: list[str]) -> None:
+    assert answer(client, command).column("db_schema_name").to_pylist() == expected
+
+
+FOUND = {
+    "all, in order": (
+        commands.GetTables(),
+        ["public.flights", "public.planes", "public.recent_flights", "staging.flights"],
+    ),
+    "without a catalog": (commands.GetTables(catalog=""), []),
+    "of a schema": (commands.GetTables(db_schema_filter_pattern="staging"), ["staging.flights"]),
+    "by name": (commands.GetTables(table_name_filter_pattern="flights"), ["public.flights", "staging.flights"]),
+    "by pattern": (commands.GetTables(table_name_filter_pattern="pl_n%"), ["public.planes"]),
+    "by an escaped pattern": (
+        commands.GetTables(table_name_filter_pattern=r"recent\_%"),
+        ["public.recent_flights"],
+    ),
+    "views": (commands.GetTables(table_types=("VIEW",)), ["public.recent_flights"]),
+    "of a type that is not there": (commands.GetTables(table_types=("SYSTEM TABLE",)), []),
+    "SQL in a pattern": (commands.GetTables(table_name_filter_pattern="' OR 1=1 --"), []),
+}
+
+
+@pytest.mark.parametrize(("command", "expected"), FOUND.values(), ids=FOUND.keys())
+def test_tables(client: flight.FlightClient, command: commands.GetTables, expected: list[str]) -> None:
+    rows = answer(client, command).to_pylist()
+    assert [f"{row['db_schema_name']}.{row['table_name']}" for row in rows] == expected
+
+
+def test_a_name_that_is_empty_is_null(client: flight.FlightClient, backend: CannedBackend) -> None:
+    backend.listed = {("", "", "loose", "TABLE"): FLIGHTS}
+    (row,) = answer(client, commands.GetTables(catalog="")).to_pylist()
+    assert row == {"catalog_name": None, "db_schema_name": None, "table_name": "loose", "table_type": "TABLE"}
+
+
+def test_table_types_are_those_that_are_there(client: flight.FlightClient, backend: CannedBackend) -> None:
+    assert answer(client, commands.GetTableTypes()).to_pydict() == {"table_type": ["TABLE", "VIEW"]}
+    backend.listed = {}
+    assert answer(client, commands.GetTableTypes()).to_pydict() == {"table_type": ["TABLE"]}
+
+
+def flights_columns(client: flight.FlightClient) -> dict[str, dict[str, str]]:
+    command = commands.GetTables(
+        include_schema=True, db_schema_filter_pattern="public", table_name_filter_pattern="flights"
+    )
+    (row,) = answer(client, command).to_pylist()
+    schema = pa.ipc.read_schema(pa.py_buffer(row["table_schema"]))
+    assert [(field.name, field.type, field.nullable) for field in schema] == [
+        ("id", pa.int64(), False),
+        ("price", pa.decimal128(9, 2), True),
+        ("carrier", pa.utf8(), True),
+    ]
+    prefix = b"ARROW:FLIGHT:SQL:"
+    return {
+        field.name: {
+            key.removeprefix(prefix).decode(): value.decode()
+            for key, value in field.metadata.items()
+            if key.startswith(prefix)
+        }
+        for field in schema
+    }
+
+
+def test_a_table_schema_is_an_ipc_message_with_metadata_on_every_column(client: flight.FlightClient) -> None:
+    common = {
+        "CATALOG_NAME": "lance",
+        "DB_SCHEMA_NAME": "public",
+        "SCHEMA_NAME": "public",
+        "TABLE_NAME": "flights",
+        "IS_AUTO_INCREMENT": "0",
+        "IS_READ_ONLY": "0",
+        "IS_SEARCHABLE": "1",
+    }
+    assert flights_columns(client) == {
+        "id": {**common, "TYPE_NAME": "BIGINT", "PRECISION": "19", "SCALE": "0", "IS_CASE_SENSITIVE": "0"},
+        "price": {
+            **common,
+            "TYPE_NAME": "DECIMAL",
+            "PRECISION": "9",
+            "SCALE": "2",
+            "IS_CASE_SENSITIVE": "0",
+            "REMARKS": "in euros",
+        },
+        "carrier": {**common, "TYPE_NAME": "VARCHAR", "IS_CASE_SENSITIVE": "1"},
+    }
+
+
+def test_a_table_that_is_dropped_while_tables_are_listed_is_left_out(
+    client: flight.FlightClient, backend: CannedBackend
+) -> None:
+    backend.failures["planes"] = NotFound("no table 'planes'")
+    names = answer(client, commands.GetTables(include_schema=True)).column("table_name").to_pylist()
+    assert names == ["flights", "recent_flights", "flights"]
+
+
+def test_schemas_are_read_of_the_tables_that_are_asked_for_alone(
+    client: flight.FlightClient, backend: CannedBackend
+) -> None:
+    backend.failures["flights"] = AssertionError("not asked for")
+    assert answer(client, commands.GetTables(include_schema=True, table_name_filter_pattern="planes")).num_rows == 1
+
+
+PATTERNS = {
+    "no pattern": (None, "anything", True),
+    "the empty pattern": ("", "a", False),
+    "the empty name": ("", "", True),
+    "% is any run": ("%", "", True),
+    "% in the middle": ("f%s", "flights", True),
+    "% over lines": ("a%b", "a\n\nb", True),
+    "_ is one character": ("_", "a", True),
+    "_ is not none": ("_", "", False),
+    "_ is not two": ("_", "ab", False),
+    "the whole name": ("light", "flights", False),
+    "letter case counts": ("Flights", "flights", False),
+    "no regex": ("a.c", "abc", False),
+    "no regex, bracket": ("[a]", "[a]", True),
+    "escaped _": (r"a\_b", "a_b", True),
+    "escaped _ is no wildcard": (r"a\_b", "axb", False),
+    "escaped %": (r"\%", "%", True),
+    "escaped backslash": (r"a\\b", r"a\b", True),
+    "escaped backslash before a wildcard": (r"a\\_", r"a\x", True),
+    "a backslash before a letter": (r"a\b", r"a\b", True),
+    "a backslash at the end": ("a\\", "a\\", True),
+}
+
+
+@pytest.mark.parametrize(("pattern", "name", "expected"), PATTERNS.values(), ids=PATTERNS.keys())
+def test_patterns_are_those_of_like(pattern: str | None, name: str, expected: bool) -> None:  # noqa: FBT001
+    assert like(pattern)(name) is expected
+
+
+def test_types_are_ordered_by_number_and_name(client: flight.FlightClient) -> None:
+    rows = answer(client, commands.GetXdbcTypeInfo()).to_pylist()
+    keys = [(row["data_type"], row["type_name"]) for row in rows]
+    assert keys == sorted(keys)
+    assert {name for _, name in keys} == {
+        "BOOLEAN",
+        "TINYINT",
+        "SMALLINT",
+        "INTEGER",
+        "BIGINT",
+        "TINYINT UNSIGNED",
+        "SMALLINT UNSIGNED",
+        "INTEGER UNSIGNED",
+        "BIGINT UNSIGNED",
+        "REAL",
+        "DOUBLE",
+        "DECIMAL",
+        "DATE",
+        "TIME",
+        "TIMESTAMP",
+        "TIMESTAMPTZ",
+        "INTERVAL",
+        "VARCHAR",
+        "VARBINARY",
+    }
+
+
+TYPES_BY_NUMBER: dict[str, tuple[int, list[str]]] = {
+    "bigint": (pb.XDBC_BIGINT, ["BIGINT", "BIGINT UNSIGNED"]),
+    "timestamp": (pb.XDBC_TIMESTAMP, ["TIMESTAMP", "TIMESTAMPTZ"]),
+    "unknown is a number like any other": (pb.XDBC_UNKNOWN_TYPE, []),
+}
+
+
+@pytest.mark.parametrize(("number", "expected"), TYPES_BY_NUMBER.values(), ids=TYPES_BY_NUMBER.keys())
+def test_types_by_number(client: flight.FlightClient, number: int, expected: list[str]) -> None:
+    assert answer(client, commands.GetXdbcTypeInfo(data_type=number)).column("type_name").to_pylist() == expected
+
+
+TYPE_ROWS: dict[str, dict[str, Any]] = {
+    "BIGINT UNSIGNED": {"column_size": 20, "unsigned_attribute": True, "num_prec_radix": 10, "minimum_scale": 0},
+    "DECIMAL": {"create_params": ["precision", "scale"], "maximum_scale": 76, "literal_prefix": None},
+    "DOUBLE": {"column_size": 53, "num_prec_radix": 2},
+    "TIMESTAMPTZ": {
+        "sql_data_type": pb.XDBC_DATETIME,
+        "datetime_subcode": pb.XDBC_SUBCODE_TIMESTAMP_WITH_TIMEZONE,
+        "unsigned_attribute": None,
+    },
+    "VARCHAR": {"literal_prefix": "'", "searchable": pb.SEARCHABLE_FULL, "case_sensitive": True},
+}
+
+
+@pytest.mark.parametrize(("name", "expected"), TYPE_ROWS.items(), ids=TYPE_ROWS.keys())
+def test_what_is_said_of_a_type(client: flight.FlightClient, name: str, expected: dict[str, Any]) -> None:
+    rows = answer(client, commands.GetXdbcTypeInfo()).to_pylist()
+    (row,) = [row for row in rows if row["type_name"] == name]
+    assert {key: row[key] for key in expected} == expected

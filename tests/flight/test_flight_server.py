@@ -1,0 +1,515 @@
+"""The dispatch over the wire, with pyarrow's own client."""
+
+from __future__ import annotations
+
+import grpc
+import pyarrow as pa
+import pytest
+from flight_backend import ECHO, ECHO_PARAMETERS, KEY, NUMBERS, CannedBackend, Ran
+from google.protobuf.any_pb2 import Any as AnyMessage
+from pyarrow import flight
+
+from lance_flight.errors import Conflict
+from lance_flight.flight import commands
+from lance_flight.flight.backend import IfExists, IfNotExists, IngestTarget
+from lance_flight.flight.commands import Action, Command
+from lance_flight.flight.protocol import flight_sql_pb2 as pb
+from lance_flight.flight.server import FlightSqlServer
+from lance_flight.flight.tickets import RowsTicket, Sealer
+from lance_flight.flight.wire import encode_action, encode_command
+
+SELECT = commands.StatementQuery(query="SELECT numbers")
+
+
+def descriptor(command: Command) -> flight.FlightDescriptor:
+    return flight.FlightDescriptor.for_command(encode_command(command))
+
+
+def act(client: flight.FlightClient, action: Action) -> list[bytes]:
+    return [result.body.to_pybytes() for result in client.do_action(flight.Action(*encode_action(action)))]
+
+
+def prepare(client: flight.FlightClient, sql: str) -> pb.ActionCreatePreparedStatementResult:
+    (body,) = act(client, commands.CreatePreparedStatement(query=sql))
+    result = pb.ActionCreatePreparedStatementResult()
+    assert AnyMessage.FromString(body).Unpack(result)
+    return result
+
+
+def put(client: flight.FlightClient, command: Command, rows: pa.Table) -> bytes:
+    """The one PutResult that answers `rows`."""
+    writer, results = client.do_put(descriptor(command), rows.schema)
+    writer.write_table(rows)
+    writer.done_writing()
+    answer = results.read()
+    assert results.read() is None
+    writer.close()
+    return answer.to_pybytes()
+
+
+def put_without_schema(server: FlightSqlServer, command: Command) -> list[bytes]:
+    """The answers to a DoPut that carries a descriptor and nothing else, as clients send an update."""
+    with grpc.insecure_channel(f"127.0.0.1:{server.port}") as channel:
+        message = descriptor(command).serialize()
+        head = b"\x0a" + bytes([len(message) & 0x7F | 0x80, len(message) >> 7])  # FlightData.flight_descriptor
+        stream = channel.stream_stream("/arrow.flight.protocol.FlightService/DoPut")
+        put_results = list(stream(iter([head + message]), timeout=10))
+    return [result[2:] for result in put_results]  # PutResult.app_metadata
+
+
+def count(answer: bytes) -> int:
+    return int(pb.DoPutUpdateResult.FromString(answer).record_count)
+
+
+def read(client: flight.FlightClient, info: flight.FlightInfo) -> pa.Table:
+    return pa.concat_tables([client.do_get(endpoint.ticket).read_all() for endpoint in info.endpoints])
+
+
+def test_a_query_is_planned_in_get_flight_info_and_read_in_do_get(
+    client: flight.FlightClient, backend: CannedBackend
+) -> None:
+    info = client.get_flight_info(descriptor(SELECT))
+    assert (info.total_records, info.ordered, len(info.endpoints)) == (4, True, 1)
+    assert info.descriptor == descriptor(SELECT)
+    assert read(client, info).equals(NUMBERS)
+    assert backend.ran == [Ran(sql="SELECT numbers")]
+
+
+def test_one_schema_everywhere(client: flight.FlightClient, backend: CannedBackend) -> None:
+    odd = pa.schema(
+        [
+            pa.field("word", pa.string_view(), nullable=False, metadata={"k": "v"}),
+            pa.field("kind", pa.dictionary(pa.int8(), pa.utf8())),
+        ]
+    )
+    backend.queries["SELECT odd"] = pa.table([["x"], ["y"]], schema=odd)
+    plain = pa.schema([odd.field("word").with_type(pa.utf8()), pa.field("kind", pa.utf8())])
+    command = commands.StatementQuery(query="SELECT odd")
+    info = client.get_flight_info(descriptor(command))
+    prepared = prepare(client, "SELECT odd")
+    schemas = {
+        "FlightInfo": info.schema,
+        "GetSchema": client.get_schema(descriptor(command)).schema,
+        "prepared": pa.ipc.read_schema(pa.py_buffer(prepared.dataset_schema)),
+        "DoGet": client.do_get(info.endpoints[0].ticket).schema,
+    }
+    assert {name: schema.equals(plain, check_metadata=True) for name, schema in schemas.items()} == dict.fromkeys(
+        schemas, True
+    )
+    assert read(client, info).to_pylist() == [{"word": "x", "kind": "y"}]
+
+
+def test_endpoints_have_no_location(client: flight.FlightClient) -> None:
+    assert client.get_flight_info(descriptor(SELECT)).endpoints[0].locations == []
+
+
+def test_endpoints_have_the_advertised_location(backend: CannedBackend) -> None:
+    with (
+        FlightSqlServer(backend, KEY, advertise=["grpc+tls://lance.example:443"]) as server,
+        flight.connect(server.uri) as client,
+    ):
+        (endpoint,) = client.get_flight_info(descriptor(SELECT)).endpoints
+        assert endpoint.locations == [flight.Location("grpc+tls://lance.example:443")]
+
+
+def asking(name: str, value: str) -> flight.FlightCallOptions:
+    return flight.FlightCallOptions(headers=[(name.encode(), value.encode())])
+
+
+def test_a_client_may_ask_for_several_endpoints(client: flight.FlightClient, backend: CannedBackend) -> None:
+    info = client.get_flight_info(descriptor(SELECT), asking("lance-flight-endpoints", "3"))
+    assert len(info.endpoints) == 3
+    assert backend.ran == [Ran(sql="SELECT numbers", endpoints=3)]
+    assert read(client, info).equals(NUMBERS)
+
+
+BAD_HEADERS = {
+    "no number": ("lance-flight-endpoints", "many", "header lance-flight-endpoints is 'many'; expected a number"),
+    "none": ("lance-flight-endpoints", "0", "header lance-flight-endpoints is '0'; expected a number from 1 to 256"),
+    "too many": ("lance-flight-endpoints", "257", "expected a number from 1 to 256"),
+    "codec": ("lance-flight-compression", "gzip", "is 'gzip'; expected none, lz4 or zstd"),
+}
+
+
+@pytest.mark.parametrize(("name", "value", "message"), BAD_HEADERS.values(), ids=BAD_HEADERS.keys())
+def test_a_header_that_makes_no_sense_is_refused(
+    client: flight.FlightClient, name: str, value: str, message: str
+) -> None:
+    with pytest.raises(pa.ArrowInvalid, match=message):
+        client.get_flight_info(descriptor(SELECT), asking(name, value))
+
+
+@pytest.mark.parametrize("codec", ["lz4", "zstd"])
+def test_record_batches_are_compressed_when_the_client_asks(
+    server: FlightSqlServer, client: flight.FlightClient, backend: CannedBackend, codec: str
+) -> None:
+    backend.queries["SELECT numbers"] = pa.table({"n": pa.array([7] * 100_000)})
+    ticket = client.get_flight_info(descriptor(SELECT)).endpoints[0].ticket
+    rows = client.do_get(ticket, asking("lance-flight-compression", codec)).read_all()
+    assert rows.equals(backend.queries["SELECT numbers"])
+    assert bytes_on_the_wire(server, ticket, codec) * 10 < bytes_on_the_wire(server, ticket, "none")
+
+
+def bytes_on_the_wire(server: FlightSqlServer, ticket: flight.Ticket, codec: str) -> int:
+    """The length of all FlightData messages of a DoGet."""
+    with grpc.insecure_channel(f"127.0.0.1:{server.port}") as channel:
+        stream = channel.unary_stream("/arrow.flight.protocol.FlightService/DoGet")
+        return sum(map(len, stream(ticket.serialize(), metadata=[("lance-flight-compression", codec)], timeout=10)))
+
+
+def test_a_large_result_comes_in_small_messages(client: flight.FlightClient, backend: CannedBackend) -> None:
+    backend.queries["SELECT numbers"] = pa.table({"n": pa.array(range(1_000_000))})
+    info = client.get_flight_info(descriptor(SELECT))
+    sizes = [chunk.data.nbytes for chunk in client.do_get(info.endpoints[0].ticket)]
+    assert len(sizes) > 2
+    assert max(sizes) <= 3 << 20
+
+
+def test_a_statement_without_rows_runs_once_in_get_flight_info(
+    client: flight.FlightClient, backend: CannedBackend
+) -> None:
+    backend.updates["DELETE"] = 7
+    command = commands.StatementQuery(query="DELETE")
+    assert len(client.get_schema(descriptor(command)).schema) == 0
+    assert backend.ran == []
+    info = client.get_flight_info(descriptor(command))
+    assert (len(info.schema), info.total_records) == (0, 7)
+    assert [read(client, info).num_rows, read(client, info).num_rows] == [0, 0]
+    assert backend.ran == [Ran(sql="DELETE")]
+
+
+def test_the_transaction_id_comes_along(client: flight.FlightClient, backend: CannedBackend) -> None:
+    client.get_flight_info(descriptor(commands.StatementQuery(query="SELECT numbers", transaction_id=b"tx")))
+    assert backend.ran == [Ran(sql="SELECT numbers", transaction=b"tx")]
+
+
+def test_the_backend_learns_who_calls_from_where(client: flight.FlightClient, backend: CannedBackend) -> None:
+    client.get_schema(descriptor(SELECT))
+    (caller,) = backend.callers
+    assert caller.principal == "anonymous"
+    assert caller.peer.startswith("ipv4:127.0.0.1:")
+
+
+def test_an_update_is_a_put_without_a_schema(server: FlightSqlServer, backend: CannedBackend) -> None:
+    backend.updates["DELETE"] = 7
+    (answer,) = put_without_schema(server, commands.StatementUpdate(query="DELETE"))
+    assert count(answer) == 7
+    assert backend.ran == [Ran(sql="DELETE")]
+
+
+def test_a_query_sent_as_an_update_is_refused(client: flight.FlightClient) -> None:
+    with pytest.raises(pa.ArrowInvalid, match=r"\[invalid_input\] a statement that returns rows was sent as an update"):
+        put(client, commands.StatementUpdate(query="SELECT numbers"), pa.table({}))
+
+
+def test_preparing_runs_nothing_and_tells_queries_from_updates(
+    client: flight.FlightClient, backend: CannedBackend
+) -> None:
+    backend.updates["DELETE $1"] = 1
+    query, update = prepare(client, ECHO), prepare(client, "DELETE $1")
+    assert backend.ran == []
+    assert (query.is_update, update.is_update) == (False, True)
+    assert update.HasField("is_update")
+    assert query.HasField("is_update")
+    assert update.dataset_schema == b""
+    assert pa.ipc.read_schema(pa.py_buffer(query.dataset_schema)) == ECHO_PARAMETERS
+    assert pa.ipc.read_schema(pa.py_buffer(update.parameter_schema)) == ECHO_PARAMETERS
+
+
+def one_row(number: int, word: str) -> pa.Table:
+    return pa.table([[number], [word]], schema=ECHO_PARAMETERS)
+
+
+def bind(client: flight.FlightClient, handle: bytes, rows: pa.Table) -> bytes:
+    answer = put(client, commands.PreparedStatementQuery(prepared_statement_handle=handle), rows)
+    bound = pb.DoPutPreparedStatementResult.FromString(answer)
+    assert bound.HasField("prepared_statement_handle")
+    return bytes(bound.prepared_statement_handle)
+
+
+def run(client: flight.FlightClient, handle: bytes) -> list[dict[str, object]]:
+    info = client.get_flight_info(descriptor(commands.PreparedStatementQuery(prepared_statement_handle=handle)))
+    return read(client, info).to_pylist()
+
+
+def test_binding_answers_a_new_handle_that_carries_the_parameters(
+    client: flight.FlightClient, backend: CannedBackend
+) -> None:
+    first = prepare(client, ECHO).prepared_statement_handle
+    second = bind(client, first, one_row(1, "a"))
+    with FlightSqlServer(backend, KEY) as another, flight.connect(another.uri) as elsewhere:
+        assert run(elsewhere, second) == [{"1": 1, "2": "a"}]
+        third = bind(elsewhere, second, one_row(2, "b"))
+    assert run(client, third) == [{"1": 2, "2": "b"}]
+    assert run(client, second) == [{"1": 1, "2": "a"}]
+
+
+def test_a_client_that_keeps_the_old_handle_is_understood(client: flight.FlightClient) -> None:
+    one, other = prepare(client, ECHO).prepared_statement_handle, prepare(client, ECHO).prepared_statement_handle
+    bind(client, one, one_row(1, "a"))
+    bind(client, other, one_row(2, "b"))
+    assert (run(client, one), run(client, other)) == ([{"1": 1, "2": "a"}], [{"1": 2, "2": "b"}])
+    bind(client, one, one_row(3, "c"))
+    assert run(client, one) == [{"1": 3, "2": "c"}]
+
+
+def test_closing_forgets_what_was_bound(client: flight.FlightClient, backend: CannedBackend) -> None:
+    backend.updates["DELETE $1"] = 1
+    handle = prepare(client, "DELETE $1").prepared_statement_handle
+    bind(client, handle, one_row(1, "a"))
+    assert act(client, commands.ClosePreparedStatement(prepared_statement_handle=handle)) == []
+    run(client, handle)
+    assert backend.ran == [Ran(sql="DELETE $1")]
+
+
+def test_binding_nothing_is_refused(server: FlightSqlServer, client: flight.FlightClient) -> None:
+    handle = prepare(client, ECHO).prepared_statement_handle
+    with pytest.raises(grpc.RpcError) as caught:
+        put_without_schema(server, commands.PreparedStatementQuery(prepared_statement_handle=handle))
+    assert caught.value.details().startswith("[invalid_input] no parameters to bind")
+
+
+def test_a_prepared_statement_without_rows_runs_each_time_it_is_asked_for(
+    client: flight.FlightClient, backend: CannedBackend
+) -> None:
+    backend.updates["DELETE $1"] = 1
+    handle = bind(client, prepare(client, "DELETE $1").prepared_statement_handle, one_row(1, "a"))
+    run(client, handle)
+    run(client, handle)
+    assert backend.ran == [Ran(sql="DELETE $1", parameters=[{"1": 1, "2": "a"}])] * 2
+
+
+def test_a_prepared_update_runs_once_for_each_row_of_every_batch(
+    client: flight.FlightClient, backend: CannedBackend
+) -> None:
+    backend.updates["DELETE $1"] = 3
+    handle = prepare(client, "DELETE $1").prepared_statement_handle
+    command = commands.PreparedStatementUpdate(prepared_statement_handle=handle)
+    assert count(put(client, command, pa.concat_tables([one_row(1, "a"), one_row(2, "b")]))) == 6
+    assert backend.ran == [Ran(sql="DELETE $1", parameters=[{"1": 1, "2": "a"}, {"1": 2, "2": "b"}])]
+
+
+@pytest.mark.parametrize("how", ["no schema", "a schema without columns"])
+def test_a_prepared_update_may_come_without_parameters(
+    server: FlightSqlServer, client: flight.FlightClient, backend: CannedBackend, how: str
+) -> None:
+    backend.updates["DELETE"] = 3
+    handle = prepare(client, "DELETE").prepared_statement_handle
+    command = commands.PreparedStatementUpdate(prepared_statement_handle=handle)
+    answers = put_without_schema(server, command) if how == "no schema" else [put(client, command, pa.table({}))]
+    assert [count(answer) for answer in answers] == [3]
+    assert backend.ran == [Ran(sql="DELETE")]
+
+
+def test_a_prepared_update_uses_what_was_bound_before(client: flight.FlightClient, backend: CannedBackend) -> None:
+    backend.updates["DELETE $1"] = 1
+    handle = bind(client, prepare(client, "DELETE $1").prepared_statement_handle, one_row(1, "a"))
+    put(client, commands.PreparedStatementUpdate(prepared_statement_handle=handle), pa.table({}))
+    assert backend.ran == [Ran(sql="DELETE $1", parameters=[{"1": 1, "2": "a"}])]
+
+
+def ingest(if_not_exist: int, if_exists: int) -> commands.StatementIngest:
+    return commands.StatementIngest(
+        table="t",
+        table_definition_options=commands.TableDefinitionOptions(if_not_exist=if_not_exist, if_exists=if_exists),
+        schema="public",
+        catalog="lance",
+        temporary=True,
+        transaction_id=b"tx",
+        options=(("partition_by", "year(ts)"),),
+    )
+
+
+DEFINITIONS = {
+    "create, fail": (1, 1, IfNotExists.CREATE, IfExists.FAIL),
+    "create, append": (1, 2, IfNotExists.CREATE, IfExists.APPEND),
+    "create, replace": (1, 3, IfNotExists.CREATE, IfExists.REPLACE),
+    "fail, fail": (2, 1, IfNotExists.FAIL, IfExists.FAIL),
+    "fail, append": (2, 2, IfNotExists.FAIL, IfExists.APPEND),
+    "fail, replace": (2, 3, IfNotExists.FAIL, IfExists.REPLACE),
+}
+
+
+@pytest.mark.parametrize(
+    ("if_not_exist", "if_exists", "missing", "there"), DEFINITIONS.values(), ids=DEFINITIONS.keys()
+)
+def test_an_ingest_reaches_the_backend_with_all_that_it_says(
+    client: flight.FlightClient,
+    backend: CannedBackend,
+    if_not_exist: int,
+    if_exists: int,
+    missing: IfNotExists,
+    there: IfExists,
+) -> None:
+    assert count(put(client, ingest(if_not_exist, if_exists), NUMBERS)) == 4
+    (stored,) = backend.ingested
+    assert stored.rows.equals(NUMBERS)
+    assert stored.transaction == b"tx"
+    assert stored.target == IngestTarget(
+        table="t",
+        catalog="lance",
+        schema="public",
+        if_not_exists=missing,
+        if_exists=there,
+        temporary=True,
+        options=(("partition_by", "year(ts)"),),
+    )
+
+
+REFUSED_INGESTS = {
+    "if_not_exist unspecified": (
+        ingest(0, 1),
+        "table_definition_options.if_not_exist is 0; expected one of 1 .create.",
+    ),
+    "if_exists unspecified": (ingest(1, 0), "table_definition_options.if_exists is 0; expected one of 1 .fail., 2"),
+    "if_exists of the future": (ingest(1, 4), "table_definition_options.if_exists is 4"),
+    "no options": (commands.StatementIngest(table="t"), "table_definition_options.if_not_exist is 0"),
+    "no table": (commands.StatementIngest(table=""), "an ingest names no table"),
+}
+
+
+@pytest.mark.parametrize(("command", "message"), REFUSED_INGESTS.values(), ids=REFUSED_INGESTS.keys())
+def test_an_ingest_that_leaves_something_open_is_refused(
+    client: flight.FlightClient, backend: CannedBackend, command: commands.StatementIngest, message: str
+) -> None:
+    with pytest.raises(pa.ArrowInvalid, match=message):
+        put(client, command, NUMBERS)
+    assert backend.ingested == []
+
+
+def test_an_ingest_without_a_schema_is_refused(server: FlightSqlServer) -> None:
+    with pytest.raises(grpc.RpcError) as caught:
+        put_without_schema(server, ingest(1, 1))
+    assert caught.value.details().startswith("[invalid_input] no schema before the rows for table 't'")
+
+
+def test_an_ingest_that_fails_has_no_result(client: flight.FlightClient, backend: CannedBackend) -> None:
+    backend.failures["t"] = Conflict("another writer was first")
+    with pytest.raises(flight.FlightServerError, match=r"^\[conflict\] another writer was first") as caught:
+        put(client, ingest(1, 1), NUMBERS)
+    assert caught.value.extra_info == b"conflict"
+
+
+MISPLACED = {
+    "an update in GetFlightInfo": (
+        lambda client: client.get_flight_info(descriptor(commands.StatementUpdate(query="x"))),
+        pa.ArrowInvalid,
+        "StatementUpdate does not belong in GetFlightInfo",
+    ),
+    "an ingest in GetSchema": (
+        lambda client: client.get_schema(descriptor(commands.StatementIngest(table="t"))),
+        pa.ArrowInvalid,
+        "StatementIngest does not belong in GetSchema",
+    ),
+    "a query in DoGet": (
+        lambda client: client.do_get(flight.Ticket(encode_command(SELECT))).read_all(),
+        pa.ArrowInvalid,
+        "StatementQuery does not belong in DoGet",
+    ),
+    "a query in DoPut": (
+        lambda client: put(client, SELECT, NUMBERS),
+        pa.ArrowInvalid,
+        "StatementQuery does not belong in DoPut",
+    ),
+    "a path": (
+        lambda client: client.get_flight_info(flight.FlightDescriptor.for_path("flights")),
+        pa.ArrowInvalid,
+        "a descriptor of type PATH; expected CMD with a command",
+    ),
+    "no command at all": (
+        lambda client: client.get_schema(flight.FlightDescriptor.for_command(b"\xff")),
+        pa.ArrowInvalid,
+        "a command of 1 bytes does not decode as google.protobuf.Any",
+    ),
+    "Substrait": (
+        lambda client: client.get_flight_info(descriptor(commands.StatementSubstraitPlan())),
+        NotImplementedError,
+        "Substrait plans are not offered; send SQL",
+    ),
+    "an altered ticket": (
+        lambda client: client.do_get(
+            flight.Ticket(encode_command(commands.TicketStatementQuery(statement_handle=b"x" * 40)))
+        ).read_all(),
+        pa.ArrowInvalid,
+        r"\[invalid_ticket\] a ticket of 40 bytes was not issued",
+    ),
+    "an altered handle": (
+        lambda client: run(client, b"x" * 40),
+        pa.ArrowInvalid,
+        r"\[invalid_ticket\] a prepared statement handle of 40 bytes was not issued",
+    ),
+    "an unknown action": (
+        lambda client: list(client.do_action(("Dance", b""))),
+        pa.ArrowInvalid,
+        "unknown action 'Dance'",
+    ),
+}
+
+
+@pytest.mark.parametrize(("attempt", "kind", "message"), MISPLACED.values(), ids=MISPLACED.keys())
+def test_what_does_not_belong_is_refused(
+    client: flight.FlightClient, attempt: object, kind: type[Exception], message: str
+) -> None:
+    with pytest.raises(kind, match=message):
+        attempt(client)  # type: ignore[operator]
+
+
+UNIMPLEMENTED: list[Action] = [
+    commands.CreatePreparedSubstraitPlan(plan=commands.SubstraitPlan(plan=b"x")),
+    commands.BeginTransaction(),
+    commands.EndTransaction(transaction_id=b"tx", action=1),
+    commands.BeginSavepoint(transaction_id=b"tx", name="s"),
+    commands.EndSavepoint(savepoint_id=b"s", action=1),
+    commands.CancelQuery(info=b""),
+    commands.CancelFlightInfo(info=b""),
+    commands.RenewFlightEndpoint(endpoint=b""),
+    commands.SetSessionOptions(),
+    commands.GetSessionOptions(),
+    commands.CloseSession(),
+]
+
+
+@pytest.mark.parametrize("action", UNIMPLEMENTED, ids=lambda action: type(action).__name__)
+def test_an_action_that_is_not_offered_is_unimplemented(client: flight.FlightClient, action: Action) -> None:
+    with pytest.raises(NotImplementedError, match=rf"the action {type(action).__name__} is not offered"):
+        act(client, action)
+
+
+def test_only_actions_that_are_offered_are_listed(client: flight.FlightClient) -> None:
+    assert [action.type for action in client.list_actions()] == ["CreatePreparedStatement", "ClosePreparedStatement"]
+
+
+def test_a_ticket_is_read_by_any_server_with_the_key(client: flight.FlightClient) -> None:
+    sealed = Sealer(KEY).ticket(RowsTicket(payload=b"1/2:SELECT numbers"))
+    ticket = flight.Ticket(encode_command(commands.TicketStatementQuery(statement_handle=sealed)))
+    assert client.do_get(ticket).read_all().equals(NUMBERS.slice(2))
+
+
+class Handshake(flight.ClientAuthHandler):  # type: ignore[misc]
+    """A Handshake with a payload, as drivers send it."""
+
+    def __init__(self, payload: bytes) -> None:
+        super().__init__()
+        self._payload = payload
+
+    def authenticate(self, outgoing: flight.ClientAuthSender, incoming: flight.ClientAuthReader) -> None:
+        outgoing.write(self._payload)
+
+    def get_token(self) -> bytes:
+        return b""
+
+
+@pytest.mark.parametrize("payload", [b"", b"user:secret"], ids=["empty", "with a name"])
+def test_a_handshake_is_accepted(client: flight.FlightClient, payload: bytes) -> None:
+    client.authenticate(Handshake(payload))
+    assert client.get_flight_info(descriptor(SELECT)).total_records == 4
+
+
+def test_no_call_is_counted_once_all_have_ended(server: FlightSqlServer, backend: CannedBackend) -> None:
+    backend.failures["broken"] = Conflict("x")
+    with flight.connect(server.uri) as client:
+        read(client, client.get_flight_info(descriptor(SELECT)))
+        with pytest.raises(flight.FlightServerError):
+            client.get_flight_info(descriptor(commands.StatementQuery(query="broken")))
+    server.shutdown()
+    assert len(server.in_flight) == 0

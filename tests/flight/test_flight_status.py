@@ -1,0 +1,155 @@
+"""What a client gets for every error, in every RPC, byte for byte."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+
+import grpc
+import pyarrow as pa
+import pytest
+from flight_backend import CannedBackend
+from pyarrow import flight
+
+from lance_flight.errors import (
+    AlreadyExists,
+    Conflict,
+    Corrupt,
+    LanceFlightError,
+    NotFound,
+    Refused,
+    SchemaError,
+    SqlError,
+    TicketError,
+    Unsupported,
+)
+from lance_flight.flight import commands
+from lance_flight.flight.server import FlightSqlServer
+from lance_flight.flight.wire import encode_command
+
+QUERY = commands.StatementQuery(query="SELECT numbers")
+
+ERRORS: dict[str, tuple[LanceFlightError, str, str, str | None]] = {
+    "InvalidInput": (SqlError("no column x"), "INVALID_ARGUMENT", "[invalid_sql] no column x", None),
+    "with problems": (
+        SchemaError("table t", ["no column a", "no column b"]),
+        "INVALID_ARGUMENT",
+        "[invalid_schema] table t: no column a; no column b",
+        None,
+    ),
+    "TicketError": (TicketError("altered"), "INVALID_ARGUMENT", "[invalid_ticket] altered", None),
+    "NotFound": (NotFound("no table 'x'"), "NOT_FOUND", "[not_found] no table 'x'", None),
+    "Unsupported": (Unsupported("not offered"), "UNIMPLEMENTED", "[unsupported] not offered", None),
+    "Refused": (Refused("not you"), "PERMISSION_DENIED", "[refused] not you", "refused"),
+    "AlreadyExists": (AlreadyExists("table t"), "UNKNOWN", "[already_exists] table t", "already_exists"),
+    "Conflict": (Conflict("run it again"), "UNKNOWN", "[conflict] run it again", "conflict"),
+    "Corrupt": (Corrupt("no spec"), "UNKNOWN", "[corrupt] no spec", "corrupt"),
+}
+
+
+def call(server: FlightSqlServer, rpc: str) -> grpc.RpcError:
+    """The error of one bare gRPC call with `QUERY` as its descriptor."""
+    command = encode_command(QUERY)
+    descriptor = b"\x08\x02\x12" + bytes([len(command)]) + command
+    with grpc.insecure_channel(f"127.0.0.1:{server.port}") as channel, pytest.raises(grpc.RpcError) as caught:
+        channel.unary_unary(f"/arrow.flight.protocol.FlightService/{rpc}")(descriptor, timeout=10)
+    return caught.value
+
+
+def words(error: grpc.RpcError) -> str:
+    """Everything in an error that a client can read."""
+    return f"{error.details()} {error.trailing_metadata()}"
+
+
+@pytest.mark.parametrize(("error", "code", "message", "extra"), ERRORS.values(), ids=ERRORS.keys())
+def test_an_error_of_a_handler(
+    server: FlightSqlServer,
+    backend: CannedBackend,
+    error: LanceFlightError,
+    code: str,
+    message: str,
+    extra: str | None,
+) -> None:
+    backend.failures[QUERY.query] = error
+    answer = call(server, "GetFlightInfo")
+    assert answer.code().name == code
+    assert answer.details().startswith(f"{message}. Detail: ")
+    assert dict(answer.trailing_metadata()).get("grpc-status-details-bin") == (extra.encode() if extra else None)
+    assert "Traceback" not in words(answer)
+    assert ".py" not in words(answer)
+
+
+@pytest.mark.parametrize(("error", "code", "message", "_extra"), ERRORS.values(), ids=ERRORS.keys())
+def test_an_error_of_get_schema(
+    server: FlightSqlServer, backend: CannedBackend, error: LanceFlightError, code: str, message: str, _extra: str
+) -> None:
+    backend.failures[QUERY.query] = error
+    answer = call(server, "GetSchema")
+    assert answer.code().name == ("UNKNOWN" if code == "PERMISSION_DENIED" else code)
+    assert answer.details().startswith(f"{message}. Detail: Python exception: ")
+    assert "Traceback" not in words(answer)
+
+
+@pytest.mark.parametrize(("error", "code", "message", "_extra"), ERRORS.values(), ids=ERRORS.keys())
+def test_an_error_in_the_middle_of_a_stream(
+    client: flight.FlightClient,
+    backend: CannedBackend,
+    error: LanceFlightError,
+    code: str,
+    message: str,
+    _extra: str,
+) -> None:
+    backend.failures[f"read {QUERY.query}"] = error
+    info = client.get_flight_info(flight.FlightDescriptor.for_command(encode_command(QUERY)))
+    reader = client.do_get(info.endpoints[0].ticket)
+    assert reader.read_chunk().data.num_rows == 4
+    with pytest.raises((pa.ArrowException, KeyError, NotImplementedError, flight.FlightError)) as caught:
+        reader.read_chunk()
+    assert str(caught.value).startswith(f"{message}. Detail: Python exception: ")
+    assert f"{'UNKNOWN' if code == 'PERMISSION_DENIED' else code}:" in str(caught.value)
+    assert "Traceback" not in str(caught.value)
+
+
+@pytest.mark.parametrize("rpc", ["GetFlightInfo", "GetSchema"])
+def test_an_unexpected_error_is_logged_and_not_told(
+    server: FlightSqlServer, backend: CannedBackend, caplog: pytest.LogCaptureFixture, rpc: str
+) -> None:
+    backend.failures[QUERY.query] = TypeError("a secret of the house")
+    answer = call(server, rpc)
+    assert answer.details().startswith("[internal] unexpected TypeError; the server's log has it under reference ")
+    assert "secret" not in words(answer)
+    assert "Traceback" not in words(answer)
+    reference = answer.details().split("reference ")[1][:8]
+    (record,) = [record for record in caplog.records if record.levelno == logging.ERROR]
+    assert reference in record.message
+    assert record.exc_info is not None
+    assert str(record.exc_info[1]) == "a secret of the house"
+
+
+def test_an_unexpected_error_in_the_middle_of_a_stream_is_not_told(
+    client: flight.FlightClient, backend: CannedBackend
+) -> None:
+    backend.failures[f"read {QUERY.query}"] = TypeError("a secret of the house")
+    info = client.get_flight_info(flight.FlightDescriptor.for_command(encode_command(QUERY)))
+    with pytest.raises(flight.FlightServerError, match=r"^\[internal\] unexpected TypeError") as caught:
+        client.do_get(info.endpoints[0].ticket).read_all()
+    assert "secret" not in str(caught.value)
+    assert "Traceback" not in str(caught.value)
+
+
+UNOFFERED: dict[str, tuple[Callable[[flight.FlightClient], object], str]] = {
+    "ListFlights": (lambda client: list(client.list_flights()), "ListFlights is not offered"),
+    "DoExchange": (
+        lambda client: client.do_exchange(flight.FlightDescriptor.for_command(b""))[1].read_all(),
+        "DoExchange is not offered",
+    ),
+}
+
+
+@pytest.mark.parametrize(("attempt", "message"), UNOFFERED.values(), ids=UNOFFERED.keys())
+def test_what_is_not_flight_sql_is_unimplemented(
+    client: flight.FlightClient, attempt: Callable[[flight.FlightClient], object], message: str
+) -> None:
+    with pytest.raises(NotImplementedError, match=rf"^\[unsupported\] {message}") as caught:
+        attempt(client)
+    assert "Traceback" not in str(caught.value)

@@ -1,0 +1,119 @@
+"""Sealed tickets and handles, and the memory of bindings."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+import pytest
+from flight_backend import KEY
+from hypothesis import given
+from hypothesis import strategies as st
+
+from lance_flight.errors import TicketError
+from lance_flight.flight.bindings import Bindings
+from lance_flight.flight.tickets import (
+    NoRowsTicket,
+    Prepared,
+    RowsTicket,
+    Sealer,
+    decode_parameters,
+    encode_parameters,
+)
+
+SEALER = Sealer(KEY)
+
+
+@given(st.binary(max_size=50).map(lambda payload: RowsTicket(payload=payload)) | st.just(NoRowsTicket()))
+def test_a_ticket_comes_back(ticket: RowsTicket | NoRowsTicket) -> None:
+    assert SEALER.open_ticket(SEALER.ticket(ticket)) == ticket
+
+
+@given(
+    st.builds(
+        Prepared,
+        sql=st.text(st.characters(codec="utf-8")),
+        transaction_id=st.none() | st.binary(max_size=20),
+        parameters=st.none() | st.binary(max_size=20),
+    )
+)
+def test_a_handle_comes_back(prepared: Prepared) -> None:
+    assert SEALER.open_handle(SEALER.handle(prepared)) == prepared
+
+
+def test_equal_statements_have_handles_of_their_own() -> None:
+    assert SEALER.handle(Prepared(sql="SELECT 1")) != SEALER.handle(Prepared(sql="SELECT 1"))
+
+
+@pytest.mark.parametrize("position", [0, 1, 2, -40, -32, -1])
+def test_a_ticket_with_one_altered_byte_is_refused(position: int) -> None:
+    sealed = bytearray(SEALER.ticket(RowsTicket(payload=b"from 2019 to 2021")))
+    sealed[position] ^= 1
+    with pytest.raises(TicketError, match="a ticket of 51 bytes was not issued under the key of this server"):
+        SEALER.open_ticket(bytes(sealed))
+
+
+REFUSED = {
+    "nothing": (b"", "was not issued"),
+    "a signature alone": (bytes(32), "was not issued"),
+    "cut short": (SEALER.ticket(NoRowsTicket())[:-1], "was not issued"),
+    "of another key": (Sealer(bytes(32)).ticket(NoRowsTicket()), "was not issued"),
+    "a handle": (SEALER.handle(Prepared(sql="SELECT 1")), "this is no ticket of a result"),
+}
+
+
+@pytest.mark.parametrize(("sealed", "message"), REFUSED.values(), ids=REFUSED.keys())
+def test_what_is_no_ticket_is_refused(sealed: bytes, message: str) -> None:
+    with pytest.raises(TicketError, match=message):
+        SEALER.open_ticket(sealed)
+
+
+def test_a_ticket_is_no_handle() -> None:
+    with pytest.raises(TicketError, match="this is no handle of a prepared statement"):
+        SEALER.open_handle(SEALER.ticket(RowsTicket(payload=b"x")))
+
+
+def test_another_version_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    with monkeypatch.context() as patch:
+        patch.setattr("lance_flight.flight.tickets._VERSION", 2)
+        sealed = SEALER.ticket(NoRowsTicket())
+    with pytest.raises(TicketError, match="a ticket of version 2; this server reads version 1"):
+        SEALER.open_ticket(sealed)
+
+
+def test_a_key_has_32_bytes() -> None:
+    with pytest.raises(ValueError, match="the key has 5 bytes; expected 32"):
+        Sealer(b"short")
+
+
+def test_parameters_come_back_with_their_types() -> None:
+    batch = pa.record_batch({"1": pa.array([None], pa.decimal128(9, 2)), "2": pa.array(["x"], pa.string_view())})
+    assert decode_parameters(encode_parameters(batch)).equals(batch)
+
+
+def test_the_least_recently_used_binding_makes_room() -> None:
+    bindings = Bindings(most_entries=2)
+    bindings.remember("a", b"1")
+    bindings.remember("b", b"2")
+    bindings.recall("a")
+    bindings.remember("c", b"3")
+    assert [bindings.recall(name) for name in "abc"] == [b"1", None, b"3"]
+
+
+def test_bindings_are_bounded_in_bytes() -> None:
+    bindings = Bindings(most_bytes=10)
+    bindings.remember("a", b"x" * 6)
+    bindings.remember("a", b"y" * 6)
+    bindings.remember("b", b"z" * 4)
+    assert len(bindings) == 2
+    bindings.remember("c", b"w")
+    assert [bindings.recall(name) for name in "abc"] == [None, b"z" * 4, b"w"]
+    bindings.remember("d", b"v" * 11)
+    assert len(bindings) == 0
+
+
+def test_a_forgotten_binding_gives_its_room_back() -> None:
+    bindings = Bindings(most_bytes=4)
+    bindings.remember("a", b"1234")
+    bindings.forget("a")
+    bindings.forget("never there")
+    bindings.remember("b", b"5678")
+    assert bindings.recall("b") == b"5678"
