@@ -1,0 +1,1 @@
+"""Clients of a lance-flight server: ADBC with a little help, and printing."""

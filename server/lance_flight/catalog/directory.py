@@ -259,7 +259,7 @@ class _Stream:
         try:
             for table in self._tables:
                 self.rows += table.num_rows
-                yield from rows.conform(table, self._schema).to_batches()
+                yield from map(rows.aligned, rows.conform(table, self._schema).to_batches())
         except Exception as exc:
             self.error = exc
             raise

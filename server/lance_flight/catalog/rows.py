@@ -12,6 +12,7 @@ import pyarrow.compute as pc
 
 from lance_flight.errors import DataError, SchemaError
 
+ALIGNMENT = 16
 _SHOWN = 3
 
 
@@ -97,3 +98,19 @@ def _duplicates(names: Iterable[str]) -> list[str]:
 
 def _first_null(column: pa.Array | pa.ChunkedArray) -> int:
     return int(pc.index(pc.is_null(column), True).as_py())
+
+
+def aligned(batch: pa.RecordBatch) -> pa.RecordBatch:
+    """`batch` with every buffer where a value of its type may begin; copied only where one is not.
+
+    What arrives over the wire lies wherever the message put it, and Lance stops at such memory.
+    """
+    columns = [_aligned(column) for column in batch.columns]
+    return pa.RecordBatch.from_arrays(columns, schema=batch.schema)
+
+
+def _aligned(column: pa.Array) -> pa.Array:
+    if all(buffer is None or buffer.address % ALIGNMENT == 0 for buffer in column.buffers()):
+        return column
+    # Concatenation copies as soon as there are two arrays.
+    return pa.concat_arrays([column, column.slice(0, 0)])

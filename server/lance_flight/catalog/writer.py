@@ -17,6 +17,7 @@ from lance import FragmentMetadata
 from lance_flight.catalog import partitions
 from lance_flight.catalog.grouping import group, match
 from lance_flight.catalog.new_partitions import NewPartitions
+from lance_flight.catalog.rows import aligned
 from lance_flight.catalog.snapshot import PartitionTable, Snapshot
 from lance_flight.catalog.store import Store
 from lance_flight.model.naming import directory_name
@@ -96,7 +97,9 @@ class PartitionWriter:
     def _write_partition(self, pending: PendingAppend, rows: pa.Table) -> None:
         new = pending.table is None
         schema = self._schema.table if new else rows.schema
-        pending.fragments += partitions.write_files(self._store.child(pending.location), rows.cast(schema), new=new)
+        batches = [aligned(batch) for batch in rows.cast(schema).to_batches()]
+        reader = pa.RecordBatchReader.from_batches(schema, batches)
+        pending.fragments += partitions.write_files(self._store.child(pending.location), reader, new=new)
         pending.rows += rows.num_rows
 
     def _wait(self) -> None:

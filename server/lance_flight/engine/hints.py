@@ -88,7 +88,7 @@ def _in_list(expression: Any, _: str, operands: list[Any]) -> Predicate | None:
     if term is None or len(known) != len(values) or not known:
         return None
     negated = bool(expression.to_variant().negated())
-    return In(term, pa.array([value.as_py() for value in known], known[0].type), negated)
+    return In(term, pa.array(known, known[0].type), negated)
 
 
 def _like(expression: Any, _: str, operands: list[Any]) -> Predicate | None:
@@ -140,11 +140,10 @@ def _term(expression: Any) -> Term | None:
 
 
 def _literal(expression: Any) -> pa.Scalar | None:
-    """Text, whole numbers and truth values; anything finer was pushed into the scan with its exact type."""
     if expression.variant_name() != "Literal":
         return None
     value = expression.python_value()
-    return pa.scalar(value) if isinstance(value, str | int | bool) else None
+    return value if isinstance(value, pa.Scalar) else pa.scalar(value)
 
 
 def _text(expression: Any) -> str:

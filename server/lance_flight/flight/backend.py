@@ -14,6 +14,10 @@ from typing import Protocol
 import pyarrow as pa
 
 
+PARTITION_BY = "partition_by"
+"""The ingest option that partitions a table which the ingest creates, as in CREATE TABLE … PARTITIONED BY (…)."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Caller:
     """Who is calling: the principal, and where the connection comes from."""

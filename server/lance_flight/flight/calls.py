@@ -19,6 +19,7 @@ MIDDLEWARE = "lance-flight"
 
 ENDPOINTS_HEADER = "lance-flight-endpoints"
 COMPRESSION_HEADER = "lance-flight-compression"
+PARTITION_BY_HEADER = "lance-flight-partition-by"
 MOST_ENDPOINTS = 256
 
 _CODECS = ("lz4", "zstd")
@@ -26,11 +27,15 @@ _CODECS = ("lz4", "zstd")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Call:
-    """One call: its caller, how many endpoints its answer may have, and the codec of its record batches."""
+    """One call: its caller, how many endpoints its answer may have, and the codec of its record batches.
+
+    `partition_by` is for drivers that can send headers with an ingest and no options.
+    """
 
     caller: Caller
     endpoints: int = 1
     compression: str | None = None
+    partition_by: str | None = None
 
 
 class InFlight:
@@ -104,6 +109,7 @@ def call_of(context: flight.ServerCallContext) -> Call:
         caller=Caller(principal=middleware.principal, peer=context.peer()),
         endpoints=_endpoints(middleware.headers.get(ENDPOINTS_HEADER)),
         compression=_compression(middleware.headers.get(COMPRESSION_HEADER)),
+        partition_by=next(iter(middleware.headers.get(PARTITION_BY_HEADER, ())), None),
     )
 
 

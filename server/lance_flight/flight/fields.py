@@ -75,7 +75,6 @@ def _write(message: Message, field: _Field, value: Any, nested: Mapping[str, Nes
     elif field.is_repeated:
         target.extend(value)
     elif inner := _nested(field, nested):
-        target.SetInParent()
         inner.write(target, value)
     else:
         setattr(message, field.name, value)

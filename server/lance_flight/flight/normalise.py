@@ -41,10 +41,11 @@ def client_batches(batches: Iterable[pa.RecordBatch], schema: pa.Schema) -> Iter
     if not wanted.equals(schema, check_metadata=True):
         batches = (_converted(batch, wanted) for batch in batches)
     for batch in batches:
-        if batch.nbytes <= LARGEST_MESSAGE:
+        size = batch.nbytes
+        if size <= LARGEST_MESSAGE:
             yield batch
         else:
-            yield from _cut(batch)
+            yield from _cut(batch, size)
 
 
 def convert(array: pa.Array, wanted: pa.DataType) -> pa.Array:
@@ -71,16 +72,21 @@ def _converted(batch: pa.RecordBatch, wanted: pa.Schema) -> pa.RecordBatch:
     return pa.RecordBatch.from_arrays(columns, schema=wanted)
 
 
-def _cut(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
-    size = batch.nbytes
+def _cut(batch: pa.RecordBatch, size: int) -> Iterator[pa.RecordBatch]:
     if size <= LARGEST_MESSAGE or batch.num_rows == 1:
         yield batch
         return
-    rows = max(LARGEST_MESSAGE * batch.num_rows // size, 1)
+    parts = _divide_up(size, LARGEST_MESSAGE)
+    rows = _divide_up(batch.num_rows, parts)
     if rows > _ALIGNED_ROWS:
-        rows -= rows % _ALIGNED_ROWS
+        rows = _divide_up(rows, _ALIGNED_ROWS) * _ALIGNED_ROWS
     for start in range(0, batch.num_rows, rows):
-        yield from _cut(batch.slice(start, rows))
+        part = batch.slice(start, rows)
+        yield from _cut(part, part.nbytes)
+
+
+def _divide_up(number: int, by: int) -> int:
+    return -(-number // by)
 
 
 def _client_field(field: pa.Field) -> pa.Field:

@@ -11,7 +11,7 @@ import pyarrow as pa
 from pyarrow import flight
 
 from lance_flight.errors import InvalidInput
-from lance_flight.flight.backend import Backend, IfExists, IfNotExists, IngestTarget, Planned, Updated
+from lance_flight.flight.backend import PARTITION_BY, Backend, IfExists, IfNotExists, IngestTarget, Planned, Updated
 from lance_flight.flight.calls import Call
 from lance_flight.flight.commands import (
     PreparedStatementQuery,
@@ -69,7 +69,7 @@ class Updates:
 
     def statement_ingest(self, call: Call, command: StatementIngest, reader: flight.MetadataRecordBatchReader) -> bytes:
         """Store the rows of the stream; the answer comes after the commit."""
-        target = ingest_target(command)
+        target = ingest_target(command, call.partition_by)
         try:
             rows = reader.to_reader()
         except (OSError, pa.ArrowInvalid) as error:
@@ -87,8 +87,11 @@ class Updates:
                 raise InvalidInput("a statement that returns rows was sent as an update; send it to GetFlightInfo")
 
 
-def ingest_target(command: StatementIngest) -> IngestTarget:
-    """Where `command` stores its rows; `InvalidInput` for what the protocol leaves open and a server may not guess."""
+def ingest_target(command: StatementIngest, partition_by: str | None = None) -> IngestTarget:
+    """Where `command` stores its rows; `InvalidInput` for what the protocol leaves open and a server may not guess.
+
+    `partition_by` came in a header; the command's own option of that name goes before it.
+    """
     if not command.table:
         raise InvalidInput("an ingest names no table")
     options = command.table_definition_options or TableDefinitionOptions()
@@ -99,7 +102,9 @@ def ingest_target(command: StatementIngest) -> IngestTarget:
         if_not_exists=_chosen(_IF_NOT_EXISTS, options.if_not_exist, "if_not_exist"),
         if_exists=_chosen(_IF_EXISTS, options.if_exists, "if_exists"),
         temporary=command.temporary,
-        options=command.options,
+        options=command.options
+        if partition_by is None or PARTITION_BY in dict(command.options)
+        else (*command.options, (PARTITION_BY, partition_by)),
     )
 
 

@@ -32,6 +32,13 @@ class NamespaceSchema:
     arrow: pa.Schema
     next_field_id: int
 
+    def __eq__(self, other: object) -> bool:
+        # Arrow leaves metadata, and with it the ids, out of its own comparison.
+        if not isinstance(other, NamespaceSchema):
+            return NotImplemented
+        same = self.arrow.equals(other.arrow, check_metadata=True)
+        return bool(same) and self.next_field_id == other.next_field_id
+
     @classmethod
     def assign(cls, schema: pa.Schema) -> NamespaceSchema:
         """A new schema with the ids 0, 1, 2 … given depth-first; any ids that `schema` had are forgotten.
@@ -51,7 +58,7 @@ class NamespaceSchema:
         """Read a JsonArrowSchema; fields without an id, or with one used twice, are each named."""
         schema = schema_from_json(value)
         seen: dict[int, str] = {}
-        problems = []
+        problems = _name_problems(schema)
         for path, field in _walk(schema):
             number = _id_in(field, FIELD_ID)
             if number is None:
@@ -60,11 +67,12 @@ class NamespaceSchema:
                 problems.append(f"field {path!r} has lance:field_id {number}, which {seen[number]!r} has already")
             else:
                 seen[number] = path
+        stored = (schema.metadata or {}).get(NEXT_FIELD_ID, b"0")
+        if not stored.isdigit():
+            problems.append(f"{NEXT_FIELD_ID.decode()} is {stored.decode()!r}; expected an integer ≥ 0")
         if problems:
             raise SchemaError("namespace schema", problems)
-        stored = (schema.metadata or {}).get(NEXT_FIELD_ID)
-        following = max(seen, default=-1) + 1
-        return cls(schema, max(following, int(stored)) if stored is not None else following)
+        return cls(schema, max(max(seen, default=-1) + 1, int(stored)))
 
     def to_json(self) -> dict[str, Any]:
         """As JsonArrowSchema; the next free id stands in the schema's metadata once it is not implied."""

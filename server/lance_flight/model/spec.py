@@ -129,12 +129,12 @@ class PartitionSpec:
         if isinstance(value, str):
             try:
                 value = json.loads(value)
-            except json.JSONDecodeError as exc:
+            except (json.JSONDecodeError, RecursionError) as exc:
                 raise SpecError(key or "partition spec", [f"not JSON: {exc}"]) from exc
         if not isinstance(value, Mapping):
             raise SpecError(key or "partition spec", [f"{value!r} is not an object"])
         problems: list[str] = []
-        number = value.get("id")
+        number: Any = value.get("id")
         if not _is_int(number) or number < 1:
             problems.append(f"id is {number!r}; expected an integer ≥ 1")
         elif key is not None and key != f"{SPEC_KEY}{number}":
@@ -161,6 +161,7 @@ class PartitionSpec:
     def check(self, schema: NamespaceSchema, earlier: Sequence[PartitionSpec] = ()) -> None:
         """Refuse a new spec that does not fit `schema` or breaks the rules of field ids (spec: Field ID Reuse)."""
         problems = [f"field {f.field_id!r}: {problem}" for f in self.fields for problem in f.problems(schema)]
+        problems += [f"id {self.id} is taken" for old in earlier if old.id == self.id]
         problems += _reuse_problems(self, earlier)
         if problems:
             raise SpecError(f"partition spec v{self.id}", problems)
@@ -243,6 +244,7 @@ def _reuse_problems(spec: PartitionSpec, earlier: Sequence[PartitionSpec]) -> It
         known = by_derivation.get(field.derivation)
         if known is not None and known != field.field_id:
             yield f"field {field.field_id!r} derives what {known!r} derives; the same field_id must be reused"
+        by_derivation.setdefault(field.derivation, field.field_id)
 
 
 def _is_int(value: Any) -> bool:

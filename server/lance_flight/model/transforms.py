@@ -6,6 +6,7 @@ Spec: Partition Transform. What a transform computes is what its derived express
 
 from __future__ import annotations
 
+import decimal
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
@@ -19,6 +20,9 @@ from lance_flight.model.hashing import bucket, hash_class, murmur3, murmur3_mult
 
 MAX_BUCKETS = 2**31 - 1
 MAX_WIDTH = 2**31 - 1
+
+# Twice the digits of the widest decimal: its quotient by a width is exact.
+_EXACT_DIGITS = 2 * 76
 
 
 class Transform(Protocol):
@@ -70,17 +74,18 @@ class Identity:
                 yield f"identity of a {source} column; expected a number, string, binary, boolean, date or time"
 
     def result_type(self, sources: Sequence[pa.DataType]) -> pa.DataType:
-        return sources[0]
+        (source,) = sources
+        return source.value_type if pa.types.is_dictionary(source) else source
 
     def expression(self, sources: Sequence[pa.DataType]) -> str:
         return "col0"
 
     def apply(self, columns: Sequence[pa.Array]) -> pa.Array:
         (column,) = columns
+        if pa.types.is_dictionary(column.type):
+            column = column.dictionary_decode()
         if pa.types.is_floating(column.type):
-            zero, nan = (pa.scalar(value, column.type) for value in (0.0, float("nan")))
-            column = pc.if_else(pc.equal(column, zero), zero, column)
-            return pc.if_else(pc.is_nan(column), nan, column)
+            return _floats(_numbers(column), column)
         return column
 
 
@@ -108,8 +113,11 @@ class _DatePart:
         return f"date_part('{self.type}', col0)"
 
     def apply(self, columns: Sequence[pa.Array]) -> pa.Array:
+        (column,) = columns
+        if pa.types.is_null(column.type):
+            return column.cast(pa.int32())
         part = getattr(pc, self.type)
-        return part(in_utc(columns[0])).cast(pa.int32())
+        return part(in_utc(column)).cast(pa.int32())
 
 
 class Year(_DatePart):
@@ -219,19 +227,25 @@ class Truncate:
 
     def apply(self, columns: Sequence[pa.Array]) -> pa.Array:
         (column,) = columns
+        if pa.types.is_null(column.type):
+            return column
         if is_string(column.type):
-            return pc.utf8_slice_codeunits(column, 0, self.width)
+            return pc.utf8_slice_codeunits(column.cast(_sliceable(column.type)), 0, self.width).cast(column.type)
         if pa.types.is_decimal(column.type):
             return self._decimals(column)
-        known = pc.fill_null(column, pa.scalar(0, column.type)).to_numpy(zero_copy_only=False)
+        known = _numbers(column)
         # In 64 bits, because the width may lie beyond the range of a narrow type.
         wide = known.astype({"i": np.int64, "u": np.uint64}.get(known.dtype.kind, known.dtype))
-        cut = (wide - np.fmod(wide, wide.dtype.type(self.width))).astype(known.dtype)
-        return pa.array(cut, column.type, mask=column.is_null().to_numpy(zero_copy_only=False))
+        with np.errstate(invalid="ignore", over="ignore"):  # an infinite value has no remainder: NaN
+            cut = (wide - np.fmod(wide, wide.dtype.type(self.width))).astype(known.dtype)
+        return _floats(cut, column) if pa.types.is_floating(column.type) else _like(cut, column)
 
     def _decimals(self, column: pa.Array) -> pa.Array:
-        encoded = column.dictionary_encode()
-        values = [None if v is None else v - v % self.width for v in encoded.dictionary.to_pylist()]
+        # Arrow groups neither of the small decimals.
+        groupable = column.cast(pa.decimal256(column.type.precision, column.type.scale))
+        encoded = groupable.dictionary_encode()
+        with decimal.localcontext(prec=_EXACT_DIGITS):
+            values = [None if v is None else v - v % self.width for v in encoded.dictionary.to_pylist()]
         return pa.array(values, column.type).take(encoded.indices)
 
 
@@ -248,6 +262,26 @@ def is_string(kind: pa.DataType) -> bool:
 def is_number(kind: pa.DataType) -> bool:
     """Whether `kind` is an integer, float or decimal."""
     return bool(pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind))
+
+
+def _sliceable(kind: pa.DataType) -> pa.DataType:
+    return pa.utf8() if pa.types.is_string_view(kind) else kind
+
+
+def _numbers(column: pa.Array) -> np.ndarray:
+    """The values of a numeric column, with 0 in place of NULL."""
+    values: np.ndarray = pc.fill_null(column, pa.scalar(0).cast(column.type)).to_numpy(zero_copy_only=False)
+    return values
+
+
+def _floats(values: np.ndarray, column: pa.Array) -> pa.Array:
+    """Floats in the type and with the NULLs of `column`, with one zero and one NaN."""
+    canonical = np.where(np.isnan(values), values.dtype.type(np.nan), np.where(values == 0, 0, values))
+    return _like(canonical.astype(values.dtype), column)
+
+
+def _like(values: np.ndarray, column: pa.Array) -> pa.Array:
+    return pa.array(values, column.type, mask=column.is_null().to_numpy(zero_copy_only=False))
 
 
 def in_utc(column: pa.Array) -> pa.Array:

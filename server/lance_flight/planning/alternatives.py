@@ -42,11 +42,11 @@ class Stated:
 
     @property
     def says(self) -> tuple[int | None, Aspect | None, str]:
-        """The source column, the aspect, and the date part where it is one."""
+        """The source column, the aspect, and the date part where it is one (a quarter is three months)."""
         if isinstance(self.leaf, Opaque | Constant):
             return None, None, ""
-        term = self.leaf.term
-        return self.source, aspect(self.leaf), term.part if isinstance(term, DatePart) else ""
+        part = self.leaf.term.part if isinstance(self.leaf.term, DatePart) else ""
+        return self.source, aspect(self.leaf), "month" if part == "quarter" else part
 
     @property
     def holds(self) -> bool | None:

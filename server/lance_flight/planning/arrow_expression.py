@@ -68,12 +68,16 @@ class _Call:
 _Node: TypeAlias = _Field | _Literal | _Call
 
 
-def predicate_from_arrow(expression: pc.Expression) -> Predicate:
+def predicate_from_arrow(expression: pc.Expression | pa.Scalar) -> Predicate:
     """The predicate that `expression` states; what has no counterpart becomes `Opaque` and says why.
+
+    A filter that DataFusion folded to one value arrives as a scalar.
 
     >>> str(predicate_from_arrow((pc.field("a") > 3) & ~pc.field("b").isin([1, 2])))
     'a > 3 AND b NOT IN (1, 2)'
     """
+    if isinstance(expression, pa.Scalar):
+        return _predicate(_Literal(expression))
     try:
         batch = pa.ipc.open_file(expression.__reduce__()[1][0]).get_batch(0)
         return _predicate(_node(iter(metadata_entries(batch.schema)), batch))

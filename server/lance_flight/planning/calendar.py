@@ -197,5 +197,5 @@ def _of_days(days: _Days, fields: Mapping[str, Coded]) -> Mask:
     numbers = _day(days) if "day" in fields else np.zeros(len(days), np.int64)
     table = np.zeros(_MONTHS * _DAYS, np.bool_)
     table[months * _DAYS + numbers] = True
-    places = [fields[name].numbers * weight for name, weight in (("month", _DAYS), ("day", 1)) if name in fields]
-    return table.take(np.add.reduce(places), mode="clip")
+    places = sum(fields[name].numbers * weight for name, weight in (("month", _DAYS), ("day", 1)) if name in fields)
+    return table.take(np.asarray(places), mode="clip")

@@ -130,6 +130,9 @@ def _compared(order: Ordering, op: Op, value: pa.Scalar) -> Domain | None:
     if found is None:
         return None
     everything = replace(Domain.everything(order), nulls=False)
+    if order.is_float and abs(found.key) > order.infinity and op is not Op.EQ:
+        # NaNs of one sign share a key, and DataFusion orders them by their bits.
+        return everything if op is Op.NE else replace(everything, **_INTEGRAL[_CLOSED[op]](found))
     limits = _INTEGRAL if order.integral else _TEXTUAL
     return replace(everything, **limits[op](found))
 
@@ -145,7 +148,8 @@ def _listed(order: Ordering, values: pa.Array, *, negated: bool) -> Domain | Non
     if not negated:
         return replace(everything, points=keys)
     # As a list, DataFusion compares floats by their bits: -0.0 is not in (0.0), and both are one partition value.
-    return replace(everything, excluded=keys - {0} if order.is_float else keys)
+    ambiguous = {0, order.smallest, order.largest} if order.is_float else set()
+    return replace(everything, excluded=keys - ambiguous)
 
 
 def _keys(order: Ordering, values: pa.Array) -> frozenset[Key] | None:
@@ -177,6 +181,8 @@ _INTEGRAL: Mapping[Op, _Limits] = MappingProxyType(
     }
 )
 """What a comparison leaves, for keys that are integers."""
+
+_CLOSED = MappingProxyType({Op.LT: Op.LE, Op.LE: Op.LE, Op.GT: Op.GE, Op.GE: Op.GE})
 
 _TEXTUAL: Mapping[Op, _Limits] = MappingProxyType(
     {

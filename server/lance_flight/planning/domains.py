@@ -39,8 +39,8 @@ PART_ORDER = integers(pa.int32())
 class Domain:
     """The values a row may have in one column: NULL or not, and a set of keys of `order`.
 
-    A key is in the set when it lies from `low` to `high` (without `high` where `open`; None is no upper end), is one of `points` (unless
-    None) and none of `excluded`, and its date parts are in `parts`.
+    A key is in the set when it lies from `low` to `high` (without `high` where `open`; None is no upper end), is one
+    of `points` (unless None) and none of `excluded`, and its date parts are in `parts`.
     """
 
     order: Ordering
@@ -102,16 +102,21 @@ class Domain:
         return replace(self, low=low, high=high)
 
     @property
+    def trimmed(self) -> bool:
+        """Whether an excluded value was an end of the interval before `tightened`."""
+        return any(not self.spans(key) for key in self.excluded)
+
+    @property
     def valueless(self) -> bool:
         """Whether no value is left (NULL may be)."""
-        if self.points is not None:
-            return not self.points
-        return not self.spans(self.low) or any(part.valueless for part in self.parts.values())
+        if any(part.valueless for part in self.parts.values()):
+            return True
+        return not (self.spans(self.low) if self.points is None else self.points)
 
     @property
     def ranged(self) -> bool:
         """Whether the interval excludes anything."""
-        return self.low != self.order.smallest or self.high != self.order.largest
+        return bool(self.low != self.order.smallest or self.high != self.order.largest)
 
     @property
     def constrained(self) -> bool:
@@ -202,7 +207,8 @@ def _part(domain: Domain, name: str) -> Domain:
 def _among(numbers: npt.NDArray[Any], keys: frozenset[Key]) -> Mask:
     if len(keys) == 1:
         (key,) = keys
-        return np.equal(numbers, key)
+        same: Mask = numbers == key
+        return same
     return _mask(pc.is_in(pa.array(numbers), value_set=pa.array(np.array(sorted(keys), numbers.dtype))))
 
 
@@ -212,7 +218,7 @@ def _mask(values: pa.Array) -> Mask:
 
 
 def plain(values: pa.Array) -> pa.Array:
-    """`values` in a layout that Arrow's comparison and set kernels accept, in the same order."""
+    """`values` as Arrow's comparison and set kernels accept them: in the same order, with one zero and one NaN."""
     kind = values.type
     if pa.types.is_string_view(kind) or pa.types.is_large_string(kind):
         return values.cast(pa.string())
@@ -220,8 +226,11 @@ def plain(values: pa.Array) -> pa.Array:
         return values.cast(pa.binary())
     if pa.types.is_decimal32(kind) or pa.types.is_decimal64(kind):
         return values.cast(pa.decimal128(kind.precision, kind.scale))
-    if pa.types.is_float16(kind):
-        return values.cast(pa.float32())
+    if pa.types.is_floating(kind):
+        wide = values.cast(pa.float64()) if pa.types.is_float16(kind) else values
+        zero, nan = (pa.scalar(number, wide.type) for number in (0.0, np.nan))
+        # Adding 0.0 turns −0.0 into 0.0; Arrow's sets tell NaNs apart by their bits.
+        return pc.if_else(pc.is_nan(wide), nan, pc.add(wide, zero))
     return values
 
 

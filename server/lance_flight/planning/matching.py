@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 import pyarrow as pa
@@ -32,7 +32,7 @@ from lance_flight.planning.enumeration import (
     stored,
 )
 from lance_flight.planning.partitions import SpecPartitions
-from lance_flight.planning.projection import accepted
+from lance_flight.planning.projection import accepted, cut
 
 _TIME_PARTS = (Year, Month, Day, Hour)
 
@@ -82,7 +82,7 @@ class Match:
     def plan(self) -> None:
         """Decide which fields are enumerated, compute their transforms, and ask for their expressions."""
         lists = self._lists()
-        wanted = [each for each in self.fields if self._is_enumerable(each, lists)]
+        wanted = self._enumerable(lists)
         if len(wanted) == 1 and isinstance(wanted[0].rule, Identity):
             return
         together = count([lists[number] for number in _sources(wanted)]) <= MAX_COMBINATIONS
@@ -93,16 +93,18 @@ class Match:
                 columns = combinations({number: lists[number] for number in _sources(group)})
                 self.points.append(_Points(columns, list(self._applied(group, columns))))
 
-    def _is_enumerable(self, wanted: PartitionField, lists: Mapping[int, Candidates]) -> bool:
-        sources = set(wanted.source_ids)
-        if not sources <= lists.keys() or not sources & self.constrained:
-            return False
-        if not isinstance(wanted.rule, Expression):
-            return True
-        if any(self.domains[number].order.is_float and self.domains[number].holds_nan for number in sources):
-            self.obstacles.append((wanted, "an expression may tell one NaN from another"))
-            return False
-        return True
+    def _enumerable(self, lists: Mapping[int, Candidates]) -> list[PartitionField]:
+        """The fields over constrained columns that have few values, and those that only repeat their columns."""
+        listed = [each for each in self.fields if set(each.source_ids) <= lists.keys()]
+        asked = _sources([each for each in listed if self.constrained & set(each.source_ids)])
+        return [each for each in listed if set(each.source_ids) <= set(asked) and not self._meets_nan(each)]
+
+    def _meets_nan(self, each: PartitionField) -> bool:
+        domains = [self.domains[number] for number in each.source_ids]
+        found = isinstance(each.rule, Expression) and any(d.order.is_float and d.holds_nan for d in domains)
+        if found:
+            self.obstacles.append((each, "an expression may tell one NaN from another"))
+        return found
 
     def _lists(self) -> dict[int, Candidates]:
         """The candidates of each source column that has few, or whose identity another field of the group keeps."""
@@ -183,8 +185,10 @@ class Match:
         if isinstance(each.rule, Identity):
             findings.used.add(number)
             self._note_exact(each, findings)
-        else:
-            findings.used.update((number, aspect, "") for aspect in (Aspect.VALUES, Aspect.RANGE))
+            return
+        findings.used.update((number, aspect, "") for aspect in _ranging(domain))
+        if cut(domain, each.rule).excluded:
+            findings.used.add((number, Aspect.EXCLUDED, ""))
 
     def _note_exact(self, each: PartitionField, findings: Findings) -> None:
         number = each.source_ids[0]
@@ -199,10 +203,22 @@ class Match:
                 findings.object([number], "the range lies beyond the calendar")
                 continue
             coded = {name: self.partitions.coded(each) for name, each in mine.items()}
-            findings.rows &= calendar_rows(coded, domain)
-            findings.used.update((number, aspect, "") for aspect in (Aspect.VALUES, Aspect.RANGE))
-            findings.used.update((number, Aspect.PART, name) for name in mine)
+            rows = calendar_rows(coded, domain)
+            findings.rows &= rows
+            findings.used.update((number, aspect, "") for aspect in _ranging(domain))
+            # A part without a field may prune through the others: no 31st in February.
+            more = {n for n in domain.parts.keys() - mine.keys() if (calendar_rows(coded, _but(domain, n)) & ~rows).any()}
+            findings.used.update((number, Aspect.PART, name) for name in mine.keys() | more)
             findings.exact.update((number, Aspect.PART, name) for name in mine)
+
+
+def _ranging(domain: Domain) -> list[Aspect]:
+    """What went into the interval of a domain."""
+    return [Aspect.VALUES, Aspect.RANGE, *([Aspect.EXCLUDED] if domain.trimmed else [])]
+
+
+def _but(domain: Domain, part: str) -> Domain:
+    return replace(domain, parts={name: kept for name, kept in domain.parts.items() if name != part})
 
 
 def _sources(fields: Sequence[PartitionField]) -> list[int]:

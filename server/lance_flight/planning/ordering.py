@@ -24,6 +24,7 @@ Key: TypeAlias = Any
 """`int`, `str` or `bytes`; one of them for all values of one column."""
 
 _SECONDS_PER_DAY = 86_400
+_INFINITY = {16: 0x7C00, 32: 0x7F80_0000, 64: 0x7FF0_0000_0000_0000}
 _TICKS = {"s": 1, "ms": 1_000, "us": 1_000_000, "ns": 1_000_000_000}
 
 
@@ -68,8 +69,8 @@ class Ordering:
 
     @property
     def infinity(self) -> int:
-        """The key of ∞, for floats; NaNs lie beyond it and beyond its negative."""
-        return {16: 0x7C00, 32: 0x7F80_0000, 64: 0x7FF0_0000_0000_0000}[self.kind.bit_width]
+        """The key of ∞, for floats; the one after it is that of every positive NaN."""
+        return _INFINITY[self.kind.bit_width]
 
     def keys(self, values: pa.Array) -> list[Key]:
         """The key of each value; none may be NULL."""
@@ -81,13 +82,13 @@ class Ordering:
 
     def numbers(self, values: pa.Array) -> npt.NDArray[Any]:
         """The keys as a NumPy array, for types with `bits`."""
-        if types.is_boolean(values.type):
-            return values.cast(pa.uint8()).to_numpy()
-        plain = values.view(self.bits).to_numpy()
+        whole = values.cast(self.bits) if types.is_boolean(values.type) else values.view(self.bits)
+        plain: npt.NDArray[Any] = whole.to_numpy()
         if not self.is_float:
             return plain
-        magnitude = plain & self.largest
-        return np.where(plain < 0, -magnitude, magnitude)
+        magnitude = np.minimum(plain & np.iinfo(plain.dtype).max, self.largest)
+        signed: npt.NDArray[Any] = np.where(plain < 0, -magnitude, magnitude)
+        return signed
 
     def array(self, keys: Sequence[Key]) -> pa.Array:
         """The values of `keys`, as an array of `kind`."""
@@ -99,7 +100,8 @@ class Ordering:
         if self.bits is None:
             return pa.array(keys, self.kind)
         if self.is_float:
-            keys = [key if key >= 0 else -key - self.largest - 1 for key in keys]
+            sign = -(2 ** (self.kind.bit_width - 1))
+            keys = [key if key >= 0 else sign - key for key in keys]
         return pa.array(keys, self.bits).view(self.kind)
 
     def floor(self, value: Fraction) -> Located:
@@ -126,7 +128,7 @@ class Ordering:
 
 def _unscaled(value: Decimal, scale: int) -> int:
     sign, digits, exponent = value.as_tuple()
-    number = int("".join(map(str, digits))) * 10 ** (int(exponent) + scale)
+    number: int = int("".join(map(str, digits))) * 10 ** (int(exponent) + scale)
     return -number if sign else number
 
 
@@ -150,9 +152,9 @@ def integers(kind: pa.DataType) -> Ordering:
 
 
 def _floats(kind: pa.DataType) -> Ordering:
-    largest = 2 ** (kind.bit_width - 1) - 1
     bits = {16: pa.int16(), 32: pa.int32(), 64: pa.int64()}[kind.bit_width]
-    return Ordering(kind, "number", Fraction(1), -largest, largest, bits)
+    nan = _INFINITY[kind.bit_width] + 1
+    return Ordering(kind, "number", Fraction(1), -nan, nan, bits)
 
 
 def _decimals(kind: pa.DataType) -> Ordering:
@@ -237,11 +239,11 @@ def _compares_exactly(value: pa.Scalar, found: Located, order: Ordering) -> bool
     """Whether the engine's coercion to a common type loses nothing for this literal."""
     literal, column = value.type, order.kind
     if types.is_floating(column):
-        return types.is_floating(literal) or found.exact
+        return found.exact or bool(types.is_floating(literal))
     if types.is_floating(literal):
         # An integer column is compared as floats: exact below the literal type's largest run of integers.
         mantissa = {16: 11, 32: 24, 64: 53}[literal.bit_width]
-        return types.is_integer(column) and abs(found.key) < 2**mantissa - 1
+        return bool(types.is_integer(column)) and abs(found.key) < 2**mantissa - 1
     return True
 
 

@@ -79,7 +79,8 @@ class SpecPartitions:
     values: pa.Table | pa.RecordBatch
 
     def __len__(self) -> int:
-        return self.values.num_rows
+        rows: int = self.values.num_rows
+        return rows
 
     @cached_property
     def _coded(self) -> dict[str, Coded]:

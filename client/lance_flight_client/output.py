@@ -1,0 +1,105 @@
+"""Tables as text: aligned for people, CSV and JSON lines for programs, Arrow for both."""
+
+from __future__ import annotations
+
+import json
+import unicodedata
+from collections.abc import Callable, Mapping, Sequence
+from datetime import date, datetime, time
+from types import MappingProxyType
+from typing import Any, TextIO
+
+import pyarrow as pa
+import pyarrow.csv as pacsv
+
+WIDEST = 60
+
+
+def write(table: pa.Table, format: str, *, limit: int | None, out: TextIO) -> None:  # noqa: A002 - what users call it
+    """Write all of `table` in one of `FORMATS`; `limit` bounds the rows of a printed table only."""
+    FORMATS[format](table, limit, out)
+
+
+def aligned(table: pa.Table, limit: int | None = None) -> str:
+    """A table as aligned text; numbers to the right, NULL as nothing.
+
+    >>> print(aligned(pa.table({"origin": ["EWR", None], "n": [12, 345]})))
+    origin    n
+    EWR      12
+            345
+    """
+    shown = table if limit is None else table.slice(0, limit)
+    columns = [[_cell(value) for value in column.to_pylist()] for column in shown.columns]
+    right = [_is_number(field.type) for field in table.schema]
+    lines = [_line(widths := _widths(table.schema.names, columns), table.schema.names, right)]
+    lines += [_line(widths, row, right) for row in zip(*columns, strict=True)]
+    more = table.num_rows - shown.num_rows
+    return "\n".join(lines + ([f"… {more:,} more rows"] if more else []))
+
+
+def _widths(names: Sequence[str], columns: Sequence[Sequence[str]]) -> list[int]:
+    return [max(map(_width, (name, *column))) for name, column in zip(names, columns, strict=True)]
+
+
+def _line(widths: Sequence[int], cells: Sequence[str], right: Sequence[bool]) -> str:
+    padded = [
+        " " * (width - _width(cell)) + cell if is_right else cell + " " * (width - _width(cell))
+        for width, cell, is_right in zip(widths, cells, right, strict=True)
+    ]
+    return "  ".join(padded).rstrip()
+
+
+def _width(text: str) -> int:
+    """Columns of a terminal that a text takes."""
+    return sum(2 if unicodedata.east_asian_width(c) in "WF" else not unicodedata.combining(c) for c in text)
+
+
+def _cell(value: Any) -> str:
+    if value is None:
+        return ""
+    text = value.isoformat(sep=" ") if isinstance(value, datetime) else str(value)
+    text = text.replace("\n", "⏎")
+    return text if len(text) <= WIDEST else text[: WIDEST - 1] + "…"
+
+
+def _is_number(kind: pa.DataType) -> bool:
+    return bool(pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind))
+
+
+def _write_table(table: pa.Table, limit: int | None, out: TextIO) -> None:
+    print(aligned(table, limit), file=out)
+
+
+def _write_csv(table: pa.Table, _: int | None, out: TextIO) -> None:
+    sink = pa.BufferOutputStream()
+    pacsv.write_csv(pa.table({f.name: _flat(table[f.name]) for f in table.schema}), sink)
+    out.write(sink.getvalue().to_pybytes().decode())
+
+
+def _flat(column: pa.ChunkedArray) -> pa.ChunkedArray:
+    """CSV has no nesting: lists and structs as JSON."""
+    if not pa.types.is_nested(column.type):
+        return column
+    return pa.chunked_array([pa.array([None if v is None else json.dumps(v, default=_json) for v in column.to_pylist()], pa.utf8())])
+
+
+def _write_json(table: pa.Table, _: int | None, out: TextIO) -> None:
+    for row in table.to_pylist():
+        print(json.dumps(row, default=_json, ensure_ascii=False), file=out)
+
+
+def _json(value: Any) -> Any:
+    """What JSON has no word for: moments in ISO 8601, binary in hexadecimal, anything else as text."""
+    if isinstance(value, datetime | date | time):
+        return value.isoformat()
+    return value.hex() if isinstance(value, bytes) else str(value)
+
+
+def _write_arrow(table: pa.Table, _: int | None, out: TextIO) -> None:
+    with pa.ipc.new_stream(out.buffer, table.schema) as writer:
+        writer.write_table(table)
+
+
+FORMATS: Mapping[str, Callable[[pa.Table, int | None, TextIO], None]] = MappingProxyType(
+    {"table": _write_table, "csv": _write_csv, "json": _write_json, "arrow": _write_arrow}
+)

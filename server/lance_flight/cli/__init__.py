@@ -1,0 +1,94 @@
+"""The command `lance-flight`: parse, build, run.
+
+Nothing heavy is imported before a command is chosen: `--help` answers at once.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import sys
+from collections.abc import Sequence
+
+from lance_flight import config
+from lance_flight.errors import LanceFlightError
+from lance_flight_client.errors import ServerError
+
+DEFAULT_URI = f"grpc://127.0.0.1:{config.DEFAULT_PORT}"
+OUTPUT_FORMATS = ("table", "csv", "json", "arrow")
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run one command; the exit status is 0, or 1 with one line on standard error."""
+    options = parser().parse_args(arguments)
+    command = importlib.import_module(f"lance_flight.cli.{options.command}")
+    try:
+        return int(command.run(options))
+    except LanceFlightError as exc:
+        print(f"lance-flight: [{exc.code}] {exc}", file=sys.stderr)
+    except ServerError as exc:
+        print(f"lance-flight: {exc}", file=sys.stderr)
+    except KeyboardInterrupt:
+        return 130
+    except BrokenPipeError:
+        # Whoever read our output has seen enough.
+        sys.stderr.close()
+    return 1
+
+
+def parser() -> argparse.ArgumentParser:
+    """Every command with its arguments."""
+    top = argparse.ArgumentParser(
+        prog="lance-flight",
+        description="An Apache Arrow Flight SQL service for Lance Partitioned Namespaces.",
+        epilog="Start with `lance-flight demo`; then `lance-flight serve ROOT` on a directory of your own.",
+    )
+    commands = top.add_subparsers(dest="command", required=True, metavar="COMMAND")
+    _serve(commands.add_parser("serve", help="serve a directory over Flight SQL"))
+    _demo(commands.add_parser("demo", help="load a year of flights, query them, and go on serving"))
+    _sql(commands.add_parser("sql", help="run one statement on a server and print what it returns"))
+    _inspect(commands.add_parser("inspect", help="show what lies in a root, without a server"))
+    return top
+
+
+def _serve(command: argparse.ArgumentParser) -> None:
+    command.description = "Serve the tables of a directory (an empty one is fine) until SIGTERM or Ctrl-C."
+    command.add_argument("root", metavar="ROOT", help="directory or object-store URI")
+    command.add_argument("--config", metavar="FILE", help="TOML file with any of the settings below")
+    for setting in config.settings():
+        flag = "--" + setting.name.replace("_", "-")
+        text = f"{setting.metadata['help']} (default: {setting.default!r})"
+        if isinstance(setting.default, bool):
+            command.add_argument(flag, action=argparse.BooleanOptionalAction, default=None, help=text)
+        else:
+            command.add_argument(flag, type=type(setting.default), default=None, metavar="X", help=text)
+
+
+def _demo(command: argparse.ArgumentParser) -> None:
+    command.description = (
+        "Load the 336,776 flights that left New York in 2013 into ./lance-flight-demo through the service itself, "
+        "run four queries, and go on serving until Ctrl-C. A second run finds the data and does not load it again."
+    )
+    command.add_argument("--root", default="lance-flight-demo", metavar="DIR", help="where the data goes (default: ./%(default)s)")
+    command.add_argument("--port", type=int, default=config.DEFAULT_PORT, metavar="N", help="port to serve on (default: %(default)s)")
+    command.add_argument("--no-serve", action="store_true", help="take any free port and exit after the queries")
+
+
+def _sql(command: argparse.ArgumentParser) -> None:
+    command.description = "Run one SQL statement on a running server."
+    command.add_argument("statement", metavar="SQL", help='for example "SELECT origin, count(*) FROM flights GROUP BY origin"')
+    command.add_argument("--uri", default=DEFAULT_URI, help="server (default: %(default)s)")
+    command.add_argument("--format", choices=OUTPUT_FORMATS, default="table", help="how to print (default: %(default)s)")
+    command.add_argument("--max-rows", type=int, default=100, metavar="N", help="rows of a printed table (default: %(default)s; 0: all)")
+
+
+def _inspect(command: argparse.ArgumentParser) -> None:
+    command.description = "List the tables of a root, or show one: specs, schema with field ids, partitions, pins, rows."
+    command.add_argument("root", metavar="ROOT", help="directory or object-store URI")
+    command.add_argument("table", metavar="TABLE", nargs="?", help="table to show ([schema.]name)")
+    command.add_argument("--where", metavar="CONDITION", help="show which partition tables a query with this WHERE reads, and why")
+    command.add_argument("--max-rows", type=int, default=50, metavar="N", help="partitions to list (default: %(default)s; 0: all)")
+
+
+if __name__ == "__main__":
+    sys.exit(main())

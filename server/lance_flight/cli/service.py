@@ -1,0 +1,81 @@
+"""A server put together from a root and a configuration."""
+
+from __future__ import annotations
+
+import logging
+import os
+import secrets
+from pathlib import Path
+
+from lance_flight.catalog.directory import PRIVATE, Root
+from lance_flight.catalog.store import Store
+from lance_flight.config import ServerConfig
+from lance_flight.engine.engine import Engine
+from lance_flight.errors import InvalidInput
+from lance_flight.flight.engine_backend import EngineBackend
+from lance_flight.flight.server import FlightSqlServer
+
+KEY_BYTES = 32
+KEY_FILE = "ticket.key"
+
+log = logging.getLogger(__name__)
+
+
+def root_store(root: str) -> Store:
+    """The store of a root as a user names it: an object-store URI, or a directory, which is made if it is missing."""
+    if "://" in root:
+        return Store(root.rstrip("/"))
+    path = Path(root).expanduser().resolve()
+    if path.exists() and not path.is_dir():
+        raise InvalidInput(f"root {root!r} is a file; expected a directory")
+    path.mkdir(parents=True, exist_ok=True)
+    return Store(str(path))
+
+
+def build(root: str, config: ServerConfig) -> FlightSqlServer:
+    """A server that accepts connections already."""
+    store = root_store(root)
+    engine = Engine(
+        Root(store),
+        ways=config.lanes or os.cpu_count() or 1,
+        memory_limit=config.memory_limit or _physical_memory() // 2,
+    )
+    return FlightSqlServer(
+        EngineBackend(engine),
+        ticket_key(store, config),
+        host=config.host,
+        port=config.port,
+        advertise=tuple(part.strip() for part in config.advertise.split(",") if part.strip()),
+    )
+
+
+def ticket_key(store: Store, config: ServerConfig) -> bytes:
+    """The key that signs tickets: from its file, else one that is kept in the root for whoever serves it."""
+    if config.ticket_key_file:
+        key = Path(config.ticket_key_file).read_bytes()
+        if len(key) != KEY_BYTES:
+            raise InvalidInput(f"{config.ticket_key_file!r} holds {len(key)} bytes; expected {KEY_BYTES}")
+        return key
+    if "://" in store.uri:
+        log.warning("no ticket_key_file: tickets are valid for this process only")
+        return secrets.token_bytes(KEY_BYTES)
+    return _kept_key(Path(store.uri) / PRIVATE / KEY_FILE)
+
+
+def _kept_key(path: Path) -> bytes:
+    """Read the key, or make it; of two servers that make it at once, one wins and both use it."""
+    path.parent.mkdir(mode=0o700, exist_ok=True)
+    draft = path.with_name(f"{path.name}.{secrets.token_hex(4)}")
+    with os.fdopen(os.open(draft, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600), "wb") as file:
+        file.write(secrets.token_bytes(KEY_BYTES))
+    try:
+        os.link(draft, path)
+    except FileExistsError:
+        pass
+    finally:
+        draft.unlink()
+    return path.read_bytes()
+
+
+def _physical_memory() -> int:
+    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")

@@ -1,0 +1,105 @@
+"""One frozen configuration, from defaults < file < environment < arguments.
+
+Every setting stands once, in `ServerConfig`; the command line, the environment (`LANCE_FLIGHT_<NAME>`), the TOML file
+and the table in the README are made from it or checked against it.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from lance_flight.errors import InvalidInput, Refused
+
+ENVIRONMENT_PREFIX = "LANCE_FLIGHT_"
+LOOPBACK = frozenset({"127.0.0.1", "::1", "localhost"})
+DEFAULT_PORT = 32010
+
+
+def _setting(default: Any, help_text: str) -> Any:
+    return field(default=default, metadata={"help": help_text})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServerConfig:
+    """How a server runs.
+
+    >>> ServerConfig(port=0).host
+    '127.0.0.1'
+    """
+
+    host: str = _setting("127.0.0.1", "interface to listen on")
+    port: int = _setting(DEFAULT_PORT, "port to listen on; 0 takes any free one")
+    ready_file: str = _setting("", "file that receives grpc://host:port once connections are accepted")
+    allow_anonymous: bool = _setting(False, "serve callers without a name on an interface that is not loopback")
+    ticket_key_file: str = _setting(
+        "", "file with the 32 bytes that sign tickets; without it a key is kept in the root's .lance-flight directory"
+    )
+    advertise: str = _setting("", "comma-separated addresses that clients reach this server at, for parallel endpoints")
+    lanes: int = _setting(0, "lanes that a scan reads its tables in; 0 means one for each core")
+    memory_limit: int = _setting(0, "bytes that one statement may hold before it spills or fails; 0 means half of the memory")
+    grace: float = _setting(30.0, "seconds that running calls get to end when the server is stopped")
+    log_level: str = _setting("warning", "what is logged: debug, info, warning or error")
+
+    def checked(self) -> ServerConfig:
+        """This configuration, or `Refused` where it would serve strangers without being asked to."""
+        if self.host not in LOOPBACK and not self.allow_anonymous:
+            raise Refused(
+                f"host {self.host!r} is not loopback and there is no authentication;"
+                " expected 127.0.0.1, or --allow-anonymous to serve anyone who can connect"
+            )
+        return self
+
+
+def settings() -> tuple[dataclasses.Field[Any], ...]:
+    """Every setting, in order."""
+    return dataclasses.fields(ServerConfig)
+
+
+def load(
+    arguments: Mapping[str, Any], *, file: str | None = None, environment: Mapping[str, str] | None = None
+) -> ServerConfig:
+    """The configuration from a TOML file, the environment and arguments, each overruling the one before."""
+    values: dict[str, Any] = {}
+    if file is not None:
+        values |= _from_file(Path(file))
+    environment = os.environ if environment is None else environment
+    for setting in settings():
+        text = environment.get(ENVIRONMENT_PREFIX + setting.name.upper())
+        if text is not None:
+            values[setting.name] = _parsed(setting, text)
+    values |= {name: value for name, value in arguments.items() if value is not None}
+    return ServerConfig(**values).checked()
+
+
+def _from_file(path: Path) -> dict[str, Any]:
+    try:
+        table = tomllib.loads(path.read_text())
+    except (OSError, tomllib.TOMLDecodeError) as exc:
+        raise InvalidInput(f"configuration file {str(path)!r} cannot be read: {exc}") from exc
+    known = {setting.name: setting for setting in settings()}
+    unknown = sorted(table.keys() - known.keys())
+    if unknown:
+        raise InvalidInput(f"configuration file {str(path)!r} has no setting {unknown[0]!r}; expected {', '.join(known)}")
+    return {name: _parsed(known[name], value) for name, value in table.items()}
+
+
+def _parsed(setting: dataclasses.Field[Any], value: Any) -> Any:
+    kind = type(setting.default)
+    if kind is bool and isinstance(value, str):
+        lowered = value.strip().lower()
+        if lowered in {"1", "true", "yes", "on", "0", "false", "no", "off", ""}:
+            return lowered in {"1", "true", "yes", "on"}
+    elif isinstance(value, kind):
+        return value
+    else:
+        try:
+            return kind(value)
+        except (TypeError, ValueError):
+            pass
+    raise InvalidInput(f"setting {setting.name!r} is {value!r}; expected a {kind.__name__}")

@@ -1,0 +1,112 @@
+"""The product behind the dispatch: the engine as a `Backend`."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+
+import pyarrow as pa
+
+from lance_flight.catalog.directory import PUBLIC, TableName
+from lance_flight.engine.engine import Engine
+from lance_flight.engine.ingest import Existing
+from lance_flight.engine.session import CATALOG
+from lance_flight.engine.statements import parse_partition_by
+from lance_flight.engine.tasks import Task
+from lance_flight.errors import InvalidInput, NotFound, Unsupported
+from lance_flight.flight.backend import (
+    PARTITION_BY,
+    Caller,
+    Described,
+    IfExists,
+    IfNotExists,
+    IngestTarget,
+    Planned,
+    TableEntry,
+    Updated,
+)
+
+
+class EngineBackend:
+    """Runs what the dispatch decodes (`flight.backend.Backend`)."""
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+
+    def describe(self, caller: Caller, sql: str) -> Described:  # noqa: ARG002
+        description = self._engine.describe(sql)
+        return Described(schema=description.schema, parameters=description.parameters)
+
+    def execute(
+        self,
+        caller: Caller,  # noqa: ARG002
+        sql: str,
+        *,
+        parameters: pa.RecordBatch | None = None,
+        endpoints: int = 1,
+        transaction: bytes | None = None,
+    ) -> Planned | Updated:
+        _without_transaction(transaction)
+        plan = self._engine.plan(sql, parameters, endpoints=endpoints)
+        if plan is None:
+            return Updated(rows=self._engine.update(sql, parameters))
+        return Planned(
+            schema=plan.schema,
+            payloads=tuple(task.to_bytes() for task in plan.tasks),
+            app_metadata=json.dumps({"snapshots": dict(plan.snapshots)}).encode(),
+        )
+
+    def read(self, caller: Caller, payload: bytes) -> pa.RecordBatchReader:  # noqa: ARG002
+        return self._engine.run(Task.from_bytes(payload))
+
+    def ingest(
+        self,
+        caller: Caller,  # noqa: ARG002
+        target: IngestTarget,
+        reader: pa.RecordBatchReader,
+        *,
+        transaction: bytes | None = None,
+    ) -> int:
+        _without_transaction(transaction)
+        if target.temporary:
+            raise Unsupported(f"table {target.table!r} was asked for as temporary; only lasting tables are offered")
+        if target.catalog not in (None, "", CATALOG):
+            raise NotFound.named("catalog", str(target.catalog), [CATALOG])
+        options = dict(target.options)
+        partition_by = options.pop(PARTITION_BY, None)
+        if options:
+            raise InvalidInput(f"unknown ingest option {next(iter(options))!r}; expected {PARTITION_BY!r}")
+        return self._engine.ingest(
+            TableName(target.schema or PUBLIC, target.table),
+            reader,
+            create_missing=target.if_not_exists is IfNotExists.CREATE,
+            existing=_EXISTING[target.if_exists],
+            partitioned_by=parse_partition_by(partition_by) if partition_by else (),
+        )
+
+    def catalogs(self, caller: Caller) -> Iterable[str]:  # noqa: ARG002
+        return [CATALOG]
+
+    def db_schemas(self, caller: Caller) -> Iterable[tuple[str, str]]:  # noqa: ARG002
+        return [(CATALOG, name) for name in self._engine.root.schemas()]
+
+    def tables(self, caller: Caller) -> Iterable[TableEntry]:  # noqa: ARG002
+        return [
+            TableEntry(catalog=catalog, db_schema=name.db_schema, name=name.name)
+            for catalog, name in self._engine.tables()
+        ]
+
+    def table_schema(self, caller: Caller, table: TableEntry) -> pa.Schema:  # noqa: ARG002
+        return self._engine.schema_of(TableName(table.db_schema, table.name))
+
+
+_EXISTING = {
+    IfExists.FAIL: Existing.FAIL,
+    IfExists.APPEND: Existing.APPEND,
+    IfExists.REPLACE: Existing.REPLACE,
+}
+
+
+def _without_transaction(transaction: bytes | None) -> None:
+    if transaction is not None:
+        raise Unsupported("transactions are not offered yet")
