@@ -1,0 +1,1 @@
+"""An Apache Arrow Flight SQL service for Lance Partitioned Namespaces."""

@@ -36,7 +36,7 @@ class ServerConfig:
     host: str = _setting("127.0.0.1", "interface to listen on")
     port: int = _setting(DEFAULT_PORT, "port to listen on; 0 takes any free one")
     ready_file: str = _setting("", "file that receives grpc://host:port once connections are accepted")
-    allow_anonymous: bool = _setting(False, "serve callers without a name on an interface that is not loopback")
+    allow_anonymous: bool = _setting(default=False, help_text="serve callers without a name on an interface that is not loopback")
     ticket_key_file: str = _setting(
         "", "file with the 32 bytes that sign tickets; without it a key is kept in the root's .lance-flight directory"
     )
@@ -90,7 +90,7 @@ def _from_file(path: Path) -> dict[str, Any]:
 
 
 def _parsed(setting: dataclasses.Field[Any], value: Any) -> Any:
-    kind = type(setting.default)
+    kind: type[Any] = type(setting.default)
     if kind is bool and isinstance(value, str):
         lowered = value.strip().lower()
         if lowered in {"1", "true", "yes", "on", "0", "false", "no", "off", ""}:

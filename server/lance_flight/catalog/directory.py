@@ -108,12 +108,7 @@ class Root:
         private = self._private()
         try:
             count = build(private)
-            with self._lock:
-                if replace and self.has(name):
-                    self.drop(name)
-                if self.has(name):
-                    raise AlreadyExists(f"table {name.name!r} is there already")
-                private.move_to(place)
+            self._put(private, name, place, replace=replace)
         except BaseException:
             private.remove()
             raise
@@ -130,6 +125,14 @@ class Root:
             self._opened.pop(table.store.uri, None)
         self._forget_row(name)
         trash.remove()
+
+    def _put(self, private: Store, name: TableName, place: Store, *, replace: bool) -> None:
+        with self._lock:
+            if replace and self.has(name):
+                self.drop(name)
+            if self.has(name):
+                raise AlreadyExists(f"table {name.name!r} is there already")
+            private.move_to(place)
 
     def _find(self, name: TableName) -> Table | None:
         if not _is_safe(name.name) or not _is_safe(name.db_schema):

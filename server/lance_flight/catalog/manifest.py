@@ -37,8 +37,8 @@ KEPT_SNAPSHOTS = 8
 PIN_FIELDS = (pa.field("read_version", pa.uint64()), pa.field("read_branch", pa.utf8()), pa.field("read_tag", pa.utf8()))
 
 _BASE_FIELDS = (
-    pa.field("object_id", pa.utf8(), False, {"lance-schema:unenforced-primary-key:position": "0"}),
-    pa.field("object_type", pa.utf8(), False),
+    pa.field("object_id", pa.utf8(), nullable=False, metadata={"lance-schema:unenforced-primary-key:position": "0"}),
+    pa.field("object_type", pa.utf8(), nullable=False),
     pa.field("location", pa.utf8()),
     pa.field("metadata", pa.utf8()),
     pa.field("base_objects", pa.list_(pa.field("object_id", pa.utf8()))),
@@ -132,7 +132,7 @@ class Manifest:
         """
         dataset = self.store.open(base.version)
         merge = dataset.merge_insert("object_id").when_matched_update_all().when_not_matched_insert_all()
-        merge = merge.conflict_retries(0).use_index(False)
+        merge = merge.conflict_retries(0).use_index(use_index=False)
         transaction, _ = merge.execute_uncommitted(rows)
         transaction.transaction_properties = {OPERATION: operation}
         try:

@@ -27,7 +27,7 @@ def write_files(store: Store, rows: pa.Table | pa.RecordBatchReader, *, new: boo
 
     `new` says that the table does not exist yet, so that the files get the column numbers of a first version.
     """
-    return write_fragments(
+    written: list[FragmentMetadata] = write_fragments(
         rows,
         store.uri,
         schema=rows.schema,
@@ -36,6 +36,7 @@ def write_files(store: Store, rows: pa.Table | pa.RecordBatchReader, *, new: boo
         storage_options=store.options or None,
         session=shared_session(),
     )
+    return written
 
 
 def create(store: Store, schema: pa.Schema, fragments: Sequence[FragmentMetadata]) -> Version:

@@ -53,13 +53,13 @@ def conform(batch: pa.RecordBatch | pa.Table, target: pa.Schema) -> pa.Table:
 def _cast(column: pa.Array | pa.ChunkedArray, field: pa.Field) -> pa.Array | pa.ChunkedArray:
     try:
         cast = column.cast(field.type)
-        if not pa.types.is_decimal(column.type) and pa.types.is_floating(field.type) and pa.types.is_floating(column.type):
-            _refuse_changed(column, cast, field)
-        return cast
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as exc:
         raise DataError(
             f"column {field.name!r} holds {column.type} values that do not fit {field.type} without loss: {exc}"
         ) from exc
+    if pa.types.is_floating(field.type) and pa.types.is_floating(column.type):
+        _refuse_changed(column, cast, field)
+    return cast
 
 
 def _refuse_changed(column: pa.Array, cast: pa.Array, field: pa.Field) -> None:

@@ -12,6 +12,7 @@ import time
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from itertools import repeat
 
 import pyarrow as pa
 
@@ -84,7 +85,8 @@ class AppendTransaction:
             at = {i: int(row) for i, row in zip(mine, found, strict=True)}
             current = {i: tables.table(row) if row >= 0 else None for i, row in at.items()}
             with ThreadPoolExecutor(STAGERS) as pool:
-                pins = dict(zip(mine, pool.map(lambda i: self._stage(i, current[i], snapshot), mine), strict=True))
+                staged = pool.map(self._stage, mine, current.values(), repeat(snapshot))
+                pins = dict(zip(mine, staged, strict=True))
             old = [i for i in mine if at[i] >= 0]
             new = [i for i in mine if at[i] < 0]
             if old:

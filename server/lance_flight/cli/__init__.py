@@ -10,9 +10,10 @@ import importlib
 import sys
 from collections.abc import Sequence
 
+from lance_flight_client.errors import ServerError
+
 from lance_flight import config
 from lance_flight.errors import LanceFlightError
-from lance_flight_client.errors import ServerError
 
 DEFAULT_URI = f"grpc://127.0.0.1:{config.DEFAULT_PORT}"
 OUTPUT_FORMATS = ("table", "csv", "json", "arrow")

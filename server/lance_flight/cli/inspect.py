@@ -6,6 +6,7 @@ import argparse
 from pathlib import Path
 
 import pyarrow as pa
+from lance_flight_client.output import aligned
 
 from lance_flight.catalog.directory import PUBLIC, Root, TableName
 from lance_flight.catalog.namespace import PartitionedNamespace
@@ -13,7 +14,6 @@ from lance_flight.catalog.store import Store
 from lance_flight.engine.engine import Engine
 from lance_flight.engine.scan_planning import plan_scan
 from lance_flight.errors import InvalidInput
-from lance_flight_client.output import aligned
 
 
 def run(options: argparse.Namespace) -> int:

@@ -54,7 +54,7 @@ def _insert(root: Root, statement: Insert, new_session: NewSession, bindings: Bi
             source = storable(frame.schema())
             if len(source) != len(target):
                 raise SqlError(
-                    f"INSERT INTO {statement.table.name} has {len(source)} values for {len(target)} columns"
+                    f"INSERT INTO {statement.table.name} has {len(source)} values for {len(target)} columns"  # noqa: S608 - a message
                     f" ({', '.join(target.names)})"
                 )
             session.prepare(frame)

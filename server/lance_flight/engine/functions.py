@@ -11,13 +11,13 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 from datafusion import DataFrame, SessionConfig, SessionContext, SQLOptions, udf
-from sqlglot.tokens import TokenType
+from sqlglot.tokenizer_core import TokenType
 
 from lance_flight.engine.sql import Cursor, edited, for_datafusion, tokenize
 from lance_flight.errors import SpecError, SqlError
 from lance_flight.model.hashing import murmur3, murmur3_multi
 
-QUERIES_ONLY = SQLOptions().with_allow_ddl(False).with_allow_dml(False).with_allow_statements(False)
+QUERIES_ONLY = SQLOptions().with_allow_ddl(allow=False).with_allow_dml(allow=False).with_allow_statements(allow=False)
 HASHES: dict[str, Callable[[Sequence[pa.Array]], pa.Array]] = {
     "murmur3": lambda columns: murmur3(columns[0]),
     "murmur3_multi": murmur3_multi,
@@ -27,10 +27,11 @@ HASHES: dict[str, Callable[[Sequence[pa.Array]], pa.Array]] = {
 _NEVER = pa.struct([pa.field("never", pa.null())])
 _COERCION = re.compile(r"call to '(?P<name>__murmur3_\w+)' function: coercion from (?P<types>.*) to the signature")
 _VOLATILE = frozenset(
-    "now random uuid current_date current_time current_timestamp today localtime localtimestamp version".split()
+    ["now", "random", "uuid", "current_date", "current_time", "current_timestamp", "today", "localtime", "localtimestamp", "version"]
 )
 _COLUMN = re.compile(r"col\d+")
 _CALL_NAME = re.compile(r"__murmur3_(?:(?P<one>one)|multi)_\d+")
+_NULL_ROWS = 2  # an aggregate would make one of them
 _PROBES = (5, 0, -3, 100, None)
 
 
@@ -70,7 +71,8 @@ class HashCalls:
     def of(cls, sql: str) -> HashCalls:
         """Give every call its own name."""
         tokens = tokenize(sql)
-        edits, calls = [], {}
+        edits: list[tuple[int, int, str]] = []
+        calls: dict[str, str] = {}
         for place, token in enumerate(tokens[:-1]):
             word = token.text.lower()
             if word in HASHES and tokens[place + 1].token_type is TokenType.L_PAREN:
@@ -133,11 +135,11 @@ def _expression_problems(expression: str, sources: Sequence[pa.DataType], declar
     if volatile:
         return
     try:
-        nulls = _computed(expression, [pa.nulls(2, source) for source in sources])
+        nulls = _computed(expression, [pa.nulls(_NULL_ROWS, source) for source in sources])
     except SqlError as exc:
         yield f"it fails on NULL: {exc}"
         return
-    if len(nulls) != 2:
+    if len(nulls) != _NULL_ROWS:
         yield "an aggregate may not stand in it"
     elif nulls.type != declared:
         yield f"it gives {nulls.type}, result_type is {declared}"

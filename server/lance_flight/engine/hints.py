@@ -59,7 +59,7 @@ def _scans(plan: LogicalPlan, above: list[Expr]) -> Iterator[tuple[tuple[str | N
 def _variant(plan: LogicalPlan) -> Any:
     try:
         return plan.to_variant()
-    except Exception:  # a node that the Python binding cannot show: nothing is concluded from it
+    except Exception:  # noqa: BLE001 - a node that the Python binding cannot show: nothing is concluded from it
         return None
 
 

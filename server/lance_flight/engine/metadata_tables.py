@@ -144,7 +144,8 @@ def snapshots_table(namespace: PartitionedNamespace) -> MetadataTable:
     def build(names: list[str]) -> pa.Table:
         history, operations = namespace.manifest.history(), namespace.manifest.operations()
         counted = bool({"tables_added", "tables_changed", "tables_removed"} & set(names))
-        rows, before = [], {}
+        rows: list[dict[str, Any]] = []
+        before: dict[str, Any] = {}
         for version, committed_at in history:
             row: dict[str, Any] = {
                 "version": version,

@@ -7,7 +7,7 @@ from typing import Any
 
 import pyarrow as pa
 from datafusion import DataFrame, LogicalPlan
-from sqlglot.tokens import TokenType
+from sqlglot.tokenizer_core import TokenType
 
 from lance_flight.engine.sql import tokenize
 

@@ -41,8 +41,15 @@ class ScanPlan(Protocol):
 class Readable(Protocol):
     """What a provider reads: a schema, and how a scan of it is planned."""
 
-    schema: pa.Schema
-    ids: dict[str, int]
+    @property
+    def schema(self) -> pa.Schema:
+        """The columns of the table."""
+        ...
+
+    @property
+    def ids(self) -> dict[str, int]:
+        """Their field ids by name; none where columns are known by name alone."""
+        ...
 
     def plan(self, predicate: Predicate) -> ScanPlan:
         """Which tables to read for rows where `predicate` is TRUE."""

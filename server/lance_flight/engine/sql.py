@@ -10,7 +10,8 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from sqlglot.errors import SqlglotError
-from sqlglot.tokens import Token, Tokenizer, TokenType
+from sqlglot.tokenizer_core import Token, TokenType
+from sqlglot.tokens import Tokenizer
 
 from lance_flight.errors import SqlError
 
@@ -144,7 +145,7 @@ def for_datafusion(text: str) -> str:
     tokens = tokenize(text)
     edits: list[tuple[int, int, str]] = []
     marks = 0
-    for place, token in enumerate(tokens):
+    for token in tokens:
         if token.token_type is TokenType.PLACEHOLDER and token.text == "?":
             marks += 1
             edits.append((token.start, token.end + 1, f"${marks}"))

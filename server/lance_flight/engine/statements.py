@@ -14,6 +14,7 @@ from lance_flight.engine.sql import Cursor
 from lance_flight.errors import SqlError
 
 PARTITION_TRANSFORMS = ("year", "month", "day", "hour")
+QUALIFIED_PARTS = 3  # catalog.schema.table
 SIZED_TRANSFORMS = ("bucket", "multi_bucket", "truncate")
 
 
@@ -232,7 +233,7 @@ def _table(cursor: Cursor) -> TableRef:
     parts = [cursor.name("a table name")]
     while cursor.accept("."):
         parts.append(cursor.name("a table name"))
-    if len(parts) > 3 or (len(parts) == 3 and parts[0] != "lance"):
+    if len(parts) > QUALIFIED_PARTS or (len(parts) == QUALIFIED_PARTS and parts[0] != "lance"):
         raise SqlError(f"table {'.'.join(parts)!r} is not there; expected [[lance.]schema.]table")
     return TableRef(parts[-1], parts[-2] if len(parts) > 1 else None)
 
@@ -283,7 +284,8 @@ def _partition_fields(cursor: Cursor) -> tuple[PartitionDef, ...]:
 
 def _partition_field(cursor: Cursor) -> PartitionDef:
     name = cursor.name("a column or a transform")
-    transform, columns, argument, expression = "identity", (name,), None, None
+    transform, argument, expression = "identity", None, None
+    columns: tuple[str, ...] = (name,)
     if cursor.accept("("):
         transform = name
         if name == "expr":

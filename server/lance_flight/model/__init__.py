@@ -1,0 +1,1 @@
+"""The spec as values: pure, no I/O."""

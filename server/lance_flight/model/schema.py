@@ -67,16 +67,17 @@ class NamespaceSchema:
                 problems.append(f"field {path!r} has lance:field_id {number}, which {seen[number]!r} has already")
             else:
                 seen[number] = path
-        stored = (schema.metadata or {}).get(NEXT_FIELD_ID, b"0")
+        metadata = dict(schema.metadata or {})
+        stored = metadata.pop(NEXT_FIELD_ID, b"0")
         if not stored.isdigit():
             problems.append(f"{NEXT_FIELD_ID.decode()} is {stored.decode()!r}; expected an integer ≥ 0")
         if problems:
             raise SchemaError("namespace schema", problems)
-        return cls(schema, max(max(seen, default=-1) + 1, int(stored)))
+        return cls(schema.with_metadata(metadata or None), max(max(seen, default=-1) + 1, int(stored)))
 
     def to_json(self) -> dict[str, Any]:
         """As JsonArrowSchema; the next free id stands in the schema's metadata once it is not implied."""
-        metadata = {k: v for k, v in (self.arrow.metadata or {}).items() if k != NEXT_FIELD_ID}
+        metadata = dict(self.arrow.metadata or {})
         if self.next_field_id > max(self.paths, default=-1) + 1:
             metadata[NEXT_FIELD_ID] = str(self.next_field_id).encode()
         return schema_to_json(self.arrow.with_metadata(metadata or None))
@@ -89,7 +90,7 @@ class NamespaceSchema:
     @cached_property
     def table(self) -> pa.Schema:
         """The schema that a partition table is created with: its ids under `lance_flight:field_id`."""
-        return pa.schema([_with_ids(f, lambda g: _required_id(g), key=TABLE_FIELD_ID) for f in self.arrow])
+        return pa.schema([_with_ids(f, _required_id, key=TABLE_FIELD_ID) for f in self.arrow])
 
     @cached_property
     def ids(self) -> dict[str, int]:

@@ -44,7 +44,7 @@ class Transform(Protocol):
         ...
 
     def expression(self, sources: Sequence[pa.DataType]) -> str:
-        """The derived DataFusion expression over col0, col1 …"""
+        """The derived DataFusion expression; `col0`, `col1` … are the source columns."""
         ...
 
     def apply(self, columns: Sequence[pa.Array]) -> pa.Array:

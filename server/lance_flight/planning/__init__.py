@@ -1,0 +1,1 @@
+"""Partition pruning: pure functions over predicates and partition values."""
