@@ -13,8 +13,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from lance.namespace import DirectoryNamespace
-from lance_namespace_urllib3_client.models import JsonArrowSchema
-
 from lance_flight.errors import SchemaError
 from lance_flight.model.arrow_json import (
     field_from_json,
@@ -26,6 +24,7 @@ from lance_flight.model.arrow_json import (
     type_to_json,
     type_to_text,
 )
+from lance_namespace_urllib3_client.models import JsonArrowSchema
 
 APPENDIX_A = json.loads((Path(__file__).parent / "data" / "appendix_a_metadata.json").read_text())
 
@@ -367,14 +366,16 @@ def decimals(make: Any, digits: int) -> st.SearchStrategy[pa.DataType]:
     return st.builds(make, st.integers(1, digits), st.integers(-9, 9))
 
 
-LEAVES = st.one_of(
-    st.sampled_from([row[0] for row in EVERY.values() if not pa.types.is_nested(row[0])]),
-    st.builds(pa.timestamp, st.sampled_from(["s", "ms", "us", "ns"]), ZONE),
-    st.builds(pa.binary, st.integers(0, 2**31 - 1)),
-    decimals(pa.decimal32, 9),
-    decimals(pa.decimal64, 18),
-    decimals(pa.decimal128, 38),
-    decimals(pa.decimal256, 76),
+LEAVES = st.deferred(
+    lambda: st.one_of(
+        st.sampled_from([row[0] for row in EVERY.values() if not pa.types.is_nested(row[0])]),
+        st.builds(pa.timestamp, st.sampled_from(["s", "ms", "us", "ns"]), ZONE),
+        st.builds(pa.binary, st.integers(0, 2**31 - 1)),
+        decimals(pa.decimal32, 9),
+        decimals(pa.decimal64, 18),
+        decimals(pa.decimal128, 38),
+        decimals(pa.decimal256, 76),
+    )
 )
 
 

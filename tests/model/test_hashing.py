@@ -15,7 +15,6 @@ import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-
 from lance_flight.errors import InvalidInput
 from lance_flight.model.arrow_json import type_from_text
 from lance_flight.model.hashing import HashClass, HashKind, bucket, hash_class, murmur3, murmur3_multi
