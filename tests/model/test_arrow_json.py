@@ -381,7 +381,7 @@ LEAVES = st.deferred(
 
 def nested(types: st.SearchStrategy[pa.DataType]) -> st.SearchStrategy[pa.DataType]:
     field = fields_of(types)
-    key = field.filter(lambda one: one.type != pa.null()).map(lambda one: one.with_nullable(False))
+    key = field.filter(lambda one: one.type != pa.null()).map(lambda one: one.with_nullable(nullable=False))
     some = st.lists(field, min_size=1, max_size=3)
     codes = st.sampled_from([None, [5, 0, 127]])
     return st.one_of(
@@ -432,10 +432,9 @@ def test_what_is_written_is_what_a_client_of_stock_lance_accepts(kind: pa.DataTy
 def test_any_text_is_a_type_or_a_clear_refusal(text: str) -> None:
     try:
         kind = type_from_text(text)
-    except SchemaError as error:
-        assert error.problems
-    else:
-        assert type_from_text(type_to_text(kind)).equals(kind, check_metadata=True)
+    except SchemaError:
+        return
+    assert type_from_text(type_to_text(kind)).equals(kind, check_metadata=True)
 
 
 # Problems

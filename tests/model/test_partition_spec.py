@@ -377,14 +377,7 @@ def test_expressions_are_the_same_where_their_text_is() -> None:
     upper = field(field_id="u", source_ids=(2,), rule=Expression("upper(col0)"), result_type=pa.utf8())
     lower = field(field_id="l", source_ids=(2,), rule=Expression("lower(col0)"), result_type=pa.utf8())
     spec(2, upper, lower).check(SCHEMA, [spec(1, upper)])
-    assert (
-        len(
-            check_problems(
-                spec(2, field(**{"field_id": "v", "source_ids": (2,), "rule": upper.rule})), [spec(1, upper)]
-            )
-        )
-        == 1
-    )
+    assert len(check_problems(spec(2, field(field_id="v", source_ids=(2,), rule=upper.rule)), [spec(1, upper)])) == 1
 
 
 def test_the_order_of_the_sources_belongs_to_the_derivation() -> None:

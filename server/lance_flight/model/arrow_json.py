@@ -102,7 +102,7 @@ def field_from_json(value: Any) -> pa.Field:
         kind = _collected(problems, "metadata", _exact_type(kind), exact)
     if problems:
         raise SchemaError("field", problems)
-    return _with_extension(_field(name, kind, nullable is not False, metadata))
+    return _with_extension(_field(name, kind, metadata, nullable=nullable is not False))
 
 
 def type_to_json(kind: pa.DataType) -> dict[str, Any]:
@@ -236,7 +236,7 @@ def _length(arguments: Strings) -> int:
 def _map(arguments: Strings, children: Fields) -> pa.DataType:
     # JSON has one child, the entries; text has the two that these consist of.
     key, item = children[0].type if len(children) == 1 else children
-    return pa.map_(key.with_nullable(False), item, keys_sorted=_flag("keys_sorted", arguments))
+    return pa.map_(key.with_nullable(nullable=False), item, keys_sorted=_flag("keys_sorted", arguments))
 
 
 def _flag(name: str, arguments: Strings) -> bool:
@@ -471,7 +471,8 @@ class _Text:
             raise self.error("':'")
         kind = _built(self.parts())
         nullable = not self.skip("not null")
-        return _field(name, kind, nullable, _metadata_from_json(self.json() if self.follows("{") else None))
+        metadata = _metadata_from_json(self.json() if self.follows("{") else None)
+        return _field(name, kind, metadata, nullable=nullable)
 
     def argument(self) -> str:
         """One argument, without its quotes."""
@@ -507,7 +508,9 @@ class _Text:
         return self.text.startswith(literal, self.at)
 
     def skip(self, literal: str) -> bool:
-        return self.follows(literal) and self.advance(self.at + len(literal), True)
+        found = self.follows(literal)
+        self.advance(self.at + len(literal) * found, None)
+        return found
 
     def advance(self, to: int, value: _T) -> _T:
         """`value`, having come to the first character from `to` on that is no blank."""
@@ -534,7 +537,7 @@ def _collected(problems: list[str], place: str, work: Callable[[Any], _T], value
         return None
 
 
-def _field(name: Any, kind: Any, nullable: bool, metadata: Mapping[str, str]) -> pa.Field:
+def _field(name: Any, kind: Any, metadata: Mapping[str, str], *, nullable: bool) -> pa.Field:
     if types.is_null(kind) and not nullable:
         raise SchemaError("field", ["nullable: a field of the null type cannot be without nulls"])
     return pa.field(name, kind, nullable, metadata or None)

@@ -39,6 +39,9 @@ class NamespaceSchema:
         same = self.arrow.equals(other.arrow, check_metadata=True)
         return bool(same) and self.next_field_id == other.next_field_id
 
+    def __hash__(self) -> int:
+        return hash((self.arrow, self.next_field_id))
+
     @classmethod
     def assign(cls, schema: pa.Schema) -> NamespaceSchema:
         """A new schema with the ids 0, 1, 2 … given depth-first; any ids that `schema` had are forgotten.
@@ -175,5 +178,7 @@ def _required_id(field: pa.Field) -> int:
 
 def _name_problems(schema: pa.Schema) -> list[str]:
     names = schema.names
-    problems = [f"column {name!r} stands {names.count(name)} times" for name in dict.fromkeys(names) if names.count(name) > 1]
+    problems = [
+        f"column {name!r} stands {names.count(name)} times" for name in dict.fromkeys(names) if names.count(name) > 1
+    ]
     return problems + ["a column has an empty name"] * ("" in names)
