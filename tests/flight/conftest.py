@@ -7,10 +7,10 @@ from collections.abc import Iterator
 import adbc_driver_flightsql.dbapi as flightsql
 import pyarrow as pa
 import pytest
-from flight_backend import FLIGHTS, KEY, CannedBackend
+from lance_flight.flight.server import FlightSqlServer
 from pyarrow import flight
 
-from lance_flight.flight.server import FlightSqlServer
+from tests.flight.flight_backend import FLIGHTS, KEY, CannedBackend
 
 
 @pytest.fixture

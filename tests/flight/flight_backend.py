@@ -6,7 +6,6 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 import pyarrow as pa
-
 from lance_flight.errors import SqlError
 from lance_flight.flight.backend import Caller, Described, IngestTarget, Planned, TableEntry, Updated
 from lance_flight.flight.tickets import decode_parameters, encode_parameters

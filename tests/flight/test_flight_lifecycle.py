@@ -9,14 +9,14 @@ from dataclasses import dataclass, field
 
 import pyarrow as pa
 import pytest
-from flight_backend import KEY, NUMBERS, CannedBackend
-from pyarrow import flight
-
 from lance_flight.flight import commands
 from lance_flight.flight.backend import Caller, Planned, Updated
 from lance_flight.flight.lifecycle import serve_until
 from lance_flight.flight.server import FlightSqlServer
 from lance_flight.flight.wire import encode_command
+from pyarrow import flight
+
+from tests.flight.flight_backend import KEY, NUMBERS, CannedBackend
 
 SELECT = flight.FlightDescriptor.for_command(encode_command(commands.StatementQuery(query="SELECT numbers")))
 PATIENCE = 30.0
@@ -44,6 +44,23 @@ class SlowBackend(CannedBackend):
         return CannedBackend.execute(
             self, caller, sql, parameters=parameters, endpoints=endpoints, transaction=transaction
         )
+
+
+@dataclass(slots=True)
+class EndlessBackend(CannedBackend):
+    """Reads the same rows for ever, and tells when its reader is given up."""
+
+    freed: threading.Event = field(default_factory=threading.Event)
+
+    def read(self, caller: Caller, payload: bytes) -> pa.RecordBatchReader:
+        def batches() -> Iterator[pa.RecordBatch]:
+            try:
+                while True:
+                    yield from NUMBERS.to_batches()
+            finally:
+                self.freed.set()
+
+        return pa.RecordBatchReader.from_batches(NUMBERS.schema, batches())
 
 
 @pytest.fixture
@@ -103,3 +120,14 @@ def test_a_stopped_server_takes_no_new_calls(pool: ThreadPoolExecutor, backend: 
     assert serve_until(server, stop, grace=PATIENCE) is True
     with flight.connect(server.uri) as client, pytest.raises(flight.FlightUnavailableError):
         client.get_flight_info(SELECT)
+
+
+def test_a_client_that_goes_away_frees_the_reader() -> None:
+    backend = EndlessBackend()
+    with FlightSqlServer(backend, KEY) as server, flight.connect(server.uri) as client:
+        reader = client.do_get(client.get_flight_info(SELECT).endpoints[0].ticket)
+        assert reader.read_chunk().data.num_rows == 4
+        reader.cancel()
+        assert backend.freed.wait(PATIENCE)
+        server.shutdown()
+        assert len(server.in_flight) == 0

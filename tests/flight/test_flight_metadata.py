@@ -6,15 +6,15 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from flight_backend import FLIGHTS, CannedBackend
-from pyarrow import flight
-
 from lance_flight.errors import NotFound
 from lance_flight.flight import commands
 from lance_flight.flight.commands import MetadataCommand
 from lance_flight.flight.patterns import like
 from lance_flight.flight.protocol import flight_sql_pb2 as pb
 from lance_flight.flight.wire import encode_command
+from pyarrow import flight
+
+from tests.flight.flight_backend import FLIGHTS, CannedBackend
 
 FOREIGN_KEYS = """
     pk_catalog_name: utf8

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from decimal import Decimal
+
 import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
-
 from lance_flight.flight.normalise import LARGEST_MESSAGE, client_batches, client_schema, client_type, convert
 
 VIEWS = pa.array(["a", None, "c" * 20, "d"], pa.string_view())

@@ -8,7 +8,6 @@ import sys
 from pathlib import Path
 
 import pytest
-
 from lance_flight.flight import protocol
 
 PROTOCOL = Path(protocol.__file__).parent

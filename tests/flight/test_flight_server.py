@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 import grpc
 import pyarrow as pa
 import pytest
-from flight_backend import ECHO, ECHO_PARAMETERS, KEY, NUMBERS, CannedBackend, Ran
 from google.protobuf.any_pb2 import Any as AnyMessage
-from pyarrow import flight
-
 from lance_flight.errors import Conflict
 from lance_flight.flight import commands
 from lance_flight.flight.backend import IfExists, IfNotExists, IngestTarget
@@ -17,6 +16,9 @@ from lance_flight.flight.protocol import flight_sql_pb2 as pb
 from lance_flight.flight.server import FlightSqlServer
 from lance_flight.flight.tickets import RowsTicket, Sealer
 from lance_flight.flight.wire import encode_action, encode_command
+from pyarrow import flight
+
+from tests.flight.flight_backend import ECHO, ECHO_PARAMETERS, KEY, NUMBERS, CannedBackend, Ran
 
 SELECT = commands.StatementQuery(query="SELECT numbers")
 
@@ -44,7 +46,7 @@ def put(client: flight.FlightClient, command: Command, rows: pa.Table) -> bytes:
     answer = results.read()
     assert results.read() is None
     writer.close()
-    return answer.to_pybytes()
+    return bytes(answer)
 
 
 def put_without_schema(server: FlightSqlServer, command: Command) -> list[bytes]:
@@ -229,7 +231,8 @@ def bind(client: flight.FlightClient, handle: bytes, rows: pa.Table) -> bytes:
 
 def run(client: flight.FlightClient, handle: bytes) -> list[dict[str, object]]:
     info = client.get_flight_info(descriptor(commands.PreparedStatementQuery(prepared_statement_handle=handle)))
-    return read(client, info).to_pylist()
+    rows: list[dict[str, object]] = read(client, info).to_pylist()
+    return rows
 
 
 def test_binding_answers_a_new_handle_that_carries_the_parameters(
@@ -321,27 +324,23 @@ def ingest(if_not_exist: int, if_exists: int) -> commands.StatementIngest:
 
 
 DEFINITIONS = {
-    "create, fail": (1, 1, IfNotExists.CREATE, IfExists.FAIL),
-    "create, append": (1, 2, IfNotExists.CREATE, IfExists.APPEND),
-    "create, replace": (1, 3, IfNotExists.CREATE, IfExists.REPLACE),
-    "fail, fail": (2, 1, IfNotExists.FAIL, IfExists.FAIL),
-    "fail, append": (2, 2, IfNotExists.FAIL, IfExists.APPEND),
-    "fail, replace": (2, 3, IfNotExists.FAIL, IfExists.REPLACE),
+    (1, 1): (IfNotExists.CREATE, IfExists.FAIL),
+    (1, 2): (IfNotExists.CREATE, IfExists.APPEND),
+    (1, 3): (IfNotExists.CREATE, IfExists.REPLACE),
+    (2, 1): (IfNotExists.FAIL, IfExists.FAIL),
+    (2, 2): (IfNotExists.FAIL, IfExists.APPEND),
+    (2, 3): (IfNotExists.FAIL, IfExists.REPLACE),
 }
 
 
-@pytest.mark.parametrize(
-    ("if_not_exist", "if_exists", "missing", "there"), DEFINITIONS.values(), ids=DEFINITIONS.keys()
-)
+@pytest.mark.parametrize(("numbers", "expected"), DEFINITIONS.items(), ids=str)
 def test_an_ingest_reaches_the_backend_with_all_that_it_says(
     client: flight.FlightClient,
     backend: CannedBackend,
-    if_not_exist: int,
-    if_exists: int,
-    missing: IfNotExists,
-    there: IfExists,
+    numbers: tuple[int, int],
+    expected: tuple[IfNotExists, IfExists],
 ) -> None:
-    assert count(put(client, ingest(if_not_exist, if_exists), NUMBERS)) == 4
+    assert count(put(client, ingest(*numbers), NUMBERS)) == 4
     (stored,) = backend.ingested
     assert stored.rows.equals(NUMBERS)
     assert stored.transaction == b"tx"
@@ -349,11 +348,37 @@ def test_an_ingest_reaches_the_backend_with_all_that_it_says(
         table="t",
         catalog="lance",
         schema="public",
-        if_not_exists=missing,
-        if_exists=there,
+        if_not_exists=expected[0],
+        if_exists=expected[1],
         temporary=True,
         options=(("partition_by", "year(ts)"),),
     )
+
+
+PARTITIONED = {
+    "by the option": ((("partition_by", "year(ts)"),), None, "year(ts)"),
+    "by the header": ((), "bucket(16, id)", "bucket(16, id)"),
+    "the option goes before the header": ((("partition_by", "year(ts)"),), "bucket(16, id)", "year(ts)"),
+}
+
+
+@pytest.mark.parametrize(("options", "header", "expected"), PARTITIONED.values(), ids=PARTITIONED.keys())
+def test_an_ingest_may_say_how_its_table_is_partitioned(
+    server: FlightSqlServer,
+    backend: CannedBackend,
+    options: tuple[tuple[str, str], ...],
+    header: str | None,
+    expected: str,
+) -> None:
+    command = dataclasses.replace(ingest(1, 1), options=options)
+    headers = None if header is None else asking("lance-flight-partition-by", header)
+    with flight.connect(server.uri) as client:
+        writer, results = client.do_put(descriptor(command), NUMBERS.schema, headers)
+        writer.write_table(NUMBERS)
+        writer.done_writing()
+        assert count(results.read()) == 4
+        writer.close()
+    assert backend.ingested[0].target.options == (("partition_by", expected),)
 
 
 REFUSED_INGESTS = {

@@ -7,11 +7,10 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from pyarrow import flight
-
 from lance_flight.flight import commands
 from lance_flight.flight.protocol import flight_sql_pb2 as pb
 from lance_flight.flight.wire import encode_command
+from pyarrow import flight
 
 CHILDREN = ("string_value", "bool_value", "bigint_value", "int32_bitmask", "string_list", "int32_to_int32_list_map")
 

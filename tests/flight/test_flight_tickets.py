@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import pyarrow as pa
 import pytest
-from flight_backend import KEY
 from hypothesis import given
 from hypothesis import strategies as st
-
 from lance_flight.errors import TicketError
 from lance_flight.flight.bindings import Bindings
 from lance_flight.flight.tickets import (
@@ -18,6 +16,8 @@ from lance_flight.flight.tickets import (
     decode_parameters,
     encode_parameters,
 )
+
+from tests.flight.flight_backend import KEY
 
 SEALER = Sealer(KEY)
 

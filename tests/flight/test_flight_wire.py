@@ -11,7 +11,6 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-
 from lance_flight.errors import InvalidInput
 from lance_flight.flight import commands
 from lance_flight.flight.commands import Action, Command

@@ -13,7 +13,6 @@ from typing import Protocol
 
 import pyarrow as pa
 
-
 PARTITION_BY = "partition_by"
 """The ingest option that partitions a table which the ingest creates, as in CREATE TABLE … PARTITIONED BY (…)."""
 

@@ -59,7 +59,7 @@ class InFlight:
             self._count -= 1
 
 
-class CallMiddleware(flight.ServerMiddleware):  # type: ignore[misc]
+class CallMiddleware(flight.ServerMiddleware):
     """One call: its principal and its headers, by lower-case name."""
 
     def __init__(self, in_flight: InFlight, principal: str, headers: Mapping[str, Sequence[str]]) -> None:
@@ -68,28 +68,28 @@ class CallMiddleware(flight.ServerMiddleware):  # type: ignore[misc]
         self.principal = principal
         self.headers = headers
 
-    def call_completed(self, exception: Exception | None) -> None:  # noqa: ARG002
+    def call_completed(self, exception: Exception | None) -> None:
         """The call has ended, with or without an error."""
         self._in_flight.leave()
 
 
-class CallMiddlewareFactory(flight.ServerMiddlewareFactory):  # type: ignore[misc]
+class CallMiddlewareFactory(flight.ServerMiddlewareFactory):
     """Names the principal of every call; for now each is anonymous."""
 
     def __init__(self, in_flight: InFlight) -> None:
         super().__init__()
         self._in_flight = in_flight
 
-    def start_call(self, info: flight.CallInfo, headers: Mapping[str, Sequence[str]]) -> CallMiddleware:  # noqa: ARG002
+    def start_call(self, info: flight.CallInfo, headers: Mapping[str, Sequence[str]]) -> CallMiddleware:
         """A new call; errors in headers are left to `call_of`, which can report them."""
         self._in_flight.enter()
         return CallMiddleware(self._in_flight, Caller().principal, headers)
 
 
-class OpenHandshake(flight.ServerAuthHandler):  # type: ignore[misc]
+class OpenHandshake(flight.ServerAuthHandler):
     """Lets everyone in; without a handler, clients that begin with a Handshake are answered UNIMPLEMENTED."""
 
-    def authenticate(self, outgoing: flight.ServerAuthSender, incoming: flight.ServerAuthReader) -> None:  # noqa: ARG002
+    def authenticate(self, outgoing: flight.ServerAuthSender, incoming: flight.ServerAuthReader) -> None:
         """Accept a Handshake whatever it carries.
 
         A client that is still writing when the answer comes may abort, so its message is read first.
@@ -97,7 +97,7 @@ class OpenHandshake(flight.ServerAuthHandler):  # type: ignore[misc]
         with contextlib.suppress(OSError):  # no message at all
             incoming.read()
 
-    def is_valid(self, token: bytes) -> bytes:  # noqa: ARG002
+    def is_valid(self, token: bytes) -> bytes:
         """Accept every call."""
         return b""
 

@@ -51,7 +51,7 @@ _ACTIONS = (
 )
 
 
-class FlightSqlServer(flight.FlightServerBase):  # type: ignore[misc]
+class FlightSqlServer(flight.FlightServerBase):
     """Answers Flight SQL from `backend` at `host`:`port` (0: any free port) as soon as it is made.
 
     `key` (32 bytes) signs tickets and prepared handles; servers that share it can answer for each other. Endpoints name
@@ -161,22 +161,22 @@ class FlightSqlServer(flight.FlightServerBase):  # type: ignore[misc]
                 raise Unsupported(f"the action {action.type} is not offered")
 
     @handler
-    def list_actions(self, context: flight.ServerCallContext) -> Sequence[flight.ActionType]:  # noqa: ARG002
+    def list_actions(self, context: flight.ServerCallContext) -> Sequence[flight.ActionType]:
         """ListActions: what `do_action` answers, and nothing else."""
         return _ACTIONS
 
     @handler
-    def list_flights(self, context: flight.ServerCallContext, criteria: bytes) -> Iterator[flight.FlightInfo]:  # noqa: ARG002
+    def list_flights(self, context: flight.ServerCallContext, criteria: bytes) -> Iterator[flight.FlightInfo]:
         """ListFlights: not part of Flight SQL."""
         raise Unsupported("ListFlights is not offered; ask for tables with CommandGetTables")
 
     @handler
     def do_exchange(
         self,
-        context: flight.ServerCallContext,  # noqa: ARG002
-        descriptor: flight.FlightDescriptor,  # noqa: ARG002
-        reader: flight.MetadataRecordBatchReader,  # noqa: ARG002
-        writer: flight.MetadataRecordBatchWriter,  # noqa: ARG002
+        context: flight.ServerCallContext,
+        descriptor: flight.FlightDescriptor,
+        reader: flight.MetadataRecordBatchReader,
+        writer: flight.MetadataRecordBatchWriter,
     ) -> None:
         """DoExchange: not part of Flight SQL."""
         raise Unsupported("DoExchange is not offered")

@@ -59,7 +59,7 @@ def decode_action(name: str, body: bytes) -> Action:
         raise InvalidInput(f"unknown action {name!r}; expected one of {', '.join(_ACTIONS)}")
     if kind.in_any:
         wrapped = _parse(AnyMessage, body, f"the body of {name}")
-        if not wrapped.Is(kind.message.DESCRIPTOR):
+        if wrapped.TypeName() != kind.message.DESCRIPTOR.full_name:
             raise InvalidInput(
                 f"the body of {name} has type {wrapped.type_url!r}; expected {kind.message.DESCRIPTOR.full_name}"
             )
