@@ -376,7 +376,7 @@ def test_an_ingest_may_say_how_its_table_is_partitioned(
         writer, results = client.do_put(descriptor(command), NUMBERS.schema, headers)
         writer.write_table(NUMBERS)
         writer.done_writing()
-        assert count(results.read()) == 4
+        assert count(results.read().to_pybytes()) == 4
         writer.close()
     assert backend.ingested[0].target.options == (("partition_by", expected),)
 
