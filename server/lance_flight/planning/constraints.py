@@ -130,9 +130,10 @@ def _compared(order: Ordering, op: Op, value: pa.Scalar) -> Domain | None:
     if found is None:
         return None
     everything = replace(Domain.everything(order), nulls=False)
-    if order.is_float and abs(found.key) > order.infinity and op is not Op.EQ:
-        # NaNs of one sign share a key, and DataFusion orders them by their bits.
-        return everything if op is Op.NE else replace(everything, **_INTEGRAL[_CLOSED[op]](found))
+    if found.key in _ambiguous(order):
+        if op is Op.NE:
+            return everything
+        op = _CLOSED.get(op, op) if found.key else op
     limits = _INTEGRAL if order.integral else _TEXTUAL
     return replace(everything, **limits[op](found))
 
@@ -147,9 +148,12 @@ def _listed(order: Ordering, values: pa.Array, *, negated: bool) -> Domain | Non
     everything = replace(Domain.everything(order), nulls=False)
     if not negated:
         return replace(everything, points=keys)
-    # As a list, DataFusion compares floats by their bits: -0.0 is not in (0.0), and both are one partition value.
-    ambiguous = {0, order.smallest, order.largest} if order.is_float else set()
-    return replace(everything, excluded=keys - ambiguous)
+    return replace(everything, excluded=keys - _ambiguous(order))
+
+
+def _ambiguous(order: Ordering) -> frozenset[Key]:
+    """Keys of several values. In a list, and where it folds constants, DataFusion 55 tells −0.0 from 0.0."""
+    return frozenset({0, order.smallest, order.largest}) if order.is_float else frozenset()
 
 
 def _keys(order: Ordering, values: pa.Array) -> frozenset[Key] | None:
@@ -182,7 +186,8 @@ _INTEGRAL: Mapping[Op, _Limits] = MappingProxyType(
 )
 """What a comparison leaves, for keys that are integers."""
 
-_CLOSED = MappingProxyType({Op.LT: Op.LE, Op.LE: Op.LE, Op.GT: Op.GE, Op.GE: Op.GE})
+_CLOSED = MappingProxyType({Op.LT: Op.LE, Op.GT: Op.GE})
+"""For NaNs, which DataFusion orders by their bits."""
 
 _TEXTUAL: Mapping[Op, _Limits] = MappingProxyType(
     {

@@ -163,7 +163,7 @@ def _decimals(kind: pa.DataType) -> Ordering:
 
 
 def _times(kind: pa.DataType) -> Ordering:
-    bits = pa.int32() if kind.bit_width == 32 else pa.int64()
+    bits = pa.int32() if types.is_date32(kind) or types.is_time32(kind) else pa.int64()
     half = 2 ** (kind.bit_width - 1)
     return Ordering(kind, _time_dimension(kind), _tick(kind), -half, half - 1, bits)
 
