@@ -37,11 +37,6 @@ class Groups:
     def __len__(self) -> int:
         return len(self.first)
 
-    @property
-    def is_sorted(self) -> bool:
-        """Whether the rows lie in groups already, so that nothing has to be moved."""
-        return len(self.first) <= 1
-
 
 def group(columns: Sequence[pa.Array | pa.ChunkedArray], rows: int) -> Groups:
     """The rows grouped by `columns`, in their old order within each group."""

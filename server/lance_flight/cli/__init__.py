@@ -89,7 +89,3 @@ def _inspect(command: argparse.ArgumentParser) -> None:
     command.add_argument("table", metavar="TABLE", nargs="?", help="table to show ([schema.]name)")
     command.add_argument("--where", metavar="CONDITION", help="show which partition tables a query with this WHERE reads, and why")
     command.add_argument("--max-rows", type=int, default=50, metavar="N", help="partitions to list (default: %(default)s; 0: all)")
-
-
-if __name__ == "__main__":
-    sys.exit(main())

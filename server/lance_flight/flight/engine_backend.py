@@ -33,13 +33,13 @@ class EngineBackend:
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
 
-    def describe(self, caller: Caller, sql: str) -> Described:  # noqa: ARG002
+    def describe(self, caller: Caller, sql: str) -> Described:
         description = self._engine.describe(sql)
         return Described(schema=description.schema, parameters=description.parameters)
 
     def execute(
         self,
-        caller: Caller,  # noqa: ARG002
+        caller: Caller,
         sql: str,
         *,
         parameters: pa.RecordBatch | None = None,
@@ -56,12 +56,12 @@ class EngineBackend:
             app_metadata=json.dumps({"snapshots": dict(plan.snapshots)}).encode(),
         )
 
-    def read(self, caller: Caller, payload: bytes) -> pa.RecordBatchReader:  # noqa: ARG002
+    def read(self, caller: Caller, payload: bytes) -> pa.RecordBatchReader:
         return self._engine.run(Task.from_bytes(payload))
 
     def ingest(
         self,
-        caller: Caller,  # noqa: ARG002
+        caller: Caller,
         target: IngestTarget,
         reader: pa.RecordBatchReader,
         *,
@@ -84,19 +84,19 @@ class EngineBackend:
             partitioned_by=parse_partition_by(partition_by) if partition_by else (),
         )
 
-    def catalogs(self, caller: Caller) -> Iterable[str]:  # noqa: ARG002
+    def catalogs(self, caller: Caller) -> Iterable[str]:
         return [CATALOG]
 
-    def db_schemas(self, caller: Caller) -> Iterable[tuple[str, str]]:  # noqa: ARG002
+    def db_schemas(self, caller: Caller) -> Iterable[tuple[str, str]]:
         return [(CATALOG, name) for name in self._engine.root.schemas()]
 
-    def tables(self, caller: Caller) -> Iterable[TableEntry]:  # noqa: ARG002
+    def tables(self, caller: Caller) -> Iterable[TableEntry]:
         return [
             TableEntry(catalog=catalog, db_schema=name.db_schema, name=name.name)
             for catalog, name in self._engine.tables()
         ]
 
-    def table_schema(self, caller: Caller, table: TableEntry) -> pa.Schema:  # noqa: ARG002
+    def table_schema(self, caller: Caller, table: TableEntry) -> pa.Schema:
         return self._engine.schema_of(TableName(table.db_schema, table.name))
 
 
