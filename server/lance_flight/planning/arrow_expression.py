@@ -99,7 +99,8 @@ def _node(entries: Iterator[_End], batch: pa.RecordBatch) -> _Node:
 def _node_from(entry: _End, entries: Iterator[_End], batch: pa.RecordBatch) -> _Node:
     match entry:
         case b"literal", column:
-            return _Literal(batch.column(int(column))[0])
+            value = batch.column(int(column))[0]
+            return _Literal(value.value if isinstance(value, pa.DictionaryScalar) else value)
         case b"field_ref", name:
             return _Field(name.decode())
         case b"nested_field_ref", count:

@@ -137,10 +137,11 @@ def _scaled(key: int, scale: int) -> Decimal:
 
 
 def ordering(kind: pa.DataType) -> Ordering | None:
-    """The ordering of a column's type; None where there is none here (nested types, durations, dictionaries)."""
+    """The ordering of a column's type, of a dictionary that of its values; None for nested types and durations."""
+    plain = kind.value_type if types.is_dictionary(kind) else kind
     for test, make in _ORDERINGS:
-        if test(kind):
-            return make(kind)
+        if test(plain):
+            return make(plain)
     return None
 
 
