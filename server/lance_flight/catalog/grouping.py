@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 RADIX_SORTED = 1 << 16
 
@@ -16,14 +17,29 @@ def group_codes(columns: Sequence[pa.Array | pa.ChunkedArray], rows: int) -> np.
     codes = np.zeros(rows, np.int64)
     width = 1
     for column in columns:
-        encoded = _flat(column).dictionary_encode(null_encoding="encode")
-        size = max(len(encoded.dictionary), 1)
+        numbers, size = _numbered(_flat(column))
         if width * size >= 2**62:
             _, codes = np.unique(codes, return_inverse=True)
             width = int(codes.max(initial=0)) + 1
-        codes = codes * size + encoded.indices.to_numpy(zero_copy_only=False)
+        codes = codes * size + numbers
         width *= size
     return codes
+
+
+def _numbered(column: pa.Array) -> tuple[np.ndarray, int]:
+    """A number below `size` for each value, and `size`; small integers are their own numbers, NULL comes last."""
+    if pa.types.is_integer(column.type) and column.null_count < len(column):
+        least, most = (int(end.as_py()) for end in pc.min_max(column).values())
+        if most - least < RADIX_SORTED:
+            known = column.fill_null(pa.scalar(least, column.type)).to_numpy(zero_copy_only=False)
+            # Unsigned values may lie beyond int64, and then subtract without leaving their type.
+            numbers = (known - known.dtype.type(least)) if known.dtype.kind == "u" else known.astype(np.int64) - least
+            numbers = numbers.astype(np.int64, copy=False)
+            if column.null_count:
+                numbers[column.is_null().to_numpy(zero_copy_only=False)] = most - least + 1
+            return numbers, most - least + 2
+    encoded = column.dictionary_encode(null_encoding="encode")
+    return encoded.indices.to_numpy(zero_copy_only=False), max(len(encoded.dictionary), 1)
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,6 +14,7 @@ from lance_flight.errors import DataError, SchemaError
 
 ALIGNMENT = 16
 _SHOWN = 3
+_ANY_INTEGER = pa.decimal128(20, 0)
 
 
 def fit(source: pa.Schema, target: pa.Schema, *, what: str) -> None:
@@ -28,8 +29,10 @@ def fit(source: pa.Schema, target: pa.Schema, *, what: str) -> None:
         if field.name not in source.names:
             if not field.nullable:
                 problems.append(f"column {field.name!r} ({field.type} NOT NULL) is missing")
-        elif not _castable(source.field(field.name).type, field.type):
-            problems.append(f"column {field.name!r} is {source.field(field.name).type}; expected {field.type}")
+            continue
+        kind = source.types[source.names.index(field.name)]
+        if not _castable(kind, field.type):
+            problems.append(f"column {field.name!r} is {kind}; expected {field.type}")
     if problems:
         raise SchemaError(what, problems)
 
@@ -50,25 +53,72 @@ def conform(batch: pa.RecordBatch | pa.Table, target: pa.Schema) -> pa.Table:
     return pa.Table.from_arrays(columns, schema=target)
 
 
-def _cast(column: pa.Array | pa.ChunkedArray, field: pa.Field) -> pa.Array | pa.ChunkedArray:
+def rounded(table: pa.Table, target: pa.Schema) -> pa.Table:
+    """`table` with its numbers as the nearest ones that float and decimal columns of `target` hold: SQL's assignment.
+
+    Columns are matched by name. What is out of range stays as it is, for `conform` to refuse.
+    """
+    for place, field in enumerate(table.schema):
+        kind = target.field(field.name).type
+        is_wider = kind != field.type and (pa.types.is_floating(kind) or pa.types.is_decimal(kind))
+        if is_wider and _is_number(field.type):
+            nearest = _nearest(table.column(place), kind)
+            table = table.set_column(place, field.with_type(nearest.type), nearest)
+    return table
+
+
+def _nearest(column: pa.ChunkedArray, kind: pa.DataType) -> pa.ChunkedArray:
     try:
-        cast = column.cast(field.type)
+        if pa.types.is_decimal(kind):
+            is_finer = pa.types.is_decimal(column.type) and column.type.scale > kind.scale
+            return _converted(pc.round(column, kind.scale, "half_towards_infinity") if is_finer else column, kind)
+        nearest = column.cast(kind, safe=False)
+    except pa.ArrowInvalid:
+        return column
+    overflows = pc.any(pc.and_(pc.is_inf(nearest), pc.is_finite(column))).as_py()
+    return column if overflows else nearest
+
+
+def _cast(column: pa.Array | pa.ChunkedArray, field: pa.Field) -> pa.Array | pa.ChunkedArray:
+    if column.null_count == len(column):
+        return pa.nulls(len(column), field.type)
+    try:
+        cast = _converted(column, field.type)
+        # Text is parsed and written by rules of its own.
+        if not _is_text(column.type) and not _is_text(field.type):
+            _refuse_changed(column, cast, field)
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as exc:
         raise DataError(
             f"column {field.name!r} holds {column.type} values that do not fit {field.type} without loss: {exc}"
         ) from exc
-    if pa.types.is_floating(field.type) and pa.types.is_floating(column.type):
-        _refuse_changed(column, cast, field)
     return cast
 
 
-def _refuse_changed(column: pa.Array, cast: pa.Array, field: pa.Field) -> None:
-    """A narrower float must hold the same number (NaN counts as the same)."""
-    back = cast.cast(column.type)
-    changed = pc.and_(pc.not_equal(back, column), pc.invert(pc.is_nan(column)))
+def _converted(column: pa.Array | pa.ChunkedArray, kind: pa.DataType) -> pa.Array | pa.ChunkedArray:
+    if pa.types.is_decimal(kind) and pa.types.is_integer(column.type):
+        # Arrow asks whether the type holds every integer; as a decimal, whether it holds these.
+        column = column.cast(_ANY_INTEGER)
+    return column.cast(kind)
+
+
+def _refuse_changed(
+    column: pa.Array | pa.ChunkedArray, cast: pa.Array | pa.ChunkedArray, field: pa.Field
+) -> None:
+    """Casting back must give the same values: Arrow's own checks let fractions, times of day and more be lost."""
+    changed = _different(cast.cast(column.type, safe=False), column)
     if pc.any(changed).as_py():
         values = column.filter(changed).slice(0, _SHOWN).to_pylist()
         raise DataError(f"column {field.name!r} holds {values} that do not fit {field.type} without loss")
+
+
+def _different(left: pa.Array | pa.ChunkedArray, right: pa.Array | pa.ChunkedArray) -> pa.Array | pa.ChunkedArray:
+    """Where two columns of one type differ; NaN counts as the same."""
+    kind = right.type
+    if pa.types.is_nested(kind) or pa.types.is_float16(kind):
+        # Arrow compares neither.
+        return pa.array([repr(a) != repr(b) for a, b in zip(left.to_pylist(), right.to_pylist(), strict=True)], pa.bool_())
+    different = pc.not_equal(left, right)
+    return pc.and_(different, pc.invert(pc.is_nan(right))) if pa.types.is_floating(kind) else different
 
 
 def _castable(source: pa.DataType, target: pa.DataType) -> bool:
@@ -81,10 +131,14 @@ def _castable(source: pa.DataType, target: pa.DataType) -> bool:
     if _is_text(source) != _is_text(target) and not pa.types.is_dictionary(source):
         return False
     try:
-        pa.nulls(0, source).cast(target)
+        _converted(pa.nulls(0, source), target)
     except (pa.ArrowNotImplementedError, pa.ArrowInvalid):
         return False
     return True
+
+
+def _is_number(kind: pa.DataType) -> bool:
+    return bool(pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind))
 
 
 def _is_text(kind: pa.DataType) -> bool:

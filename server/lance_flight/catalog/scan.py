@@ -8,7 +8,7 @@ planning and first reads overlap with the batches being consumed.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
 
@@ -20,13 +20,13 @@ from lance_flight.errors import DataError
 from lance_flight.model.schema import TABLE_FIELD_ID
 
 BATCH_ROWS = 64 * 1024
-AHEAD = 2
+AHEAD = 1
 IO_BUFFER_BYTES = 64 << 20
 
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """One table to read: an opened version, and which of its fragments (None: all)."""
+    """An opened version of a table, or of several merged into one, and which of its fragments to read (None: all)."""
 
     dataset: LanceDataset
     fragments: tuple[LanceFragment, ...] | None = None
@@ -37,16 +37,13 @@ class Source:
             return int(self.dataset.count_rows())
         return sum(fragment.count_rows() for fragment in self.fragments)
 
+    def part(self, number: int, of: int) -> Source:
+        """One of `of` equal parts: every `of`-th fragment."""
+        fragments = self.dataset.get_fragments() if self.fragments is None else self.fragments
+        return Source(self.dataset, tuple(fragments[number::of]))
 
-Open = Callable[[], Source]
 
-
-def split(source: Source, ways: int) -> list[Source]:
-    """The fragments of a table dealt out to up to `ways` sources of the same version."""
-    fragments = source.dataset.get_fragments() if source.fragments is None else list(source.fragments)
-    if ways <= 1 or len(fragments) <= 1:
-        return [source]
-    return [Source(source.dataset, tuple(fragments[way::ways])) for way in range(min(ways, len(fragments)))]
+Open = Callable[[], Sequence[Source]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,14 +64,13 @@ class Scan:
 
     def read(self, tables: Iterable[Open]) -> Iterator[pa.RecordBatch]:
         """The rows of `tables`, one table after another, with the next ones opened ahead."""
-        waiting = iter(tables)
-        ahead = deque(self._start(table) for table in islice(waiting, AHEAD + 1))
+        waiting = (source for table in tables for source in table())
+        ahead = deque(self._start(source) for source in islice(waiting, AHEAD + 1))
         while ahead:
             yield from ahead.popleft()
-            ahead.extend(self._start(table) for table in islice(waiting, 1))
+            ahead.extend(self._start(source) for source in islice(waiting, 1))
 
-    def _start(self, table: Open) -> Iterator[pa.RecordBatch]:
-        source = table()
+    def _start(self, source: Source) -> Iterator[pa.RecordBatch]:
         if not self.schema.names and self.filter is None:
             return _counted(source.count_rows(), self.batch_rows)
         schema = source.dataset.schema
@@ -119,7 +115,7 @@ class Scan:
         scanner = source.dataset.scanner(
             columns=columns,
             filter=condition,
-            fragments=source.fragments,
+            fragments=None if source.fragments is None else list(source.fragments),
             batch_size=self.batch_rows,
             io_buffer_size=IO_BUFFER_BYTES,
         )

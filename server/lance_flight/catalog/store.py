@@ -9,8 +9,10 @@ from functools import cache
 from pathlib import PurePosixPath
 
 import lance
+import pyarrow as pa
 import pyarrow.fs as pafs
 from lance import LanceDataset
+from lance.schema import LanceSchema
 
 from lance_flight.errors import Corrupt, NotFound
 
@@ -22,6 +24,19 @@ METADATA_CACHE_BYTES = 512 << 20
 def shared_session() -> lance.Session:
     """The one Lance session of this process: with it, opening a table again costs microseconds."""
     return lance.Session(INDEX_CACHE_BYTES, METADATA_CACHE_BYTES)
+
+
+def unstorable(schema: pa.Schema) -> list[str]:
+    """What is wrong with the columns that Lance has no type for; nothing for a schema that can be stored."""
+    return [f"column {field.name!r} is {field.type}, which cannot be stored" for field in schema if not _has_type(field)]
+
+
+def _has_type(field: pa.Field) -> bool:
+    try:
+        LanceSchema.from_pyarrow(pa.schema([field]))
+    except ValueError:
+        return False
+    return True
 
 
 @dataclass(frozen=True, slots=True)

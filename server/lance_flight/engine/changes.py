@@ -11,9 +11,11 @@ from lance_flight.catalog.directory import Root
 from lance_flight.engine import ingest
 from lance_flight.engine.answers import table_name
 from lance_flight.engine.definitions import arrow_schema, storable
+from lance_flight.engine.functions import cast
 from lance_flight.engine.session import Session
 from lance_flight.engine.statements import ChangeStatement, CreateTable, DropTable, Insert
-from lance_flight.errors import AlreadyExists, NotFound, SqlError
+from lance_flight.errors import AlreadyExists, DataError, NotFound, SqlError
+from lance_flight.model.transforms import is_string
 
 NewSession = Callable[[], Session]
 Bindings = Sequence[pa.RecordBatch | None]
@@ -59,9 +61,21 @@ def _insert(root: Root, statement: Insert, new_session: NewSession, bindings: Bi
                 )
             session.prepare(frame)
             for batch in session.batches(frame, source):
-                yield pa.Table.from_arrays(batch.columns, names=target.names)
+                yield _assigned(pa.Table.from_arrays(batch.columns, names=target.names), target)
 
     return ingest.append(root.table(table_name(statement.table)), data())
+
+
+def _assigned(table: pa.Table, target: pa.Schema) -> pa.Table:
+    """The rows of an INSERT as SQL assigns them: text is read as a literal, numbers are rounded; the rest has to fit."""
+    for place, field in enumerate(target):
+        column = table.column(place)
+        if is_string(column.type) and not is_string(field.type):
+            try:
+                table = table.set_column(place, field.name, cast(column.combine_chunks(), field.type))
+            except SqlError as exc:
+                raise DataError(f"column {field.name!r} ({field.type}) cannot be read from text: {exc}") from exc
+    return rows.rounded(table, target)
 
 
 def _create(root: Root, statement: CreateTable, new_session: NewSession, binding: pa.RecordBatch | None) -> int:

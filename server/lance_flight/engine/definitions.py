@@ -44,7 +44,7 @@ def arrow_type(text: str) -> pa.DataType:
 
 
 def storable(schema: pa.Schema) -> pa.Schema:
-    """The schema of a query or an ingest as a table stores it: no views, no dictionaries, no metadata."""
+    """The schema of a query or an ingest as a table stores it: no views, dictionaries, small decimals, metadata."""
     return pa.schema([pa.field(f.name, _storable_type(f.type), f.nullable) for f in schema])
 
 
@@ -55,6 +55,8 @@ def _storable_type(kind: pa.DataType) -> pa.DataType:
         return pa.utf8()
     if pa.types.is_binary_view(kind):
         return pa.binary()
+    if pa.types.is_decimal32(kind) or pa.types.is_decimal64(kind):
+        return pa.decimal128(kind.precision, kind.scale)
     if pa.types.is_null(kind):
         return pa.int32()
     return kind

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 import pyarrow as pa
-from datafusion import DataFrame, SessionConfig, SessionContext, SQLOptions, udf
+from datafusion import DataFrame, SessionConfig, SessionContext, SQLOptions, col, udf
 from sqlglot.tokenizer_core import TokenType
 
 from lance_flight.engine.sql import Cursor, edited, for_datafusion, tokenize
@@ -106,6 +106,21 @@ def evaluate(expression: str, columns: Sequence[pa.Array], result_type: pa.DataT
     """
     values = _computed(expression, columns)
     return values if values.type == result_type else values.cast(result_type)
+
+
+def cast(column: pa.Array, kind: pa.DataType) -> pa.Array:
+    """`column` as SQL casts it, which for text is how a literal of that type is read.
+
+    >>> cast(pa.array(["01:02", None]), pa.time64("us")).to_pylist()
+    [datetime.time(1, 2), None]
+    """
+    context = SessionContext(session_config())
+    context.register_record_batches("source", [[pa.RecordBatch.from_arrays([column], ["value"])]])
+    try:
+        batches = context.table("source").select(col("value").cast(kind)).collect()
+    except Exception as exc:
+        raise SqlError(plain_message(exc)) from exc
+    return pa.chunked_array([batch.column(0) for batch in batches], kind).combine_chunks()
 
 
 def result_type(expression: str, sources: Sequence[pa.DataType]) -> pa.DataType:

@@ -10,11 +10,11 @@ import pyarrow as pa
 from lance_flight.catalog import rows
 from lance_flight.catalog.directory import Root, Table, TableName, write_plain
 from lance_flight.catalog.namespace import PartitionedNamespace
-from lance_flight.catalog.store import Store
+from lance_flight.catalog.store import Store, unstorable
 from lance_flight.engine.definitions import partition_spec, storable
 from lance_flight.engine.functions import evaluate
 from lance_flight.engine.statements import PartitionDef
-from lance_flight.errors import AlreadyExists, NotFound
+from lance_flight.errors import AlreadyExists, NotFound, SchemaError
 from lance_flight.model.schema import NamespaceSchema
 
 
@@ -43,6 +43,9 @@ def create(
     replace: bool = False,
 ) -> int:
     """A new table with these rows; it is there whole, or not at all."""
+    problems = unstorable(schema)
+    if problems:
+        raise SchemaError(f"table {name.name!r}", problems)
     fields = NamespaceSchema.assign(schema)
     spec = partition_spec(fields, partitioned_by) if partitioned_by else None
 

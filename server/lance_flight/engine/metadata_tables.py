@@ -17,10 +17,11 @@ from lance_flight.catalog.namespace import PartitionedNamespace
 from lance_flight.catalog.snapshot import PIN_COLUMNS, PartitionTable, Snapshot, SpecTables
 from lance_flight.engine.tables import PartitionedView
 from lance_flight.model.pins import Latest
-from lance_flight.model.spec import Expression
+from lance_flight.model.spec import Expression, PartitionField
 
 OPENERS = 8
 _SIZES = (("rows", pa.int64()), ("bytes", pa.int64()))
+_FIXED_COLUMNS = frozenset({"spec_id", "object_id", "location", *PIN_COLUMNS, *(name for name, _ in _SIZES)})
 
 
 class MetadataTable(pads.Dataset):
@@ -65,11 +66,11 @@ class _Whole:
 def partitions_table(view: PartitionedView) -> MetadataTable:
     """One row per partition table: its spec version, its values, its pin, its size."""
     specs = view.snapshot.specs
-    values = {field.field_id: field for spec in specs for field in spec.fields}
+    values = {_shown(field): field for spec in specs for field in spec.fields}
     schema = pa.schema(
         [
             pa.field("spec_id", pa.int32(), nullable=False),
-            *(pa.field(field.field_id, field.result_type) for field in values.values()),
+            *(pa.field(name, field.result_type) for name, field in values.items()),
             pa.field("object_id", pa.utf8(), nullable=False),
             pa.field("location", pa.utf8()),
             pa.field("read_version", pa.uint64()),
@@ -206,8 +207,13 @@ METADATA_TABLES: Mapping[str, Callable[[PartitionedNamespace, PartitionedView], 
 )
 
 
+def _shown(field: PartitionField) -> str:
+    """The column of a partition field in `t$partitions`: its id, unless a column there has that name already."""
+    return field.column if field.field_id in _FIXED_COLUMNS else field.field_id
+
+
 def _partition_rows(tables: SpecTables, schema: pa.Schema) -> pa.Table:
-    known = {field.field_id: tables.values[field.column] for field in tables.spec.fields}
+    known = {_shown(field): tables.values[field.column] for field in tables.spec.fields}
     columns = []
     for field in schema:
         if field.name == "spec_id":

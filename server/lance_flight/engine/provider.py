@@ -6,7 +6,7 @@ tables one after another. These callbacks run on DataFusion's own threads and ne
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -119,7 +119,7 @@ class _LaneScanner:
         log = self.lane.log
         try:
             for residual, tables in self.lane.work:
-                yield from self._scan(residual).read(_counting(tables, log))
+                yield from self._scan(residual).read(tables)
         except LanceFlightError as exc:
             log.error = exc
             raise
@@ -159,12 +159,6 @@ def _columns(predicate: Predicate, source: pa.Schema) -> tuple[str, ...]:
             return tuple(source.names)
         case leaf:
             return (leaf.term.name,)
-
-
-def _counting(tables: Iterable[Open], log: ScanLog) -> Iterator[Open]:
-    for table in tables:
-        log.tables_read += 1
-        yield table
 
 
 def _projected(schema: pa.Schema, columns: list[str] | None) -> pa.Schema:

@@ -16,12 +16,13 @@ from weakref import WeakKeyDictionary
 import pyarrow as pa
 
 from lance_flight.catalog import partitions
+from lance_flight.catalog.merged import PinnedTable, merge
 from lance_flight.catalog.namespace import PartitionedNamespace
-from lance_flight.catalog.scan import Open, Source, split
+from lance_flight.catalog.scan import Open, Source
 from lance_flight.catalog.snapshot import PartitionTable, Snapshot, SpecTables
 from lance_flight.catalog.store import Store
 from lance_flight.engine.provider import ScanLog
-from lance_flight.model.pins import BranchVersion, Pin, Version
+from lance_flight.model.pins import BranchVersion, Latest, Tag, Version
 from lance_flight.model.spec import Evaluate
 from lance_flight.planning.partitions import SpecPartitions
 from lance_flight.planning.predicates import ALWAYS, Predicate, all_of
@@ -32,6 +33,7 @@ Resolved = Version | BranchVersion
 Work = tuple[Predicate | None, list[Open]]
 
 RESOLVERS = 8
+MERGED_TABLES = 128
 _coded: WeakKeyDictionary[Snapshot, tuple[SpecPartitions, ...]] = WeakKeyDictionary()
 
 
@@ -90,20 +92,22 @@ class PartitionedView:
         self.planned.append(pruning)
         self.log.reports.append(report(self.name, pruning, self.snapshot.version))
         kept = [
-            (rest.residual, self._opens(tables, version))
+            (rest.residual, self.share.pick(self._pinned(tables, version)))
             for tables, version, rest in zip(self.snapshot.tables, pruning.versions, residuals.versions, strict=True)
         ]
-        return Lanes(deal([(rest, self.share.pick(opens)) for rest, opens in kept], self.ways))
+        return Lanes(deal(kept, self.ways, self.log))
 
-    def pin(self, table: PartitionTable) -> Pin:
+    def pin(self, table: PartitionTable) -> Resolved:
         """The version of a partition table that this statement reads."""
-        return self.resolved.get(table.object_id, table.pin)
+        match table.pin:
+            case Version() | BranchVersion() as fixed:
+                return fixed
+            case Latest() | Tag():
+                return self.resolved[table.object_id]
 
-    def _opens(self, tables: SpecTables, version: SpecPruning) -> list[Open]:
-        return [partial(self._open, tables.table(int(row))) for row in version.kept]
-
-    def _open(self, table: PartitionTable) -> Source:
-        return Source(partitions.open_at(self.store.child(table.location), self.pin(table)))
+    def _pinned(self, tables: SpecTables, version: SpecPruning) -> list[PinnedTable]:
+        kept = (tables.table(int(row)) for row in version.kept)
+        return [PinnedTable(self.store.child(table.location), self.pin(table)) for table in kept]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -118,20 +122,41 @@ class PlainView:
 
     def plan(self, predicate: Predicate) -> Lanes:
         """All its fragments, dealt out (`provider.Readable`)."""
-        parts = split(self.source, self.share.of)
-        mine = parts[self.share.part : self.share.part + 1]
         rest = None if predicate == ALWAYS else predicate
-        return Lanes(deal([(rest, [partial(_same, part) for part in mine])], self.ways))
+        mine = self.source if self.share.of == 1 else self.source.part(self.share.part, self.share.of)
+        return Lanes([[(rest, [partial(_part, mine, way, self.ways)])] for way in range(self.ways)])
 
 
-def deal(groups: Sequence[tuple[Predicate | None, list[Open]]], ways: int) -> list[list[Work]]:
-    """Deal tables out to `ways` lanes; with fewer tables than lanes, their fragments."""
-    if sum(len(opens) for _, opens in groups) < ways:
-        groups = [
-            (rest, [partial(_same, part) for table in opens for part in split(table(), ways)]) for rest, opens in groups
-        ]
-    lanes = [[(rest, opens[way::ways]) for rest, opens in groups if opens[way::ways]] for way in range(ways)]
-    return [lane for lane in lanes if lane]
+def deal(kept: Sequence[tuple[Predicate | None, list[PinnedTable]]], ways: int, log: ScanLog) -> list[list[Work]]:
+    """Deal tables out to `ways` lanes, several of them merged into one scan; with fewer tables than lanes, their fragments."""
+    lanes: list[list[Work]] = [[] for _ in range(ways)]
+    for rest, tables in kept:
+        if len(tables) < ways:
+            for way, lane in enumerate(lanes):
+                lane.append((rest, [partial(_open_part, table, way, ways, log) for table in tables]))
+            continue
+        size = min(MERGED_TABLES, -(-len(tables) // ways))
+        groups = [tables[start : start + size] for start in range(0, len(tables), size)]
+        for way, lane in enumerate(lanes):
+            lane.append((rest, [partial(_open_merged, group, log) for group in groups[way::ways]]))
+    return [lane for lane in lanes if any(opens for _, opens in lane)]
+
+
+def _open_merged(tables: Sequence[PinnedTable], log: ScanLog) -> list[Source]:
+    log.tables_read += len(tables)
+    merged, alone = merge(tables)
+    return [Source(dataset) for dataset in merged] + [Source(table.open()) for table in alone]
+
+
+def _open_part(table: PinnedTable, part: int, of: int, log: ScanLog) -> list[Source]:
+    log.tables_read += part == 0
+    return _part(Source(table.open()), part, of)
+
+
+def _part(source: Source, part: int, of: int) -> list[Source]:
+    """One part of a table; none where it has fewer fragments than there are parts."""
+    mine = source.part(part, of)
+    return [mine] if mine.fragments else []
 
 
 def partitions_of(snapshot: Snapshot) -> tuple[SpecPartitions, ...]:
@@ -164,6 +189,3 @@ def report(name: str, pruning: Pruning, snapshot: int) -> str:
         lines += [f"    not used: {unused.predicate} ({unused.why})" for unused in version.unused]
     return "\n".join(lines)
 
-
-def _same(source: Source) -> Source:
-    return source

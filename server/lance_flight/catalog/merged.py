@@ -1,0 +1,103 @@
+"""Many partition tables read as one: a dataset in memory whose data files are those of the tables.
+
+Planning a scan costs Lance about a millisecond, whatever it finds, so a hundred small tables cost a hundred times that.
+Lance lets a data file lie under another base path than its dataset: a manifest that lists the files of all the tables,
+and is never stored, is scanned at the price of one table. Tables that cannot be joined so (other columns, deleted
+rows, object stores) are simply read by themselves.
+"""
+
+from __future__ import annotations
+
+import json
+import secrets
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+
+import pyarrow as pa
+from lance import DatasetBasePath, FragmentMetadata, LanceDataset, LanceOperation
+
+from lance_flight.catalog.partitions import open_at
+from lance_flight.catalog.store import Store
+from lance_flight.model.pins import BranchVersion, Version
+
+KEPT_TABLES = 65_536
+KEPT_MERGERS = 64
+FEWEST_TABLES = 2
+
+
+@dataclass(frozen=True, slots=True)
+class PinnedTable:
+    """A partition table at a fixed version."""
+
+    store: Store
+    pin: Version | BranchVersion
+
+    def open(self) -> LanceDataset:
+        """The table itself."""
+        return open_at(self.store, self.pin)
+
+
+@dataclass(frozen=True, slots=True)
+class _Files:
+    """The data files of one version of a table: their columns (as Lance numbers them) and their fragments."""
+
+    columns: str
+    schema: pa.Schema
+    fragments: tuple[str, ...]
+
+
+def merge(tables: Sequence[PinnedTable]) -> tuple[list[LanceDataset], list[PinnedTable]]:
+    """Datasets that hold the rows of most of `tables`, and those tables that have to be read by themselves."""
+    groups: dict[str, list[PinnedTable]] = {}
+    alone = []
+    for table in tables:
+        files = None if "://" in table.store.uri else _files(table.store.uri, table.pin)
+        if files is None:
+            alone.append(table)
+        else:
+            groups.setdefault(files.columns, []).append(table)
+    merged = []
+    for group in groups.values():
+        if len(group) < FEWEST_TABLES:
+            alone += group
+        else:
+            merged.append(_merged(tuple((table.store.uri, table.pin) for table in group)))
+    return merged, alone
+
+
+@lru_cache(KEPT_TABLES)
+def _files(uri: str, pin: Version | BranchVersion) -> _Files | None:
+    """What a merged dataset needs to know of a table; None if it cannot be part of one.
+
+    A version never changes, and a directory is never used again: this can be kept for good.
+    """
+    dataset = open_at(Store(uri), pin)
+    fragments = [fragment.metadata for fragment in dataset.get_fragments()]
+    plain = all(f.deletion_file is None and not f.overlays and all(file.base_id is None for file in f.files) for f in fragments)
+    if not plain or dataset.has_index:
+        return None
+    return _Files(str(dataset.lance_schema), dataset.schema, tuple(json.dumps(f.to_json()) for f in fragments))
+
+
+@lru_cache(KEPT_MERGERS)
+def _merged(tables: tuple[tuple[str, Version | BranchVersion], ...]) -> LanceDataset:
+    bases, fragments = [], []
+    schema: pa.Schema | None = None
+    for number, (uri, pin) in enumerate(tables, 1):
+        files = _files(uri, pin)
+        if files is None:
+            raise AssertionError(uri)  # `merge` has asked before
+        schema = schema or files.schema
+        bases.append(DatasetBasePath(uri, id=number, is_dataset_root=True))
+        fragments += [_under(number, text) for text in files.fragments]
+    operation = LanceOperation.Overwrite(schema, fragments, initial_bases=bases)
+    return LanceDataset.commit(f"memory://{secrets.token_hex(8)}", operation)
+
+
+def _under(base: int, text: str) -> FragmentMetadata:
+    """A fragment whose files lie under a numbered base path."""
+    fragment = json.loads(text)
+    for file in fragment["files"]:
+        file["base_id"] = base
+    return FragmentMetadata.from_json(json.dumps(fragment))
