@@ -17,6 +17,7 @@ from lance_flight.errors import SqlError
 
 _WORDS = {TokenType.VAR, TokenType.IDENTIFIER}
 _QUOTED = {TokenType.IDENTIFIER, TokenType.STRING}
+_MOMENTS = {"TIMESTAMP", "TIMESTAMPTZ", "DATETIME"}
 _OPENING = {TokenType.L_PAREN, TokenType.L_BRACKET, TokenType.L_BRACE}
 _CLOSING = {TokenType.R_PAREN, TokenType.R_BRACKET, TokenType.R_BRACE}
 
@@ -149,7 +150,7 @@ def for_datafusion(text: str) -> str:
         if token.token_type is TokenType.PLACEHOLDER and token.text == "?":
             marks += 1
             edits.append((token.start, token.end + 1, f"${marks}"))
-    for place in _types_after_casts(tokens):
+    for place in _type_places(tokens):
         edits += _type_edits(tokens, place)
     return edited(text, edits)
 
@@ -171,7 +172,7 @@ def _type_edits(tokens: list[Token], place: int) -> list[tuple[int, int, str]]:
         return []
     word, following = token.text.upper(), tokens[place + 1] if place + 1 < len(tokens) else None
     has_length = following is not None and following.token_type is TokenType.L_PAREN
-    if word in {"TIMESTAMP", "TIMESTAMPTZ", "DATETIME"}:
+    if word in _MOMENTS:
         name = "TIMESTAMP" if word == "DATETIME" else token.text
         return [] if has_length and name == token.text else [(token.start, token.end + 1, name + "(6)" * (not has_length))]
     if word in {"VARBINARY", "BINARY", "BLOB"}:
@@ -180,8 +181,8 @@ def _type_edits(tokens: list[Token], place: int) -> list[tuple[int, int, str]]:
     return []
 
 
-def _types_after_casts(tokens: list[Token]) -> Iterable[int]:
-    """The places of type names: after `::`, and after AS inside CAST or TRY_CAST."""
+def _type_places(tokens: list[Token]) -> Iterable[int]:
+    """The places of type names: after `::`, after AS inside CAST or TRY_CAST, and before a literal."""
     stack: list[bool] = []
     for place, token in enumerate(tokens):
         if token.token_type is TokenType.DCOLON:
@@ -192,6 +193,8 @@ def _types_after_casts(tokens: list[Token]) -> Iterable[int]:
             stack.pop()
         elif stack and stack[-1] and token.text.upper() == "AS" and token.token_type not in _QUOTED:
             yield place + 1
+        elif token.token_type is TokenType.STRING and place > 0 and tokens[place - 1].text.upper() in _MOMENTS:
+            yield place - 1
 
 
 def edited(text: str, edits: Iterable[tuple[int, int, str]]) -> str:
