@@ -1,0 +1,115 @@
+"""A real server process over a directory, and a client of it."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from adbc_driver_flightsql import dbapi
+from adbc_driver_manager import Error
+from pyarrow import flight
+
+COMMAND = str(Path(sys.executable).with_name("lance-flight"))
+PARTITION_BY = "adbc.flight.sql.rpc.call_header.lance-flight-partition-by"
+_TICK = 0.05
+_PATIENCE = 60.0
+
+
+@dataclass(frozen=True)
+class Server:
+    """A running `lance-flight serve`."""
+
+    root: Path
+    uri: str
+    process: subprocess.Popen[str]
+
+    @cached_property
+    def connection(self) -> dbapi.Connection:
+        """One ADBC connection, kept open."""
+        return dbapi.connect(self.uri, autocommit=True)
+
+    @cached_property
+    def client(self) -> flight.FlightClient:
+        """One plain Flight client, kept open."""
+        return flight.connect(self.uri)
+
+    def query(self, sql: str, parameters: Sequence[Any] | pa.RecordBatch | None = None) -> pa.Table:
+        """All rows of a query."""
+        with self.connection.cursor() as cursor:
+            cursor.execute(sql, parameters)
+            return cursor.fetch_arrow_table()
+
+    def rows(self, sql: str, parameters: Sequence[Any] | pa.RecordBatch | None = None) -> list[tuple[Any, ...]]:
+        """All rows of a query, as tuples."""
+        table = self.query(sql, parameters)
+        return list(zip(*(column.to_pylist() for column in table.columns), strict=True))
+
+    def value(self, sql: str, parameters: Sequence[Any] | pa.RecordBatch | None = None) -> Any:
+        """The one value of a query."""
+        ((value,),) = self.rows(sql, parameters)
+        return value
+
+    def run(self, sql: str, parameters: Sequence[Any] | None = None) -> int:
+        """Run a statement that returns no rows; how many it affected."""
+        with self.connection.cursor() as cursor:
+            cursor.execute(sql, parameters)
+            return int(cursor.rowcount)
+
+    def ingest(self, table: str, data: Any, mode: str = "create", *, partition_by: str | None = None, **at: str) -> int:
+        """Send rows; how many the server says it stored."""
+        with self.connection.cursor() as cursor:
+            if partition_by is not None:
+                cursor.adbc_statement.set_options(**{PARTITION_BY: partition_by})
+            return int(cursor.adbc_ingest(table, data, mode=mode, **at))
+
+    def refuses(self, sql: str, parameters: Sequence[Any] | None = None) -> str:
+        """Run a statement that must fail; what the server says."""
+        with pytest.raises(Error) as raised:
+            self.rows(sql, parameters)
+        return str(raised.value)
+
+    def close(self) -> None:
+        """Close whatever clients were opened."""
+        for name in ("connection", "client"):
+            if name in self.__dict__:
+                self.__dict__[name].close()
+
+
+@contextmanager
+def serving(root: Path, *arguments: str, environment: Mapping[str, str] | None = None) -> Iterator[Server]:
+    """A server over `root` on a free port; it is asked to stop, and must exit with 0, at the end."""
+    ready = root.parent / f"{root.name}.ready"
+    ready.unlink(missing_ok=True)
+    command = [COMMAND, "serve", str(root), "--port", "0", "--ready-file", str(ready), *arguments]
+    with subprocess.Popen(command, stdout=subprocess.DEVNULL, text=True, env=environment) as process:
+        try:
+            server = Server(root, _uri(ready, process), process)
+            yield server
+            server.close()
+            process.terminate()
+            assert process.wait(_PATIENCE) == 0
+        finally:
+            process.kill()
+
+
+def _uri(ready: Path, process: subprocess.Popen[str]) -> str:
+    """What the ready file says, as soon as there is one."""
+    for _ in range(int(_PATIENCE / _TICK)):
+        if ready.exists():
+            return ready.read_text()
+        with suppress(subprocess.TimeoutExpired):
+            pytest.fail(f"the server exited with {process.wait(_TICK)} before it was ready")
+    pytest.fail("the server did not become ready")
+
+
+def files(root: Path) -> set[str]:
+    """Every file and directory below `root`; equal before and after means that nothing was written."""
+    return {str(path.relative_to(root)) for path in root.rglob("*")}

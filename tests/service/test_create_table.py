@@ -1,0 +1,338 @@
+"""CREATE TABLE and DROP TABLE over the wire: types, partition fields, names, field ids, and what lies on disk."""
+
+# ruff: noqa: DTZ001 - moments without a zone are tested
+
+from __future__ import annotations
+
+import datetime as dt
+import json
+from typing import Any
+
+import lance
+import pyarrow as pa
+import pytest
+
+from tests.service.server_process import Server, files
+from tests.stock import manifest, manifest_rows, stored_by_value
+
+TYPES = [
+    pytest.param("BOOLEAN", pa.bool_(), "true", True, id="boolean"),
+    pytest.param("TINYINT", pa.int8(), "-128", -128, id="tinyint"),
+    pytest.param("SMALLINT", pa.int16(), "-3", -3, id="smallint"),
+    pytest.param("INT", pa.int32(), "-3", -3, id="int"),
+    pytest.param("INTEGER", pa.int32(), "7", 7, id="integer"),
+    pytest.param("BIGINT", pa.int64(), "9007199254740993", 2**53 + 1, id="bigint"),
+    pytest.param("TINYINT UNSIGNED", pa.uint8(), "255", 255, id="tinyint unsigned"),
+    pytest.param("SMALLINT UNSIGNED", pa.uint16(), "65535", 65535, id="smallint unsigned"),
+    pytest.param("INT UNSIGNED", pa.uint32(), "4294967295", 2**32 - 1, id="int unsigned"),
+    pytest.param("BIGINT UNSIGNED", pa.uint64(), "18446744073709551615", 2**64 - 1, id="bigint unsigned"),
+    pytest.param("REAL", pa.float32(), "1.5", 1.5, id="real"),
+    pytest.param("FLOAT", pa.float32(), "1.5", 1.5, id="float"),
+    pytest.param("DOUBLE", pa.float64(), "0.1", 0.1, id="double"),
+    pytest.param("DOUBLE PRECISION", pa.float64(), "0.1", 0.1, id="double precision"),
+    pytest.param("DECIMAL(10, 2)", pa.decimal128(10, 2), "12.34", "12.34", id="decimal"),
+    pytest.param("NUMERIC(5)", pa.decimal128(5, 0), "12345", "12345", id="numeric without scale"),
+    pytest.param("DECIMAL(40, 3)", pa.decimal256(40, 3), "1.125", "1.125", id="decimal wider than 38"),
+    pytest.param("VARCHAR", pa.utf8(), "'é'", "é", id="varchar"),
+    pytest.param("VARCHAR(10)", pa.utf8(), "'é'", "é", id="varchar with a length"),
+    pytest.param("TEXT", pa.utf8(), "''", "", id="text"),
+    pytest.param("CHAR(3)", pa.utf8(), "'abc'", "abc", id="char"),
+    pytest.param("BYTEA", pa.binary(), "X'00ff'", b"\x00\xff", id="bytea"),
+    pytest.param("VARBINARY", pa.binary(), "X'00ff'", b"\x00\xff", id="varbinary"),
+    pytest.param("DATE", pa.date32(), "DATE '1969-12-31'", dt.date(1969, 12, 31), id="date"),
+    pytest.param("TIME", pa.time64("ns"), "'01:02:03'", dt.time(1, 2, 3), id="time"),
+    pytest.param("TIMESTAMP", pa.timestamp("us"), "'1969-12-31T23:59:59.000001'", "us", id="timestamp"),
+    pytest.param("TIMESTAMP(0)", pa.timestamp("s"), "'2020-01-01'", "s", id="timestamp of seconds"),
+    pytest.param("TIMESTAMP(3)", pa.timestamp("ms"), "'2020-01-01'", "ms", id="timestamp of milliseconds"),
+    pytest.param("TIMESTAMP(6)", pa.timestamp("us"), "'2020-01-01'", "us", id="timestamp of microseconds"),
+    pytest.param("TIMESTAMP(9)", pa.timestamp("ns"), "'2020-01-01'", "ns", id="timestamp of nanoseconds"),
+    pytest.param("TIMESTAMPTZ", pa.timestamp("us", "UTC"), "'2020-01-01T02:00:00+02:00'", "us", id="timestamptz"),
+    pytest.param("TIMESTAMP WITH TIME ZONE", pa.timestamp("us", "UTC"), "'2020-01-01T00:00:00Z'", "us", id="with zone"),
+    pytest.param("INT[]", pa.list_(pa.int32()), "[1, NULL]", [1, None], id="array"),
+]
+SAMPLES = {
+    "'1969-12-31T23:59:59.000001'": dt.datetime(1969, 12, 31, 23, 59, 59, 1),
+    "'2020-01-01'": dt.datetime(2020, 1, 1),
+    "'2020-01-01T02:00:00+02:00'": dt.datetime(2020, 1, 1, tzinfo=dt.UTC),
+    "'2020-01-01T00:00:00Z'": dt.datetime(2020, 1, 1, tzinfo=dt.UTC),
+}
+
+
+def expected_value(kind: pa.DataType, literal: str, value: Any) -> Any:
+    """The Python value of a sample; a timestamp is looked up by its literal, a decimal comes as text."""
+    if pa.types.is_timestamp(kind):
+        return SAMPLES[literal]
+    return pa.scalar(value).cast(kind).as_py() if pa.types.is_decimal(kind) else value
+
+
+@pytest.mark.parametrize(("sql", "kind", "literal", "value"), TYPES)
+def test_a_column_type_is_stored_and_returned_as_it_was_declared(
+    server: Server, table: str, sql: str, kind: pa.DataType, literal: str, value: Any
+) -> None:
+    server.run(f"CREATE TABLE {table} (id INT NOT NULL, c {sql}) PARTITIONED BY (id)")
+    server.run(f"INSERT INTO {table} VALUES (1, {literal}), (2, NULL)")
+    found = server.query(f"SELECT c FROM {table} ORDER BY id")
+    assert found.schema.field("c").type == kind
+    assert found["c"].to_pylist() == [expected_value(kind, literal, value), None]
+    stored = stored_by_value(server.root / table, "c")
+    assert stored == {1: [{"c": expected_value(kind, literal, value)}], 2: [{"c": None}]}
+
+
+LITERALS = [
+    pytest.param("TIMESTAMP '3000-01-01'", dt.datetime(3000, 1, 1), pa.timestamp("us"), id="timestamp"),
+    pytest.param(
+        "TIMESTAMP(9) '2020-01-01'", dt.datetime(2020, 1, 1), pa.timestamp("ns"), id="timestamp of nanoseconds"
+    ),
+    pytest.param("DATE '2020-01-01'", dt.date(2020, 1, 1), pa.date32(), id="date"),
+    pytest.param("X'00ff'", b"\x00\xff", pa.binary(), id="binary"),
+]
+
+
+@pytest.mark.parametrize(("literal", "value", "kind"), LITERALS)
+def test_a_typed_literal_means_the_same_type_as_a_column(
+    server: Server, literal: str, value: Any, kind: pa.DataType
+) -> None:
+    found = server.query(f"SELECT {literal} AS c")
+    assert (found.schema.field("c").type, found["c"].to_pylist()) == (kind, [value])
+
+
+@pytest.mark.parametrize(("sql", "kind", "literal", "value"), [p for p in TYPES if p.id != "array"])
+def test_a_cast_means_the_same_type_as_a_column(
+    server: Server, sql: str, kind: pa.DataType, literal: str, value: Any
+) -> None:
+    for text in (f"CAST({literal} AS {sql})", f"({literal})::{sql}", f"TRY_CAST({literal} AS {sql})"):
+        found = server.query(f"SELECT {text} AS c")
+        assert found.schema.field("c").type == kind, text
+        assert found["c"].to_pylist() == [expected_value(kind, literal, value)], text
+
+
+def test_a_plain_table_is_an_ordinary_lance_table(server: Server, table: str) -> None:
+    server.run(f'CREATE TABLE {table} (id BIGINT NOT NULL, "Mixed Name" VARCHAR, ts TIMESTAMP)')
+    expected = pa.schema(
+        [pa.field("id", pa.int64(), nullable=False), ("Mixed Name", pa.utf8()), ("ts", pa.timestamp("us"))]
+    )
+    assert lance.dataset(str(server.root / f"{table}.lance")).schema == expected
+    assert server.query(f"SELECT * FROM {table}").schema.names == expected.names
+
+
+def test_the_definition_of_a_partitioned_table_is_stored_as_the_spec_says(server: Server, table: str) -> None:
+    server.run(
+        f"CREATE TABLE {table} (id BIGINT NOT NULL, ts TIMESTAMP, country VARCHAR, s VARCHAR)"
+        " PARTITIONED BY (country, year(ts), month(ts), day(ts), hour(ts), bucket(16, id),"
+        " multi_bucket(8, id, s), truncate(4, s), expr('upper(left(col0, 1))', s) AS initial)"
+    )
+    fields = [
+        {"field_id": "country", "source_ids": [2], "transform": {"type": "identity"}, "result_type": {"type": "utf8"}},
+        {"field_id": "ts_year", "source_ids": [1], "transform": {"type": "year"}, "result_type": {"type": "int32"}},
+        {"field_id": "ts_month", "source_ids": [1], "transform": {"type": "month"}, "result_type": {"type": "int32"}},
+        {"field_id": "ts_day", "source_ids": [1], "transform": {"type": "day"}, "result_type": {"type": "int32"}},
+        {"field_id": "ts_hour", "source_ids": [1], "transform": {"type": "hour"}, "result_type": {"type": "int32"}},
+        {
+            "field_id": "id_bucket",
+            "source_ids": [0],
+            "transform": {"type": "bucket", "num_buckets": 16},
+            "result_type": {"type": "int32"},
+        },
+        {
+            "field_id": "id_s_multi_bucket",
+            "source_ids": [0, 3],
+            "transform": {"type": "multi_bucket", "num_buckets": 8},
+            "result_type": {"type": "int32"},
+        },
+        {
+            "field_id": "s_truncate",
+            "source_ids": [3],
+            "transform": {"type": "truncate", "width": 4},
+            "result_type": {"type": "utf8"},
+        },
+        {
+            "field_id": "initial",
+            "source_ids": [3],
+            "expression": "upper(left(col0, 1))",
+            "result_type": {"type": "utf8"},
+        },
+    ]
+    metadata = manifest(server.root / table).metadata
+    assert metadata["partition_spec_v1"] == json.dumps({"id": 1, "fields": fields}, separators=(",", ":"))
+    columns = json.loads(metadata["schema"])["fields"]
+    assert [(c["name"], c["nullable"], c["metadata"]["lance:field_id"]) for c in columns] == [
+        ("id", False, "0"),
+        ("ts", True, "1"),
+        ("country", True, "2"),
+        ("s", True, "3"),
+    ]
+    assert [row["object_id"] for row in manifest_rows(server.root / table)] == ["v1"]
+
+
+FIELD_IDS = [
+    pytest.param("a", ["a"], id="identity is named after its column"),
+    pytest.param("identity(a)", ["a"], id="identity as a function"),
+    pytest.param("bucket(4, a), bucket(8, a)", ["a_bucket", "a_bucket_2"], id="a second one is numbered"),
+    pytest.param("a AS b, b", ["b", "b_2"], id="a given name is not taken again"),
+    pytest.param("b, a AS b_2, bucket(2, b)", ["b", "b_2", "b_bucket"], id="names beside given ones"),
+    pytest.param("year(ts) AS y, month(ts) AS m", ["y", "m"], id="named transforms"),
+    pytest.param("day(d), hour(ts)", ["d_day", "ts_hour"], id="days and hours"),
+    pytest.param("multi_bucket(4, a, b)", ["a_b_multi_bucket"], id="several columns"),
+    pytest.param("truncate(10, a)", ["a_truncate"], id="truncate"),
+    pytest.param("expr('col0 % 3', a)", ["a_expr"], id="an expression without a name"),
+    pytest.param('a AS "We Ird$"', ["We Ird$"], id="a quoted name"),
+    pytest.param('"Mixed Name"', ["Mixed Name"], id="a quoted column"),
+]
+
+
+@pytest.mark.parametrize(("partitioned_by", "expected"), FIELD_IDS)
+def test_a_partition_field_has_the_name_that_was_given_or_follows_from_its_column(
+    server: Server, table: str, partitioned_by: str, expected: list[str]
+) -> None:
+    columns = 'a INT, b INT, ts TIMESTAMP, d DATE, "Mixed Name" INT'
+    server.run(f"CREATE TABLE {table} ({columns}) PARTITIONED BY ({partitioned_by})")
+    assert server.query(f"SELECT field_id FROM {table}$specs ORDER BY position")["field_id"].to_pylist() == expected
+    assert manifest(server.root / table).schema.names[8:] == [f"partition_field_{name}" for name in expected]
+
+
+RESULT_TYPES = [
+    pytest.param("upper(col0)", "s", "string", id="text"),
+    pytest.param("col0 % 3", "a", "int64", id="an integer widened by its literal"),
+    pytest.param("abs(murmur3(col0)) % 4", "s", "int64", id="a hash"),
+    pytest.param("date_part('year', col0)", "ts", "int32", id="a date part"),
+    pytest.param("col0 IS NULL", "s", "bool", id="a truth value"),
+    pytest.param("CAST(col0 AS DATE)", "ts", "date32[day]", id="a date"),
+]
+
+
+@pytest.mark.parametrize(("expression", "column", "kind"), RESULT_TYPES)
+def test_the_result_type_of_an_expression_is_inferred(
+    server: Server, table: str, expression: str, column: str, kind: str
+) -> None:
+    quoted = expression.replace("'", "''")
+    server.run(
+        f"CREATE TABLE {table} (a INT, s VARCHAR, ts TIMESTAMP) PARTITIONED BY (expr('{quoted}', {column}) AS e)"
+    )
+    assert server.rows(f"SELECT expression, result_type FROM {table}$specs") == [(expression, kind)]
+    assert str(manifest(server.root / table).schema.field("partition_field_e").type) == kind
+
+
+def test_rows_go_where_every_transform_sends_them(server: Server, table: str) -> None:
+    server.run(
+        f"CREATE TABLE {table} (id BIGINT, ts TIMESTAMP, s VARCHAR)"
+        " PARTITIONED BY (year(ts), month(ts), day(ts), hour(ts), bucket(16, id), truncate(2, s), expr('left(col0, 1)', s))"
+    )
+    server.run(
+        f"INSERT INTO {table} VALUES (34, '2017-11-16T22:31:08', 'iceberg'), (NULL, NULL, NULL), (34, '1969-12-31T00:00:00', 'é')"
+    )
+    # 34 hashes to 2017239379 in the vectors, which is 3 modulo 16.
+    assert stored_by_value(server.root / table, "id", "s") == {
+        (2017, 11, 16, 22, 3, "ic", "i"): [{"id": 34, "s": "iceberg"}],
+        (None, None, None, None, None, None, None): [{"id": None, "s": None}],
+        (1969, 12, 31, 0, 3, "é", "é"): [{"id": 34, "s": "é"}],
+    }
+
+
+CTAS = "SELECT * FROM (VALUES (1, 'a'), (2, 'b'), (3, 'a')) AS v(n, c)"
+
+
+def test_create_table_as_select_stores_the_rows_of_the_query(server: Server, table: str) -> None:
+    assert server.run(f"CREATE TABLE {table} AS {CTAS}") == 3
+    assert lance.dataset(str(server.root / f"{table}.lance")).to_table().to_pylist() == [
+        {"n": 1, "c": "a"},
+        {"n": 2, "c": "b"},
+        {"n": 3, "c": "a"},
+    ]
+    assert server.value(f"SELECT count(*) FROM {table}") == 3
+
+
+def test_create_partitioned_table_as_select_splits_the_rows_of_the_query(server: Server, table: str) -> None:
+    assert server.run(f"CREATE TABLE {table} PARTITIONED BY (c) AS {CTAS}") == 3
+    assert stored_by_value(server.root / table, "n") == {"a": [{"n": 1}, {"n": 3}], "b": [{"n": 2}]}
+    assert manifest(server.root / table).schema.field("partition_field_c").type == pa.utf8()
+
+
+def test_create_table_as_select_reads_other_tables(server: Server, table: str) -> None:
+    server.run(f"CREATE TABLE {table} PARTITIONED BY (c) AS {CTAS}")
+    server.run(
+        f"CREATE TABLE {table}_copy PARTITIONED BY (bucket(2, n)) AS SELECT n * 10 AS n, c FROM {table} WHERE c = 'a'"
+    )
+    assert sorted(server.rows(f"SELECT n, c FROM {table}_copy")) == [(10, "a"), (30, "a")]
+
+
+def test_create_table_as_select_without_rows_makes_an_empty_table(server: Server, table: str) -> None:
+    assert server.run(f"CREATE TABLE {table} PARTITIONED BY (c) AS {CTAS} WHERE n > 9") == 0
+    found = server.query(f"SELECT * FROM {table}")
+    assert (found.num_rows, found.schema.names) == (0, ["n", "c"])
+
+
+@pytest.mark.parametrize("partitioned_by", ["", " PARTITIONED BY (id)"], ids=["plain", "partitioned"])
+def test_if_not_exists_leaves_a_table_alone(server: Server, table: str, partitioned_by: str) -> None:
+    server.run(f"CREATE TABLE {table} (id INT){partitioned_by}")
+    server.run(f"INSERT INTO {table} VALUES (1)")
+    assert (
+        server.run(f"CREATE TABLE IF NOT EXISTS {table} (other VARCHAR){partitioned_by}".replace("(id)", "(other)"))
+        == 0
+    )
+    assert server.rows(f"SELECT * FROM {table}") == [(1,)]
+
+
+@pytest.mark.parametrize("partitioned_by", ["", " PARTITIONED BY (id)"], ids=["plain", "partitioned"])
+def test_a_dropped_table_is_gone_with_its_files(server: Server, table: str, partitioned_by: str) -> None:
+    server.run(f"CREATE TABLE {table} (id INT){partitioned_by}")
+    server.run(f"INSERT INTO {table} VALUES (1)")
+    server.run(f"DROP TABLE {table}")
+    assert "not_found" in server.refuses(f"SELECT * FROM {table}")
+    assert "not_found" in server.refuses(f"DROP TABLE {table}")
+    assert server.run(f"DROP TABLE IF EXISTS {table}") == 0
+    assert [path.name for path in server.root.iterdir() if path.name.startswith(f"{table}")] == []
+
+
+@pytest.mark.parametrize("second", ["", " PARTITIONED BY (name)"], ids=["plain", "partitioned"])
+@pytest.mark.parametrize("first", ["", " PARTITIONED BY (id)"], ids=["from plain", "from partitioned"])
+def test_a_table_made_again_under_the_same_name_holds_only_the_new_rows(
+    server: Server, table: str, first: str, second: str
+) -> None:
+    for round_ in range(2):
+        server.run(f"CREATE TABLE {table} (id INT){first}")
+        server.run(f"INSERT INTO {table} VALUES ({round_})")
+        assert server.rows(f"SELECT * FROM {table}") == [(round_,)]
+        server.run(f"DROP TABLE {table}")
+        server.run(f"CREATE TABLE {table} (name VARCHAR){second}")
+        server.run(f"INSERT INTO {table} VALUES ('new {round_}')")
+        assert server.rows(f"SELECT * FROM {table}") == [(f"new {round_}",)]
+        server.run(f"DROP TABLE {table}")
+
+
+UNSTORABLE = [
+    pytest.param("(id INT, i INTERVAL, j INT)", ["'i'", "month_day_nano_interval"], id="interval"),
+    pytest.param(
+        "AS SELECT 1 AS id, INTERVAL '1 day' AS i", ["'i'", "month_day_nano_interval"], id="interval from a query"
+    ),
+    pytest.param("(a NONSENSE, b INT, c UUID)", ["'a'", "NONSENSE", "'c'", "UUID"], id="unknown types, all of them"),
+    pytest.param("(a TIMESTAMP(5))", ["'a'", "TIMESTAMP(5)"], id="a precision that there is not"),
+    pytest.param("(a INT, b INT, a VARCHAR)", ["'a'", "2 times"], id="a column twice"),
+    pytest.param("(a INT DEFAULT 3)", ["'a'", "DEFAULT"], id="a default"),
+]
+
+
+@pytest.mark.parametrize(("definition", "says"), UNSTORABLE)
+def test_a_type_that_cannot_be_stored_is_named_and_nothing_is_made(
+    server: Server, table: str, definition: str, says: list[str]
+) -> None:
+    before = files(server.root)
+    message = server.refuses(f"CREATE TABLE {table} {definition}")
+    assert [part for part in ["invalid_schema", *says] if part not in message] == []
+    assert files(server.root) == before
+
+
+@pytest.mark.parametrize("prefix", ["public.", "lance.public.", '"public".', '"lance"."public".'])
+def test_a_table_may_be_named_with_its_schema_and_catalog(server: Server, table: str, prefix: str) -> None:
+    server.run(f"CREATE TABLE {prefix}{table} (id INT) PARTITIONED BY (id)")
+    server.run(f"INSERT INTO {prefix}{table} VALUES (1)")
+    assert server.rows(f"SELECT {table}.id FROM {prefix}{table}") == [(1,)]
+    server.run(f"DROP TABLE {prefix}{table}")
+
+
+def test_unquoted_names_are_folded_to_lower_case_and_quoted_ones_kept(server: Server, table: str) -> None:
+    server.run(f'CREATE TABLE {table.upper()} (ID INT, "Id" INT) PARTITIONED BY (Id, "Id" AS other)')
+    server.run(f'INSERT INTO {table} (id, "Id") VALUES (1, 2)')
+    assert server.rows(f'SELECT iD, "Id" FROM {table.upper()}') == [(1, 2)]
+    server.run(f'CREATE TABLE "{table.upper()}" (x INT)')
+    assert server.query(f'SELECT * FROM "{table.upper()}"').schema.names == ["x"]
+    assert server.query(f"SELECT * FROM {table}").schema.names == ["id", "Id"]
