@@ -14,6 +14,7 @@ from lance_flight.catalog.namespace import PartitionedNamespace
 from lance_flight.catalog.snapshot import Snapshot
 from lance_flight.engine.explain import EXPLAIN_SCHEMA, explain
 from lance_flight.engine.functions import shown_name
+from lance_flight.engine.pure_scans import bare_columns, stream
 from lance_flight.engine.session import Session
 from lance_flight.engine.statements import (
     Describe,
@@ -74,6 +75,12 @@ class QueryAnswer:
 
     def batches(self) -> Iterator[pa.RecordBatch]:
         self.session.prepare(self.frame)
+        columns = bare_columns(self.frame)
+        if columns is not None:
+            self.session.plan(self.frame)
+            direct = stream(self.session.log, columns, self.schema)
+            if direct is not None:
+                return direct
         return self.session.batches(self.frame, self.schema)
 
 

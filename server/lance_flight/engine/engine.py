@@ -11,8 +11,8 @@ from lance_flight.catalog.directory import Root, TableName
 from lance_flight.engine import ingest
 from lance_flight.engine.answers import Answer, answer
 from lance_flight.engine.changes import change, insert_columns
-from lance_flight.engine.explain import is_pure_scan
 from lance_flight.engine.parameters import parameter_schema
+from lance_flight.engine.pure_scans import is_pure_scan
 from lance_flight.engine.session import CATALOG, Reading, Session
 from lance_flight.engine.statements import Insert, PartitionDef, RowsStatement, parse
 from lance_flight.engine.tables import Share
@@ -125,6 +125,6 @@ def _shares(session: Session, answered: Answer, endpoints: int) -> int:
     if answered.frame is None or not session.views or not is_pure_scan(answered.frame):
         return 1
     session.prepare(answered.frame)
-    answered.frame.execution_plan()
+    session.plan(answered.frame)
     scanned = sum(view.planned[-1].scanned for view in session.views.values() if view.planned)
     return max(1, min(endpoints, scanned))

@@ -5,21 +5,16 @@ from __future__ import annotations
 import time
 
 import pyarrow as pa
-from datafusion import DataFrame, LogicalPlan
+from datafusion import DataFrame
 
 from lance_flight.engine.session import Session
 
 EXPLAIN_SCHEMA = pa.schema([pa.field("plan_type", pa.utf8(), nullable=False), pa.field("plan", pa.utf8(), nullable=False)])
 
-# Plans of these nodes alone treat every row by itself, so that parts of a scan may be streamed apart.
-_ROW_BY_ROW = {"Projection", "Filter", "TableScan", "SubqueryAlias"}
-
-
 def explain(session: Session, frame: DataFrame, *, analyze: bool) -> pa.Table:
     """The plans of a query; with `analyze` it is run, and what was really read is said."""
     rows = [("logical_plan", frame.optimized_logical_plan().display_indent())]
-    session.log.reports.clear()
-    rows.append(("physical_plan", frame.execution_plan().display_indent()))
+    rows.append(("physical_plan", session.plan(frame).display_indent()))
     reports = list(session.log.reports)
     if analyze:
         session.log.tables_read = 0
@@ -29,16 +24,3 @@ def explain(session: Session, frame: DataFrame, *, analyze: bool) -> pa.Table:
         rows.append(("analyze", f"rows: {produced}\ntables opened: {session.log.tables_read}\nseconds: {seconds:.3f}"))
     rows += [("partitions", report) for report in reports]
     return pa.Table.from_arrays([pa.array(column, pa.utf8()) for column in zip(*rows, strict=True)], schema=EXPLAIN_SCHEMA)
-
-
-def is_pure_scan(frame: DataFrame) -> bool:
-    """Whether a query reads one table and treats every row by itself."""
-    return _is_row_by_row(frame.optimized_logical_plan())
-
-
-def _is_row_by_row(plan: LogicalPlan) -> bool:
-    name = plan.display().split(":")[0].split(" ")[0]
-    children = plan.inputs()
-    if name == "TableScan":
-        return "fetch=" not in plan.display()
-    return name in _ROW_BY_ROW and len(children) == 1 and _is_row_by_row(children[0])

@@ -25,6 +25,7 @@ class ScanLog:
     """What the scans of one statement did: a report for EXPLAIN, and the error that ended one of them."""
 
     reports: list[str] = field(default_factory=list)
+    scans: list[PlannedRead] = field(default_factory=list)
     tables_read: int = 0
     error: LanceFlightError | None = None
 
@@ -77,8 +78,9 @@ class Provider(pads.Dataset):
         except LanceFlightError as exc:
             self._log.error = exc
             raise
-        lanes = plan.lanes or [[]]
-        return iter([_Lane(self._readable, lane, filter, self._log) for lane in lanes])
+        planned = PlannedRead(self._readable, plan, filter, self._log)
+        self._log.scans.append(planned)
+        return iter([_Lane(planned, lane) for lane in plan.lanes or [[]]])
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,13 +91,46 @@ class _Projection:
 
 
 @dataclass(frozen=True, slots=True)
+class PlannedRead:
+    """One scan as it was planned: what is read, in which lanes, under which filter of DataFusion's."""
+
+    readable: Readable
+    plan: ScanPlan
+    condition: pc.Expression | None
+    log: ScanLog
+
+    def batches(
+        self, work: Sequence[tuple[Predicate | None, Sequence[Open]]], columns: Sequence[str] | None, batch_rows: int = BATCH_ROWS
+    ) -> Iterator[pa.RecordBatch]:
+        """The rows of some tables, with these columns (None: all)."""
+        schema = _projected(self.readable.schema, columns)
+        try:
+            for residual, tables in work:
+                yield from self._scan(residual, schema, batch_rows).read(tables)
+        except LanceFlightError as exc:
+            self.log.error = exc
+            raise
+
+    def _scan(self, residual: Predicate | None, schema: pa.Schema, batch_rows: int) -> Scan:
+        source = self.readable.schema
+        condition = _condition(residual, self.condition)
+        return Scan(
+            source=source,
+            schema=schema,
+            filter=condition,
+            filter_columns=() if residual is None else _columns(residual, source),
+            pushable=is_pushable(condition, source),
+            ids=self.readable.ids,
+            batch_rows=batch_rows,
+        )
+
+
+@dataclass(frozen=True, slots=True)
 class _Lane:
     """One partition of DataFusion's plan: some tables, read one after another."""
 
-    readable: Readable
+    planned: PlannedRead
     work: Sequence[tuple[Predicate | None, Sequence[Open]]]
-    condition: pc.Expression | None
-    log: ScanLog
 
     def scanner(
         self,
@@ -105,7 +140,7 @@ class _Lane:
         batch_size: int = BATCH_ROWS,
         **_: Any,
     ) -> _LaneScanner:
-        return _LaneScanner(self, _projected(self.readable.schema, columns), batch_size)
+        return _LaneScanner(self, _projected(self.planned.readable.schema, columns), batch_size)
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,26 +151,7 @@ class _LaneScanner:
 
     def to_batches(self) -> Iterator[pa.RecordBatch]:
         """The lane's rows."""
-        log = self.lane.log
-        try:
-            for residual, tables in self.lane.work:
-                yield from self._scan(residual).read(tables)
-        except LanceFlightError as exc:
-            log.error = exc
-            raise
-
-    def _scan(self, residual: Predicate | None) -> Scan:
-        source = self.lane.readable.schema
-        condition = _condition(residual, self.lane.condition)
-        return Scan(
-            source=source,
-            schema=self.projected_schema,
-            filter=condition,
-            filter_columns=() if residual is None else _columns(residual, source),
-            pushable=is_pushable(condition, source),
-            ids=self.lane.readable.ids,
-            batch_rows=self.batch_size,
-        )
+        return self.lane.planned.batches(self.lane.work, self.projected_schema.names, self.batch_size)
 
 
 def _condition(residual: Predicate | None, pushed: pc.Expression | None) -> pc.Expression | None:
@@ -161,5 +177,5 @@ def _columns(predicate: Predicate, source: pa.Schema) -> tuple[str, ...]:
             return (leaf.term.name,)
 
 
-def _projected(schema: pa.Schema, columns: list[str] | None) -> pa.Schema:
+def _projected(schema: pa.Schema, columns: Sequence[str] | None) -> pa.Schema:
     return schema if columns is None else pa.schema([schema.field(name) for name in columns])

@@ -66,7 +66,7 @@ def _pruned_by_sql(namespace: PartitionedNamespace, condition: str, at: Snapshot
     quoted = name.replace('"', '""')
     frame = session.frame(f'SELECT * FROM "{quoted}" WHERE {condition}')  # noqa: S608 - planned, never run
     session.prepare(frame)
-    frame.execution_plan()
+    session.plan(frame)
     view = session.views[f"{PUBLIC}.{name}"]
     return view.snapshot, view.planned[-1]
 

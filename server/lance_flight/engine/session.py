@@ -10,7 +10,7 @@ from typing import Any
 
 import pyarrow as pa
 import pyarrow.dataset as pads
-from datafusion import DataFrame, RuntimeEnvBuilder, SessionContext
+from datafusion import DataFrame, ExecutionPlan, RuntimeEnvBuilder, SessionContext
 from datafusion.catalog import CatalogProvider, SchemaProvider
 from datafusion.catalog import Table as DataFusionTable
 
@@ -114,10 +114,15 @@ class Session:
         self._hints = self._planned(lambda: hints(frame.optimized_logical_plan(), PUBLIC))
         if any(isinstance(f.rule, Expression) for v in self.views.values() for s in v.snapshot.specs for f in s.fields):
             for _ in range(PLANNING_ROUNDS):
-                self._planned(frame.execution_plan)
+                self.plan(frame)
                 if not self._evaluations.compute():
                     break
+
+    def plan(self, frame: DataFrame) -> ExecutionPlan:
+        """Plan how a query is run; what that decides about its scans stands in the log, and nothing else."""
         self.log.reports.clear()
+        self.log.scans.clear()
+        return self._planned(frame.execution_plan)
 
     def batches(self, frame: DataFrame, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
         """Run a planned query; every batch is of exactly `schema`."""
