@@ -58,9 +58,9 @@ def _typed(expression: Any) -> Iterator[tuple[str, pa.DataType]]:
     kind = expression.variant_name()
     if kind == "Placeholder":
         placeholder = expression.to_variant()
-        found = placeholder.data_type()
+        found = placeholder.field()
         if found is not None:
-            yield placeholder.id(), found
+            yield placeholder.id(), found.type
     elif kind not in {"Column", "Literal"}:
         for operand in expression.rex_call_operands():
             if str(operand) != str(expression):
