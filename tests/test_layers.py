@@ -1,0 +1,128 @@
+"""The architecture as a table: who may import whom, and which library belongs to which layer."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+TOP = Path(__file__).parent.parent
+SOURCES = {"lance_flight": TOP / "server", "lance_flight_client": TOP / "client"}
+
+# Layer → what it may import of ours, beside itself. Imports only go down.
+LAYERS = {
+    "lance_flight.errors": set(),
+    "lance_flight.config": {"lance_flight.errors"},
+    "lance_flight.model": {"lance_flight.errors"},
+    "lance_flight.planning": {"lance_flight.model", "lance_flight.errors"},
+    "lance_flight.catalog": {"lance_flight.model", "lance_flight.errors"},
+    "lance_flight.engine": {"lance_flight.catalog", "lance_flight.planning", "lance_flight.model", "lance_flight.errors"},
+    "lance_flight.flight": {"lance_flight.errors"},
+    "lance_flight.flight.engine_backend": {"lance_flight.flight", "lance_flight.engine", "lance_flight.catalog", "lance_flight.errors"},
+    "lance_flight.cli": {
+        "lance_flight.config",
+        "lance_flight.flight",
+        "lance_flight.flight.engine_backend",
+        "lance_flight.engine",
+        "lance_flight.catalog",
+        "lance_flight.errors",
+        "lance_flight_client",
+    },
+    "lance_flight_client": set(),
+}
+
+# Library → the only layers that may import it.
+LIBRARIES = {
+    "lance": {"lance_flight.catalog"},
+    "datafusion": {"lance_flight.engine"},
+    "sqlglot": {"lance_flight.engine"},
+    "mmh3": {"lance_flight.model"},
+    "pyarrow.flight": {"lance_flight.flight"},
+    "google.protobuf": {"lance_flight.flight"},
+    "adbc_driver_flightsql": {"lance_flight_client"},
+    "adbc_driver_manager": {"lance_flight_client"},
+}
+
+# What `--help` loads must stay light.
+HEAVY = {"lance", "datafusion", "pyarrow", "numpy", "sqlglot", "adbc_driver_flightsql", "google.protobuf"}
+
+
+def modules() -> dict[str, Path]:
+    found = {}
+    for package, base in SOURCES.items():
+        for file in sorted((base / package).rglob("*.py")):
+            if not file.name.endswith("_pb2.py"):
+                name = ".".join(file.relative_to(base).with_suffix("").parts).removesuffix(".__init__")
+                found[name] = file
+    return found
+
+
+MODULES = modules()
+
+
+def imports(name: str) -> Iterator[str]:
+    """Every module that `name` imports, those inside functions too."""
+    for node in ast.walk(ast.parse(MODULES[name].read_text())):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, f"{name} has a relative import"
+            assert node.module is not None
+            yield from (f"{node.module}.{alias.name}" for alias in node.names)
+
+
+def layer_of(module: str) -> str:
+    """The most specific layer that a module lies in."""
+    inside = [layer for layer in LAYERS if module == layer or module.startswith(layer + ".")]
+    return max(inside, key=len, default="")
+
+
+def is_under(module: str, prefix: str) -> bool:
+    return module == prefix or module.startswith(prefix + ".")
+
+
+@pytest.mark.parametrize("name", [name for name in MODULES if name != "lance_flight"])
+def test_a_module_imports_only_the_layers_below_its_own(name: str) -> None:
+    layer = layer_of(name)
+    assert layer, f"{name} lies in no layer"
+    for target in imports(name):
+        if target.split(".")[0] in SOURCES:
+            other = layer_of(target)
+            assert other in LAYERS[layer] | {layer}, f"{name} imports {target}"
+
+
+@pytest.mark.parametrize("name", sorted(MODULES))
+def test_a_library_is_imported_by_its_own_layer_only(name: str) -> None:
+    for target in imports(name):
+        for library, owners in LIBRARIES.items():
+            if is_under(target, library):
+                assert any(is_under(name, owner) for owner in owners), f"{name} imports {target}"
+
+
+def test_the_modules_import_each_other_without_cycles() -> None:
+    graph = {name: {t for t in map(module_of, imports(name)) if t is not None and t != name} for name in MODULES}
+    resolved: set[str] = set()
+    while len(resolved) < len(graph):
+        free = {name for name, targets in graph.items() if name not in resolved and targets <= resolved}
+        assert free, f"a cycle among {sorted(set(graph) - resolved)}"
+        resolved |= free
+
+
+def module_of(target: str) -> str | None:
+    """The module of ours that an imported name comes from."""
+    return target if target in MODULES else MODULES.get(target.rpartition(".")[0]) and target.rpartition(".")[0]
+
+
+def test_help_loads_nothing_heavy() -> None:
+    loaded, waiting = set(), ["lance_flight.cli"]
+    while waiting:
+        name = waiting.pop()
+        for target in imports(name):
+            assert not any(is_under(target, heavy) for heavy in HEAVY), f"{name} imports {target}"
+            module = module_of(target)
+            if module is not None and module not in loaded:
+                loaded.add(module)
+                waiting.append(module)
+    assert "lance_flight.config" in loaded
