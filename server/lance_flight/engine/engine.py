@@ -11,7 +11,7 @@ from lance_flight.catalog.directory import Root, TableName
 from lance_flight.engine import ingest
 from lance_flight.engine.answers import Answer, answer
 from lance_flight.engine.changes import change, insert_columns
-from lance_flight.engine.parameters import parameter_schema
+from lance_flight.engine.parameters import check_parameters, parameter_schema
 from lance_flight.engine.pure_scans import is_pure_scan
 from lance_flight.engine.session import CATALOG, Reading, Session
 from lance_flight.engine.statements import Insert, PartitionDef, RowsStatement, parse
@@ -65,6 +65,7 @@ class Engine:
         statement = parse(sql)
         if not isinstance(statement, RowsStatement):
             return None
+        check_parameters(sql, parameters, is_query=True)
         session = self._session()
         answered = answer(session, statement, parameters)
         shares = _shares(session, answered, endpoints) if endpoints > 1 else 1
@@ -91,6 +92,7 @@ class Engine:
         statement = parse(sql)
         if isinstance(statement, RowsStatement):
             raise SqlError("the statement returns rows; run it as a query")
+        check_parameters(sql, parameters, is_query=False)
         bindings = [None] if parameters is None else [parameters.slice(i, 1) for i in range(parameters.num_rows)]
         return change(self.root, statement, self._session, bindings)
 

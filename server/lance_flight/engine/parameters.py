@@ -10,6 +10,7 @@ from datafusion import DataFrame, LogicalPlan
 from sqlglot.tokenizer_core import TokenType
 
 from lance_flight.engine.sql import tokenize
+from lance_flight.errors import InvalidInput
 
 
 def parameter_schema(sql: str, frame: DataFrame | None, target: pa.Schema | None = None) -> pa.Schema:
@@ -25,6 +26,15 @@ def parameter_schema(sql: str, frame: DataFrame | None, target: pa.Schema | None
     by_place = [] if target is None or len(target) != count else target.types
     types = [known.get(f"${n}") or (by_place[n - 1] if by_place else pa.utf8()) for n in range(1, count + 1)]
     return pa.schema([pa.field(f"${n}", kind) for n, kind in enumerate(types, 1)])
+
+
+def check_parameters(sql: str, parameters: pa.RecordBatch | None, *, is_query: bool) -> None:
+    """Refuse other than one value for each parameter, and for a query other than one row of them."""
+    expected, got = _count(sql), 0 if parameters is None else parameters.num_columns
+    if got != expected:
+        raise InvalidInput(f"the statement has {expected} parameters, and {got} values were given for them")
+    if is_query and parameters is not None and parameters.num_rows != 1:
+        raise InvalidInput(f"a query takes one row of parameters, got {parameters.num_rows}")
 
 
 def _count(sql: str) -> int:

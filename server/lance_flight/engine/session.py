@@ -101,11 +101,15 @@ class Session:
         """Plan a query, with one row of parameters bound to `$1`, `$2` …; `SqlError` or `NotFound` if it cannot be."""
         values = _bound(parameters)
         calls = HashCalls.of(for_datafusion(sql))
-        return self._planned(
-            lambda: calls.plan(
-                self.context, lambda text: self.context.sql_with_options(text, QUERIES_ONLY, param_values=values)
-            )
-        )
+
+        def plan(text: str) -> DataFrame:
+            frame = self.context.sql_with_options(text, QUERIES_ONLY, param_values=values)
+            if calls.calls and values is not None:
+                # The type of a parameter is checked against a signature only now.
+                frame.optimized_logical_plan()
+            return frame
+
+        return self._planned(lambda: calls.plan(self.context, plan))
 
     def prepare(self, frame: DataFrame) -> None:
         """Learn from the optimised plan what prunes beyond the pushed filters, custom expressions included."""
@@ -139,7 +143,7 @@ class Session:
             raise self._error(exc, QueryFailed) from exc
 
     def resolve(self, db_schema: str, reference: str) -> pads.Dataset | None:
-        """The table behind a name as it stands in SQL: `t`, `t@12`, `t@tag`, `t@time`, `t$partitions` …"""
+        """The table behind a name as it stands in SQL (`t`, `t@12`, `t@tag`, `t@time`, `t$partitions`), if there is one."""
         name = TableName(db_schema, reference)
         table, at, metadata = (name, None, None) if self.root.has(name) else _parsed(db_schema, reference)
         try:
