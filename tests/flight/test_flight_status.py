@@ -22,6 +22,7 @@ from lance_flight.errors import (
 )
 from lance_flight.flight import commands
 from lance_flight.flight.server import FlightSqlServer
+from lance_flight.flight.status import handler
 from lance_flight.flight.wire import encode_command
 from pyarrow import flight
 
@@ -152,3 +153,17 @@ def test_what_is_not_flight_sql_is_unimplemented(
     with pytest.raises(NotImplementedError, match=rf"^\[unsupported\] {message}") as caught:
         attempt(client)
     assert "Traceback" not in str(caught.value)
+
+
+class Panic(BaseException):
+    """What native code raises when it panics: not an `Exception`."""
+
+
+def test_a_panic_of_native_code_is_answered_without_a_traceback() -> None:
+    @handler
+    def method() -> None:
+        raise Panic("unaligned memory")
+
+    with pytest.raises(flight.FlightInternalError, match="unexpected Panic") as caught:
+        method()
+    assert caught.value.__cause__ is None

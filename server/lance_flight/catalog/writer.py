@@ -25,8 +25,8 @@ from lance_flight.catalog.store import Store
 from lance_flight.model.naming import directory_name
 from lance_flight.model.spec import Evaluate, PartitionSpec
 
-CHUNK_BYTES = 96 << 20
-CHUNK_ROWS = 4 << 20
+CHUNK_BYTES = 256 << 20
+CHUNK_ROWS = 16 << 20
 WRITERS = 4  # more than cores: each spends much of its time opening and closing files
 MOVERS = os.cpu_count() or 1
 

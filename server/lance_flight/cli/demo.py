@@ -143,7 +143,7 @@ def _show(connection: Any, title: str, sql: str) -> None:
     lines = [line for text in plan["plan"].to_pylist() for line in text.splitlines() if line.startswith("partitions:")]  # type: ignore[index]
     scanned = "; ".join(line.removeprefix("partitions: ") for line in lines)
     print(f"\n{title}\n  {sql}")
-    print("\n".join(f"    {line}" for line in aligned(rows).splitlines()))  # type: ignore[arg-type]
+    print("\n".join(f"    {line}" for line in aligned(rows).splitlines()))
     print(f"  partitions scanned / total: {scanned}; {seconds * 1000:.0f} ms", flush=True)
 
 

@@ -68,6 +68,8 @@ class Failed(_Untraced, RuntimeError):
     """UNKNOWN on the wire: what remains where a Flight error cannot be raised."""
 
 
+_LEAVING = (KeyboardInterrupt, SystemExit, GeneratorExit)
+
 _BUILTIN: Mapping[type[LanceFlightError], type[Exception]] = {
     InvalidInput: InvalidArgument,
     NotFound: Missing,
@@ -79,9 +81,9 @@ _FLIGHT: Mapping[type[LanceFlightError], type[flight.FlightError]] = {
 }
 
 
-def flight_error(error: Exception) -> Exception:
+def flight_error(error: BaseException) -> Exception:
     """What a handler raises for `error`; one that is not ours is logged with its traceback."""
-    if isinstance(error, _CONNECTION_ERROR):
+    if isinstance(error, Exception) and isinstance(error, _CONNECTION_ERROR):
         return error
     if not isinstance(error, LanceFlightError):
         return _with_code(flight.FlightInternalError, _unexpected(error), "internal")
@@ -91,7 +93,7 @@ def flight_error(error: Exception) -> Exception:
     return _with_code(_nearest(error, _FLIGHT) or flight.FlightServerError, _text(error), error.code)
 
 
-def builtin_error(error: Exception) -> Exception:
+def builtin_error(error: BaseException) -> Exception:
     """What is raised for `error` where a Flight error would lose its status and show its traceback."""
     if isinstance(error, _CONNECTION_ERROR):
         return Failed(str(error))
@@ -100,13 +102,15 @@ def builtin_error(error: Exception) -> Exception:
     return (_nearest(error, _BUILTIN) or Failed)(_text(error))
 
 
-def _raising(translate: Callable[[Exception], Exception]) -> Callable[[Callable[_P, _R]], Callable[_P, _R]]:
+def _raising(translate: Callable[[BaseException], Exception]) -> Callable[[Callable[_P, _R]], Callable[_P, _R]]:
     def decorate(method: Callable[_P, _R]) -> Callable[_P, _R]:
         @functools.wraps(method)
         def guarded(*args: _P.args, **kwargs: _P.kwargs) -> _R:
             try:
                 return method(*args, **kwargs)
-            except Exception as error:  # noqa: BLE001 - each becomes an answer
+            except _LEAVING:
+                raise
+            except BaseException as error:  # noqa: BLE001 - each becomes an answer, a panic of native code too
                 raise translate(error) from None
 
         return guarded
@@ -125,7 +129,9 @@ def guarded_stream(items: Iterator[_R]) -> Iterator[_R]:
     """The same for what a stream yields after its handler has returned."""
     try:
         yield from items
-    except Exception as error:  # noqa: BLE001 - each becomes an answer
+    except _LEAVING:
+        raise
+    except BaseException as error:  # noqa: BLE001 - each becomes an answer, a panic of native code too
         raise builtin_error(error) from None
 
 
@@ -144,7 +150,7 @@ def _text(error: LanceFlightError) -> str:
     return f"[{error.code}] {error}"
 
 
-def _unexpected(error: Exception) -> str:
+def _unexpected(error: BaseException) -> str:
     reference = secrets.token_hex(4)
     _log.error("unexpected %s, reference %s", type(error).__name__, reference, exc_info=error)
     return f"[internal] unexpected {type(error).__name__}; the server's log has it under reference {reference}"

@@ -89,14 +89,14 @@ class _Unreadable(ValueError):
     """A serialised expression with a part that is not known here."""
 
 
-_End = tuple[bytes, bytes]
+_Entry: TypeAlias = tuple[bytes, bytes]
 
 
-def _node(entries: Iterator[_End], batch: pa.RecordBatch) -> _Node:
+def _node(entries: Iterator[_Entry], batch: pa.RecordBatch) -> _Node:
     return _node_from(next(entries), entries, batch)
 
 
-def _node_from(entry: _End, entries: Iterator[_End], batch: pa.RecordBatch) -> _Node:
+def _node_from(entry: _Entry, entries: Iterator[_Entry], batch: pa.RecordBatch) -> _Node:
     match entry:
         case b"literal", column:
             value = batch.column(int(column))[0]
@@ -111,7 +111,7 @@ def _node_from(entry: _End, entries: Iterator[_End], batch: pa.RecordBatch) -> _
     raise _Unreadable(f"unknown entry {entry[0].decode()!r}")
 
 
-def _call(function: str, entries: Iterator[_End], batch: pa.RecordBatch) -> _Call:
+def _call(function: str, entries: Iterator[_Entry], batch: pa.RecordBatch) -> _Call:
     arguments: list[_Node] = []
     options = None
     while (entry := next(entries))[0] != b"end":

@@ -142,10 +142,10 @@ class Domain:
         return [key for key in range(self.low, self.high + 1) if key not in self.excluded]
 
     def accepts(self, values: pa.Array) -> Mask:
-        """Which of `values` (of the column's type or one that `plain` made of it, no NULL) are in the set."""
+        """Which of `values` (of the column's type, no NULL) are in the set."""
         if self.valueless:
             return np.zeros(len(values), np.bool_)
-        inside = self._numbers(values) if self.order.bits is not None else self._texts(values)
+        inside = self._numbers(values) if self.order.bits is not None else self._texts(plain(values))
         if self.parts:
             inside &= self._parts_of(values)
         return inside

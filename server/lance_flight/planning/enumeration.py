@@ -56,7 +56,7 @@ def candidates(domain: Domain) -> Candidates | None:
 def stored(coded: Coded, domain: Domain) -> Candidates:
     """The values of `domain` that a column's identity field has."""
     values = coded.values.cast(domain.order.kind)
-    known = values.filter(pa.array(domain.accepts(plain(values))))
+    known = values.filter(pa.array(domain.accepts(values)))
     return Candidates(_distinct(known, domain.order), domain.nulls and bool(coded.is_null.any()))
 
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 import pyarrow as pa
 
+from lance_flight.errors import LanceFlightError
 from lance_flight.model.spec import Expression, PartitionField
 from lance_flight.model.transforms import (
     Day,
@@ -44,8 +45,8 @@ Say = tuple[int, Aspect, str]
 class Findings:
     """The rows that one alternative leaves, and what it used.
 
-    `used` and `exact` hold what pruned, and what every row of the kept partitions is known to fulfil; a source
-    column in `whole` stands for all that is said about it. `why` has the obstacles by source column.
+    `used` and `exact` hold what pruned, and what every row of the kept partitions is known to fulfil; a bare source
+    column stands for all that is said about it. `why` has the obstacles by source column.
     """
 
     rows: Mask
@@ -63,7 +64,7 @@ class Findings:
 class _Points:
     """Fields to be looked up together, each with its values at every combination or the number of its question."""
 
-    columns: dict[int, pa.Array]
+    sources: list[int]
     values: list[tuple[PartitionField, pa.Array | int]]
 
 
@@ -91,7 +92,7 @@ class Match:
                 self.obstacles.append((group[0], f"there are more than {MAX_COMBINATIONS} values to try"))
             else:
                 columns = combinations({number: lists[number] for number in _sources(group)})
-                self.points.append(_Points(columns, list(self._applied(group, columns))))
+                self.points.append(_Points([*columns], list(self._applied(group, columns))))
 
     def _enumerable(self, lists: Mapping[int, Candidates]) -> list[PartitionField]:
         """The fields over constrained columns that have few values, and those that only repeat their columns."""
@@ -129,8 +130,11 @@ class Match:
                     for number, values in zip(each.source_ids, inputs, strict=True)
                 ]
                 yield each, self.expressions.ask(each, exact)
-            else:
+                continue
+            try:
                 yield each, each.rule.apply(inputs)
+            except (LanceFlightError, pa.ArrowException) as exc:
+                self.obstacles.append((each, f"{each.rule.type} does not apply to its columns any more: {exc}"))
 
     def find(self) -> Findings:
         """The rows that are left."""
@@ -153,8 +157,12 @@ class Match:
                 findings.object(each.source_ids, answer)
             else:
                 known.append((each, answer))
-        if known:
-            findings.rows &= rows_of([(self.partitions.coded(each), values) for each, values in known])
+        try:
+            if known:
+                findings.rows &= rows_of([(self.partitions.coded(each), values) for each, values in known])
+        except pa.ArrowException as exc:
+            findings.object(points.sources, f"stored values do not compare with what the columns give now: {exc}")
+            return []
         for each, _ in known:
             findings.used.update(each.source_ids)
             self._note_exact(each, findings)
@@ -172,10 +180,10 @@ class Match:
                 findings.exact.add((certain[0], Aspect.NULLNESS, ""))
 
     def _in_order(self, each: PartitionField, findings: Findings) -> None:
-        domain = self.domains.get(each.source_ids[0])
-        if domain is None or not isinstance(each.rule, Identity | Truncate):
-            return
         number = each.source_ids[0]
+        if number not in self.constrained or not isinstance(each.rule, Identity | Truncate):
+            return
+        domain = self.domains[number]
         coded = self.partitions.coded(each)
         inside = accepted(each, coded.values, domain)
         if inside is None:
@@ -196,7 +204,7 @@ class Match:
             findings.exact.add(number)
 
     def _times(self, fields: Sequence[PartitionField], findings: Findings) -> None:
-        for number in {each.source_ids[0] for each in fields} & self.domains.keys():
+        for number in {each.source_ids[0] for each in fields} & self.constrained:
             mine = {each.rule.type: each for each in fields if each.source_ids[0] == number}  # type: ignore[union-attr]
             domain = self.domains[number]
             if not within_calendar(domain):

@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from lance_flight.model.spec import PartitionField
 from lance_flight.model.transforms import Identity, Truncate
-from lance_flight.planning.domains import Domain, Mask, plain
+from lance_flight.planning.domains import Domain, Mask
 from lance_flight.planning.ordering import Key
 
 
@@ -24,7 +24,7 @@ def accepted(field: PartitionField, values: pa.Array, domain: Domain) -> Mask | 
     if rule is None:
         return None
     try:
-        values = plain(values.cast(domain.order.kind))
+        values = values.cast(domain.order.kind)
     except pa.ArrowInvalid:
         return None
     return rule(field, values, domain)
