@@ -11,5 +11,5 @@ _SLOW = [HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.filter_to
 settings.register_profile(
     "sample", max_examples=150, deadline=None, derandomize=True, database=None, suppress_health_check=_SLOW
 )
-settings.register_profile("full", max_examples=int(os.environ.get("N","10000")), deadline=None, suppress_health_check=_SLOW)
+settings.register_profile("full", max_examples=10_000, deadline=None, suppress_health_check=_SLOW)
 settings.load_profile("full" if os.environ.get("LANCE_FLIGHT_TESTS") == "full" else "sample")

@@ -292,6 +292,14 @@ def test_a_range_leaves_its_hours_and_nothing_else(levels: list[str], expected: 
     assert found.unused == ()
 
 
+def test_a_field_over_an_unconstrained_column_keeps_its_nulls() -> None:
+    schema = NamespaceSchema.assign(pa.schema({"ts": pa.timestamp("us"), "a": pa.int64()}))
+    rows = pa.table({"ts": pa.array([None, 0], pa.int64()).cast(pa.timestamp("us")), "a": [1, 1]})
+    fields = (field("m", Month(), 0, result=pa.int32()), field("b", MultiBucket(8), 0, 1, result=pa.int32()))
+    parts = split(PartitionSpec(id=1, fields=fields), schema, rows).partitions
+    assert pruned(parts, schema, compare("=", 1, A)).kept.tolist() == [0, 1]
+
+
 # Zones
 
 
