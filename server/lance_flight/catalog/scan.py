@@ -23,6 +23,9 @@ BATCH_ROWS = 64 * 1024
 AHEAD = 1
 IO_BUFFER_BYTES = 64 << 20
 
+# Lance takes a filter as Substrait, which has no words for some types and literals, and reads not all that there are.
+_NOT_TAKEN = (ValueError, NotImplementedError, KeyError)
+
 
 @dataclass(frozen=True, slots=True)
 class Source:
@@ -50,15 +53,14 @@ Open = Callable[[], Sequence[Source]]
 class Scan:
     """What to read from every table: `schema` is the result, `filter` decides the rows, over columns of `source`.
 
-    `pushable` says that Lance can be given the filter; if not, it is applied to what Lance returns.
-    `ids` are the field ids of the columns of `source` (empty: by name).
+    A filter that Lance does not take is applied to what it returns. `ids` are the field ids of the columns of `source`
+    (empty: by name).
     """
 
     source: pa.Schema
     schema: pa.Schema
     filter: pc.Expression | None = None
     filter_columns: tuple[str, ...] = ()
-    pushable: bool = True
     ids: Mapping[str, int]
     batch_rows: int = BATCH_ROWS
 
@@ -88,12 +90,16 @@ class Scan:
 
     def _direct(self, source: Source, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
         """A table whose columns are just what is asked for; Lance filters where it understands the filter."""
-        pushed = self.filter if self.pushable else None
-        rest = None if self.pushable else self.filter
         # Lance reads no rows for no columns: take any, it is dropped again.
-        wanted = (self.schema.names if rest is None else self._needed) or schema.names[:1]
-        reader = self._reader(source, wanted, pushed)
-        return (self._shaped(batch, rest) for batch in reader)
+        any_column = schema.names[:1]
+        try:
+            reader = self._reader(source, self.schema.names or any_column, self.filter)
+        except _NOT_TAKEN:
+            if self.filter is None:
+                raise
+            reader = self._reader(source, self._needed or any_column, None)
+            return (self._shaped(batch, self.filter) for batch in reader)
+        return (self._shaped(batch, None) for batch in reader)
 
     def _adapted(
         self, source: Source, schema: pa.Schema, fields: Mapping[str, pa.Field | None]
@@ -146,17 +152,6 @@ def _cast(column: pa.Array, field: pa.Field, table: str) -> pa.Array:
         return column.cast(field.type)
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as exc:
         raise DataError(f"column {field.name!r} of table {table!r} is {column.type}, not {field.type}: {exc}") from exc
-
-
-def is_pushable(condition: pc.Expression | None, schema: pa.Schema) -> bool:
-    """Whether Lance can be given this filter: it takes it as Substrait, which has no word for some literals."""
-    if condition is None:
-        return True
-    try:
-        condition.to_substrait(schema)
-    except (pa.ArrowNotImplementedError, pa.ArrowInvalid, pa.ArrowKeyError):
-        return False
-    return True
 
 
 def _counted(rows: int, batch_rows: int) -> Iterator[pa.RecordBatch]:

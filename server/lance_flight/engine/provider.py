@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.dataset as pads
 
-from lance_flight.catalog.scan import BATCH_ROWS, Open, Scan, is_pushable
+from lance_flight.catalog.scan import BATCH_ROWS, Open, Scan
 from lance_flight.errors import LanceFlightError, Unsupported
 from lance_flight.planning.arrow_expression import predicate_from_arrow, to_arrow
 from lance_flight.planning.predicates import ALWAYS, And, Constant, Opaque, Or, Predicate
@@ -119,7 +119,6 @@ class PlannedRead:
             schema=schema,
             filter=condition,
             filter_columns=() if residual is None else _columns(residual, source),
-            pushable=is_pushable(condition, source),
             ids=self.readable.ids,
             batch_rows=batch_rows,
         )
