@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import datetime as dt
 import json
+from dataclasses import dataclass
 from typing import Any
 
 import lance
@@ -15,42 +16,63 @@ import pytest
 from tests.service.server_process import Server, files
 from tests.stock import manifest, manifest_rows, stored_by_value
 
+
+@dataclass(frozen=True, slots=True)
+class Sample:
+    """A type in SQL, the Arrow type it means, a literal and what Python reads of it (moments: looked up by literal)."""
+
+    sql: str
+    kind: pa.DataType
+    literal: str
+    value: Any
+
+    @property
+    def expected(self) -> Any:
+        if pa.types.is_timestamp(self.kind):
+            return MOMENTS[self.literal]
+        return pa.scalar(self.value).cast(self.kind).as_py() if pa.types.is_decimal(self.kind) else self.value
+
+
 TYPES = [
-    pytest.param("BOOLEAN", pa.bool_(), "true", True, id="boolean"),
-    pytest.param("TINYINT", pa.int8(), "-128", -128, id="tinyint"),
-    pytest.param("SMALLINT", pa.int16(), "-3", -3, id="smallint"),
-    pytest.param("INT", pa.int32(), "-3", -3, id="int"),
-    pytest.param("INTEGER", pa.int32(), "7", 7, id="integer"),
-    pytest.param("BIGINT", pa.int64(), "9007199254740993", 2**53 + 1, id="bigint"),
-    pytest.param("TINYINT UNSIGNED", pa.uint8(), "255", 255, id="tinyint unsigned"),
-    pytest.param("SMALLINT UNSIGNED", pa.uint16(), "65535", 65535, id="smallint unsigned"),
-    pytest.param("INT UNSIGNED", pa.uint32(), "4294967295", 2**32 - 1, id="int unsigned"),
-    pytest.param("BIGINT UNSIGNED", pa.uint64(), "18446744073709551615", 2**64 - 1, id="bigint unsigned"),
-    pytest.param("REAL", pa.float32(), "1.5", 1.5, id="real"),
-    pytest.param("FLOAT", pa.float32(), "1.5", 1.5, id="float"),
-    pytest.param("DOUBLE", pa.float64(), "0.1", 0.1, id="double"),
-    pytest.param("DOUBLE PRECISION", pa.float64(), "0.1", 0.1, id="double precision"),
-    pytest.param("DECIMAL(10, 2)", pa.decimal128(10, 2), "12.34", "12.34", id="decimal"),
-    pytest.param("NUMERIC(5)", pa.decimal128(5, 0), "12345", "12345", id="numeric without scale"),
-    pytest.param("DECIMAL(40, 3)", pa.decimal256(40, 3), "1.125", "1.125", id="decimal wider than 38"),
-    pytest.param("VARCHAR", pa.utf8(), "'é'", "é", id="varchar"),
-    pytest.param("VARCHAR(10)", pa.utf8(), "'é'", "é", id="varchar with a length"),
-    pytest.param("TEXT", pa.utf8(), "''", "", id="text"),
-    pytest.param("CHAR(3)", pa.utf8(), "'abc'", "abc", id="char"),
-    pytest.param("BYTEA", pa.binary(), "X'00ff'", b"\x00\xff", id="bytea"),
-    pytest.param("VARBINARY", pa.binary(), "X'00ff'", b"\x00\xff", id="varbinary"),
-    pytest.param("DATE", pa.date32(), "DATE '1969-12-31'", dt.date(1969, 12, 31), id="date"),
-    pytest.param("TIME", pa.time64("ns"), "'01:02:03'", dt.time(1, 2, 3), id="time"),
-    pytest.param("TIMESTAMP", pa.timestamp("us"), "'1969-12-31T23:59:59.000001'", "us", id="timestamp"),
-    pytest.param("TIMESTAMP(0)", pa.timestamp("s"), "'2020-01-01'", "s", id="timestamp of seconds"),
-    pytest.param("TIMESTAMP(3)", pa.timestamp("ms"), "'2020-01-01'", "ms", id="timestamp of milliseconds"),
-    pytest.param("TIMESTAMP(6)", pa.timestamp("us"), "'2020-01-01'", "us", id="timestamp of microseconds"),
-    pytest.param("TIMESTAMP(9)", pa.timestamp("ns"), "'2020-01-01'", "ns", id="timestamp of nanoseconds"),
-    pytest.param("TIMESTAMPTZ", pa.timestamp("us", "UTC"), "'2020-01-01T02:00:00+02:00'", "us", id="timestamptz"),
-    pytest.param("TIMESTAMP WITH TIME ZONE", pa.timestamp("us", "UTC"), "'2020-01-01T00:00:00Z'", "us", id="with zone"),
-    pytest.param("INT[]", pa.list_(pa.int32()), "[1, NULL]", [1, None], id="array"),
+    pytest.param(Sample("BOOLEAN", pa.bool_(), "true", value=True), id="boolean"),
+    pytest.param(Sample("TINYINT", pa.int8(), "-128", -128), id="tinyint"),
+    pytest.param(Sample("SMALLINT", pa.int16(), "-3", -3), id="smallint"),
+    pytest.param(Sample("INT", pa.int32(), "-3", -3), id="int"),
+    pytest.param(Sample("INTEGER", pa.int32(), "7", 7), id="integer"),
+    pytest.param(Sample("BIGINT", pa.int64(), "9007199254740993", 2**53 + 1), id="bigint"),
+    pytest.param(Sample("TINYINT UNSIGNED", pa.uint8(), "255", 255), id="tinyint unsigned"),
+    pytest.param(Sample("SMALLINT UNSIGNED", pa.uint16(), "65535", 65535), id="smallint unsigned"),
+    pytest.param(Sample("INT UNSIGNED", pa.uint32(), "4294967295", 2**32 - 1), id="int unsigned"),
+    pytest.param(Sample("BIGINT UNSIGNED", pa.uint64(), "18446744073709551615", 2**64 - 1), id="bigint unsigned"),
+    pytest.param(Sample("REAL", pa.float32(), "1.5", 1.5), id="real"),
+    pytest.param(Sample("FLOAT", pa.float32(), "1.5", 1.5), id="float"),
+    pytest.param(Sample("DOUBLE", pa.float64(), "0.1", 0.1), id="double"),
+    pytest.param(Sample("DOUBLE PRECISION", pa.float64(), "0.1", 0.1), id="double precision"),
+    pytest.param(Sample("DECIMAL(10, 2)", pa.decimal128(10, 2), "12.34", "12.34"), id="decimal"),
+    pytest.param(Sample("NUMERIC(5)", pa.decimal128(5, 0), "12345", "12345"), id="numeric without scale"),
+    pytest.param(Sample("DECIMAL(40, 3)", pa.decimal256(40, 3), "1.125", "1.125"), id="decimal wider than 38"),
+    pytest.param(Sample("VARCHAR", pa.utf8(), "'é'", "é"), id="varchar"),
+    pytest.param(Sample("VARCHAR(10)", pa.utf8(), "'é'", "é"), id="varchar with a length"),
+    pytest.param(Sample("TEXT", pa.utf8(), "''", ""), id="text"),
+    pytest.param(Sample("CHAR(3)", pa.utf8(), "'abc'", "abc"), id="char"),
+    pytest.param(Sample("BYTEA", pa.binary(), "X'00ff'", b"\x00\xff"), id="bytea"),
+    pytest.param(Sample("VARBINARY", pa.binary(), "X'00ff'", b"\x00\xff"), id="varbinary"),
+    pytest.param(Sample("DATE", pa.date32(), "DATE '1969-12-31'", dt.date(1969, 12, 31)), id="date"),
+    pytest.param(Sample("TIME", pa.time64("ns"), "'01:02:03'", dt.time(1, 2, 3)), id="time"),
+    pytest.param(Sample("TIMESTAMP", pa.timestamp("us"), "'1969-12-31T23:59:59.000001'", "us"), id="timestamp"),
+    pytest.param(Sample("TIMESTAMP(0)", pa.timestamp("s"), "'2020-01-01'", "s"), id="timestamp of seconds"),
+    pytest.param(Sample("TIMESTAMP(3)", pa.timestamp("ms"), "'2020-01-01'", "ms"), id="timestamp of milliseconds"),
+    pytest.param(Sample("TIMESTAMP(6)", pa.timestamp("us"), "'2020-01-01'", "us"), id="timestamp of microseconds"),
+    pytest.param(Sample("TIMESTAMP(9)", pa.timestamp("ns"), "'2020-01-01'", "ns"), id="timestamp of nanoseconds"),
+    pytest.param(
+        Sample("TIMESTAMPTZ", pa.timestamp("us", "UTC"), "'2020-01-01T02:00:00+02:00'", "us"), id="timestamptz"
+    ),
+    pytest.param(
+        Sample("TIMESTAMP WITH TIME ZONE", pa.timestamp("us", "UTC"), "'2020-01-01T00:00:00Z'", "us"), id="with zone"
+    ),
+    pytest.param(Sample("INT[]", pa.list_(pa.int32()), "[1, NULL]", [1, None]), id="array"),
 ]
-SAMPLES = {
+MOMENTS = {
     "'1969-12-31T23:59:59.000001'": dt.datetime(1969, 12, 31, 23, 59, 59, 1),
     "'2020-01-01'": dt.datetime(2020, 1, 1),
     "'2020-01-01T02:00:00+02:00'": dt.datetime(2020, 1, 1, tzinfo=dt.UTC),
@@ -58,24 +80,15 @@ SAMPLES = {
 }
 
 
-def expected_value(kind: pa.DataType, literal: str, value: Any) -> Any:
-    """The Python value of a sample; a timestamp is looked up by its literal, a decimal comes as text."""
-    if pa.types.is_timestamp(kind):
-        return SAMPLES[literal]
-    return pa.scalar(value).cast(kind).as_py() if pa.types.is_decimal(kind) else value
-
-
-@pytest.mark.parametrize(("sql", "kind", "literal", "value"), TYPES)
-def test_a_column_type_is_stored_and_returned_as_it_was_declared(
-    server: Server, table: str, sql: str, kind: pa.DataType, literal: str, value: Any
-) -> None:
-    server.run(f"CREATE TABLE {table} (id INT NOT NULL, c {sql}) PARTITIONED BY (id)")
-    server.run(f"INSERT INTO {table} VALUES (1, {literal}), (2, NULL)")
+@pytest.mark.parametrize("sample", TYPES)
+def test_a_column_type_is_stored_and_returned_as_it_was_declared(server: Server, table: str, sample: Sample) -> None:
+    server.run(f"CREATE TABLE {table} (id INT NOT NULL, c {sample.sql}) PARTITIONED BY (id)")
+    server.run(f"INSERT INTO {table} VALUES (1, {sample.literal}), (2, NULL)")
     found = server.query(f"SELECT c FROM {table} ORDER BY id")
-    assert found.schema.field("c").type == kind
-    assert found["c"].to_pylist() == [expected_value(kind, literal, value), None]
+    assert found.schema.field("c").type == sample.kind
+    assert found["c"].to_pylist() == [sample.expected, None]
     stored = stored_by_value(server.root / table, "c")
-    assert stored == {1: [{"c": expected_value(kind, literal, value)}], 2: [{"c": None}]}
+    assert stored == {1: [{"c": sample.expected}], 2: [{"c": None}]}
 
 
 LITERALS = [
@@ -96,14 +109,12 @@ def test_a_typed_literal_means_the_same_type_as_a_column(
     assert (found.schema.field("c").type, found["c"].to_pylist()) == (kind, [value])
 
 
-@pytest.mark.parametrize(("sql", "kind", "literal", "value"), [p for p in TYPES if p.id != "array"])
-def test_a_cast_means_the_same_type_as_a_column(
-    server: Server, sql: str, kind: pa.DataType, literal: str, value: Any
-) -> None:
-    for text in (f"CAST({literal} AS {sql})", f"({literal})::{sql}", f"TRY_CAST({literal} AS {sql})"):
+@pytest.mark.parametrize("sample", [p for p in TYPES if p.id != "array"])
+def test_a_cast_means_the_same_type_as_a_column(server: Server, sample: Sample) -> None:
+    for text in (f"CAST({sample.literal} AS {sample.sql})", f"({sample.literal})::{sample.sql}"):
         found = server.query(f"SELECT {text} AS c")
-        assert found.schema.field("c").type == kind, text
-        assert found["c"].to_pylist() == [expected_value(kind, literal, value)], text
+        assert found.schema.field("c").type == sample.kind, text
+        assert found["c"].to_pylist() == [sample.expected], text
 
 
 def test_a_plain_table_is_an_ordinary_lance_table(server: Server, table: str) -> None:

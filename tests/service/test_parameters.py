@@ -1,0 +1,201 @@
+"""Prepared statements: parameters of every type in queries and updates, `?` and `$1`, many rows at once."""
+
+# ruff: noqa: DTZ001 - moments without a zone are tested
+
+from __future__ import annotations
+
+import datetime as dt
+import math
+from decimal import Decimal
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from tests.service.server_process import Server
+from tests.stock import manifest, stored_by_value, stored_rows
+
+VALUES = [
+    pytest.param("BOOLEAN", True, id="boolean"),
+    pytest.param("TINYINT", -128, id="tinyint"),
+    pytest.param("BIGINT", -(2**63), id="bigint"),
+    pytest.param("BIGINT UNSIGNED", 2**63 - 1, id="unsigned bigint"),
+    pytest.param("REAL", 1.5, id="real"),
+    pytest.param("DOUBLE", 0.1, id="double"),
+    pytest.param("DOUBLE", math.inf, id="infinity"),
+    pytest.param("DECIMAL(10, 2)", Decimal("-12.34"), id="decimal"),
+    pytest.param("VARCHAR", 'it\'s "é" 日本 $1 ? --', id="text"),
+    pytest.param("VARCHAR", "", id="empty text"),
+    pytest.param("BYTEA", b"\x00\xff'", id="binary"),
+    pytest.param("DATE", dt.date(1969, 12, 31), id="date"),
+    pytest.param("TIMESTAMP", dt.datetime(1969, 12, 31, 23, 59, 59, 1), id="timestamp"),
+    pytest.param("TIMESTAMP(9)", dt.datetime(2020, 1, 1), id="timestamp of nanoseconds"),
+    pytest.param("TIMESTAMPTZ", dt.datetime(2020, 1, 1, tzinfo=dt.UTC), id="timestamp with a zone"),
+]
+
+
+@pytest.mark.parametrize(("kind", "value"), VALUES)
+@pytest.mark.parametrize("partitioned", ["c", "part"], ids=["as partition value", "as plain column"])
+def test_a_parameter_stores_and_finds_a_value(
+    server: Server, table: str, partitioned: str, kind: str, value: Any
+) -> None:
+    server.run(f"CREATE TABLE {table} (c {kind}, part INT) PARTITIONED BY ({partitioned})")
+    assert server.run(f"INSERT INTO {table} VALUES (?, ?)", (value, 1)) == 1
+    assert server.run(f"INSERT INTO {table} VALUES (?, ?)", (None, 2)) == 1
+    assert sorted(stored_rows(server.root / table)["c"].to_pylist(), key=lambda v: v is None) == [value, None]
+    assert server.rows(f"SELECT c FROM {table} WHERE c = ?", (value,)) == [(value,)]
+    assert server.rows(f"SELECT part FROM {table} WHERE c IN ($1) OR part = $2", (value, 3)) == [(1,)]
+    assert server.rows(f"SELECT part FROM {table} WHERE c = ?", (None,)) == []
+
+
+QUERIES = [
+    pytest.param("SELECT id FROM {t} WHERE id = ?", (2,), [(2,)], id="question mark"),
+    pytest.param("SELECT id FROM {t} WHERE id = $1", (2,), [(2,)], id="dollar"),
+    pytest.param("SELECT id FROM {t} WHERE id > ? AND id < ?", (1, 3), [(2,)], id="question marks in order"),
+    pytest.param("SELECT id FROM {t} WHERE id < $2 AND id > $1", (1, 3), [(2,)], id="dollars by number"),
+    pytest.param("SELECT id FROM {t} WHERE id = $1 OR id + 1 = $1", (2,), [(1,), (2,)], id="one parameter twice"),
+    pytest.param("SELECT id FROM {t} WHERE name LIKE ?", ("a%",), [(1,), (3,)], id="like"),
+    pytest.param("SELECT id FROM {t} WHERE id BETWEEN ? AND ?", (2, 9), [(2,), (3,)], id="between"),
+    pytest.param("SELECT id FROM {t} WHERE id IN (?, ?)", (1, 3), [(1,), (3,)], id="in"),
+    pytest.param("SELECT id FROM {t} ORDER BY id LIMIT ?", (1,), [(1,)], id="limit"),
+    pytest.param("SELECT id + ? FROM {t} WHERE id = 1", (10,), [(11,)], id="arithmetic"),
+    pytest.param("SELECT ? AS x, ? AS y", (7, "x"), [(7, "x")], id="without a table"),
+    pytest.param("SELECT '?' AS x, id FROM {t} WHERE name = '$1' OR id = ?", (1,), [("?", 1)], id="marks in text"),
+    pytest.param("SELECT count(*) FROM {t} WHERE murmur3(id) = murmur3(?)", (2,), [(1,)], id="inside a hash"),
+]
+
+
+@pytest.fixture(scope="module")
+def people(server: Server) -> str:
+    server.run("CREATE TABLE people (id BIGINT, name VARCHAR) PARTITIONED BY (bucket(4, id))")
+    server.run("INSERT INTO people VALUES (1, 'ann'), (2, 'bob'), (3, 'ada')")
+    return "people"
+
+
+@pytest.mark.parametrize(("sql", "parameters", "expected"), QUERIES)
+def test_parameters_stand_wherever_a_value_may(
+    server: Server, people: str, sql: str, parameters: tuple[Any, ...], expected: list[tuple[Any, ...]]
+) -> None:
+    assert sorted(server.rows(sql.format(t=people), parameters)) == expected
+
+
+def test_a_parameter_prunes_like_a_literal(server: Server, people: str) -> None:
+    plan = server.rows(f"EXPLAIN SELECT * FROM {people} WHERE id = ?", (2,))
+    assert [text.splitlines()[0][:17] for kind, text in plan if kind == "partitions"] == ["partitions: 1 / 2"]
+
+
+def test_a_prepared_query_runs_again_with_other_values(server: Server, people: str) -> None:
+    with server.connection.cursor() as cursor:
+        for number, name in [(1, "ann"), (2, "bob"), (9, None), (3, "ada")]:
+            cursor.execute(f"SELECT name FROM {people} WHERE id = ?", (number,))
+            assert cursor.fetchall() == ([] if name is None else [(name,)])
+
+
+def test_a_prepared_query_sees_rows_that_came_later(server: Server, table: str) -> None:
+    server.run(f"CREATE TABLE {table} (id INT) PARTITIONED BY (id)")
+    with server.connection.cursor() as cursor:
+        for count in range(3):
+            cursor.execute(f"SELECT count(*) FROM {table} WHERE id >= ?", (0,))
+            assert cursor.fetchall() == [(count,)]
+            server.run(f"INSERT INTO {table} VALUES ({count})")
+
+
+def test_many_rows_of_parameters_are_one_commit(server: Server, table: str) -> None:
+    server.run(f"CREATE TABLE {table} (id INT, name VARCHAR) PARTITIONED BY (name)")
+    version = manifest(server.root / table).version
+    with server.connection.cursor() as cursor:
+        cursor.executemany(f"INSERT INTO {table} VALUES (?, ?)", [(n, f"p{n % 3}") for n in range(30)])
+        assert cursor.rowcount == 30
+    assert manifest(server.root / table).version == version + 1
+    assert stored_by_value(server.root / table, "id") == {
+        f"p{part}": [{"id": n} for n in range(part, 30, 3)] for part in range(3)
+    }
+
+
+def test_many_rows_are_stored_all_or_not_at_all(server: Server, table: str) -> None:
+    server.run(f"CREATE TABLE {table} (id INT NOT NULL) PARTITIONED BY (id)")
+    with server.connection.cursor() as cursor, pytest.raises(Exception, match="NOT NULL"):
+        cursor.executemany(f"INSERT INTO {table} VALUES (?)", [(1,), (2,), (None,), (4,)])
+    assert server.value(f"SELECT count(*) FROM {table}") == 0
+    assert stored_by_value(server.root / table) == {}
+
+
+DESCRIBED = [
+    pytest.param("SELECT * FROM people WHERE id = ?", [pa.int64()], id="compared with a column"),
+    pytest.param("SELECT * FROM people WHERE name = $1 AND id > $2", [pa.utf8(), pa.int64()], id="two of them"),
+    pytest.param("INSERT INTO people VALUES (?, ?)", [pa.int64(), pa.utf8()], id="values of an insert"),
+    pytest.param("INSERT INTO people (name, id) VALUES (?, ?)", [pa.utf8(), pa.int64()], id="listed columns"),
+    pytest.param("SELECT 1", [], id="none"),
+]
+
+
+@pytest.mark.usefixtures("people")
+@pytest.mark.parametrize(("sql", "kinds"), DESCRIBED)
+def test_preparing_says_the_types_of_the_parameters(server: Server, sql: str, kinds: list[pa.DataType]) -> None:
+    with server.connection.cursor() as cursor:
+        schema = cursor.adbc_prepare(sql)
+    assert [] if schema is None else schema.types == kinds
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "CREATE TABLE {t}_new (id INT)",
+        "DROP TABLE {t}",
+        "INSERT INTO {t} VALUES (1)",
+        "CREATE TABLE {t}_new AS SELECT 1 AS x",
+    ],
+)
+def test_preparing_runs_nothing(server: Server, table: str, statement: str) -> None:
+    server.run(f"CREATE TABLE {table} (id INT)")
+    with server.connection.cursor() as cursor:
+        cursor.adbc_prepare(statement.format(t=table))
+    assert server.value(f"SELECT count(*) FROM {table}") == 0
+    assert "not_found" in server.refuses(f"SELECT * FROM {table}_new")
+
+
+def test_values_of_exact_arrow_types_come_in_a_batch(server: Server, table: str) -> None:
+    server.run(f"CREATE TABLE {table} (u BIGINT UNSIGNED, t TIME, ts TIMESTAMP(9)) PARTITIONED BY (u)")
+    columns = {
+        "u": pa.array([2**64 - 1, 0], pa.uint64()),
+        "t": pa.array([1, None], pa.time64("us")),
+        "ts": pa.array([1, None], pa.timestamp("ns")),
+    }
+    with server.connection.cursor() as cursor:
+        cursor.executemany(f"INSERT INTO {table} VALUES ($1, $2, $3)", pa.record_batch(columns))
+    stored = stored_rows(server.root / table).sort_by([("u", "descending")])
+    assert stored["ts"].cast(pa.int64()).to_pylist() == [1, None]
+    assert stored["t"].cast(pa.int64()).to_pylist() == [1000, None]
+    found = server.rows(
+        f"SELECT u FROM {table} WHERE u = ?", pa.record_batch({"u": pa.array([2**64 - 1], pa.uint64())})
+    )
+    assert found == [(2**64 - 1,)]
+
+
+WRONG = [
+    pytest.param("SELECT * FROM people WHERE id = ?", None, "1 parameters, and 0 values", id="none for one"),
+    pytest.param(
+        "SELECT * FROM people WHERE id = ? AND name = ?", (1,), "2 parameters, and 1 values", id="one for two"
+    ),
+    pytest.param("SELECT * FROM people", (1,), "0 parameters, and 1 values", id="one for none"),
+    pytest.param("INSERT INTO people VALUES (?, ?)", (1,), "2 parameters, and 1 values", id="one for two in an insert"),
+    pytest.param("INSERT INTO people VALUES (?, ?)", None, "2 parameters, and 0 values", id="none for an insert"),
+    pytest.param("INSERT INTO people VALUES (?, 'x')", ("y",), "'y'", id="a value that does not fit"),
+    pytest.param(
+        "SELECT * FROM people WHERE id = ?",
+        pa.record_batch({"p": [1, 2]}),
+        "one row of parameters, got 2",
+        id="two rows",
+    ),
+]
+
+
+@pytest.mark.parametrize(("sql", "parameters", "says"), WRONG)
+@pytest.mark.usefixtures("people")
+def test_values_that_do_not_match_the_parameters_are_refused(
+    server: Server, sql: str, parameters: Any, says: str
+) -> None:
+    message = server.refuses(sql, parameters)
+    assert "INVALID_ARGUMENT" in message
+    assert says in message
+    assert server.value("SELECT count(*) FROM people") == 3
