@@ -15,6 +15,7 @@ import pytest
 from datafusion import SessionContext
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from lance_flight.errors import DataError
 from lance_flight.model.transforms import (
     TRANSFORMS,
     Bucket,
@@ -361,3 +362,16 @@ COMPARED: dict[str, tuple[Transform, pa.Array]] = {
 def test_a_transform_computes_what_its_derived_expression_computes(name: str) -> None:
     transform, column = COMPARED[name]
     assert transform.apply([column]).to_pylist() == computed(transform, column)
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        pytest.param(pa.array([2**62], pa.timestamp("us")), id="a microsecond timestamp far ahead"),
+        pytest.param(pa.array([0, 2**31 - 1], pa.int32()).cast(pa.date32()), id="the last date32"),
+        pytest.param(pa.array([-(2**31)], pa.int32()).cast(pa.date32()), id="the first date32"),
+    ],
+)
+def test_a_moment_beyond_the_calendar_is_refused_not_wrapped(values: pa.Array) -> None:
+    with pytest.raises(DataError, match="days from 1970"):
+        TRANSFORMS["year"]().apply([values])

@@ -16,10 +16,15 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from lance_flight.errors import DataError
 from lance_flight.model.hashing import bucket, hash_class, murmur3, murmur3_multi
 
 MAX_BUCKETS = 2**31 - 1
 MAX_WIDTH = 2**31 - 1
+HALF_WORD = 32
+SECONDS_PER_DAY = 86_400
+FIRST_DAY, LAST_DAY = -12_687_428, 11_248_737  # -32767-01-01 and 32767-12-31
+_TICKS = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}
 
 # Twice the digits of the widest decimal: its quotient by a width is exact.
 _EXACT_DIGITS = 2 * 76
@@ -117,7 +122,7 @@ class _DatePart:
         if pa.types.is_null(column.type):
             return column.cast(pa.int32())
         part = getattr(pc, self.type)
-        return part(in_utc(column)).cast(pa.int32())
+        return part(_in_calendar(in_utc(column))).cast(pa.int32())
 
 
 class Year(_DatePart):
@@ -288,4 +293,18 @@ def in_utc(column: pa.Array) -> pa.Array:
     """Timestamps with a zone as the same instants without one, in UTC; anything else unchanged."""
     if pa.types.is_timestamp(column.type) and column.type.tz is not None:
         return column.view(pa.int64()).view(pa.timestamp(column.type.unit))
+    return column
+
+
+def _in_calendar(column: pa.Array) -> pa.Array:
+    """Dates and timestamps as they are; `DataError` for one beyond the years that Arrow's kernels count right."""
+    ticks = column.view(pa.int32() if column.type.bit_width == HALF_WORD else pa.int64())
+    per_day = 1 if pa.types.is_date32(column.type) else SECONDS_PER_DAY * _TICKS[getattr(column.type, "unit", "ms")]
+    ends = pc.min_max(ticks).as_py()
+    for end in (ends["min"], ends["max"]):
+        if end is not None and not FIRST_DAY <= end // per_day <= LAST_DAY:
+            raise DataError(
+                f"a {column.type} value lies {end // per_day:,} days from 1970; partitions by its year, month, day or hour "
+                "reach from the year -32767 to 32767"
+            )
     return column
