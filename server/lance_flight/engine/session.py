@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
@@ -172,7 +173,8 @@ class Session:
     def _partitioned(self, namespace: PartitionedNamespace, name: TableName, reference: str, at: Any) -> PartitionedView:
         key = f"{name.db_schema}.{reference}"
         reading = self.readings.get(key)
-        snapshot = namespace.snapshot(reading.version if reading else at)
+        with _naming(name, at):
+            snapshot = namespace.snapshot(reading.version if reading else at)
         resolved = reading.resolved if reading else resolve_floating(namespace, snapshot)
         self.readings[key] = Reading(snapshot.version, resolved)
         view = PartitionedView(
@@ -192,7 +194,8 @@ class Session:
     def _plain(self, table: PlainTable, name: TableName, reference: str, at: Any) -> PlainView:
         key = f"{name.db_schema}.{reference}"
         reading = self.readings.get(key)
-        dataset = table.open_at(reading.version if reading else at)
+        with _naming(name, at):
+            dataset = table.open_at(reading.version if reading else at)
         self.readings[key] = Reading(int(dataset.version))
         schema = pa.schema([f.remove_metadata() for f in dataset.schema])
         return PlainView(source=Source(dataset), schema=schema, ways=self.ways, share=self.share)
@@ -259,6 +262,24 @@ def _parsed(db_schema: str, reference: str) -> tuple[TableName, int | str | date
     if match is None:
         return TableName(db_schema, reference), None, None
     return TableName(db_schema, match["table"]), _moment(match["at"]), match["metadata"]
+
+
+@contextmanager
+def _naming(table: TableName, at: int | str | datetime | None) -> Iterator[None]:
+    """Says of a version that is not there which table has it not, and nothing of where that table lies."""
+    try:
+        yield
+    except NotFound as exc:
+        match at:
+            case None:
+                missing = "is not there"
+            case datetime():
+                missing = f"has no version as old as {at.isoformat()}"
+            case str():
+                missing = f"has no tag {at!r}"
+            case int():
+                missing = f"has no version {at}"
+        raise NotFound(f"table {table.name!r} {missing}") from exc
 
 
 def _moment(text: str | None) -> int | str | datetime | None:
