@@ -1,0 +1,121 @@
+"""EXPLAIN and EXPLAIN ANALYZE: one report for each scan of a partitioned table."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from tests.service.server_process import Server
+
+
+@pytest.fixture(scope="module")
+def sales(server: Server) -> str:
+    """24 partitions: 12 months, two countries."""
+    server.run(
+        "CREATE TABLE sales (id INT, ts TIMESTAMP, country VARCHAR, amount INT) PARTITIONED BY (month(ts), country)"
+    )
+    months = ", ".join(
+        f"({m}, '2024-{m:02d}-15T12:00:00', '{c}', {m * 10})" for m in range(1, 13) for c in ("US", "DE")
+    )
+    server.run(f"INSERT INTO sales VALUES {months}")
+    server.run("CREATE TABLE rates (country VARCHAR, rate DOUBLE)")
+    server.run("INSERT INTO rates VALUES ('US', 1.0), ('DE', 1.1)")
+    return "sales"
+
+
+def reports(server: Server, sql: str) -> list[list[str]]:
+    """The lines of each report of a plan."""
+    rows = server.rows(sql)
+    assert [kind for kind, _ in rows[:2]] == ["logical_plan", "physical_plan"]
+    return [text.splitlines() for kind, text in rows if kind == "partitions"]
+
+
+SCANS = [
+    pytest.param("SELECT * FROM sales", "partitions: 24 / 24", [], id="everything"),
+    pytest.param(
+        "SELECT * FROM sales WHERE country = 'US'", "partitions: 12 / 24", ["used: country = 'US'"], id="identity"
+    ),
+    pytest.param(
+        "SELECT * FROM sales WHERE date_part('month', ts) IN (1, 2) AND country = 'DE'",
+        "partitions: 2 / 24",
+        ["country = 'DE'", "month"],
+        id="two fields",
+    ),
+    pytest.param(
+        "SELECT * FROM sales WHERE country LIKE 'U%'", "partitions: 12 / 24", ["used: country LIKE 'U%'"], id="like"
+    ),
+    pytest.param(
+        "SELECT * FROM sales WHERE ts >= '2024-03-01' AND ts < '2024-05-01'",
+        "partitions: 4 / 24",
+        ["used:"],
+        id="a range of time",
+    ),
+    pytest.param(
+        "SELECT * FROM sales WHERE amount > 5",
+        "partitions: 24 / 24",
+        ["not used: amount > 5 (v1 has no partition field over amount)"],
+        id="a column that partitions nothing",
+    ),
+    pytest.param(
+        "SELECT * FROM sales WHERE upper(country) = 'US'",
+        "partitions: 24 / 24",
+        ["not used:", "upper"],
+        id="a function",
+    ),
+    pytest.param("SELECT * FROM sales WHERE country = 'FR'", "partitions: 0 / 24", ["v1: 0 / 24"], id="nothing"),
+    pytest.param(
+        "SELECT r.rate FROM sales s JOIN rates r ON s.country = r.country WHERE s.country = 'US'",
+        "partitions: 12 / 24",
+        [],
+        id="a join with a plain table",
+    ),
+]
+
+
+@pytest.mark.usefixtures("sales")
+@pytest.mark.parametrize(("sql", "first", "says"), SCANS)
+@pytest.mark.parametrize("explain", ["EXPLAIN", "EXPLAIN ANALYZE"])
+def test_a_plan_says_how_many_partitions_are_read_and_why(
+    server: Server, explain: str, sql: str, first: str, says: list[str]
+) -> None:
+    (report,) = reports(server, f"{explain} {sql}")
+    assert report[0].startswith(f"{first}  table sales, snapshot ")
+    assert report[1].startswith("  v1: " + first.removeprefix("partitions: "))
+    assert [part for part in says if part not in "\n".join(report)] == []
+
+
+@pytest.mark.usefixtures("sales")
+def test_each_scan_of_a_plan_has_a_report(server: Server) -> None:
+    union = "SELECT id FROM sales WHERE country = 'US' UNION ALL SELECT id FROM sales"
+    found = [report[0].split("  ")[0] for report in reports(server, f"EXPLAIN {union}")]
+    assert len(found) == 2
+    assert set(found) <= {"partitions: 12 / 24", "partitions: 24 / 24"}
+
+
+@pytest.mark.usefixtures("sales")
+@pytest.mark.parametrize(
+    ("sql", "produced", "opened"),
+    [
+        pytest.param("SELECT * FROM sales WHERE country = 'US'", 12, 12, id="half"),
+        pytest.param("SELECT * FROM sales WHERE country = 'US' AND date_part('month', ts) = 3", 1, 1, id="one"),
+        pytest.param("SELECT count(*) FROM sales WHERE country = 'FR'", 1, 0, id="none"),
+    ],
+)
+def test_analyze_says_what_was_read(server: Server, sql: str, produced: int, opened: int) -> None:
+    found = dict(server.rows(f"EXPLAIN ANALYZE {sql}"))
+    rows, tables, seconds = found["analyze"].splitlines()
+    assert rows == f"rows: {produced}"
+    assert tables == f"tables opened: {opened}"
+    assert re.fullmatch(r"seconds: \d+\.\d{3}", seconds)
+
+
+def test_explain_runs_nothing(server: Server, sales: str) -> None:
+    found = server.rows(f"EXPLAIN SELECT 1 / (id - id) FROM {sales}")
+    assert "analyze" not in [kind for kind, _ in found]
+    assert "Divide by zero" in server.refuses(f"EXPLAIN ANALYZE SELECT 1 / (id - id) FROM {sales}")
+
+
+def test_a_plan_without_partitioned_tables_has_no_report(server: Server, sales: str) -> None:
+    assert reports(server, "EXPLAIN SELECT * FROM rates") == []
+    assert reports(server, f"EXPLAIN SELECT * FROM {sales}$partitions") == []

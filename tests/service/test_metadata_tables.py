@@ -1,0 +1,193 @@
+"""SHOW, DESCRIBE and the metadata tables over the wire, against what stock Lance sees on disk."""
+
+from __future__ import annotations
+
+import datetime as dt
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from tests.service.server_process import Server
+from tests.stock import manifest, stored_tables
+
+
+@pytest.fixture(scope="module")
+def events(server: Server) -> str:
+    """Three partitions in two levels, one of them of NULLs, one extended by a second insert."""
+    server.run("CREATE TABLE events (id BIGINT NOT NULL, d DATE, country VARCHAR) PARTITIONED BY (year(d), country)")
+    server.run("INSERT INTO events VALUES (1, '2024-01-01', 'US'), (2, '2025-01-01', 'US'), (3, NULL, NULL)")
+    server.run("INSERT INTO events VALUES (4, '2025-06-01', 'US')")
+    return "events"
+
+
+def test_the_partitions_of_a_table_are_its_manifest_rows_and_sizes(server: Server, events: str) -> None:
+    found = server.query(f"SELECT * FROM {events}$partitions")
+    assert found.schema == pa.schema(
+        [
+            pa.field("spec_id", pa.int32(), nullable=False),
+            ("d_year", pa.int32()),
+            ("country", pa.utf8()),
+            pa.field("object_id", pa.utf8(), nullable=False),
+            ("location", pa.utf8()),
+            ("read_version", pa.uint64()),
+            ("read_branch", pa.utf8()),
+            ("read_tag", pa.utf8()),
+            ("rows", pa.int64()),
+            ("bytes", pa.int64()),
+        ]
+    )
+    stored = {
+        table.object_id: {
+            "spec_id": 1,
+            **table.values,
+            **{name: table.row[name] for name in ("object_id", "location", "read_version", "read_branch", "read_tag")},
+            "rows": table.dataset.count_rows(),
+            "bytes": sum(file.file_size_bytes for f in table.dataset.get_fragments() for file in f.metadata.files),
+        }
+        for table in stored_tables(server.root / events)
+    }
+    assert {row["object_id"]: row for row in found.to_pylist()} == stored
+    assert sorted((row["d_year"] or 0, row["rows"]) for row in stored.values()) == [(0, 1), (2024, 1), (2025, 2)]
+
+
+SHOWN = [
+    pytest.param("SHOW PARTITIONS {t}", [None, 2024, 2025], id="all"),
+    pytest.param("SHOW PARTITIONS FROM {t}", [None, 2024, 2025], id="with from"),
+    pytest.param("SHOW PARTITIONS public.{t}", [None, 2024, 2025], id="with the schema"),
+    pytest.param("SHOW PARTITIONS {t} WHERE d_year = 2025", [2025], id="by value"),
+    pytest.param("SHOW PARTITIONS {t} WHERE country IS NULL", [None], id="by NULL"),
+    pytest.param("SHOW PARTITIONS {t} WHERE rows > 1", [2025], id="by size"),
+    pytest.param("SHOW PARTITIONS {t} WHERE read_version = 1 AND d_year < 2100", [2024], id="by pin"),
+    pytest.param("SHOW PARTITIONS {t} WHERE false", [], id="none"),
+]
+
+
+@pytest.mark.parametrize(("sql", "years"), SHOWN)
+def test_show_partitions_lists_what_a_condition_leaves(server: Server, events: str, sql: str, years: list[Any]) -> None:
+    found = server.query(sql.format(t=events))
+    assert sorted(found["d_year"].to_pylist(), key=lambda y: y or 0) == years
+    assert found.schema == server.query(f"SELECT * FROM {events}$partitions").schema
+
+
+def test_snapshots_are_the_versions_of_the_manifest(server: Server, events: str) -> None:
+    stock = manifest(server.root / events)
+    found = server.query(f"SELECT * FROM {events}$snapshots ORDER BY version").to_pylist()
+    assert [row["version"] for row in found] == [v["version"] for v in stock.versions()]
+    times = [v["timestamp"].astimezone(dt.UTC) for v in stock.versions()]
+    assert [row["committed_at"] for row in found] == times
+    keys = ("operation", "tables_added", "tables_changed", "tables_removed")
+    assert [tuple(row[k] for k in keys) for row in found[-2:]] == [
+        ("append 3 rows into 3 partitions", 3, 0, 0),
+        ("append 1 rows into 1 partitions", 0, 1, 0),
+    ]
+
+
+def test_specs_list_each_partition_field(server: Server, events: str) -> None:
+    assert server.query(f"SELECT * FROM {events}$specs ORDER BY spec_id, position").to_pylist() == [
+        {
+            "spec_id": 1,
+            "position": 0,
+            "field_id": "d_year",
+            "source_ids": [1],
+            "source_columns": ["d"],
+            "transform": '{"type": "year"}',
+            "expression": None,
+            "result_type": "int32",
+        },
+        {
+            "spec_id": 1,
+            "position": 1,
+            "field_id": "country",
+            "source_ids": [2],
+            "source_columns": ["country"],
+            "transform": '{"type": "identity"}',
+            "expression": None,
+            "result_type": "string",
+        },
+    ]
+
+
+def test_files_are_the_data_files_at_the_pins(server: Server, events: str) -> None:
+    found = server.query(f"SELECT * FROM {events}$files").to_pylist()
+    for row in found:
+        assert (server.root / events / row["path"]).stat().st_size == row["bytes"]
+    assert sum(row["rows"] for row in found) == 4
+    assert {row["object_id"]: 0 for row in found}.keys() == {t.object_id for t in stored_tables(server.root / events)}
+
+
+@pytest.mark.parametrize("name", ["partitions", "snapshots", "specs", "files"])
+def test_a_metadata_table_is_a_table_like_any_other(server: Server, events: str, name: str) -> None:
+    whole = server.query(f'SELECT * FROM "{events}${name}"')
+    assert whole.num_rows > 0
+    for column in whole.schema.names:
+        assert server.query(f"SELECT {column} FROM {events}${name}").num_rows == whole.num_rows
+    assert server.value(f"SELECT count(*) FROM {events}${name} AS a") == whole.num_rows
+
+
+def test_metadata_tables_join_with_each_other(server: Server, events: str) -> None:
+    assert server.rows(
+        f"SELECT p.d_year, count(*) FROM {events}$files f JOIN {events}$partitions p ON f.object_id = p.object_id"
+        " WHERE p.d_year IS NOT NULL GROUP BY p.d_year ORDER BY p.d_year"
+    ) == [(2024, 1), (2025, 2)]
+
+
+def test_partition_fields_named_like_other_columns_are_told_apart(server: Server, table: str) -> None:
+    server.run(f"CREATE TABLE {table} (rows INT, object_id VARCHAR) PARTITIONED BY (rows, object_id)")
+    server.run(f"INSERT INTO {table} VALUES (7, 'x')")
+    columns = "partition_field_rows, partition_field_object_id, rows"
+    assert server.rows(f"SELECT {columns} FROM {table}$partitions") == [(7, "x", 1)]
+
+
+def test_describe_says_types_ids_and_what_a_column_partitions(server: Server, events: str) -> None:
+    expected = [
+        ("id", "int64", "NO", 0, None),
+        ("d", "date32[day]", "YES", 1, "d_year: year"),
+        ("country", "string", "YES", 2, "country: identity"),
+    ]
+    for statement in ("DESCRIBE", "DESC", "DESCRIBE TABLE"):
+        assert server.rows(f"{statement} {events}") == expected
+
+
+def test_field_ids_count_depth_first(server: Server, table: str) -> None:
+    nested = pa.struct([("x", pa.int32()), ("y", pa.list_(pa.int8()))])
+    data = pa.table({"a": [1], "n": pa.array([{"x": 1, "y": [1]}], nested), "z": ["s"]})
+    server.ingest(table, data, partition_by="z")
+    assert server.rows(f"SELECT source_ids FROM {table}$specs") == [([5],)]
+    assert [(row[0], row[3]) for row in server.rows(f"DESCRIBE {table}")] == [("a", 0), ("n", 1), ("z", 5)]
+
+
+def test_show_tables_lists_plain_and_partitioned_ones(server: Server, events: str, table: str) -> None:
+    server.run(f"CREATE TABLE {table} (id INT)")
+    listed = server.rows("SHOW TABLES")
+    assert ("public", events, True) in listed
+    assert ("public", table, False) in listed
+    assert listed == sorted(listed)
+
+
+WRONG = [
+    pytest.param(
+        "SELECT * FROM {t}$partition", ["not_found", "$partition", "did you mean '$partitions'"], id="misspelt"
+    ),
+    pytest.param("SELECT * FROM nowhere$partitions", ["not_found", "'nowhere'"], id="of an unknown table"),
+    pytest.param("SHOW PARTITIONS {t} WHERE d_yaer = 1", ["invalid_sql", "d_yaer", "d_year"], id="an unknown column"),
+    pytest.param("SHOW PARTITIONS nowhere", ["not_found", "'nowhere'"], id="show of an unknown table"),
+    pytest.param("SHOW PARTITIONS", ["invalid_sql", "a table name"], id="show of none"),
+    pytest.param("SHOW GRANTS", ["invalid_sql", "TABLES or PARTITIONS", "GRANTS"], id="something else"),
+    pytest.param(
+        "DESCRIBE event", ["not_found", "'event'", "did you mean 'events'"], id="describe of an unknown table"
+    ),
+    pytest.param("EXPLAIN DROP TABLE {t}", ["invalid_sql", "EXPLAIN takes a query"], id="explain of a change"),
+]
+
+
+@pytest.mark.parametrize(("sql", "says"), WRONG)
+def test_what_is_not_there_is_named(server: Server, events: str, sql: str, says: list[str]) -> None:
+    message = server.refuses(sql.format(t=events))
+    assert [part for part in says if part not in message] == []
+
+
+def test_a_plain_table_has_no_partitions_and_says_so(server: Server, table: str) -> None:
+    server.run(f"CREATE TABLE {table} (id INT)")
+    for sql in (f"SHOW PARTITIONS {table}", f"SELECT * FROM {table}$partitions"):
+        assert f"table '{table}' is not partitioned" in server.refuses(sql)

@@ -1,0 +1,109 @@
+"""Older versions of plain and partitioned tables, by number, tag and time."""
+
+from __future__ import annotations
+
+import datetime as dt
+
+import lance
+import pytest
+
+from tests.service.server_process import Server
+from tests.stock import manifest
+
+PLACES = pytest.mark.parametrize(
+    "partitioned_by", ["", " PARTITIONED BY (bucket(3, id))"], ids=["plain", "partitioned"]
+)
+
+
+def dataset(server: Server, table: str, partitioned_by: str) -> lance.LanceDataset:
+    """The Lance table whose versions are the table's versions."""
+    return manifest(server.root / table) if partitioned_by else lance.dataset(str(server.root / f"{table}.lance"))
+
+
+def grown(server: Server, table: str, partitioned_by: str) -> dict[int, int]:
+    """A table with one more row in each version: its last versions, each with its number of rows."""
+    server.run(f"CREATE TABLE {table} (id INT){partitioned_by}")
+    rows = {}
+    for number in range(3):
+        server.run(f"INSERT INTO {table} VALUES ({number})")
+        rows[int(dataset(server, table, partitioned_by).version)] = number + 1
+    return rows
+
+
+@PLACES
+def test_a_version_is_read_by_its_number(server: Server, table: str, partitioned_by: str) -> None:
+    for version, rows in grown(server, table, partitioned_by).items():
+        for name in (f"{table}@{version}", f'"{table}@{version}"', f'public."{table}@{version}"'):
+            assert server.value(f"SELECT count(*) FROM {name}") == rows
+            assert sorted(server.rows(f"SELECT id FROM {name}")) == [(n,) for n in range(rows)]
+
+
+@PLACES
+def test_a_version_is_read_by_a_time(server: Server, table: str, partitioned_by: str) -> None:
+    rows = grown(server, table, partitioned_by)
+    for version in dataset(server, table, partitioned_by).versions():
+        moment = version["timestamp"].astimezone(dt.UTC)
+        if version["version"] not in rows:
+            continue
+        for text in (moment.isoformat(), moment.replace(tzinfo=None).isoformat(sep=" ")):
+            assert server.value(f'SELECT count(*) FROM "{table}@{text}"') == rows[version["version"]]
+    assert server.value(f'SELECT count(*) FROM "{table}@2999-01-01"') == 3
+
+
+@PLACES
+def test_a_version_is_read_by_a_tag(server: Server, table: str, partitioned_by: str) -> None:
+    rows = grown(server, table, partitioned_by)
+    oldest = min(rows)
+    dataset(server, table, partitioned_by).tags.create("first", oldest)
+    for name in (f"{table}@first", f'"{table}@first"'):
+        assert server.value(f"SELECT count(*) FROM {name}") == 1
+
+
+@PLACES
+def test_versions_of_one_table_stand_beside_each_other(server: Server, table: str, partitioned_by: str) -> None:
+    first, _, last = grown(server, table, partitioned_by)
+    new = f"SELECT a.id FROM {table} a LEFT JOIN {table}@{first} b ON a.id = b.id WHERE b.id IS NULL ORDER BY a.id"
+    assert server.rows(new) == [(1,), (2,)]
+    union = f"SELECT count(*) FROM (SELECT id FROM {table}@{first} UNION ALL SELECT id FROM {table}@{last})"
+    assert server.value(union) == 4
+
+
+def test_metadata_tables_travel_too(server: Server, table: str) -> None:
+    versions = grown(server, table, " PARTITIONED BY (id)")
+    for version, rows in versions.items():
+        assert server.value(f"SELECT count(*) FROM {table}@{version}$partitions") == rows
+        assert server.value(f'SELECT sum(rows) FROM "{table}@{version}$partitions"') == rows
+        assert server.value(f"SELECT count(*) FROM {table}@{version}$files") == rows
+
+
+@PLACES
+@pytest.mark.parametrize(
+    ("at", "says"),
+    [
+        pytest.param("999", "999", id="a version that is not there"),
+        pytest.param("0", "0", id="version zero"),
+        pytest.param("no_such_tag", "no_such_tag", id="a tag that is not there"),
+        pytest.param("2000-01-01T00:00:00Z", "2000-01-01T00:00:00+00:00", id="a time before the table"),
+    ],
+)
+def test_a_version_that_is_not_there_is_named_without_the_place(
+    server: Server, table: str, partitioned_by: str, at: str, says: str
+) -> None:
+    server.run(f"CREATE TABLE {table} (id INT){partitioned_by}")
+    message = server.refuses(f'SELECT * FROM "{table}@{at}"')
+    assert "not_found" in message
+    assert says in message
+    assert table in message or "tag" in message
+    assert str(server.root) not in message
+
+
+def test_a_version_from_before_the_table_was_partitioned_is_not_there(server: Server, table: str) -> None:
+    server.run(f"CREATE TABLE {table} (id INT) PARTITIONED BY (id)")
+    assert "not_found" in server.refuses(f"SELECT * FROM {table}@1")
+
+
+def test_a_statement_reads_one_snapshot_however_often_it_names_a_table(server: Server, table: str) -> None:
+    server.run(f"CREATE TABLE {table} (id INT) PARTITIONED BY (id)")
+    server.run(f"INSERT INTO {table} VALUES (1)")
+    assert server.run(f"INSERT INTO {table} SELECT a.id + b.id FROM {table} a, {table} b") == 1
+    assert sorted(server.rows(f"SELECT id FROM {table}")) == [(1,), (2,)]
