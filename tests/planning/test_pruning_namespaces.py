@@ -341,7 +341,9 @@ def test_timestamps_at_the_ends_of_int64(unit: str, value: int) -> None:
     rows = pa.table({"x": pa.array([value, 0], pa.int64()).view(kind)})
     schema = one_column(kind)
     literal = pa.scalar(value, pa.int64()).cast(kind)
-    for rule, result in ((Identity(), kind), (Bucket(5), pa.int32()), (Month(), pa.int32())):
+    # Only nanoseconds end within the calendar; by month, the writer refuses the others.
+    rules = [(Identity(), kind), (Bucket(5), pa.int32()), *([(Month(), pa.int32())] if unit == "ns" else [])]
+    for rule, result in rules:
         parts = split(PartitionSpec(id=1, fields=(field("f", rule, 0, result=result),)), schema, rows)
         for op in ("=", "<=", ">="):
             assert int(parts.place[0]) in pruned(parts.partitions, schema, compare(op, literal)).kept
