@@ -44,9 +44,12 @@ def _numbered(column: pa.Array) -> tuple[np.ndarray, int]:
 
 @dataclass(frozen=True, slots=True)
 class Groups:
-    """Rows sorted by group: `order` takes them there; group i is `starts[i]:starts[i + 1]`; `first` is a row of each."""
+    """Rows sorted by group: `order` takes them there (None: they are there); group i is `starts[i]:starts[i + 1]`.
 
-    order: np.ndarray
+    `first` is the first row of each group, in the old order.
+    """
+
+    order: np.ndarray | None
     starts: np.ndarray
     first: np.ndarray
 
@@ -59,11 +62,12 @@ def group(columns: Sequence[pa.Array | pa.ChunkedArray], rows: int) -> Groups:
     codes = group_codes(columns, rows)
     if codes.size and codes.max() < RADIX_SORTED:
         codes = codes.astype(np.uint16)  # numpy sorts 16 bits with a radix sort: ten times faster
-    order = np.argsort(codes, kind="stable")
-    arranged = codes[order]
+    is_sorted = not np.any(codes[1:] < codes[:-1])
+    order = np.arange(rows) if is_sorted else np.argsort(codes, kind="stable")
+    arranged = codes if is_sorted else codes[order]
     edges = np.flatnonzero(arranged[1:] != arranged[:-1]) + 1
     starts = np.concatenate([[0], edges, [rows]]) if rows else np.zeros(1, np.int64)
-    return Groups(order, starts, order[starts[:-1]])
+    return Groups(None if is_sorted else order, starts, order[starts[:-1]])
 
 
 def match(needles: pa.Table, haystack: pa.Table) -> np.ndarray:

@@ -91,7 +91,7 @@ class PartitionWriter:
         values = partition_values(chunk, self._spec, self._schema.ids, self._evaluate)
         groups = group(values.columns, chunk.num_rows)
         numbers = self._numbers(values.take(groups.first))
-        arranged = chunk if len(groups) == 1 else self._arranged(chunk, groups.order)
+        arranged = chunk if groups.order is None else self._arranged(chunk, groups.order)
         self._wait()
         for place, number in enumerate(numbers):
             start, stop = int(groups.starts[place]), int(groups.starts[place + 1])
