@@ -1,0 +1,22 @@
+"""Every area, in the order of the table. An area is a module with `measure`: a bench in, lines out."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
+
+from benchmarks import commit, concurrency, fan_out, ingest, memory, planning, stream_out
+from benchmarks.bench import Bench
+from benchmarks.results import Result
+
+AREAS: Mapping[str, Callable[[Bench], list[Result]]] = MappingProxyType(
+    {
+        "stream-out": stream_out.measure,
+        "fan-out": fan_out.measure,
+        "ingest": ingest.measure,
+        "planning": planning.measure,
+        "commit": commit.measure,
+        "memory": memory.measure,
+        "concurrency": concurrency.measure,
+    }
+)

@@ -1,0 +1,86 @@
+"""Commits per second of one-row appends, one writer ÷ a bare `merge_insert` of the same row into the same manifest.
+
+The row is the one that an append changes: a partition table with its new pin. The peer merges it into a copy of the
+manifest, in process as ours does; over the wire the service adds a call. Aims belong to the work on many writers.
+"""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import lance
+import pyarrow as pa
+from lance_flight.catalog.directory import Root
+from lance_flight.catalog.namespace import PartitionedNamespace
+from lance_flight.catalog.store import Store
+from lance_flight.engine.engine import Engine
+from lance_flight.engine.functions import evaluate
+from lance_flight.model.naming import MANIFEST
+
+from benchmarks import data
+from benchmarks.bench import Bench
+from benchmarks.results import COMMITS_PER_SECOND, Result
+from benchmarks.synthetic import empty
+from benchmarks.timing import interleaved, timed
+
+COMMITS = 10
+"""In each round of each case."""
+
+BARE, LOCAL, REMOTE = "bare", "appended", "sent"
+START_ROWS = 10_000
+COUNT = "SELECT count(*) AS n FROM {}"
+
+
+def measure(bench: Bench) -> list[Result]:
+    """One line in process, one over the wire."""
+    start, row = data.make(START_ROWS), data.make(1)
+    root = bench.scratch("commit")
+    namespace = empty(root / LOCAL, data.SCHEMA, data.HUNDRED_BY)
+    namespace.append([start], evaluate)
+    peer = _Merge.beside(namespace, bench.place / "manifest")
+    with bench.empty_servers("commit-server") as pair:
+        pair.ours.ingest(REMOTE, start, partition_by=data.HUNDRED_BY)
+        cases = {
+            BARE: _many(peer.once),
+            LOCAL: _many(lambda: namespace.append([row], evaluate)),
+            REMOTE: _many(lambda: pair.ours.ingest(REMOTE, row)),
+        }
+        seconds = interleaved({name: timed(case) for name, case in cases.items()}, bench.options.rounds)
+        appended = (bench.options.rounds + 1) * COMMITS
+        local = Engine(Root(Store(str(root))), ways=1).query(COUNT.format(LOCAL))
+        data.expect("rows after the appends in process", local.to_pylist(), [{"n": START_ROWS + appended}])
+        data.expect("rows after the appends over the wire", pair.ours.rows(COUNT.format(REMOTE)), local.to_pylist())
+    speed = {name: COMMITS / taken for name, taken in seconds.items()}
+    return [
+        Result(what=what, ours=speed[name], limit=speed[BARE], unit=COMMITS_PER_SECOND)
+        for name, what in ((LOCAL, "1-row appends in process"), (REMOTE, "1-row appends over DoPut"))
+    ]
+
+
+class _Merge:
+    """The peer: one row of a manifest, written back."""
+
+    def __init__(self, manifest: lance.LanceDataset, row: pa.Table) -> None:
+        self._manifest = manifest
+        self._row = row
+
+    @classmethod
+    def beside(cls, namespace: PartitionedNamespace, place: Path) -> _Merge:
+        """Over a copy of a namespace's manifest."""
+        shutil.copytree(Path(namespace.store.uri) / MANIFEST, place)
+        return cls(lance.dataset(str(place)), namespace.snapshot().tables[-1].rows.slice(0, 1))
+
+    def once(self) -> None:
+        """One commit."""
+        merge = self._manifest.merge_insert("object_id").when_matched_update_all().when_not_matched_insert_all()
+        data.expect("rows merged", merge.execute(self._row)["num_updated_rows"], 1)
+
+
+def _many(once: Callable[[], object]) -> Callable[[], None]:
+    def many() -> None:
+        for _ in range(COMMITS):
+            once()
+
+    return many

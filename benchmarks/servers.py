@@ -1,0 +1,81 @@
+"""Both servers as processes of their own, with the same environment, and the memory that they took."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+PROJECT = Path(__file__).parents[1]
+CORES = os.cpu_count() or 1
+PATIENCE = 60.0
+TICK = 0.02
+
+
+@dataclass(frozen=True, slots=True)
+class Server:
+    """A server that accepts connections."""
+
+    uri: str
+    pid: int
+
+    def peak_bytes(self) -> int:
+        """The most memory that was resident at once since the process began."""
+        for line in Path(f"/proc/{self.pid}/status").read_text().splitlines():
+            if line.startswith("VmHWM:"):
+                return int(line.split()[1]) * 1024
+        raise OSError(f"/proc/{self.pid}/status has no VmHWM")
+
+
+@contextmanager
+def ours(root: Path) -> Iterator[Server]:
+    """`lance-flight serve` over `root`, as a user starts it."""
+    with _process(["lance_flight.cli", "serve", str(root), "--port", "0"]) as server:
+        yield server
+
+
+@contextmanager
+def bare() -> Iterator[Server]:
+    """The peer of `bare.py`."""
+    with _process(["benchmarks.bare"]) as server:
+        yield server
+
+
+@contextmanager
+def _process(module: Sequence[str]) -> Iterator[Server]:
+    with tempfile.TemporaryDirectory(prefix="lance-flight-bench-") as place:
+        ready = Path(place) / "ready"
+        command = [sys.executable, "-m", *module, "--ready-file", str(ready)]
+        with subprocess.Popen(command, cwd=PROJECT, env=_environment(), stdout=subprocess.DEVNULL) as process:
+            try:
+                yield Server(_uri(ready, process), process.pid)
+            finally:
+                process.terminate()
+                try:
+                    process.wait(PATIENCE)
+                except subprocess.TimeoutExpired:
+                    process.kill()
+
+
+def _environment() -> dict[str, str]:
+    """Ours for both: Lance may decode on every core, and nothing that this process set for its own engine."""
+    inherited = {name: value for name, value in os.environ.items() if name != "TOKIO_WORKER_THREADS"}
+    return inherited | {"LANCE_CPU_THREADS": str(CORES)}
+
+
+def _uri(ready: Path, process: subprocess.Popen[bytes]) -> str:
+    """What the ready file says, as soon as there is one."""
+    deadline = time.monotonic() + PATIENCE
+    while time.monotonic() < deadline:
+        if ready.exists():
+            return ready.read_text()
+        if process.poll() is not None:
+            raise OSError(f"{process.args!r} exited with {process.returncode} before it was ready")
+        time.sleep(TICK)
+    raise OSError(f"{process.args!r} was not ready within {PATIENCE:.0f} s")

@@ -1,0 +1,73 @@
+"""Namespaces with many partitions and no data: their `__manifest` rows, written in one go.
+
+Planning looks at nothing else. The partition fields are an identity and a bucket, as point queries want them.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+from lance_flight.catalog.manifest import NAMESPACE_KEY
+from lance_flight.catalog.namespace import PartitionedNamespace
+from lance_flight.catalog.new_partitions import NewPartitions
+from lance_flight.catalog.store import Store
+from lance_flight.engine.definitions import partition_spec
+from lance_flight.engine.statements import parse_partition_by
+from lance_flight.model.naming import directory_name
+from lance_flight.model.pins import Version
+from lance_flight.model.schema import NamespaceSchema
+
+BUCKETS = 10
+SCHEMA = pa.schema({"tenant": pa.int64(), "id": pa.int64(), "value": pa.float64()})
+PARTITION_BY = f"tenant, bucket({BUCKETS}, id)"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Synthetic:
+    """A namespace of `partitions` partition tables, all pinned, none of them there: `partitions / BUCKETS` tenants."""
+
+    root: Path
+    name: str
+    partitions: int
+
+    @property
+    def namespace(self) -> PartitionedNamespace:
+        """It, opened."""
+        return PartitionedNamespace.open(Store(str(self.root / self.name)))
+
+    @property
+    def point(self) -> tuple[int, int]:
+        """A tenant in the middle, and an id: together they lie in one partition."""
+        return self.partitions // BUCKETS // 2, 7
+
+    @property
+    def sql(self) -> str:
+        """A query of that point."""
+        tenant, number = self.point
+        return f"SELECT * FROM {self.name} WHERE tenant = {tenant} AND id = {number}"
+
+
+def empty(place: Path, columns: pa.Schema, partition_by: str) -> PartitionedNamespace:
+    """A namespace without a partition."""
+    schema = NamespaceSchema.assign(columns)
+    spec = partition_spec(schema, parse_partition_by(partition_by))
+    return PartitionedNamespace.create(Store(str(place)), schema, spec)
+
+
+def create(root: Path, partitions: int) -> Synthetic:
+    """Make one below `root`."""
+    made = Synthetic(root=root, name=f"events_{partitions}", partitions=partitions)
+    namespace = empty(root / made.name, SCHEMA, PARTITION_BY)
+    snapshot = namespace.snapshot()
+    spec = snapshot.current_spec
+    builder = NewPartitions(snapshot, spec, bytes.fromhex(snapshot.metadata[NAMESPACE_KEY]))
+    tenants, buckets = np.divmod(np.arange(partitions), BUCKETS)
+    kinds = {field.column: field.result_type for field in spec.fields}
+    values = pa.table([tenants, buckets], names=list(kinds)).cast(pa.schema(kinds))
+    locations = [directory_name(name) for name in builder.object_ids(values)]
+    rows = builder.rows(values, locations, [Version(1)] * partitions)
+    namespace.manifest.commit(snapshot, rows, f"add {partitions} partitions")
+    return made
