@@ -15,7 +15,7 @@ from sqlglot.tokenizer_core import TokenType
 
 from lance_flight.engine.sql import Cursor, edited, for_datafusion, tokenize
 from lance_flight.errors import SpecError, SqlError
-from lance_flight.model.hashing import murmur3, murmur3_multi
+from lance_flight.model.hashing import hash_class, murmur3, murmur3_multi
 
 QUERIES_ONLY = SQLOptions().with_allow_ddl(allow=False).with_allow_dml(allow=False).with_allow_statements(allow=False)
 HASHES: dict[str, Callable[[Sequence[pa.Array]], pa.Array]] = {
@@ -30,6 +30,7 @@ _VOLATILE = frozenset(
     ["now", "random", "uuid", "current_date", "current_time", "current_timestamp", "today", "localtime", "localtimestamp", "version"]
 )
 _COLUMN = re.compile(r"col\d+")
+_RAISED = re.compile(r"PyErr \{ type: <class '[^']*'>, value: (?P<message>.*?), traceback: .*\}", re.DOTALL)
 _CALL_NAME = re.compile(r"__murmur3_(?:(?P<one>one)|multi)_\d+")
 _NULL_ROWS = 2  # an aggregate would make one of them
 _PROBES = (5, 0, -3, 100, None)
@@ -94,8 +95,8 @@ class HashCalls:
                 if found is None or found["name"] in known:
                     raise
                 known.add(found["name"])
-                types = _arrow_types(context, found["types"])
-                _register(context, found["name"], self.calls[found["name"]], types)
+                word = self.calls[found["name"]]
+                _register(context, found["name"], word, _hashable(word, _arrow_types(context, found["types"])))
 
 
 def evaluate(expression: str, columns: Sequence[pa.Array], result_type: pa.DataType) -> pa.Array:
@@ -209,15 +210,29 @@ def _computed(expression: str, columns: Sequence[pa.Array]) -> pa.Array:
 
 def plain_message(exc: BaseException) -> str:
     """DataFusion's message without its layers of prefixes."""
-    text = str(exc).strip()
+    text = shown_name(_RAISED.sub(lambda found: found["message"], str(exc).strip()))
     for prefix in ("DataFusion error: ", "Error during planning: ", "External error: ", "Schema error: ", "SQL error: "):
         text = text.replace(prefix, "")
-    return text.split("\n\nBacktrace")[0].strip() or type(exc).__name__
+    return text.split("\n\nBacktrace")[0].split("\n\tCandidate functions:")[0].strip() or type(exc).__name__
 
 
 def _register(context: SessionContext, name: str, word: str, types: list[pa.DataType]) -> None:
     compute = HASHES[word]
-    context.register_udf(udf(lambda *columns: compute(columns), types, pa.int32(), "immutable", name))
+
+    def hashed(*columns: pa.Array) -> pa.Array:
+        # NULL alone is what even that signature takes.
+        return compute([pa.nulls(len(column)) if column.type == _NEVER else column for column in columns])
+
+    context.register_udf(udf(hashed, types, pa.int32(), "immutable", name))
+
+
+def _hashable(word: str, types: list[pa.DataType]) -> list[pa.DataType]:
+    if word == "murmur3" and len(types) != 1:
+        raise SqlError(f"murmur3 takes one argument, got {len(types)}; murmur3_multi takes any number")
+    for kind in types:
+        if hash_class(kind) is None and not pa.types.is_null(kind):
+            raise SqlError(f"{word} is not defined for {kind}; expected a number, text, binary, boolean, date or time")
+    return types
 
 
 def _arrow_types(context: SessionContext, text: str) -> list[pa.DataType]:
@@ -226,5 +241,6 @@ def _arrow_types(context: SessionContext, text: str) -> list[pa.DataType]:
     names = [cursor.until(",")]
     while cursor.accept(","):
         names.append(cursor.until(","))
-    columns = ", ".join(f"arrow_cast(NULL, '{name}') AS c{place}" for place, name in enumerate(names))
-    return [field.type for field in context.sql(f"SELECT {columns}").schema()]
+    quoted = [name.replace("'", "''") for name in names]
+    columns = ", ".join(f"arrow_cast(NULL, '{name}') AS c{place}" for place, name in enumerate(quoted))
+    return [field.type for field in context.sql_with_options(f"SELECT {columns}", QUERIES_ONLY).schema()]
