@@ -217,7 +217,6 @@ _STATEMENTS: Mapping[str, Callable[[Cursor], Statement]] = MappingProxyType(
         "WITH": _query,
         "VALUES": _query,
         "(": _query,
-        "TABLE": _query,
         "EXPLAIN": _explain,
         "SHOW": _show,
         "DESCRIBE": _describe,
@@ -239,7 +238,7 @@ def _table(cursor: Cursor) -> TableRef:
 
 
 def _query_text(cursor: Cursor) -> str:
-    if not any(cursor.peek(word) for word in ("SELECT", "WITH", "VALUES", "(", "TABLE")):
+    if not any(cursor.peek(word) for word in ("SELECT", "WITH", "VALUES", "(")):
         raise cursor.error("a query (SELECT, VALUES, WITH)")
     return cursor.rest()
 
