@@ -1,0 +1,193 @@
+"""Parallel endpoints: their union is the whole, each can be read anywhere and later, and none can be altered."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from lance_flight.flight.commands import StatementQuery, TicketStatementQuery
+from lance_flight.flight.wire import decode_command, encode_command
+from pyarrow import flight
+
+from tests.service.server_process import Server, serving
+
+HEADER = b"lance-flight-endpoints"
+
+
+def planned(server: Server, sql: str, endpoints: int | str = 1) -> flight.FlightInfo:
+    """The FlightInfo of a query, with up to so many endpoints."""
+    options = flight.FlightCallOptions(headers=[(HEADER, str(endpoints).encode())])
+    descriptor = flight.FlightDescriptor.for_command(encode_command(StatementQuery(query=sql)))
+    return server.client.get_flight_info(descriptor, options)
+
+
+def read(server: Server, info: flight.FlightInfo) -> list[pa.Table]:
+    """What each endpoint streams."""
+    return [server.client.do_get(endpoint.ticket).read_all() for endpoint in info.endpoints]
+
+
+def identities(tables: list[pa.Table], column: str = "id") -> list[Any]:
+    """One column of all endpoints, sorted."""
+    return sorted(value for table in tables for value in table[column].to_pylist())
+
+
+@pytest.fixture(scope="module")
+def numbers(server: Server) -> str:
+    """A thousand rows in ten partitions, one of them NULL."""
+    data = pa.table({"id": range(1000), "part": [None if n % 10 == 0 else n % 10 for n in range(1000)]})
+    server.ingest("numbers", data, partition_by="part")
+    return "numbers"
+
+
+SPLITS = [
+    pytest.param("SELECT * FROM numbers", 1, 1, range(1000), id="one"),
+    pytest.param("SELECT * FROM numbers", 4, 4, range(1000), id="four"),
+    pytest.param("SELECT * FROM numbers", 10, 10, range(1000), id="as many as partitions"),
+    pytest.param("SELECT * FROM numbers", 100, 10, range(1000), id="more than partitions"),
+    pytest.param("SELECT id FROM numbers WHERE part = 3", 4, 1, range(3, 1000, 10), id="one partition left"),
+    pytest.param("SELECT id FROM numbers WHERE part IN (3, 4)", 4, 2, None, id="two partitions left"),
+    pytest.param("SELECT id FROM numbers WHERE part IS NULL", 4, 1, range(0, 1000, 10), id="NULL left"),
+    pytest.param("SELECT id FROM numbers WHERE part = 77", 4, 1, [], id="none left"),
+    pytest.param("SELECT id FROM numbers WHERE id % 2 = 0", 4, 4, range(0, 1000, 2), id="a filter above the scan"),
+    pytest.param("SELECT id, id + 1 AS next FROM numbers AS n", 4, 4, range(1000), id="computed columns"),
+    pytest.param("SELECT count(*) AS id FROM numbers", 4, 1, [1000], id="an aggregate is not split"),
+    pytest.param("SELECT id FROM numbers ORDER BY id", 4, 1, range(1000), id="an order is not split"),
+    pytest.param("SELECT id FROM numbers LIMIT 1000", 4, 1, range(1000), id="a limit is not split"),
+    pytest.param("SELECT DISTINCT id FROM numbers", 4, 1, range(1000), id="distinct is not split"),
+    pytest.param(
+        "SELECT a.id FROM numbers a JOIN numbers b ON a.id = b.id", 4, 1, range(1000), id="a join is not split"
+    ),
+    pytest.param("SELECT id FROM numbers UNION ALL SELECT 1000", 4, 1, range(1001), id="a union is not split"),
+    pytest.param("SELECT 1 AS id", 4, 1, [1], id="no table"),
+]
+
+
+@pytest.mark.usefixtures("numbers")
+@pytest.mark.parametrize(("sql", "asked", "given", "expected"), SPLITS)
+def test_the_union_of_the_endpoints_is_the_whole_each_row_once(
+    server: Server, sql: str, asked: int, given: int, expected: Any
+) -> None:
+    info = planned(server, sql, asked)
+    assert len(info.endpoints) == given
+    tables = read(server, info)
+    wanted = [n for n in range(1000) if n % 10 in {3, 4}] if expected is None else list(expected)
+    assert identities(tables) == wanted
+    assert {str(table.schema) for table in tables} == {str(info.schema)}
+
+
+@pytest.mark.usefixtures("numbers")
+def test_each_endpoint_of_a_full_scan_has_rows_of_its_own_partitions(server: Server) -> None:
+    tables = read(server, planned(server, "SELECT * FROM numbers", 4))
+    parts = [set(table["part"].to_pylist()) for table in tables]
+    assert sum(map(len, parts)) == 10
+    assert [table.num_rows > 0 for table in tables] == [True] * 4
+
+
+def test_a_plain_table_is_one_endpoint_or_several_with_each_row_once(server: Server, table: str) -> None:
+    for start in range(0, 300, 100):
+        server.ingest(table, pa.table({"id": range(start, start + 100)}), "create_append")
+    assert identities(read(server, planned(server, f"SELECT * FROM {table}", 3))) == list(range(300))
+
+
+def test_rows_stored_after_planning_do_not_appear(server: Server, table: str) -> None:
+    server.ingest(table, pa.table({"id": [1, 2, 3, 4]}), partition_by="bucket(4, id)")
+    infos = [planned(server, f"SELECT id FROM {table}", endpoints) for endpoints in (1, 4)]
+    server.ingest(table, pa.table({"id": [5, 6, 7, 8, 1]}), "append")
+    for info in infos:
+        assert identities(read(server, info)) == [1, 2, 3, 4]
+    assert server.value(f"SELECT count(*) FROM {table}") == 9
+
+
+def test_a_plain_table_is_read_as_it_was_planned_too(server: Server, table: str) -> None:
+    server.ingest(table, pa.table({"id": [1, 2]}))
+    info = planned(server, f"SELECT id FROM {table}")
+    server.ingest(table, pa.table({"id": [3]}), "append")
+    assert identities(read(server, info)) == [1, 2]
+
+
+def test_a_ticket_may_be_read_more_than_once(server: Server, numbers: str) -> None:
+    info = planned(server, f"SELECT id FROM {numbers}", 3)
+    assert identities(read(server, info)) == identities(read(server, info)) == list(range(1000))
+
+
+def test_parameters_travel_in_the_tickets(server: Server, numbers: str) -> None:
+    assert server.rows(f"SELECT count(id), min(id) FROM {numbers} WHERE part IN (?, ?)", (3, 4)) == [(200, 3)]
+
+
+def test_a_ticket_outlives_its_server(tmp_path: Path) -> None:
+    root = tmp_path / "root"
+    with serving(root) as first:
+        first.ingest("t", pa.table({"id": range(100), "part": [n % 5 for n in range(100)]}), partition_by="part")
+        first.ingest("p", pa.table({"id": range(10)}))
+        infos = [
+            planned(first, "SELECT id FROM t", 3),
+            planned(first, "SELECT sum(t.id) AS id FROM t, p WHERE t.id = p.id"),
+        ]
+        first.ingest("t", pa.table({"id": [1000], "part": [1]}), "append")
+    with serving(root) as second:
+        split, aggregate = [[second.client.do_get(e.ticket).read_all() for e in info.endpoints] for info in infos]
+        assert identities(split) == list(range(100))
+        assert identities(aggregate) == [45]
+
+
+def test_a_second_server_on_the_same_root_reads_the_tickets_of_the_first(server: Server, numbers: str) -> None:
+    info = planned(server, f"SELECT id FROM {numbers}", 4)
+    with serving(server.root) as second:
+        assert identities(read(second, info)) == list(range(1000))
+
+
+def test_servers_that_share_a_key_file_read_each_others_tickets(tmp_path: Path) -> None:
+    key = tmp_path / "key"
+    key.write_bytes(b"k" * 32)
+    root = tmp_path / "root"
+    with serving(root, "--ticket-key-file", str(key)) as one, serving(root) as other:
+        one.ingest("t", pa.table({"id": [1, 2]}))
+        info = planned(one, "SELECT id FROM t")
+        assert identities(read(one, info)) == [1, 2]
+        with pytest.raises(pa.ArrowInvalid, match="not issued under the key of this server"):
+            read(other, info)
+
+
+def test_a_ticket_with_any_byte_altered_is_refused(server: Server, numbers: str) -> None:
+    ticket = planned(server, f"SELECT id FROM {numbers} WHERE part = 1").endpoints[0].ticket.ticket
+    command = decode_command(ticket)
+    assert isinstance(command, TicketStatementQuery)
+    sealed = command.statement_handle
+    for place in range(0, len(sealed), 5):
+        turned = sealed[:place] + bytes([sealed[place] ^ 1]) + sealed[place + 1 :]
+        with pytest.raises(pa.ArrowInvalid, match=r"\[invalid_ticket\]"):
+            server.client.do_get(
+                flight.Ticket(encode_command(TicketStatementQuery(statement_handle=turned)))
+            ).read_all()
+
+
+@pytest.mark.parametrize(
+    "spoil",
+    [
+        pytest.param(lambda ticket: ticket[:-1], id="cut off"),
+        pytest.param(lambda ticket: ticket + b"x", id="made longer"),
+        pytest.param(lambda _: b"", id="empty"),
+        pytest.param(lambda _: b"SELECT 1", id="text"),
+    ],
+)
+def test_a_ticket_of_another_make_is_refused(server: Server, numbers: str, spoil: Any) -> None:
+    ticket = planned(server, f"SELECT id FROM {numbers}").endpoints[0].ticket.ticket
+    with pytest.raises(pa.ArrowInvalid, match="invalid_"):
+        server.client.do_get(flight.Ticket(spoil(ticket))).read_all()
+    assert server.value(f"SELECT count(*) FROM {numbers}") == 1000
+
+
+@pytest.mark.parametrize("value", ["0", "-1", "257", "many", "", "1.5"])
+def test_a_number_of_endpoints_that_is_none_is_refused(server: Server, numbers: str, value: str) -> None:
+    with pytest.raises((pa.ArrowInvalid, flight.FlightError), match=HEADER.decode()):
+        planned(server, f"SELECT id FROM {numbers}", value)
+
+
+def test_the_ticket_of_a_dropped_table_says_that_it_is_gone(server: Server, table: str) -> None:
+    server.ingest(table, pa.table({"id": [1]}), partition_by="id")
+    info = planned(server, f"SELECT id FROM {table}")
+    server.run(f"DROP TABLE {table}")
+    with pytest.raises(KeyError, match=r"\[not_found\]"):
+        read(server, info)
