@@ -18,9 +18,19 @@ LAYERS = {
     "lance_flight.model": {"lance_flight.errors"},
     "lance_flight.planning": {"lance_flight.model", "lance_flight.errors"},
     "lance_flight.catalog": {"lance_flight.model", "lance_flight.errors"},
-    "lance_flight.engine": {"lance_flight.catalog", "lance_flight.planning", "lance_flight.model", "lance_flight.errors"},
+    "lance_flight.engine": {
+        "lance_flight.catalog",
+        "lance_flight.planning",
+        "lance_flight.model",
+        "lance_flight.errors",
+    },
     "lance_flight.flight": {"lance_flight.errors"},
-    "lance_flight.flight.engine_backend": {"lance_flight.flight", "lance_flight.engine", "lance_flight.catalog", "lance_flight.errors"},
+    "lance_flight.flight.engine_backend": {
+        "lance_flight.flight",
+        "lance_flight.engine",
+        "lance_flight.catalog",
+        "lance_flight.errors",
+    },
     "lance_flight.cli": {
         "lance_flight.config",
         "lance_flight.flight",

@@ -80,7 +80,9 @@ def _flat(column: pa.ChunkedArray) -> pa.ChunkedArray:
     """CSV has no nesting: lists and structs as JSON."""
     if not pa.types.is_nested(column.type):
         return column
-    return pa.chunked_array([pa.array([None if v is None else json.dumps(v, default=_json) for v in column.to_pylist()], pa.utf8())])
+    return pa.chunked_array(
+        [pa.array([None if v is None else json.dumps(v, default=_json) for v in column.to_pylist()], pa.utf8())]
+    )
 
 
 def _write_json(table: pa.Table, _: int | None, out: TextIO) -> None:

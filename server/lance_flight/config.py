@@ -36,13 +36,17 @@ class ServerConfig:
     host: str = _setting("127.0.0.1", "interface to listen on")
     port: int = _setting(DEFAULT_PORT, "port to listen on; 0 takes any free one")
     ready_file: str = _setting("", "file that receives grpc://host:port once connections are accepted")
-    allow_anonymous: bool = _setting(default=False, help_text="serve callers without a name on an interface that is not loopback")
+    allow_anonymous: bool = _setting(
+        default=False, help_text="serve callers without a name on an interface that is not loopback"
+    )
     ticket_key_file: str = _setting(
         "", "file with the 32 bytes that sign tickets; without it a key is kept in the root's .lance-flight directory"
     )
     advertise: str = _setting("", "comma-separated addresses that clients reach this server at, for parallel endpoints")
     lanes: int = _setting(0, "lanes that a scan reads its tables in; 0 means one for each core")
-    memory_limit: int = _setting(0, "bytes that one statement may hold before it spills or fails; 0 means half of the memory")
+    memory_limit: int = _setting(
+        0, "bytes that one statement may hold before it spills or fails; 0 means half of the memory"
+    )
     grace: float = _setting(30.0, "seconds that running calls get to end when the server is stopped")
     log_level: str = _setting("warning", "what is logged: debug, info, warning or error")
 
@@ -85,7 +89,9 @@ def _from_file(path: Path) -> dict[str, Any]:
     known = {setting.name: setting for setting in settings()}
     unknown = sorted(table.keys() - known.keys())
     if unknown:
-        raise InvalidInput(f"configuration file {str(path)!r} has no setting {unknown[0]!r}; expected {', '.join(known)}")
+        raise InvalidInput(
+            f"configuration file {str(path)!r} has no setting {unknown[0]!r}; expected {', '.join(known)}"
+        )
     return {name: _parsed(known[name], value) for name, value in table.items()}
 
 

@@ -54,13 +54,17 @@ def one_column(kind: pa.DataType) -> NamespaceSchema:
 
 def partitions(rules: Sequence[Any], results: Sequence[pa.DataType], values: Sequence[Any]) -> SpecPartitions:
     """Partitions by fields f0, f1 … over column 0; `values` has one value, or a tuple of them, for each partition."""
-    fields = tuple(field(f"f{i}", rule, 0, result=kind) for i, (rule, kind) in enumerate(zip(rules, results, strict=True)))
+    fields = tuple(
+        field(f"f{i}", rule, 0, result=kind) for i, (rule, kind) in enumerate(zip(rules, results, strict=True))
+    )
     rows = [value if isinstance(value, tuple) else (value,) for value in values]
     columns = {each.column: pa.array([row[i] for row in rows], each.result_type) for i, each in enumerate(fields)}
     return SpecPartitions(spec=PartitionSpec(id=1, fields=fields), values=pa.table(columns))
 
 
-def pruned(parts: SpecPartitions, schema: NamespaceSchema, predicate: Predicate, evaluate: Evaluate | None = None) -> SpecPruning:
+def pruned(
+    parts: SpecPartitions, schema: NamespaceSchema, predicate: Predicate, evaluate: Evaluate | None = None
+) -> SpecPruning:
     """What is left of one spec version."""
     (found,) = prune([parts], schema, predicate, evaluate).versions
     return found

@@ -108,7 +108,17 @@ def _instants(per_second: int) -> tuple[int, ...]:
 
 _DATES = tuple(
     dt.date(*ymd)
-    for ymd in [(1899, 12, 31), (1969, 12, 31), (1970, 1, 1), (2023, 12, 31), (2024, 2, 29), (2024, 3, 1), (2025, 1, 31), (2025, 12, 10), (2026, 2, 1)]
+    for ymd in [
+        (1899, 12, 31),
+        (1969, 12, 31),
+        (1970, 1, 1),
+        (2023, 12, 31),
+        (2024, 2, 29),
+        (2024, 3, 1),
+        (2025, 1, 31),
+        (2025, 12, 10),
+        (2026, 2, 1),
+    ]
 )
 _FLOATS = (float("nan"), NEGATIVE_NAN, 0.0, -0.0, 1.5, -3.0, 10.0, 12.5, -10.0, float("inf"), float("-inf"))
 _TEXTS = ("", "a", "ab", "ab\x00", "abc", "abd", "b", "Z", "é", "éa", "日本", "\U0010ffff", "it's")
@@ -170,7 +180,9 @@ def schemas(draw: st.DrawFn) -> NamespaceSchema:
 def rows_of(draw: st.DrawFn, schema: NamespaceSchema) -> pa.Table:
     size = draw(st.integers(1, 30))
     values = {
-        name: KINDS[name].array(draw(st.lists(st.sampled_from([None, *KINDS[name].values]), min_size=size, max_size=size)))
+        name: KINDS[name].array(
+            draw(st.lists(st.sampled_from([None, *KINDS[name].values]), min_size=size, max_size=size))
+        )
         for name in schema.ids
     }
     return pa.table(values, schema=schema.plain)
@@ -293,7 +305,13 @@ def _truth(draw: st.DrawFn, name: str, kind: Kind) -> Statement:
     )
 
 
-_PARTS = {"year": (1899, 1969, 1970, 2024, 2025, 2026), "month": (1, 2, 3, 12), "quarter": (1, 4), "day": (1, 10, 29, 31), "hour": (0, 2, 10, 23)}
+_PARTS = {
+    "year": (1899, 1969, 1970, 2024, 2025, 2026),
+    "month": (1, 2, 3, 12),
+    "quarter": (1, 4),
+    "day": (1, 10, 29, 31),
+    "hour": (0, 2, 10, 23),
+}
 
 
 @st.composite

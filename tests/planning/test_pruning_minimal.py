@@ -36,7 +36,9 @@ EVERY_ROW = pa.table(
 
 
 @given(specs_of(SMALL), statements(SMALL))
-def test_over_small_columns_exactly_the_partitions_with_an_answer_are_kept(spec: PartitionSpec, statement: Statement) -> None:
+def test_over_small_columns_exactly_the_partitions_with_an_answer_are_kept(
+    spec: PartitionSpec, statement: Statement
+) -> None:
     parts = split(spec, SMALL, EVERY_ROW)
     note(f"{statement.sql}\n{[(f.rule, f.source_ids) for f in spec.fields]}")
     (found,) = prune([parts.partitions], SMALL, statement.tree, evaluate).versions
@@ -57,8 +59,14 @@ def instant(value: int) -> pa.Scalar:
 @st.composite
 def bounds(draw: st.DrawFn) -> tuple[int, int]:
     """Two instants, on the hour or one microsecond beside it, often near the end of a day, month or year."""
-    ends = [int(np.datetime64(day, "us").astype(np.int64)) for day in ("1968-01-01", "1968-02-29", "1969-01-01", "1969-03-01", "1970-01-01")]
-    moments = st.one_of(st.integers(FIRST, LAST), st.builds(int.__add__, st.sampled_from(ends), st.sampled_from([-HOUR, -1, 0, 1, 5 * HOUR])))
+    ends = [
+        int(np.datetime64(day, "us").astype(np.int64))
+        for day in ("1968-01-01", "1968-02-29", "1969-01-01", "1969-03-01", "1970-01-01")
+    ]
+    moments = st.one_of(
+        st.integers(FIRST, LAST),
+        st.builds(int.__add__, st.sampled_from(ends), st.sampled_from([-HOUR, -1, 0, 1, 5 * HOUR])),
+    )
     low, high = sorted((draw(moments), draw(moments)))
     return low, high
 
@@ -98,7 +106,12 @@ def _touched(parts: Split, rows: pa.Table, low: int, high: int, wanted: list[Pre
 
 
 TEXTS = NamespaceSchema.assign(pa.schema({"s": pa.utf8()}))
-LETTERS = ["", *"abc", *(x + y for x in "abc" for y in "abc"), *(x + y + z for x in "abc" for y in "abc" for z in "abc")]
+LETTERS = [
+    "",
+    *"abc",
+    *(x + y for x in "abc" for y in "abc"),
+    *(x + y + z for x in "abc" for y in "abc" for z in "abc"),
+]
 
 
 @given(st.integers(1, 3), st.sampled_from(list(Op)), st.sampled_from(LETTERS))

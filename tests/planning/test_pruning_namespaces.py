@@ -264,7 +264,9 @@ def test_an_expression_over_zero_is_tried_with_both_signs() -> None:
 # Time, all fields together
 
 
-HOURS = pa.table({"ts": pa.array(np.arange("2025-11-30", "2026-01-02", dtype="datetime64[h]").astype("datetime64[us]"))})
+HOURS = pa.table(
+    {"ts": pa.array(np.arange("2025-11-30", "2026-01-02", dtype="datetime64[h]").astype("datetime64[us]"))}
+)
 CLOCK = NamespaceSchema.assign(pa.schema({"ts": pa.timestamp("us")}))
 LEVELS = {"year": Year(), "month": Month(), "day": Day(), "hour": Hour()}
 TS = Column("ts")

@@ -22,7 +22,14 @@ DATES = [day("1969-12-31"), day("2024-12-31"), day("2025-01-01"), day("2025-12-1
 FLOATS = [-10.0, 0.0, 10.0, float("nan"), None]
 DECIMALS = [Decimal("-10.00"), Decimal("0.00"), Decimal("10.00"), None]
 
-TEXT, INT, DATE, TIME, FLOAT, MONEY = pa.utf8(), pa.int64(), pa.date32(), pa.timestamp("us"), pa.float64(), pa.decimal128(9, 2)
+TEXT, INT, DATE, TIME, FLOAT, MONEY = (
+    pa.utf8(),
+    pa.int64(),
+    pa.date32(),
+    pa.timestamp("us"),
+    pa.float64(),
+    pa.decimal128(9, 2),
+)
 RANGE = And((compare(">=", at("2025-12-10T10:00:00")), compare("<", at("2025-12-11T00:00:00"))))
 
 IDENTITY = [
@@ -177,22 +184,30 @@ class Kept:
         assert [repr(self.values[row]) for row in found.kept] == [repr(value) for value in expected]
 
 
-@pytest.mark.parametrize(("kind", "values", "predicate", "expected"), [pytest.param(*row[1:], id=row[0]) for row in IDENTITY])
+@pytest.mark.parametrize(
+    ("kind", "values", "predicate", "expected"), [pytest.param(*row[1:], id=row[0]) for row in IDENTITY]
+)
 def test_identity(kind: pa.DataType, values: list[Any], predicate: Predicate, expected: list[Any]) -> None:
     Kept(kind, Identity(), kind, values).check(predicate, expected)
 
 
-@pytest.mark.parametrize(("kind", "values", "predicate", "expected"), [pytest.param(*row[1:], id=row[0]) for row in YEAR])
+@pytest.mark.parametrize(
+    ("kind", "values", "predicate", "expected"), [pytest.param(*row[1:], id=row[0]) for row in YEAR]
+)
 def test_year(kind: pa.DataType, values: list[Any], predicate: Predicate, expected: list[Any]) -> None:
     Kept(kind, Year(), pa.int32(), values).check(predicate, expected)
 
 
-@pytest.mark.parametrize(("rule", "values", "predicate", "expected"), [pytest.param(*row[1:], id=row[0]) for row in TIMES])
+@pytest.mark.parametrize(
+    ("rule", "values", "predicate", "expected"), [pytest.param(*row[1:], id=row[0]) for row in TIMES]
+)
 def test_month_day_hour(rule: Any, values: list[Any], predicate: Predicate, expected: list[Any]) -> None:
     Kept(TIME, rule, pa.int32(), values).check(predicate, expected)
 
 
-@pytest.mark.parametrize(("kind", "width", "values", "predicate", "expected"), [pytest.param(*row[1:], id=row[0]) for row in TRUNCATE])
+@pytest.mark.parametrize(
+    ("kind", "width", "values", "predicate", "expected"), [pytest.param(*row[1:], id=row[0]) for row in TRUNCATE]
+)
 def test_truncate(kind: pa.DataType, width: int, values: list[Any], predicate: Predicate, expected: list[Any]) -> None:
     Kept(kind, Truncate(width), kind, values).check(predicate, expected)
 

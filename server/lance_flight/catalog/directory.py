@@ -93,7 +93,9 @@ class Root:
         """All SQL schemas, sorted; `public` is always there."""
         return sorted({PUBLIC, *(name.db_schema for name in self._tables()), *self._sub_directories()})
 
-    def create(self, name: TableName, build: Callable[[Store], int], *, partitioned: bool, replace: bool = False) -> int:
+    def create(
+        self, name: TableName, build: Callable[[Store], int], *, partitioned: bool, replace: bool = False
+    ) -> int:
         """A new table, made by `build` in a private place and moved into its own when it is whole.
 
         With `replace` the table that is there under this name goes away in the same moment.
@@ -101,7 +103,9 @@ class Root:
         check_sql_name("table", name.name)
         check_sql_name("schema", name.db_schema)
         if self._is_namespace(self.store):
-            raise Unsupported(f"the root {self.store.name!r} is itself a partitioned namespace and holds no other table")
+            raise Unsupported(
+                f"the root {self.store.name!r} is itself a partitioned namespace and holds no other table"
+            )
         if name.db_schema not in self.schemas():
             raise NotFound.named("schema", name.db_schema, self.schemas())
         place = self._directory(name.db_schema).child(name.name + PLAIN_SUFFIX * (not partitioned))
@@ -220,7 +224,9 @@ class Root:
     def _forget_row(self, name: TableName) -> None:
         """Take a dropped table out of the directory namespace's manifest, if it was listed there."""
         if name in self._locations():
-            object_id = name.name if name.db_schema == PUBLIC else f"{name.db_schema.replace('.', SEPARATOR)}${name.name}"
+            object_id = (
+                name.name if name.db_schema == PUBLIC else f"{name.db_schema.replace('.', SEPARATOR)}${name.name}"
+            )
             escaped = object_id.replace("'", "''")
             self.store.child(MANIFEST).open().delete(f"object_id = '{escaped}'")
 

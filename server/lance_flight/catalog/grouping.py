@@ -73,7 +73,8 @@ def group(columns: Sequence[pa.Array | pa.ChunkedArray], rows: int) -> Groups:
 def match(needles: pa.Table, haystack: pa.Table) -> np.ndarray:
     """For each row of `needles` the first row of `haystack` with the same values, or −1; columns by position."""
     columns = [
-        pa.concat_arrays([_flat(a), _flat(b).cast(a.type)]) for a, b in zip(haystack.columns, needles.columns, strict=True)
+        pa.concat_arrays([_flat(a), _flat(b).cast(a.type)])
+        for a, b in zip(haystack.columns, needles.columns, strict=True)
     ]
     codes = group_codes(columns, haystack.num_rows + needles.num_rows)
     known, at = np.unique(codes[: haystack.num_rows], return_index=True)

@@ -34,7 +34,11 @@ FENCE = str(1 << 62)
 
 OPERATION = "lance_flight:operation"
 KEPT_SNAPSHOTS = 8
-PIN_FIELDS = (pa.field("read_version", pa.uint64()), pa.field("read_branch", pa.utf8()), pa.field("read_tag", pa.utf8()))
+PIN_FIELDS = (
+    pa.field("read_version", pa.uint64()),
+    pa.field("read_branch", pa.utf8()),
+    pa.field("read_tag", pa.utf8()),
+)
 
 _BASE_FIELDS = (
     pa.field("object_id", pa.utf8(), nullable=False, metadata={"lance-schema:unenforced-primary-key:position": "0"}),
@@ -56,7 +60,10 @@ def create_table(store: Store, schema: pa.Schema) -> LanceDataset:
     """An empty `__manifest` with its three indices; whoever else creates it at the same moment wins or loses whole."""
     try:
         dataset = lance.write_dataset(
-            schema.empty_table(), store.uri, mode="create", storage_options=store.options or None,
+            schema.empty_table(),
+            store.uri,
+            mode="create",
+            storage_options=store.options or None,
             enable_v2_manifest_paths=True,
         )
     except OSError as exc:

@@ -74,7 +74,9 @@ def _files(uri: str, pin: Version | BranchVersion) -> _Files | None:
     """
     dataset = open_at(Store(uri), pin)
     fragments = [fragment.metadata for fragment in dataset.get_fragments()]
-    plain = all(f.deletion_file is None and not f.overlays and all(file.base_id is None for file in f.files) for f in fragments)
+    plain = all(
+        f.deletion_file is None and not f.overlays and all(file.base_id is None for file in f.files) for f in fragments
+    )
     if not plain or dataset.has_index:
         return None
     return _Files(str(dataset.lance_schema), dataset.schema, tuple(json.dumps(f.to_json()) for f in fragments))

@@ -35,7 +35,6 @@ from lance_flight.model.spec import Evaluate, PartitionSpec
 ADOPT_ATTEMPTS = 10
 
 
-
 class PartitionedNamespace:
     """One partitioned namespace at one place. Safe to share among threads.
 
@@ -147,4 +146,3 @@ def display(value: pa.Scalar) -> str:
     if not value.is_valid:
         return "NULL"
     return str(value.cast(pa.utf8()).as_py()) if not pa.types.is_binary(value.type) else value.as_py().hex()
-

@@ -95,7 +95,11 @@ def stage(store: Store, base: Version | BranchVersion, operation: LanceOperation
         expected = int(on_top.version) + 1
         try:
             staged = LanceDataset.commit(
-                on_top, operation, read_version=int(on_top.version), storage_options=store.options or None, max_retries=0
+                on_top,
+                operation,
+                read_version=int(on_top.version),
+                storage_options=store.options or None,
+                max_retries=0,
             )
         except (CommitConflictError, OSError) as exc:
             if not _is_conflict(exc):

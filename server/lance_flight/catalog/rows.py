@@ -101,9 +101,7 @@ def _converted(column: pa.Array | pa.ChunkedArray, kind: pa.DataType) -> pa.Arra
     return column.cast(kind)
 
 
-def _refuse_changed(
-    column: pa.Array | pa.ChunkedArray, cast: pa.Array | pa.ChunkedArray, field: pa.Field
-) -> None:
+def _refuse_changed(column: pa.Array | pa.ChunkedArray, cast: pa.Array | pa.ChunkedArray, field: pa.Field) -> None:
     """Casting back must give the same values: Arrow's own checks let fractions, times of day and more be lost."""
     changed = _different(cast.cast(column.type, safe=False), column)
     if pc.any(changed).as_py():
@@ -116,7 +114,9 @@ def _different(left: pa.Array | pa.ChunkedArray, right: pa.Array | pa.ChunkedArr
     kind = right.type
     if pa.types.is_nested(kind) or pa.types.is_float16(kind):
         # Arrow compares neither.
-        return pa.array([repr(a) != repr(b) for a, b in zip(left.to_pylist(), right.to_pylist(), strict=True)], pa.bool_())
+        return pa.array(
+            [repr(a) != repr(b) for a, b in zip(left.to_pylist(), right.to_pylist(), strict=True)], pa.bool_()
+        )
     different = pc.not_equal(left, right)
     return pc.and_(different, pc.invert(pc.is_nan(right))) if pa.types.is_floating(kind) else different
 

@@ -28,7 +28,9 @@ def shared_session() -> lance.Session:
 
 def unstorable(schema: pa.Schema) -> list[str]:
     """What is wrong with the columns that Lance has no type for; nothing for a schema that can be stored."""
-    return [f"column {field.name!r} is {field.type}, which cannot be stored" for field in schema if not _has_type(field)]
+    return [
+        f"column {field.name!r} is {field.type}, which cannot be stored" for field in schema if not _has_type(field)
+    ]
 
 
 def _has_type(field: pa.Field) -> bool:
@@ -57,11 +59,11 @@ class Store:
     def open(self, version: int | str | None = None) -> LanceDataset:
         """The Lance dataset at this very place, or `NotFound`."""
         try:
-            return lance.dataset(
-                self.uri, version, storage_options=self.options or None, session=shared_session()
-            )
+            return lance.dataset(self.uri, version, storage_options=self.options or None, session=shared_session())
         except ValueError as exc:
-            raise NotFound(f"no Lance table at {self.uri!r}" + ("" if version is None else f", version {version}")) from exc
+            raise NotFound(
+                f"no Lance table at {self.uri!r}" + ("" if version is None else f", version {version}")
+            ) from exc
 
     @property
     def options(self) -> dict[str, str]:

@@ -63,7 +63,9 @@ class AppendTransaction:
             except Conflict:
                 log.info("commit to %s met another writer, attempt %d", self._root.uri, attempt + 1)
                 time.sleep(random.uniform(0, min(MAX_PAUSE, 0.01 * 2**attempt)))  # noqa: S311 - jitter, not a secret
-        raise Conflict(f"{self._root.uri!r}: gave up after {COMMIT_ATTEMPTS} attempts against other writers; nothing was stored")
+        raise Conflict(
+            f"{self._root.uri!r}: gave up after {COMMIT_ATTEMPTS} attempts against other writers; nothing was stored"
+        )
 
     def abort(self) -> None:
         """Delete what was written; only for a transaction that certainly did not commit."""
@@ -120,7 +122,9 @@ class AppendTransaction:
         """Take files written for a new table into the one that somebody else created first for the same values."""
         source = self._root.child(pending.location)
         made = partitions.open_at(source, partitions.create(source, pending.schema, pending.fragments))
-        pending.fragments = partitions.write_files(self._root.child(table.location), made.scanner().to_reader(), new=False)
+        pending.fragments = partitions.write_files(
+            self._root.child(table.location), made.scanner().to_reader(), new=False
+        )
         pending.location, pending.table = table.location, table
         source.remove()
 
@@ -129,5 +133,9 @@ def _repinned(rows: pa.Table, pins: Sequence[Pin]) -> pa.Table:
     """The same manifest rows with other pins."""
     for name in PIN_COLUMNS:
         at = rows.schema.get_field_index(name)
-        rows = rows.set_column(at, rows.schema.field(at), pa.array([getattr(pin.columns, name) for pin in pins], rows.schema.field(at).type))
+        rows = rows.set_column(
+            at,
+            rows.schema.field(at),
+            pa.array([getattr(pin.columns, name) for pin in pins], rows.schema.field(at).type),
+        )
     return rows

@@ -68,7 +68,9 @@ class PartitionWriter:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, exc: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self, kind: type[BaseException] | None, exc: BaseException | None, trace: TracebackType | None
+    ) -> None:
         self.cancel()
 
     def cancel(self) -> None:
@@ -102,7 +104,9 @@ class PartitionWriter:
     def _arranged(self, chunk: pa.Table, order: np.ndarray) -> pa.Table:
         """The rows in another order, one column on each thread."""
         rows = pa.array(order.astype(np.uint32))
-        return pa.Table.from_arrays(list(self._movers.map(lambda column: column.take(rows), chunk.columns)), schema=chunk.schema)
+        return pa.Table.from_arrays(
+            list(self._movers.map(lambda column: column.take(rows), chunk.columns)), schema=chunk.schema
+        )
 
     def _write_partition(self, pending: PendingAppend, rows: pa.Table) -> None:
         new = pending.table is None
@@ -131,9 +135,7 @@ class PartitionWriter:
     def _begin(self, number: int, values: pa.Table) -> PendingAppend:
         table = self._existing.table(number) if number < len(self._existing) else None
         location = directory_name(self._names.object_ids(values)[0]) if table is None else table.location
-        return PendingAppend(
-            spec=self._spec, schema=self._schema.table, values=values, location=location, table=table
-        )
+        return PendingAppend(spec=self._spec, schema=self._schema.table, values=values, location=location, table=table)
 
 
 def partition_values(rows: pa.Table, spec: PartitionSpec, ids: dict[str, int], evaluate: Evaluate) -> pa.Table:
@@ -142,7 +144,8 @@ def partition_values(rows: pa.Table, spec: PartitionSpec, ids: dict[str, int], e
     columns = []
     for partition_field in spec.fields:
         sources = [
-            rows[names[n]].combine_chunks() if n in names else pa.nulls(rows.num_rows) for n in partition_field.source_ids
+            rows[names[n]].combine_chunks() if n in names else pa.nulls(rows.num_rows)
+            for n in partition_field.source_ids
         ]
         columns.append(partition_field.apply(sources, evaluate))
     return pa.table(columns, names=[partition_field.column for partition_field in spec.fields])

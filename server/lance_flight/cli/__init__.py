@@ -70,22 +70,38 @@ def _demo(command: argparse.ArgumentParser) -> None:
         "Load the 336,776 flights that left New York in 2013 into ./lance-flight-demo through the service itself, "
         "run four queries, and go on serving until Ctrl-C. A second run finds the data and does not load it again."
     )
-    command.add_argument("--root", default="lance-flight-demo", metavar="DIR", help="where the data goes (default: ./%(default)s)")
-    command.add_argument("--port", type=int, default=config.DEFAULT_PORT, metavar="N", help="port to serve on (default: %(default)s)")
+    command.add_argument(
+        "--root", default="lance-flight-demo", metavar="DIR", help="where the data goes (default: ./%(default)s)"
+    )
+    command.add_argument(
+        "--port", type=int, default=config.DEFAULT_PORT, metavar="N", help="port to serve on (default: %(default)s)"
+    )
     command.add_argument("--no-serve", action="store_true", help="take any free port and exit after the queries")
 
 
 def _sql(command: argparse.ArgumentParser) -> None:
     command.description = "Run one SQL statement on a running server."
-    command.add_argument("statement", metavar="SQL", help='for example "SELECT origin, count(*) FROM flights GROUP BY origin"')
+    command.add_argument(
+        "statement", metavar="SQL", help='for example "SELECT origin, count(*) FROM flights GROUP BY origin"'
+    )
     command.add_argument("--uri", default=DEFAULT_URI, help="server (default: %(default)s)")
-    command.add_argument("--format", choices=OUTPUT_FORMATS, default="table", help="how to print (default: %(default)s)")
-    command.add_argument("--max-rows", type=int, default=100, metavar="N", help="rows of a printed table (default: %(default)s; 0: all)")
+    command.add_argument(
+        "--format", choices=OUTPUT_FORMATS, default="table", help="how to print (default: %(default)s)"
+    )
+    command.add_argument(
+        "--max-rows", type=int, default=100, metavar="N", help="rows of a printed table (default: %(default)s; 0: all)"
+    )
 
 
 def _inspect(command: argparse.ArgumentParser) -> None:
-    command.description = "List the tables of a root, or show one: specs, schema with field ids, partitions, pins, rows."
+    command.description = (
+        "List the tables of a root, or show one: specs, schema with field ids, partitions, pins, rows."
+    )
     command.add_argument("root", metavar="ROOT", help="directory or object-store URI")
     command.add_argument("table", metavar="TABLE", nargs="?", help="table to show ([schema.]name)")
-    command.add_argument("--where", metavar="CONDITION", help="show which partition tables a query with this WHERE reads, and why")
-    command.add_argument("--max-rows", type=int, default=50, metavar="N", help="partitions to list (default: %(default)s; 0: all)")
+    command.add_argument(
+        "--where", metavar="CONDITION", help="show which partition tables a query with this WHERE reads, and why"
+    )
+    command.add_argument(
+        "--max-rows", type=int, default=50, metavar="N", help="partitions to list (default: %(default)s; 0: all)"
+    )

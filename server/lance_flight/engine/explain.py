@@ -9,7 +9,10 @@ from datafusion import DataFrame
 
 from lance_flight.engine.session import Session
 
-EXPLAIN_SCHEMA = pa.schema([pa.field("plan_type", pa.utf8(), nullable=False), pa.field("plan", pa.utf8(), nullable=False)])
+EXPLAIN_SCHEMA = pa.schema(
+    [pa.field("plan_type", pa.utf8(), nullable=False), pa.field("plan", pa.utf8(), nullable=False)]
+)
+
 
 def explain(session: Session, frame: DataFrame, *, analyze: bool) -> pa.Table:
     """The plans of a query; with `analyze` it is run, and what was really read is said."""
@@ -23,4 +26,6 @@ def explain(session: Session, frame: DataFrame, *, analyze: bool) -> pa.Table:
         seconds = time.perf_counter() - began
         rows.append(("analyze", f"rows: {produced}\ntables opened: {session.log.tables_read}\nseconds: {seconds:.3f}"))
     rows += [("partitions", report) for report in reports]
-    return pa.Table.from_arrays([pa.array(column, pa.utf8()) for column in zip(*rows, strict=True)], schema=EXPLAIN_SCHEMA)
+    return pa.Table.from_arrays(
+        [pa.array(column, pa.utf8()) for column in zip(*rows, strict=True)], schema=EXPLAIN_SCHEMA
+    )

@@ -27,7 +27,18 @@ HASHES: dict[str, Callable[[Sequence[pa.Array]], pa.Array]] = {
 _NEVER = pa.struct([pa.field("never", pa.null())])
 _COERCION = re.compile(r"call to '(?P<name>__murmur3_\w+)' function: coercion from (?P<types>.*) to the signature")
 _VOLATILE = frozenset(
-    ["now", "random", "uuid", "current_date", "current_time", "current_timestamp", "today", "localtime", "localtimestamp", "version"]
+    [
+        "now",
+        "random",
+        "uuid",
+        "current_date",
+        "current_time",
+        "current_timestamp",
+        "today",
+        "localtime",
+        "localtimestamp",
+        "version",
+    ]
 )
 _COLUMN = re.compile(r"col\d+")
 _RAISED = re.compile(r"PyErr \{ type: <class '[^']*'>, value: (?P<message>.*?), traceback: .*\}", re.DOTALL)
@@ -211,7 +222,13 @@ def _computed(expression: str, columns: Sequence[pa.Array]) -> pa.Array:
 def plain_message(exc: BaseException) -> str:
     """DataFusion's message without its layers of prefixes."""
     text = shown_name(_RAISED.sub(lambda found: found["message"], str(exc).strip()))
-    for prefix in ("DataFusion error: ", "Error during planning: ", "External error: ", "Schema error: ", "SQL error: "):
+    for prefix in (
+        "DataFusion error: ",
+        "Error during planning: ",
+        "External error: ",
+        "Schema error: ",
+        "SQL error: ",
+    ):
         text = text.replace(prefix, "")
     return text.split("\n\nBacktrace")[0].split("\n\tCandidate functions:")[0].strip() or type(exc).__name__
 

@@ -100,7 +100,10 @@ class PlannedRead:
     log: ScanLog
 
     def batches(
-        self, work: Sequence[tuple[Predicate | None, Sequence[Open]]], columns: Sequence[str] | None, batch_rows: int = BATCH_ROWS
+        self,
+        work: Sequence[tuple[Predicate | None, Sequence[Open]]],
+        columns: Sequence[str] | None,
+        batch_rows: int = BATCH_ROWS,
     ) -> Iterator[pa.RecordBatch]:
         """The rows of some tables, with these columns (None: all)."""
         schema = _projected(self.readable.schema, columns)

@@ -46,7 +46,10 @@ class PlannedScan:
 
 
 def plan_scan(
-    namespace: PartitionedNamespace, filter: pc.Expression | str | None = None, *, snapshot: Snapshot | None = None  # noqa: A002 - the word everybody uses
+    namespace: PartitionedNamespace,
+    filter: pc.Expression | str | None = None,
+    *,
+    snapshot: Snapshot | None = None,  # noqa: A002 - the word everybody uses
 ) -> PlannedScan:
     """Plan a read of `namespace`; `filter` is a pyarrow expression or SQL over its columns.
 

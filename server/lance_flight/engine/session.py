@@ -170,7 +170,9 @@ class Session:
                     return None
                 return Provider(self._plain(found, table, reference, at), self.log)
 
-    def _partitioned(self, namespace: PartitionedNamespace, name: TableName, reference: str, at: Any) -> PartitionedView:
+    def _partitioned(
+        self, namespace: PartitionedNamespace, name: TableName, reference: str, at: Any
+    ) -> PartitionedView:
         key = f"{name.db_schema}.{reference}"
         reading = self.readings.get(key)
         with _naming(name, at):

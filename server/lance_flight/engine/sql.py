@@ -72,7 +72,10 @@ class Cursor:
     def error(self, expected: str) -> SqlError:
         """What is wrong here."""
         came = "the end of the statement" if self.done else repr(self.source(self.at, self.at + 1))
-        return SqlError(f"expected {expected}, got {came}" + ("" if self.done else f" at character {self.tokens[self.at].start + 1}"))
+        return SqlError(
+            f"expected {expected}, got {came}"
+            + ("" if self.done else f" at character {self.tokens[self.at].start + 1}")
+        )
 
     def name(self, what: str) -> str:
         """Read one identifier; unquoted ones are folded to lower case, as in queries."""
@@ -84,7 +87,11 @@ class Cursor:
 
     def number(self, what: str) -> int:
         """Read one whole number."""
-        if self.done or self.tokens[self.at].token_type is not TokenType.NUMBER or not self.tokens[self.at].text.isdigit():
+        if (
+            self.done
+            or self.tokens[self.at].token_type is not TokenType.NUMBER
+            or not self.tokens[self.at].text.isdigit()
+        ):
             raise self.error(what)
         self.at += 1
         return int(self.tokens[self.at - 1].text)
@@ -174,7 +181,9 @@ def _type_edits(tokens: list[Token], place: int) -> list[tuple[int, int, str]]:
     has_length = following is not None and following.token_type is TokenType.L_PAREN
     if word in _MOMENTS:
         name = "TIMESTAMP" if word == "DATETIME" else token.text
-        return [] if has_length and name == token.text else [(token.start, token.end + 1, name + "(6)" * (not has_length))]
+        return (
+            [] if has_length and name == token.text else [(token.start, token.end + 1, name + "(6)" * (not has_length))]
+        )
     if word in {"VARBINARY", "BINARY", "BLOB"}:
         end = tokens[place + 3].end if has_length else token.end
         return [(token.start, end + 1, "BYTEA")]

@@ -173,7 +173,10 @@ def resolve_floating(namespace: PartitionedNamespace, snapshot: Snapshot) -> dic
     if snapshot.is_pinned:
         return {}
     floating = [
-        table for tables in snapshot.tables for table in tables.tables() if not isinstance(table.pin, Version | BranchVersion)
+        table
+        for tables in snapshot.tables
+        for table in tables.tables()
+        if not isinstance(table.pin, Version | BranchVersion)
     ]
     with ThreadPoolExecutor(RESOLVERS) as pool:
         found = pool.map(lambda table: partitions.resolve(namespace.store.child(table.location), table.pin), floating)
@@ -188,4 +191,3 @@ def report(name: str, pruning: Pruning, snapshot: int) -> str:
         lines += [f"    used: {text}" for text in version.used]
         lines += [f"    not used: {unused.predicate} ({unused.why})" for unused in version.unused]
     return "\n".join(lines)
-

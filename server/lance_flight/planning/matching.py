@@ -215,7 +215,9 @@ class Match:
             findings.rows &= rows
             findings.used.update((number, aspect, "") for aspect in _ranging(domain))
             # A part without a field may prune through the others: no 31st in February.
-            more = {n for n in domain.parts.keys() - mine.keys() if (calendar_rows(coded, _but(domain, n)) & ~rows).any()}
+            more = {
+                n for n in domain.parts.keys() - mine.keys() if (calendar_rows(coded, _but(domain, n)) & ~rows).any()
+            }
             findings.used.update((number, Aspect.PART, name) for name in mine.keys() | more)
             findings.exact.update((number, Aspect.PART, name) for name in mine)
 

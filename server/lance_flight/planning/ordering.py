@@ -148,7 +148,9 @@ def ordering(kind: pa.DataType) -> Ordering | None:
 def integers(kind: pa.DataType) -> Ordering:
     """The ordering of an integer type."""
     signed = types.is_signed_integer(kind)
-    smallest, largest = (-(2 ** (kind.bit_width - 1)), 2 ** (kind.bit_width - 1) - 1) if signed else (0, 2**kind.bit_width - 1)
+    smallest, largest = (
+        (-(2 ** (kind.bit_width - 1)), 2 ** (kind.bit_width - 1) - 1) if signed else (0, 2**kind.bit_width - 1)
+    )
     return Ordering(kind, "number", Fraction(1), smallest, largest, kind)
 
 
