@@ -15,7 +15,7 @@ import pyarrow.csv as pacsv
 WIDEST = 60
 
 
-def write(table: pa.Table, format: str, *, limit: int | None, out: TextIO) -> None:  # noqa: A002 - what users call it
+def write(table: pa.Table, format: str, *, limit: int | None, out: TextIO) -> None:
     """Write all of `table` in one of `FORMATS`; `limit` bounds the rows of a printed table only."""
     FORMATS[format](table, limit, out)
 

@@ -35,11 +35,11 @@ class MetadataTable(pads.Dataset):
     def schema(self) -> pa.Schema:
         return self._schema
 
-    def scanner(self, columns: list[str] | None = None, filter: pc.Expression | None = None, **_: Any) -> pads.Scanner:  # noqa: A002 - pyarrow's name
+    def scanner(self, columns: list[str] | None = None, filter: pc.Expression | None = None, **_: Any) -> pads.Scanner:
         names = self._schema.names if columns is None else columns
         return pads.dataset(self._schema.empty_table()).scanner(columns=names)
 
-    def get_fragments(self, filter: pc.Expression | None = None) -> Iterator[_Whole]:  # noqa: A002 - pyarrow's name
+    def get_fragments(self, filter: pc.Expression | None = None) -> Iterator[_Whole]:
         return iter([_Whole(self._schema, self._build)])
 
 
@@ -54,7 +54,7 @@ class _Whole:
         self,
         schema: pa.Schema | None = None,
         columns: list[str] | None = None,
-        filter: pc.Expression | None = None,  # noqa: A002 - pyarrow's name
+        filter: pc.Expression | None = None,
         **_: Any,
     ) -> pads.Scanner:
         names = self._schema.names if columns is None else columns

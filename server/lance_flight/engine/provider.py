@@ -68,10 +68,10 @@ class Provider(pads.Dataset):
     def schema(self) -> pa.Schema:
         return self._readable.schema
 
-    def scanner(self, columns: list[str] | None = None, filter: pc.Expression | None = None, **_: Any) -> _Projection:  # noqa: A002 - pyarrow's name
+    def scanner(self, columns: list[str] | None = None, filter: pc.Expression | None = None, **_: Any) -> _Projection:
         return _Projection(_projected(self.schema, columns))
 
-    def get_fragments(self, filter: pc.Expression | None = None) -> Iterator[_Lane]:  # noqa: A002 - pyarrow's name
+    def get_fragments(self, filter: pc.Expression | None = None) -> Iterator[_Lane]:
         predicate = ALWAYS if filter is None else predicate_from_arrow(filter)
         try:
             plan = self._readable.plan(predicate)
@@ -138,7 +138,7 @@ class _Lane:
         self,
         schema: pa.Schema | None = None,
         columns: list[str] | None = None,
-        filter: pc.Expression | None = None,  # noqa: A002 - pyarrow's name
+        filter: pc.Expression | None = None,
         batch_size: int = BATCH_ROWS,
         **_: Any,
     ) -> _LaneScanner:

@@ -49,7 +49,7 @@ def plan_scan(
     namespace: PartitionedNamespace,
     filter: pc.Expression | str | None = None,
     *,
-    snapshot: Snapshot | None = None,  # noqa: A002 - the word everybody uses
+    snapshot: Snapshot | None = None,
 ) -> PlannedScan:
     """Plan a read of `namespace`; `filter` is a pyarrow expression or SQL over its columns.
 
