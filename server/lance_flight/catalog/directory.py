@@ -19,7 +19,7 @@ from lance import LanceDataset
 from lance_flight.catalog import rows
 from lance_flight.catalog.namespace import PartitionedNamespace
 from lance_flight.catalog.store import Store, shared_session
-from lance_flight.errors import AlreadyExists, Conflict, Corrupt, NotFound, Unsupported
+from lance_flight.errors import AlreadyExists, Conflict, LanceFlightError, NotFound, Unsupported
 from lance_flight.model.naming import MANIFEST, SEPARATOR, check_sql_name
 
 PUBLIC = "public"
@@ -213,7 +213,8 @@ class Root:
             with self._lock:
                 self._opened.pop(place.uri, None)
             return False
-        except Corrupt:
+        except (LanceFlightError, OSError):
+            # It is there, and broken: it is listed with the others, and whoever opens it is told why.
             return True
         return True
 
