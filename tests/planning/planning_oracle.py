@@ -88,7 +88,7 @@ class Recorder(ds.Dataset):  # type: ignore[misc]
     def scanner(self, columns: list[str] | None = None, **_: Any) -> ds.Scanner:
         return self._empty.scanner(columns=columns)
 
-    def get_fragments(self, filter: pc.Expression | None = None) -> list[ds.Fragment]:  # noqa: A002 - pyarrow's name
+    def get_fragments(self, filter: pc.Expression | None = None) -> list[ds.Fragment]:
         self.filters.append(filter)
         return []
 
