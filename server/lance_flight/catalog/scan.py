@@ -53,7 +53,7 @@ Open = Callable[[], Sequence[Source]]
 class Scan:
     """What to read from every table: `schema` is the result, `filter` decides the rows, over columns of `source`.
 
-    A filter that Lance does not take is applied to what it returns. `ids` are the field ids of the columns of `source`
+    A filter that Lance does not take, or should not (`pushable`), is applied to what it returns. `ids` are the field ids of the columns of `source`
     (empty: by name).
     """
 
@@ -61,6 +61,7 @@ class Scan:
     schema: pa.Schema
     filter: pc.Expression | None = None
     filter_columns: tuple[str, ...] = ()
+    pushable: bool = True
     ids: Mapping[str, int]
     batch_rows: int = BATCH_ROWS
 
@@ -92,14 +93,15 @@ class Scan:
         """A table whose columns are just what is asked for; Lance filters where it understands the filter."""
         # Lance reads no rows for no columns: take any, it is dropped again.
         any_column = schema.names[:1]
-        try:
-            reader = self._reader(source, self.schema.names or any_column, self.filter)
-        except _NOT_TAKEN:
-            if self.filter is None:
-                raise
-            reader = self._reader(source, self._needed or any_column, None)
-            return (self._shaped(batch, self.filter) for batch in reader)
-        return (self._shaped(batch, None) for batch in reader)
+        if self.filter is None or self.pushable:
+            try:
+                reader = self._reader(source, self.schema.names or any_column, self.filter)
+                return (self._shaped(batch, None) for batch in reader)
+            except _NOT_TAKEN:
+                if self.filter is None:
+                    raise
+        reader = self._reader(source, self._needed or any_column, None)
+        return (self._shaped(batch, self.filter) for batch in reader)
 
     def _adapted(
         self, source: Source, schema: pa.Schema, fields: Mapping[str, pa.Field | None]

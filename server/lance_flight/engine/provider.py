@@ -6,9 +6,10 @@ tables one after another. These callbacks run on DataFusion's own threads and ne
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import operator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -18,6 +19,9 @@ from lance_flight.catalog.scan import BATCH_ROWS, Open, Scan
 from lance_flight.errors import LanceFlightError, Unsupported
 from lance_flight.planning.arrow_expression import predicate_from_arrow, to_arrow
 from lance_flight.planning.predicates import ALWAYS, And, Constant, Opaque, Or, Predicate
+
+MOST_DEPTH = 5
+"""Lance's work on a filter doubles with each level of AND and OR (as Substrait); a deeper one is applied to what it returns."""
 
 
 @dataclass(slots=True)
@@ -116,12 +120,13 @@ class PlannedRead:
 
     def _scan(self, residual: Predicate | None, schema: pa.Schema, batch_rows: int) -> Scan:
         source = self.readable.schema
-        condition = _condition(residual, self.condition)
+        condition = _condition(residual, self.condition, source)
         return Scan(
             source=source,
             schema=schema,
-            filter=condition,
-            filter_columns=() if residual is None else _columns(residual, source),
+            filter=condition.expression,
+            filter_columns=condition.columns,
+            pushable=condition.pushable,
             ids=self.readable.ids,
             batch_rows=batch_rows,
         )
@@ -156,25 +161,56 @@ class _LaneScanner:
         return self.lane.planned.batches(self.lane.work, self.projected_schema.names, self.batch_size)
 
 
-def _condition(residual: Predicate | None, pushed: pc.Expression | None) -> pc.Expression | None:
-    """The residual as Arrow runs it; where it cannot be said, the whole filter as DataFusion gave it."""
+class _Condition(NamedTuple):
+    """A filter as Arrow runs it, the columns it speaks of, and whether Lance may be given it."""
+
+    expression: pc.Expression | None
+    columns: tuple[str, ...]
+    pushable: bool
+
+
+def _condition(residual: Predicate | None, pushed: pc.Expression | None, source: pa.Schema) -> _Condition:
+    """The residual; where it cannot be said, the whole filter as DataFusion gave it."""
     if residual is None or residual == ALWAYS:
-        return None
+        return _Condition(None, (), pushable=True)
     try:
-        return to_arrow(residual)
+        return _Condition(_arrow(residual), _columns(residual), _depth(residual) <= MOST_DEPTH)
     except Unsupported:
-        return pushed
+        return _Condition(pushed, tuple(source.names), pushable=False)
 
 
-def _columns(predicate: Predicate, source: pa.Schema) -> tuple[str, ...]:
-    """The columns that a predicate speaks of; all of them where it cannot be read."""
+def _arrow(predicate: Predicate) -> pc.Expression:
+    match predicate:
+        case And(parts):
+            return _balanced([_arrow(part) for part in parts], operator.and_)
+        case Or(parts):
+            return _balanced([_arrow(part) for part in parts], operator.or_)
+    return to_arrow(predicate)
+
+
+def _balanced(parts: Sequence[pc.Expression], join: Callable[[Any, Any], pc.Expression]) -> pc.Expression:
+    if len(parts) == 1:
+        return parts[0]
+    middle = len(parts) // 2
+    return join(_balanced(parts[:middle], join), _balanced(parts[middle:], join))
+
+
+def _depth(predicate: Predicate) -> int:
+    """How deep the expression of `_arrow` is nested."""
+    if isinstance(predicate, And | Or):
+        return (len(predicate.parts) - 1).bit_length() + max(map(_depth, predicate.parts))
+    return 0
+
+
+def _columns(predicate: Predicate) -> tuple[str, ...]:
+    """The columns that a predicate without opaque parts speaks of."""
     match predicate:
         case And(parts) | Or(parts):
-            return tuple(dict.fromkeys(name for part in parts for name in _columns(part, source)))
+            return tuple(dict.fromkeys(name for part in parts for name in _columns(part)))
         case Constant():
             return ()
         case Opaque():
-            return tuple(source.names)
+            raise Unsupported(str(predicate))
         case leaf:
             return (leaf.term.name,)
 
