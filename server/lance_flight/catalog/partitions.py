@@ -22,16 +22,13 @@ STAGING_ATTEMPTS = 20
 MAX_ROWS_PER_FILE = 4 * 1024 * 1024
 
 
-def write_files(store: Store, rows: pa.Table | pa.RecordBatchReader, *, new: bool) -> list[FragmentMetadata]:
-    """Write rows as data files into a table's directory; nothing of them is visible.
-
-    `new` says that the table does not exist yet, so that the files get the column numbers of a first version.
-    """
+def write_files(store: Store, rows: pa.Table | pa.RecordBatchReader) -> list[FragmentMetadata]:
+    """Write rows as data files for an existing table, in its own numbering of columns; nothing of them is visible."""
     written: list[FragmentMetadata] = write_fragments(
         rows,
         store.uri,
         schema=rows.schema,
-        mode="create" if new else "append",
+        mode="append",
         max_rows_per_file=MAX_ROWS_PER_FILE,
         storage_options=store.options or None,
         session=shared_session(),

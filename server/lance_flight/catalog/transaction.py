@@ -17,6 +17,7 @@ from itertools import repeat
 import pyarrow as pa
 
 from lance_flight.catalog import partitions
+from lance_flight.catalog.data_files import DATA
 from lance_flight.catalog.grouping import match
 from lance_flight.catalog.manifest import Manifest
 from lance_flight.catalog.new_partitions import NewPartitions
@@ -74,7 +75,8 @@ class AppendTransaction:
             if pending.table is None:
                 place.remove()
             else:
-                place.remove_files([f"data/{f.path}" for fragment in pending.fragments for f in fragment.files])
+                written = {file.path for fragment in pending.fragments for file in fragment.files}
+                place.remove_files(f"{DATA}/{name}" for name in written.union(pending.files))
 
     def _rows(self, snapshot: Snapshot) -> pa.Table:
         """Stage everything on the pins of `snapshot` and return the manifest rows that make it visible."""
@@ -122,9 +124,7 @@ class AppendTransaction:
         """Take files written for a new table into the one that somebody else created first for the same values."""
         source = self._root.child(pending.location)
         made = partitions.open_at(source, partitions.create(source, pending.schema, pending.fragments))
-        pending.fragments = partitions.write_files(
-            self._root.child(table.location), made.scanner().to_reader(), new=False
-        )
+        pending.fragments = partitions.write_files(self._root.child(table.location), made.scanner().to_reader())
         pending.location, pending.table = table.location, table
         source.remove()
 

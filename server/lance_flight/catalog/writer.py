@@ -17,6 +17,7 @@ import pyarrow as pa
 from lance import FragmentMetadata
 
 from lance_flight.catalog import partitions
+from lance_flight.catalog.data_files import Layout, OpenFile
 from lance_flight.catalog.grouping import group, match
 from lance_flight.catalog.new_partitions import NewPartitions
 from lance_flight.catalog.rows import aligned
@@ -25,8 +26,12 @@ from lance_flight.catalog.store import Store
 from lance_flight.model.naming import directory_name
 from lance_flight.model.spec import Evaluate, PartitionSpec
 
-CHUNK_BYTES = 256 << 20
-CHUNK_ROWS = 16 << 20
+CHUNK_BYTES = 96 << 20
+CHUNK_ROWS = 4 << 20
+MOST_OPEN_FILES = 256
+MOST_ROWS_IN_A_FILE = 4 << 20
+CACHED_BYTES = 256 << 20  # in all open files together, before their pages are written
+LEAST_CACHED_BYTES = 256 << 10  # in one of them: smaller pages would be slow to read
 WRITERS = 4  # more than cores: each spends much of its time opening and closing files
 MOVERS = os.cpu_count() or 1
 
@@ -41,20 +46,29 @@ class PendingAppend:
     location: str
     table: PartitionTable | None
     fragments: list[FragmentMetadata] = field(default_factory=list)
+    files: list[str] = field(default_factory=list)
+    open_file: OpenFile | None = None
     rows: int = 0
+
+    def close_file(self) -> None:
+        """End the open file, if there is one; its rows become a fragment."""
+        if self.open_file is not None:
+            self.fragments.append(self.open_file.close())
+            self.open_file = None
 
 
 class PartitionWriter:
     """Splits the rows of one stream by the snapshot's current spec and writes them next to their tables.
 
     Rows come in as tables of exactly the namespace schema. Up to two chunks of `CHUNK_BYTES` are in memory, one
-    being read while the other is written.
+    being read while the other is written. Each partition has one open file for as long as there are not too many.
     """
 
     def __init__(self, store: Store, snapshot: Snapshot, key: bytes, evaluate: Evaluate) -> None:
         self.rows = 0
         self._store = store
         self._schema = snapshot.schema
+        self._layout = Layout.of(snapshot.schema.table)
         self._spec = snapshot.current_spec
         self._existing = snapshot.tables_of(self._spec.id)
         self._known = self._existing.values
@@ -83,6 +97,7 @@ class PartitionWriter:
         for chunk in chunked(tables):
             self._write(chunk)
         self._wait()
+        self._close_files()
 
     @property
     def pending(self) -> list[PendingAppend]:
@@ -95,6 +110,8 @@ class PartitionWriter:
         numbers = self._numbers(values.take(groups.first))
         arranged = chunk if groups.order is None else self._arranged(chunk, groups.order)
         self._wait()
+        if self._open_files + len(numbers) > MOST_OPEN_FILES:
+            self._close_files()
         for place, number in enumerate(numbers):
             start, stop = int(groups.starts[place]), int(groups.starts[place + 1])
             rows = arranged.slice(start, stop - start)
@@ -109,12 +126,33 @@ class PartitionWriter:
         )
 
     def _write_partition(self, pending: PendingAppend, rows: pa.Table) -> None:
-        new = pending.table is None
-        schema = self._schema.table if new else rows.schema
-        batches = [aligned(batch) for batch in rows.cast(schema).to_batches()]
-        reader = pa.RecordBatchReader.from_batches(schema, batches)
-        pending.fragments += partitions.write_files(self._store.child(pending.location), reader, new=new)
+        store = self._store.child(pending.location)
         pending.rows += rows.num_rows
+        if pending.table is not None and not self._layout.fits(partitions.open_at(store, pending.table.pin)):
+            # The table numbers its columns in its own way: Lance has to read how.
+            batches = map(aligned, rows.to_batches())
+            reader = pa.RecordBatchReader.from_batches(rows.schema, batches)
+            pending.fragments += partitions.write_files(store, reader)
+            return
+        if pending.open_file is None:
+            pending.open_file = OpenFile(store, self._layout, cache_bytes=self._cache_bytes)
+            pending.files.append(pending.open_file.name)
+        pending.open_file.write(rows.cast(self._layout.schema).to_batches())
+        if pending.open_file.rows >= MOST_ROWS_IN_A_FILE or len(self._pending) > MOST_OPEN_FILES:
+            pending.close_file()
+
+    @property
+    def _cache_bytes(self) -> int:
+        """What one file may hold before its pages are written."""
+        return max(LEAST_CACHED_BYTES, CACHED_BYTES // max(len(self._pending), 8))
+
+    @property
+    def _open_files(self) -> int:
+        return sum(pending.open_file is not None for pending in self._pending.values())
+
+    def _close_files(self) -> None:
+        for future in [self._writers.submit(pending.close_file) for pending in self._pending.values()]:
+            future.result()
 
     def _wait(self) -> None:
         running, self._running = self._running, []

@@ -1,0 +1,89 @@
+"""Data files that take rows as they come: one open file for each partition, instead of one file for each batch of it.
+
+Lance writes whole fragments at a time, which for many partitions means many small files, or much memory. Its file
+writer takes batches; what is missing is the fragment's description, and that depends on the schema alone.
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+import pyarrow as pa
+from lance import FragmentMetadata, LanceDataset, LanceOperation
+from lance.file import LanceFileWriter
+from lance.fragment import DataFile, write_fragments
+
+from lance_flight.catalog.rows import aligned
+from lance_flight.catalog.store import Store
+
+DATA = "data"
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """How Lance lays the columns of one schema out in a data file, and numbers them in a new table."""
+
+    schema: pa.Schema
+    fields: tuple[int, ...]
+    column_indices: tuple[int, ...]
+    version: tuple[int, int]
+    columns: str
+
+    @classmethod
+    def of(cls, schema: pa.Schema) -> Layout:
+        """The layout that Lance itself gives a new table of this schema; asked by writing a row to memory."""
+        nullable = pa.schema([field.with_nullable(nullable=True) for field in schema])
+        row = pa.Table.from_arrays([pa.nulls(1, field.type) for field in nullable], schema=nullable)
+        (fragment,) = write_fragments(row, f"memory://{secrets.token_hex(8)}", schema=nullable, mode="create")
+        (file,) = fragment.files
+        empty = LanceDataset.commit(f"memory://{secrets.token_hex(8)}", LanceOperation.Overwrite(schema, []))
+        return cls(
+            schema,
+            tuple(file.fields),
+            tuple(file.column_indices),
+            (file.file_major_version, file.file_minor_version),
+            str(empty.lance_schema),
+        )
+
+    def fits(self, dataset: LanceDataset) -> bool:
+        """Whether files of this layout can be appended to an existing table just as they are."""
+        version = ".".join(map(str, self.version))
+        return str(dataset.lance_schema) == self.columns and dataset.data_storage_version == version
+
+
+class OpenFile:
+    """A data file of one table that is still being written. Not safe to share among threads."""
+
+    def __init__(self, table: Store, layout: Layout, *, cache_bytes: int) -> None:
+        self.name = f"{secrets.token_hex(16)}.lance"
+        self.rows = 0
+        self._layout = layout
+        self._writer = LanceFileWriter(
+            table.child(DATA, self.name).uri,
+            layout.schema,
+            data_cache_bytes=cache_bytes,
+            version=".".join(map(str, layout.version)),
+            storage_options=table.options or None,
+        )
+
+    def write(self, batches: Iterable[pa.RecordBatch]) -> None:
+        """Add rows; they are of exactly the layout's schema."""
+        for batch in batches:
+            self._writer.write_batch(aligned(batch))
+            self.rows += batch.num_rows
+
+    def close(self) -> FragmentMetadata:
+        """End the file and return what a commit needs to know of it."""
+        self._writer.close()
+        major, minor = self._layout.version
+        file = DataFile(
+            path=self.name,
+            fields=list(self._layout.fields),
+            column_indices=list(self._layout.column_indices),
+            file_major_version=major,
+            file_minor_version=minor,
+            file_size_bytes=self._writer.size_bytes,
+        )
+        return FragmentMetadata(id=0, files=[file], physical_rows=self.rows)
