@@ -94,7 +94,7 @@ def run(options: argparse.Namespace) -> int:
     else:
         print("\nServing until Ctrl-C.", flush=True)
     serve_until(server, stop, grace=GRACE)
-    return 0
+    service.leave(0)
 
 
 def _load(connection: Any) -> None:

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import argparse
 import logging
-import os
 import signal
-import sys
 import threading
 from pathlib import Path
 
@@ -30,11 +28,8 @@ def run(options: argparse.Namespace) -> int:
         if settings.ready_file:
             _write_whole(Path(settings.ready_file), uri)
 
-    if not serve_until(server, stop, grace=settings.grace, ready=ready):
-        # A call that does not end would keep the interpreter from exiting.
-        sys.stdout.flush()
-        os._exit(0)
-    return 0
+    serve_until(server, stop, grace=settings.grace, ready=ready)
+    service.leave(0)
 
 
 def _write_whole(path: Path, text: str) -> None:

@@ -5,7 +5,9 @@ from __future__ import annotations
 import logging
 import os
 import secrets
+import sys
 from pathlib import Path
+from typing import NoReturn
 
 from lance_flight.catalog.directory import PRIVATE, Root
 from lance_flight.catalog.store import Store
@@ -47,6 +49,17 @@ def build(root: str, config: ServerConfig) -> FlightSqlServer:
         port=config.port,
         advertise=tuple(part.strip() for part in config.advertise.split(",") if part.strip()),
     )
+
+
+def leave(status: int) -> NoReturn:
+    """End the process at once, with everything that was printed and logged.
+
+    The threads of Lance, DataFusion and gRPC go on into the interpreter's own ending, and sometimes wait for it for ever.
+    """
+    logging.shutdown()
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(status)
 
 
 def ticket_key(store: Store, config: ServerConfig) -> bytes:
