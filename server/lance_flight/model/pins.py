@@ -66,9 +66,7 @@ class Tag:
 Pin = Latest | Version | BranchVersion | Tag
 
 
-def pin_from_columns(
-    read_version: int | None, read_branch: str | None, read_tag: str | None, *, object_id: str
-) -> Pin:
+def pin_from_columns(read_version: int | None, read_branch: str | None, read_tag: str | None, *, object_id: str) -> Pin:
     """The pin of the row `object_id`; `Corrupt` for a combination that the spec does not have.
 
     >>> pin_from_columns(5, None, None, object_id="v1$a$dataset")

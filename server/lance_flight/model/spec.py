@@ -192,7 +192,9 @@ def _fields_from_json(value: Any, problems: list[str]) -> tuple[PartitionField, 
         except SpecError as exc:
             problems += [f"fields[{place}]: {problem}" for problem in exc.problems]
     names = [field.field_id for field in fields]
-    problems += [f"field_id {name!r} stands {names.count(name)} times" for name in dict.fromkeys(names) if names.count(name) > 1]
+    problems += [
+        f"field_id {name!r} stands {names.count(name)} times" for name in dict.fromkeys(names) if names.count(name) > 1
+    ]
     return tuple(fields)
 
 
