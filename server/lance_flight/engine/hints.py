@@ -73,6 +73,18 @@ def predicate(expression: Any) -> Predicate:
     return translated if translated is not None else Opaque(_text(expression), _NOT_PUSHED)
 
 
+def _chain(expression: Any, operator: str) -> list[Any]:
+    """The operands of a chain of one operator, which DataFusion nests to the left, however long it is."""
+    waiting, found = [expression], []
+    while waiting:
+        current = waiting.pop()
+        if current.variant_name() == "BinaryExpr" and current.rex_call_operator() == operator:
+            waiting += reversed(current.rex_call_operands())
+        else:
+            found.append(current)
+    return found
+
+
 def _comparison(_: Any, operator: str, operands: list[Any]) -> Predicate | None:
     left, right = operands
     op = _OPERATORS[operator]
@@ -115,8 +127,8 @@ def _is_null(_: Any, operator: str, operands: list[Any]) -> Predicate | None:
 
 _TRANSLATIONS: Mapping[str, Callable[[Any, str, list[Any]], Predicate | None]] = MappingProxyType(
     {
-        "AND": lambda _, __, operands: all_of(predicate(operand) for operand in operands),
-        "OR": lambda _, __, operands: any_of(predicate(operand) for operand in operands),
+        "AND": lambda expression, operator, _: all_of([predicate(part) for part in _chain(expression, operator)]),
+        "OR": lambda expression, operator, _: any_of([predicate(part) for part in _chain(expression, operator)]),
         "not": lambda _, __, operands: negate(predicate(operands[0])),
         "in list": _in_list,
         "like": _like,

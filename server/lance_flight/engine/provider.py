@@ -76,7 +76,7 @@ class Provider(pads.Dataset):
         return _Projection(_projected(self.schema, columns))
 
     def get_fragments(self, filter: pc.Expression | None = None) -> Iterator[_Lane]:
-        predicate = ALWAYS if filter is None else predicate_from_arrow(filter)
+        predicate = ALWAYS if filter is None else _read(filter)
         try:
             plan = self._readable.plan(predicate)
         except LanceFlightError as exc:
@@ -159,6 +159,14 @@ class _LaneScanner:
     def to_batches(self) -> Iterator[pa.RecordBatch]:
         """The lane's rows."""
         return self.lane.planned.batches(self.lane.work, self.projected_schema.names, self.batch_size)
+
+
+def _read(filter: pc.Expression) -> Predicate:
+    """A pushed filter as a predicate: one nested too deeply to be read prunes nothing, and filters all the same."""
+    try:
+        return predicate_from_arrow(filter)
+    except RecursionError:
+        return Opaque("the filter", "it is nested too deeply")
 
 
 class _Condition(NamedTuple):
