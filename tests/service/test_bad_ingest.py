@@ -1,0 +1,187 @@
+"""Ingests that must be refused: each wrong column named, nothing stored, the server still there."""
+
+# ruff: noqa: DTZ001 - moments without a zone are tested
+
+from __future__ import annotations
+
+import datetime as dt
+from decimal import Decimal
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from adbc_driver_manager import Error
+
+from tests.service.server_process import Server, files
+from tests.stock import manifest, stored_rows
+
+COLUMNS = "id BIGINT NOT NULL, part INT, price DECIMAL(6, 2), name VARCHAR, d DATE, ratio REAL, n SMALLINT UNSIGNED"
+LAYOUTS = {
+    "plain": "",
+    "by value": " PARTITIONED BY (part)",
+    "by bucket": " PARTITIONED BY (bucket(4, id), year(d))",
+}
+
+
+@pytest.fixture(params=LAYOUTS.values(), ids=LAYOUTS.keys())
+def target(request: pytest.FixtureRequest, server: Server, table: str) -> str:
+    """A table with one row in it."""
+    server.run(f"CREATE TABLE {table} ({COLUMNS}){request.param}")
+    server.run(f"INSERT INTO {table} (id, part) VALUES (1, 1)")
+    return table
+
+
+def rows(**columns: Any) -> pa.Table:
+    """Three rows with an id and these columns beside it."""
+    return pa.table({"id": [10, 11, 12], **columns})
+
+
+UNFIT = [
+    pytest.param(rows(extra=[1, 2, 3]), ["invalid_schema", "'extra' is not in the table"], id="an extra column"),
+    pytest.param(
+        pa.table({"part": [1], "x": [1], "name": [5], "d": ["2020-01-01"]}),
+        ["invalid_schema", "'id' (int64 NOT NULL) is missing", "'x'", "'name' is int64", "'d' is string", "date32"],
+        id="every problem at once",
+    ),
+    pytest.param(pa.table({"part": [1]}), ["invalid_schema", "'id'", "NOT NULL", "missing"], id="no NOT NULL column"),
+    pytest.param(
+        pa.table([pa.array([1]), pa.array([2])], names=["id", "id"]),
+        ["invalid_schema", "'id' stands 2 times"],
+        id="twice",
+    ),
+    pytest.param(rows(part=["1", "2", "3"]), ["invalid_schema", "'part' is string", "int32"], id="text for a number"),
+    pytest.param(rows(name=[1, 2, 3]), ["invalid_schema", "'name' is int64", "string"], id="a number for text"),
+    pytest.param(rows(part=[[1], [2], [3]]), ["invalid_schema", "'part' is list"], id="a list for a number"),
+    pytest.param(
+        rows(d=pa.array([b"a", b"b", b"c"])),
+        ["invalid_schema", "'d' is binary", "date32"],
+        id="binary for a date",
+    ),
+    pytest.param(
+        pa.table({"id": [10, None, 12]}), ["invalid_data", "'id' is NOT NULL", "row 1"], id="NULL in a NOT NULL column"
+    ),
+    pytest.param(
+        rows(part=[1, 2**40, 3]), ["invalid_data", "'part'", "int32", str(2**40)], id="an integer out of range"
+    ),
+    pytest.param(rows(part=[1.0, 2.5, 3.0]), ["invalid_data", "'part'", "int32", "2.5"], id="a fraction"),
+    pytest.param(rows(part=[1.0, float("nan"), 3.0]), ["invalid_data", "'part'", "nan"], id="not a number"),
+    pytest.param(rows(n=[1, -2, 3]), ["invalid_data", "'n'", "uint16", "-2"], id="a negative for an unsigned"),
+    pytest.param(
+        rows(price=[Decimal("1.00"), Decimal("1.005"), None]),
+        ["invalid_data", "'price'", "decimal128(6, 2)"],
+        id="a digit more",
+    ),
+    pytest.param(rows(price=[1.0, 1.005, 2.0]), ["invalid_data", "'price'", "1.005"], id="a double that no decimal is"),
+    pytest.param(rows(price=[1, 100_000, 2]), ["invalid_data", "'price'", "decimal128(6, 2)"], id="too many digits"),
+    pytest.param(
+        rows(ratio=[0.5, 0.1, 1.0]), ["invalid_data", "'ratio'", "0.1", "float"], id="a double that no float is"
+    ),
+    pytest.param(rows(ratio=[0.5, 1e300, 1.0]), ["invalid_data", "'ratio'", "1e+300"], id="a double out of range"),
+    pytest.param(
+        rows(d=[dt.datetime(2020, 1, 1), dt.datetime(2020, 1, 1, 10), None]),
+        ["invalid_data", "'d'", "date32", "2020"],
+        id="a time of day in a date",
+    ),
+    pytest.param(
+        rows(name=pa.array([b"\xff", b"a", b"b"])), ["invalid_", "'name'", "binary"], id="bytes that are no text"
+    ),
+]
+
+
+@pytest.mark.parametrize(("data", "says"), UNFIT)
+def test_rows_that_do_not_fit_are_refused_by_column_and_nothing_is_stored(
+    server: Server, target: str, data: pa.Table, says: list[str]
+) -> None:
+    before = files(server.root)
+    with pytest.raises(Error) as raised:
+        server.ingest(target, data, "append")
+    assert [part for part in says if part not in str(raised.value)] == []
+    assert files(server.root) == before
+    assert server.rows(f"SELECT id FROM {target}") == [(1,)]
+    assert server.ingest(target, rows(), "append") == 3
+
+
+def test_one_bad_value_late_in_a_stream_undoes_all_of_it(server: Server, target: str) -> None:
+    before = files(server.root)
+    batches = [pa.record_batch({"id": [n], "part": pa.array([n % 7], pa.int64())}) for n in range(2000)]
+    batches.append(pa.record_batch({"id": [1], "part": pa.array([2**40], pa.int64())}))
+    with pytest.raises(Error, match="'part'"):
+        server.ingest(target, pa.RecordBatchReader.from_batches(batches[0].schema, batches), "append")
+    assert files(server.root) == before
+    assert server.value(f"SELECT count(*) FROM {target}") == 1
+
+
+def test_a_replacement_that_fails_leaves_the_old_table(server: Server, target: str) -> None:
+    before = files(server.root)
+    for partition_by in (None, "id", "nonsense(id)", "missing"):
+        spoilt = pa.table({"id": pa.array([(1, 2, 3)], pa.month_day_nano_interval())})
+        with pytest.raises(Error):
+            server.ingest(target, spoilt, "replace", partition_by=partition_by)
+    assert files(server.root) == before
+    assert server.rows(f"SELECT id FROM {target}") == [(1,)]
+
+
+SPECS = [
+    pytest.param("part,", ["invalid_sql"], id="a comma too many"),
+    pytest.param("week(part)", ["invalid_sql", "'week'", "bucket"], id="an unknown transform"),
+    pytest.param("part) AS SELECT 1 --", ["invalid_sql"], id="more than fields"),
+    pytest.param(
+        "nope, year(part), bucket(0, id)", ["invalid_spec", "'nope'", "'part_year'", "'id_bucket'"], id="all wrong"
+    ),
+    pytest.param("expr('now()', id)", ["invalid_spec", "now"], id="an expression that is not stable"),
+    pytest.param("tags", ["invalid_spec", "'tags'", "list"], id="a list"),
+]
+
+
+@pytest.mark.parametrize(("partition_by", "says"), SPECS)
+def test_a_partitioning_that_cannot_be_is_refused(
+    server: Server, table: str, partition_by: str, says: list[str]
+) -> None:
+    before = files(server.root)
+    with pytest.raises(Error) as raised:
+        server.ingest(table, pa.table({"id": [1], "part": [1], "tags": [[1]]}), partition_by=partition_by)
+    assert [part for part in says if part not in str(raised.value)] == []
+    assert files(server.root) == before
+
+
+NAMES = ["../x", "a/b", "/etc/x", "..", "a$b", "a-b", "a b", "1a", "ü", ".x", "a.b", "a\\b", "x$partitions", "x@1"]
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_table_of_an_illegal_name_is_not_made(server: Server, name: str) -> None:
+    before = files(server.root.parent)
+    for mode in ("create", "append", "replace", "create_append"):
+        with pytest.raises(Error, match=r"invalid_input|not_found"):
+            server.ingest(name, rows(), mode)
+        with pytest.raises(Error, match=r"invalid_input|not_found"):
+            server.ingest(name, rows(), mode, partition_by="id")
+        with pytest.raises(Error, match=r"invalid_input|not_found"):
+            server.ingest("t", rows(), mode, db_schema_name=name)
+    assert files(server.root.parent) == before
+
+
+UNSTORABLE = [
+    pytest.param(pa.array([(1, 2, 3)], pa.month_day_nano_interval()), "month_day_nano_interval", id="interval"),
+    pytest.param(pa.array([[(1, 2, 3)]], pa.list_(pa.month_day_nano_interval())), "list", id="list of intervals"),
+]
+
+
+@pytest.mark.parametrize(("column", "says"), UNSTORABLE)
+@pytest.mark.parametrize("partition_by", [None, "id"])
+def test_a_type_that_cannot_be_stored_is_named(
+    server: Server, table: str, partition_by: str | None, column: pa.Array, says: str
+) -> None:
+    before = files(server.root)
+    with pytest.raises(Error) as raised:
+        server.ingest(table, pa.table({"id": [1], "c": column}), partition_by=partition_by)
+    assert [part for part in ("invalid_schema", "'c'", says) if part not in str(raised.value)] == []
+    assert files(server.root) == before
+
+
+def test_a_failed_append_leaves_the_manifest_at_its_version(server: Server, table: str) -> None:
+    server.ingest(table, rows(part=[1, 2, 3]), partition_by="part")
+    version = manifest(server.root / table).version
+    with pytest.raises(Error):
+        server.ingest(table, rows(part=[1, 2, 3], extra=[1, 2, 3]), "append")
+    assert manifest(server.root / table).version == version
+    assert stored_rows(server.root / table).num_rows == 3
