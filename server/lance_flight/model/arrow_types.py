@@ -1,0 +1,253 @@
+"""Every Arrow type by name: one row says how to know it, take it apart and build it again.
+
+A type taken apart is its name, its arguments as text and its children as fields: what its text, its JSON and its
+constructor have in common. An extension type is taken apart as its storage type.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Mapping, Sequence
+from types import MappingProxyType
+from typing import NamedTuple
+
+import pyarrow as pa
+from pyarrow import types
+
+from lance_flight.errors import SchemaError
+
+Strings = Sequence[str]
+Fields = Sequence[pa.Field]
+
+
+class TypeParts(NamedTuple):
+    """An Arrow type taken apart; `name` is one of the values of `TYPE_NAMES`."""
+
+    name: str
+    arguments: tuple[str, ...] = ()
+    children: tuple[pa.Field, ...] = ()
+
+
+def storage_of(kind: pa.DataType) -> pa.DataType:
+    """The type that values of a type are stored as: its own, but for an extension type."""
+    return kind.storage_type if isinstance(kind, pa.BaseExtensionType) else kind
+
+
+def parts_of(kind: pa.DataType) -> TypeParts:
+    """An Arrow type taken apart; `SchemaError` where no row knows it.
+
+    >>> parts_of(pa.timestamp("ns", "UTC"))
+    TypeParts(name='timestamp', arguments=('ns', 'tz=UTC'), children=())
+    """
+    kind = storage_of(kind)
+    if kind in _SIMPLE_NAMES:
+        return TypeParts(_SIMPLE_NAMES[kind])
+    for name, known in _KINDS.items():
+        if known.test(kind):
+            return TypeParts(name, known.arguments(kind), _children(kind))
+    raise SchemaError("type", [f"{kind} has no JSON form"])
+
+
+def _children(kind: pa.DataType) -> tuple[pa.Field, ...]:
+    if types.is_map(kind):
+        return kind.key_field, kind.item_field
+    if types.is_dictionary(kind):
+        return pa.field("indices", kind.index_type), pa.field("values", kind.value_type)
+    return tuple(kind.field(place) for place in range(kind.num_fields))
+
+
+def build_type(parts: TypeParts) -> pa.DataType:
+    """The Arrow type of its parts; `SchemaError` says which arguments and children its name takes.
+
+    >>> build_type(TypeParts("decimal", ("50", "2")))
+    Decimal256Type(decimal256(50, 2))
+    """
+    name, arguments, children = parts
+    expected = name
+    if name in _SIMPLE:
+        if not children and arguments in ((), _FIXED_UNITS.get(name)):
+            return _SIMPLE[name]
+    else:
+        expected, build = _DECIMAL if name == "decimal" else (_KINDS[name].form, _KINDS[name].build)
+        with contextlib.suppress(ValueError, TypeError, OverflowError, pa.ArrowException):
+            return build(arguments, children)
+    given = name + (f"[{', '.join(arguments)}]" if arguments else "") + f" of {len(children)} fields" * bool(children)
+    raise SchemaError("type", [f"{given} is no type; expected {expected}"])
+
+
+class _Kind(NamedTuple):
+    """How to know a type that has arguments or children, to take its arguments, and to build it again."""
+
+    form: str
+    test: Callable[[pa.DataType], bool]
+    arguments: Callable[[pa.DataType], tuple[str, ...]]
+    build: Callable[[Strings, Fields], pa.DataType]
+
+
+def _none(_: pa.DataType) -> tuple[str, ...]:
+    return ()
+
+
+def _unit(kind: pa.DataType) -> tuple[str, ...]:
+    return (kind.unit,)
+
+
+def _unit_and_zone(kind: pa.DataType) -> tuple[str, ...]:
+    return (kind.unit,) if kind.tz is None else (kind.unit, f"tz={kind.tz}")
+
+
+def _timestamp(arguments: Strings, _: Fields) -> pa.DataType:
+    zones = [argument.removeprefix("tz=") for argument in arguments if argument.startswith("tz=")]
+    (unit,) = [argument for argument in arguments if not argument.startswith("tz=")] or ["us"]
+    return pa.timestamp(unit, *zones)
+
+
+def _decimal_kind(bits: int, digits: int, make: Callable[..., pa.DataType]) -> _Kind:
+    return _Kind(
+        f"decimal{bits}[precision from 1 to {digits}, scale]",
+        lambda kind: bool(types.is_decimal(kind) and kind.bit_width == bits),
+        lambda kind: (str(kind.precision), str(kind.scale)),
+        lambda arguments, _: make(*map(int, arguments)),
+    )
+
+
+def _decimal(arguments: Strings, _: Fields) -> pa.DataType:
+    precision, scale = map(int, arguments)
+    return (pa.decimal128 if precision <= _DECIMAL128_DIGITS else pa.decimal256)(precision, scale)
+
+
+def _length(arguments: Strings) -> int:
+    (length,) = map(int, arguments)
+    if length < 0:
+        raise ValueError(length)
+    return length
+
+
+def _map(arguments: Strings, children: Fields) -> pa.DataType:
+    # JSON has one child, the entries; text has the two that these consist of.
+    key, item = children[0].type if len(children) == 1 else children
+    return pa.map_(key.with_nullable(nullable=False), item, keys_sorted=_flag("keys_sorted", arguments))
+
+
+def _flag(name: str, arguments: Strings) -> bool:
+    if list(arguments) not in ([], [name]):
+        raise ValueError(arguments)
+    return bool(arguments)
+
+
+def _union_kind(mode: str, make: Callable[..., pa.DataType]) -> _Kind:
+    return _Kind(
+        f"{mode}_union[one code for each field]<fields>",
+        lambda kind: bool(types.is_union(kind) and kind.mode == mode),
+        lambda kind: tuple(map(str, kind.type_codes)),
+        lambda codes, children: make(children, [int(code) for code in codes] or None),
+    )
+
+
+_DECIMAL128_DIGITS = 38
+
+_SIMPLE: Mapping[str, pa.DataType] = MappingProxyType(
+    {
+        "null": pa.null(),
+        "bool": pa.bool_(),
+        "int8": pa.int8(),
+        "uint8": pa.uint8(),
+        "int16": pa.int16(),
+        "uint16": pa.uint16(),
+        "int32": pa.int32(),
+        "uint32": pa.uint32(),
+        "int64": pa.int64(),
+        "uint64": pa.uint64(),
+        "float16": pa.float16(),
+        "float32": pa.float32(),
+        "float64": pa.float64(),
+        "date32": pa.date32(),
+        "date64": pa.date64(),
+        "interval": pa.month_day_nano_interval(),
+        "utf8": pa.utf8(),
+        "large_utf8": pa.large_utf8(),
+        "utf8_view": pa.string_view(),
+        "binary": pa.binary(),
+        "large_binary": pa.large_binary(),
+        "binary_view": pa.binary_view(),
+    }
+)
+_SIMPLE_NAMES = {kind: name for name, kind in _SIMPLE.items()}
+
+# `*a` where a type has no arguments: any that are given are then one too many.
+_KINDS: Mapping[str, _Kind] = MappingProxyType(
+    {
+        "timestamp": _Kind("timestamp[unit, tz=zone]", types.is_timestamp, _unit_and_zone, _timestamp),
+        "time32": _Kind("time32[s or ms]", types.is_time32, _unit, lambda a, _: pa.time32(*a or ["s"])),
+        "time64": _Kind("time64[us or ns]", types.is_time64, _unit, lambda a, _: pa.time64(*a or ["us"])),
+        "duration": _Kind("duration[unit]", types.is_duration, _unit, lambda a, _: pa.duration(*a or ["us"])),
+        "decimal32": _decimal_kind(32, 9, pa.decimal32),
+        "decimal64": _decimal_kind(64, 18, pa.decimal64),
+        "decimal128": _decimal_kind(128, _DECIMAL128_DIGITS, pa.decimal128),
+        "decimal256": _decimal_kind(256, 76, pa.decimal256),
+        "fixed_size_binary": _Kind(
+            "fixed_size_binary[length]",
+            types.is_fixed_size_binary,
+            lambda kind: (str(kind.byte_width),),
+            lambda a, _: pa.binary(_length(a)),
+        ),
+        "list": _Kind("list<one field>", types.is_list, _none, lambda a, c: pa.list_(*c, *a)),
+        "large_list": _Kind("large_list<one field>", types.is_large_list, _none, lambda a, c: pa.large_list(*c, *a)),
+        "list_view": _Kind("list_view<one field>", types.is_list_view, _none, lambda a, c: pa.list_view(*c, *a)),
+        "large_list_view": _Kind(
+            "large_list_view<one field>", types.is_large_list_view, _none, lambda a, c: pa.large_list_view(*c, *a)
+        ),
+        "fixed_size_list": _Kind(
+            "fixed_size_list[length]<one field>",
+            types.is_fixed_size_list,
+            lambda kind: (str(kind.list_size),),
+            lambda a, c: pa.list_(*c, _length(a)),
+        ),
+        "struct": _Kind("struct<fields>", types.is_struct, _none, lambda a, c: pa.struct(c, *a)),
+        "map": _Kind(
+            "map<key, value> or map[keys_sorted]<key, value>",
+            types.is_map,
+            lambda kind: ("keys_sorted",) * kind.keys_sorted,
+            _map,
+        ),
+        "dictionary": _Kind(
+            "dictionary<indices, values> or dictionary[ordered]<indices, values>",
+            types.is_dictionary,
+            lambda kind: ("ordered",) * kind.ordered,
+            lambda a, c: pa.dictionary(*(field.type for field in c), ordered=_flag("ordered", a)),
+        ),
+        "run_end_encoded": _Kind(
+            "run_end_encoded<run_ends, values>",
+            types.is_run_end_encoded,
+            _none,
+            lambda a, c: pa.run_end_encoded(*(field.type for field in c), *a),
+        ),
+        "sparse_union": _union_kind("sparse", pa.sparse_union),
+        "dense_union": _union_kind("dense", pa.dense_union),
+    }
+)
+
+# Names found in the wild, without underscores: Arrow's printed forms, Java's, and those of other writers.
+_ALIASES = MappingProxyType(
+    {
+        "boolean": "bool",
+        "halffloat": "float16",
+        "float": "float32",
+        "double": "float64",
+        "string": "utf8",
+        "largestring": "large_utf8",
+        "stringview": "utf8_view",
+        "date": "date32",
+        "time": "time64",
+        "monthdaynanointerval": "interval",
+        "union": "sparse_union",
+    }
+)
+
+TYPE_NAMES = MappingProxyType({name.replace("_", ""): name for name in (*_SIMPLE, *_KINDS, "decimal")} | _ALIASES)
+"""Each name that is understood, in lower case without underscores → the name of its row."""
+
+_DECIMAL = ("decimal[precision, scale]", _decimal)
+
+# Arrow prints these units although the types have no other.
+_FIXED_UNITS = MappingProxyType({"date32": ("day",), "date64": ("ms",)})
