@@ -43,7 +43,7 @@ def create(
     replace: bool = False,
 ) -> int:
     """A new table with these rows; it is there whole, or not at all."""
-    problems = unstorable(schema)
+    problems = unstorable(schema) if schema.names else ["there are no columns"]
     if problems:
         raise SchemaError(f"table {name.name!r}", problems)
     fields = NamespaceSchema.assign(schema)
