@@ -1,0 +1,176 @@
+"""Bytes that are no Flight SQL: each is answered with what is wrong, and the server stays."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from lance_flight.flight.commands import (
+    PreparedStatementQuery,
+    StatementIngest,
+    StatementQuery,
+    StatementSubstraitPlan,
+    TableDefinitionOptions,
+    TicketStatementQuery,
+)
+from lance_flight.flight.protocol import flight_sql_pb2 as pb
+from lance_flight.flight.wire import encode_command
+from pyarrow import flight
+
+from tests.service.server_process import Server, files
+
+Bytes = pytest.mark.parametrize(
+    "data",
+    [
+        pytest.param(b"", id="nothing"),
+        pytest.param(b"SELECT 1", id="text"),
+        pytest.param(b"\x0a\xff\xff\xff\xff\x0f", id="a length beyond the end"),
+        pytest.param(b"\x00" * 64, id="zeros"),
+        pytest.param(b"\xff" * 64, id="ones"),
+        pytest.param(encode_command(StatementQuery(query="SELECT 1"))[:-3], id="a command cut off"),
+        pytest.param(b"\x0a\x2dtype.googleapis.com/google.protobuf.Timestamp\x12\x00", id="another message"),
+    ],
+)
+
+
+def answered(call: Callable[[], Any]) -> str:
+    """Make a call that must fail with an answer of ours."""
+    with pytest.raises((pa.ArrowInvalid, pa.ArrowNotImplementedError, KeyError, flight.FlightError)) as raised:
+        call()
+    message = str(raised.value)
+    assert "[internal]" not in message
+    assert "Traceback" not in message
+    return message
+
+
+@pytest.fixture(autouse=True)
+def unharmed(server: Server) -> Any:
+    """After each call the server answers, and nothing was written."""
+    before = files(server.root)
+    yield
+    assert server.value("SELECT 41 + 1") == 42
+    assert files(server.root) == before
+
+
+@Bytes
+def test_a_descriptor_that_is_no_command_is_refused(server: Server, data: bytes) -> None:
+    descriptor = flight.FlightDescriptor.for_command(data)
+    assert "[invalid_input]" in answered(lambda: server.client.get_flight_info(descriptor))
+    assert "[invalid_input]" in answered(lambda: server.client.get_schema(descriptor))
+
+
+@Bytes
+def test_a_ticket_that_is_no_command_is_refused(server: Server, data: bytes) -> None:
+    assert "[invalid_input]" in answered(lambda: server.client.do_get(flight.Ticket(data)).read_all())
+
+
+@Bytes
+def test_an_upload_under_no_command_is_refused(server: Server, data: bytes) -> None:
+    def upload() -> None:
+        writer, answers = server.client.do_put(flight.FlightDescriptor.for_command(data), pa.schema({"a": pa.int8()}))
+        with writer:
+            writer.write_batch(pa.record_batch({"a": pa.array([1], pa.int8())}))
+            writer.done_writing()
+            answers.read()
+
+    assert "[invalid_input]" in answered(upload)
+
+
+@Bytes
+@pytest.mark.parametrize("action", ["CreatePreparedStatement", "ClosePreparedStatement", "BeginTransaction"])
+def test_an_action_with_a_body_that_is_none_is_refused(server: Server, action: str, data: bytes) -> None:
+    message = answered(lambda: list(server.client.do_action(flight.Action(action, data))))
+    assert any(f"[{code}]" in message for code in ("invalid_input", "invalid_ticket", "invalid_sql", "unsupported"))
+
+
+def test_an_unknown_action_is_refused_by_name(server: Server) -> None:
+    assert "NoSuchAction" in answered(lambda: list(server.client.do_action(flight.Action("NoSuchAction", b""))))
+
+
+def test_a_descriptor_by_path_is_refused(server: Server) -> None:
+    descriptor = flight.FlightDescriptor.for_path("flights")
+    assert "[invalid_input]" in answered(lambda: server.client.get_flight_info(descriptor))
+
+
+MISPLACED = [
+    pytest.param(StatementIngest(table="t"), id="an ingest"),
+    pytest.param(TicketStatementQuery(statement_handle=b"x"), id="a ticket"),
+    pytest.param(PreparedStatementQuery(prepared_statement_handle=b"never issued"), id="a handle never issued"),
+    pytest.param(StatementSubstraitPlan(), id="a substrait plan"),
+]
+
+
+@pytest.mark.parametrize("command", MISPLACED)
+def test_a_command_in_the_wrong_place_is_refused(server: Server, command: Any) -> None:
+    descriptor = flight.FlightDescriptor.for_command(encode_command(command))
+    message = answered(lambda: server.client.get_flight_info(descriptor))
+    assert any(f"[{code}]" in message for code in ("invalid_input", "invalid_ticket", "unsupported"))
+
+
+INGESTS = [
+    pytest.param(StatementIngest(table=""), "names no table", id="no table"),
+    pytest.param(StatementIngest(table="x"), "if_not_exist is 0", id="no options"),
+    pytest.param(
+        StatementIngest(table="x", table_definition_options=TableDefinitionOptions(if_not_exist=1, if_exists=9)),
+        "if_exists is 9",
+        id="an option that there is not",
+    ),
+    pytest.param(
+        StatementIngest(
+            table="x",
+            table_definition_options=TableDefinitionOptions(if_not_exist=1, if_exists=1),
+            options=(("partitoin_by", "id"),),
+        ),
+        "'partitoin_by'",
+        id="an unknown key",
+    ),
+    pytest.param(
+        StatementIngest(
+            table="x", table_definition_options=TableDefinitionOptions(if_not_exist=1, if_exists=1), temporary=True
+        ),
+        "temporary",
+        id="a temporary table",
+    ),
+    pytest.param(
+        StatementIngest(
+            table="x", table_definition_options=TableDefinitionOptions(if_not_exist=1, if_exists=1), catalog="other"
+        ),
+        "'other'",
+        id="another catalog",
+    ),
+]
+
+
+@pytest.mark.parametrize(("command", "says"), INGESTS)
+def test_an_ingest_that_leaves_its_meaning_open_is_refused(server: Server, command: StatementIngest, says: str) -> None:
+    def upload() -> None:
+        descriptor = flight.FlightDescriptor.for_command(encode_command(command))
+        writer, answers = server.client.do_put(descriptor, pa.schema({"id": pa.int64()}))
+        with writer:
+            writer.write_batch(pa.record_batch({"id": [1]}))
+            writer.done_writing()
+            answers.read()
+
+    assert says in answered(upload)
+
+
+def test_an_upload_without_a_schema_is_refused(server: Server) -> None:
+    options = TableDefinitionOptions(if_not_exist=1, if_exists=1)
+    command = encode_command(StatementIngest(table="x", table_definition_options=options))
+    writer, answers = server.client.do_put(flight.FlightDescriptor.for_command(command), pa.schema([]))
+
+    def finish() -> None:
+        with writer:
+            writer.done_writing()
+            answers.read()
+
+    assert "[invalid_" in answered(finish)
+
+
+def test_a_statement_that_is_not_utf8_is_refused(server: Server) -> None:
+    command = pb.CommandStatementQuery(query="SELECT 'xyz'").SerializeToString().replace(b"xyz", b"\xff\xfe\xfd")
+    url = b"type.googleapis.com/arrow.flight.protocol.sql.CommandStatementQuery"
+    data = b"\x0a" + bytes([len(url)]) + url + b"\x12" + bytes([len(command)]) + command
+    answered(lambda: server.client.get_flight_info(flight.FlightDescriptor.for_command(data)))
