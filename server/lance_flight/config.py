@@ -19,6 +19,8 @@ from lance_flight.errors import InvalidInput, Refused
 ENVIRONMENT_PREFIX = "LANCE_FLIGHT_"
 LOOPBACK = frozenset({"127.0.0.1", "::1", "localhost"})
 DEFAULT_PORT = 32010
+MAX_PORT = 65535
+LOG_LEVELS = ("debug", "info", "warning", "error")
 
 
 def _setting(default: Any, help_text: str) -> Any:
@@ -51,7 +53,14 @@ class ServerConfig:
     log_level: str = _setting("warning", "what is logged: debug, info, warning or error")
 
     def checked(self) -> ServerConfig:
-        """This configuration, or `Refused` where it would serve strangers without being asked to."""
+        """This configuration; `InvalidInput` for a value that cannot be, `Refused` where it would serve strangers unasked."""
+        if not 0 <= self.port <= MAX_PORT:
+            raise InvalidInput(f"setting 'port' is {self.port}; expected 0 to {MAX_PORT}")
+        if self.log_level.lower() not in LOG_LEVELS:
+            raise InvalidInput(f"setting 'log_level' is {self.log_level!r}; expected one of {', '.join(LOG_LEVELS)}")
+        for name in ("lanes", "memory_limit", "grace"):
+            if getattr(self, name) < 0:
+                raise InvalidInput(f"setting {name!r} is {getattr(self, name)}; expected 0 or more")
         if self.host not in LOOPBACK and not self.allow_anonymous:
             raise Refused(
                 f"host {self.host!r} is not loopback and there is no authentication;"

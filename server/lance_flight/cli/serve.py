@@ -10,6 +10,7 @@ from pathlib import Path
 
 from lance_flight import config
 from lance_flight.cli import service
+from lance_flight.errors import InvalidInput
 from lance_flight.flight.lifecycle import serve_until
 
 
@@ -21,12 +22,17 @@ def run(options: argparse.Namespace) -> int:
     stop = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: stop.set())
+    ready_file = Path(settings.ready_file)
+    if settings.ready_file and not ready_file.parent.is_dir():
+        raise InvalidInput(
+            f"ready file {settings.ready_file!r} cannot be written: {str(ready_file.parent)!r} is no directory"
+        )
     server = service.build(options.root, settings)
 
     def ready(uri: str) -> None:
         print(f"serving {options.root} at {uri}", flush=True)
         if settings.ready_file:
-            _write_whole(Path(settings.ready_file), uri)
+            _write_whole(ready_file, uri)
 
     serve_until(server, stop, grace=settings.grace, ready=ready)
     service.leave(0)

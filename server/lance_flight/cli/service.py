@@ -5,9 +5,12 @@ from __future__ import annotations
 import logging
 import os
 import secrets
+import socket
 import sys
 from pathlib import Path
 from typing import NoReturn
+
+import pyarrow as pa
 
 from lance_flight.catalog.directory import PRIVATE, Root
 from lance_flight.catalog.store import Store
@@ -30,7 +33,10 @@ def root_store(root: str) -> Store:
     path = Path(root).expanduser().resolve()
     if path.exists() and not path.is_dir():
         raise InvalidInput(f"root {root!r} is a file; expected a directory")
-    path.mkdir(parents=True, exist_ok=True)
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+    except OSError as exc:
+        raise InvalidInput(f"root {root!r} is not there and cannot be made: {exc.strerror}") from exc
     return Store(str(path))
 
 
@@ -42,13 +48,23 @@ def build(root: str, config: ServerConfig) -> FlightSqlServer:
         ways=config.lanes or os.cpu_count() or 1,
         memory_limit=config.memory_limit or _physical_memory() // 2,
     )
-    return FlightSqlServer(
-        EngineBackend(engine),
-        ticket_key(store, config),
-        host=config.host,
-        port=config.port,
-        advertise=tuple(part.strip() for part in config.advertise.split(",") if part.strip()),
-    )
+    key = ticket_key(store, config)
+    advertised = tuple(part.strip() for part in config.advertise.split(",") if part.strip())
+    try:
+        return FlightSqlServer(EngineBackend(engine), key, host=config.host, port=config.port, advertise=advertised)
+    except (OSError, pa.ArrowException) as exc:
+        raise InvalidInput(f"cannot listen on {config.host}:{config.port}: {_why(config.host, config.port)}") from exc
+
+
+def _why(host: str, port: int) -> str:
+    """What keeps a server from listening there; gRPC does not tell."""
+    try:
+        family, kind, _, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
+        with socket.socket(family, kind) as probe:
+            probe.bind(address)
+    except OSError as exc:
+        return str(exc.strerror)
+    return "the server did not start"
 
 
 def leave(status: int) -> NoReturn:
@@ -65,7 +81,10 @@ def leave(status: int) -> NoReturn:
 def ticket_key(store: Store, config: ServerConfig) -> bytes:
     """The key that signs tickets: from its file, else one that is kept in the root for whoever serves it."""
     if config.ticket_key_file:
-        key = Path(config.ticket_key_file).read_bytes()
+        try:
+            key = Path(config.ticket_key_file).read_bytes()
+        except OSError as exc:
+            raise InvalidInput(f"ticket key file {config.ticket_key_file!r} cannot be read: {exc.strerror}") from exc
         if len(key) != KEY_BYTES:
             raise InvalidInput(f"{config.ticket_key_file!r} holds {len(key)} bytes; expected {KEY_BYTES}")
         return key
