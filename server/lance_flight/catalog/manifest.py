@@ -20,7 +20,7 @@ from lance.commit import CommitConflictError
 
 from lance_flight.catalog.snapshot import Snapshot
 from lance_flight.catalog.store import Store
-from lance_flight.errors import Conflict, Corrupt, NotFound
+from lance_flight.errors import Conflict, Corrupt, InvalidInput, NotFound
 from lance_flight.model.schema import NamespaceSchema
 from lance_flight.model.spec import SPEC_KEY, PartitionSpec, specs_from_metadata
 
@@ -169,17 +169,22 @@ def read_snapshot(dataset: LanceDataset) -> Snapshot:
     """Parse one version of a `__manifest`; `NotFound` where it is no partitioned namespace, `Corrupt` if broken."""
     rows = dataset.to_table()
     metadata = dict(dataset.metadata)
-    found = _properties(metadata, dataset, rows)
-    if not any(key.startswith(SPEC_KEY) for key in found):
-        raise NotFound(f"{dataset.uri!r} is not a partitioned namespace: its metadata has no {SPEC_KEY}<N>")
-    if SCHEMA_KEY not in found:
-        raise Corrupt(f"{dataset.uri!r} has partition specs and no {SCHEMA_KEY!r} in its metadata")
-    specs = [spec.with_stored_types(rows.schema) for spec in specs_from_metadata(found)]
+    name = Store(dataset.uri).parent.name
+    try:
+        found = _properties(metadata, dataset, rows)
+        if not any(key.startswith(SPEC_KEY) for key in found):
+            raise NotFound(f"{dataset.uri!r} is not a partitioned namespace: its metadata has no {SPEC_KEY}<N>")
+        if SCHEMA_KEY not in found:
+            raise Corrupt(f"namespace {name!r} has partition specs and no {SCHEMA_KEY!r} in its metadata")
+        specs = [spec.with_stored_types(rows.schema) for spec in specs_from_metadata(found)]
+        schema = NamespaceSchema.from_json(json.loads(found[SCHEMA_KEY]))
+    except (InvalidInput, json.JSONDecodeError) as exc:
+        raise Corrupt(f"namespace {name!r} has metadata that cannot be read: {exc}") from exc
     missing = [f.column for spec in specs for f in spec.fields if f.column not in rows.column_names]
     if missing:
         raise Corrupt(
-            f"{dataset.uri!r} lost its columns {', '.join(missing)} (a writer that knows no partitions?); "
-            "`lance-flight repair` restores them from an older version"
+            f"namespace {name!r} lost the columns {', '.join(missing)} of its __manifest (a writer that knows no"
+            " partitions?); `lance-flight repair` restores them from an older version"
         )
     return Snapshot(
         version=int(dataset.version),
@@ -187,7 +192,7 @@ def read_snapshot(dataset: LanceDataset) -> Snapshot:
         rows=rows.combine_chunks(),
         metadata=metadata,
         specs=tuple(specs),
-        schema=NamespaceSchema.from_json(json.loads(found[SCHEMA_KEY])),
+        schema=schema,
     )
 
 
@@ -197,7 +202,8 @@ def _properties(metadata: Mapping[str, str], dataset: LanceDataset, rows: pa.Tab
     if "metadata" in rows.column_names:
         versions = rows.filter(pc.match_substring_regex(rows["object_id"], "^v[1-9][0-9]*$"))
         for object_id, text in zip(versions["object_id"].to_pylist(), versions["metadata"].to_pylist(), strict=True):
-            spec = json.loads(text).get("partition_spec") if text else None
+            properties = json.loads(text) if text else None
+            spec = properties.get("partition_spec") if isinstance(properties, dict) else None
             if spec is not None:
                 found[SPEC_KEY + object_id[1:]] = spec if isinstance(spec, str) else json.dumps(spec)
     return found | dict(metadata)

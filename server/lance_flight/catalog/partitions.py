@@ -59,8 +59,8 @@ def open_at(store: Store, pin: Pin) -> LanceDataset:
                 return store.open(tag)
             case BranchVersion(branch, version):
                 return store.open().checkout_version((branch, version))
-    except (ValueError, OSError) as exc:
-        raise NotFound(f"partition table {store.uri!r} has no {pin}") from exc
+    except (NotFound, ValueError, OSError) as exc:
+        raise NotFound(f"partition table {store.name!r} has no {pin}") from exc
 
 
 def resolve(store: Store, pin: Pin) -> Version | BranchVersion:

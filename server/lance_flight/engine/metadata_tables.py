@@ -16,6 +16,7 @@ from lance_flight.catalog import partitions
 from lance_flight.catalog.namespace import PartitionedNamespace
 from lance_flight.catalog.snapshot import PIN_COLUMNS, PartitionTable, Snapshot, SpecTables
 from lance_flight.engine.tables import PartitionedView
+from lance_flight.errors import NotFound
 from lance_flight.model.pins import Latest
 from lance_flight.model.spec import Expression, PartitionField
 
@@ -227,13 +228,15 @@ def _partition_rows(tables: SpecTables, schema: pa.Schema) -> pa.Table:
     return pa.Table.from_arrays(columns, schema=schema)
 
 
-def _sizes(view: PartitionedView, tables: list[PartitionTable]) -> list[tuple[int, int]]:
-    """Rows and bytes of each table, from the metadata of its version."""
+def _sizes(view: PartitionedView, tables: list[PartitionTable]) -> list[tuple[int | None, int | None]]:
+    """Rows and bytes of each table, from the metadata of its version; NULL for one that is not where it should be."""
 
-    def size(table: PartitionTable) -> tuple[int, int]:
-        rows, size_in_bytes, _ = partitions.dataset_summary(
-            partitions.open_at(view.store.child(table.location), view.pin(table))
-        )
+    def size(table: PartitionTable) -> tuple[int | None, int | None]:
+        try:
+            dataset = partitions.open_at(view.store.child(table.location), view.pin(table))
+        except NotFound:
+            return None, None
+        rows, size_in_bytes, _ = partitions.dataset_summary(dataset)
         return rows, size_in_bytes
 
     with ThreadPoolExecutor(OPENERS) as pool:
