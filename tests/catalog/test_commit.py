@@ -1,0 +1,148 @@
+"""What a commit promises, whoever else is writing: see the invariants in server/README.md."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import lance
+import pyarrow as pa
+import pytest
+from lance_flight.catalog.namespace import PartitionedNamespace
+from lance_flight.catalog.store import Store
+from lance_flight.catalog.transaction import AppendTransaction
+from lance_flight.catalog.writer import PartitionWriter
+from lance_flight.engine.functions import evaluate
+from lance_flight.errors import Conflict
+from lance_flight.model.schema import NamespaceSchema
+from lance_flight.model.spec import PartitionField, PartitionSpec
+from lance_flight.model.transforms import Identity
+
+from tests.stock import stored_rows, stored_tables
+
+SCHEMA = NamespaceSchema.assign(pa.schema([pa.field("id", pa.int64(), nullable=False), pa.field("p", pa.utf8())]))
+SPEC = PartitionSpec(
+    id=1, fields=(PartitionField(field_id="p", source_ids=(1,), rule=Identity(), result_type=pa.utf8()),)
+)
+
+# One writer of the race below: appends rows of its own to partitions that everybody writes, and to new ones.
+WRITER = """
+import sys
+import pyarrow as pa
+from lance_flight.catalog.namespace import PartitionedNamespace
+from lance_flight.catalog.store import Store
+from lance_flight.engine.functions import evaluate
+place, first, commits = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
+namespace = PartitionedNamespace.open(Store(place))
+for commit in range(commits):
+    ids = [first + commit * 3 + n for n in range(3)]
+    namespace.append([pa.table({"id": ids, "p": ["shared", f"new {commit}", None]}, schema=namespace.snapshot().schema.plain)], evaluate)
+"""
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Path:
+    PartitionedNamespace.create(Store(str(tmp_path / "t")), SCHEMA, SPEC)
+    return tmp_path / "t"
+
+
+def opened(place: Path) -> PartitionedNamespace:
+    return PartitionedNamespace.open(Store(str(place)))
+
+
+def rows(*pairs: tuple[int, str | None]) -> pa.Table:
+    return pa.Table.from_pylist([{"id": number, "p": value} for number, value in pairs], schema=SCHEMA.plain)
+
+
+def written(place: Path, *pairs: tuple[int, str | None]) -> AppendTransaction:
+    """A transaction whose files are written and that has not begun to commit."""
+    namespace = opened(place)
+    snapshot = namespace.snapshot()
+    key = bytes.fromhex(snapshot.metadata["lance_flight:namespace_key"])
+    with PartitionWriter(namespace.store, snapshot, key, evaluate) as writer:
+        writer.write_all([rows(*pairs)])
+    return AppendTransaction(namespace.manifest, key, writer.pending)
+
+
+def ids(place: Path) -> list[int]:
+    return sorted(stored_rows(place)["id"].to_pylist())
+
+
+def test_rows_that_are_written_and_not_committed_are_visible_to_nobody(place: Path) -> None:
+    opened(place).append([rows((1, "a"))], evaluate)
+    written(place, (2, "a"), (3, "b"))
+    assert ids(place) == [1]
+
+
+def test_an_abort_takes_its_files_away(place: Path) -> None:
+    opened(place).append([rows((1, "a"))], evaluate)
+    before = {path for path in place.rglob("*") if "__manifest" not in path.parts}
+    transaction = written(place, (2, "a"), (3, "b"))
+    assert {path for path in place.rglob("*") if "__manifest" not in path.parts} > before
+    transaction.abort()
+    assert {path for path in place.rglob("*") if "__manifest" not in path.parts} == before
+
+
+def test_a_version_that_a_dead_writer_staged_never_becomes_visible(place: Path) -> None:
+    opened(place).append([rows((1, "a"))], evaluate)
+    (table,) = stored_tables(place)
+    lance.write_dataset(rows((666, "a")), table.dataset.uri, mode="append")
+    opened(place).append([rows((2, "a"))], evaluate)
+    assert ids(place) == [1, 2]
+
+
+def test_two_commits_that_touch_one_row_both_count(place: Path) -> None:
+    opened(place).append([rows((1, "a"))], evaluate)
+    first, second = written(place, (2, "a")), written(place, (3, "a"))
+    first.commit("first")
+    second.commit("second")
+    assert ids(place) == [1, 2, 3]
+
+
+def test_two_writers_that_create_one_partition_make_one_table(place: Path) -> None:
+    first, second = written(place, (1, "new"), (2, "a")), written(place, (3, "new"), (4, "b"))
+    first.commit("first")
+    second.commit("second")
+    assert ids(place) == [1, 2, 3, 4]
+    values = [table.values["p"] for table in stored_tables(place)]
+    assert sorted(values) == ["a", "b", "new"]
+
+
+def test_the_manifest_refuses_the_second_of_two_commits_from_one_snapshot_that_change_one_row(place: Path) -> None:
+    opened(place).append([rows((1, "a"))], evaluate)
+    manifest = opened(place).manifest
+    base = manifest.snapshot()
+    changed = base.tables[0].rows
+    manifest.commit(base, changed, "first")
+    with pytest.raises(Conflict):
+        manifest.commit(base, changed, "second")
+
+
+def test_creators_of_different_partitions_conflict_on_the_row_of_their_spec(place: Path) -> None:
+    manifest = opened(place).manifest
+    base = manifest.snapshot()
+    first, second = written(place, (1, "a")), written(place, (2, "b"))
+    manifest.commit(base, first._rows(base), "first")
+    with pytest.raises(Conflict):
+        manifest.commit(base, second._rows(base), "second")
+
+
+def test_writers_in_several_processes_lose_nothing_and_make_one_table_for_each_value(place: Path) -> None:
+    writers, commits = 3, 6
+    processes = [
+        subprocess.Popen([sys.executable, "-c", WRITER, str(place), str(1000 * number), str(commits)])
+        for number in range(1, writers + 1)
+    ]
+    assert [process.wait(120) for process in processes] == [0] * writers
+    expected = [1000 * number + n for number in range(1, writers + 1) for n in range(3 * commits)]
+    assert ids(place) == expected
+    values = [table.values["p"] for table in stored_tables(place)]
+    assert len(values) == len(set(values)) == commits + 2
+
+
+def test_the_history_says_what_each_commit_did(place: Path) -> None:
+    namespace = opened(place)
+    namespace.append([rows((1, "a"), (2, None))], evaluate)
+    operations = namespace.manifest.operations()
+    assert operations[namespace.snapshot().version] == "append 2 rows into 2 partitions"
