@@ -123,20 +123,36 @@ class Root:
         table = self.table(name)
         if isinstance(table, PartitionedNamespace) and table.store.uri == self.store.uri:
             raise Unsupported(f"table {name.name!r} is the root itself; remove the directory instead")
-        trash = self._private()
-        table.store.move_to(trash)
-        with self._lock:
-            self._opened.pop(table.store.uri, None)
+        trash = self._out_of_the_way(table)
         self._forget_row(name)
         trash.remove()
 
     def _put(self, private: Store, name: TableName, place: Store, *, replace: bool) -> None:
+        """Move a new table into its place, where nothing lies; the one that it replaces stays if that fails."""
         with self._lock:
-            if replace and self.has(name):
-                self.drop(name)
-            if self.has(name):
+            old = self._find(name)
+            if old is not None and not replace:
                 raise AlreadyExists(f"table {name.name!r} is there already")
-            private.move_to(place)
+            trash = None if old is None else self._out_of_the_way(old)
+            try:
+                private.move_to(place)
+            except OSError as exc:
+                if old is not None and trash is not None:
+                    trash.move_to(old.store)
+                if not place.parent.has(place.name):
+                    raise
+                raise AlreadyExists(f"table {name.name!r} has no room: {place.name!r} lies there already") from exc
+            if trash is not None:
+                self._forget_row(name)
+                trash.remove()
+
+    def _out_of_the_way(self, table: Table) -> Store:
+        """Move a table to where no name leads to, and return that place."""
+        trash = self._private()
+        table.store.move_to(trash)
+        with self._lock:
+            self._opened.pop(table.store.uri, None)
+        return trash
 
     def _find(self, name: TableName) -> Table | None:
         if not _is_safe(name.name) or not _is_safe(name.db_schema):
