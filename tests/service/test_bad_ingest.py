@@ -1,7 +1,5 @@
 """Ingests that must be refused: each wrong column named, nothing stored, the server still there."""
 
-# ruff: noqa: DTZ001 - moments without a zone are tested
-
 from __future__ import annotations
 
 import datetime as dt

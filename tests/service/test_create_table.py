@@ -1,7 +1,5 @@
 """CREATE TABLE and DROP TABLE over the wire: types, partition fields, names, field ids, and what lies on disk."""
 
-# ruff: noqa: DTZ001 - moments without a zone are tested
-
 from __future__ import annotations
 
 import datetime as dt

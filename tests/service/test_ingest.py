@@ -1,7 +1,5 @@
 """Ingest over the wire: the four modes, partitioning by header and by option, and how rows become a table's types."""
 
-# ruff: noqa: DTZ001 - moments without a zone are tested
-
 from __future__ import annotations
 
 import datetime as dt

@@ -1,7 +1,5 @@
 """INSERT over the wire: which columns get which values, how values become the column's type, and what is refused."""
 
-# ruff: noqa: DTZ001 - moments without a zone are tested
-
 from __future__ import annotations
 
 import datetime as dt

@@ -1,7 +1,5 @@
 """Prepared statements: parameters of every type in queries and updates, `?` and `$1`, many rows at once."""
 
-# ruff: noqa: DTZ001 - moments without a zone are tested
-
 from __future__ import annotations
 
 import datetime as dt

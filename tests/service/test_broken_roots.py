@@ -1,0 +1,220 @@
+"""Roots with things in them that are no tables, or broken ones: each is named, the others go on working."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import lance
+import pyarrow as pa
+import pytest
+from adbc_driver_manager import Error
+
+from tests.service.server_process import Server, files, serving
+from tests.stock import manifest, stored_tables
+
+
+def lose_columns(place: Path) -> None:
+    """What a writer does that knows no partitions."""
+    manifest(place).drop_columns(["partition_field_part"])
+
+
+def set_metadata(values: dict[str, str | None]) -> Callable[[Path], None]:
+    """Spoil the table metadata of the manifest."""
+
+    def spoil(place: Path) -> None:
+        manifest(place).update_metadata(values)
+
+    return spoil
+
+
+def set_column(name: str, value: str) -> Callable[[Path], None]:
+    """Set a column of the partition tables' rows in the manifest to an SQL expression."""
+
+    def spoil(place: Path) -> None:
+        manifest(place).update({name: value}, where="object_type = 'table'")
+
+    return spoil
+
+
+def remove_tables(place: Path) -> None:
+    """Remove the directories of all partition tables."""
+    for table in stored_tables(place):
+        shutil.rmtree(place / table.row["location"])
+
+
+SPOILT = [
+    pytest.param(lose_columns, "[corrupt]", ["'{t}'", "partition_field_part", "repair"], id="lost columns"),
+    pytest.param(
+        set_metadata({"partition_spec_v1": "{"}), "[corrupt]", ["'{t}'", "partition_spec_v1"], id="spec no JSON"
+    ),
+    pytest.param(
+        set_metadata({"partition_spec_v1": '{"id":2,"fields":[]}'}), "[corrupt]", ["id is 2", "fields"], id="a bad spec"
+    ),
+    pytest.param(set_metadata({"schema": None}), "[corrupt]", ["'{t}'", "'schema'"], id="no schema"),
+    pytest.param(set_metadata({"schema": "no json"}), "[corrupt]", ["'{t}'"], id="schema no JSON"),
+    pytest.param(
+        set_metadata({"schema": '{"fields":[{"name":"id"}]}'}),
+        "[corrupt]",
+        ["'{t}'", "fields[0].type"],
+        id="a bad schema",
+    ),
+    pytest.param(remove_tables, "[not_found]", ["partition table", "dataset"], id="no directories"),
+    pytest.param(set_column("location", "NULL"), "[corrupt]", ["location", "dataset"], id="no locations"),
+    pytest.param(set_column("location", "'../elsewhere'"), "[corrupt]", ["'../elsewhere'"], id="locations outside"),
+    pytest.param(set_column("location", "'/etc'"), "[corrupt]", ["'/etc'"], id="absolute locations"),
+    pytest.param(set_column("read_version", "99"), "[not_found]", ["99"], id="versions that are not there"),
+    pytest.param(set_column("read_tag", "'x'"), "[corrupt]", ["read_tag='x'", "read_version=1"], id="two pins"),
+]
+
+
+@pytest.fixture
+def spoilable(server: Server, table: str) -> str:
+    """A partitioned table that may be broken; it is removed afterwards, lest others list it."""
+    server.ingest(table, pa.table({"id": [1, 2], "part": [1, 2]}), partition_by="part")
+    return table
+
+
+@pytest.mark.parametrize(("spoil", "code", "says"), SPOILT)
+def test_a_broken_namespace_says_what_is_broken_and_the_others_go_on(
+    server: Server, spoilable: str, spoil: Callable[[Path], None], code: str, says: list[str]
+) -> None:
+    assert server.value(f"SELECT count(id) FROM {spoilable}") == 2
+    server.run(f"CREATE TABLE {spoilable}_beside (id INT)")
+    spoil(server.root / spoilable)
+    try:
+        message = server.refuses(f"SELECT id FROM {spoilable}")
+        assert [part for part in [code, *says] if part.format(t=spoilable) not in message] == []
+        assert [part for part in ("Traceback", "[internal]", str(server.root)) if part in message] == []
+        assert server.run(f"INSERT INTO {spoilable}_beside VALUES (1)") == 1
+        assert ("public", spoilable, True) in server.rows("SHOW TABLES")
+    finally:
+        server.run(f"DROP TABLE {spoilable}")
+    assert "not_found" in server.refuses(f"SELECT id FROM {spoilable}")
+
+
+def test_partitions_of_missing_tables_are_listed_without_a_size(server: Server, spoilable: str) -> None:
+    remove_tables(server.root / spoilable)
+    assert server.rows(f"SELECT part, rows, bytes FROM {spoilable}$partitions ORDER BY part") == [
+        (1, None, None),
+        (2, None, None),
+    ]
+    server.run(f"DROP TABLE {spoilable}")
+
+
+@pytest.mark.xfail(reason="GetTables with schemas fails as a whole when one table's schema cannot be read")
+def test_a_broken_namespace_does_not_hide_the_others_from_metadata_commands(server: Server, spoilable: str) -> None:
+    set_metadata({"schema": None})(server.root / spoilable)
+    try:
+        found = server.connection.adbc_get_objects(depth="all").read_all().to_pylist()
+        assert found != []
+    finally:
+        server.run(f"DROP TABLE {spoilable}")
+
+
+def not_tables(root: Path) -> None:
+    """Things that may lie in a directory and are no tables."""
+    (root / "empty").mkdir()
+    (root / "empty.lance").mkdir()
+    (root / "file.lance").write_text("no directory")
+    (root / "hollow").mkdir()
+    (root / "hollow" / "__manifest").mkdir()
+    (root / "odd$name.lance").mkdir()
+    (root / "notes.txt").write_text("notes")
+    lance.write_dataset(pa.table({"x": [1]}), str(root / "no_suffix"))
+    lance.write_dataset(pa.table({"x": [1]}), str(root / "_hidden.lance"))
+    lance.write_dataset(pa.table({"x": [1]}), str(root / "plain.lance"))
+    lance.write_dataset(pa.table({"object_id": ["a"]}), str(root / "strange" / "__manifest"))
+
+
+def test_what_is_no_table_is_not_listed_and_not_found(tmp_path: Path) -> None:
+    root = tmp_path / "root"
+    root.mkdir()
+    not_tables(root)
+    before = files(root)
+    with serving(root) as server:
+        assert server.rows("SHOW TABLES") == [("public", "plain", False)]
+        for name in ("empty", "file", "hollow", "odd$name", "notes", "no_suffix", "_hidden", "strange"):
+            assert "not_found" in server.refuses(f'SELECT * FROM "{name}"')
+            assert "not_found" in server.refuses(f'DROP TABLE "{name}"')
+            assert "not_found" in server.refuses(f'SHOW PARTITIONS "{name}"')
+        assert server.rows("SELECT x FROM plain") == [(1,)]
+        assert {name for name in files(root) - before if not name.startswith(".lance-flight")} == set()
+
+
+@pytest.mark.parametrize("name", ["hollow", "no_suffix"])
+def test_a_table_is_not_made_where_something_lies_already(tmp_path: Path, name: str) -> None:
+    root = tmp_path / "root"
+    root.mkdir()
+    not_tables(root)
+    with serving(root) as server:
+        server.run(f"CREATE TABLE {name}_plain (id INT)")
+        before = files(root)
+        message = server.refuses(f"CREATE TABLE {name} (id INT) PARTITIONED BY (id)")
+        assert "already_exists" in message
+        assert f"'{name}'" in message
+        assert files(root) == before
+
+
+def test_a_replacement_without_room_leaves_the_old_table(server: Server, table: str) -> None:
+    server.ingest(table, pa.table({"id": [1, 2]}), partition_by="id")
+    (server.root / f"{table}.lance").mkdir()
+    (server.root / f"{table}.lance" / "in_the_way").write_text("x")
+    before = files(server.root)
+    with pytest.raises(Error, match="already_exists"):
+        server.ingest(table, pa.table({"id": [3]}), "replace")
+    assert files(server.root) == before
+    assert sorted(server.rows(f"SELECT id FROM {table}")) == [(1,), (2,)]
+    shutil.rmtree(server.root / f"{table}.lance")
+    server.ingest(table, pa.table({"id": [3]}), "replace")
+    assert server.rows(f"SELECT id FROM {table}") == [(3,)]
+
+
+def test_a_root_that_is_itself_a_namespace_is_one_table(server: Server, table: str) -> None:
+    server.ingest(table, pa.table({"id": [1, 2], "part": [1, 2]}), partition_by="part")
+    with serving(server.root / table) as inner:
+        assert inner.rows("SHOW TABLES") == [("public", table, True)]
+        assert sorted(inner.rows(f"SELECT id FROM {table}")) == [(1,), (2,)]
+        assert inner.run(f"INSERT INTO {table} VALUES (3, 1)") == 1
+        before = files(server.root / table)
+        for sql in (f"DROP TABLE {table}", "CREATE TABLE other (id INT)"):
+            assert "unsupported" in inner.refuses(sql)
+        assert files(server.root / table) == before
+    assert server.value(f"SELECT count(*) FROM {table}") == 3
+
+
+def test_tables_that_others_wrote_are_there_at_once(server: Server, table: str) -> None:
+    def write(rows: list[int], mode: Any) -> None:
+        lance.write_dataset(pa.table({"id": rows}), str(server.root / f"{table}.lance"), mode=mode)
+
+    write([1], "create")
+    assert server.rows(f"SELECT * FROM {table}") == [(1,)]
+    write([2], "append")
+    assert sorted(server.rows(f"SELECT * FROM {table}")) == [(1,), (2,)]
+    shutil.rmtree(server.root / f"{table}.lance")
+    assert "not_found" in server.refuses(f"SELECT * FROM {table}")
+
+
+def test_tables_of_a_stock_directory_namespace_are_served(tmp_path: Path) -> None:
+    from lance.namespace import DirectoryNamespace
+    from lance_namespace import CreateNamespaceRequest, CreateTableRequest
+
+    root = tmp_path / "root"
+    root.mkdir()
+    stock = DirectoryNamespace(root=str(root))
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, pa.schema({"id": pa.int64()})) as writer:
+        writer.write_table(pa.table({"id": [1, 2]}))
+    stock.create_namespace(CreateNamespaceRequest(id=["ns1"]))
+    stock.create_table(CreateTableRequest(id=["ns1", "deep"]), sink.getvalue().to_pybytes())
+    stock.create_table(CreateTableRequest(id=["top"]), sink.getvalue().to_pybytes())
+    with serving(root) as server:
+        assert server.rows("SHOW TABLES") == [("ns1", "deep", False), ("public", "top", False)]
+        assert server.rows("SELECT d.id FROM ns1.deep d JOIN top t ON d.id = t.id ORDER BY d.id") == [(1,), (2,)]
+        server.run("INSERT INTO top VALUES (3)")
+        server.run("DROP TABLE ns1.deep")
+        assert server.rows("SHOW TABLES") == [("public", "top", False)]
+    assert stock.count_table_rows is not None
+    assert lance.dataset(str(root / "top.lance")).count_rows() == 3

@@ -1,0 +1,243 @@
+"""The command line: what it refuses with one line, and what it prints."""
+
+# ruff: noqa: S104 - addresses that must be refused
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import signal
+import socket
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+from tests.service.server_process import COMMAND, Server, files, serving
+
+
+def run(*arguments: str) -> subprocess.CompletedProcess[bytes]:
+    """Run `lance-flight` to its end."""
+    return subprocess.run([COMMAND, *arguments], capture_output=True, timeout=60, check=False)
+
+
+def text(write: str) -> Callable[[Path], None]:
+    """A step that writes a file called `file`."""
+
+    def prepare(place: Path) -> None:
+        (place / "file").write_text(write)
+
+    return prepare
+
+
+REFUSED = [
+    pytest.param(["root", "--host", "0.0.0.0"], "", ["refused", "'0.0.0.0'", "--allow-anonymous"], id="all interfaces"),
+    pytest.param(["root", "--host", "192.0.2.1"], "", ["refused", "'192.0.2.1'", "--allow-anonymous"], id="an address"),
+    pytest.param(["root", "--host", "::"], "", ["refused", "'::'", "--allow-anonymous"], id="all of IPv6"),
+    pytest.param(
+        ["root", "--host", "192.0.2.1", "--allow-anonymous"], "", ["cannot listen", "192.0.2.1"], id="not ours"
+    ),
+    pytest.param(["root", "--port", "65536"], "", ["'port'", "65536", "65535"], id="a port beyond"),
+    pytest.param(["root", "--port", "-1"], "", ["'port'", "-1"], id="a negative port"),
+    pytest.param(["file"], "x", ["'file'", "is a file", "directory"], id="a root that is a file"),
+    pytest.param(["file/root"], "x", ["'file/root'"], id="a root below a file"),
+    pytest.param(["root", "--ticket-key-file", "missing"], "", ["'missing'", "No such file"], id="no key file"),
+    pytest.param(["root", "--ticket-key-file", "file"], "short", ["'file'", "5 bytes", "32"], id="a short key"),
+    pytest.param(["root", "--config", "missing"], "", ["'missing'"], id="no configuration"),
+    pytest.param(["root", "--config", "file"], "prot = 1", ["'prot'", "port"], id="an unknown setting"),
+    pytest.param(["root", "--config", "file"], 'port = "x"', ["'port'", "'x'", "int"], id="a setting of another type"),
+    pytest.param(["root", "--config", "file"], "port =", ["'file'"], id="no TOML"),
+    pytest.param(["root", "--config", "file"], 'host = "0.0.0.0"', ["refused", "'0.0.0.0'"], id="a host from a file"),
+    pytest.param(["root", "--log-level", "loud"], "", ["'log_level'", "'loud'", "warning"], id="a log level"),
+    pytest.param(["root", "--lanes", "-1"], "", ["'lanes'", "-1"], id="negative lanes"),
+    pytest.param(["root", "--ready-file", "no/where"], "", ["'no/where'", "'no'"], id="a ready file nowhere"),
+]
+
+
+@pytest.mark.parametrize(("arguments", "content", "says"), REFUSED)
+def test_serve_refuses_with_one_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, arguments: list[str], content: str, says: list[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    if content:
+        (tmp_path / "file").write_text(content)
+    ended = run("serve", *arguments)
+    (line,) = [line for line in ended.stderr.decode().splitlines() if line.startswith("lance-flight")]
+    assert [part for part in says if part not in line] == []
+    assert b"Traceback" not in ended.stderr
+    assert (ended.returncode, ended.stdout) == (1, b"")
+
+
+def test_serve_refuses_a_port_in_use(tmp_path: Path) -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        ended = run("serve", str(tmp_path), "--port", str(taken.getsockname()[1]))
+    assert ended.returncode == 1
+    assert b"in use" in ended.stderr
+    assert b"Traceback" not in ended.stderr
+
+
+def test_a_host_from_the_environment_is_refused_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("LANCE_FLIGHT_HOST", "0.0.0.0")
+    ended = run("serve", str(tmp_path / "root"))
+    assert (ended.returncode, b"--allow-anonymous" in ended.stderr) == (1, True)
+    assert files(tmp_path) == set()
+
+
+def test_anyone_may_be_served_when_asked_for(tmp_path: Path) -> None:
+    with serving(tmp_path / "root", "--host", "0.0.0.0", "--allow-anonymous") as server:
+        assert server.uri.startswith("grpc://0.0.0.0:")
+        assert server.value("SELECT 1") == 1
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_server_ends_with_zero_when_it_is_told_to(tmp_path: Path, number: signal.Signals) -> None:
+    with serving(tmp_path / "root") as server:
+        server.ingest("t", pa.table({"id": [1]}))
+        server.process.send_signal(number)
+        assert server.process.wait(60) == 0
+
+
+def test_an_empty_directory_is_a_fine_root_and_a_missing_one_is_made(tmp_path: Path) -> None:
+    (tmp_path / "empty").mkdir()
+    for name in ("empty", "made/of/parts"):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        with serving(tmp_path / name) as server:
+            assert server.rows("SHOW TABLES") == []
+
+
+def test_the_key_in_the_root_is_for_the_owner_alone(tmp_path: Path) -> None:
+    with serving(tmp_path / "root"):
+        key = tmp_path / "root" / ".lance-flight" / "ticket.key"
+        assert len(key.read_bytes()) == 32
+        assert (key.stat().st_mode & 0o777, key.parent.stat().st_mode & 0o777) == (0o600, 0o700)
+
+
+@pytest.fixture(scope="module")
+def cities(server: Server) -> Server:
+    data = {"id": [1, 2, 3], "name": ["Zürich", "東京", None], "part": [1, 1, 2]}
+    server.ingest("cities", pa.table(data), partition_by="part")
+    return server
+
+
+def sql(server: Server, statement: str, *arguments: str) -> str:
+    """What `lance-flight sql` prints."""
+    ended = run("sql", statement, "--uri", server.uri, *arguments)
+    assert (ended.returncode, ended.stderr) == (0, b"")
+    return ended.stdout.decode()
+
+
+def test_sql_prints_an_aligned_table(cities: Server) -> None:
+    assert sql(cities, "SELECT id, name FROM cities ORDER BY id").splitlines() == [
+        "id  name",
+        " 1  Zürich",
+        " 2  東京",
+        " 3",
+    ]
+
+
+def test_sql_prints_csv_and_json_lines(cities: Server) -> None:
+    query = "SELECT id, name FROM cities ORDER BY id"
+    printed = list(csv.reader(io.StringIO(sql(cities, query, "--format", "csv"))))
+    assert printed == [["id", "name"], ["1", "Zürich"], ["2", "東京"], ["3", ""]]
+    lines = [json.loads(line) for line in sql(cities, query, "--format", "json").splitlines()]
+    assert lines == [{"id": 1, "name": "Zürich"}, {"id": 2, "name": "東京"}, {"id": 3, "name": None}]
+
+
+def test_sql_writes_an_arrow_stream(cities: Server) -> None:
+    ended = run("sql", "SELECT id FROM cities ORDER BY id", "--uri", cities.uri, "--format", "arrow")
+    assert pa.ipc.open_stream(ended.stdout).read_all().to_pydict() == {"id": [1, 2, 3]}
+
+
+def test_sql_runs_changes_and_says_how_many_rows(cities: Server, table: str) -> None:
+    for statement, says in [
+        (f"CREATE TABLE {table} (id INT)", "0 rows affected"),
+        (f"INSERT INTO {table} VALUES (1), (2)", "2 rows affected"),
+        (f"DROP TABLE {table}", "0 rows affected"),
+    ]:
+        ended = run("sql", statement, "--uri", cities.uri)
+        assert (ended.returncode, ended.stderr.decode().strip(), ended.stdout) == (0, says, b"")
+
+
+@pytest.mark.parametrize(
+    ("statement", "says"),
+    [
+        pytest.param("SELECT * FROM citeis", "did you mean 'cities'", id="an unknown table"),
+        pytest.param("SELEC 1", "invalid_sql", id="no SQL"),
+        pytest.param("SELECT 1 / (id - id) FROM cities", "Divide by zero", id="a query that fails"),
+    ],
+)
+def test_sql_fails_with_one_line(cities: Server, statement: str, says: str) -> None:
+    ended = run("sql", statement, "--uri", cities.uri)
+    assert (ended.returncode, ended.stdout) == (1, b"")
+    (line,) = ended.stderr.decode().splitlines()
+    assert says in line
+
+
+@pytest.mark.parametrize("uri", ["grpc://127.0.0.1:1", "grpc://nowhere.invalid:32010", "nonsense"])
+def test_sql_without_a_server_fails_with_one_line(uri: str) -> None:
+    ended = run("sql", "SELECT 1", "--uri", uri)
+    assert (ended.returncode, ended.stdout) == (1, b"")
+    assert b"Traceback" not in ended.stderr
+
+
+def inspect(server: Server, *arguments: str) -> str:
+    """What `lance-flight inspect` prints."""
+    ended = run("inspect", str(server.root), *arguments)
+    assert (ended.returncode, ended.stderr) == (0, b"")
+    return ended.stdout.decode()
+
+
+def test_inspect_lists_the_tables_of_a_root(cities: Server) -> None:
+    assert "public        cities" in inspect(cities)
+
+
+def test_inspect_shows_a_partitioned_table(cities: Server) -> None:
+    shown = inspect(cities, "cities")
+    for part in (
+        'v1 {"id":1,"fields":[{"field_id":"part","source_ids":[2]',
+        "column_name  data_type  is_nullable  field_id  partitioning",
+        "part         int64      YES                 2  part: identity",
+        "2 partitions, 3 rows",
+        "read_version",
+    ):
+        assert part in shown
+
+
+def test_inspect_plans_a_scan(cities: Server) -> None:
+    lines = inspect(cities, "cities", "--where", "part = 2 AND id > 1").splitlines()
+    assert lines[0].startswith("partitions: 1 / 2  table cities, snapshot ")
+    assert any("id > 1" in line and line.strip().startswith("1  v1$") for line in lines)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        pytest.param(["cites"], "did you mean 'cities'", id="an unknown table"),
+        pytest.param(["cities", "--where", "nope = 1"], "nope", id="an unknown column"),
+        pytest.param(["cities", "--where", "part = "], "invalid_sql", id="no condition"),
+    ],
+)
+def test_inspect_fails_with_one_line(cities: Server, arguments: list[str], says: str) -> None:
+    ended = run("inspect", str(cities.root), *arguments)
+    assert (ended.returncode, ended.stdout) == (1, b"")
+    assert says in ended.stderr.decode()
+    assert b"Traceback" not in ended.stderr
+
+
+def test_inspect_of_no_directory_fails(tmp_path: Path) -> None:
+    assert run("inspect", str(tmp_path / "missing")).returncode == 1
+    assert files(tmp_path) == set()
+
+
+def test_help_needs_nothing_heavy() -> None:
+    code = (
+        "import sys; from lance_flight.cli import parser; parser();"
+        "print([m for m in ('pyarrow', 'lance', 'datafusion', 'numpy') if m in sys.modules])"
+    )
+    ended = subprocess.run([str(Path(COMMAND).with_name("python")), "-c", code], capture_output=True, check=True)
+    assert ended.stdout.decode().strip() == "[]"
