@@ -104,7 +104,7 @@ VALUES: dict[str, pa.Scalar] = {
     "decimal": pa.scalar(Decimal("1.00"), pa.decimal128(9, 2)),
     "decimal of another scale": pa.scalar(Decimal("1.000"), pa.decimal128(9, 3)),
     "instant": pa.scalar(datetime(2025, 12, 10, tzinfo=UTC)),
-    "wall clock": pa.scalar(datetime(2025, 12, 10)),  # noqa: DTZ001
+    "wall clock": pa.scalar(datetime(2025, 12, 10)),
     "nanosecond": pa.scalar(1, pa.int64()).cast(pa.timestamp("ns")),
     "time": pa.scalar(time(1, 2, 3)),
 }

@@ -228,7 +228,7 @@ def test_equal_numbers_have_equal_values_whatever_their_width(numbers: list[int]
         assert len({tuple(transform.apply([pa.array(numbers, kind)]).to_pylist()) for kind in widths}) == 1
 
 
-@given(st.lists(st.datetimes(datetime(1900, 1, 1), datetime(2200, 1, 1)), min_size=1))  # noqa: DTZ001
+@given(st.lists(st.datetimes(datetime(1900, 1, 1), datetime(2200, 1, 1)), min_size=1))
 @settings(deadline=None)
 def test_equal_instants_have_equal_values_whatever_their_unit(moments: list[datetime]) -> None:
     """Type-promotion resistant (requirement 3)."""

@@ -53,7 +53,9 @@ class Store:
         for name in names:
             parts = PurePosixPath(name).parts
             if not name or name.startswith("/") or "://" in name or ".." in parts:
-                raise Corrupt(f"location {name!r} does not stay inside {self.name!r}; expected a relative path below it")
+                raise Corrupt(
+                    f"location {name!r} does not stay inside {self.name!r}; expected a relative path below it"
+                )
         return Store("/".join([self.uri.rstrip("/"), *names]), self.storage_options)
 
     def open(self, version: int | str | None = None) -> LanceDataset:
