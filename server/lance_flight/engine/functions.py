@@ -117,7 +117,10 @@ def evaluate(expression: str, columns: Sequence[pa.Array], result_type: pa.DataT
     ['A', None]
     """
     values = _computed(expression, columns)
-    return values if values.type == result_type else values.cast(result_type)
+    try:
+        return values if values.type == result_type else values.cast(result_type)
+    except pa.ArrowException as exc:
+        raise SqlError(f"expression {expression!r} gives {values.type}, result_type is {result_type}: {exc}") from exc
 
 
 def cast(column: pa.Array, kind: pa.DataType) -> pa.Array:
@@ -170,6 +173,8 @@ def _expression_problems(expression: str, sources: Sequence[pa.DataType], declar
         yield "an aggregate may not stand in it"
     elif nulls.type != declared:
         yield f"it gives {nulls.type}, result_type is {declared}"
+    elif hash_class(declared) is None:
+        yield f"it gives {declared}; expected a number, text, binary, boolean, date or time"
     yield from _promotion_problems(expression, sources)
 
 
@@ -204,12 +209,24 @@ _WIDER = {
 
 
 def _computed(expression: str, columns: Sequence[pa.Array]) -> pa.Array:
+    """The values of an expression; a column of type null is NULL in whatever type the expression wants there."""
+    if not any(pa.types.is_null(column.type) for column in columns):
+        return _computed_over(expression, columns)
+    try:
+        return _computed_over(expression, columns)
+    except SqlError:
+        # DataFusion's functions of time do not take a NULL without a type.
+        moments = pa.timestamp("us")
+        return _computed_over(expression, [c.cast(moments) if pa.types.is_null(c.type) else c for c in columns])
+
+
+def _computed_over(expression: str, columns: Sequence[pa.Array]) -> pa.Array:
     context = SessionContext(session_config())
     names = [f"col{place}" for place in range(len(columns))]
-    # DataFusion plans no column of type null: what is missing is a NULL number.
-    flat = [column.cast(pa.int64()) if pa.types.is_null(column.type) else column for column in columns]
-    context.register_record_batches("source", [[pa.RecordBatch.from_arrays(flat, names)]])
-    calls = HashCalls.of(for_datafusion(f"SELECT {expression} AS value FROM source"))  # noqa: S608 - parsed, read-only
+    context.register_record_batches("source", [[pa.RecordBatch.from_arrays(columns, names)]])
+    # The lines of their own keep a comment, and an expression that is more than one, from changing the query around it.
+    query = f"SELECT (\n{expression}\n) AS value FROM source"  # noqa: S608 - parsed, read-only
+    calls = HashCalls.of(for_datafusion(query))
     try:
         frame = calls.plan(context, lambda sql: context.sql_with_options(sql, QUERIES_ONLY))
         kind = frame.schema().field("value").type
