@@ -91,6 +91,8 @@ BREACHES = [
     pytest.param(
         "col0 + CAST(127 AS TINYINT)", [pa.int8()], pa.int8(), ["equal numbers", "int8"], id="overflow by width"
     ),
+    pytest.param("[col0]", [pa.int64()], pa.list_(pa.int64()), ["gives list", "number, text"], id="a list"),
+    pytest.param("NULL", [pa.int64()], pa.null(), ["gives null"], id="nothing but NULL"),
     pytest.param("now() || col3", [pa.utf8()], pa.utf8(), ["'now'", "col3 is beyond"], id="two breaches at once"),
 ]
 
