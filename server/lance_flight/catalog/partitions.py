@@ -19,7 +19,13 @@ from lance_flight.errors import Conflict, NotFound
 from lance_flight.model.pins import BranchVersion, Latest, Pin, Tag, Version
 
 STAGING_ATTEMPTS = 20
+BRANCHES = "tree"
 MAX_ROWS_PER_FILE = 4 * 1024 * 1024
+
+
+def place_of_files(location: str, base: Version | BranchVersion | None) -> str:
+    """Where new data files go, to be committed on `base` of the table at `location`: Lance keeps those of a branch apart."""
+    return f"{location}/{BRANCHES}/{base.branch}" if isinstance(base, BranchVersion) else location
 
 
 def write_files(store: Store, rows: pa.Table | pa.RecordBatchReader) -> list[FragmentMetadata]:

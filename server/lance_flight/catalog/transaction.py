@@ -71,7 +71,7 @@ class AppendTransaction:
     def abort(self) -> None:
         """Delete what was written; only for a transaction that certainly did not commit."""
         for pending in self._pending:
-            place = self._root.child(pending.location)
+            place = self._root.child(pending.place)
             if pending.table is None:
                 place.remove()
             else:
@@ -110,8 +110,9 @@ class AppendTransaction:
         location = pending.location if table is None else table.location
         if done is not None and (done.location, done.base) == (location, base):
             return done.pin
-        if table is not None and location != pending.location:
-            self._move(pending, table)
+        place = partitions.place_of_files(location, base)
+        if table is not None and place != pending.place:
+            self._move(pending, table, place)
         store = self._root.child(location)
         if base is None:
             pin: Pin = partitions.create(store, snapshot.schema.table, pending.fragments)
@@ -120,12 +121,14 @@ class AppendTransaction:
         self._staged[index] = _Staged(location, base, pin)
         return pin
 
-    def _move(self, pending: PendingAppend, table: PartitionTable) -> None:
+    def _move(self, pending: PendingAppend, table: PartitionTable, place: str) -> None:
         """Take files written for a new table into the one that somebody else created first for the same values."""
+        if pending.table is not None:
+            raise Conflict(f"partition table {table.object_id!r} was pinned to another branch by another writer")
         source = self._root.child(pending.location)
         made = partitions.open_at(source, partitions.create(source, pending.schema, pending.fragments))
-        pending.fragments = partitions.write_files(self._root.child(table.location), made.scanner().to_reader())
-        pending.location, pending.table = table.location, table
+        pending.fragments = partitions.write_files(self._root.child(place), made.scanner().to_reader())
+        pending.location, pending.place, pending.table = table.location, place, table
         source.remove()
 
 

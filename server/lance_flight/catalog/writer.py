@@ -38,12 +38,16 @@ MOVERS = os.cpu_count() or 1
 
 @dataclass(slots=True, kw_only=True)
 class PendingAppend:
-    """Data files for one partition: its values (one row), where they lie, and the table they extend (None: a new one)."""
+    """Data files for one partition: its values (one row) and the table they extend (None: a new one).
+
+    `location` is the table's directory and `place` the one that holds the files' own `data`, the same but for branches.
+    """
 
     spec: PartitionSpec
     schema: pa.Schema
     values: pa.Table
     location: str
+    place: str
     table: PartitionTable | None
     fragments: list[FragmentMetadata] = field(default_factory=list)
     files: list[str] = field(default_factory=list)
@@ -126,9 +130,9 @@ class PartitionWriter:
         )
 
     def _write_partition(self, pending: PendingAppend, rows: pa.Table) -> None:
-        store = self._store.child(pending.location)
+        store = self._store.child(pending.place)
         pending.rows += rows.num_rows
-        if pending.table is not None and not self._layout.fits(partitions.open_at(store, pending.table.pin)):
+        if pending.table is not None and not self._fits(pending.table):
             # The table numbers its columns in its own way: Lance has to read how.
             batches = map(aligned, rows.to_batches())
             reader = pa.RecordBatchReader.from_batches(rows.schema, batches)
@@ -140,6 +144,9 @@ class PartitionWriter:
         pending.open_file.write(rows.cast(self._layout.schema).to_batches())
         if pending.open_file.rows >= MOST_ROWS_IN_A_FILE or len(self._pending) > MOST_OPEN_FILES:
             pending.close_file()
+
+    def _fits(self, table: PartitionTable) -> bool:
+        return self._layout.fits(partitions.open_at(self._store.child(table.location), table.pin))
 
     @property
     def _cache_bytes(self) -> int:
@@ -172,8 +179,14 @@ class PartitionWriter:
 
     def _begin(self, number: int, values: pa.Table) -> PendingAppend:
         table = self._existing.table(number) if number < len(self._existing) else None
-        location = directory_name(self._names.object_ids(values)[0]) if table is None else table.location
-        return PendingAppend(spec=self._spec, schema=self._schema.table, values=values, location=location, table=table)
+        if table is None:
+            location = place = directory_name(self._names.object_ids(values)[0])
+        else:
+            location = table.location
+            place = partitions.place_of_files(location, partitions.resolve(self._store.child(location), table.pin))
+        return PendingAppend(
+            spec=self._spec, schema=self._schema.table, values=values, location=location, place=place, table=table
+        )
 
 
 def partition_values(rows: pa.Table, spec: PartitionSpec, ids: dict[str, int], evaluate: Evaluate) -> pa.Table:
