@@ -1,0 +1,114 @@
+"""Two servers over one root: what one does, the other sees at once."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+
+import pyarrow as pa
+import pytest
+
+from tests.service.server_process import Server, serving
+from tests.stock import manifest, stored_rows, stored_tables
+
+LAYOUTS = pytest.mark.parametrize("partition_by", [None, "id", "bucket(4, id)"], ids=["plain", "by value", "by bucket"])
+
+
+@pytest.fixture(scope="module")
+def other(server: Server) -> Iterator[Server]:
+    with serving(server.root) as running:
+        yield running
+
+
+@LAYOUTS
+def test_rows_are_seen_by_the_other_server_at_once(
+    server: Server, other: Server, table: str, partition_by: str | None
+) -> None:
+    server.ingest(table, pa.table({"id": [0]}), partition_by=partition_by)
+    for number in range(1, 7):
+        writer, reader = (server, other) if number % 2 else (other, server)
+        writer.ingest(table, pa.table({"id": [number]}), "append")
+        assert sorted(reader.rows(f"SELECT id FROM {table}")) == [(n,) for n in range(number + 1)]
+
+
+@LAYOUTS
+def test_a_table_that_the_other_server_made_again_serves_the_new_rows(
+    server: Server, other: Server, table: str, partition_by: str | None
+) -> None:
+    for round_ in range(4):
+        maker, reader = (server, other) if round_ % 2 else (other, server)
+        maker.ingest(table, pa.table({"id": [10 * round_, 10 * round_ + 1]}), partition_by=partition_by)
+        for each in (reader, maker):
+            assert sorted(each.rows(f"SELECT id FROM {table}")) == [(10 * round_,), (10 * round_ + 1,)]
+            assert each.rows(f"SELECT id FROM {table} WHERE id = {10 * round_}") == [(10 * round_,)]
+        maker.run(f"DROP TABLE {table}")
+        assert "not_found" in reader.refuses(f"SELECT id FROM {table}")
+
+
+def test_versions_of_a_table_made_again_are_its_own(server: Server, other: Server, table: str) -> None:
+    server.ingest(table, pa.table({"id": [1]}), partition_by="id")
+    version = manifest(server.root / table).version
+    assert server.rows(f"SELECT id FROM {table}@{version}") == [(1,)]
+    other.ingest(table, pa.table({"id": [2]}), "replace", partition_by="id")
+    assert manifest(server.root / table).version == version
+    assert server.rows(f"SELECT id FROM {table}@{version}") == [(2,)]
+    assert server.rows(f"SELECT id FROM {table}") == [(2,)]
+
+
+@pytest.mark.parametrize("partition_by", ["part", "bucket(3, id)"])
+def test_both_servers_write_at_once_and_nothing_is_lost(
+    server: Server, other: Server, table: str, partition_by: str
+) -> None:
+    server.ingest(table, pa.table({"id": [0], "part": [0]}), partition_by=partition_by)
+
+    def write(place: int) -> None:
+        with serving_client([server, other][place % 2]) as client:
+            for number in range(8):
+                row = 100 * (place + 1) + number
+                client.ingest(table, pa.table({"id": [row], "part": [number % 3]}), "append")
+
+    with ThreadPoolExecutor(4) as pool:
+        list(pool.map(write, range(4)))
+    expected = [0, *(100 * (place + 1) + number for place in range(4) for number in range(8))]
+    assert sorted(stored_rows(server.root / table)["id"].to_pylist()) == expected
+    values = [tuple(stored.values.values()) for stored in stored_tables(server.root / table)]
+    assert len(values) == len(set(values))
+    for each in (server, other):
+        assert each.value(f"SELECT count(*) FROM {table}") == len(expected)
+
+
+def serving_client(server: Server) -> ThreadClient:
+    """A connection of its own, for a thread of its own."""
+    return ThreadClient(Server(server.root, server.uri, server.process))
+
+
+class ThreadClient:
+    """Closes the connection of a `Server` that a thread uses."""
+
+    def __init__(self, server: Server) -> None:
+        self._server = server
+
+    def __enter__(self) -> Server:
+        return self._server
+
+    def __exit__(self, *_: object) -> None:
+        self._server.close()
+
+
+@pytest.mark.parametrize("partition_by", [None, "id"])
+def test_of_two_that_create_one_table_one_succeeds(
+    server: Server, other: Server, table: str, partition_by: str | None
+) -> None:
+    def make(place: int) -> str:
+        with serving_client([server, other][place % 2]) as client:
+            try:
+                client.ingest(table, pa.table({"id": [place]}), "create", partition_by=partition_by)
+            except Exception as exc:  # noqa: BLE001 - the loser's answer is what is looked at
+                return str(exc)
+            return ""
+
+    with ThreadPoolExecutor(6) as pool:
+        answers = list(pool.map(make, range(6)))
+    assert answers.count("") == 1
+    assert [answer for answer in answers if answer and "already_exists" not in answer] == []
+    assert server.rows(f"SELECT id FROM {table}") == [(answers.index(""),)]
