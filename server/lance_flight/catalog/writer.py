@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass, field
 from types import TracebackType
 from typing import Self
@@ -95,6 +96,10 @@ class PartitionWriter:
         """Stop writing; returns once nothing is being written any more."""
         for pool in (self._movers, self._writers):
             pool.shutdown(wait=True, cancel_futures=True)
+        for pending in self._pending.values():
+            # A file that is dropped while it is open waits for its runtime with the interpreter's lock in hand.
+            with suppress(OSError):
+                pending.close_file()
 
     def write_all(self, tables: Iterable[pa.Table]) -> None:
         """Write every row of `tables`."""

@@ -128,5 +128,8 @@ def _shares(session: Session, answered: Answer, endpoints: int) -> int:
         return 1
     session.prepare(answered.frame)
     session.plan(answered.frame)
+    if len(session.log.scans) != 1:
+        # A scalar subquery scans as well, and must see all of its table.
+        return 1
     scanned = sum(view.planned[-1].scanned for view in session.views.values() if view.planned)
     return max(1, min(endpoints, scanned))

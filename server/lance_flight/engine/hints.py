@@ -37,6 +37,9 @@ _NOT_PUSHED = "DataFusion keeps it above the scan, and it says nothing about par
 
 def hints(plan: LogicalPlan, default_schema: str) -> dict[str, Predicate]:
     """For each table of an optimised plan (`schema.table`), what every one of its scans requires."""
+    if "Subquery:" in plan.display_indent():
+        # Its scans hide inside an expression: what the visible ones require says nothing about them.
+        return {}
     found: dict[str, list[Predicate]] = defaultdict(list)
     for (db_schema, table), condition in _scans(plan, []):
         found[f"{db_schema or default_schema}.{table}"].append(condition)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from pyarrow import flight
@@ -36,6 +36,7 @@ class Call:
     endpoints: int = 1
     compression: str | None = None
     partition_by: str | None = None
+    is_cancelled: Callable[[], bool] = lambda: False
 
 
 class InFlight:
@@ -110,6 +111,7 @@ def call_of(context: flight.ServerCallContext) -> Call:
         endpoints=_endpoints(middleware.headers.get(ENDPOINTS_HEADER)),
         compression=_compression(middleware.headers.get(COMPRESSION_HEADER)),
         partition_by=next(iter(middleware.headers.get(PARTITION_BY_HEADER, ())), None),
+        is_cancelled=context.is_cancelled,
     )
 
 

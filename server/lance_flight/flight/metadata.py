@@ -11,7 +11,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from lance_flight.errors import NotFound
+from lance_flight.errors import Corrupt, NotFound
 from lance_flight.flight import commands, schemas, sql_info, sql_types
 from lance_flight.flight.backend import Backend, Caller, TableEntry
 from lance_flight.flight.commands import MetadataCommand
@@ -121,6 +121,8 @@ def _serialised(table: TableEntry, backend: Backend, caller: Caller) -> bytes | 
         plain = client_schema(backend.table_schema(caller, table))
     except NotFound:  # dropped since it was listed
         return None
+    except Corrupt:  # its own error comes with its first use; the others are listed with it
+        plain = pa.schema([])
     fields = [field.with_metadata({**(field.metadata or {}), **column_metadata(field, table)}) for field in plain]
     message: bytes = pa.schema(fields, metadata=plain.metadata).serialize().to_pybytes()
     return message

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from enum import Enum
 from typing import TypeVar
@@ -74,7 +74,8 @@ class Updates:
             rows = reader.to_reader()
         except (OSError, pa.ArrowInvalid) as error:
             raise InvalidInput(f"no schema before the rows for table {command.table!r}: {error}") from error
-        return _update_result(self.backend.ingest(call.caller, target, rows, transaction=command.transaction_id))
+        whole = pa.RecordBatchReader.from_batches(rows.schema, _to_the_end(rows, call, command.table))
+        return _update_result(self.backend.ingest(call.caller, target, whole, transaction=command.transaction_id))
 
     def _run(self, call: Call, statement: Statement) -> bytes:
         outcome = self.backend.execute(
@@ -85,6 +86,15 @@ class Updates:
                 return _update_result(rows)
             case Planned():
                 raise InvalidInput("a statement that returns rows was sent as an update; send it to GetFlightInfo")
+
+
+def _to_the_end(rows: pa.RecordBatchReader, call: Call, table: str) -> Iterator[pa.RecordBatch]:
+    """The batches of a stream; an error where it ends because its client went away, which gRPC calls an end like any."""
+    yield from rows
+    if call.is_cancelled():
+        raise InvalidInput(
+            f"the client of an ingest into {table!r} went away before the end of its rows; nothing was stored"
+        )
 
 
 def ingest_target(command: StatementIngest, partition_by: str | None = None) -> IngestTarget:

@@ -1,0 +1,40 @@
+"""A scalar subquery reads all of its table, whatever the query around it asks for."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from lance_flight.catalog.directory import Root, TableName
+from lance_flight.catalog.store import Store
+from lance_flight.engine import ingest
+from lance_flight.engine.engine import Engine
+from lance_flight.engine.statements import parse_partition_by
+
+ROWS = pa.table({"id": [1, 2, 3, 4, 5], "n": ["a", "b", "c", "z", None]})
+
+
+@pytest.fixture
+def engine(tmp_path: Path) -> Engine:
+    engine = Engine(Root(Store(str(tmp_path))), ways=2)
+    ingest.create(engine.root, TableName("public", "t"), ROWS.schema, parse_partition_by("n"), [ROWS])
+    return engine
+
+
+@pytest.mark.parametrize(
+    ("sql", "expected"),
+    [
+        ("SELECT id, (SELECT min(id) FROM t) m FROM t WHERE n LIKE 'z%'", [{"id": 4, "m": 1}]),
+        ("SELECT id, (SELECT count(*) FROM t) m FROM t WHERE n IS NOT DISTINCT FROM 'a'", [{"id": 1, "m": 5}]),
+        ("SELECT id FROM t WHERE n LIKE 'z%' AND id > (SELECT avg(id) FROM t)", [{"id": 4}]),
+    ],
+)
+def test_a_filter_outside_does_not_prune_the_table_inside(engine: Engine, sql: str, expected: list[object]) -> None:
+    assert engine.query(sql).to_pylist() == expected
+
+
+def test_a_query_with_a_subquery_is_not_split_into_endpoints(engine: Engine) -> None:
+    plan = engine.plan("SELECT id FROM t WHERE id = (SELECT max(id) FROM t)", endpoints=4)
+    assert plan is not None
+    assert [row for task in plan.tasks for row in engine.run(task).read_all()["id"].to_pylist()] == [5]
