@@ -1,0 +1,157 @@
+"""Several spec versions in one namespace: each prunes by its own rules, and together they answer as one table."""
+
+from __future__ import annotations
+
+import re
+import tempfile
+from collections.abc import Sequence
+from datetime import date
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from lance_flight.catalog.directory import Root, TableName
+from lance_flight.catalog.namespace import PartitionedNamespace
+from lance_flight.catalog.store import Store
+from lance_flight.engine import ingest
+from lance_flight.engine.definitions import partition_spec
+from lance_flight.engine.engine import Engine
+from lance_flight.engine.functions import evaluate
+from lance_flight.engine.statements import parse_partition_by
+
+from tests.engine.evolving import add_spec
+from tests.engine.test_differential import CONDITIONS, FIELDS, SCHEMA, conditions, in_memory, rows
+from tests.stock import manifest_rows, stored_tables
+
+EVENTS = pa.schema({"id": pa.int64(), "event_date": pa.date32(), "country": pa.utf8()})
+
+
+def evolved(root: Path, schema: pa.Schema, versions: Sequence[tuple[str, pa.Table]]) -> Engine:
+    """A table `t` whose rows were stored under one spec after another."""
+    engine = Engine(Root(Store(str(root))), ways=2)
+    name = TableName("public", "t")
+    for number, (fields, data) in enumerate(versions, 1):
+        definitions = parse_partition_by(fields)
+        if number == 1:
+            ingest.create(engine.root, name, schema, definitions, [data])
+            continue
+        namespace = engine.root.table(name)
+        assert isinstance(namespace, PartitionedNamespace)
+        add_spec(root / "t", partition_spec(namespace.snapshot().schema, definitions, number=number))
+        namespace.append([data], evaluate)
+    return engine
+
+
+def events(*values: tuple[int, date | None, str | None]) -> pa.Table:
+    return pa.Table.from_pylist([{"id": n, "event_date": day, "country": c} for n, day, c in values], schema=EVENTS)
+
+
+DAYS = [date(2024, 5, 1), date(2025, 12, 10), date(2025, 12, 11)]
+VERSIONS = [
+    ("event_date", events(*((n, DAYS[n % 3], "US") for n in range(6)), (6, None, "DE"))),
+    ("year(event_date), country", events(*((n, DAYS[n % 3], ["US", "DE", None][n % 3]) for n in range(10, 16)))),
+    ("bucket(4, id)", events(*((n, DAYS[n % 3], "FR") for n in range(20, 26)))),
+]
+
+
+@pytest.fixture(scope="module")
+def engine(tmp_path_factory: pytest.TempPathFactory) -> Engine:
+    return evolved(tmp_path_factory.mktemp("root"), EVENTS, VERSIONS)
+
+
+def report(engine: Engine, where: str) -> dict[str, str]:
+    """What EXPLAIN says of each spec version: `kept / total`."""
+    plan = engine.query(f"EXPLAIN SELECT * FROM t WHERE {where}")
+    (text,) = [text for kind, text in zip(*plan.to_pydict().values(), strict=True) if kind == "partitions"]
+    return dict(re.findall(r"^  (v\d+): (\d+ / \d+)", text, re.MULTILINE))
+
+
+PRUNED = [
+    pytest.param("true", {"v1": "4 / 4", "v2": "3 / 3", "v3": "3 / 3"}, 19, id="everything"),
+    pytest.param("event_date = '2025-12-10'", {"v1": "1 / 4", "v2": "2 / 3", "v3": "3 / 3"}, 6, id="a date"),
+    pytest.param(
+        "event_date = '2025-12-10' AND country = 'US'",
+        {"v1": "1 / 4", "v2": "0 / 3", "v3": "3 / 3"},
+        2,
+        id="appendix D",
+    ),
+    pytest.param("country = 'US'", {"v1": "4 / 4", "v2": "1 / 3", "v3": "3 / 3"}, 8, id="a country"),
+    pytest.param("event_date IS NULL", {"v1": "1 / 4", "v2": "0 / 3", "v3": "3 / 3"}, 1, id="no date"),
+    pytest.param("country IS NULL", {"v1": "4 / 4", "v2": "1 / 3", "v3": "3 / 3"}, 2, id="no country"),
+    pytest.param("id = 21", {"v1": "4 / 4", "v2": "3 / 3", "v3": "1 / 3"}, 1, id="an id"),
+    pytest.param("event_date < '2025-01-01'", {"v1": "1 / 4", "v2": "1 / 3", "v3": "3 / 3"}, 6, id="a range"),
+    pytest.param(
+        "date_part('year', event_date) = 2024 AND id = 22",
+        {"v1": "1 / 4", "v2": "1 / 3", "v3": "1 / 3"},
+        0,
+        id="all three",
+    ),
+]
+
+
+@pytest.mark.parametrize(("where", "kept", "count"), PRUNED)
+def test_each_version_is_pruned_by_its_own_spec(engine: Engine, where: str, kept: dict[str, str], count: int) -> None:
+    assert report(engine, where) == kept
+    assert engine.query(f"SELECT id FROM t WHERE {where}").num_rows == count
+
+
+def test_new_rows_go_under_the_newest_version_and_old_tables_stay(engine: Engine) -> None:
+    place = Path(engine.root.store.uri) / "t"
+    by_version = {n: {t.object_id for t in stored_tables(place) if t.spec_id == n} for n in (1, 2, 3)}
+    assert {n: len(found) for n, found in by_version.items()} == {1: 4, 2: 3, 3: 3}
+    for row in manifest_rows(place):
+        years = row["partition_field_event_date_year"] is not None
+        assert not (years and row["object_id"].startswith(("v1", "v3")))
+
+
+def test_the_metadata_tables_show_all_versions(engine: Engine) -> None:
+    specs = engine.query("SELECT spec_id, field_id FROM t$specs ORDER BY spec_id, position").to_pylist()
+    assert [(row["spec_id"], row["field_id"]) for row in specs] == [
+        (1, "event_date"),
+        (2, "event_date_year"),
+        (2, "country"),
+        (3, "id_bucket"),
+    ]
+    found = engine.query("SELECT * FROM t$partitions")
+    assert found.schema.names[:5] == ["spec_id", "event_date", "event_date_year", "country", "id_bucket"]
+    assert engine.query("SELECT sum(rows) AS n FROM t$partitions WHERE spec_id = 2")["n"].to_pylist() == [6]
+
+
+def test_versions_whose_numbers_begin_alike_are_told_apart(tmp_path: Path) -> None:
+    engine = evolved(tmp_path, EVENTS, [("country", events((1, None, "US")))])
+    namespace = engine.root.table(TableName("public", "t"))
+    assert isinstance(namespace, PartitionedNamespace)
+    for number in (10, 11):
+        definitions = parse_partition_by("bucket(2, id)")
+        add_spec(tmp_path / "t", partition_spec(namespace.snapshot().schema, definitions, number=number))
+        namespace.append([events((number, None, "US"))], evaluate)
+    assert sorted(engine.query("SELECT id FROM t")["id"].to_pylist()) == [1, 10, 11]
+    assert report(engine, "country = 'DE'") == {"v1": "0 / 1", "v10": "1 / 1", "v11": "1 / 1"}
+    found = engine.query("SELECT spec_id, id_bucket FROM t$partitions ORDER BY spec_id").to_pylist()
+    assert [row["spec_id"] for row in found] == [1, 10, 11]
+
+
+@settings(max_examples=settings.default.max_examples // 2)
+@given(
+    rows,
+    st.lists(st.lists(st.sampled_from(FIELDS), min_size=1, max_size=2, unique=True), min_size=2, max_size=3),
+    st.lists(conditions, min_size=1, max_size=3),
+)
+def test_specs_never_change_an_answer(data: list[dict[str, object]], specs: list[list[str]], wheres: list[str]) -> None:
+    table = pa.Table.from_pylist([{"n": n, **row} for n, row in enumerate(data)], schema=SCHEMA)
+    versions = [
+        (", ".join(fields), table.filter(pa.array([n % len(specs) == place for n in range(len(table))], pa.bool_())))
+        for place, fields in enumerate(specs)
+    ]
+    with tempfile.TemporaryDirectory() as root:
+        engine = evolved(Path(root), SCHEMA, versions)
+        for where in wheres:
+            found = engine.query(f"SELECT n FROM t WHERE {where} ORDER BY n")["n"].to_pylist()
+            assert found == in_memory(table, where), (specs, where)
+
+
+def test_the_conditions_of_the_property_reach_every_column() -> None:
+    words = set(re.findall(r"\b[a-z]+\b", " ".join(CONDITIONS)))
+    assert set(SCHEMA.names) - {"n"} <= words
