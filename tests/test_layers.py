@@ -14,15 +14,17 @@ SOURCES = {"lance_flight": TOP / "server", "lance_flight_client": TOP / "client"
 # Layer → what it may import of ours, beside itself. Imports only go down.
 LAYERS = {
     "lance_flight.errors": set(),
+    "lance_flight.faults": set(),
     "lance_flight.config": {"lance_flight.errors"},
     "lance_flight.model": {"lance_flight.errors"},
     "lance_flight.planning": {"lance_flight.model", "lance_flight.errors"},
-    "lance_flight.catalog": {"lance_flight.model", "lance_flight.errors"},
+    "lance_flight.catalog": {"lance_flight.model", "lance_flight.errors", "lance_flight.faults"},
     "lance_flight.engine": {
         "lance_flight.catalog",
         "lance_flight.planning",
         "lance_flight.model",
         "lance_flight.errors",
+        "lance_flight.faults",
     },
     "lance_flight.flight": {"lance_flight.errors"},
     "lance_flight.flight.engine_backend": {

@@ -12,6 +12,8 @@ LanceFlightError
 ├── AlreadyExists       a table that is there already
 ├── QueryFailed         planned well, and failed on the data: division by zero, memory …
 ├── Conflict            another writer was first: run it again
+│   └── SerializationFailure  what was read was changed meanwhile: run it again on a new snapshot
+├── OutcomeUnknown      a commit was sent and its answer lost: look before running it again
 ├── Refused             not allowed, whatever the request says
 ├── Unsupported         understood, and not offered
 └── Corrupt             stored data that breaks the spec: repair it
@@ -110,6 +112,18 @@ class Conflict(LanceFlightError):
     """Another writer was first and the work could not be rebased; nothing of it is visible."""
 
     code = "conflict"
+
+
+class SerializationFailure(Conflict):
+    """What a transaction read, or wrote over, was changed by another one first; nothing of it is visible."""
+
+    code = "serialization_failure"
+
+
+class OutcomeUnknown(LanceFlightError):
+    """A commit failed in a way that does not tell whether it took place; its rows are all visible, or none."""
+
+    code = "outcome_unknown"
 
 
 class Refused(LanceFlightError):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from dataclasses import dataclass
 from pathlib import Path
 
 import lance
@@ -11,8 +12,7 @@ import pyarrow as pa
 import pytest
 from lance_flight.catalog.namespace import PartitionedNamespace
 from lance_flight.catalog.store import Store
-from lance_flight.catalog.transaction import AppendTransaction
-from lance_flight.catalog.writer import PartitionWriter
+from lance_flight.catalog.transaction import Transaction
 from lance_flight.engine.functions import evaluate
 from lance_flight.errors import Conflict
 from lance_flight.model.schema import NamespaceSchema
@@ -55,14 +55,36 @@ def rows(*pairs: tuple[int, str | None]) -> pa.Table:
     return pa.Table.from_pylist([{"id": number, "p": value} for number, value in pairs], schema=SCHEMA.plain)
 
 
-def written(place: Path, *pairs: tuple[int, str | None]) -> AppendTransaction:
+@dataclass
+class Written:
     """A transaction whose files are written and that has not begun to commit."""
+
+    namespace: PartitionedNamespace
+    transaction: Transaction
+
+    def commit(self) -> int:
+        """Make it visible."""
+        return self.namespace.commits.commit(self.transaction)
+
+    def stage(self) -> None:
+        """Put its rows on the tables, and commit nothing."""
+        self.namespace.commits.stage(self.transaction)
+
+    def rows(self) -> pa.Table:
+        """Stage, and return what would be committed."""
+        return self.namespace.commits._rows([self.transaction], self.transaction.base, {})
+
+    def abort(self) -> None:
+        """Give up."""
+        self.transaction.abort(self.namespace.store)
+
+
+def written(place: Path, *pairs: tuple[int, str | None]) -> Written:
+    """Write rows, and do not commit them."""
     namespace = opened(place)
-    snapshot = namespace.snapshot()
-    key = bytes.fromhex(snapshot.metadata["lance_flight:namespace_key"])
-    with PartitionWriter(namespace.store, snapshot, key, evaluate) as writer:
-        writer.write_all([rows(*pairs)])
-    return AppendTransaction(namespace.manifest, key, writer.pending)
+    transaction = namespace.begin()
+    namespace.write(transaction, [rows(*pairs)], evaluate)
+    return Written(namespace, transaction)
 
 
 def ids(place: Path) -> list[int]:
@@ -95,15 +117,15 @@ def test_a_version_that_a_dead_writer_staged_never_becomes_visible(place: Path) 
 def test_two_commits_that_touch_one_row_both_count(place: Path) -> None:
     opened(place).append([rows((1, "a"))], evaluate)
     first, second = written(place, (2, "a")), written(place, (3, "a"))
-    first.commit("first")
-    second.commit("second")
+    first.commit()
+    second.commit()
     assert ids(place) == [1, 2, 3]
 
 
 def test_two_writers_that_create_one_partition_make_one_table(place: Path) -> None:
     first, second = written(place, (1, "new"), (2, "a")), written(place, (3, "new"), (4, "b"))
-    first.commit("first")
-    second.commit("second")
+    first.commit()
+    second.commit()
     assert ids(place) == [1, 2, 3, 4]
     values = [table.values["p"] for table in stored_tables(place)]
     assert sorted(values) == ["a", "b", "new"]
@@ -123,9 +145,9 @@ def test_creators_of_different_partitions_conflict_on_the_row_of_their_spec(plac
     manifest = opened(place).manifest
     base = manifest.snapshot()
     first, second = written(place, (1, "a")), written(place, (2, "b"))
-    manifest.commit(base, first._rows(base), "first")
+    manifest.commit(base, first.rows(), "first")
     with pytest.raises(Conflict):
-        manifest.commit(base, second._rows(base), "second")
+        manifest.commit(base, second.rows(), "second")
 
 
 def test_writers_in_several_processes_lose_nothing_and_make_one_table_for_each_value(place: Path) -> None:

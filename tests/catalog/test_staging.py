@@ -8,14 +8,15 @@ from typing import Any
 import lance
 import pyarrow as pa
 import pytest
-from lance import LanceDataset
-from lance_flight.catalog import partitions, transaction
+from lance import FragmentMetadata, LanceDataset, LanceOperation
+from lance_flight.catalog import commit, partitions
 from lance_flight.catalog.manifest import Manifest
 from lance_flight.catalog.namespace import PartitionedNamespace
+from lance_flight.catalog.snapshot import Snapshot
 from lance_flight.catalog.store import Store
 from lance_flight.engine.functions import evaluate
 from lance_flight.errors import Conflict, DataError
-from lance_flight.model.pins import Version
+from lance_flight.model.pins import Pin, Version
 
 from tests.catalog.test_commit import SCHEMA, SPEC, ids, opened, rows, written
 from tests.stock import manifest, stored_tables
@@ -39,10 +40,14 @@ def the_table(place: Path, value: str = "a") -> tuple[Store, int]:
     return Store(str(place / found.row["location"])), found.row["read_version"]
 
 
+def stage_append(store: Store, pinned: int, fragments: list[FragmentMetadata]) -> Pin:
+    """Put data files on a version."""
+    return partitions.stage(store, Version(pinned), LanceOperation.Append(fragments))
+
+
 def stage_and_die(place: Path, *pairs: tuple[int, str]) -> None:
     """What a writer leaves that staged its rows and never came to its commit."""
-    dead = written(place, *pairs)
-    dead._rows(opened(place).snapshot())
+    written(place, *pairs).stage()
 
 
 @pytest.mark.parametrize("times", [1, 3])
@@ -60,8 +65,8 @@ def test_versions_that_were_staged_and_never_committed_stay_invisible(place: Pat
 def test_a_staged_version_has_exactly_the_rows_of_its_base_and_its_own(place: Path) -> None:
     store, pinned = the_table(place)
     fragments = partitions.write_files(store, rows((2, "a")))
-    first = partitions.stage_append(store, Version(pinned), fragments)
-    second = partitions.stage_append(store, Version(pinned), partitions.write_files(store, rows((3, "a"))))
+    first = stage_append(store, pinned, fragments)
+    second = stage_append(store, pinned, partitions.write_files(store, rows((3, "a"))))
     found = [sorted(partitions.open_at(store, pin).to_table()["id"].to_pylist()) for pin in (first, second)]
     assert found == [[1, 2], [1, 3]]
 
@@ -72,34 +77,34 @@ def test_rows_that_somebody_appends_at_the_very_moment_do_not_slip_in(
 ) -> None:
     """Lance rebases an append onto whatever is newest: the result must be base + 1, or it is left alone."""
     store, pinned = the_table(place)
-    commit, left = LanceDataset.commit, [moments]
+    lance_commit, left = LanceDataset.commit, [moments]
 
     def intruding(*args: Any, **keywords: Any) -> LanceDataset:
         if left[0] > 0:
             left[0] -= 1
             lance.write_dataset(rows((666, "a")), store.uri, mode="append")
-        return commit(*args, **keywords)
+        return lance_commit(*args, **keywords)
 
     fragments = partitions.write_files(store, rows((2, "a")))
     monkeypatch.setattr(partitions.LanceDataset, "commit", intruding)
-    pin = partitions.stage_append(store, Version(pinned), fragments)
+    pin = stage_append(store, pinned, fragments)
     assert left == [0]
     assert sorted(partitions.open_at(store, pin).to_table()["id"].to_pylist()) == [1, 2]
 
 
 def test_staging_gives_up_where_others_never_stop(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     store, pinned = the_table(place)
-    commit = LanceDataset.commit
+    lance_commit = LanceDataset.commit
 
     def intruding(*args: Any, **keywords: Any) -> LanceDataset:
         lance.write_dataset(rows((666, "a")), store.uri, mode="append")
-        return commit(*args, **keywords)
+        return lance_commit(*args, **keywords)
 
     fragments = partitions.write_files(store, rows((2, "a")))
     monkeypatch.setattr(partitions.LanceDataset, "commit", intruding)
     monkeypatch.setattr(partitions, "STAGING_ATTEMPTS", 3)
     with pytest.raises(Conflict, match="3 attempts"):
-        partitions.stage_append(store, Version(pinned), fragments)
+        stage_append(store, pinned, fragments)
     assert ids(place) == [1]
 
 
@@ -112,20 +117,22 @@ def test_transactions_that_overlap_in_every_way_lose_nothing(place: Path) -> Non
         written(place, (40, "a")),
     ]
     for waiting in begun[1:]:
-        waiting._rows(opened(place).snapshot())
+        waiting.stage()
     for each in reversed(begun):
-        each.commit("overlapping")
+        each.commit()
     assert ids(place) == [1, 2, 10, 11, 20, 21, 30, 31, 40]
     assert sorted(table.values["p"] for table in stored_tables(place)) == ["a", "b", "c"]
 
 
-def test_commits_to_different_tables_do_not_conflict(place: Path) -> None:
+def test_commits_to_different_tables_that_meet_in_the_manifest_both_count(place: Path) -> None:
     namespace = opened(place)
     namespace.append([rows((2, "b"))], evaluate)
     base = namespace.manifest.snapshot()
-    changes = [written(place, (10, "a"))._rows(base), written(place, (11, "b"))._rows(base)]
-    for changed in changes:
-        namespace.manifest.commit(base, changed, "disjoint")
+    first, second = written(place, (10, "a")), written(place, (11, "b"))
+    first.commit()
+    with pytest.raises(Conflict):
+        namespace.manifest.commit(base, second.rows(), "from the old snapshot")
+    second.commit()
     assert ids(place) == [1, 2, 10, 11]
 
 
@@ -134,34 +141,37 @@ def test_data_files_are_written_once_however_often_a_commit_is_tried(
 ) -> None:
     pending = written(place, (2, "a"), (3, "new"))
     files = {path for path in table_files(place) if path.suffix == ".lance"}
-    commit, left = Manifest.commit, [3]
+    manifest_commit, left = Manifest.commit, [3]
 
-    def contended(self: Manifest, *args: Any) -> int:
+    def contended(self: Manifest, *args: Any) -> Snapshot:
         if left[0] > 0:
             left[0] -= 1
             raise Conflict("somebody was first")
-        return commit(self, *args)
+        return manifest_commit(self, *args)
 
     monkeypatch.setattr(Manifest, "commit", contended)
-    pending.commit("at last")
+    pending.commit()
     assert {path for path in table_files(place) if path.suffix == ".lance"} == files
     assert ids(place) == [1, 2, 3]
 
 
-def test_an_append_that_gives_up_leaves_nothing_and_says_so(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    before = {path for path in table_files(place) if path.suffix == ".lance"}
+def test_an_append_that_gives_up_is_visible_nowhere_and_says_so(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    before = set(place.iterdir())
     version = manifest(place).version
 
-    def refused(*_: Any) -> int:
+    def refused(*_: Any) -> Snapshot:
         raise Conflict("somebody was first")
 
     with monkeypatch.context() as patched:
         patched.setattr(Manifest, "commit", refused)
-        patched.setattr(transaction, "COMMIT_ATTEMPTS", 2)
+        patched.setattr(commit, "COMMIT_ATTEMPTS", 2)
         with pytest.raises(Conflict, match=r"gave up after 2 attempts.*nothing was stored"):
             opened(place).append([rows((2, "a"), (3, "new"))], evaluate)
-    assert {path for path in table_files(place) if path.suffix == ".lance"} == before
+    assert set(place.iterdir()) == before, "the directory of the new partition is gone"
     assert manifest(place).version == version
+    store, pinned = the_table(place)
+    assert store.open(pinned).to_table()["id"].to_pylist() == [1]
+    assert store.open().to_table().num_rows == 2, "what was staged on a table that others know stays readable there"
     opened(place).append([rows((4, "a"), (5, "new"))], evaluate)
     assert ids(place) == [1, 4, 5]
 
@@ -198,9 +208,9 @@ def test_an_append_of_no_rows_changes_nothing(place: Path) -> None:
 def test_a_partition_that_was_dropped_meanwhile_is_a_conflict(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     pending = written(place, (2, "a"))
     manifest(place).delete("object_type = 'table'")
-    monkeypatch.setattr(transaction, "COMMIT_ATTEMPTS", 2)
+    monkeypatch.setattr(commit, "COMMIT_ATTEMPTS", 2)
     with pytest.raises(Conflict):
-        pending.commit("too late")
+        pending.commit()
     assert ids_or_none(place) == []
 
 

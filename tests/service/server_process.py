@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping, Sequence
@@ -95,9 +96,20 @@ def serving(root: Path, *arguments: str, environment: Mapping[str, str] | None =
             yield server
             server.close()
             process.terminate()
-            assert process.wait(_PATIENCE) == 0
+            assert _exit_code(process) == 0
         finally:
             process.kill()
+
+
+def _exit_code(process: subprocess.Popen[str]) -> int:
+    """How a server that was asked to stop ended; one that does not end first shows where its threads are."""
+    try:
+        return process.wait(_PATIENCE)
+    except subprocess.TimeoutExpired:
+        process.send_signal(signal.SIGUSR1)
+        with suppress(subprocess.TimeoutExpired):
+            process.wait(_TICK)
+        raise
 
 
 def _uri(ready: Path, process: subprocess.Popen[str]) -> str:

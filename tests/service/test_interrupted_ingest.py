@@ -16,9 +16,6 @@ from tests.service.server_process import Server, files, serving
 
 PROGRAM = str(Path(interrupted_client.__file__))
 SCHEMA = pa.schema({"id": pa.int64()})
-pytestmark = pytest.mark.xfail(
-    strict=False, reason="now and then a server does not end within a minute after an interrupted partitioned ingest"
-)
 LAYOUTS = pytest.mark.parametrize("partition_by", [None, "bucket(4, id)"], ids=["plain", "partitioned"])
 BATCHES = (0, 1, 3, 40)
 

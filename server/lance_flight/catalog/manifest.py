@@ -8,19 +8,22 @@ from __future__ import annotations
 import json
 import logging
 from collections import OrderedDict
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from threading import Lock
 
 import lance
 import pyarrow as pa
 import pyarrow.compute as pc
-from lance import LanceDataset
-from lance.commit import CommitConflictError
+from lance import LanceDataset, Transaction
+from lance.fragment import write_fragments
 
+from lance_flight.catalog.conflicts import conflicts
+from lance_flight.catalog.manifest_rows import ROW_ADDRESS, Rewrite
 from lance_flight.catalog.snapshot import Snapshot
 from lance_flight.catalog.store import Store
 from lance_flight.errors import Conflict, Corrupt, InvalidInput, NotFound
+from lance_flight.faults import reached
 from lance_flight.model.schema import NamespaceSchema
 from lance_flight.model.spec import SPEC_KEY, PartitionSpec, specs_from_metadata
 
@@ -33,6 +36,7 @@ FENCE = str(1 << 62)
 """A writer feature that no stock writer knows: it refuses instead of dropping our columns (decision 3)."""
 
 OPERATION = "lance_flight:operation"
+TRANSACTIONS = "lance_flight:transactions"
 KEPT_SNAPSHOTS = 8
 PIN_FIELDS = (
     pa.field("read_version", pa.uint64()),
@@ -85,7 +89,14 @@ class Manifest:
 
     def snapshot(self, version: int | None = None) -> Snapshot:
         """The snapshot at `version`, or the newest one; parsed only when it is not in memory yet."""
-        dataset = self.store.open(version)
+        dataset = self.open(version)
+        return self._kept(dataset, lambda: read_snapshot(dataset))
+
+    def open(self, version: int | None = None) -> LanceDataset:
+        """The Lance table itself, at a version or at its newest."""
+        return self.store.open(version)
+
+    def _kept(self, dataset: LanceDataset, read: Callable[[], Snapshot]) -> Snapshot:
         # The moment of the commit is part of the key: a table that was dropped and made again counts anew.
         key = int(dataset.version), dataset.get_version()["timestamp"]
         with self._lock:
@@ -93,7 +104,7 @@ class Manifest:
             if found is not None:
                 self._snapshots.move_to_end(key)
                 return found
-        snapshot = read_snapshot(dataset)
+        snapshot = read()
         with self._lock:
             self._snapshots[key] = snapshot
             while len(self._snapshots) > KEPT_SNAPSHOTS:
@@ -102,7 +113,7 @@ class Manifest:
 
     def version_tagged(self, tag: str) -> int:
         """The version that a tag of the namespace refers to."""
-        tags = self.store.open().tags.list()
+        tags = self.open().tags.list()
         if tag not in tags:
             raise NotFound.named("snapshot tag", tag, tags)
         return int(tags[tag]["version"])
@@ -116,58 +127,69 @@ class Manifest:
 
     def history(self) -> list[tuple[int, datetime]]:
         """Every version that is still there with the moment of its commit, oldest first."""
-        versions = self.store.open().versions()
+        versions = self.open().versions()
         return [(int(v["version"]), v["timestamp"].astimezone(UTC)) for v in versions]
 
     def operations(self) -> dict[int, str]:
         """What each version did, where its writer said so."""
-        head = self.store.open()
+        head = self.open()
         newest_first = zip(range(head.version, 0, -1), head.get_transactions(head.version), strict=False)
         properties = ((version, t.transaction_properties or {}) for version, t in newest_first if t is not None)
         return {version: said[OPERATION] for version, said in properties if OPERATION in said}
 
     def rows_at(self, version: int) -> pa.Table:
         """All rows of one version, whether or not it was a partitioned namespace by then."""
-        return self.store.open(version).to_table()
+        return self.open(version).to_table()
 
-    def commit(self, base: Snapshot, rows: pa.Table, operation: str) -> int:
+    def commit(self, base: Snapshot, rows: pa.Table, operation: str, transactions: Sequence[str] = ()) -> Snapshot:
         """Put `rows` in place of those with the same object id, or beside them: the commit point (decision 14).
 
-        Made from `base`, without an index and without retries: if anyone changed one of the same rows since, the
-        commit fails with `Conflict` and nothing is visible. Two writers that insert one new key are kept apart
-        because each of them writes its `v<N>` row back in the same commit.
+        Made from `base`, without retries: if anyone changed one of the same fragments of the table since, the commit
+        fails with `Conflict` and nothing is visible. Two writers that insert one new key are kept apart because each
+        of them writes its `v<N>` row back in the same commit. `transactions` are remembered with the new version.
         """
-        dataset = self.store.open(base.version)
-        merge = dataset.merge_insert("object_id").when_matched_update_all().when_not_matched_insert_all()
-        merge = merge.conflict_retries(0).use_index(use_index=False)
-        transaction, _ = merge.execute_uncommitted(rows)
-        transaction.transaction_properties = {OPERATION: operation}
-        try:
+        dataset = self.open(base.version)
+        rewrite = Rewrite.of(base, rows)
+        written = write_fragments(
+            rewrite.rows, dataset, schema=rewrite.rows.schema, mode="append", storage_options=self.store.options or None
+        )
+        reached("manifest_written")
+        properties = {OPERATION: operation, TRANSACTIONS: ",".join(transactions)}
+        transaction = Transaction(base.version, rewrite.operation(dataset, written), transaction_properties=properties)
+        with conflicts(f"another writer changed {self.store.uri!r} first"):
             committed = LanceDataset.commit(
                 dataset, transaction, max_retries=0, storage_options=self.store.options or None
             )
-        except (CommitConflictError, OSError) as exc:
-            if isinstance(exc, OSError) and "conflict" not in str(exc).lower() and "concurrent" not in str(exc).lower():
-                raise
-            raise Conflict(f"another writer changed {self.store.uri!r} first") from exc
-        return int(committed.version)
+        if int(committed.version) != base.version + 1 or len(written) != 1:
+            # Somebody's harmless change came between, of columns or metadata: it has to be read.
+            return self.snapshot(int(committed.version))
+        return self._kept(committed, lambda: rewrite.applied(base, committed))
+
+    def committed(self, base: Snapshot, transaction: str) -> int | None:
+        """The version after `base` that a transaction became visible in, if it did."""
+        head = self.open()
+        newer = head.get_transactions(max(int(head.version) - base.version, 0))
+        for version, found in zip(range(int(head.version), base.version, -1), newer, strict=False):
+            said = {} if found is None else found.transaction_properties or {}
+            if transaction in said.get(TRANSACTIONS, "").split(","):
+                return version
+        return None
 
     def update_metadata(self, base: Snapshot, values: Mapping[str, str | None]) -> None:
         """Set table metadata, or fail with `Conflict` if somebody set one of the same keys since `base`."""
-        dataset = self.store.open(base.version)
-        try:
-            dataset.update_metadata(dict(values))
-        except (CommitConflictError, OSError) as exc:
-            raise Conflict(f"another writer changed the metadata of {self.store.uri!r} first") from exc
+        with conflicts(f"another writer changed the metadata of {self.store.uri!r} first"):
+            self.open(base.version).update_metadata(dict(values))
 
     def add_columns(self, fields: Iterable[pa.Field]) -> None:
         """Add nullable columns; harmless to every reader."""
-        self.store.open().add_columns(pa.schema(list(fields)))
+        self.open().add_columns(pa.schema(list(fields)))
 
 
 def read_snapshot(dataset: LanceDataset) -> Snapshot:
     """Parse one version of a `__manifest`; `NotFound` where it is no partitioned namespace, `Corrupt` if broken."""
-    rows = dataset.to_table()
+    addressed = dataset.scanner(with_row_address=True).to_table()
+    addresses = addressed[ROW_ADDRESS].to_numpy()
+    rows = addressed.drop_columns([ROW_ADDRESS])
     metadata = dict(dataset.metadata)
     name = Store(dataset.uri).parent.name
     try:
@@ -193,6 +215,7 @@ def read_snapshot(dataset: LanceDataset) -> Snapshot:
         metadata=metadata,
         specs=tuple(specs),
         schema=schema,
+        addresses=addresses,
     )
 
 

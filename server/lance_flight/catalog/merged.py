@@ -8,7 +8,6 @@ rows, object stores) are simply read by themselves.
 
 from __future__ import annotations
 
-import json
 import secrets
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -17,9 +16,9 @@ from functools import lru_cache
 import pyarrow as pa
 from lance import DatasetBasePath, FragmentMetadata, LanceDataset, LanceOperation
 
-from lance_flight.catalog.partitions import open_at
+from lance_flight.catalog.partitions import open_at, under_base
 from lance_flight.catalog.store import Store
-from lance_flight.model.pins import BranchVersion, Version
+from lance_flight.model.pins import FixedPin
 
 KEPT_TABLES = 65_536
 KEPT_MERGERS = 64
@@ -31,7 +30,7 @@ class PinnedTable:
     """A partition table at a fixed version."""
 
     store: Store
-    pin: Version | BranchVersion
+    pin: FixedPin
 
     def open(self) -> LanceDataset:
         """The table itself."""
@@ -44,7 +43,7 @@ class _Files:
 
     columns: str
     schema: pa.Schema
-    fragments: tuple[str, ...]
+    fragments: tuple[FragmentMetadata, ...]
 
 
 def merge(tables: Sequence[PinnedTable]) -> tuple[list[LanceDataset], list[PinnedTable]]:
@@ -67,7 +66,7 @@ def merge(tables: Sequence[PinnedTable]) -> tuple[list[LanceDataset], list[Pinne
 
 
 @lru_cache(KEPT_TABLES)
-def _files(uri: str, pin: Version | BranchVersion) -> _Files | None:
+def _files(uri: str, pin: FixedPin) -> _Files | None:
     """What a merged dataset needs to know of a table; None if it cannot be part of one.
 
     A version never changes, and a directory is never used again: this can be kept for good.
@@ -79,11 +78,11 @@ def _files(uri: str, pin: Version | BranchVersion) -> _Files | None:
     )
     if not plain or dataset.has_index:
         return None
-    return _Files(str(dataset.lance_schema), dataset.schema, tuple(json.dumps(f.to_json()) for f in fragments))
+    return _Files(str(dataset.lance_schema), dataset.schema, tuple(fragments))
 
 
 @lru_cache(KEPT_MERGERS)
-def _merged(tables: tuple[tuple[str, Version | BranchVersion], ...]) -> LanceDataset:
+def _merged(tables: tuple[tuple[str, FixedPin], ...]) -> LanceDataset:
     bases, fragments = [], []
     schema: pa.Schema | None = None
     for number, (uri, pin) in enumerate(tables, 1):
@@ -92,14 +91,6 @@ def _merged(tables: tuple[tuple[str, Version | BranchVersion], ...]) -> LanceDat
             raise AssertionError(uri)  # `merge` has asked before
         schema = schema or files.schema
         bases.append(DatasetBasePath(uri, id=number, is_dataset_root=True))
-        fragments += [_under(number, text) for text in files.fragments]
+        fragments += under_base(files.fragments, number)
     operation = LanceOperation.Overwrite(schema, fragments, initial_bases=bases)
     return LanceDataset.commit(f"memory://{secrets.token_hex(8)}", operation)
-
-
-def _under(base: int, text: str) -> FragmentMetadata:
-    """A fragment whose files lie under a numbered base path."""
-    fragment = json.loads(text)
-    for file in fragment["files"]:
-        file["base_id"] = base
-    return FragmentMetadata.from_json(json.dumps(fragment))

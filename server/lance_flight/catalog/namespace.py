@@ -6,12 +6,14 @@ Spec: Metadata Definition, Physical Layout, Runtime Namespace Properties; decisi
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from datetime import datetime
 
 import pyarrow as pa
 
 from lance_flight.catalog import rows
+from lance_flight.catalog.commit import Commits, namespace_key, pinned_rows
 from lance_flight.catalog.manifest import (
     FENCE,
     FENCE_KEY,
@@ -25,9 +27,10 @@ from lance_flight.catalog.manifest import (
 from lance_flight.catalog.new_partitions import version_rows
 from lance_flight.catalog.snapshot import Snapshot
 from lance_flight.catalog.store import Store
-from lance_flight.catalog.transaction import AppendTransaction
+from lance_flight.catalog.transaction import Transaction
 from lance_flight.catalog.writer import PartitionWriter
-from lance_flight.errors import Conflict, NotFound
+from lance_flight.errors import Conflict, NotFound, OutcomeUnknown
+from lance_flight.faults import reached
 from lance_flight.model.naming import MANIFEST, new_key, object_id, spec_id_of
 from lance_flight.model.schema import NamespaceSchema
 from lance_flight.model.spec import Evaluate, PartitionSpec
@@ -46,6 +49,7 @@ class PartitionedNamespace:
     def __init__(self, store: Store) -> None:
         self.store = store
         self.manifest = Manifest(store.child(MANIFEST))
+        self.commits = Commits(self.manifest)
 
     @classmethod
     def open(cls, store: Store) -> PartitionedNamespace:
@@ -90,20 +94,40 @@ class PartitionedNamespace:
 
         Nothing is visible unless all of it is; what was written by a failed append is deleted again.
         """
-        snapshot, key = self._writable()
-        with PartitionWriter(self.store, snapshot, key, evaluate) as writer:
+        transaction = self.begin()
+        with self.changing(transaction):
+            count = self.write(transaction, tables, evaluate, operation=operation)
+            self.commits.commit(transaction)
+        return count
+
+    def begin(self, *, serializable: bool = False) -> Transaction:
+        """A transaction on the newest snapshot; what a foreign namespace lacks for our writes is added first."""
+        return Transaction(self._writable(), serializable=serializable)
+
+    @contextmanager
+    def changing(self, transaction: Transaction) -> Iterator[None]:
+        """Take away what a transaction has written when it fails in here, unless it may have been committed."""
+        try:
+            yield
+        except OutcomeUnknown:
+            raise
+        except BaseException:
+            transaction.abort(self.store)
+            raise
+
+    def write(
+        self, transaction: Transaction, tables: Iterable[pa.Table], evaluate: Evaluate, *, operation: str = "append"
+    ) -> int:
+        """Write rows (tables of exactly the namespace schema) as a part of a transaction and return how many they were."""
+        snapshot = transaction.snapshot
+        with PartitionWriter(self.store, snapshot, namespace_key(snapshot), evaluate) as writer:
             try:
                 writer.write_all(rows.conform(table, snapshot.schema.plain) for table in tables)
-            except BaseException:
+            finally:
                 writer.cancel()
-                AppendTransaction(self.manifest, key, writer.pending).abort()
-                raise
-        transaction = AppendTransaction(self.manifest, key, writer.pending)
-        try:
-            transaction.commit(f"{operation} {writer.rows} rows into {len(writer.pending)} partitions")
-        except Conflict:
-            transaction.abort()
-            raise
+                edits = writer.edits
+                transaction.add(edits, f"{operation} {writer.rows} rows into {len(edits)} partitions")
+        reached("data_written")
         return writer.rows
 
     def describe(self, path: Sequence[str]) -> dict[str, str]:
@@ -123,22 +147,23 @@ class PartitionedNamespace:
         field = spec.fields[len(path) - 2]
         return {f"partition.{field.field_id}": display(row[field.column][0])}
 
-    def _writable(self) -> tuple[Snapshot, bytes]:
-        """The newest snapshot and the key; what a foreign namespace lacks for our writes is added first."""
+    def _writable(self) -> Snapshot:
+        """The newest snapshot, once it has what our writes need: the columns of pins, a key, a pin in every row."""
         for _ in range(ADOPT_ATTEMPTS):
             snapshot = self.snapshot()
             missing = [field for field in PIN_FIELDS if field.name not in snapshot.rows.column_names]
-            key = snapshot.metadata.get(NAMESPACE_KEY)
-            if not missing and key is not None:
-                return snapshot, bytes.fromhex(key)
             try:
                 if missing:
                     self.manifest.add_columns(missing)
-                else:
+                elif NAMESPACE_KEY not in snapshot.metadata:
                     self.manifest.update_metadata(snapshot, {NAMESPACE_KEY: new_key().hex()})
+                elif snapshot.floating:
+                    self.manifest.commit(snapshot, pinned_rows(self.store, snapshot), "pin floating tables")
+                else:
+                    return snapshot
             except Conflict:
                 continue
-        raise Conflict(f"{self.store.uri!r}: could not add what our writes need, others keep changing it")
+        raise Conflict(f"{self.store.name!r}: could not add what our writes need, others keep changing it")
 
 
 def display(value: pa.Scalar) -> str:

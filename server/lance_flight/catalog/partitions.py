@@ -6,24 +6,27 @@ exactly base + 1; otherwise it carries somebody else's rows and is left alone.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import json
+import secrets
+from collections.abc import Iterable, Sequence
+from contextlib import suppress
 
 import lance
 import pyarrow as pa
-from lance import FragmentMetadata, LanceDataset, LanceOperation
-from lance.commit import CommitConflictError
+from lance import DatasetBasePath, FragmentMetadata, LanceDataset, LanceOperation
 from lance.fragment import write_fragments
 
+from lance_flight.catalog.conflicts import conflicts
 from lance_flight.catalog.store import Store, shared_session
 from lance_flight.errors import Conflict, NotFound
-from lance_flight.model.pins import BranchVersion, Latest, Pin, Tag, Version
+from lance_flight.model.pins import BranchVersion, FixedPin, Latest, Pin, Tag, Version
 
 STAGING_ATTEMPTS = 20
 BRANCHES = "tree"
 MAX_ROWS_PER_FILE = 4 * 1024 * 1024
 
 
-def place_of_files(location: str, base: Version | BranchVersion | None) -> str:
+def place_of_files(location: str, base: FixedPin | None) -> str:
     """Where new data files go, to be committed on `base` of the table at `location`: Lance keeps those of a branch apart."""
     return f"{location}/{BRANCHES}/{base.branch}" if isinstance(base, BranchVersion) else location
 
@@ -40,6 +43,22 @@ def write_files(store: Store, rows: pa.Table | pa.RecordBatchReader) -> list[Fra
         session=shared_session(),
     )
     return written
+
+
+def read_files(store: Store, schema: pa.Schema, fragments: Sequence[FragmentMetadata]) -> pa.RecordBatchReader:
+    """The rows of data files that lie at `store` and are part of no version."""
+    there = DatasetBasePath(store.uri, id=1, is_dataset_root=True)
+    operation = LanceOperation.Overwrite(schema, under_base(fragments, 1), initial_bases=[there])
+    return LanceDataset.commit(f"memory://{secrets.token_hex(8)}", operation).scanner().to_reader()
+
+
+def under_base(fragments: Iterable[FragmentMetadata], number: int) -> list[FragmentMetadata]:
+    """The same fragments, with their files under a numbered base path."""
+    found = [fragment.to_json() for fragment in fragments]
+    for fragment in found:
+        for file in fragment["files"]:
+            file["base_id"] = number
+    return [FragmentMetadata.from_json(json.dumps(fragment)) for fragment in found]
 
 
 def create(store: Store, schema: pa.Schema, fragments: Sequence[FragmentMetadata]) -> Version:
@@ -69,7 +88,7 @@ def open_at(store: Store, pin: Pin) -> LanceDataset:
         raise NotFound(f"partition table {store.name!r} has no {pin}") from exc
 
 
-def resolve(store: Store, pin: Pin) -> Version | BranchVersion:
+def resolve(store: Store, pin: Pin) -> FixedPin:
     """The version that a pin stands for at this moment."""
     match pin:
         case Version() | BranchVersion():
@@ -84,19 +103,14 @@ def resolve(store: Store, pin: Pin) -> Version | BranchVersion:
             return Version(int(found["version"])) if branch is None else BranchVersion(branch, int(found["version"]))
 
 
-def stage_append(store: Store, base: Version | BranchVersion, fragments: Sequence[FragmentMetadata]) -> Pin:
-    """Put data files on top of exactly `base` as a new version of the table, and return the pin to it."""
-    return stage(store, base, LanceOperation.Append(list(fragments)))
-
-
-def stage(store: Store, base: Version | BranchVersion, operation: LanceOperation.BaseOperation) -> Pin:
+def stage(store: Store, base: FixedPin, operation: LanceOperation.BaseOperation) -> FixedPin:
     """Commit an operation on top of exactly `base`, whatever others have staged on the table meanwhile."""
     for _ in range(STAGING_ATTEMPTS):
-        on_top = _base_on_top(store, base)
-        if on_top is None:
-            continue
-        expected = int(on_top.version) + 1
-        try:
+        with suppress(Conflict), conflicts(f"another writer staged on {store.name!r} first"):
+            on_top = _base_on_top(store, base)
+            if on_top is None:
+                continue
+            expected = int(on_top.version) + 1
             staged = LanceDataset.commit(
                 on_top,
                 operation,
@@ -104,41 +118,27 @@ def stage(store: Store, base: Version | BranchVersion, operation: LanceOperation
                 storage_options=store.options or None,
                 max_retries=0,
             )
-        except (CommitConflictError, OSError) as exc:
-            if not _is_conflict(exc):
-                raise
-            continue
-        if int(staged.version) == expected:
-            return _pin_like(base, expected)
-    raise Conflict(f"{store.uri!r}: {STAGING_ATTEMPTS} attempts to stage on {base} met other writers")
+            if int(staged.version) == expected:
+                return _pin_like(base, expected)
+    raise Conflict(f"{store.name!r}: {STAGING_ATTEMPTS} attempts to stage on {base} met other writers")
 
 
-def _base_on_top(store: Store, base: Version | BranchVersion) -> LanceDataset | None:
+def _base_on_top(store: Store, base: FixedPin) -> LanceDataset | None:
     """The table with the content of `base` as its newest version; None where another writer was faster."""
     dataset = open_at(store, base)
-    if int(dataset.latest_version) == base.version:
-        return dataset
     before = int(dataset.latest_version)
-    try:
-        dataset.restore()
-    except (CommitConflictError, OSError) as exc:
-        if not _is_conflict(exc):
-            raise
-        return None
+    if before == base.version:
+        return dataset
+    dataset.restore()
     return dataset if int(dataset.version) == before + 1 else None
 
 
-def _pin_like(base: Version | BranchVersion, version: int) -> Pin:
+def _pin_like(base: FixedPin, version: int) -> FixedPin:
     match base:
         case Version():
             return Version(version)
         case BranchVersion(branch, _):
             return BranchVersion(branch, version)
-
-
-def _is_conflict(exc: Exception) -> bool:
-    text = str(exc).lower()
-    return isinstance(exc, CommitConflictError) or "conflict" in text or "concurrent" in text
 
 
 def dataset_summary(dataset: lance.LanceDataset) -> tuple[int, int, int]:

@@ -5,8 +5,8 @@ A statement reads exactly one. Everything here is a value; `manifest.py` reads a
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from functools import cached_property
 
@@ -15,8 +15,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lance_flight.errors import Corrupt
-from lance_flight.model.naming import SEPARATOR, TABLE, spec_namespace
-from lance_flight.model.pins import Pin, pin_from_columns
+from lance_flight.model.naming import SEPARATOR, TABLE, spec_id_of, spec_namespace
+from lance_flight.model.pins import Latest, Pin, pin_from_columns
 from lance_flight.model.schema import NamespaceSchema
 from lance_flight.model.spec import PartitionSpec
 
@@ -70,7 +70,8 @@ class SpecTables:
 class Snapshot:
     """One version of a partitioned namespace.
 
-    `rows` is the whole `__manifest` at `version`; `metadata` its table metadata; `committed_at` in UTC.
+    `rows` is the whole `__manifest` at `version`, each at its row address in `addresses`; `metadata` its table metadata;
+    `committed_at` in UTC. One with changes on top has no addresses: it was never stored.
     """
 
     version: int
@@ -79,6 +80,12 @@ class Snapshot:
     metadata: Mapping[str, str] = field(repr=False)
     specs: tuple[PartitionSpec, ...]
     schema: NamespaceSchema
+    addresses: np.ndarray | None = field(default=None, repr=False)
+
+    def overlaid(self, rows: pa.Table) -> Snapshot:
+        """This snapshot with `rows` in place of those with their object ids, or beside them."""
+        kept = self.rows.filter(pc.invert(pc.is_in(self.rows["object_id"], value_set=rows["object_id"])))
+        return replace(self, rows=pa.concat_tables([kept, rows]).combine_chunks(), addresses=None)
 
     @property
     def current_spec(self) -> PartitionSpec:
@@ -113,7 +120,33 @@ class Snapshot:
 
     def row(self, object_id: str) -> pa.Table:
         """The row of one object: a table of one row, or of none."""
-        return self.rows.filter(pc.equal(self.rows["object_id"], object_id))
+        return self.rows_of([object_id])
+
+    def rows_of(self, object_ids: Sequence[str]) -> pa.Table:
+        """The rows of some objects, in the order of their ids; what is not there is left out."""
+        wanted = pa.array(object_ids, pa.utf8())
+        found = self.rows.filter(pc.is_in(self.rows["object_id"], value_set=wanted))
+        return found.take(pc.index_in(wanted, value_set=found["object_id"]).drop_null())
+
+    def tables_named(self, object_ids: Sequence[str]) -> dict[str, PartitionTable]:
+        """The partition tables with these object ids, those that are there."""
+        found = (
+            SpecTables(spec, self.rows_of([name for name in object_ids if spec_id_of(name) == spec.id])).tables()
+            for spec in self.specs
+        )
+        return {table.object_id: table for tables in found for table in tables}
+
+    @cached_property
+    def table_ids(self) -> frozenset[str]:
+        """The object ids of all partition tables."""
+        return frozenset(name for tables in self.tables for name in tables.rows["object_id"].to_pylist())
+
+    @cached_property
+    def floating(self) -> tuple[PartitionTable, ...]:
+        """The tables that are read at whatever is their newest version."""
+        if self.is_pinned:
+            return ()
+        return tuple(t for tables in self.tables for t in tables.tables() if isinstance(t.pin, Latest))
 
     @cached_property
     def is_pinned(self) -> bool:

@@ -9,16 +9,16 @@ import os
 from collections.abc import Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from types import TracebackType
 from typing import Self
 
 import numpy as np
 import pyarrow as pa
-from lance import FragmentMetadata
 
 from lance_flight.catalog import partitions
 from lance_flight.catalog.data_files import Layout, OpenFile
+from lance_flight.catalog.edits import Edit
 from lance_flight.catalog.grouping import group, match
 from lance_flight.catalog.new_partitions import NewPartitions
 from lance_flight.catalog.rows import aligned
@@ -37,28 +37,17 @@ WRITERS = 4  # more than cores: each spends much of its time opening and closing
 MOVERS = os.cpu_count() or 1
 
 
-@dataclass(slots=True, kw_only=True)
-class PendingAppend:
-    """Data files for one partition: its values (one row) and the table they extend (None: a new one).
+@dataclass(slots=True)
+class _Pending:
+    """What is being written for one partition."""
 
-    `location` is the table's directory and `place` the one that holds the files' own `data`, the same but for branches.
-    """
-
-    spec: PartitionSpec
-    schema: pa.Schema
-    values: pa.Table
-    location: str
-    place: str
-    table: PartitionTable | None
-    fragments: list[FragmentMetadata] = field(default_factory=list)
-    files: list[str] = field(default_factory=list)
+    edit: Edit
     open_file: OpenFile | None = None
-    rows: int = 0
 
     def close_file(self) -> None:
         """End the open file, if there is one; its rows become a fragment."""
         if self.open_file is not None:
-            self.fragments.append(self.open_file.close())
+            self.edit.fragments.append(self.open_file.close())
             self.open_file = None
 
 
@@ -78,7 +67,7 @@ class PartitionWriter:
         self._existing = snapshot.tables_of(self._spec.id)
         self._known = self._existing.values
         self._names = NewPartitions(snapshot, self._spec, key)
-        self._pending: dict[int, PendingAppend] = {}
+        self._pending: dict[int, _Pending] = {}
         self._evaluate = evaluate
         self._writers = ThreadPoolExecutor(WRITERS, thread_name_prefix="partition-writer")
         self._movers = ThreadPoolExecutor(MOVERS, thread_name_prefix="row-mover")
@@ -109,9 +98,9 @@ class PartitionWriter:
         self._close_files()
 
     @property
-    def pending(self) -> list[PendingAppend]:
+    def edits(self) -> list[Edit]:
         """What was written so far, one entry per partition."""
-        return list(self._pending.values())
+        return [pending.edit for pending in self._pending.values()]
 
     def _write(self, chunk: pa.Table) -> None:
         values = partition_values(chunk, self._spec, self._schema.ids, self._evaluate)
@@ -134,18 +123,19 @@ class PartitionWriter:
             list(self._movers.map(lambda column: column.take(rows), chunk.columns)), schema=chunk.schema
         )
 
-    def _write_partition(self, pending: PendingAppend, rows: pa.Table) -> None:
-        store = self._store.child(pending.place)
-        pending.rows += rows.num_rows
-        if pending.table is not None and not self._fits(pending.table):
+    def _write_partition(self, pending: _Pending, rows: pa.Table) -> None:
+        edit = pending.edit
+        store = self._store.child(edit.place)
+        edit.rows += rows.num_rows
+        if edit.table is not None and not self._fits(edit.table):
             # The table numbers its columns in its own way: Lance has to read how.
             batches = map(aligned, rows.to_batches())
             reader = pa.RecordBatchReader.from_batches(rows.schema, batches)
-            pending.fragments += partitions.write_files(store, reader)
+            edit.fragments += partitions.write_files(store, reader)
             return
         if pending.open_file is None:
             pending.open_file = OpenFile(store, self._layout, cache_bytes=self._cache_bytes)
-            pending.files.append(pending.open_file.name)
+            edit.files.append(pending.open_file.name)
         pending.open_file.write(rows.cast(self._layout.schema).to_batches())
         if pending.open_file.rows >= MOST_ROWS_IN_A_FILE or len(self._pending) > MOST_OPEN_FILES:
             pending.close_file()
@@ -182,15 +172,24 @@ class PartitionWriter:
                 self._pending[int(number)] = self._begin(int(number), values.slice(place, 1))
         return [int(number) for number in found]
 
-    def _begin(self, number: int, values: pa.Table) -> PendingAppend:
+    def _begin(self, number: int, values: pa.Table) -> _Pending:
         table = self._existing.table(number) if number < len(self._existing) else None
         if table is None:
-            location = place = directory_name(self._names.object_ids(values)[0])
+            object_id = self._names.object_ids(values)[0]
+            location = place = directory_name(object_id)
         else:
-            location = table.location
+            object_id, location = table.object_id, table.location
             place = partitions.place_of_files(location, partitions.resolve(self._store.child(location), table.pin))
-        return PendingAppend(
-            spec=self._spec, schema=self._schema.table, values=values, location=location, place=place, table=table
+        return _Pending(
+            Edit(
+                spec=self._spec,
+                schema=self._schema.table,
+                values=values,
+                object_id=object_id,
+                location=location,
+                place=place,
+                table=table,
+            )
         )
 
 

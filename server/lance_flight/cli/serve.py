@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import faulthandler
 import logging
 import signal
 import threading
@@ -22,6 +23,8 @@ def run(options: argparse.Namespace) -> int:
     stop = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: stop.set())
+    # What a server does that does not answer is asked with `kill -USR1`: it writes where each thread is.
+    faulthandler.register(signal.SIGUSR1)
     ready_file = Path(settings.ready_file)
     if settings.ready_file and not ready_file.parent.is_dir():
         raise InvalidInput(

@@ -64,6 +64,8 @@ class Tag:
 
 
 Pin = Latest | Version | BranchVersion | Tag
+FixedPin = Version | BranchVersion
+"""A pin that always means the same version."""
 
 
 def pin_from_columns(read_version: int | None, read_branch: str | None, read_tag: str | None, *, object_id: str) -> Pin:

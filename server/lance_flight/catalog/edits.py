@@ -1,0 +1,80 @@
+"""What one statement does to one partition table: rows taken away, data files added. None of it is visible yet."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+
+import pyarrow as pa
+from lance import FragmentMetadata, LanceDataset, LanceOperation
+
+from lance_flight.catalog.data_files import DATA
+from lance_flight.catalog.snapshot import PartitionTable
+from lance_flight.model.spec import PartitionSpec
+
+
+@dataclass(frozen=True, slots=True)
+class Removal:
+    """Rows that go: fragments with new deletion files, and fragments of which nothing is left."""
+
+    updated: tuple[FragmentMetadata, ...] = ()
+    removed: tuple[int, ...] = ()
+    rows: int = 0
+
+    @classmethod
+    def of(cls, dataset: LanceDataset, offsets: Iterable[tuple[int, Sequence[int]]]) -> Removal:
+        """Take the rows at `offsets` out of each fragment; the deletion files are written here."""
+        updated, removed, rows = [], [], 0
+        for number, gone in offsets:
+            left = dataset.get_fragment(number).delete_rows(gone)
+            rows += len(gone)
+            if left is None:
+                removed.append(number)
+            else:
+                updated.append(left)
+        return cls(tuple(updated), tuple(removed), rows)
+
+    @classmethod
+    def everything(cls, dataset: LanceDataset) -> Removal:
+        """Take all rows away."""
+        fragments = dataset.get_fragments()
+        rows = sum(fragment.count_rows() for fragment in fragments)
+        return cls(removed=tuple(fragment.fragment_id for fragment in fragments), rows=rows)
+
+
+@dataclass(slots=True, kw_only=True)
+class Edit:
+    """Data files for one partition, and what goes from its table; `values` is its one row of partition values.
+
+    `table` is the table as the statement saw it (None: a new one). `location` is the table's directory and `place` the
+    one that holds the files' own `data`, the same but for branches.
+    """
+
+    spec: PartitionSpec
+    schema: pa.Schema
+    values: pa.Table
+    object_id: str
+    location: str
+    place: str
+    table: PartitionTable | None
+    fragments: list[FragmentMetadata] = field(default_factory=list)
+    files: list[str] = field(default_factory=list)
+    removal: Removal | None = None
+    rows: int = 0
+
+    @property
+    def operation(self) -> LanceOperation.BaseOperation:
+        """As Lance commits it to the table that the statement saw."""
+        if self.removal is None:
+            return LanceOperation.Append(list(self.fragments))
+        return LanceOperation.Update(
+            removed_fragment_ids=list(self.removal.removed),
+            updated_fragments=list(self.removal.updated),
+            new_fragments=list(self.fragments),
+        )
+
+    @property
+    def data_files(self) -> set[str]:
+        """The files that were written, by their paths within `place`."""
+        written = {file.path for fragment in self.fragments for file in fragment.files}
+        return {f"{DATA}/{name}" for name in written.union(self.files)}
