@@ -123,7 +123,7 @@ def not_tables(root: Path) -> None:
     (root / "odd$name.lance").mkdir()
     (root / "notes.txt").write_text("notes")
     lance.write_dataset(pa.table({"x": [1]}), str(root / "no_suffix"))
-    lance.write_dataset(pa.table({"x": [1]}), str(root / "_hidden.lance"))
+    lance.write_dataset(pa.table({"x": [1]}), str(root / ".hidden.lance"))
     lance.write_dataset(pa.table({"x": [1]}), str(root / "plain.lance"))
     lance.write_dataset(pa.table({"object_id": ["a"]}), str(root / "strange" / "__manifest"))
 
@@ -135,7 +135,7 @@ def test_what_is_no_table_is_not_listed_and_not_found(tmp_path: Path) -> None:
     before = files(root)
     with serving(root) as server:
         assert server.rows("SHOW TABLES") == [("public", "plain", False)]
-        for name in ("empty", "file", "hollow", "odd$name", "notes", "no_suffix", "_hidden", "strange"):
+        for name in ("empty", "file", "hollow", "odd$name", "notes", "no_suffix", ".hidden", "strange"):
             assert "not_found" in server.refuses(f'SELECT * FROM "{name}"')
             assert "not_found" in server.refuses(f'DROP TABLE "{name}"')
             assert "not_found" in server.refuses(f'SHOW PARTITIONS "{name}"')

@@ -25,6 +25,7 @@ from lance_flight.model.naming import MANIFEST, SEPARATOR, check_sql_name
 PUBLIC = "public"
 PLAIN_SUFFIX = ".lance"
 PRIVATE = ".lance-flight"
+OF_A_LANCE_TABLE = frozenset({"_versions", "_transactions", "_indices", "_deletions", "_refs", "data", "tree"})
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -188,6 +189,8 @@ class Root:
         if self._is_namespace(self.store):
             return []
         taken = {location.name for location in self._locations().values()}
+        if _has_versions(self.store):
+            taken |= OF_A_LANCE_TABLE
         return [
             name
             for name in self.store.directories()
@@ -195,7 +198,8 @@ class Root:
             and not name.endswith(PLAIN_SUFFIX)
             and name not in taken
             and name != PUBLIC
-            and not any(self.store.child(name).has(part) for part in (MANIFEST, "_versions"))
+            and not self.store.child(name).has(MANIFEST)
+            and not _has_versions(self.store.child(name))
         ]
 
     def _directory(self, db_schema: str) -> Store:
@@ -295,6 +299,11 @@ def _is_table(place: Store) -> bool:
     return place.has("_versions")
 
 
+def _has_versions(place: Store) -> bool:
+    """Whether a Lance table lies right at `place`, as opposed to a table or schema called `_versions` below it."""
+    return any(name.endswith(".manifest") for name in place.child("_versions").files())
+
+
 def _is_safe(name: str) -> bool:
-    """Whether a name can be one directory below another: it never leads anywhere else."""
-    return bool(name) and "/" not in name and "\\" not in name and "\0" not in name and name[0] not in "._"
+    """Whether a name can be one directory below another: it leads nowhere else, and into no table's inside."""
+    return bool(name) and not any(part in name for part in "/\\\0") and name[0] != "." and name != MANIFEST

@@ -79,9 +79,11 @@ class Store:
 
     def directories(self) -> list[str]:
         """The names of the directories right below this one, sorted; none where nothing is there."""
-        filesystem, path = self._filesystem()
-        selector = pafs.FileSelector(path, allow_not_found=True)
-        return sorted(i.base_name for i in filesystem.get_file_info(selector) if i.type == pafs.FileType.Directory)
+        return self._listed(pafs.FileType.Directory)
+
+    def files(self) -> list[str]:
+        """The names of the files right below this one, sorted; none where nothing is there."""
+        return self._listed(pafs.FileType.File)
 
     def has(self, name: str) -> bool:
         """Whether a file or directory of this name lies right below this one."""
@@ -113,6 +115,11 @@ class Store:
         filesystem, path = self._filesystem()
         with suppress(FileNotFoundError):
             filesystem.delete_dir(path)
+
+    def _listed(self, kind: pafs.FileType) -> list[str]:
+        filesystem, path = self._filesystem()
+        selector = pafs.FileSelector(path, allow_not_found=True)
+        return sorted(info.base_name for info in filesystem.get_file_info(selector) if info.type == kind)
 
     def _filesystem(self) -> tuple[pafs.FileSystem, str]:
         if "://" in self.uri:

@@ -31,6 +31,8 @@ def check_sql_name(kind: str, name: str) -> str:
     """`name` itself if we may create a table or schema called so, else `InvalidInput`."""
     if _SQL_NAME.fullmatch(name) is None:
         raise InvalidInput(f"{kind} name {name!r} is not allowed; expected [A-Za-z_][A-Za-z0-9_]*")
+    if name == MANIFEST:
+        raise InvalidInput(f"{kind} name {name!r} is not allowed; it is what namespaces call their own table")
     return name
 
 
