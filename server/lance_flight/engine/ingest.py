@@ -8,8 +8,9 @@ from enum import Enum
 import pyarrow as pa
 
 from lance_flight.catalog import rows
-from lance_flight.catalog.directory import Root, Table, TableName, write_plain
+from lance_flight.catalog.directory import Root, Table, TableName
 from lance_flight.catalog.namespace import PartitionedNamespace
+from lance_flight.catalog.plain import write_plain
 from lance_flight.catalog.store import Store, unstorable
 from lance_flight.engine.definitions import partition_spec, storable
 from lance_flight.engine.functions import evaluate

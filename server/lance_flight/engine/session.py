@@ -15,8 +15,9 @@ from datafusion import DataFrame, ExecutionPlan, RuntimeEnvBuilder, SessionConte
 from datafusion.catalog import CatalogProvider, SchemaProvider
 from datafusion.catalog import Table as DataFusionTable
 
-from lance_flight.catalog.directory import PUBLIC, PlainTable, Root, TableName
+from lance_flight.catalog.directory import PUBLIC, Root, TableName
 from lance_flight.catalog.namespace import PartitionedNamespace
+from lance_flight.catalog.plain import PlainTable
 from lance_flight.catalog.scan import Source
 from lance_flight.engine.functions import QUERIES_ONLY, HashCalls, evaluate, plain_message, session_config
 from lance_flight.engine.hints import hints

@@ -1,0 +1,82 @@
+"""Plain Lance tables: opened at a version, a tag or a moment, and written in one commit."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from datetime import UTC, datetime
+
+import lance
+import pyarrow as pa
+from lance import LanceDataset
+
+from lance_flight.catalog import rows
+from lance_flight.catalog.store import Store, shared_session
+from lance_flight.errors import Conflict, NotFound
+
+
+@dataclass(frozen=True, slots=True)
+class PlainTable:
+    """A Lance table that is not partitioned."""
+
+    store: Store
+
+    def open(self, version: int | str | None = None) -> LanceDataset:
+        """The table at a version, at a tag, or at its newest version."""
+        return self.store.open(version)
+
+    def open_at(self, at: int | str | datetime | None) -> LanceDataset:
+        """The table at a version, at a tag, at a moment, or at its newest version."""
+        if not isinstance(at, datetime):
+            return self.open(at)
+        known = [v["version"] for v in self.open().versions() if v["timestamp"].astimezone(UTC) <= at]
+        if not known:
+            raise NotFound(f"table {self.store.name!r} has no version as old as {at.isoformat()}")
+        return self.open(int(max(known)))
+
+    def append(self, tables: Iterable[pa.Table]) -> int:
+        """Store rows in one commit of the table and return how many they were."""
+        return write_plain(self.store, self.open().schema, tables, mode="append")
+
+
+def write_plain(place: Store, schema: pa.Schema, tables: Iterable[pa.Table], *, mode: str = "create") -> int:
+    """Write rows as one commit of a plain Lance table (`create` or `append`) and return how many they were."""
+    stream = _Stream(schema, tables)
+    try:
+        lance.write_dataset(
+            stream.reader(),
+            place.uri,
+            mode=mode,
+            storage_options=place.options or None,
+            enable_v2_manifest_paths=True,
+            session=shared_session(),
+        )
+    except OSError as exc:
+        if stream.error is not None:
+            raise stream.error from None
+        if "conflict" in str(exc).lower():
+            raise Conflict(f"another writer changed {place.uri!r} first") from exc
+        raise
+    return stream.rows
+
+
+class _Stream:
+    """Tables on their way into Lance: conformed, counted, and the error that ended them kept (Lance rewraps it)."""
+
+    def __init__(self, schema: pa.Schema, tables: Iterable[pa.Table]) -> None:
+        self.rows = 0
+        self.error: Exception | None = None
+        self._schema = schema
+        self._tables = tables
+
+    def reader(self) -> pa.RecordBatchReader:
+        return pa.RecordBatchReader.from_batches(self._schema, self._batches())
+
+    def _batches(self) -> Iterator[pa.RecordBatch]:
+        try:
+            for table in self._tables:
+                self.rows += table.num_rows
+                yield from map(rows.aligned, rows.conform(table, self._schema).to_batches())
+        except Exception as exc:
+            self.error = exc
+            raise
