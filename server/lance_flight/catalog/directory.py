@@ -6,16 +6,17 @@ Directory-namespace spec (V1 listing, V2 manifest, the manifest taking precedenc
 from __future__ import annotations
 
 import secrets
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from threading import RLock
+from typing import NamedTuple
 
 import pyarrow.compute as pc
 
 from lance_flight.catalog.namespace import PartitionedNamespace
 from lance_flight.catalog.plain import PlainTable
 from lance_flight.catalog.store import Store
-from lance_flight.errors import AlreadyExists, LanceFlightError, NotFound, Unsupported
+from lance_flight.errors import AlreadyExists, Corrupt, LanceFlightError, NotFound, Unsupported
 from lance_flight.model.naming import MANIFEST, SEPARATOR, check_sql_name
 
 PUBLIC = "public"
@@ -38,6 +39,13 @@ class TableName:
 Table = PartitionedNamespace | PlainTable
 
 
+class _Listed(NamedTuple):
+    """A table that a `__manifest` of the directory namespace (V2) lists, as it stands there."""
+
+    object_id: str
+    location: str | None
+
+
 class Root:
     """The tables of one directory. Safe to share among threads."""
 
@@ -55,16 +63,36 @@ class Root:
         return found
 
     def has(self, name: TableName) -> bool:
-        """Whether there is a table of this name."""
-        return self._find(name) is not None
+        """Whether there is a table of this name, be it a broken one."""
+        try:
+            return self._find(name) is not None
+        except Corrupt:
+            return True
 
     def tables(self) -> list[TableName]:
         """All tables, sorted."""
-        return sorted(self._tables())
+        return sorted(self.kinds())
 
     def schemas(self) -> list[str]:
         """All SQL schemas, sorted; `public` is always there."""
-        return sorted({PUBLIC, *(name.db_schema for name in self._tables()), *self._sub_directories()})
+        return sorted({PUBLIC, *(name.db_schema for name in self.kinds()), *self._sub_directories()})
+
+    def kinds(self) -> dict[TableName, bool]:
+        """All tables, broken ones too, and whether each of them is partitioned."""
+        if self._is_namespace(self.store):
+            return {TableName(PUBLIC, self.store.name): True}
+        found = {}
+        for db_schema in [PUBLIC, *self._sub_directories()]:
+            place = self._directory(db_schema)
+            for directory in place.directories():
+                name = directory.removesuffix(PLAIN_SUFFIX)
+                if not _is_safe(name):
+                    continue
+                if self._is_namespace(place.child(directory)):
+                    found[TableName(db_schema, directory)] = True
+                elif name != directory and _is_table(place.child(directory)):
+                    found.setdefault(TableName(db_schema, name), False)
+        return found | dict.fromkeys(self._listed(), False)
 
     def create(
         self, name: TableName, build: Callable[[Store], int], *, partitioned: bool, replace: bool = False
@@ -128,39 +156,25 @@ class Root:
         return trash
 
     def _find(self, name: TableName) -> Table | None:
-        if not _is_safe(name.name) or not _is_safe(name.db_schema):
-            return None
         if self._is_namespace(self.store):
             only = name == TableName(PUBLIC, self.store.name)
             return self._namespace(self.store) if only else None
-        listed = self._locations().get(name)
+        listed = self._listed().get(name)
         if listed is not None:
-            return PlainTable(listed)
+            return PlainTable(self._listed_place(name, listed))
+        if not _is_safe(name.name) or not _is_safe(name.db_schema):
+            return None
         place = self._directory(name.db_schema)
         if self._is_namespace(place.child(name.name)):
             return self._namespace(place.child(name.name))
         plain = place.child(name.name + PLAIN_SUFFIX)
         return PlainTable(plain) if _is_table(plain) else None
 
-    def _tables(self) -> Iterator[TableName]:
-        if self._is_namespace(self.store):
-            yield TableName(PUBLIC, self.store.name)
-            return
-        seen = set(self._locations())
-        for db_schema in [PUBLIC, *self._sub_directories()]:
-            place = self._directory(db_schema)
-            for directory in place.directories():
-                name = directory.removesuffix(PLAIN_SUFFIX)
-                is_plain = name != directory and _is_table(place.child(directory))
-                if _is_safe(name) and (is_plain or self._is_namespace(place.child(directory))):
-                    seen.add(TableName(db_schema, name))
-        yield from seen
-
     def _sub_directories(self) -> list[str]:
         """The plain sub-directories: neither tables nor namespaces nor private."""
         if self._is_namespace(self.store):
             return []
-        taken = {location.name for location in self._locations().values()}
+        taken = {listed.location for listed in self._listed().values()}
         if _has_versions(self.store):
             taken |= OF_A_LANCE_TABLE
         return [
@@ -177,17 +191,26 @@ class Root:
     def _directory(self, db_schema: str) -> Store:
         return self.store if db_schema == PUBLIC else self.store.child(db_schema)
 
-    def _locations(self) -> dict[TableName, Store]:
+    def _listed(self) -> Mapping[TableName, _Listed]:
         """The tables that a `__manifest` of the directory namespace (V2) lists."""
         if not self.store.has(MANIFEST):
             return {}
         table = self.store.child(MANIFEST).open().to_table(columns=["object_id", "object_type", "location"])
-        listed = table.filter(pc.equal(table["object_type"], "table"))
+        rows = table.filter(pc.equal(table["object_type"], "table")).select(["object_id", "location"])
         found = {}
-        for object_id, location in zip(listed["object_id"].to_pylist(), listed["location"].to_pylist(), strict=True):
-            *path, name = object_id.split(SEPARATOR)
-            found[TableName(".".join(path) or PUBLIC, name)] = self.store.child(location or name + PLAIN_SUFFIX)
+        for listed in map(_Listed, *(column.to_pylist() for column in rows.columns)):
+            *path, name = listed.object_id.split(SEPARATOR)
+            found[TableName(".".join(path) or PUBLIC, name)] = listed
         return found
+
+    def _listed_place(self, name: TableName, listed: _Listed) -> Store:
+        """Where a listed table lies; one that cannot be reached is the fault of its own row alone."""
+        if not listed.location:
+            raise Corrupt(f"table {name.name!r} is listed without a location")
+        try:
+            return self.store.child(listed.location)
+        except Corrupt as exc:
+            raise Corrupt(f"table {name.name!r} is listed wrongly: {exc}") from exc
 
     def _namespace(self, place: Store) -> PartitionedNamespace:
         with self._lock:
@@ -216,11 +239,9 @@ class Root:
 
     def _forget_row(self, name: TableName) -> None:
         """Take a dropped table out of the directory namespace's manifest, if it was listed there."""
-        if name in self._locations():
-            object_id = (
-                name.name if name.db_schema == PUBLIC else f"{name.db_schema.replace('.', SEPARATOR)}${name.name}"
-            )
-            escaped = object_id.replace("'", "''")
+        listed = self._listed().get(name)
+        if listed is not None:
+            escaped = listed.object_id.replace("'", "''")
             self.store.child(MANIFEST).open().delete(f"object_id = '{escaped}'")
 
 

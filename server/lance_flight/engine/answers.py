@@ -108,12 +108,8 @@ class TablesAnswer:
 
     def batches(self) -> Iterator[pa.RecordBatch]:
         listed = [
-            {
-                "table_schema": name.db_schema,
-                "table_name": name.name,
-                "partitioned": isinstance(self.root.table(name), PartitionedNamespace),
-            }
-            for name in self.root.tables()
+            {"table_schema": name.db_schema, "table_name": name.name, "partitioned": partitioned}
+            for name, partitioned in sorted(self.root.kinds().items())
         ]
         yield from pa.Table.from_pylist(listed, schema=self.schema).to_batches()
 
