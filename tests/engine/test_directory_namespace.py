@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import lance
 import pytest
 from lance_flight.catalog.directory import Root
 from lance_flight.catalog.store import Store
@@ -77,3 +78,27 @@ def test_names_that_no_directory_could_have_are_found_where_they_are_listed(engi
     assert engine.query('SELECT id FROM ".odd/name"').to_pylist() == [{"id": 0}]
     engine.update('DROP TABLE ".odd/name"')
     assert listed(root) == {}
+
+
+def overwrite(place: Path) -> None:
+    for file in place.iterdir():
+        file.write_bytes(b"no such thing" * 20)
+
+
+@pytest.mark.parametrize("part", ["_versions", "data"])
+def test_a_manifest_of_the_root_that_cannot_be_read_is_the_error_of_every_name(
+    engine: Engine, root: Path, part: str
+) -> None:
+    lay_out(root, {"t": "t.lance"})
+    overwrite(root / "__manifest" / part)
+    for sql in ("SELECT id FROM t", "SELECT id FROM u", "DESCRIBE t"):
+        with pytest.raises(Corrupt, match=r"'root'.*__manifest.*cannot be read") as raised:
+            engine.query(sql)
+        assert str(root).lstrip("/") not in str(raised.value)
+
+
+def test_a_manifest_of_the_root_without_its_columns_says_which(engine: Engine, root: Path) -> None:
+    lay_out(root, {"t": "t.lance"})
+    lance.dataset(str(root / "__manifest")).drop_columns(["location"])
+    with pytest.raises(Corrupt, match=r"'root' cannot be read: .*location"):
+        engine.query("SELECT id FROM t")

@@ -16,9 +16,42 @@ from tests.service.server_process import Server, files, serving
 from tests.stock import manifest, stored_tables
 
 
-def lose_columns(place: Path) -> None:
-    """What a writer does that knows no partitions."""
-    manifest(place).drop_columns(["partition_field_part"])
+def lose_column(name: str) -> Callable[[Path], None]:
+    """What a writer does that does not know a column."""
+
+    def spoil(place: Path) -> None:
+        manifest(place).drop_columns([name])
+
+    return spoil
+
+
+def change_column(name: str, kind: pa.DataType) -> Callable[[Path], None]:
+    """Give a column of the manifest another type, and no values."""
+
+    def spoil(place: Path) -> None:
+        manifest(place).drop_columns([name])
+        manifest(place).add_columns(pa.schema([(name, kind)]))
+
+    return spoil
+
+
+def overwrite(*path: str) -> Callable[[Path], None]:
+    """Put something else into every file of a directory."""
+
+    def spoil(place: Path) -> None:
+        for file in place.joinpath(*path).iterdir():
+            file.write_bytes(b"no such thing" * 20)
+
+    return spoil
+
+
+def remove(*path: str) -> Callable[[Path], None]:
+    """Remove a directory."""
+
+    def spoil(place: Path) -> None:
+        shutil.rmtree(place.joinpath(*path))
+
+    return spoil
 
 
 def set_metadata(values: dict[str, str | None]) -> Callable[[Path], None]:
@@ -46,7 +79,25 @@ def remove_tables(place: Path) -> None:
 
 
 SPOILT = [
-    pytest.param(lose_columns, "[corrupt]", ["'{t}'", "partition_field_part", "repair"], id="lost columns"),
+    pytest.param(
+        lose_column("partition_field_part"), "[corrupt]", ["'{t}'", "partition_field_part", "repair"], id="lost columns"
+    ),
+    *(
+        pytest.param(lose_column(name), "[corrupt]", ["'{t}'", f"without the column '{name}'"], id=f"no {name}")
+        for name in ("object_id", "object_type", "location")
+    ),
+    pytest.param(
+        change_column("location", pa.int64()),
+        "[corrupt]",
+        ["'{t}'", "'location' is int64"],
+        id="a number for a location",
+    ),
+    pytest.param(
+        overwrite("__manifest", "_versions"),
+        "[corrupt]",
+        ["'{t}'", "'__manifest' cannot be read: LanceError(IO): file size"],
+        id="versions of garbage",
+    ),
     pytest.param(
         set_metadata({"partition_spec_v1": "{"}), "[corrupt]", ["'{t}'", "partition_spec_v1"], id="spec no JSON"
     ),
@@ -77,6 +128,11 @@ def spoilable(server: Server, table: str) -> str:
     return table
 
 
+def paths(server: Server) -> list[str]:
+    """Where the server keeps its tables, as it and as Lance writes it, and where Lance was built."""
+    return [str(server.root), str(server.root).lstrip("/"), ".rs:"]
+
+
 @pytest.mark.parametrize(("spoil", "code", "says"), SPOILT)
 def test_a_broken_namespace_says_what_is_broken_and_the_others_go_on(
     server: Server, spoilable: str, spoil: Callable[[Path], None], code: str, says: list[str]
@@ -87,12 +143,37 @@ def test_a_broken_namespace_says_what_is_broken_and_the_others_go_on(
     try:
         message = server.refuses(f"SELECT id FROM {spoilable}")
         assert [part for part in [code, *says] if part.format(t=spoilable) not in message] == []
-        assert [part for part in ("Traceback", "[internal]", str(server.root)) if part in message] == []
+        assert [part for part in ("Traceback", "[internal]", *paths(server)) if part in message] == []
         assert server.run(f"INSERT INTO {spoilable}_beside VALUES (1)") == 1
         assert ("public", spoilable, True) in server.rows("SHOW TABLES")
     finally:
         server.run(f"DROP TABLE {spoilable}")
     assert "not_found" in server.refuses(f"SELECT id FROM {spoilable}")
+
+
+UNREADABLE = [
+    pytest.param(remove("__manifest", "data"), ["__manifest/data/", "Not found"], id="no files"),
+    pytest.param(overwrite("__manifest", "data"), ["__manifest that cannot be read"], id="files of garbage"),
+]
+
+
+@pytest.mark.parametrize(("spoil", "says"), UNREADABLE)
+def test_a_manifest_whose_files_cannot_be_read_is_listed_and_says_so(
+    server: Server, table: str, tmp_path: Path, spoil: Callable[[Path], None], says: list[str]
+) -> None:
+    server.ingest(table, pa.table({"id": [1, 2], "part": [1, 2]}), partition_by="part")
+    root = tmp_path / "root"
+    shutil.copytree(server.root / table, root / "broken")
+    spoil(root / "broken")
+    with serving(root) as fresh:
+        for sql in ("SELECT id FROM broken", "DESCRIBE broken", "INSERT INTO broken VALUES (1, 1)"):
+            message = fresh.refuses(sql)
+            assert [part for part in ["[corrupt]", "'broken'", *says] if part not in message] == []
+            assert [part for part in ("Traceback", *paths(fresh)) if part in message] == []
+        fresh.run("CREATE TABLE beside AS SELECT 1 AS id")
+        assert fresh.rows("SHOW TABLES") == [("public", "beside", False), ("public", "broken", True)]
+        fresh.run("DROP TABLE broken")
+        assert fresh.rows("SHOW TABLES") == [("public", "beside", False)]
 
 
 def test_partitions_of_missing_tables_are_listed_without_a_size(server: Server, spoilable: str) -> None:
@@ -102,6 +183,39 @@ def test_partitions_of_missing_tables_are_listed_without_a_size(server: Server, 
         (2, None, None),
     ]
     server.run(f"DROP TABLE {spoilable}")
+
+
+SPOILT_PLAIN = [
+    pytest.param(overwrite("_versions"), ["cannot be read: LanceError(IO): file size is too small"], id="garbage"),
+    pytest.param(lambda place: [f.unlink() for f in (place / "_versions").iterdir()], ["cannot be read"], id="none"),
+]
+
+
+@pytest.mark.parametrize(("spoil", "says"), SPOILT_PLAIN)
+def test_a_plain_table_whose_versions_cannot_be_read_is_there_and_says_so(
+    server: Server, table: str, spoil: Callable[[Path], None], says: list[str]
+) -> None:
+    server.ingest(table, pa.table({"id": [1]}))
+    spoil(server.root / f"{table}.lance")
+    for sql in (f"SELECT * FROM {table}", f"DESCRIBE {table}", f"INSERT INTO {table} VALUES (1)"):
+        message = server.refuses(sql)
+        assert [part for part in ["[corrupt]", f"'{table}.lance'", *says] if part not in message] == []
+        assert [part for part in ("Traceback", "[internal]", *paths(server)) if part in message] == []
+    assert "already_exists" in server.refuses(f"CREATE TABLE {table} (id INT)")
+    assert ("public", table, False) in server.rows("SHOW TABLES")
+    server.run(f"DROP TABLE {table}")
+    assert "not_found" in server.refuses(f"SELECT * FROM {table}")
+
+
+def test_a_version_that_cannot_be_read_leaves_the_others(server: Server, table: str) -> None:
+    server.ingest(table, pa.table({"id": [1]}))
+    server.ingest(table, pa.table({"id": [2]}), "append")
+    oldest = max((server.root / f"{table}.lance" / "_versions").glob("*.manifest"))
+    oldest.write_bytes(b"no such thing" * 20)
+    assert sorted(server.rows(f"SELECT id FROM {table}")) == [(1,), (2,)]
+    assert "[corrupt]" in server.refuses(f"SELECT id FROM {table}@1")
+    assert "[not_found]" in server.refuses(f"SELECT id FROM {table}@3")
+    assert "[not_found]" in server.refuses(f"SELECT id FROM {table}@nope")
 
 
 def test_a_broken_namespace_does_not_hide_the_others_from_metadata_commands(server: Server, spoilable: str) -> None:

@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 
 from lance_flight.catalog.namespace import PartitionedNamespace
 from lance_flight.catalog.plain import PlainTable
-from lance_flight.catalog.store import Store
+from lance_flight.catalog.store import UNREADABLE, VERSIONS, Store
 from lance_flight.errors import AlreadyExists, Corrupt, LanceFlightError, NotFound, Unsupported
 from lance_flight.model.naming import MANIFEST, SEPARATOR, check_sql_name
 
@@ -157,8 +157,11 @@ class Root:
 
     def _find(self, name: TableName) -> Table | None:
         if self._is_namespace(self.store):
-            only = name == TableName(PUBLIC, self.store.name)
-            return self._namespace(self.store) if only else None
+            if name == TableName(PUBLIC, self.store.name):
+                return self._namespace(self.store)
+            # A __manifest that cannot be read may list any name.
+            self._namespace(self.store).snapshot()
+            return None
         listed = self._listed().get(name)
         if listed is not None:
             return PlainTable(self._listed_place(name, listed))
@@ -195,7 +198,10 @@ class Root:
         """The tables that a `__manifest` of the directory namespace (V2) lists."""
         if not self.store.has(MANIFEST):
             return {}
-        table = self.store.child(MANIFEST).open().to_table(columns=["object_id", "object_type", "location"])
+        try:
+            table = self.store.child(MANIFEST).open().to_table(columns=["object_id", "object_type", "location"])
+        except UNREADABLE as exc:
+            raise Corrupt(f"the __manifest of {self.store.name!r} cannot be read: {self.store.words(exc)}") from exc
         rows = table.filter(pc.equal(table["object_type"], "table")).select(["object_id", "location"])
         found = {}
         for listed in map(_Listed, *(column.to_pylist() for column in rows.columns)):
@@ -246,12 +252,12 @@ class Root:
 
 
 def _is_table(place: Store) -> bool:
-    return place.has("_versions")
+    return place.has(VERSIONS)
 
 
 def _has_versions(place: Store) -> bool:
     """Whether a Lance table lies right at `place`, as opposed to a table or schema called `_versions` below it."""
-    return any(name.endswith(".manifest") for name in place.child("_versions").files())
+    return any(name.endswith(".manifest") for name in place.child(VERSIONS).files())
 
 
 def _is_safe(name: str) -> bool:

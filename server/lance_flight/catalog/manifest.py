@@ -21,11 +21,12 @@ from lance.fragment import write_fragments
 from lance_flight.catalog.conflicts import conflicts
 from lance_flight.catalog.manifest_rows import ROW_ADDRESS, Rewrite
 from lance_flight.catalog.snapshot import Snapshot
-from lance_flight.catalog.store import Store
+from lance_flight.catalog.store import UNREADABLE, Store
 from lance_flight.errors import Conflict, Corrupt, InvalidInput, NotFound
 from lance_flight.faults import reached
 from lance_flight.model.schema import NamespaceSchema
 from lance_flight.model.spec import SPEC_KEY, PartitionSpec, specs_from_metadata
+from lance_flight.model.transforms import is_string
 
 log = logging.getLogger(__name__)
 
@@ -94,7 +95,10 @@ class Manifest:
 
     def open(self, version: int | None = None) -> LanceDataset:
         """The Lance table itself, at a version or at its newest."""
-        return self.store.open(version)
+        try:
+            return self.store.open(version)
+        except Corrupt as exc:
+            raise Corrupt(f"namespace {self.store.parent.name!r}: {exc}") from exc
 
     def _kept(self, dataset: LanceDataset, read: Callable[[], Snapshot]) -> Snapshot:
         # The moment of the commit is part of the key: a table that was dropped and made again counts anew.
@@ -187,15 +191,20 @@ class Manifest:
 
 def read_snapshot(dataset: LanceDataset) -> Snapshot:
     """Parse one version of a `__manifest`; `NotFound` where it is no partitioned namespace, `Corrupt` if broken."""
-    addressed = dataset.scanner(with_row_address=True).to_table()
+    place = Store(dataset.uri).parent
+    name = place.name
+    try:
+        addressed = dataset.scanner(with_row_address=True).to_table()
+    except UNREADABLE as exc:
+        raise Corrupt(f"namespace {name!r} has a __manifest that cannot be read: {place.words(exc)}") from exc
     addresses = addressed[ROW_ADDRESS].to_numpy()
     rows = addressed.drop_columns([ROW_ADDRESS])
     metadata = dict(dataset.metadata)
-    name = Store(dataset.uri).parent.name
     try:
         found = _properties(metadata, dataset, rows)
         if not any(key.startswith(SPEC_KEY) for key in found):
-            raise NotFound(f"{dataset.uri!r} is not a partitioned namespace: its metadata has no {SPEC_KEY}<N>")
+            raise NotFound(f"{name!r} is not a partitioned namespace: its metadata has no {SPEC_KEY}<N>")
+        _check_columns(name, rows.schema)
         if SCHEMA_KEY not in found:
             raise Corrupt(f"namespace {name!r} has partition specs and no {SCHEMA_KEY!r} in its metadata")
         specs = [spec.with_stored_types(rows.schema) for spec in specs_from_metadata(found)]
@@ -219,10 +228,21 @@ def read_snapshot(dataset: LanceDataset) -> Snapshot:
     )
 
 
+def _check_columns(name: str, schema: pa.Schema) -> None:
+    """`Corrupt` unless the columns that say which tables there are, and where, are there as text."""
+    for column in ("object_id", "object_type", "location"):
+        if column not in schema.names:
+            raise Corrupt(f"namespace {name!r} has a __manifest without the column {column!r}")
+        if not is_string(schema.field(column).type):
+            raise Corrupt(
+                f"namespace {name!r} has a __manifest whose column {column!r} is {schema.field(column).type}, not text"
+            )
+
+
 def _properties(metadata: Mapping[str, str], dataset: LanceDataset, rows: pa.Table) -> dict[str, str]:
     """Specs and schema from wherever a writer put them: table metadata counts first (decision 1)."""
     found = {k.decode(): v.decode() for k, v in (dataset.schema.metadata or {}).items()}
-    if "metadata" in rows.column_names:
+    if all(name in rows.column_names and is_string(rows.schema.field(name).type) for name in ("object_id", "metadata")):
         versions = rows.filter(pc.match_substring_regex(rows["object_id"], "^v[1-9][0-9]*$"))
         for object_id, text in zip(versions["object_id"].to_pylist(), versions["metadata"].to_pylist(), strict=True):
             properties = json.loads(text) if text else None

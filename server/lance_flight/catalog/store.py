@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -18,6 +19,12 @@ from lance_flight.errors import Corrupt, NotFound
 
 INDEX_CACHE_BYTES = 256 << 20
 METADATA_CACHE_BYTES = 512 << 20
+VERSIONS = "_versions"
+UNREADABLE = (OSError, ValueError, RuntimeError)
+"""What Lance raises for files that are not there, or not what they should be."""
+
+_NEWEST = 2**64 - 1
+_LANCE_SOURCE = re.compile(r",? ?/\S+\.rs:\d+:\d+")
 
 
 @cache
@@ -59,13 +66,21 @@ class Store:
         return Store("/".join([self.uri.rstrip("/"), *names]), self.storage_options)
 
     def open(self, version: int | str | None = None) -> LanceDataset:
-        """The Lance dataset at this very place, or `NotFound`."""
+        """The Lance dataset at this very place; `NotFound` where there is none, `Corrupt` where it cannot be read."""
         try:
             return lance.dataset(self.uri, version, storage_options=self.options or None, session=shared_session())
-        except ValueError as exc:
-            raise NotFound(
-                f"no Lance table at {self.uri!r}" + ("" if version is None else f", version {version}")
-            ) from exc
+        except UNREADABLE as exc:
+            what = repr(self.name) if version is None else f"{self.name!r}, version {version}"
+            if self._has_version(version):
+                raise Corrupt(f"{what} cannot be read: {self.parent.words(exc)}") from exc
+            raise NotFound(f"no Lance table {what}") from exc
+
+    def words(self, exc: Exception) -> str:
+        """What Lance says, without where its own source is and with every path as it is seen from this place."""
+        text = _LANCE_SOURCE.sub("", str(exc))
+        for prefix in (self.uri, self.uri.lstrip("/")):
+            text = text.replace(f"{prefix}/", "") if prefix else text
+        return text
 
     @property
     def options(self) -> dict[str, str]:
@@ -95,6 +110,16 @@ class Store:
     def parent(self) -> Store:
         """The store that this one lies in."""
         return Store(self.uri.rstrip("/").rpartition("/")[0] or "/", self.storage_options)
+
+    def _has_version(self, version: int | str | None) -> bool:
+        """Whether a table, a version of it, or a tag lies here as a file, readable or not."""
+        match version:
+            case None:
+                return self.has(VERSIONS)
+            case int(number):
+                return any(self.has(f"{VERSIONS}/{name}.manifest") for name in (number, f"{_NEWEST - number:020}"))
+            case str(tag):
+                return f"{tag}.json" in self.child("_refs", "tags").files()
 
     def remove_files(self, names: Iterable[str]) -> None:
         """Delete files below this place; one that is not there is no matter."""

@@ -16,7 +16,7 @@ from lance_flight.catalog import partitions
 from lance_flight.catalog.namespace import PartitionedNamespace
 from lance_flight.catalog.snapshot import PIN_COLUMNS, PartitionTable, Snapshot, SpecTables
 from lance_flight.engine.tables import PartitionedView
-from lance_flight.errors import NotFound
+from lance_flight.errors import Corrupt, NotFound
 from lance_flight.model.pins import Latest
 from lance_flight.model.spec import Expression, PartitionField
 
@@ -229,12 +229,12 @@ def _partition_rows(tables: SpecTables, schema: pa.Schema) -> pa.Table:
 
 
 def _sizes(view: PartitionedView, tables: list[PartitionTable]) -> list[tuple[int | None, int | None]]:
-    """Rows and bytes of each table, from the metadata of its version; NULL for one that is not where it should be."""
+    """Rows and bytes of each table, from the metadata of its version; NULL for one that cannot be read."""
 
     def size(table: PartitionTable) -> tuple[int | None, int | None]:
         try:
             dataset = partitions.open_at(view.store.child(table.location), view.pin(table))
-        except NotFound:
+        except (NotFound, Corrupt):
             return None, None
         rows, size_in_bytes, _ = partitions.dataset_summary(dataset)
         return rows, size_in_bytes
