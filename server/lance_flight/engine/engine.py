@@ -68,6 +68,8 @@ class Engine:
         check_parameters(sql, parameters, is_query=True)
         session = self._session()
         answered = answer(session, statement, parameters)
+        if answered.frame is not None:
+            session.resolve_pins(answered.frame)
         shares = _shares(session, answered, endpoints) if endpoints > 1 else 1
         readings = dict(session.readings)
         tasks = (Task(sql=sql, parameters=parameters, readings=readings, share=Share(n, shares)) for n in range(shares))

@@ -112,7 +112,7 @@ def files_table(view: PartitionedView) -> MetadataTable:
         rows = []
         for tables in view.snapshot.tables:
             for table in tables.tables():
-                dataset = partitions.open_at(view.store.child(table.location), view.pin(table))
+                dataset = partitions.open_at(view.store.child(table.location), table.pin)
                 for fragment in dataset.get_fragments():
                     rows += [
                         {
@@ -233,7 +233,7 @@ def _sizes(view: PartitionedView, tables: list[PartitionTable]) -> list[tuple[in
 
     def size(table: PartitionTable) -> tuple[int | None, int | None]:
         try:
-            dataset = partitions.open_at(view.store.child(table.location), view.pin(table))
+            dataset = partitions.open_at(view.store.child(table.location), table.pin)
         except (NotFound, Corrupt):
             return None, None
         rows, size_in_bytes, _ = partitions.dataset_summary(dataset)

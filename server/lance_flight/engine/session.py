@@ -24,7 +24,7 @@ from lance_flight.engine.hints import hints
 from lance_flight.engine.metadata_tables import METADATA_TABLES
 from lance_flight.engine.provider import Provider, ScanLog
 from lance_flight.engine.sql import for_datafusion
-from lance_flight.engine.tables import PartitionedView, PlainView, Resolved, Share, resolve_floating
+from lance_flight.engine.tables import Floating, PartitionedView, PlainView, Resolved, Share
 from lance_flight.errors import LanceFlightError, NotFound, QueryFailed, SqlError
 from lance_flight.model.spec import Expression
 from lance_flight.planning.enumeration import Unresolved
@@ -38,7 +38,7 @@ _REFERENCE = re.compile(r"(?P<table>.+?)(?:@(?P<at>[^$@]+))?(?:\$(?P<metadata>[a
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """At which version a statement reads a table, and what that means for rows without a fixed pin."""
+    """At which version a statement reads a table, and which versions it reads of the rows without a fixed one."""
 
     version: int
     resolved: Mapping[str, Resolved] = field(default_factory=dict)
@@ -124,6 +124,12 @@ class Session:
                 if not self._evaluations.compute():
                     break
 
+    def resolve_pins(self, frame: DataFrame) -> None:
+        """Fix, in `readings`, the versions of the rows without a fixed one that a query reads."""
+        if not all(view.snapshot.is_pinned for view in self.views.values()):
+            self.prepare(frame)
+            self.plan(frame)
+
     def plan(self, frame: DataFrame) -> ExecutionPlan:
         """Plan how a query is run; what that decides about its scans stands in the log, and nothing else."""
         self.log.reports.clear()
@@ -175,16 +181,18 @@ class Session:
         self, namespace: PartitionedNamespace, name: TableName, reference: str, at: Any
     ) -> PartitionedView:
         key = f"{name.db_schema}.{reference}"
+        if key in self.views:
+            return self.views[key]
         reading = self.readings.get(key)
         with _naming(name, at):
             snapshot = namespace.snapshot(reading.version if reading else at)
-        resolved = reading.resolved if reading else resolve_floating(namespace, snapshot)
-        self.readings[key] = Reading(snapshot.version, resolved)
+        floating = Floating(namespace.store, reading.resolved if reading else {})
+        self.readings[key] = Reading(snapshot.version, floating.known)
         view = PartitionedView(
             name=name.name,
             store=namespace.store,
             snapshot=snapshot,
-            resolved=resolved,
+            floating=floating,
             ways=self.ways,
             share=self.share,
             log=self.log,

@@ -1,7 +1,7 @@
 """The tables of one statement: each at one snapshot, ready to be scanned.
 
 A partitioned table takes its snapshot when its name is resolved, and keeps it for the whole statement; rows that float
-(no pin, or a tag) are resolved to versions at that moment, once.
+(no pin, or a tag) are resolved to versions when a scan is planned that reads them, once.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from functools import partial
+from threading import Lock
 from typing import TypeVar
 from weakref import WeakKeyDictionary
 
@@ -17,12 +18,11 @@ import pyarrow as pa
 
 from lance_flight.catalog import partitions
 from lance_flight.catalog.merged import PinnedTable, merge
-from lance_flight.catalog.namespace import PartitionedNamespace
 from lance_flight.catalog.scan import Open, Source
 from lance_flight.catalog.snapshot import PartitionTable, Snapshot, SpecTables
 from lance_flight.catalog.store import Store
 from lance_flight.engine.provider import ScanLog
-from lance_flight.model.pins import BranchVersion, Latest, Tag, Version
+from lance_flight.model.pins import BranchVersion, Version
 from lance_flight.model.spec import Evaluate
 from lance_flight.planning.partitions import SpecPartitions
 from lance_flight.planning.predicates import ALWAYS, Predicate, all_of
@@ -56,6 +56,36 @@ class Lanes:
     lanes: Sequence[Sequence[Work]]
 
 
+class Floating:
+    """The versions that rows without a fixed one stand for in one statement: asked when first needed, and then kept.
+
+    `known` holds them by object id. Safe to share among the scans of the statement.
+    """
+
+    def __init__(self, store: Store, known: Mapping[str, Resolved]) -> None:
+        self.known = dict(known)
+        self._store = store
+        self._lock = Lock()
+
+    def pinned(self, tables: Sequence[PartitionTable]) -> list[PinnedTable]:
+        """Each table at the version that the statement reads; `NotFound` names one that is not there."""
+        with self._lock:
+            self._learn([t for t in tables if not isinstance(t.pin, Resolved) and t.object_id not in self.known])
+        return [
+            PinnedTable(
+                self._store.child(table.location),
+                table.pin if isinstance(table.pin, Resolved) else self.known[table.object_id],
+            )
+            for table in tables
+        ]
+
+    def _learn(self, tables: Sequence[PartitionTable]) -> None:
+        if tables:
+            with ThreadPoolExecutor(RESOLVERS) as pool:
+                found = pool.map(lambda table: partitions.resolve(self._store.child(table.location), table.pin), tables)
+                self.known |= {table.object_id: pin for table, pin in zip(tables, found, strict=True)}
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PartitionedView:
     """A partitioned table at one snapshot, as one statement scans it.
@@ -66,7 +96,7 @@ class PartitionedView:
     name: str
     store: Store
     snapshot: Snapshot
-    resolved: Mapping[str, Resolved]
+    floating: Floating
     ways: int
     share: Share
     log: ScanLog
@@ -92,22 +122,10 @@ class PartitionedView:
         self.planned.append(pruning)
         self.log.reports.append(report(self.name, pruning, self.snapshot.version))
         kept = [
-            (rest.residual, self.share.pick(self._pinned(tables, version)))
+            (rest.residual, self.floating.pinned(self.share.pick(_kept(tables, version))))
             for tables, version, rest in zip(self.snapshot.tables, pruning.versions, residuals.versions, strict=True)
         ]
         return Lanes(deal(kept, self.ways, self.log))
-
-    def pin(self, table: PartitionTable) -> Resolved:
-        """The version of a partition table that this statement reads."""
-        match table.pin:
-            case Version() | BranchVersion() as fixed:
-                return fixed
-            case Latest() | Tag():
-                return self.resolved[table.object_id]
-
-    def _pinned(self, tables: SpecTables, version: SpecPruning) -> list[PinnedTable]:
-        kept = (tables.table(int(row)) for row in version.kept)
-        return [PinnedTable(self.store.child(table.location), self.pin(table)) for table in kept]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -168,19 +186,8 @@ def partitions_of(snapshot: Snapshot) -> tuple[SpecPartitions, ...]:
     return found
 
 
-def resolve_floating(namespace: PartitionedNamespace, snapshot: Snapshot) -> dict[str, Resolved]:
-    """The versions that the rows without a fixed one stand for now, by object id."""
-    if snapshot.is_pinned:
-        return {}
-    floating = [
-        table
-        for tables in snapshot.tables
-        for table in tables.tables()
-        if not isinstance(table.pin, Version | BranchVersion)
-    ]
-    with ThreadPoolExecutor(RESOLVERS) as pool:
-        found = pool.map(lambda table: partitions.resolve(namespace.store.child(table.location), table.pin), floating)
-        return {table.object_id: pin for table, pin in zip(floating, found, strict=True)}
+def _kept(tables: SpecTables, version: SpecPruning) -> list[PartitionTable]:
+    return [tables.table(int(row)) for row in version.kept]
 
 
 def report(name: str, pruning: Pruning, snapshot: int) -> str:
