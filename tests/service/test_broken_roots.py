@@ -331,3 +331,12 @@ def test_tables_of_a_stock_directory_namespace_are_served(tmp_path: Path) -> Non
         assert server.rows("SHOW TABLES") == [("public", "top", False)]
     assert stock.count_table_rows is not None
     assert lance.dataset(str(root / "top.lance")).count_rows() == 3
+
+
+def test_a_server_removes_what_one_that_died_left(tmp_path: Path) -> None:
+    left = tmp_path / "root" / ".lance-flight" / "0123456789abcdef"
+    lance.write_dataset(pa.table({"x": [1]}), str(left / "new"))
+    (left / "lock").touch()
+    with serving(tmp_path / "root") as server:
+        assert server.rows("SHOW TABLES") == []
+        assert not left.exists()

@@ -5,23 +5,24 @@ Directory-namespace spec (V1 listing, V2 manifest, the manifest taking precedenc
 
 from __future__ import annotations
 
-import secrets
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from threading import RLock
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 import pyarrow.compute as pc
 
 from lance_flight.catalog.namespace import PartitionedNamespace
 from lance_flight.catalog.plain import PlainTable
+from lance_flight.catalog.private import PrivatePlace, private_place
 from lance_flight.catalog.store import UNREADABLE, VERSIONS, Store
 from lance_flight.errors import AlreadyExists, Corrupt, LanceFlightError, NotFound, Unsupported
 from lance_flight.model.naming import MANIFEST, SEPARATOR, check_sql_name
 
+T = TypeVar("T")
+
 PUBLIC = "public"
 PLAIN_SUFFIX = ".lance"
-PRIVATE = ".lance-flight"
 OF_A_LANCE_TABLE = frozenset({"_versions", "_transactions", "_indices", "_deletions", "_refs", "data", "tree"})
 
 
@@ -54,9 +55,27 @@ class Root:
         self._opened: dict[str, PartitionedNamespace] = {}
         self._lock = RLock()
 
+    def find(self, name: TableName) -> Table | None:
+        """The table of this name, if there is one; `Corrupt` where its place cannot be known."""
+        found = self._find(name)
+        if found is None:
+            # It may be absent for just the moment in which another one takes its place.
+            with self._lock:
+                found = self._find(name)
+        return found
+
+    def read(self, name: TableName, read: Callable[[Table], T]) -> T:
+        """What `read` makes of a table; of the one that took its place, if that happened meanwhile."""
+        table = self.table(name)
+        try:
+            return read(table)
+        except NotFound:
+            with self._lock:
+                return read(self.table(name))
+
     def table(self, name: TableName) -> Table:
         """The table of this name, or `NotFound` with the nearest names."""
-        found = self._find(name)
+        found = self.find(name)
         if found is None:
             near = [t.name for t in self.tables() if t.db_schema == name.db_schema]
             raise NotFound.named("table", name.name, near)
@@ -65,7 +84,7 @@ class Root:
     def has(self, name: TableName) -> bool:
         """Whether there is a table of this name, be it a broken one."""
         try:
-            return self._find(name) is not None
+            return self.find(name) is not None
         except Corrupt:
             return True
 
@@ -79,20 +98,8 @@ class Root:
 
     def kinds(self) -> dict[TableName, bool]:
         """All tables, broken ones too, and whether each of them is partitioned."""
-        if self._is_namespace(self.store):
-            return {TableName(PUBLIC, self.store.name): True}
-        found = {}
-        for db_schema in [PUBLIC, *self._sub_directories()]:
-            place = self._directory(db_schema)
-            for directory in place.directories():
-                name = directory.removesuffix(PLAIN_SUFFIX)
-                if not _is_safe(name):
-                    continue
-                if self._is_namespace(place.child(directory)):
-                    found[TableName(db_schema, directory)] = True
-                elif name != directory and _is_table(place.child(directory)):
-                    found.setdefault(TableName(db_schema, name), False)
-        return found | dict.fromkeys(self._listed(), False)
+        with self._lock:
+            return self._kinds()
 
     def create(
         self, name: TableName, build: Callable[[Store], int], *, partitioned: bool, replace: bool = False
@@ -110,50 +117,54 @@ class Root:
         if name.db_schema not in self.schemas():
             raise NotFound.named("schema", name.db_schema, self.schemas())
         place = self._directory(name.db_schema).child(name.name + PLAIN_SUFFIX * (not partitioned))
-        private = self._private()
-        try:
-            count = build(private)
-            self._put(private, name, place, replace=replace)
-        except BaseException:
-            private.remove()
-            raise
+        with private_place(self.store) as private:
+            count = build(private.new)
+            with self._lock:
+                self._put(private, name, place, replace=replace)
         return count
 
     def drop(self, name: TableName) -> None:
         """Remove a table and all its data; it is gone for every reader at once."""
-        table = self.table(name)
-        if isinstance(table, PartitionedNamespace) and table.store.uri == self.store.uri:
+        if self._is_namespace(self.store) and self.has(name):
             raise Unsupported(f"table {name.name!r} is the root itself; remove the directory instead")
-        trash = self._out_of_the_way(table)
-        self._forget_row(name)
-        trash.remove()
+        self._place(name)
+        # What was taken is deleted when the lock is free again.
+        with private_place(self.store) as private, self._lock:
+            place = self._place(name)
+            if place is not None:
+                self._take(private, place)
+            self._forget_row(name)
 
-    def _put(self, private: Store, name: TableName, place: Store, *, replace: bool) -> None:
+    def _put(self, private: PrivatePlace, name: TableName, place: Store, *, replace: bool) -> None:
         """Move a new table into its place, where nothing lies; the one that it replaces stays if that fails."""
-        with self._lock:
-            old = self._find(name)
-            if old is not None and not replace:
-                raise AlreadyExists(f"table {name.name!r} is there already")
-            trash = None if old is None else self._out_of_the_way(old)
-            try:
-                private.move_to(place)
-            except OSError as exc:
-                if old is not None and trash is not None:
-                    trash.move_to(old.store)
-                if not place.parent.has(place.name):
-                    raise
-                raise AlreadyExists(f"table {name.name!r} has no room: {place.name!r} lies there already") from exc
-            if trash is not None:
-                self._forget_row(name)
-                trash.remove()
+        there = self.has(name)
+        if there and not replace:
+            raise AlreadyExists(f"table {name.name!r} is there already")
+        old = self._place(name) if there else None
+        if old is not None:
+            self._take(private, old)
+            if name in self._listed() and place.name.endswith(PLAIN_SUFFIX):
+                place = old
+        try:
+            private.new.move_to(place)
+        except OSError as exc:
+            private.give_back()
+            if not place.exists():
+                raise
+            raise AlreadyExists(f"table {name.name!r} has no room: {place.name!r} lies there already") from exc
+        if place != old:
+            self._forget_row(name)
 
-    def _out_of_the_way(self, table: Table) -> Store:
-        """Move a table to where no name leads to, and return that place."""
-        trash = self._private()
-        table.store.move_to(trash)
-        with self._lock:
-            self._opened.pop(table.store.uri, None)
-        return trash
+    def _place(self, name: TableName) -> Store | None:
+        """Where a table lies; None for one whose row in the directory namespace's manifest leads nowhere."""
+        try:
+            return self.table(name).store
+        except Corrupt:
+            return None
+
+    def _take(self, private: PrivatePlace, place: Store) -> None:
+        self._opened.pop(place.uri, None)
+        private.take(place)
 
     def _find(self, name: TableName) -> Table | None:
         if self._is_namespace(self.store):
@@ -172,6 +183,22 @@ class Root:
             return self._namespace(place.child(name.name))
         plain = place.child(name.name + PLAIN_SUFFIX)
         return PlainTable(plain) if _is_table(plain) else None
+
+    def _kinds(self) -> dict[TableName, bool]:
+        if self._is_namespace(self.store):
+            return {TableName(PUBLIC, self.store.name): True}
+        found = {}
+        for db_schema in [PUBLIC, *self._sub_directories()]:
+            place = self._directory(db_schema)
+            for directory in place.directories():
+                name = directory.removesuffix(PLAIN_SUFFIX)
+                if not _is_safe(name):
+                    continue
+                if self._is_namespace(place.child(directory)):
+                    found[TableName(db_schema, directory)] = True
+                elif name != directory and _is_table(place.child(directory)):
+                    found.setdefault(TableName(db_schema, name), False)
+        return found | dict.fromkeys(self._listed(), False)
 
     def _sub_directories(self) -> list[str]:
         """The plain sub-directories: neither tables nor namespaces nor private."""
@@ -239,12 +266,8 @@ class Root:
             return True
         return True
 
-    def _private(self) -> Store:
-        """A fresh place inside the root that no name leads to."""
-        return self.store.child(PRIVATE, secrets.token_hex(8))
-
     def _forget_row(self, name: TableName) -> None:
-        """Take a dropped table out of the directory namespace's manifest, if it was listed there."""
+        """Take a table out of the directory namespace's manifest, if it is listed there."""
         listed = self._listed().get(name)
         if listed is not None:
             escaped = listed.object_id.replace("'", "''")

@@ -106,6 +106,29 @@ class Store:
         info = filesystem.get_file_info(f"{path}/{name}")
         return bool(info.type != pafs.FileType.NotFound)
 
+    def exists(self) -> bool:
+        """Whether anything lies at this very place."""
+        return self.parent.has(self.name)
+
+    @property
+    def is_remote(self) -> bool:
+        """Whether this is an object store, and not a directory of this machine."""
+        return "://" in self.uri
+
+    def read(self, name: str) -> bytes:
+        """The content of a file right below this place."""
+        filesystem, path = self._filesystem()
+        with filesystem.open_input_stream(f"{path}/{name}") as stream:
+            content: bytes = stream.read()
+            return content
+
+    def write(self, name: str, content: bytes) -> None:
+        """Make a file right below this place; the directories above are there, or made."""
+        filesystem, path = self._filesystem()
+        filesystem.create_dir(path, recursive=True)
+        with filesystem.open_output_stream(f"{path}/{name}") as stream:
+            stream.write(content)
+
     @property
     def parent(self) -> Store:
         """The store that this one lies in."""
@@ -147,7 +170,7 @@ class Store:
         return sorted(info.base_name for info in filesystem.get_file_info(selector) if info.type == kind)
 
     def _filesystem(self) -> tuple[pafs.FileSystem, str]:
-        if "://" in self.uri:
+        if self.is_remote:
             found: tuple[pafs.FileSystem, str] = pafs.FileSystem.from_uri(self.uri)
             return found
         return pafs.LocalFileSystem(), self.uri

@@ -12,7 +12,8 @@ from typing import NoReturn
 
 import pyarrow as pa
 
-from lance_flight.catalog.directory import PRIVATE, Root
+from lance_flight.catalog.directory import Root
+from lance_flight.catalog.private import PRIVATE, settle_abandoned
 from lance_flight.catalog.store import Store
 from lance_flight.config import ServerConfig
 from lance_flight.engine.engine import Engine
@@ -43,6 +44,7 @@ def root_store(root: str) -> Store:
 def build(root: str, config: ServerConfig) -> FlightSqlServer:
     """A server that accepts connections already."""
     store = root_store(root)
+    settle_abandoned(store)
     engine = Engine(
         Root(store),
         ways=config.lanes or os.cpu_count() or 1,

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Protocol
 
 import pyarrow as pa
 from datafusion import DataFrame
 
-from lance_flight.catalog.directory import PUBLIC, Root, TableName
+from lance_flight.catalog.directory import PUBLIC, Root, Table, TableName
 from lance_flight.catalog.namespace import PartitionedNamespace
 from lance_flight.catalog.snapshot import Snapshot
 from lance_flight.engine.explain import EXPLAIN_SCHEMA, explain
@@ -124,12 +124,7 @@ class DescribeAnswer:
     frame: None = None
 
     def batches(self) -> Iterator[pa.RecordBatch]:
-        table = self.root.table(self.table)
-        if isinstance(table, PartitionedNamespace):
-            snapshot = table.snapshot()
-            fields, ids, uses = snapshot.schema.plain, snapshot.schema.ids, _uses(snapshot)
-        else:
-            fields, ids, uses = table.open().schema, {}, {}
+        fields, ids, uses = self.root.read(self.table, _columns)
         described = [
             {
                 "column_name": field.name,
@@ -168,6 +163,14 @@ def _partitions_query(reference: TableRef, where: str | None) -> str:
     name = table_name(reference)
     quoted = ".".join('"' + part.replace('"', '""') + '"' for part in (name.db_schema, f"{name.name}$partitions"))
     return f"SELECT * FROM {quoted}" + (f" WHERE {where}" if where is not None else "")  # noqa: S608 - quoted above
+
+
+def _columns(table: Table) -> tuple[pa.Schema, Mapping[str, int], Mapping[str, str]]:
+    """The columns of a table, their field ids, and the partition fields that they feed."""
+    if isinstance(table, PartitionedNamespace):
+        snapshot = table.snapshot()
+        return snapshot.schema.plain, snapshot.schema.ids, _uses(snapshot)
+    return table.open().schema, {}, {}
 
 
 def _uses(snapshot: Snapshot) -> dict[str, str]:

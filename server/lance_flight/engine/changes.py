@@ -34,7 +34,7 @@ def change(root: Root, statement: ChangeStatement, new_session: NewSession, bind
 
 def insert_columns(root: Root, statement: Insert) -> pa.Schema:
     """The target columns of an INSERT in their order; an unknown one, or a missing NOT NULL one, is named."""
-    schema = ingest.schema_of(root.table(table_name(statement.table)))
+    schema = root.read(table_name(statement.table), ingest.schema_of)
     if statement.columns is None:
         return schema
     for name in statement.columns:

@@ -118,7 +118,7 @@ class Engine:
 
     def schema_of(self, name: TableName) -> pa.Schema:
         """The columns of a table as a client sees them."""
-        return ingest.schema_of(self.root.table(name))
+        return self.root.read(name, ingest.schema_of)
 
     def _session(self, readings: Mapping[str, Reading] | None = None, share: Share | None = None) -> Session:
         return Session(self.root, ways=self._ways, readings=readings, share=share, memory_limit=self._memory_limit)

@@ -81,7 +81,7 @@ def ingest(
     data = _tables(reader)
     if there and existing is Existing.APPEND:
         table = root.table(name)
-        rows.fit(reader.schema, schema_of(table), what=f"rows for table {name.name!r}")
+        rows.fit(reader.schema, root.read(name, schema_of), what=f"rows for table {name.name!r}")
         return append(table, data)
     return create(root, name, storable(reader.schema), partitioned_by, data, replace=there)
 

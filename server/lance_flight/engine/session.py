@@ -15,13 +15,13 @@ from datafusion import DataFrame, ExecutionPlan, RuntimeEnvBuilder, SessionConte
 from datafusion.catalog import CatalogProvider, SchemaProvider
 from datafusion.catalog import Table as DataFusionTable
 
-from lance_flight.catalog.directory import PUBLIC, Root, TableName
+from lance_flight.catalog.directory import PUBLIC, Root, Table, TableName
 from lance_flight.catalog.namespace import PartitionedNamespace
 from lance_flight.catalog.plain import PlainTable
 from lance_flight.catalog.scan import Source
 from lance_flight.engine.functions import QUERIES_ONLY, HashCalls, evaluate, plain_message, session_config
 from lance_flight.engine.hints import hints
-from lance_flight.engine.metadata_tables import METADATA_TABLES
+from lance_flight.engine.metadata_tables import METADATA_TABLES, MetadataTable
 from lance_flight.engine.provider import Provider, ScanLog
 from lance_flight.engine.sql import for_datafusion
 from lance_flight.engine.tables import Floating, PartitionedView, PlainView, Resolved, Share
@@ -154,28 +154,25 @@ class Session:
         """The table behind a name as it stands in SQL (`t`, `t@12`, `t@tag`, `t@time`, `t$partitions`), if there is one."""
         name = TableName(db_schema, reference)
         table, at, metadata = (name, None, None) if self.root.has(name) else _parsed(db_schema, reference)
+
+        def opened(found: Table) -> pads.Dataset:
+            match found:
+                case PartitionedNamespace():
+                    view = self._partitioned(found, table, reference, at)
+                    return Provider(view, self.log) if metadata is None else _metadata_table(metadata, found, view)
+                case PlainTable():
+                    if metadata is not None:
+                        raise NotFound(f"table {table.name!r} is not partitioned and has no ${metadata}")
+                    return Provider(self._plain(found, table, reference, at), self.log)
+
         try:
-            found = self.root.table(table)
+            return self.root.read(table, opened)
         except NotFound as exc:
             self._missing = exc
             return None
         except LanceFlightError as exc:
             self.log.error = exc
             raise
-        match found:
-            case PartitionedNamespace():
-                view = self._partitioned(found, table, reference, at)
-                if metadata is None:
-                    return Provider(view, self.log)
-                if metadata in METADATA_TABLES:
-                    return METADATA_TABLES[metadata](found, view)
-                self._missing = NotFound.named("metadata table", f"${metadata}", [f"${m}" for m in METADATA_TABLES])
-                return None
-            case PlainTable():
-                if metadata is not None:
-                    self._missing = NotFound(f"table {table.name!r} is not partitioned and has no ${metadata}")
-                    return None
-                return Provider(self._plain(found, table, reference, at), self.log)
 
     def _partitioned(
         self, namespace: PartitionedNamespace, name: TableName, reference: str, at: Any
@@ -265,6 +262,12 @@ class _Schema(SchemaProvider):
 
     def deregister_table(self, name: str, cascade: bool = False) -> None:  # noqa: FBT001, FBT002 - DataFusion's
         raise NotImplementedError
+
+
+def _metadata_table(name: str, namespace: PartitionedNamespace, view: PartitionedView) -> MetadataTable:
+    if name not in METADATA_TABLES:
+        raise NotFound.named("metadata table", f"${name}", [f"${known}" for known in METADATA_TABLES])
+    return METADATA_TABLES[name](namespace, view)
 
 
 def _parsed(db_schema: str, reference: str) -> tuple[TableName, int | str | datetime | None, str | None]:
