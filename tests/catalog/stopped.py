@@ -36,7 +36,8 @@ def main(place: str, action: str, partition_by: str, method: str, number: str) -
     else:
         rows = pa.table({"id": [2]})
         by = parse_partition_by(partition_by) if partition_by else ()
-        ingest.create(root, TableName("public", "t"), rows.schema, by, [rows], replace=action == "replace")
+        existing = ingest.Existing.REPLACE if action == "replace" else ingest.Existing.FAIL
+        ingest.create(root, TableName("public", "t"), rows.schema, by, [rows], existing=existing)
 
 
 if __name__ == "__main__":

@@ -46,7 +46,7 @@ def put(engine: Engine, number: int, layout: str = "", *, replace: bool = False)
     """The table `t` with one row."""
     rows = pa.table({"id": [number]})
     by = parse_partition_by(layout) if layout else ()
-    ingest.create(engine.root, T, rows.schema, by, [rows], replace=replace)
+    ingest.create(engine.root, T, rows.schema, by, [rows], existing=Existing.REPLACE if replace else Existing.FAIL)
 
 
 def ids(engine: Engine) -> list[int]:

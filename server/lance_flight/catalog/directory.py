@@ -102,11 +102,18 @@ class Root:
             return self._kinds()
 
     def create(
-        self, name: TableName, build: Callable[[Store], int], *, partitioned: bool, replace: bool = False
+        self,
+        name: TableName,
+        build: Callable[[Store], int],
+        *,
+        partitioned: bool,
+        replace: bool = False,
+        beaten: Callable[[Store], int] | None = None,
     ) -> int:
         """A new table, made by `build` in a private place and moved into its own when it is whole.
 
-        With `replace` the table that is there under this name goes away in the same moment.
+        With `replace` the table that is there under this name goes away in the same moment. Without, and where another
+        one took the name while this one was built, `beaten` does with the whole private table what is to be done.
         """
         check_sql_name("table", name.name)
         check_sql_name("schema", name.db_schema)
@@ -119,8 +126,13 @@ class Root:
         place = self._directory(name.db_schema).child(name.name + PLAIN_SUFFIX * (not partitioned))
         with private_place(self.store) as private:
             count = build(private.new)
-            with self._lock:
-                self._put(private, name, place, replace=replace)
+            try:
+                with self._lock:
+                    self._put(private, name, place, replace=replace)
+            except AlreadyExists:
+                if beaten is None or not self.has(name):
+                    raise
+                return beaten(private.new)
         return count
 
     def drop(self, name: TableName) -> None:

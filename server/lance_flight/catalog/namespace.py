@@ -12,7 +12,7 @@ from datetime import datetime
 
 import pyarrow as pa
 
-from lance_flight.catalog import rows
+from lance_flight.catalog import partitions, rows
 from lance_flight.catalog.commit import Commits, namespace_key, pinned_rows
 from lance_flight.catalog.manifest import (
     FENCE,
@@ -88,6 +88,13 @@ class PartitionedNamespace:
                 return self.manifest.snapshot(self.manifest.version_at(at))
             case _:
                 return self.manifest.snapshot(at)
+
+    def rows(self) -> Iterator[pa.Table]:
+        """All rows of the newest snapshot, one partition table after another."""
+        for tables in self.snapshot().tables:
+            for table in tables.tables():
+                for batch in partitions.open_at(self.store.child(table.location), table.pin).to_batches():
+                    yield pa.Table.from_batches([batch])
 
     def append(self, tables: Iterable[pa.Table], evaluate: Evaluate, *, operation: str = "append") -> int:
         """Store rows (tables of exactly the namespace schema) in one commit and return how many they were.

@@ -34,6 +34,11 @@ class PlainTable:
             raise NotFound(f"table {self.store.name!r} has no version as old as {at.isoformat()}")
         return self.open(int(max(known)))
 
+    def rows(self) -> Iterator[pa.Table]:
+        """All rows of the newest version."""
+        for batch in self.open().to_batches():
+            yield pa.Table.from_batches([batch])
+
     def append(self, tables: Iterable[pa.Table]) -> int:
         """Store rows in one commit of the table and return how many they were."""
         return write_plain(self.store, self.open().schema, tables, mode="append")

@@ -84,6 +84,17 @@ def _create(root: Root, statement: CreateTable, new_session: NewSession, binding
         if statement.if_not_exists:
             return 0
         raise AlreadyExists(f"table {name.name!r} is there already")
+    try:
+        return _created(root, statement, new_session, binding)
+    except AlreadyExists:
+        # Somebody else was faster; a name without a table is another matter.
+        if statement.if_not_exists and root.has(name):
+            return 0
+        raise
+
+
+def _created(root: Root, statement: CreateTable, new_session: NewSession, binding: pa.RecordBatch | None) -> int:
+    name = table_name(statement.table)
     if statement.query is None:
         return ingest.create(root, name, arrow_schema(statement.columns), statement.partitioned_by, ())
     session = new_session()

@@ -10,7 +10,7 @@ import pyarrow as pa
 from lance_flight.catalog import rows
 from lance_flight.catalog.directory import Root, Table, TableName
 from lance_flight.catalog.namespace import PartitionedNamespace
-from lance_flight.catalog.plain import write_plain
+from lance_flight.catalog.plain import PlainTable, write_plain
 from lance_flight.catalog.store import Store, unstorable
 from lance_flight.engine.definitions import partition_spec, storable
 from lance_flight.engine.functions import evaluate
@@ -41,9 +41,12 @@ def create(
     partitioned_by: Sequence[PartitionDef],
     data: Iterable[pa.Table],
     *,
-    replace: bool = False,
+    existing: Existing = Existing.FAIL,
 ) -> int:
-    """A new table with these rows; it is there whole, or not at all."""
+    """A new table with these rows; it is there whole, or not at all.
+
+    `existing` says what becomes of the rows where another table has taken the name by the time they are stored.
+    """
     problems = unstorable(schema) if schema.names else ["there are no columns"]
     if problems:
         raise SchemaError(f"table {name.name!r}", problems)
@@ -55,7 +58,18 @@ def create(
             return write_plain(place, schema, data)
         return PartitionedNamespace.create(place, fields, spec).append(data, evaluate, operation="create with")
 
-    return root.create(name, build, partitioned=spec is not None, replace=replace)
+    def join(place: Store) -> int:
+        mine = PlainTable(place) if spec is None else PartitionedNamespace.open(place)
+        rows.fit(schema_of(mine), root.read(name, schema_of), what=f"rows for table {name.name!r}")
+        return append(root.table(name), mine.rows())
+
+    return root.create(
+        name,
+        build,
+        partitioned=spec is not None,
+        replace=existing is Existing.REPLACE,
+        beaten=join if existing is Existing.APPEND else None,
+    )
 
 
 def append(table: Table, data: Iterable[pa.Table]) -> int:
@@ -83,7 +97,7 @@ def ingest(
         table = root.table(name)
         rows.fit(reader.schema, root.read(name, schema_of), what=f"rows for table {name.name!r}")
         return append(table, data)
-    return create(root, name, storable(reader.schema), partitioned_by, data, replace=there)
+    return create(root, name, storable(reader.schema), partitioned_by, data, existing=existing)
 
 
 def _tables(reader: pa.RecordBatchReader) -> Iterator[pa.Table]:
