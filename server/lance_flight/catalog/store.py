@@ -77,7 +77,7 @@ class Store:
 
     def words(self, exc: Exception) -> str:
         """What Lance says, without where its own source is and with every path as it is seen from this place."""
-        text = _LANCE_SOURCE.sub("", str(exc))
+        text = _LANCE_SOURCE.sub("", str(exc)).removeprefix("External error: ")
         for prefix in (self.uri, self.uri.lstrip("/")):
             text = text.replace(f"{prefix}/", "") if prefix else text
         return text

@@ -16,6 +16,7 @@ import pyarrow.compute as pc
 import pyarrow.dataset as pads
 
 from lance_flight.catalog.scan import BATCH_ROWS, Open, Scan
+from lance_flight.catalog.store import UNREADABLE
 from lance_flight.errors import LanceFlightError, Unsupported
 from lance_flight.planning.arrow_expression import predicate_from_arrow, to_arrow
 from lance_flight.planning.predicates import ALWAYS, And, Constant, Opaque, Or, Predicate
@@ -60,6 +61,10 @@ class Readable(Protocol):
         """Which tables to read for rows where `predicate` is TRUE."""
         ...
 
+    def failure(self, exc: Exception) -> LanceFlightError:
+        """What to say of an exception that ended a scan, or its planning."""
+        ...
+
 
 class Provider(pads.Dataset):
     """A readable table of any kind, as DataFusion wants it."""
@@ -80,8 +85,8 @@ class Provider(pads.Dataset):
         try:
             plan = self._readable.plan(predicate)
         except LanceFlightError as exc:
-            self._log.error = exc
-            raise
+            self._log.error = self._readable.failure(exc)
+            raise self._log.error from exc
         planned = PlannedRead(self._readable, plan, filter, self._log)
         self._log.scans.append(planned)
         return iter([_Lane(planned, lane) for lane in plan.lanes or [[]]])
@@ -114,9 +119,9 @@ class PlannedRead:
         try:
             for residual, tables in work:
                 yield from self._scan(residual, schema, batch_rows).read(tables)
-        except LanceFlightError as exc:
-            self.log.error = exc
-            raise
+        except (LanceFlightError, *UNREADABLE) as exc:
+            self.log.error = self.readable.failure(exc)
+            raise self.log.error from exc
 
     def _scan(self, residual: Predicate | None, schema: pa.Schema, batch_rows: int) -> Scan:
         source = self.readable.schema

@@ -206,7 +206,14 @@ class Session:
             dataset = table.open_at(reading.version if reading else at)
         self.readings[key] = Reading(int(dataset.version))
         schema = pa.schema([f.remove_metadata() for f in dataset.schema])
-        return PlainView(source=Source(dataset), schema=schema, ways=self.ways, share=self.share)
+        return PlainView(
+            name=name.name,
+            store=table.store,
+            source=Source(dataset),
+            schema=schema,
+            ways=self.ways,
+            share=self.share,
+        )
 
     def _planned(self, plan: Callable[[], Any]) -> Any:
         try:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
+from datetime import datetime
 from functools import partial
 from threading import Lock
 from typing import TypeVar
@@ -18,10 +19,12 @@ import pyarrow as pa
 
 from lance_flight.catalog import partitions
 from lance_flight.catalog.merged import PinnedTable, merge
+from lance_flight.catalog.namespace import PartitionedNamespace
 from lance_flight.catalog.scan import Open, Source
 from lance_flight.catalog.snapshot import PartitionTable, Snapshot, SpecTables
 from lance_flight.catalog.store import Store
 from lance_flight.engine.provider import ScanLog
+from lance_flight.errors import Conflict, LanceFlightError, NotFound, QueryFailed
 from lance_flight.model.pins import BranchVersion, Version
 from lance_flight.model.spec import Evaluate
 from lance_flight.planning.partitions import SpecPartitions
@@ -127,11 +130,21 @@ class PartitionedView:
         ]
         return Lanes(deal(kept, self.ways, self.log))
 
+    def failure(self, exc: Exception) -> LanceFlightError:
+        """Why a scan of it failed (`provider.Readable`)."""
+
+        def committed_at() -> datetime:
+            return PartitionedNamespace(self.store).snapshot(self.snapshot.version).committed_at
+
+        return failure(self.name, self.store, exc, unchanged=lambda: committed_at() == self.snapshot.committed_at)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlainView:
     """A plain Lance table at one version."""
 
+    name: str
+    store: Store
     source: Source
     schema: pa.Schema
     ways: int
@@ -143,6 +156,29 @@ class PlainView:
         rest = None if predicate == ALWAYS else predicate
         mine = self.source if self.share.of == 1 else self.source.part(self.share.part, self.share.of)
         return Lanes([[(rest, [partial(_part, mine, way, self.ways)])] for way in range(self.ways)])
+
+    def failure(self, exc: Exception) -> LanceFlightError:
+        """Why a scan of it failed (`provider.Readable`)."""
+        version = self.source.dataset.get_version()
+        return failure(
+            self.name, self.store, exc, unchanged=lambda: self.store.open(version["version"]).get_version() == version
+        )
+
+
+def failure(name: str, store: Store, exc: Exception, *, unchanged: Callable[[], bool]) -> LanceFlightError:
+    """What ended a scan of a table: that it is not there any more, or else what was raised.
+
+    Data lies below the directory of its table, and goes with it: whoever drops a table takes it from its readers.
+    """
+    if isinstance(exc, LanceFlightError) and not isinstance(exc, NotFound):
+        return exc
+    try:
+        there = unchanged()
+    except NotFound:
+        there = False
+    if not there:
+        return Conflict(f"table {name!r} was dropped or replaced while it was read")
+    return exc if isinstance(exc, LanceFlightError) else QueryFailed(f"reading {name!r} failed: {store.words(exc)}")
 
 
 def deal(kept: Sequence[tuple[Predicate | None, list[PinnedTable]]], ways: int, log: ScanLog) -> list[list[Work]]:
