@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from threading import RLock
-from typing import NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import pyarrow.compute as pc
 
@@ -53,6 +53,7 @@ class Root:
     def __init__(self, store: Store) -> None:
         self.store = store
         self._opened: dict[str, PartitionedNamespace] = {}
+        self._listing: tuple[Any, Mapping[TableName, _Listed]] = None, {}
         self._lock = RLock()
 
     def find(self, name: TableName) -> Table | None:
@@ -77,8 +78,7 @@ class Root:
         """The table of this name, or `NotFound` with the nearest names."""
         found = self.find(name)
         if found is None:
-            near = [t.name for t in self.tables() if t.db_schema == name.db_schema]
-            raise NotFound.named("table", name.name, near)
+            raise NotFound.named("table", name.name, self._names(name.db_schema))
         return found
 
     def has(self, name: TableName) -> bool:
@@ -94,7 +94,9 @@ class Root:
 
     def schemas(self) -> list[str]:
         """All SQL schemas, sorted; `public` is always there."""
-        return sorted({PUBLIC, *(name.db_schema for name in self.kinds()), *self._sub_directories()})
+        if self._is_namespace(self.store):
+            return [PUBLIC]
+        return sorted({PUBLIC, *(name.db_schema for name in self._listed()), *self._sub_directories()})
 
     def kinds(self) -> dict[TableName, bool]:
         """All tables, broken ones too, and whether each of them is partitioned."""
@@ -121,7 +123,7 @@ class Root:
             raise Unsupported(
                 f"the root {self.store.name!r} is itself a partitioned namespace and holds no other table"
             )
-        if name.db_schema not in self.schemas():
+        if not self._has_schema(name.db_schema):
             raise NotFound.named("schema", name.db_schema, self.schemas())
         place = self._directory(name.db_schema).child(name.name + PLAIN_SUFFIX * (not partitioned))
         with private_place(self.store) as private:
@@ -214,21 +216,32 @@ class Root:
 
     def _sub_directories(self) -> list[str]:
         """The plain sub-directories: neither tables nor namespaces nor private."""
-        if self._is_namespace(self.store):
-            return []
-        taken = {listed.location for listed in self._listed().values()}
-        if _has_versions(self.store):
-            taken |= OF_A_LANCE_TABLE
-        return [
-            name
-            for name in self.store.directories()
-            if _is_safe(name)
-            and not name.endswith(PLAIN_SUFFIX)
-            and name not in taken
-            and name != PUBLIC
-            and not self.store.child(name).has(MANIFEST)
-            and not _has_versions(self.store.child(name))
-        ]
+        taken = self._taken()
+        return [name for name in self.store.directories() if name not in taken and self._is_plain(name)]
+
+    def _has_schema(self, name: str) -> bool:
+        if name == PUBLIC or any(table.db_schema == name for table in self._listed()):
+            return True
+        return self.store.has(name) and name not in self._taken() and self._is_plain(name)
+
+    def _taken(self) -> set[str | None]:
+        """Sub-directories that belong to a table, whatever they look like."""
+        listed = {listed.location for listed in self._listed().values()}
+        return listed | OF_A_LANCE_TABLE if _has_versions(self.store) else listed
+
+    def _is_plain(self, name: str) -> bool:
+        if not _is_safe(name) or name.endswith(PLAIN_SUFFIX) or name == PUBLIC:
+            return False
+        return not self.store.child(name).has(MANIFEST) and not _has_versions(self.store.child(name))
+
+    def _names(self, db_schema: str) -> list[str]:
+        """What look like the names of tables in a schema, without opening any."""
+        listed = [name.name for name in self._listed() if name.db_schema == db_schema]
+        if not _is_safe(db_schema):
+            return listed
+        place = self._directory(db_schema)
+        tables = [d for d in place.directories() if d.endswith(PLAIN_SUFFIX) or place.child(d).has(MANIFEST)]
+        return listed + [name for name in (d.removesuffix(PLAIN_SUFFIX) for d in tables) if _is_safe(name)]
 
     def _directory(self, db_schema: str) -> Store:
         return self.store if db_schema == PUBLIC else self.store.child(db_schema)
@@ -238,7 +251,11 @@ class Root:
         if not self.store.has(MANIFEST):
             return {}
         try:
-            table = self.store.child(MANIFEST).open().to_table(columns=["object_id", "object_type", "location"])
+            dataset = self.store.child(MANIFEST).open()
+            key, known = dataset.get_version(), self._listing
+            if known[0] == key:
+                return known[1]
+            table = dataset.to_table(columns=["object_id", "object_type", "location"])
         except UNREADABLE as exc:
             raise Corrupt(f"the __manifest of {self.store.name!r} cannot be read: {self.store.words(exc)}") from exc
         rows = table.filter(pc.equal(table["object_type"], "table")).select(["object_id", "location"])
@@ -246,6 +263,7 @@ class Root:
         for listed in map(_Listed, *(column.to_pylist() for column in rows.columns)):
             *path, name = listed.object_id.split(SEPARATOR)
             found[TableName(".".join(path) or PUBLIC, name)] = listed
+        self._listing = key, found
         return found
 
     def _listed_place(self, name: TableName, listed: _Listed) -> Store:
@@ -258,10 +276,7 @@ class Root:
             raise Corrupt(f"table {name.name!r} is listed wrongly: {exc}") from exc
 
     def _namespace(self, place: Store) -> PartitionedNamespace:
-        with self._lock:
-            if place.uri not in self._opened:
-                self._opened[place.uri] = PartitionedNamespace(place)
-            return self._opened[place.uri]
+        return self._opened.setdefault(place.uri, PartitionedNamespace(place))
 
     def _is_namespace(self, place: Store) -> bool:
         """Whether a partitioned namespace lies at `place`: a `__manifest` with at least one partition spec."""
@@ -270,8 +285,6 @@ class Root:
         try:
             self._namespace(place).snapshot()
         except NotFound:
-            with self._lock:
-                self._opened.pop(place.uri, None)
             return False
         except (LanceFlightError, OSError):
             # It is there, and broken: it is listed with the others, and whoever opens it is told why.

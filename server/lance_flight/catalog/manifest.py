@@ -85,11 +85,14 @@ class Manifest:
 
     def __init__(self, store: Store) -> None:
         self.store = store
-        self._snapshots: OrderedDict[tuple[int, datetime], Snapshot] = OrderedDict()
+        self._snapshots: OrderedDict[tuple[int, datetime], Snapshot | None] = OrderedDict()
         self._lock = Lock()
 
     def snapshot(self, version: int | None = None) -> Snapshot:
-        """The snapshot at `version`, or the newest one; parsed only when it is not in memory yet."""
+        """The snapshot at `version`, or the newest one; parsed only when it is not in memory yet.
+
+        `NotFound` where it is no partitioned namespace, which is kept in mind as well, `Corrupt` where it is broken.
+        """
         dataset = self.open(version)
         return self._kept(dataset, lambda: read_snapshot(dataset))
 
@@ -100,19 +103,23 @@ class Manifest:
         except Corrupt as exc:
             raise Corrupt(f"namespace {self.store.parent.name!r}: {exc}") from exc
 
-    def _kept(self, dataset: LanceDataset, read: Callable[[], Snapshot]) -> Snapshot:
+    def _kept(self, dataset: LanceDataset, read: Callable[[], Snapshot | None]) -> Snapshot:
         # The moment of the commit is part of the key: a table that was dropped and made again counts anew.
         key = int(dataset.version), dataset.get_version()["timestamp"]
         with self._lock:
-            found = self._snapshots.get(key)
-            if found is not None:
-                self._snapshots.move_to_end(key)
-                return found
-        snapshot = read()
+            known = key in self._snapshots
+            snapshot = self._snapshots.get(key)
+        if not known:
+            snapshot = read()
         with self._lock:
             self._snapshots[key] = snapshot
+            self._snapshots.move_to_end(key)
             while len(self._snapshots) > KEPT_SNAPSHOTS:
                 self._snapshots.popitem(last=False)
+        if snapshot is None:
+            raise NotFound(
+                f"{self.store.parent.name!r} is not a partitioned namespace: its metadata has no {SPEC_KEY}<N>"
+            )
         return snapshot
 
     def version_tagged(self, tag: str) -> int:
@@ -189,8 +196,8 @@ class Manifest:
         self.open().add_columns(pa.schema(list(fields)))
 
 
-def read_snapshot(dataset: LanceDataset) -> Snapshot:
-    """Parse one version of a `__manifest`; `NotFound` where it is no partitioned namespace, `Corrupt` if broken."""
+def read_snapshot(dataset: LanceDataset) -> Snapshot | None:
+    """Parse one version of a `__manifest`; None where it is no partitioned namespace, `Corrupt` if broken."""
     place = Store(dataset.uri).parent
     name = place.name
     try:
@@ -203,7 +210,7 @@ def read_snapshot(dataset: LanceDataset) -> Snapshot:
     try:
         found = _properties(metadata, dataset, rows)
         if not any(key.startswith(SPEC_KEY) for key in found):
-            raise NotFound(f"{name!r} is not a partitioned namespace: its metadata has no {SPEC_KEY}<N>")
+            return None
         _check_columns(name, rows.schema)
         if SCHEMA_KEY not in found:
             raise Corrupt(f"namespace {name!r} has partition specs and no {SCHEMA_KEY!r} in its metadata")

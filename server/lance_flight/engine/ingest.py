@@ -15,7 +15,7 @@ from lance_flight.catalog.store import Store, unstorable
 from lance_flight.engine.definitions import partition_spec, storable
 from lance_flight.engine.functions import evaluate
 from lance_flight.engine.statements import PartitionDef
-from lance_flight.errors import AlreadyExists, NotFound, SchemaError
+from lance_flight.errors import AlreadyExists, SchemaError
 from lance_flight.model.schema import NamespaceSchema
 
 
@@ -90,14 +90,11 @@ def ingest(
     there = root.has(name)
     if there and existing is Existing.FAIL:
         raise AlreadyExists(f"table {name.name!r} is there already; expected an ingest that appends or replaces")
-    if not there and not create_missing:
-        raise NotFound.named("table", name.name, [table.name for table in root.tables()])
     data = _tables(reader)
-    if there and existing is Existing.APPEND:
-        table = root.table(name)
-        rows.fit(reader.schema, root.read(name, schema_of), what=f"rows for table {name.name!r}")
-        return append(table, data)
-    return create(root, name, storable(reader.schema), partitioned_by, data, existing=existing)
+    if existing is Existing.REPLACE if there else create_missing:
+        return create(root, name, storable(reader.schema), partitioned_by, data, existing=existing)
+    rows.fit(reader.schema, root.read(name, schema_of), what=f"rows for table {name.name!r}")
+    return append(root.table(name), data)
 
 
 def _tables(reader: pa.RecordBatchReader) -> Iterator[pa.Table]:

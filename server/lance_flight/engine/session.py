@@ -152,8 +152,9 @@ class Session:
 
     def resolve(self, db_schema: str, reference: str) -> pads.Dataset | None:
         """The table behind a name as it stands in SQL (`t`, `t@12`, `t@tag`, `t@time`, `t$partitions`), if there is one."""
-        name = TableName(db_schema, reference)
-        table, at, metadata = (name, None, None) if self.root.has(name) else _parsed(db_schema, reference)
+        table, at, metadata = _parsed(db_schema, reference)
+        if table.name != reference and self.root.has(TableName(db_schema, reference)):
+            table, at, metadata = TableName(db_schema, reference), None, None
 
         def opened(found: Table) -> pads.Dataset:
             match found:

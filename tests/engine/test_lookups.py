@@ -1,0 +1,125 @@
+"""A name is looked up by itself: what that costs does not grow with the tables beside it."""
+
+from __future__ import annotations
+
+import shutil
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import lance
+import pyarrow as pa
+import pytest
+from lance_flight.catalog.directory import Root, TableName
+from lance_flight.catalog.store import Store
+from lance_flight.engine.engine import Engine
+from lance_flight.errors import LanceFlightError, NotFound
+
+from tests.engine.directory_namespace import lay_out
+
+STATEMENTS = [
+    "SELECT id FROM {t}",
+    "SELECT a.id FROM {t} a JOIN {t} b ON a.id = b.id",
+    "SELECT id FROM {t}@1",
+    "DESCRIBE {t}",
+    "INSERT INTO {t} VALUES (2)",
+    "CREATE TABLE {t}_new (id INT)",
+    "CREATE TABLE IF NOT EXISTS {t} (id INT)",
+    "DROP TABLE {t}",
+    "DROP TABLE IF EXISTS {t}_none",
+]
+
+
+@pytest.fixture
+def asked(monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
+    """How often directories were listed, asked for an entry, and tables opened and read."""
+    counted: Counter[str] = Counter()
+
+    def counting(name: str, method: Callable[..., Any]) -> Callable[..., Any]:
+        def call(self: Any, *arguments: Any, **options: Any) -> Any:
+            counted[name] += 1
+            return method(self, *arguments, **options)
+
+        return call
+
+    for owner, name in [(Store, "has"), (Store, "directories"), (Store, "open"), (lance.LanceDataset, "to_table")]:
+        monkeypatch.setattr(owner, name, counting(name, getattr(owner, name)))
+    return counted
+
+
+def crowded(root: Path, tables: int) -> Engine:
+    """A root with `t`, plain, and `p`, partitioned, among so many others, and a second schema."""
+    root.mkdir()
+    engine = Engine(Root(Store(str(root))), ways=2)
+    (root / "s").mkdir()
+    for number in range(tables):
+        shutil.copytree(example(root.parent), root / f"other{number}.lance")
+    for name in ("t", "s.t"):
+        engine.update(f"CREATE TABLE {name} AS SELECT 1 AS id")
+    for name in ("p", "s.p"):
+        engine.update(f"CREATE TABLE {name} PARTITIONED BY (id) AS SELECT 1 AS id")
+    return engine
+
+
+def example(place: Path) -> Path:
+    path = place / "example.lance"
+    if not path.exists():
+        lance.write_dataset(pa.table({"id": [1]}), str(path))
+    return path
+
+
+def run(engine: Engine, statement: str) -> None:
+    try:
+        if engine.describe(statement).schema is None:
+            engine.update(statement)
+        else:
+            engine.query(statement)
+    except NotFound:
+        assert "@" in statement
+
+
+@pytest.mark.parametrize("table", ["t", "p", "s.t", "s.p"])
+@pytest.mark.parametrize("statement", STATEMENTS)
+def test_a_statement_asks_no_more_among_many_tables(
+    tmp_path: Path, asked: Counter[str], statement: str, table: str
+) -> None:
+    costs = []
+    for tables in (2, 60):
+        engine = crowded(tmp_path / f"root{tables}", tables)
+        asked.clear()
+        run(engine, statement.format(t=table))
+        costs.append(dict(asked))
+    assert costs[0] == costs[1]
+    # Only the message of a name that is not there lists its neighbours.
+    assert costs[0].get("directories", 0) == 0 or "@" in statement
+
+
+def test_one_lookup_asks_for_little(tmp_path: Path, asked: Counter[str]) -> None:
+    engine = crowded(tmp_path / "root", 2)
+    asked.clear()
+    assert engine.root.find(TableName("public", "t")) is not None
+    assert asked == {"has": 4}
+
+
+def test_a_name_that_is_not_there_lists_its_schema_once_and_opens_nothing(tmp_path: Path, asked: Counter[str]) -> None:
+    engine = crowded(tmp_path / "root", 20)
+    asked.clear()
+    with pytest.raises(LanceFlightError, match="no table 'other1x'; did you mean 'other1'"):
+        engine.query("SELECT id FROM other1x")
+    assert (asked["directories"], asked["open"]) == (1, 0)
+
+
+def test_the_list_of_a_directory_namespace_is_read_when_it_has_changed(tmp_path: Path, asked: Counter[str]) -> None:
+    (tmp_path / "root").mkdir()
+    lay_out(tmp_path / "root", {f"t{n}": f"{n}_t" for n in range(3)})
+    engine = Engine(Root(Store(str(tmp_path / "root"))), ways=2)
+    assert engine.query("SELECT id FROM t1")["id"].to_pylist() == [1]
+    asked.clear()
+    for _ in range(3):
+        engine.query("DESCRIBE t2")
+    assert asked["to_table"] == 0
+    lance.dataset(str(tmp_path / "root" / "__manifest")).delete("object_id = 't2'")
+    with pytest.raises(NotFound):
+        engine.query("DESCRIBE t2")
+    assert asked["to_table"] == 2
