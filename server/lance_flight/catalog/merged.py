@@ -27,10 +27,11 @@ FEWEST_TABLES = 2
 
 @dataclass(frozen=True, slots=True)
 class PinnedTable:
-    """A partition table at a fixed version."""
+    """A partition table at a fixed version; `number` tells its rows apart from those of others, where that matters."""
 
     store: Store
     pin: FixedPin
+    number: int = 0
 
     def open(self) -> LanceDataset:
         """The table itself."""

@@ -14,6 +14,7 @@ import pyarrow as pa
 
 from lance_flight.catalog import partitions, rows
 from lance_flight.catalog.commit import Commits, namespace_key, pinned_rows
+from lance_flight.catalog.edits import Edit
 from lance_flight.catalog.manifest import (
     FENCE,
     FENCE_KEY,
@@ -29,7 +30,7 @@ from lance_flight.catalog.snapshot import Snapshot
 from lance_flight.catalog.store import Store
 from lance_flight.catalog.transaction import Transaction
 from lance_flight.catalog.writer import PartitionWriter
-from lance_flight.errors import Conflict, NotFound, OutcomeUnknown
+from lance_flight.errors import Conflict, NotFound, OutcomeUnknown, SerializationFailure
 from lance_flight.faults import reached
 from lance_flight.model.naming import MANIFEST, new_key, object_id, spec_id_of
 from lance_flight.model.schema import NamespaceSchema
@@ -107,9 +108,17 @@ class PartitionedNamespace:
             self.commits.commit(transaction)
         return count
 
-    def begin(self, *, serializable: bool = False) -> Transaction:
-        """A transaction on the newest snapshot; what a foreign namespace lacks for our writes is added first."""
-        return Transaction(self._writable(), serializable=serializable)
+    def begin(self, base: Snapshot | None = None, *, serializable: bool = False) -> Transaction:
+        """A transaction on the newest snapshot, or on one that was read before.
+
+        What a foreign namespace lacks for our writes is added first.
+        """
+        newest = self._writable()
+        if base is None or base.version == newest.version:
+            return Transaction(newest, serializable=serializable)
+        if NAMESPACE_KEY not in base.metadata or base.floating:
+            raise SerializationFailure(f"table {self.store.name!r} was made ready for writing after it had been read")
+        return Transaction(base, serializable=serializable)
 
     @contextmanager
     def changing(self, transaction: Transaction) -> Iterator[None]:
@@ -126,16 +135,28 @@ class PartitionedNamespace:
         self, transaction: Transaction, tables: Iterable[pa.Table], evaluate: Evaluate, *, operation: str = "append"
     ) -> int:
         """Write rows (tables of exactly the namespace schema) as a part of a transaction and return how many they were."""
-        snapshot = transaction.snapshot
+        edits = self.written(transaction.snapshot, tables, evaluate)
+        count = sum(edit.rows for edit in edits)
+        transaction.add(edits, f"{operation} {count} rows into {len(edits)} partitions")
+        return count
+
+    def written(self, snapshot: Snapshot, tables: Iterable[pa.Table], evaluate: Evaluate) -> list[Edit]:
+        """Write rows as data files, one edit for each partition; nothing is left of them if that fails."""
         with PartitionWriter(self.store, snapshot, namespace_key(snapshot), evaluate) as writer:
             try:
                 writer.write_all(rows.conform(table, snapshot.schema.plain) for table in tables)
-            finally:
+            except BaseException:
                 writer.cancel()
-                edits = writer.edits
-                transaction.add(edits, f"{operation} {writer.rows} rows into {len(edits)} partitions")
+                self.discard(snapshot, writer.edits)
+                raise
         reached("data_written")
-        return writer.rows
+        return writer.edits
+
+    def discard(self, snapshot: Snapshot, written: Sequence[Edit]) -> None:
+        """Delete data files that no transaction took over."""
+        failed = Transaction(snapshot)
+        failed.add(written, "discard")
+        failed.abort(self.store)
 
     def describe(self, path: Sequence[str]) -> dict[str, str]:
         """The runtime properties of a namespace below this one (spec: Appendix E).

@@ -23,16 +23,28 @@ BATCH_ROWS = 64 * 1024
 AHEAD = 1
 IO_BUFFER_BYTES = 64 << 20
 
+ROW_ADDRESS = "_rowaddr"
+TABLE_NUMBER = "_table_number"
+ADDRESS_FIELDS = (
+    pa.field(TABLE_NUMBER, pa.int32(), nullable=False),
+    pa.field(ROW_ADDRESS, pa.uint64(), nullable=False),
+)
+"""Where a row lies: the number of its source, and its address in Lance's terms (fragment << 32 | offset)."""
+
 # Lance takes a filter as Substrait, which has no words for some types and literals, and reads not all that there are.
 _NOT_TAKEN = (ValueError, NotImplementedError, KeyError)
 
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """An opened version of a table, or of several merged into one, and which of its fragments to read (None: all)."""
+    """An opened version of a table, or of several merged into one, and which of its fragments to read (None: all).
+
+    `number` is what `TABLE_NUMBER` says of its rows.
+    """
 
     dataset: LanceDataset
     fragments: tuple[LanceFragment, ...] | None = None
+    number: int = 0
 
     def count_rows(self) -> int:
         """How many rows there are, from metadata alone."""
@@ -43,9 +55,10 @@ class Source:
     def part(self, number: int, of: int) -> Source:
         """One of `of` equal parts: every `of`-th fragment."""
         fragments = self.dataset.get_fragments() if self.fragments is None else self.fragments
-        return Source(self.dataset, tuple(fragments[number::of]))
+        return Source(self.dataset, tuple(fragments[number::of]), self.number)
 
 
+_ADDRESSES = frozenset(field.name for field in ADDRESS_FIELDS)
 Open = Callable[[], Sequence[Source]]
 
 
@@ -54,7 +67,7 @@ class Scan:
     """What to read from every table: `schema` is the result, `filter` decides the rows, over columns of `source`.
 
     A filter that Lance does not take, or should not (`pushable`), is applied to what it returns. `ids` are the field ids of the columns of `source`
-    (empty: by name).
+    (empty: by name). `schema` may end with `ADDRESS_FIELDS`.
     """
 
     source: pa.Schema
@@ -84,7 +97,7 @@ class Scan:
 
     @property
     def _needed(self) -> list[str]:
-        return list(dict.fromkeys([*self.schema.names, *self.filter_columns]))
+        return [name for name in dict.fromkeys([*self.schema.names, *self.filter_columns]) if name not in _ADDRESSES]
 
     def _is_plain(self, name: str, field: pa.Field) -> bool:
         return bool(field.name == name and field.type.equals(self.source.field(name).type))
@@ -95,13 +108,14 @@ class Scan:
         any_column = schema.names[:1]
         if self.filter is None or self.pushable:
             try:
-                reader = self._reader(source, self.schema.names or any_column, self.filter)
-                return (self._shaped(batch, None) for batch in reader)
+                columns = [name for name in self.schema.names if name not in _ADDRESSES]
+                reader = self._reader(source, columns or any_column, self.filter)
+                return (self._shaped(batch, None, source) for batch in reader)
             except _NOT_TAKEN:
                 if self.filter is None:
                     raise
         reader = self._reader(source, self._needed or any_column, None)
-        return (self._shaped(batch, self.filter) for batch in reader)
+        return (self._shaped(batch, self.filter, source) for batch in reader)
 
     def _adapted(
         self, source: Source, schema: pa.Schema, fields: Mapping[str, pa.Field | None]
@@ -115,8 +129,11 @@ class Scan:
                 else _cast(batch.column(field.name), self.source.field(name), source.dataset.uri)
                 for name, field in fields.items()
             ]
-            target = pa.schema([self.source.field(name) for name in fields])
-            yield self._shaped(pa.RecordBatch.from_arrays(columns, schema=target), self.filter)
+            target = [self.source.field(name) for name in fields]
+            if self._is_addressed:
+                columns.append(batch.column(ROW_ADDRESS))
+                target.append(pa.field(ROW_ADDRESS, pa.uint64()))
+            yield self._shaped(pa.RecordBatch.from_arrays(columns, schema=pa.schema(target)), self.filter, source)
 
     def _reader(self, source: Source, columns: list[str], condition: pc.Expression | None) -> Iterable[pa.RecordBatch]:
         """Starts reading at once, in the background."""
@@ -126,13 +143,20 @@ class Scan:
             fragments=None if source.fragments is None else list(source.fragments),
             batch_size=self.batch_rows,
             io_buffer_size=IO_BUFFER_BYTES,
+            with_row_address=self._is_addressed,
         )
         reader: Iterable[pa.RecordBatch] = scanner.to_reader()
         return reader
 
-    def _shaped(self, batch: pa.RecordBatch, rest: pc.Expression | None) -> pa.RecordBatch:
+    @property
+    def _is_addressed(self) -> bool:
+        return not _ADDRESSES.isdisjoint(self.schema.names)
+
+    def _shaped(self, batch: pa.RecordBatch, rest: pc.Expression | None, source: Source) -> pa.RecordBatch:
         if rest is not None:
             batch = batch.filter(rest)
+        if TABLE_NUMBER in self.schema.names:
+            batch = batch.append_column(TABLE_NUMBER, pa.repeat(pa.scalar(source.number, pa.int32()), batch.num_rows))
         if not self.schema.names:
             return batch.select([])
         columns = batch.columns if batch.schema.names == self.schema.names else batch.select(self.schema.names).columns

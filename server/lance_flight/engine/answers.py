@@ -9,12 +9,14 @@ from typing import Protocol
 import pyarrow as pa
 from datafusion import DataFrame
 
-from lance_flight.catalog.directory import PUBLIC, Root, Table, TableName
+from lance_flight.catalog.directory import Root, Table, TableName
 from lance_flight.catalog.namespace import PartitionedNamespace
 from lance_flight.catalog.snapshot import Snapshot
+from lance_flight.engine.dml import table_name
 from lance_flight.engine.explain import EXPLAIN_SCHEMA, explain
 from lance_flight.engine.functions import shown_name
 from lance_flight.engine.pure_scans import bare_columns, stream
+from lance_flight.engine.references import TableRef
 from lance_flight.engine.session import Session
 from lance_flight.engine.statements import (
     Describe,
@@ -23,7 +25,6 @@ from lance_flight.engine.statements import (
     RowsStatement,
     ShowPartitions,
     ShowTables,
-    TableRef,
 )
 
 TABLES_SCHEMA = pa.schema(
@@ -152,11 +153,6 @@ def answer(session: Session, statement: RowsStatement, parameters: pa.RecordBatc
         case Describe(reference):
             session.root.table(table_name(reference))
             return DescribeAnswer(session.root, table_name(reference))
-
-
-def table_name(reference: TableRef) -> TableName:
-    """The table that a statement means: one of `public` unless it says otherwise."""
-    return TableName(reference.db_schema or PUBLIC, reference.name)
 
 
 def _partitions_query(reference: TableRef, where: str | None) -> str:

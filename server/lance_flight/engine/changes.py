@@ -2,34 +2,63 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
+from functools import partial
 
 import pyarrow as pa
 
 from lance_flight.catalog import rows
 from lance_flight.catalog.directory import Root
-from lance_flight.engine import ingest
-from lance_flight.engine.answers import table_name
+from lance_flight.engine import dml, ingest
 from lance_flight.engine.definitions import arrow_schema, storable
-from lance_flight.engine.functions import cast
-from lance_flight.engine.session import Session
+from lance_flight.engine.dml import NewSession, table_name
+from lance_flight.engine.row_changes import RowChange
 from lance_flight.engine.statements import ChangeStatement, CreateTable, DropTable, Insert
-from lance_flight.errors import AlreadyExists, DataError, NotFound, SqlError
-from lance_flight.model.transforms import is_string
+from lance_flight.engine.transactions import SqlTransaction, autocommit
+from lance_flight.errors import AlreadyExists, NotFound, SqlError, Unsupported
 
-NewSession = Callable[[], Session]
 Bindings = Sequence[pa.RecordBatch | None]
 
 
-def change(root: Root, statement: ChangeStatement, new_session: NewSession, bindings: Bindings) -> int:
-    """Run a statement once for each of `bindings` (one row of parameters, or None); the number of affected rows."""
+def change(
+    root: Root,
+    statement: ChangeStatement,
+    new_session: NewSession,
+    bindings: Bindings,
+    *,
+    transaction: SqlTransaction | None = None,
+    serializable: bool = False,
+) -> int:
+    """Run a statement once for each of `bindings` (one row of parameters, or None); the number of affected rows.
+
+    Without a `transaction` it is one of its own, all bindings together.
+    """
     match statement:
-        case Insert():
-            return _insert(root, statement, new_session, bindings)
+        case CreateTable() | DropTable() if transaction is not None:
+            raise Unsupported("tables are not made or dropped inside a transaction; commit first")
         case CreateTable():
             return sum(_create(root, statement, new_session, binding) for binding in bindings)
         case DropTable():
             return sum(_drop(root, statement) for _ in bindings)
+        case Insert():
+            work = partial(_insert, root, statement, new_session, bindings)
+        case _:
+            work = partial(_change_rows, root, statement, new_session, bindings)
+    if transaction is not None:
+        return work(transaction)
+    return autocommit(work, serializable=serializable)
+
+
+def _change_rows(
+    root: Root, statement: RowChange, new_session: NewSession, bindings: Bindings, transaction: SqlTransaction
+) -> int:
+    """The changes of each binding, made to what the ones before it left."""
+    count = 0
+    for place, binding in enumerate(bindings):
+        if place:
+            transaction.stage()
+        count += dml.change_rows(root, statement, transaction, new_session, binding)
+    return count
 
 
 def insert_columns(root: Root, statement: Insert) -> pa.Schema:
@@ -45,37 +74,29 @@ def insert_columns(root: Root, statement: Insert) -> pa.Schema:
     return listed
 
 
-def _insert(root: Root, statement: Insert, new_session: NewSession, bindings: Bindings) -> int:
+def _insert(
+    root: Root, statement: Insert, new_session: NewSession, bindings: Bindings, transaction: SqlTransaction
+) -> int:
     """The rows of all bindings in one commit."""
     target = insert_columns(root, statement)
+    name = table_name(statement.table)
 
     def data() -> Iterator[pa.Table]:
         for binding in bindings:
-            session = new_session()
+            session = new_session(transaction, None)
             frame = session.frame(statement.query, binding)
             source = storable(frame.schema())
             if len(source) != len(target):
                 raise SqlError(
-                    f"INSERT INTO {statement.table.name} has {len(source)} values for {len(target)} columns"  # noqa: S608 - a message
+                    f"INSERT INTO {name.name} has {len(source)} values for {len(target)} columns"  # noqa: S608 - a message
                     f" ({', '.join(target.names)})"
                 )
             session.prepare(frame)
             for batch in session.batches(frame, source):
-                yield _assigned(pa.Table.from_arrays(batch.columns, names=target.names), target)
+                yield dml.assigned(pa.Table.from_arrays(batch.columns, names=target.names), target)
 
-    return ingest.append(root.table(table_name(statement.table)), data())
-
-
-def _assigned(table: pa.Table, target: pa.Schema) -> pa.Table:
-    """The rows of an INSERT as SQL assigns them: text is read as a literal, numbers are rounded; the rest has to fit."""
-    for place, field in enumerate(target):
-        column = table.column(place)
-        if is_string(column.type) and not is_string(field.type):
-            try:
-                table = table.set_column(place, field.name, cast(column.combine_chunks(), field.type))
-            except SqlError as exc:
-                raise DataError(f"column {field.name!r} ({field.type}) cannot be read from text: {exc}") from exc
-    return rows.rounded(table, target)
+    store = dml.overwrite if statement.overwrite else dml.append
+    return store(root.table(name), data(), transaction)
 
 
 def _create(root: Root, statement: CreateTable, new_session: NewSession, binding: pa.RecordBatch | None) -> int:
@@ -97,7 +118,7 @@ def _created(root: Root, statement: CreateTable, new_session: NewSession, bindin
     name = table_name(statement.table)
     if statement.query is None:
         return ingest.create(root, name, arrow_schema(statement.columns), statement.partitioned_by, ())
-    session = new_session()
+    session = new_session(SqlTransaction(), None)
     frame = session.frame(statement.query, binding)
     schema = storable(frame.schema())
     session.prepare(frame)

@@ -11,12 +11,15 @@ from lance_flight.catalog.directory import Root, TableName
 from lance_flight.engine import ingest
 from lance_flight.engine.answers import Answer, answer
 from lance_flight.engine.changes import change, insert_columns
+from lance_flight.engine.dml import row_query, table_name
 from lance_flight.engine.parameters import check_parameters, parameter_schema
 from lance_flight.engine.pure_scans import is_pure_scan
+from lance_flight.engine.row_changes import Delete, Merge, Update
 from lance_flight.engine.session import CATALOG, Reading, Session
 from lance_flight.engine.statements import Insert, PartitionDef, RowsStatement, parse
 from lance_flight.engine.tables import Share
 from lance_flight.engine.tasks import Task
+from lance_flight.engine.transactions import SqlTransaction
 from lance_flight.errors import SqlError
 
 
@@ -58,6 +61,11 @@ class Engine:
             frame = self._session().frame(statement.query)
             target = insert_columns(self.root, statement)
             return Description(schema=None, parameters=parameter_schema(sql, frame, target))
+        if isinstance(statement, Update | Delete | Merge):
+            name = table_name(statement.target.table)
+            session = self._session_in(SqlTransaction(), name)
+            frame = session.frame(row_query(session, statement, name).sql)
+            return Description(schema=None, parameters=parameter_schema(sql, frame))
         return Description(schema=None, parameters=parameter_schema(sql, None))
 
     def plan(self, sql: str, parameters: pa.RecordBatch | None = None, *, endpoints: int = 1) -> QueryPlan | None:
@@ -96,7 +104,7 @@ class Engine:
             raise SqlError("the statement returns rows; run it as a query")
         check_parameters(sql, parameters, is_query=False)
         bindings = [None] if parameters is None else [parameters.slice(i, 1) for i in range(parameters.num_rows)]
-        return change(self.root, statement, self._session, bindings)
+        return change(self.root, statement, self._session_in, bindings)
 
     def ingest(
         self,
@@ -122,6 +130,11 @@ class Engine:
 
     def _session(self, readings: Mapping[str, Reading] | None = None, share: Share | None = None) -> Session:
         return Session(self.root, ways=self._ways, readings=readings, share=share, memory_limit=self._memory_limit)
+
+    def _session_in(self, transaction: SqlTransaction, target: TableName | None) -> Session:
+        return Session(
+            self.root, ways=self._ways, memory_limit=self._memory_limit, transaction=transaction, target=target
+        )
 
 
 def _shares(session: Session, answered: Answer, endpoints: int) -> int:

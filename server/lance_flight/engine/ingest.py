@@ -12,10 +12,12 @@ from lance_flight.catalog.directory import Root, Table, TableName
 from lance_flight.catalog.namespace import PartitionedNamespace
 from lance_flight.catalog.plain import PlainTable, write_plain
 from lance_flight.catalog.store import Store, unstorable
+from lance_flight.engine import dml
 from lance_flight.engine.definitions import partition_spec, storable
 from lance_flight.engine.functions import evaluate
 from lance_flight.engine.statements import PartitionDef
-from lance_flight.errors import AlreadyExists, SchemaError
+from lance_flight.engine.transactions import SqlTransaction, autocommit
+from lance_flight.errors import AlreadyExists, SchemaError, Unsupported
 from lance_flight.model.schema import NamespaceSchema
 
 
@@ -61,7 +63,7 @@ def create(
     def join(place: Store) -> int:
         mine = PlainTable(place) if spec is None else PartitionedNamespace.open(place)
         rows.fit(schema_of(mine), root.read(name, schema_of), what=f"rows for table {name.name!r}")
-        return append(root.table(name), mine.rows())
+        return _append(root.table(name), mine.rows())
 
     return root.create(
         name,
@@ -72,11 +74,6 @@ def create(
     )
 
 
-def append(table: Table, data: Iterable[pa.Table]) -> int:
-    """More rows for a table, in one commit."""
-    return table.append(data, evaluate) if isinstance(table, PartitionedNamespace) else table.append(data)
-
-
 def ingest(
     root: Root,
     name: TableName,
@@ -85,6 +82,7 @@ def ingest(
     create_missing: bool,
     existing: Existing,
     partitioned_by: Sequence[PartitionDef] = (),
+    transaction: SqlTransaction | None = None,
 ) -> int:
     """Store a stream of rows under `name` in one commit and return how many they were."""
     there = root.has(name)
@@ -92,9 +90,18 @@ def ingest(
         raise AlreadyExists(f"table {name.name!r} is there already; expected an ingest that appends or replaces")
     data = _tables(reader)
     if existing is Existing.REPLACE if there else create_missing:
+        if transaction is not None:
+            raise Unsupported(f"table {name.name!r} is not made inside a transaction; commit first, or append to it")
         return create(root, name, storable(reader.schema), partitioned_by, data, existing=existing)
     rows.fit(reader.schema, root.read(name, schema_of), what=f"rows for table {name.name!r}")
-    return append(root.table(name), data)
+    if transaction is not None:
+        return dml.append(root.table(name), data, transaction)
+    return _append(root.table(name), data)
+
+
+def _append(table: Table, data: Iterable[pa.Table]) -> int:
+    """More rows for a table, in one commit; they can be read once, so it is never run again."""
+    return autocommit(lambda transaction: dml.append(table, data, transaction), runs=1)
 
 
 def _tables(reader: pa.RecordBatchReader) -> Iterator[pa.Table]:

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from functools import partial
 from typing import Any
 
 import pyarrow as pa
@@ -23,8 +24,10 @@ from lance_flight.engine.functions import QUERIES_ONLY, HashCalls, evaluate, pla
 from lance_flight.engine.hints import hints
 from lance_flight.engine.metadata_tables import METADATA_TABLES, MetadataTable
 from lance_flight.engine.provider import Provider, ScanLog
+from lance_flight.engine.row_queries import TARGET_ROWS
 from lance_flight.engine.sql import for_datafusion
-from lance_flight.engine.tables import Floating, PartitionedView, PlainView, Resolved, Share
+from lance_flight.engine.tables import Floating, PartitionedView, PlainView, Resolved, Share, Targets
+from lance_flight.engine.transactions import SqlTransaction
 from lance_flight.errors import LanceFlightError, NotFound, QueryFailed, SqlError
 from lance_flight.model.spec import Expression
 from lance_flight.planning.enumeration import Unresolved
@@ -70,7 +73,8 @@ class Session:
     """Everything one statement needs: the context, the tables at their snapshots, the log of its scans.
 
     `readings` fixes the versions of tables (from a ticket); others are read at their newest snapshot, and which one
-    that was stands in `readings` afterwards. `share` restricts every scan to one part.
+    that was stands in `readings` afterwards. `share` restricts every scan to one part. Inside a `transaction` tables are
+    read as it sees them. The rows of `target` have addresses under the name `t$rows`, in tables numbered by `targets`.
     """
 
     def __init__(
@@ -81,8 +85,13 @@ class Session:
         readings: Mapping[str, Reading] | None = None,
         share: Share | None = None,
         memory_limit: int | None = None,
+        transaction: SqlTransaction | None = None,
+        target: TableName | None = None,
     ) -> None:
         self.root = root
+        self.transaction = transaction
+        self.targets = Targets()
+        self._target = target
         self.ways = ways
         self.share = share or Share()
         self.readings: dict[str, Reading] = dict(readings or {})
@@ -156,8 +165,14 @@ class Session:
         if table.name != reference and self.root.has(TableName(db_schema, reference)):
             table, at, metadata = TableName(db_schema, reference), None, None
 
+        is_target = metadata == TARGET_ROWS and table == self._target
+
         def opened(found: Table) -> pads.Dataset:
             match found:
+                case PartitionedNamespace() if is_target:
+                    return Provider(self._partitioned(found, table, reference, at, self.targets), self.log)
+                case PlainTable() if is_target:
+                    return Provider(self._plain(found, table, reference, at, is_target=True), self.log)
                 case PartitionedNamespace():
                     view = self._partitioned(found, table, reference, at)
                     return Provider(view, self.log) if metadata is None else _metadata_table(metadata, found, view)
@@ -176,14 +191,23 @@ class Session:
             raise
 
     def _partitioned(
-        self, namespace: PartitionedNamespace, name: TableName, reference: str, at: Any
+        self,
+        namespace: PartitionedNamespace,
+        name: TableName,
+        reference: str,
+        at: Any,
+        targets: Targets | None = None,
     ) -> PartitionedView:
         key = f"{name.db_schema}.{reference}"
         if key in self.views:
             return self.views[key]
         reading = self.readings.get(key)
+        transaction = self.transaction if reading is None and at is None else None
         with _naming(name, at):
-            snapshot = namespace.snapshot(reading.version if reading else at)
+            if transaction is not None:
+                snapshot = transaction.snapshot(namespace)
+            else:
+                snapshot = namespace.snapshot(reading.version if reading else at)
         floating = Floating(namespace.store, reading.resolved if reading else {})
         self.readings[key] = Reading(snapshot.version, floating.known)
         view = PartitionedView(
@@ -196,24 +220,35 @@ class Session:
             log=self.log,
             hint=lambda: self._hints.get(key, ALWAYS),
             evaluate=self._evaluations,
+            targets=targets,
+            on_read=None
+            if transaction is None or not transaction.serializable
+            else partial(transaction.read, namespace),
         )
         self.views[key] = view
         return view
 
-    def _plain(self, table: PlainTable, name: TableName, reference: str, at: Any) -> PlainView:
+    def _plain(
+        self, table: PlainTable, name: TableName, reference: str, at: Any, *, is_target: bool = False
+    ) -> PlainView:
         key = f"{name.db_schema}.{reference}"
         reading = self.readings.get(key)
         with _naming(name, at):
-            dataset = table.open_at(reading.version if reading else at)
+            if reading is not None:
+                at = reading.version
+            elif at is None and self.transaction is not None:
+                at = self.transaction.version(table)
+            dataset = table.open_at(at)
         self.readings[key] = Reading(int(dataset.version))
         schema = pa.schema([f.remove_metadata() for f in dataset.schema])
         return PlainView(
             name=name.name,
             store=table.store,
             source=Source(dataset),
-            schema=schema,
+            columns=schema,
             ways=self.ways,
             share=self.share,
+            is_target=is_target,
         )
 
     def _planned(self, plan: Callable[[], Any]) -> Any:

@@ -110,14 +110,31 @@ class Cursor:
         return self.text[self.tokens[start].start : self.tokens[stop - 1].end + 1]
 
     def until(self, *stops: str) -> str:
-        """Read up to (not including) the first of `stops` outside of any bracket, and return that text."""
+        """Read up to (not including) the first of `stops` outside of any bracket or CASE, and return that text.
+
+        A closing bracket that was not opened here, and a semicolon, end it as well.
+        """
         start, depth = self.at, 0
         while not self.done:
             token = self.tokens[self.at]
-            if depth == 0 and token.token_type not in _QUOTED and token.text.upper() in stops:
+            word = "" if token.token_type in _QUOTED else token.text.upper()
+            is_over = token.token_type is TokenType.SEMICOLON or (depth == 0 and token.token_type in _CLOSING)
+            if is_over or (depth == 0 and word in stops):
                 break
-            depth += (token.token_type in _OPENING) - (token.token_type in _CLOSING)
+            depth += (token.token_type in _OPENING or word == "CASE") - (token.token_type in _CLOSING or word == "END")
             self.at += 1
+        return self.source(start, self.at)
+
+    def bracketed(self) -> str:
+        """Read a bracket with all that is in it."""
+        start = self.at
+        self.expect("(")
+        while not self.done and not self.peek(")"):
+            if self.peek("("):
+                self.bracketed()
+            else:
+                self.at += 1
+        self.expect(")")
         return self.source(start, self.at)
 
     def rest(self) -> str:
@@ -150,16 +167,22 @@ def for_datafusion(text: str) -> str:
     >>> for_datafusion("SELECT CAST(a AS TIMESTAMP), b::varbinary FROM t WHERE c = ?")
     'SELECT CAST(a AS TIMESTAMP(6)), b::BYTEA FROM t WHERE c = $1'
     """
+    text = numbered(text)
     tokens = tokenize(text)
     edits: list[tuple[int, int, str]] = []
-    marks = 0
-    for token in tokens:
-        if token.token_type is TokenType.PLACEHOLDER and token.text == "?":
-            marks += 1
-            edits.append((token.start, token.end + 1, f"${marks}"))
     for place in _type_places(tokens):
         edits += _type_edits(tokens, place)
     return edited(text, edits)
+
+
+def numbered(text: str) -> str:
+    """`text` with each `?` as the parameter that it is, so that its parts may be put into another order.
+
+    >>> numbered("UPDATE t SET a = ? WHERE b = ?")
+    'UPDATE t SET a = $1 WHERE b = $2'
+    """
+    marks = [t for t in tokenize(text) if t.token_type is TokenType.PLACEHOLDER and t.text == "?"]
+    return edited(text, [(mark.start, mark.end + 1, f"${place}") for place, mark in enumerate(marks, 1)])
 
 
 def sql_type(text: str) -> str:

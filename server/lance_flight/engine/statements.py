@@ -10,20 +10,14 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
 
-from lance_flight.engine.sql import Cursor
+from lance_flight.engine import references, row_changes
+from lance_flight.engine.references import TableRef
+from lance_flight.engine.row_changes import RowChange
+from lance_flight.engine.sql import Cursor, numbered
 from lance_flight.errors import SqlError
 
 PARTITION_TRANSFORMS = ("year", "month", "day", "hour")
-QUALIFIED_PARTS = 3  # catalog.schema.table
 SIZED_TRANSFORMS = ("bucket", "multi_bucket", "truncate")
-
-
-@dataclass(frozen=True, slots=True)
-class TableRef:
-    """A table as a statement names it: schema (None: the default one) and name."""
-
-    name: str
-    db_schema: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -82,11 +76,12 @@ class DropTable:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Insert:
-    """INSERT INTO t [(columns)] query; `columns` None means all, by position."""
+    """INSERT INTO|OVERWRITE t [(columns)] query; `columns` None means all, by position."""
 
     table: TableRef
     columns: tuple[str, ...] | None
     query: str
+    overwrite: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,7 +105,7 @@ class Describe:
 
 
 RowsStatement = Query | Explain | ShowTables | ShowPartitions | Describe
-ChangeStatement = CreateTable | DropTable | Insert
+ChangeStatement = CreateTable | DropTable | Insert | RowChange
 Statement = RowsStatement | ChangeStatement
 
 
@@ -120,7 +115,7 @@ def parse(sql: str) -> Statement:
     >>> parse("DROP TABLE IF EXISTS flights")
     DropTable(table=TableRef(name='flights', db_schema=None), if_exists=True)
     """
-    cursor = Cursor.over(sql)
+    cursor = Cursor.over(numbered(sql))
     first = cursor.tokens[0].text.upper()
     read = _STATEMENTS.get(first)
     if read is None:
@@ -158,7 +153,7 @@ def _explain(cursor: Cursor) -> Statement:
 def _create(cursor: Cursor) -> Statement:
     cursor.expect("TABLE")
     if_not_exists = cursor.accept("IF", "NOT", "EXISTS")
-    table = _table(cursor)
+    table = references.table(cursor)
     columns = _columns(cursor) if cursor.peek("(") else ()
     partitioned_by: tuple[PartitionDef, ...] = ()
     if cursor.accept("PARTITIONED BY"):
@@ -177,18 +172,22 @@ def _create(cursor: Cursor) -> Statement:
 def _drop(cursor: Cursor) -> Statement:
     cursor.expect("TABLE")
     if_exists = cursor.accept("IF", "EXISTS")
-    table = _table(cursor)
+    table = references.table(cursor)
     cursor.end()
     return DropTable(table=table, if_exists=if_exists)
 
 
 def _insert(cursor: Cursor) -> Statement:
-    cursor.expect("INTO")
-    table = _table(cursor)
+    overwrite = cursor.accept("OVERWRITE")
+    if not overwrite:
+        cursor.expect("INTO")
+    elif not cursor.accept("INTO"):
+        cursor.accept("TABLE")
+    table = references.table(cursor)
     columns: tuple[str, ...] | None = None
     if cursor.peek("(") and not cursor.peek("(", "SELECT") and not cursor.peek("(", "WITH"):
-        columns = _names(cursor)
-    return Insert(table=table, columns=columns, query=_query_text(cursor))
+        columns = references.names(cursor)
+    return Insert(table=table, columns=columns, query=_query_text(cursor), overwrite=overwrite)
 
 
 def _show(cursor: Cursor) -> Statement:
@@ -198,7 +197,7 @@ def _show(cursor: Cursor) -> Statement:
     if not cursor.accept("PARTITIONS"):
         raise cursor.error("TABLES or PARTITIONS")
     cursor.accept("FROM")
-    table = _table(cursor)
+    table = references.table(cursor)
     where = cursor.rest() if cursor.accept("WHERE") else None
     cursor.end()
     return ShowPartitions(table, where)
@@ -206,7 +205,7 @@ def _show(cursor: Cursor) -> Statement:
 
 def _describe(cursor: Cursor) -> Statement:
     cursor.accept("TABLE")
-    table = _table(cursor)
+    table = references.table(cursor)
     cursor.end()
     return Describe(table)
 
@@ -224,32 +223,18 @@ _STATEMENTS: Mapping[str, Callable[[Cursor], Statement]] = MappingProxyType(
         "CREATE": _create,
         "DROP": _drop,
         "INSERT": _insert,
+        "UPDATE": row_changes.update,
+        "DELETE": row_changes.delete,
+        "MERGE": row_changes.merge,
+        "TRUNCATE": row_changes.truncate,
     }
 )
-
-
-def _table(cursor: Cursor) -> TableRef:
-    parts = [cursor.name("a table name")]
-    while cursor.accept("."):
-        parts.append(cursor.name("a table name"))
-    if len(parts) > QUALIFIED_PARTS or (len(parts) == QUALIFIED_PARTS and parts[0] != "lance"):
-        raise SqlError(f"table {'.'.join(parts)!r} is not there; expected [[lance.]schema.]table")
-    return TableRef(parts[-1], parts[-2] if len(parts) > 1 else None)
 
 
 def _query_text(cursor: Cursor) -> str:
     if not any(cursor.peek(word) for word in ("SELECT", "WITH", "VALUES", "(")):
         raise cursor.error("a query (SELECT, VALUES, WITH)")
     return cursor.rest()
-
-
-def _names(cursor: Cursor) -> tuple[str, ...]:
-    cursor.expect("(")
-    names = [cursor.name("a column name")]
-    while cursor.accept(","):
-        names.append(cursor.name("a column name"))
-    cursor.expect(")")
-    return tuple(names)
 
 
 def _columns(cursor: Cursor) -> tuple[ColumnDef, ...]:

@@ -20,7 +20,7 @@ import pyarrow as pa
 from lance_flight.catalog import partitions
 from lance_flight.catalog.merged import PinnedTable, merge
 from lance_flight.catalog.namespace import PartitionedNamespace
-from lance_flight.catalog.scan import Open, Source
+from lance_flight.catalog.scan import ADDRESS_FIELDS, Open, Source
 from lance_flight.catalog.snapshot import PartitionTable, Snapshot, SpecTables
 from lance_flight.catalog.store import Store
 from lance_flight.engine.provider import ScanLog
@@ -70,7 +70,7 @@ class Floating:
         self._store = store
         self._lock = Lock()
 
-    def pinned(self, tables: Sequence[PartitionTable]) -> list[PinnedTable]:
+    def pinned(self, tables: Sequence[PartitionTable], numbers: Targets | None = None) -> list[PinnedTable]:
         """Each table at the version that the statement reads; `NotFound` names one that is not there."""
         with self._lock:
             self._learn([t for t in tables if not isinstance(t.pin, Resolved) and t.object_id not in self.known])
@@ -78,6 +78,7 @@ class Floating:
             PinnedTable(
                 self._store.child(table.location),
                 table.pin if isinstance(table.pin, Resolved) else self.known[table.object_id],
+                0 if numbers is None else numbers.number(table),
             )
             for table in tables
         ]
@@ -87,6 +88,21 @@ class Floating:
             with ThreadPoolExecutor(RESOLVERS) as pool:
                 found = pool.map(lambda table: partitions.resolve(self._store.child(table.location), table.pin), tables)
                 self.known |= {table.object_id: pin for table, pin in zip(tables, found, strict=True)}
+
+
+class Targets:
+    """The partition tables whose rows a statement may change, numbered as its scans come upon them."""
+
+    def __init__(self) -> None:
+        self.tables: list[PartitionTable] = []
+        self._numbers: dict[str, int] = {}
+
+    def number(self, table: PartitionTable) -> int:
+        """The number of a table: what `TABLE_NUMBER` says of its rows."""
+        if table.object_id not in self._numbers:
+            self._numbers[table.object_id] = len(self.tables)
+            self.tables.append(table)
+        return self._numbers[table.object_id]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -106,10 +122,13 @@ class PartitionedView:
     hint: Callable[[], Predicate]
     evaluate: Evaluate
     planned: list[Pruning] = field(default_factory=list)
+    targets: Targets | None = None
+    on_read: Callable[[Sequence[str]], None] | None = None
 
     @property
     def schema(self) -> pa.Schema:
-        return self.snapshot.schema.plain
+        plain = self.snapshot.schema.plain
+        return plain if self.targets is None else pa.schema([*plain, *ADDRESS_FIELDS])
 
     @property
     def ids(self) -> dict[str, int]:
@@ -125,10 +144,13 @@ class PartitionedView:
         self.planned.append(pruning)
         self.log.reports.append(report(self.name, pruning, self.snapshot.version))
         kept = [
-            (rest.residual, self.floating.pinned(self.share.pick(_kept(tables, version))))
+            (rest.residual, self.floating.pinned(self.share.pick(_kept(tables, version)), self.targets))
             for tables, version, rest in zip(self.snapshot.tables, pruning.versions, residuals.versions, strict=True)
         ]
-        return Lanes(deal(kept, self.ways, self.log))
+        if self.on_read is not None:
+            tables = zip(self.snapshot.tables, pruning.versions, strict=True)
+            self.on_read([table.object_id for mine, version in tables for table in _kept(mine, version)])
+        return Lanes(deal(kept, self.ways, self.log, merging=self.targets is None))
 
     def failure(self, exc: Exception) -> LanceFlightError:
         """Why a scan of it failed (`provider.Readable`)."""
@@ -146,10 +168,15 @@ class PlainView:
     name: str
     store: Store
     source: Source
-    schema: pa.Schema
+    columns: pa.Schema
     ways: int
     share: Share
     ids: dict[str, int] = field(default_factory=dict)
+    is_target: bool = False
+
+    @property
+    def schema(self) -> pa.Schema:
+        return pa.schema([*self.columns, *ADDRESS_FIELDS]) if self.is_target else self.columns
 
     def plan(self, predicate: Predicate) -> Lanes:
         """All its fragments, dealt out (`provider.Readable`)."""
@@ -181,15 +208,20 @@ def failure(name: str, store: Store, exc: Exception, *, unchanged: Callable[[], 
     return exc if isinstance(exc, LanceFlightError) else QueryFailed(f"reading {name!r} failed: {store.words(exc)}")
 
 
-def deal(kept: Sequence[tuple[Predicate | None, list[PinnedTable]]], ways: int, log: ScanLog) -> list[list[Work]]:
-    """Deal tables out to `ways` lanes, several of them merged into one scan; with fewer tables than lanes, their fragments."""
+def deal(
+    kept: Sequence[tuple[Predicate | None, list[PinnedTable]]], ways: int, log: ScanLog, *, merging: bool = True
+) -> list[list[Work]]:
+    """Deal tables out to `ways` lanes, several of them merged into one scan; with fewer tables than lanes, their fragments.
+
+    Rows of merged tables have other addresses than their own: who needs those does without `merging`.
+    """
     lanes: list[list[Work]] = [[] for _ in range(ways)]
     for rest, tables in kept:
         if len(tables) < ways:
             for way, lane in enumerate(lanes):
                 lane.append((rest, [partial(_open_part, table, way, ways, log) for table in tables]))
             continue
-        size = min(MERGED_TABLES, -(-len(tables) // ways))
+        size = min(MERGED_TABLES, -(-len(tables) // ways)) if merging else 1
         groups = [tables[start : start + size] for start in range(0, len(tables), size)]
         for way, lane in enumerate(lanes):
             lane.append((rest, [partial(_open_merged, group, log) for group in groups[way::ways]]))
@@ -198,13 +230,13 @@ def deal(kept: Sequence[tuple[Predicate | None, list[PinnedTable]]], ways: int, 
 
 def _open_merged(tables: Sequence[PinnedTable], log: ScanLog) -> list[Source]:
     log.tables_read += len(tables)
-    merged, alone = merge(tables)
-    return [Source(dataset) for dataset in merged] + [Source(table.open()) for table in alone]
+    merged, alone = merge(tables) if len(tables) > 1 else ((), tables)
+    return [Source(dataset) for dataset in merged] + [Source(table.open(), number=table.number) for table in alone]
 
 
 def _open_part(table: PinnedTable, part: int, of: int, log: ScanLog) -> list[Source]:
     log.tables_read += part == 0
-    return _part(Source(table.open()), part, of)
+    return _part(Source(table.open(), number=table.number), part, of)
 
 
 def _part(source: Source, part: int, of: int) -> list[Source]:

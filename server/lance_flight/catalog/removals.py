@@ -1,0 +1,111 @@
+"""Rows that go: by their addresses, by whole tables, or because new rows take the place of their partition."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+import numpy as np
+import pyarrow as pa
+
+from lance_flight.catalog import partitions
+from lance_flight.catalog.edits import Edit, Removal
+from lance_flight.catalog.grouping import match
+from lance_flight.catalog.scan import ROW_ADDRESS, Scan, Source
+from lance_flight.catalog.snapshot import PartitionTable, Snapshot
+from lance_flight.catalog.store import Store
+from lance_flight.catalog.writer import partition_values
+from lance_flight.model.spec import Evaluate
+
+OFFSET_BITS = 32
+OFFSETS = (1 << OFFSET_BITS) - 1
+
+
+def rows_removed(root: Store, snapshot: Snapshot, gone: Mapping[PartitionTable, np.ndarray]) -> list[Edit]:
+    """One edit for each table that takes the rows at these addresses (fragment << 32 | offset) away."""
+    edits = []
+    for table, addresses in gone.items():
+        dataset = partitions.open_at(root.child(table.location), table.pin)
+        edits.append(_edit(root, snapshot, table, Removal.of(dataset, by_fragment(addresses))))
+    return edits
+
+
+def all_removed(root: Store, snapshot: Snapshot, tables: Iterable[PartitionTable]) -> list[Edit]:
+    """One edit for each table that takes all its rows away; none for a table that has none."""
+    opened = ((table, partitions.open_at(root.child(table.location), table.pin)) for table in tables)
+    edits = [_edit(root, snapshot, table, Removal.everything(dataset)) for table, dataset in opened]
+    return [edit for edit in edits if edit.removal is not None and edit.removal.removed]
+
+
+def replaced(root: Store, snapshot: Snapshot, written: Sequence[Edit], evaluate: Evaluate) -> list[Edit]:
+    """What makes room for newly written rows: everything else that falls into their partitions.
+
+    Tables of the current spec go as a whole. Those of older ones are read, and lose the rows whose values under the
+    current spec are among the new ones.
+    """
+    if not written:
+        return []
+    spec = snapshot.current_spec
+    wanted = pa.concat_tables([edit.values for edit in written])
+    mine = snapshot.tables_of(spec.id)
+    whole = [mine.table(int(row)) for row in np.flatnonzero(match(mine.values, wanted) >= 0)] if len(mine) else []
+    partly = {
+        table: addresses
+        for tables in snapshot.tables
+        if tables.spec.id != spec.id
+        for table in tables.tables()
+        if len(addresses := _matching(root, snapshot, table, wanted, evaluate))
+    }
+    return [*all_removed(root, snapshot, whole), *rows_removed(root, snapshot, partly)]
+
+
+def by_fragment(addresses: np.ndarray) -> Iterator[tuple[int, list[int]]]:
+    """The row offsets within each fragment."""
+    ordered = np.sort(addresses)
+    for number in np.unique(ordered >> OFFSET_BITS):
+        start, end = np.searchsorted(ordered, [number << OFFSET_BITS, (number + 1) << OFFSET_BITS])
+        yield int(number), (ordered[start:end] & OFFSETS).tolist()
+
+
+def combined(edits: Iterable[Edit]) -> list[Edit]:
+    """One edit for each table: what goes from it and what comes to it are one version."""
+    by_id: dict[str, Edit] = {}
+    for edit in edits:
+        first = by_id.setdefault(edit.object_id, edit)
+        if first is not edit:
+            first.fragments += edit.fragments
+            first.files += edit.files
+            first.rows += edit.rows
+            first.removal = first.removal or edit.removal
+    return list(by_id.values())
+
+
+def _matching(
+    root: Store, snapshot: Snapshot, table: PartitionTable, wanted: pa.Table, evaluate: Evaluate
+) -> np.ndarray:
+    """The addresses of the rows of a table that fall into some partitions of the current spec."""
+    spec, schema = snapshot.current_spec, snapshot.schema
+    names = {number: name for name, number in schema.ids.items()}
+    sources = list(dict.fromkeys(names[n] for f in spec.fields for n in f.source_ids if n in names))
+    columns = [*(schema.plain.field(name) for name in sources), pa.field(ROW_ADDRESS, pa.uint64())]
+    scan = Scan(source=schema.plain, schema=pa.schema(columns), ids=schema.ids)
+    dataset = partitions.open_at(root.child(table.location), table.pin)
+    found = []
+    for batch in scan.read([lambda: [Source(dataset)]]):
+        values = partition_values(pa.Table.from_batches([batch]), spec, schema.ids, evaluate)
+        found.append(batch.column(ROW_ADDRESS).to_numpy()[match(values, wanted) >= 0])
+    return np.concatenate(found) if found else np.empty(0, np.uint64)
+
+
+def _edit(root: Store, snapshot: Snapshot, table: PartitionTable, removal: Removal) -> Edit:
+    spec = snapshot.spec(table.spec_id)
+    pin = partitions.resolve(root.child(table.location), table.pin)
+    return Edit(
+        spec=spec,
+        schema=snapshot.schema.table,
+        values=snapshot.row(table.object_id).select([field.column for field in spec.fields]),
+        object_id=table.object_id,
+        location=table.location,
+        place=partitions.place_of_files(table.location, pin),
+        table=table,
+        removal=removal,
+    )
