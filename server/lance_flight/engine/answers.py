@@ -76,7 +76,7 @@ class QueryAnswer:
 
     def batches(self) -> Iterator[pa.RecordBatch]:
         self.session.prepare(self.frame)
-        columns = bare_columns(self.frame)
+        columns = bare_columns(self.session.optimised(self.frame))
         if columns is not None:
             self.session.plan(self.frame)
             direct = stream(self.session.log, columns, self.schema)

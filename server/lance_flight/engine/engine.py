@@ -139,7 +139,7 @@ class Engine:
 
 def _shares(session: Session, answered: Answer, endpoints: int) -> int:
     """Into how many parts a query may be split: as many as it reads partition tables, for a pure scan of one table."""
-    if answered.frame is None or not session.views or not is_pure_scan(answered.frame):
+    if answered.frame is None or not session.views or not is_pure_scan(session.optimised(answered.frame)):
         return 1
     session.prepare(answered.frame)
     session.plan(answered.frame)

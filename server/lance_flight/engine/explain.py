@@ -16,7 +16,7 @@ EXPLAIN_SCHEMA = pa.schema(
 
 def explain(session: Session, frame: DataFrame, *, analyze: bool) -> pa.Table:
     """The plans of a query; with `analyze` it is run, and what was really read is said."""
-    rows = [("logical_plan", frame.optimized_logical_plan().display_indent())]
+    rows = [("logical_plan", session.optimised(frame).display_indent())]
     rows.append(("physical_plan", session.plan(frame).display_indent()))
     reports = list(session.log.reports)
     if analyze:

@@ -13,6 +13,7 @@ from typing import Any
 
 import pyarrow as pa
 from datafusion import Expr, LogicalPlan
+from datafusion.expr import Filter, TableScan
 
 from lance_flight.planning.predicates import (
     Column,
@@ -47,23 +48,15 @@ def hints(plan: LogicalPlan, default_schema: str) -> dict[str, Predicate]:
 
 
 def _scans(plan: LogicalPlan, above: list[Expr]) -> Iterator[tuple[tuple[str | None, str], Predicate]]:
-    node = _variant(plan)
-    kind = type(node).__name__
-    if kind == "TableScan":
+    node = plan.to_variant()
+    if isinstance(node, TableScan):
         _, db_schema, table = node.fqn()
         yield (db_schema, table), all_of(predicate(condition) for condition in above)
         return
     # Only filters right above a scan speak of its columns by their names.
-    passed = [node.predicate()] if kind == "Filter" else []
+    passed = [node.predicate()] if isinstance(node, Filter) else []
     for child in plan.inputs():
         yield from _scans(child, passed)
-
-
-def _variant(plan: LogicalPlan) -> Any:
-    try:
-        return plan.to_variant()
-    except Exception:  # noqa: BLE001 - a node that the Python binding cannot show: nothing is concluded from it
-        return None
 
 
 def predicate(expression: Any) -> Predicate:

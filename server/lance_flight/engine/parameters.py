@@ -7,6 +7,7 @@ from typing import Any
 
 import pyarrow as pa
 from datafusion import DataFrame, LogicalPlan
+from datafusion.expr import Filter, Projection
 from sqlglot.tokenizer_core import TokenType
 
 from lance_flight.engine.sql import tokenize
@@ -56,11 +57,11 @@ def _placeholders(plan: LogicalPlan) -> Iterator[tuple[str, pa.DataType]]:
 
 
 def _expressions(plan: LogicalPlan) -> list[Any]:
-    name = plan.display().split(":")[0]
-    if name == "Filter":
-        return [plan.to_variant().predicate()]
-    if name == "Projection":
-        return list(plan.to_variant().projections())
+    match plan.to_variant():
+        case Filter() as node:
+            return [node.predicate()]
+        case Projection() as node:
+            return list(node.projections())
     return []
 
 

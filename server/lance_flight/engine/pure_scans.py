@@ -9,28 +9,35 @@ from collections.abc import Iterator
 from typing import Any
 
 import pyarrow as pa
-from datafusion import DataFrame, LogicalPlan
+from datafusion import LogicalPlan
+from datafusion.expr import Filter, Projection, SubqueryAlias, TableScan
 
 from lance_flight.engine.provider import ScanLog
 
-_ROW_BY_ROW = {"Projection", "Filter", "TableScan", "SubqueryAlias"}
+_ROW_BY_ROW = (Projection, Filter, SubqueryAlias)
 
 
-def is_pure_scan(frame: DataFrame) -> bool:
-    """Whether a query reads one table and treats every row by itself."""
-    return _is_row_by_row(frame.optimized_logical_plan())
+def is_pure_scan(plan: LogicalPlan) -> bool:
+    """Whether an optimised plan reads one table and treats every row by itself."""
+    node = plan.to_variant()
+    if isinstance(node, TableScan):
+        return _is_whole(node)
+    return isinstance(node, _ROW_BY_ROW) and all(is_pure_scan(child) for child in plan.inputs())
 
 
-def bare_columns(frame: DataFrame) -> list[str] | None:
-    """The columns of a table that a query returns as they are, in order; None where it does anything else."""
-    plan = frame.optimized_logical_plan()
-    if _node(plan) == "TableScan":
-        return None if _is_limited(plan) else list(frame.schema().names)
-    if _node(plan) != "Projection" or [_node(child) for child in plan.inputs()] != ["TableScan"]:
+def bare_columns(plan: LogicalPlan) -> list[str] | None:
+    """The columns of a table that an optimised plan returns as they are, in order; None where it does anything else."""
+    node = plan.to_variant()
+    if isinstance(node, TableScan):
+        return [name for _, name in node.projection()] if _is_whole(node) else None
+    if not isinstance(node, Projection):
         return None
-    columns = [_column(expression) for expression in plan.to_variant().projections()]
+    (below,) = (child.to_variant() for child in plan.inputs())
+    if not isinstance(below, TableScan) or not _is_whole(below):
+        return None
+    columns = [_column(expression) for expression in node.projections()]
     known = [column for column in columns if column is not None]
-    return known if len(known) == len(columns) and not _is_limited(plan.inputs()[0]) else None
+    return known if len(known) == len(columns) else None
 
 
 def stream(log: ScanLog, columns: list[str], schema: pa.Schema) -> Iterator[pa.RecordBatch] | None:
@@ -47,19 +54,9 @@ def _named(batch: pa.RecordBatch, columns: list[str], schema: pa.Schema) -> pa.R
     return pa.RecordBatch.from_arrays(arrays, schema=schema)
 
 
-def _is_row_by_row(plan: LogicalPlan) -> bool:
-    if _node(plan) == "TableScan":
-        return not _is_limited(plan)
-    children = plan.inputs()
-    return _node(plan) in _ROW_BY_ROW and len(children) == 1 and _is_row_by_row(children[0])
-
-
-def _node(plan: LogicalPlan) -> str:
-    return str(plan.display()).split(":")[0].split(" ")[0]
-
-
-def _is_limited(scan: LogicalPlan) -> bool:
-    return "fetch=" in scan.display()
+def _is_whole(scan: Any) -> bool:
+    """Whether a scan returns all rows that its filters leave: a LIMIT counts over the whole table."""
+    return scan.fetch() is None
 
 
 def _column(expression: Any) -> str | None:

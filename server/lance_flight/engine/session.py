@@ -12,7 +12,7 @@ from typing import Any
 
 import pyarrow as pa
 import pyarrow.dataset as pads
-from datafusion import DataFrame, ExecutionPlan, RuntimeEnvBuilder, SessionContext
+from datafusion import DataFrame, ExecutionPlan, LogicalPlan, RuntimeEnvBuilder, SessionContext
 from datafusion.catalog import CatalogProvider, SchemaProvider
 from datafusion.catalog import Table as DataFusionTable
 
@@ -122,11 +122,16 @@ class Session:
 
         return self._planned(lambda: calls.plan(self.context, plan))
 
+    def optimised(self, frame: DataFrame) -> LogicalPlan:
+        """The optimised plan of a query; what DataFusion refuses only now (types that do not compare …) is `SqlError`."""
+        plan: LogicalPlan = self._planned(frame.optimized_logical_plan)
+        return plan
+
     def prepare(self, frame: DataFrame) -> None:
         """Learn from the optimised plan what prunes beyond the pushed filters, custom expressions included."""
         if not self.views:
             return
-        self._hints = self._planned(lambda: hints(frame.optimized_logical_plan(), PUBLIC))
+        self._hints = hints(self.optimised(frame), PUBLIC)
         if any(isinstance(f.rule, Expression) for v in self.views.values() for s in v.snapshot.specs for f in s.fields):
             for _ in range(PLANNING_ROUNDS):
                 self.plan(frame)
