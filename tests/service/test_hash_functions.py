@@ -66,6 +66,25 @@ def test_a_hash_of_literals(server: Server, sql: str, expected: Any) -> None:
     assert server.value(f"SELECT {sql} AS hash") == expected
 
 
+CLAUSES = [
+    pytest.param("SELECT id FROM {t} WHERE murmur3(id) = 1392991556", (), id="a filter"),
+    pytest.param("SELECT id FROM {t} WHERE murmur3(id) = murmur3(1) AND s LIKE 'a%'", (), id="two filters"),
+    pytest.param("SELECT id FROM {t} WHERE murmur3_multi(id, s) = murmur3_multi(?, ?)", (1, "a"), id="of parameters"),
+    pytest.param("SELECT x.id FROM {t} x JOIN {t} y ON murmur3(x.id) = murmur3(y.id) WHERE y.s = 'a'", (), id="a join"),
+    pytest.param("SELECT id FROM {t} GROUP BY id, s HAVING murmur3(s) = murmur3('a')", (), id="having"),
+    pytest.param("SELECT id FROM {t} ORDER BY murmur3(id) = murmur3(1) DESC LIMIT 1", (), id="an order"),
+]
+
+
+@pytest.mark.parametrize("partition_by", ["s", None], ids=["partitioned", "plain"])
+@pytest.mark.parametrize(("sql", "parameters"), CLAUSES)
+def test_a_hash_stands_in_any_clause(
+    server: Server, table: str, sql: str, parameters: tuple[Any, ...], partition_by: str | None
+) -> None:
+    server.ingest(table, pa.table({"id": [1, 2, 3], "s": ["a", "b", None]}), partition_by=partition_by)
+    assert server.rows(sql.format(t=table), parameters or None) == [(1,)]
+
+
 def test_the_column_of_a_hash_is_named_as_it_was_written(server: Server, table: str) -> None:
     server.ingest(table, pa.table({"a": [1], "b": ["x"]}))
     found = server.query(f"SELECT murmur3(a), murmur3_multi(a, b), murmur3('text') FROM {table}")

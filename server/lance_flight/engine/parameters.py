@@ -20,7 +20,7 @@ def parameter_schema(sql: str, frame: DataFrame | None, target: pa.Schema | None
     A type is taken from the plan where it knows one, for INSERT … VALUES from the `target` column of the same
     place, and is utf8 otherwise.
     """
-    count = _count(sql)
+    count = parameter_count(sql)
     if count == 0:
         return pa.schema([])
     known = {} if frame is None else dict(_placeholders(frame.logical_plan()))
@@ -31,14 +31,15 @@ def parameter_schema(sql: str, frame: DataFrame | None, target: pa.Schema | None
 
 def check_parameters(sql: str, parameters: pa.RecordBatch | None, *, is_query: bool) -> None:
     """Refuse other than one value for each parameter, and for a query other than one row of them."""
-    expected, got = _count(sql), 0 if parameters is None else parameters.num_columns
+    expected, got = parameter_count(sql), 0 if parameters is None else parameters.num_columns
     if got != expected:
         raise InvalidInput(f"the statement has {expected} parameters, and {got} values were given for them")
     if is_query and parameters is not None and parameters.num_rows != 1:
         raise InvalidInput(f"a query takes one row of parameters, got {parameters.num_rows}")
 
 
-def _count(sql: str) -> int:
+def parameter_count(sql: str) -> int:
+    """How many values a statement takes: the number of `?`, or the highest `$n`."""
     marks = numbered = 0
     for token in tokenize(sql):
         if token.token_type is TokenType.PLACEHOLDER and token.text == "?":

@@ -23,6 +23,7 @@ from lance_flight.catalog.scan import Source
 from lance_flight.engine.functions import QUERIES_ONLY, HashCalls, evaluate, plain_message, session_config
 from lance_flight.engine.hints import hints
 from lance_flight.engine.metadata_tables import METADATA_TABLES, MetadataTable
+from lance_flight.engine.parameters import parameter_count
 from lance_flight.engine.provider import Provider, ScanLog
 from lance_flight.engine.row_queries import TARGET_ROWS
 from lance_flight.engine.sql import for_datafusion
@@ -112,11 +113,12 @@ class Session:
         """Plan a query, with one row of parameters bound to `$1`, `$2` …; `SqlError` or `NotFound` if it cannot be."""
         values = _bound(parameters)
         calls = HashCalls.of(for_datafusion(sql))
+        is_bound = values is not None or parameter_count(sql) == 0
 
         def plan(text: str) -> DataFrame:
             frame = self.context.sql_with_options(text, QUERIES_ONLY, param_values=values)
-            if calls.calls and values is not None:
-                # The type of a parameter is checked against a signature only now.
+            if calls.calls and is_bound:
+                # Some calls are checked against their signatures only now: those in filters, or of parameters.
                 frame.optimized_logical_plan()
             return frame
 
