@@ -7,10 +7,12 @@ from collections.abc import Sequence
 import pyarrow as pa
 from datafusion import SessionContext
 
+from lance_flight.catalog.store import unstorable
 from lance_flight.engine.functions import QUERIES_ONLY, check_expression, plain_message, result_type, session_config
 from lance_flight.engine.sql import sql_type
 from lance_flight.engine.statements import ColumnDef, PartitionDef
 from lance_flight.errors import LanceFlightError, NotFound, SchemaError, SpecError
+from lance_flight.model.naming import column_name_problem, partition_column
 from lance_flight.model.schema import NamespaceSchema
 from lance_flight.model.spec import Expression, PartitionField, PartitionSpec
 from lance_flight.model.transforms import TRANSFORMS, Transform
@@ -27,6 +29,15 @@ def arrow_schema(columns: Sequence[ColumnDef]) -> pa.Schema:
     if problems:
         raise SchemaError("CREATE TABLE", problems)
     return pa.schema(fields)
+
+
+def column_problems(schema: pa.Schema) -> list[str]:
+    """What is wrong with the columns of a new table; nothing for those that can be stored and read back."""
+    if not schema.names:
+        return ["there are no columns"]
+    named = {field.name: column_name_problem(field.name) for field in schema}
+    problems = [problem for problem in named.values() if problem is not None]
+    return [*problems, *unstorable(pa.schema([field for field in schema if named[field.name] is None]))]
 
 
 def arrow_type(text: str) -> pa.DataType:
@@ -84,9 +95,10 @@ def partition_spec(schema: NamespaceSchema, definitions: Sequence[PartitionDef],
 
 
 def _field(schema: NamespaceSchema, definition: PartitionDef, field_id: str) -> PartitionField:
-    missing = [str(NotFound.named("column", n, schema.ids)) for n in definition.columns if n not in schema.ids]
-    if missing:
-        raise SpecError(field_id, missing)
+    problems = [str(NotFound.named("column", n, schema.ids)) for n in definition.columns if n not in schema.ids]
+    unusable = column_name_problem(partition_column(field_id))
+    if problems or unusable is not None:
+        raise SpecError(field_id, problems if unusable is None else [*problems, unusable])
     source_ids = tuple(schema.ids[name] for name in definition.columns)
     sources = [schema.arrow.field(name).type for name in definition.columns]
     if definition.expression is not None:

@@ -11,9 +11,9 @@ from lance_flight.catalog import rows
 from lance_flight.catalog.directory import Root, Table, TableName
 from lance_flight.catalog.namespace import PartitionedNamespace
 from lance_flight.catalog.plain import PlainTable, write_plain
-from lance_flight.catalog.store import Store, unstorable
+from lance_flight.catalog.store import Store
 from lance_flight.engine import dml
-from lance_flight.engine.definitions import partition_spec, storable
+from lance_flight.engine.definitions import column_problems, partition_spec, storable
 from lance_flight.engine.functions import evaluate
 from lance_flight.engine.statements import PartitionDef
 from lance_flight.engine.transactions import SqlTransaction, autocommit
@@ -49,7 +49,7 @@ def create(
 
     `existing` says what becomes of the rows where another table has taken the name by the time they are stored.
     """
-    problems = unstorable(schema) if schema.names else ["there are no columns"]
+    problems = column_problems(schema)
     if problems:
         raise SchemaError(f"table {name.name!r}", problems)
     fields = NamespaceSchema.assign(schema)

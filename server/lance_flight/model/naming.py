@@ -23,6 +23,10 @@ NAME_LENGTH = 16
 KEY_BYTES = 32
 
 _ALPHABET = "0123456789abcdefghijklmnopqrstuvwxyz"
+_UNREADABLE = (".", "`", "\0")
+_RESERVED = frozenset(
+    ["*", "_rowid", "_rowaddr", "_rowoffset", "_row_created_at_version", "_row_last_updated_at_version"]
+)
 _SQL_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _SPEC_NAMESPACE = re.compile(r"v([1-9][0-9]*)")
 
@@ -34,6 +38,20 @@ def check_sql_name(kind: str, name: str) -> str:
     if name == MANIFEST:
         raise InvalidInput(f"{kind} name {name!r} is not allowed; it is what namespaces call their own table")
     return name
+
+
+def column_name_problem(name: str) -> str | None:
+    """Why Lance cannot store or read back a column called `name`; None where it can.
+
+    >>> column_name_problem("a.b")
+    "column 'a.b' has '.' in its name; expected a name without it"
+    """
+    for sign in _UNREADABLE:
+        if sign in name:
+            return f"column {name!r} has {sign!r} in its name; expected a name without it"
+    if name in _RESERVED:
+        return f"column {name!r} has a name that Lance keeps for itself; expected another one"
+    return None
 
 
 def partition_column(field_id: str) -> str:
