@@ -82,6 +82,9 @@ def test_metadata_tables_travel_too(server: Server, table: str) -> None:
     [
         pytest.param("999", "999", id="a version that is not there"),
         pytest.param("0", "0", id="version zero"),
+        pytest.param("99999999999999999999", "version 99999999999999999999", id="a version beyond 64 bits"),
+        pytest.param("9" * 100, "'999", id="a number without end"),
+        pytest.param("²", "tag '²'", id="a digit that is no number"),
         pytest.param("no_such_tag", "no_such_tag", id="a tag that is not there"),
         pytest.param("2000-01-01T00:00:00Z", "2000-01-01T00:00:00+00:00", id="a time before the table"),
     ],

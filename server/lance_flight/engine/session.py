@@ -37,6 +37,7 @@ from lance_flight.planning.predicates import ALWAYS, Predicate
 CATALOG = "lance"
 PLANNING_ROUNDS = 4
 
+_VERSION = re.compile(r"[0-9]{1,20}")
 _REFERENCE = re.compile(r"(?P<table>.+?)(?:@(?P<at>[^$@]+))?(?:\$(?P<metadata>[a-z]+))?", re.DOTALL)
 
 
@@ -333,7 +334,8 @@ def _naming(table: TableName, at: int | str | datetime | None) -> Iterator[None]
     """Says of a version that is not there which table has it not, and nothing of where that table lies."""
     try:
         yield
-    except NotFound as exc:
+    except (NotFound, OverflowError) as exc:
+        # Lance counts versions in 64 bits, and says so of a number beyond.
         match at:
             case None:
                 missing = "is not there"
@@ -348,8 +350,10 @@ def _naming(table: TableName, at: int | str | datetime | None) -> Iterator[None]
 
 def _moment(text: str | None) -> int | str | datetime | None:
     """A version number, a point in time (UTC unless it says otherwise), or a tag."""
-    if text is None or text.isdigit():
-        return None if text is None else int(text)
+    if text is None:
+        return None
+    if _VERSION.fullmatch(text):
+        return int(text)
     try:
         moment = datetime.fromisoformat(text)
     except ValueError:
