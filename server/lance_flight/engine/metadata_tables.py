@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from itertools import dropwhile
 from types import MappingProxyType
 from typing import Any
 
@@ -131,7 +132,7 @@ def files_table(view: PartitionedView) -> MetadataTable:
 
 
 def snapshots_table(namespace: PartitionedNamespace) -> MetadataTable:
-    """One row per version of the `__manifest`: when it was committed, by what, and which tables it touched."""
+    """One row per snapshot: when it was committed, by what, and which tables it touched."""
     schema = pa.schema(
         [
             pa.field("version", pa.int64(), nullable=False),
@@ -144,7 +145,9 @@ def snapshots_table(namespace: PartitionedNamespace) -> MetadataTable:
     )
 
     def build(names: list[str]) -> pa.Table:
-        history, operations = namespace.manifest.history(), namespace.manifest.operations()
+        operations = namespace.manifest.operations()
+        # A namespace is made in several commits, and once it is one it stays one.
+        history = dropwhile(lambda entry: not _is_snapshot(namespace, entry[0]), namespace.manifest.history())
         counted = bool({"tables_added", "tables_changed", "tables_removed"} & set(names))
         rows: list[dict[str, Any]] = []
         before: dict[str, Any] = {}
@@ -243,8 +246,19 @@ def _sizes(view: PartitionedView, tables: list[PartitionTable]) -> list[tuple[in
         return list(pool.map(size, tables))
 
 
+def _is_snapshot(namespace: PartitionedNamespace, version: int) -> bool:
+    """Whether a version of the `__manifest` was a partitioned namespace by then; a broken one is."""
+    try:
+        namespace.snapshot(version)
+    except NotFound:
+        return False
+    except Corrupt:
+        return True
+    return True
+
+
 def _pins(namespace: PartitionedNamespace, version: int) -> dict[str, Any]:
-    """The pin of each partition table in one version; none while it was no partitioned namespace yet."""
+    """The pin of each partition table in one version."""
     rows = namespace.manifest.rows_at(version)
     tables = rows.filter(pc.equal(rows["object_type"], "table"))
     pins = zip(*(tables[name].to_pylist() for name in PIN_COLUMNS if name in tables.column_names), strict=True)
