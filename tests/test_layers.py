@@ -49,7 +49,6 @@ LAYERS = {
 LIBRARIES = {
     "lance": {"lance_flight.catalog"},
     "datafusion": {"lance_flight.engine"},
-    "sqlglot": {"lance_flight.engine"},
     "mmh3": {"lance_flight.model"},
     "pyarrow.flight": {"lance_flight.flight"},
     "google.protobuf": {"lance_flight.flight"},
@@ -58,7 +57,7 @@ LIBRARIES = {
 }
 
 # What `--help` loads must stay light.
-HEAVY = {"lance", "datafusion", "pyarrow", "numpy", "sqlglot", "adbc_driver_flightsql", "google.protobuf"}
+HEAVY = {"lance", "datafusion", "pyarrow", "numpy", "adbc_driver_flightsql", "google.protobuf"}
 
 
 def modules() -> dict[str, Path]:

@@ -11,9 +11,9 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 from datafusion import DataFrame, SessionConfig, SessionContext, SQLOptions, col, udf
-from sqlglot.tokenizer_core import TokenType
 
-from lance_flight.engine.sql import Cursor, edited, for_datafusion, tokenize
+from lance_flight.engine.sql import Cursor, edited, for_datafusion
+from lance_flight.engine.tokens import STRINGS, tokenize
 from lance_flight.errors import SpecError, SqlError
 from lance_flight.model.hashing import hash_class, murmur3, murmur3_multi
 
@@ -87,10 +87,10 @@ class HashCalls:
         calls: dict[str, str] = {}
         for place, token in enumerate(tokens[:-1]):
             word = token.text.lower()
-            if word in HASHES and tokens[place + 1].token_type is TokenType.L_PAREN:
+            if word in HASHES and token.kind not in STRINGS and tokens[place + 1].is_sign("("):
                 name = f"__{word}_{len(calls)}" if word == "murmur3_multi" else f"__murmur3_one_{len(calls)}"
                 calls[name] = word
-                edits.append((token.start, token.end + 1, name))
+                edits.append((token.start, token.stop, name))
         return cls(edited(sql, edits), calls)
 
     def plan(self, context: SessionContext, plan: Callable[[str], DataFrame]) -> DataFrame:
@@ -151,7 +151,7 @@ def check_expression(expression: str, sources: Sequence[pa.DataType], declared: 
 
 
 def _expression_problems(expression: str, sources: Sequence[pa.DataType], declared: pa.DataType) -> Iterator[str]:
-    tokens = [token for token in Cursor.over(expression).tokens if token.token_type is not TokenType.STRING]
+    tokens = [token for token in Cursor.over(expression).tokens if token.kind not in STRINGS]
     words = {token.text.lower() for token in tokens}
     volatile = sorted(words & _VOLATILE)
     if volatile:
@@ -159,7 +159,7 @@ def _expression_problems(expression: str, sources: Sequence[pa.DataType], declar
     for name in sorted(word for word in words if _COLUMN.fullmatch(word)):
         if int(name[3:]) >= len(sources):
             yield f"{name} is beyond its source columns (there are {len(sources)})"
-    if {token.token_type for token in tokens} & {TokenType.SELECT, TokenType.OVER}:
+    if {token.word for token in tokens} & {"SELECT", "OVER"}:
         yield "a subquery or window may not stand in it"
         return
     if volatile:

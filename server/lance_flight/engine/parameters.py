@@ -8,9 +8,8 @@ from typing import Any
 import pyarrow as pa
 from datafusion import DataFrame, LogicalPlan
 from datafusion.expr import Filter, Projection
-from sqlglot.tokenizer_core import TokenType
 
-from lance_flight.engine.sql import tokenize
+from lance_flight.engine.tokens import Kind, tokenize
 from lance_flight.errors import InvalidInput
 
 
@@ -40,13 +39,8 @@ def check_parameters(sql: str, parameters: pa.RecordBatch | None, *, is_query: b
 
 def parameter_count(sql: str) -> int:
     """How many values a statement takes: the number of `?`, or the highest `$n`."""
-    marks = numbered = 0
-    for token in tokenize(sql):
-        if token.token_type is TokenType.PLACEHOLDER and token.text == "?":
-            marks += 1
-        elif token.token_type is TokenType.VAR and token.text[:1] == "$" and token.text[1:].isdigit():
-            numbered = max(numbered, int(token.text[1:]))
-    return max(marks, numbered)
+    written = [token.text[1:] for token in tokenize(sql) if token.kind is Kind.PARAMETER]
+    return max(written.count(""), *(int(number) for number in written if number.isdigit()), 0)
 
 
 def _placeholders(plan: LogicalPlan) -> Iterator[tuple[str, pa.DataType]]:

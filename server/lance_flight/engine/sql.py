@@ -1,4 +1,4 @@
-"""SQL text as tokens: a cursor for our own statements, and the few rewrites that DataFusion needs.
+"""A cursor over SQL text for our own statements, and the few rewrites that DataFusion needs.
 
 Queries reach DataFusion as the client wrote them, but for placeholders and type names.
 """
@@ -7,25 +7,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import ClassVar
+from string import ascii_lowercase, ascii_uppercase
 
-from sqlglot.errors import SqlglotError
-from sqlglot.tokenizer_core import Token, TokenType
-from sqlglot.tokens import Tokenizer
-
+from lance_flight.engine.tokens import QUOTED, Kind, Token, tokenize
 from lance_flight.errors import SqlError
 
-_WORDS = {TokenType.VAR, TokenType.IDENTIFIER}
-_QUOTED = {TokenType.IDENTIFIER, TokenType.STRING}
 _MOMENTS = {"TIMESTAMP", "TIMESTAMPTZ", "DATETIME"}
-_OPENING = {TokenType.L_PAREN, TokenType.L_BRACKET, TokenType.L_BRACE}
-_CLOSING = {TokenType.R_PAREN, TokenType.R_BRACKET, TokenType.R_BRACE}
-
-
-class _Tokens(Tokenizer):
-    """sqlglot's tokens, without its habit of reading the rest of SHOW, EXPLAIN … as one string."""
-
-    COMMANDS: ClassVar[set[TokenType]] = set()
+_BINARY = {"VARBINARY", "BINARY", "BLOB"}
+_FOLDED = str.maketrans(ascii_uppercase, ascii_lowercase)
 
 
 @dataclass(slots=True)
@@ -40,7 +29,7 @@ class Cursor:
     def over(cls, text: str) -> Cursor:
         """A cursor at the first token of one statement; a closing semicolon is dropped."""
         tokens = tokenize(text)
-        while tokens and tokens[-1].token_type is TokenType.SEMICOLON:
+        while tokens and tokens[-1].is_sign(";"):
             tokens.pop()
         if not tokens:
             raise SqlError("the statement is empty")
@@ -54,7 +43,7 @@ class Cursor:
     def peek(self, *words: str) -> bool:
         """Whether the next tokens are these words or signs, in any case."""
         coming = self.tokens[self.at : self.at + len(words)]
-        texts = [token.text.upper() for token in coming if token.token_type not in _QUOTED]
+        texts = [token.text.upper() for token in coming if token.kind not in QUOTED]
         return texts == [word.upper() for word in words]
 
     def accept(self, *words: str) -> bool:
@@ -78,36 +67,25 @@ class Cursor:
         )
 
     def name(self, what: str) -> str:
-        """Read one identifier; unquoted ones are folded to lower case, as in queries."""
-        if self.done or self.tokens[self.at].token_type is TokenType.STRING or not self._is_word(self.tokens[self.at]):
-            raise self.error(what)
-        token = self.tokens[self.at]
-        self.at += 1
-        return token.text if token.token_type is TokenType.IDENTIFIER else token.text.lower()
+        """Read one identifier; the ASCII letters of an unquoted one are folded to lower case, as in queries."""
+        token = self._read(what, Kind.WORD, Kind.NAME)
+        return token.text if token.kind is Kind.NAME else token.text.translate(_FOLDED)
 
     def number(self, what: str) -> int:
         """Read one whole number."""
-        if (
-            self.done
-            or self.tokens[self.at].token_type is not TokenType.NUMBER
-            or not self.tokens[self.at].text.isdigit()
-        ):
+        if not self.done and not self.tokens[self.at].text.isdigit():
             raise self.error(what)
-        self.at += 1
-        return int(self.tokens[self.at - 1].text)
+        return int(self._read(what, Kind.NUMBER).text)
 
     def string(self, what: str) -> str:
-        """Read one string literal."""
-        if self.done or self.tokens[self.at].token_type is not TokenType.STRING:
-            raise self.error(what)
-        self.at += 1
-        return self.tokens[self.at - 1].text
+        """Read one string literal, `'…'` or `$$…$$`."""
+        return self._read(what, Kind.STRING).text
 
     def source(self, start: int, stop: int) -> str:
         """The text of the tokens `start` to `stop`, as it was written."""
         if start >= stop:
             return ""
-        return self.text[self.tokens[start].start : self.tokens[stop - 1].end + 1]
+        return self.text[self.tokens[start].start : self.tokens[stop - 1].stop]
 
     def until(self, *stops: str) -> str:
         """Read up to (not including) the first of `stops` outside of any bracket or CASE, and return that text.
@@ -117,11 +95,12 @@ class Cursor:
         start, depth = self.at, 0
         while not self.done:
             token = self.tokens[self.at]
-            word = "" if token.token_type in _QUOTED else token.text.upper()
-            is_over = token.token_type is TokenType.SEMICOLON or (depth == 0 and token.token_type in _CLOSING)
-            if is_over or (depth == 0 and word in stops):
+            word = "" if token.kind in QUOTED else token.text.upper()
+            is_closing = token.kind is Kind.SIGN and token.text in ")]}"
+            if (depth == 0 and (is_closing or word in stops)) or word == ";":
                 break
-            depth += (token.token_type in _OPENING or word == "CASE") - (token.token_type in _CLOSING or word == "END")
+            is_opening = token.kind is Kind.SIGN and token.text in "([{"
+            depth += (is_opening or word == "CASE") - (is_closing or word == "END")
             self.at += 1
         return self.source(start, self.at)
 
@@ -147,18 +126,11 @@ class Cursor:
         if not self.done:
             raise self.error("the end of the statement")
 
-    @staticmethod
-    def _is_word(token: Token) -> bool:
-        text = token.text
-        return token.token_type in _WORDS or (bool(text) and (text[0].isalpha() or text[0] == "_"))
-
-
-def tokenize(text: str) -> list[Token]:
-    """The tokens of a text; comments are dropped."""
-    try:
-        return list(_Tokens().tokenize(text))
-    except SqlglotError as exc:
-        raise SqlError(f"the text is not SQL: {str(exc).splitlines()[0]}") from exc
+    def _read(self, what: str, *kinds: Kind) -> Token:
+        if self.done or self.tokens[self.at].kind not in kinds:
+            raise self.error(what)
+        self.at += 1
+        return self.tokens[self.at - 1]
 
 
 def for_datafusion(text: str) -> str:
@@ -181,8 +153,18 @@ def numbered(text: str) -> str:
     >>> numbered("UPDATE t SET a = ? WHERE b = ?")
     'UPDATE t SET a = $1 WHERE b = $2'
     """
-    marks = [t for t in tokenize(text) if t.token_type is TokenType.PLACEHOLDER and t.text == "?"]
-    return edited(text, [(mark.start, mark.end + 1, f"${place}") for place, mark in enumerate(marks, 1)])
+    marks = (token for token in tokenize(text) if token.kind is Kind.PARAMETER and token.text == "?")
+    return edited(text, [(mark.start, mark.stop, _apart(text, mark, f"${n}")) for n, mark in enumerate(marks, 1)])
+
+
+def _apart(text: str, token: Token, new: str) -> str:
+    """`new` in place of a token, kept from becoming one word with what stands beside it."""
+    before, after = text[token.start - 1 : token.start], text[token.stop : token.stop + 1]
+    return " " * _is_of_word(before) + new + " " * _is_of_word(after)
+
+
+def _is_of_word(sign: str) -> bool:
+    return sign.isalnum() or (bool(sign) and sign in "_$@#")
 
 
 def sql_type(text: str) -> str:
@@ -197,35 +179,30 @@ def sql_type(text: str) -> str:
 
 def _type_edits(tokens: list[Token], place: int) -> list[tuple[int, int, str]]:
     """How the type name at `place` has to be written: TIMESTAMP is microseconds, binary is BYTEA."""
-    token = tokens[place]
-    if token.token_type in _QUOTED:
-        return []
-    word, following = token.text.upper(), tokens[place + 1] if place + 1 < len(tokens) else None
-    has_length = following is not None and following.token_type is TokenType.L_PAREN
-    if word in _MOMENTS:
-        name = "TIMESTAMP" if word == "DATETIME" else token.text
-        return (
-            [] if has_length and name == token.text else [(token.start, token.end + 1, name + "(6)" * (not has_length))]
-        )
-    if word in {"VARBINARY", "BINARY", "BLOB"}:
-        end = tokens[place + 3].end if has_length else token.end
-        return [(token.start, end + 1, "BYTEA")]
+    token, following = tokens[place], tokens[place + 1] if place + 1 < len(tokens) else None
+    has_length = following is not None and following.is_sign("(")
+    if token.word in _MOMENTS:
+        name = "TIMESTAMP" if token.word == "DATETIME" else token.text
+        new = name + "(6)" * (not has_length)
+        return [(token.start, token.stop, new)] if new != token.text else []
+    if token.word in _BINARY:
+        closed = [token.stop for token in tokens[place + 2 : place + 4] if has_length and token.is_sign(")")]
+        return [(token.start, closed[0] if closed else token.stop, "BYTEA")]
     return []
 
 
 def _type_places(tokens: list[Token]) -> Iterable[int]:
     """The places of type names: after `::`, after AS inside CAST or TRY_CAST, and before a literal."""
-    stack: list[bool] = []
-    for place, token in enumerate(tokens):
-        if token.token_type is TokenType.DCOLON:
-            yield place + 1
-        elif token.token_type is TokenType.L_PAREN:
-            stack.append(place > 0 and tokens[place - 1].text.upper() in {"CAST", "TRY_CAST"})
-        elif token.token_type is TokenType.R_PAREN and stack:
-            stack.pop()
-        elif stack and stack[-1] and token.text.upper() == "AS" and token.token_type not in _QUOTED:
-            yield place + 1
-        elif token.token_type is TokenType.STRING and place > 0 and tokens[place - 1].text.upper() in _MOMENTS:
+    casts: list[bool] = []
+    for place in range(1, len(tokens)):
+        before = tokens[place - 1]
+        if before.is_sign("("):
+            casts.append(place > 1 and tokens[place - 2].word in {"CAST", "TRY_CAST"})
+        elif before.is_sign(")") and casts:
+            casts.pop()
+        elif before.is_sign("::") or (before.word == "AS" and casts and casts[-1]):
+            yield place
+        elif tokens[place].kind is Kind.STRING and before.word in _MOMENTS:
             yield place - 1
 
 

@@ -156,7 +156,7 @@ def _create(cursor: Cursor) -> Statement:
     table = references.table(cursor)
     columns = _columns(cursor) if cursor.peek("(") else ()
     partitioned_by: tuple[PartitionDef, ...] = ()
-    if cursor.accept("PARTITIONED BY"):
+    if cursor.accept("PARTITIONED", "BY"):
         cursor.expect("(")
         partitioned_by = _partition_fields(cursor)
         cursor.expect(")")
