@@ -26,6 +26,36 @@ FORMS = [
         "INTO {t} VALUES (1, 'a', 1), (2, NULL, 2)", [(1, "a", Decimal(1)), (2, None, Decimal(2))], id="several rows"
     ),
     pytest.param("INTO public.{t} VALUES (1, 'a', 1)", [(1, "a", Decimal(1))], id="with the schema"),
+    pytest.param("INTO {t} SELECT 1, 'a', 1", [(1, "a", Decimal(1))], id="a value twice"),
+    pytest.param("INTO {t} SELECT 1, NULL, NULL", [(1, None, None)], id="NULL twice"),
+    pytest.param("INTO {t} (id, price) SELECT ?, ?", [(1, None, Decimal(1))], id="a parameter twice"),
+    pytest.param(
+        "INTO {t} (id, price) SELECT DISTINCT n, n FROM (VALUES (1), (1)) q(n)", [(1, None, Decimal(1))], id="distinct"
+    ),
+    pytest.param(
+        "INTO {t} SELECT n, CAST(q.n AS VARCHAR), N::INT FROM (SELECT 1 AS n) q ORDER BY n",
+        [(1, "1", Decimal(1))],
+        id="a column twice",
+    ),
+    pytest.param(
+        "INTO {t} (id, price) SELECT count(*), count(*) FROM (VALUES (1))", [(1, None, Decimal(1))], id="a count twice"
+    ),
+    pytest.param(
+        "INTO {t} (id, price) (SELECT 1, 1 UNION ALL SELECT 2, 2)",
+        [(1, None, Decimal(1)), (2, None, Decimal(2))],
+        id="a union",
+    ),
+    pytest.param(
+        "INTO {t} (id, price) WITH q AS (SELECT 1 AS n) SELECT n, n FROM q -- n",
+        [(1, None, Decimal(1))],
+        id="with, twice",
+    ),
+    pytest.param("INTO {t} (id, price) SELECT * FROM (SELECT 1, 1)", [(1, None, Decimal(1))], id="inside"),
+    pytest.param(
+        "INTO {t} (id, price) SELECT abs(CAST(1 IS DISTINCT FROM 2 AS INT)), abs(CAST(1 IS DISTINCT FROM 2 AS INT))",
+        [(1, None, Decimal(1))],
+        id="brackets and FROM",
+    ),
     pytest.param("INTO {t} SELECT 1, 'a', 2 WHERE false", [], id="no rows"),
 ]
 
@@ -36,7 +66,8 @@ def test_an_insert_stores_its_rows_and_says_how_many(
     server: Server, table: str, partitioned_by: str, form: str, expected: list[tuple[Any, ...]]
 ) -> None:
     server.run(f"CREATE TABLE {table} ({COLUMNS}){partitioned_by}")
-    assert server.run(f"INSERT {form.format(t=table)}") == len(expected)
+    parameters = [1] * form.count("?")
+    assert server.run(f"INSERT {form.format(t=table)}", parameters or None) == len(expected)
     assert server.rows(f"SELECT id, name, price FROM {table} ORDER BY id") == expected
 
 

@@ -13,6 +13,7 @@ from types import MappingProxyType
 from lance_flight.engine import references, row_changes
 from lance_flight.engine.references import TableRef
 from lance_flight.engine.row_changes import RowChange
+from lance_flight.engine.select_lists import with_distinct_names
 from lance_flight.engine.sql import Cursor, numbered
 from lance_flight.errors import SqlError
 
@@ -187,7 +188,8 @@ def _insert(cursor: Cursor) -> Statement:
     columns: tuple[str, ...] | None = None
     if cursor.peek("(") and not cursor.peek("(", "SELECT") and not cursor.peek("(", "WITH"):
         columns = references.names(cursor)
-    return Insert(table=table, columns=columns, query=_query_text(cursor), overwrite=overwrite)
+    query = with_distinct_names(_query_text(cursor))
+    return Insert(table=table, columns=columns, query=query, overwrite=overwrite)
 
 
 def _show(cursor: Cursor) -> Statement:
