@@ -142,6 +142,54 @@ def test_a_partitioning_that_cannot_be_is_refused(
     assert files(server.root) == before
 
 
+APPENDED = "part, bucket(4, id) AS b, year(d), expr('upper(col0)', name) AS up"
+THE_SAME = [
+    pytest.param(APPENDED, id="the same"),
+    pytest.param(APPENDED.replace(" AS b", "").replace(" AS up", ""), id="the same without names"),
+    pytest.param(
+        "identity(part) AS part, BUCKET(4, ID), year(d) AS d_year, expr($$upper(col0)$$, name)", id="otherwise said"
+    ),
+    pytest.param(None, id="nothing"),
+]
+OTHERS = [
+    pytest.param("part", "got part AS part", id="fewer"),
+    pytest.param(APPENDED.replace("bucket(4", "bucket(8"), "bucket(8, id) AS b", id="another number"),
+    pytest.param(APPENDED.replace("year", "month"), "month(d) AS d_month", id="another transform"),
+    pytest.param(APPENDED.replace("upper", "lower"), "expr('lower(col0)', name) AS up", id="another expression"),
+    pytest.param(APPENDED.replace(" AS b", " AS c"), "bucket(4, id) AS c", id="another field id"),
+    pytest.param("year(d), " + APPENDED.replace("year(d), ", ""), "got year(d) AS d_year, part", id="another order"),
+]
+
+
+@pytest.mark.parametrize("mode", ["append", "create_append"])
+@pytest.mark.parametrize("partition_by", THE_SAME)
+def test_an_append_may_repeat_the_partitioning(server: Server, table: str, partition_by: str | None, mode: str) -> None:
+    server.run(f"CREATE TABLE {table} ({COLUMNS}) PARTITIONED BY ({APPENDED})")
+    assert server.ingest(table, rows(), mode, partition_by=partition_by) == 3
+    assert server.value(f"SELECT count(*) FROM {table}") == 3
+
+
+@pytest.mark.parametrize("mode", ["append", "create_append"])
+@pytest.mark.parametrize(("partition_by", "says"), OTHERS)
+def test_an_append_may_not_ask_for_another_partitioning(
+    server: Server, table: str, partition_by: str, says: str, mode: str
+) -> None:
+    server.run(f"CREATE TABLE {table} ({COLUMNS}) PARTITIONED BY ({APPENDED})")
+    before = files(server.root)
+    with pytest.raises(Error) as raised:
+        server.ingest(table, rows(), mode, partition_by=partition_by)
+    has = "partitioned by part AS part, bucket(4, id) AS b, year(d) AS d_year, expr('upper(col0)', name) AS up"
+    assert [part for part in ("[invalid_spec]", repr(table), has, says) if part not in str(raised.value)] == []
+    assert files(server.root) == before
+
+
+def test_an_append_to_a_plain_table_may_not_partition_it(server: Server, table: str) -> None:
+    server.run(f"CREATE TABLE {table} (id BIGINT)")
+    with pytest.raises(Error, match="not partitioned"):
+        server.ingest(table, rows(), "append", partition_by="id")
+    assert server.value(f"SELECT count(*) FROM {table}") == 0
+
+
 NAMES = ["../x", "a/b", "/etc/x", "..", "a$b", "a-b", "a b", "1a", "ü", ".x", "a.b", "a\\b", "x$partitions", "x@1"]
 
 

@@ -7,6 +7,8 @@ from collections.abc import Sequence
 import pyarrow as pa
 from datafusion import SessionContext
 
+from lance_flight.catalog.directory import Table
+from lance_flight.catalog.namespace import PartitionedNamespace
 from lance_flight.catalog.store import unstorable
 from lance_flight.engine.functions import QUERIES_ONLY, check_expression, plain_message, result_type, session_config
 from lance_flight.engine.sql import sql_type
@@ -16,6 +18,7 @@ from lance_flight.model.naming import column_name_problem, partition_column
 from lance_flight.model.schema import NamespaceSchema
 from lance_flight.model.spec import Expression, PartitionField, PartitionSpec
 from lance_flight.model.transforms import TRANSFORMS, Transform
+from lance_flight.planning.predicates import Column
 
 
 def arrow_schema(columns: Sequence[ColumnDef]) -> pa.Schema:
@@ -92,6 +95,36 @@ def partition_spec(schema: NamespaceSchema, definitions: Sequence[PartitionDef],
     if problems:
         raise SpecError("PARTITIONED BY", problems)
     return PartitionSpec(id=number, fields=tuple(fields))
+
+
+def check_partitioning(name: str, table: Table, definitions: Sequence[PartitionDef]) -> None:
+    """Refuse an append that asks for other partition fields than the table has now; without definitions it asks for none."""
+    if not definitions:
+        return
+    if not isinstance(table, PartitionedNamespace):
+        raise SpecError("partition_by", [f"table {name!r} is there already and not partitioned"])
+    snapshot = table.snapshot()
+    asked, current = partition_spec(snapshot.schema, definitions), snapshot.current_spec
+    named = {definition.field_id for definition in definitions} - {None}
+    if [f.derivation for f in asked.fields] != [f.derivation for f in current.fields] or not named <= {
+        f.field_id for f in current.fields
+    }:
+        says, has = (", ".join(_shown(f, snapshot.schema) for f in spec.fields) for spec in (asked, current))
+        raise SpecError("partition_by", [f"table {name!r} is there already and partitioned by {has}; got {says}"])
+
+
+def _shown(field: PartitionField, schema: NamespaceSchema) -> str:
+    """A field as PARTITIONED BY says it."""
+    sources = [schema.column(number) for number in field.source_ids]
+    columns = ["NULL" if source is None else str(Column(source.name)) for source in sources]
+    if isinstance(field.rule, Expression):
+        quoted = field.rule.sql.replace("'", "''")
+        text = f"expr('{quoted}', {', '.join(columns)})"
+    elif field.rule.type == "identity":
+        text = columns[0]
+    else:
+        text = f"{field.rule.type}({', '.join([*map(str, field.rule.arguments.values()), *columns])})"
+    return f"{text} AS {field.field_id}"
 
 
 def _field(schema: NamespaceSchema, definition: PartitionDef, field_id: str) -> PartitionField:

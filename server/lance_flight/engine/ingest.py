@@ -13,7 +13,7 @@ from lance_flight.catalog.namespace import PartitionedNamespace
 from lance_flight.catalog.plain import PlainTable, write_plain
 from lance_flight.catalog.store import Store
 from lance_flight.engine import dml
-from lance_flight.engine.definitions import column_problems, partition_spec, storable
+from lance_flight.engine.definitions import check_partitioning, column_problems, partition_spec, storable
 from lance_flight.engine.functions import evaluate
 from lance_flight.engine.statements import PartitionDef
 from lance_flight.engine.transactions import SqlTransaction, autocommit
@@ -93,6 +93,7 @@ def ingest(
         if transaction is not None:
             raise Unsupported(f"table {name.name!r} is not made inside a transaction; commit first, or append to it")
         return create(root, name, storable(reader.schema), partitioned_by, data, existing=existing)
+    root.read(name, lambda table: check_partitioning(name.name, table, partitioned_by))
     rows.fit(reader.schema, root.read(name, schema_of), what=f"rows for table {name.name!r}")
     if transaction is not None:
         return dml.append(root.table(name), data, transaction)
