@@ -101,7 +101,7 @@ class Session:
         self.views: dict[str, PartitionedView] = {}
         self._hints: dict[str, Predicate] = {}
         self._evaluations = _Evaluations()
-        self._missing: NotFound | None = None
+        self._missing: dict[str, NotFound] = {}
         runtime = RuntimeEnvBuilder()
         if memory_limit is not None:
             runtime = runtime.with_disk_manager_os().with_fair_spill_pool(memory_limit)
@@ -169,34 +169,38 @@ class Session:
 
     def resolve(self, db_schema: str, reference: str) -> pads.Dataset | None:
         """The table behind a name as it stands in SQL (`t`, `t@12`, `t@tag`, `t@time`, `t$partitions`), if there is one."""
-        table, at, metadata = _parsed(db_schema, reference)
-        if table.name != reference and self.root.has(TableName(db_schema, reference)):
-            table, at, metadata = TableName(db_schema, reference), None, None
+        name = TableName(db_schema, reference)
+        try:
+            return self._resolved(name)
+        except NotFound as exc:
+            # The name may be a table function's: why it is no table matters only if DataFusion misses it.
+            self._missing[f"table '{CATALOG}.{name}' not found"] = exc
+            return None
+        except LanceFlightError as exc:
+            self.log.error = exc
+            raise
 
+    def _resolved(self, name: TableName) -> pads.Dataset:
+        table, at, metadata = _parsed(name)
+        if table != name and self.root.has(name):
+            table, at, metadata = name, None, None
         is_target = metadata == TARGET_ROWS and table == self._target
 
         def opened(found: Table) -> pads.Dataset:
             match found:
                 case PartitionedNamespace() if is_target:
-                    return Provider(self._partitioned(found, table, reference, at, self.targets), self.log)
+                    return Provider(self._partitioned(found, table, name.name, at, self.targets), self.log)
                 case PlainTable() if is_target:
-                    return Provider(self._plain(found, table, reference, at, is_target=True), self.log)
+                    return Provider(self._plain(found, table, name.name, at, is_target=True), self.log)
                 case PartitionedNamespace():
-                    view = self._partitioned(found, table, reference, at)
+                    view = self._partitioned(found, table, name.name, at)
                     return Provider(view, self.log) if metadata is None else _metadata_table(metadata, found, view)
                 case PlainTable():
                     if metadata is not None:
                         raise NotFound(f"table {table.name!r} is not partitioned and has no ${metadata}")
-                    return Provider(self._plain(found, table, reference, at), self.log)
+                    return Provider(self._plain(found, table, name.name, at), self.log)
 
-        try:
-            return self.root.read(table, opened)
-        except NotFound as exc:
-            self._missing = exc
-            return None
-        except LanceFlightError as exc:
-            self.log.error = exc
-            raise
+        return self.root.read(table, opened)
 
     def _partitioned(
         self,
@@ -271,8 +275,9 @@ class Session:
         """Our own error where one of ours began it, else DataFusion's words under `otherwise`."""
         if self.log.error is not None:
             return self.log.error
-        if self._missing is not None and "not found" in str(exc):
-            return self._missing
+        for said, why in self._missing.items():
+            if said in str(exc):
+                return why
         return otherwise(plain_message(exc))
 
 
@@ -321,12 +326,12 @@ def _metadata_table(name: str, namespace: PartitionedNamespace, view: Partitione
     return METADATA_TABLES[name](namespace, view)
 
 
-def _parsed(db_schema: str, reference: str) -> tuple[TableName, int | str | datetime | None, str | None]:
+def _parsed(name: TableName) -> tuple[TableName, int | str | datetime | None, str | None]:
     """A reference with its version, tag or time, and its metadata table."""
-    match = _REFERENCE.fullmatch(reference)
+    match = _REFERENCE.fullmatch(name.name)
     if match is None:
-        return TableName(db_schema, reference), None, None
-    return TableName(db_schema, match["table"]), _moment(match["at"]), match["metadata"]
+        return name, None, None
+    return TableName(name.db_schema, match["table"]), _moment(match["at"]), match["metadata"]
 
 
 @contextmanager
