@@ -56,7 +56,14 @@ UNFIT = [
         id="binary for a date",
     ),
     pytest.param(
-        pa.table({"id": [10, None, 12]}), ["invalid_data", "'id' is NOT NULL", "row 1"], id="NULL in a NOT NULL column"
+        pa.table({"id": [10, None, 12]}),
+        ["invalid_data", "'id' is NOT NULL and has NULL in row 2 of a batch of 3"],
+        id="NULL in a NOT NULL column",
+    ),
+    pytest.param(
+        pa.concat_tables([pa.table({"id": [10, 11]}), pa.table({"id": pa.array([None], pa.int64())})]),
+        ["invalid_data", "row 1 of a batch of 1"],
+        id="NULL in a later batch",
     ),
     pytest.param(
         rows(part=[1, 2**40, 3]), ["invalid_data", "'part'", "int32", str(2**40)], id="an integer out of range"

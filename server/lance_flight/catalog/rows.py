@@ -48,7 +48,9 @@ def conform(batch: pa.RecordBatch | pa.Table, target: pa.Schema) -> pa.Table:
         else:
             column = pa.nulls(batch.num_rows, field.type)
         if not field.nullable and column.null_count:
-            raise DataError(f"column {field.name!r} is NOT NULL and row {_first_null(column)} has NULL in it")
+            # Batches are stored as they come, several at a time: nobody counts the rows before this one.
+            where = f"row {_first_null(column) + 1} of a batch of {len(column)}"
+            raise DataError(f"column {field.name!r} is NOT NULL and has NULL in {where}")
         columns.append(column)
     return pa.Table.from_arrays(columns, schema=target)
 
