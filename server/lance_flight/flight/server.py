@@ -141,7 +141,7 @@ class FlightSqlServer(flight.FlightServerBase):
             case PreparedStatementUpdate() as command:
                 writer.write(self._updates.prepared_statement_update(call, command, reader))
             case PreparedStatementQuery() as command:
-                writer.write(self._updates.prepared_statement_query(command, reader))
+                writer.write(self._updates.prepared_statement_query(call, command, reader))
             case StatementIngest() as command:
                 writer.write(self._updates.statement_ingest(call, command, reader))
             case command:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from enum import Enum
 from typing import TypeVar
@@ -53,7 +53,7 @@ class Updates:
     ) -> bytes:
         """Run a prepared statement, once for each row of parameters in the stream, if it has any."""
         statement = self.prepared.statement(command.prepared_statement_handle)
-        parameters = _parameters(reader)
+        parameters = _parameters(reader, call)
         if parameters is None:
             return self._run(call, statement)
         return self._run(
@@ -62,10 +62,10 @@ class Updates:
         )
 
     def prepared_statement_query(
-        self, command: PreparedStatementQuery, reader: flight.MetadataRecordBatchReader
+        self, call: Call, command: PreparedStatementQuery, reader: flight.MetadataRecordBatchReader
     ) -> bytes:
         """Bind parameters to a prepared statement."""
-        return self.prepared.bind(command.prepared_statement_handle, _parameters(reader))
+        return self.prepared.bind(command.prepared_statement_handle, _parameters(reader, call))
 
     def statement_ingest(self, call: Call, command: StatementIngest, reader: flight.MetadataRecordBatchReader) -> bytes:
         """Store the rows of the stream; the answer comes after the commit."""
@@ -74,7 +74,9 @@ class Updates:
             rows = reader.to_reader()
         except (OSError, pa.ArrowInvalid) as error:
             raise InvalidInput(f"no schema before the rows for table {command.table!r}: {error}") from error
-        whole = pa.RecordBatchReader.from_batches(rows.schema, _to_the_end(rows, call, command.table))
+        whole = pa.RecordBatchReader.from_batches(
+            rows.schema, _to_the_end(rows, call, f"the rows for table {command.table!r}")
+        )
         return _update_result(self.backend.ingest(call.caller, target, whole, transaction=command.transaction_id))
 
     def _run(self, call: Call, statement: Statement) -> bytes:
@@ -88,13 +90,11 @@ class Updates:
                 raise InvalidInput("a statement that returns rows was sent as an update; send it to GetFlightInfo")
 
 
-def _to_the_end(rows: pa.RecordBatchReader, call: Call, table: str) -> Iterator[pa.RecordBatch]:
+def _to_the_end(batches: Iterable[pa.RecordBatch], call: Call, what: str) -> Iterator[pa.RecordBatch]:
     """The batches of a stream; an error where it ends because its client went away, which gRPC calls an end like any."""
-    yield from rows
+    yield from batches
     if call.is_cancelled():
-        raise InvalidInput(
-            f"the client of an ingest into {table!r} went away before the end of its rows; nothing was stored"
-        )
+        raise InvalidInput(f"the client went away before the end of {what}; nothing was stored")
 
 
 def ingest_target(command: StatementIngest, partition_by: str | None = None) -> IngestTarget:
@@ -125,9 +125,10 @@ def _chosen(known: Mapping[int, _E], number: int, name: str) -> _E:
     return known[number]
 
 
-def _parameters(reader: flight.MetadataRecordBatchReader) -> pa.RecordBatch | None:
+def _parameters(reader: flight.MetadataRecordBatchReader, call: Call) -> pa.RecordBatch | None:
     """All rows of parameters in one batch; None for a stream without columns, or without even a schema."""
-    batches = [chunk.data for chunk in reader if chunk.data is not None]
+    sent = (chunk.data for chunk in reader if chunk.data is not None)
+    batches = list(_to_the_end(sent, call, "the parameters of a statement"))
     if not batches or batches[0].num_columns == 0:
         return None
     return pa.concat_batches(batches)
