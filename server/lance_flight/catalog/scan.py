@@ -66,13 +66,15 @@ Open = Callable[[], Sequence[Source]]
 class Scan:
     """What to read from every table: `schema` is the result, `filter` decides the rows, over columns of `source`.
 
-    A filter that Lance does not take, or should not (`pushable`), is applied to what it returns. `ids` are the field ids of the columns of `source`
-    (empty: by name). `schema` may end with `ADDRESS_FIELDS`.
+    A filter that Lance does not take, or should not (`pushable`), is applied to what it returns: `rest` is the same
+    filter in Arrow's terms. `ids` are the field ids of the columns of `source` (empty: by name).
+    `schema` may end with `ADDRESS_FIELDS`.
     """
 
     source: pa.Schema
     schema: pa.Schema
-    filter: pc.Expression | None = None
+    filter: pc.Expression | None
+    rest: pc.Expression | None
     filter_columns: tuple[str, ...] = ()
     pushable: bool = True
     ids: Mapping[str, int]
@@ -115,7 +117,7 @@ class Scan:
                 if self.filter is None:
                     raise
         reader = self._reader(source, self._needed or any_column, None)
-        return (self._shaped(batch, self.filter, source) for batch in reader)
+        return (self._shaped(batch, self.rest, source) for batch in reader)
 
     def _adapted(
         self, source: Source, schema: pa.Schema, fields: Mapping[str, pa.Field | None]
@@ -133,7 +135,7 @@ class Scan:
             if self._is_addressed:
                 columns.append(batch.column(ROW_ADDRESS))
                 target.append(pa.field(ROW_ADDRESS, pa.uint64()))
-            yield self._shaped(pa.RecordBatch.from_arrays(columns, schema=pa.schema(target)), self.filter, source)
+            yield self._shaped(pa.RecordBatch.from_arrays(columns, schema=pa.schema(target)), self.rest, source)
 
     def _reader(self, source: Source, columns: list[str], condition: pc.Expression | None) -> Iterable[pa.RecordBatch]:
         """Starts reading at once, in the background."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 import operator
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, NamedTuple, Protocol
 
 import pyarrow as pa
@@ -130,6 +131,7 @@ class PlannedRead:
             source=source,
             schema=schema,
             filter=condition.expression,
+            rest=condition.rest,
             filter_columns=condition.columns,
             pushable=condition.pushable,
             ids=self.readable.ids,
@@ -175,9 +177,10 @@ def _read(filter: pc.Expression) -> Predicate:
 
 
 class _Condition(NamedTuple):
-    """A filter as Arrow runs it, the columns it speaks of, and whether Lance may be given it."""
+    """A filter as Lance runs it and as Arrow does, the columns it speaks of, and whether Lance may be given it."""
 
     expression: pc.Expression | None
+    rest: pc.Expression | None
     columns: tuple[str, ...]
     pushable: bool
 
@@ -185,20 +188,21 @@ class _Condition(NamedTuple):
 def _condition(residual: Predicate | None, pushed: pc.Expression | None, source: pa.Schema) -> _Condition:
     """The residual; where it cannot be said, the whole filter as DataFusion gave it."""
     if residual is None or residual == ALWAYS:
-        return _Condition(None, (), pushable=True)
+        return _Condition(None, None, (), pushable=True)
     try:
-        return _Condition(_arrow(residual), _columns(residual), _depth(residual) <= MOST_DEPTH)
+        said, rest = _arrow(residual, to_arrow), _arrow(residual, partial(to_arrow, sql_floats=True))
+        return _Condition(said, rest, _columns(residual), _depth(residual) <= MOST_DEPTH)
     except Unsupported:
-        return _Condition(pushed, tuple(source.names), pushable=False)
+        return _Condition(pushed, pushed, tuple(source.names), pushable=False)
 
 
-def _arrow(predicate: Predicate) -> pc.Expression:
+def _arrow(predicate: Predicate, leaf: Callable[[Predicate], pc.Expression]) -> pc.Expression:
     match predicate:
         case And(parts):
-            return _balanced([_arrow(part) for part in parts], operator.and_)
+            return _balanced([_arrow(part, leaf) for part in parts], operator.and_)
         case Or(parts):
-            return _balanced([_arrow(part) for part in parts], operator.or_)
-    return to_arrow(predicate)
+            return _balanced([_arrow(part, leaf) for part in parts], operator.or_)
+    return leaf(predicate)
 
 
 def _balanced(parts: Sequence[pc.Expression], join: Callable[[Any, Any], pc.Expression]) -> pc.Expression:

@@ -189,28 +189,55 @@ _OPERATORS: Mapping[Op, Callable[[pc.Expression, pc.Expression], pc.Expression]]
 )
 
 
-def to_arrow(predicate: Predicate) -> pc.Expression:
+def to_arrow(predicate: Predicate, *, sql_floats: bool = False) -> pc.Expression:
     """The same condition for a dataset's `filter`: it keeps a row exactly where `predicate` is TRUE.
 
+    To SQL (DataFusion, and Lance when it is given the filter) NaN equals itself and is greater than every number; to
+    Arrow's own functions it is neither, and -0.0 is not in a list with 0.0. `sql_floats` says it so that they agree.
     `Unsupported` for what pyarrow cannot say: an opaque part, a `date_part`.
     """
     match predicate:
         case And(parts):
-            return reduce(operator.and_, map(to_arrow, parts))
+            return reduce(operator.and_, [to_arrow(part, sql_floats=sql_floats) for part in parts])
         case Or(parts):
-            return reduce(operator.or_, map(to_arrow, parts))
+            return reduce(operator.or_, [to_arrow(part, sql_floats=sql_floats) for part in parts])
         case Constant(value):
             return pc.scalar(value is True)
+        case Compare(_, _, value) if not value.is_valid:
+            return to_arrow(NEVER)
         case Compare(Column(name), op, value):
-            return _OPERATORS[op](pc.field(name), pc.scalar(value)) if value.is_valid else to_arrow(NEVER)
+            compare = _compared_as_sql if sql_floats and pa.types.is_floating(value.type) else _compared
+            return compare(pc.field(name), op, value)
         case IsNull(Column(name), negated):
             return pc.field(name).is_valid() if negated else pc.field(name).is_null()
         case In(Column(name), values, negated):
+            if sql_floats and pa.types.is_floating(values.type) and pc.any(pc.equal(values, 0.0)).as_py():
+                values = pa.concat_arrays([values, pa.array([0.0, -0.0], values.type)])
             return _membership(pc.field(name), values, negated=negated)
         case StartsWith(Column(name), prefix, negated):
             found = pc.starts_with(pc.field(name), prefix)
             return ~found if negated else found
     raise Unsupported(f"{predicate} as a filter of a partition table")
+
+
+def _compared(column: pc.Expression, op: Op, value: pa.Scalar) -> pc.Expression:
+    return _OPERATORS[op](column, pc.scalar(value))
+
+
+def _compared_as_sql(column: pc.Expression, op: Op, value: pa.Scalar) -> pc.Expression:
+    is_nan = pc.is_nan(column)
+    if not pc.is_nan(value).as_py():
+        compared = _compared(column, op, value)
+        return compared | is_nan if op in {Op.GT, Op.GE} else compared
+    match op:
+        case Op.EQ | Op.GE:
+            return is_nan
+        case Op.NE | Op.LT:
+            return ~is_nan
+        case Op.LE:
+            return column.is_valid()
+        case Op.GT:
+            return to_arrow(NEVER)
 
 
 def _membership(column: pc.Expression, values: pa.Array, *, negated: bool) -> pc.Expression:
