@@ -59,8 +59,20 @@ class CannedBackend:
     described: list[str] = field(default_factory=list)
     ingested: list[Ingested] = field(default_factory=list)
     callers: list[Caller] = field(default_factory=list)
+    begun: int = 0
+    ended: list[tuple[bytes, bool]] = field(default_factory=list)
 
-    def describe(self, caller: Caller, sql: str) -> Described:
+    def begin(self, caller: Caller) -> bytes:
+        self.callers.append(caller)
+        self.begun += 1
+        return b"tx %d" % self.begun
+
+    def end(self, caller: Caller, transaction: bytes, *, commit: bool) -> None:
+        self.callers.append(caller)
+        self._fail("commit" if commit else "rollback")
+        self.ended.append((transaction, commit))
+
+    def describe(self, caller: Caller, sql: str, *, transaction: bytes | None = None) -> Described:
         self.callers.append(caller)
         self.described.append(sql)
         self._fail(sql)

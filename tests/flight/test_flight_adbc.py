@@ -196,9 +196,15 @@ def test_a_header_asks_for_several_endpoints(server: FlightSqlServer, backend: C
     assert backend.ran == [Ran(sql="SELECT numbers", endpoints=3)]
 
 
-def test_a_connection_that_wants_transactions_works_on_without_them(server: FlightSqlServer) -> None:
-    with pytest.warns(Warning, match="Cannot disable autocommit"):
-        connection = flightsql.connect(server.uri)
-    with connection, connection.cursor() as cursor:
+def test_a_connection_without_autocommit_runs_everything_in_transactions(
+    server: FlightSqlServer, backend: CannedBackend
+) -> None:
+    backend.updates["DELETE"] = 2
+    with flightsql.connect(server.uri) as connection, connection.cursor() as cursor:
         cursor.execute("SELECT numbers")
         assert len(cursor.fetchall()) == 4
+        connection.commit()
+        cursor.execute("DELETE")
+        connection.rollback()
+    assert [ran.transaction for ran in backend.ran] == [b"tx 1", b"tx 2"]
+    assert backend.ended[:2] == [(b"tx 1", True), (b"tx 2", False)]

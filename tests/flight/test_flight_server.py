@@ -481,8 +481,6 @@ def test_what_does_not_belong_is_refused(
 
 UNIMPLEMENTED: list[Action] = [
     commands.CreatePreparedSubstraitPlan(plan=commands.SubstraitPlan(plan=b"x")),
-    commands.BeginTransaction(),
-    commands.EndTransaction(transaction_id=b"tx", action=1),
     commands.BeginSavepoint(transaction_id=b"tx", name="s"),
     commands.EndSavepoint(savepoint_id=b"s", action=1),
     commands.CancelQuery(info=b""),
@@ -501,7 +499,57 @@ def test_an_action_that_is_not_offered_is_unimplemented(client: flight.FlightCli
 
 
 def test_only_actions_that_are_offered_are_listed(client: flight.FlightClient) -> None:
-    assert [action.type for action in client.list_actions()] == ["CreatePreparedStatement", "ClosePreparedStatement"]
+    assert [action.type for action in client.list_actions()] == [
+        "CreatePreparedStatement",
+        "ClosePreparedStatement",
+        "BeginTransaction",
+        "EndTransaction",
+    ]
+
+
+@pytest.mark.parametrize("action", [1, 2], ids=["commit", "rollback"])
+def test_a_transaction_begins_and_ends(client: flight.FlightClient, backend: CannedBackend, action: int) -> None:
+    (begun,) = act(client, commands.BeginTransaction())
+    result = pb.ActionBeginTransactionResult.FromString(AnyMessage.FromString(begun).value)
+    assert result.transaction_id == b"tx 1"
+    assert act(client, commands.EndTransaction(transaction_id=b"tx 1", action=action)) == []
+    assert backend.ended == [(b"tx 1", action == 1)]
+
+
+@pytest.mark.parametrize("action", [0, 3])
+def test_a_transaction_ends_in_no_other_way(client: flight.FlightClient, backend: CannedBackend, action: int) -> None:
+    with pytest.raises(pa.ArrowInvalid, match="expected 1"):
+        act(client, commands.EndTransaction(transaction_id=b"tx", action=action))
+    assert backend.ended == []
+
+
+def test_a_commit_that_fails_says_why(client: flight.FlightClient, backend: CannedBackend) -> None:
+    backend.failures["commit"] = Conflict("somebody was first")
+    with pytest.raises(flight.FlightServerError, match=r"\[conflict\] somebody was first"):
+        act(client, commands.EndTransaction(transaction_id=b"tx", action=1))
+    act(client, commands.EndTransaction(transaction_id=b"tx", action=2))
+    assert backend.ended == [(b"tx", False)]
+
+
+SESSIONS = {
+    "a bearer token": ([(b"authorization", b"Bearer secret")], "authorization "),
+    "cookies": ([(b"cookie", b"a=1")], "cookie "),
+    "both": ([(b"cookie", b"a=1"), (b"authorization", b"Bearer secret")], "authorization "),
+    "neither": ([], "peer "),
+}
+
+
+@pytest.mark.parametrize(("headers", "kind"), SESSIONS.values(), ids=SESSIONS.keys())
+def test_what_tells_a_session_apart(
+    client: flight.FlightClient, backend: CannedBackend, headers: list[tuple[bytes, bytes]], kind: str
+) -> None:
+    options = flight.FlightCallOptions(headers=headers)
+    for _ in range(2):
+        client.get_flight_info(descriptor(commands.StatementQuery(query="SELECT numbers")), options)
+    first, second = (caller.session for caller in backend.callers)
+    assert first == second
+    assert first.startswith(kind)
+    assert "secret" not in first
 
 
 def test_a_ticket_is_read_by_any_server_with_the_key(client: flight.FlightClient) -> None:

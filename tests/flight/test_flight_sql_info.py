@@ -59,7 +59,7 @@ VALUES = {
     "arrow version": (pb.FLIGHT_SQL_SERVER_ARROW_VERSION, pa.__version__),
     "writable": (pb.FLIGHT_SQL_SERVER_READ_ONLY, False),
     "SQL": (pb.FLIGHT_SQL_SERVER_SQL, True),
-    "no transactions": (pb.FLIGHT_SQL_SERVER_TRANSACTION, 0),
+    "transactions": (pb.FLIGHT_SQL_SERVER_TRANSACTION, pb.SQL_SUPPORTED_TRANSACTION_TRANSACTION),
     "bulk ingestion": (pb.FLIGHT_SQL_SERVER_BULK_INGESTION, True),
     "quote": (pb.SQL_IDENTIFIER_QUOTE_CHAR, '"'),
     "search escape": (pb.SQL_SEARCH_STRING_ESCAPE, "\\"),

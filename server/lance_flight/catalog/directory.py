@@ -6,6 +6,7 @@ Directory-namespace spec (V1 listing, V2 manifest, the manifest taking precedenc
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from contextlib import ExitStack, closing
 from dataclasses import dataclass
 from threading import RLock
 from typing import Any, NamedTuple, TypeVar
@@ -17,6 +18,7 @@ from lance_flight.catalog.plain import PlainTable
 from lance_flight.catalog.private import PrivatePlace, private_place
 from lance_flight.catalog.store import UNREADABLE, VERSIONS, Store
 from lance_flight.errors import AlreadyExists, Corrupt, LanceFlightError, NotFound, Unsupported
+from lance_flight.faults import reached
 from lance_flight.model.naming import MANIFEST, SEPARATOR, check_sql_name
 
 T = TypeVar("T")
@@ -45,6 +47,21 @@ class _Listed(NamedTuple):
 
     object_id: str
     location: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Draft:
+    """A whole table without a name, `count` rows in it; it goes away when it is closed before it was published."""
+
+    name: TableName
+    table: Table
+    count: int
+    publish: Callable[[], None]
+    _held: ExitStack
+
+    def close(self) -> None:
+        """Let go of its private place."""
+        self._held.close()
 
 
 class Root:
@@ -117,6 +134,19 @@ class Root:
         With `replace` the table that is there under this name goes away in the same moment. Without, and where another
         one took the name while this one was built, `beaten` does with the whole private table what is to be done.
         """
+        with closing(self.draft(name, build, partitioned=partitioned, replace=replace)) as draft:
+            try:
+                draft.publish()
+            except AlreadyExists:
+                if beaten is None or not self.has(name):
+                    raise
+                return beaten(draft.table.store)
+            return draft.count
+
+    def draft(
+        self, name: TableName, build: Callable[[Store], int], *, partitioned: bool, replace: bool = False
+    ) -> Draft:
+        """A new table, made by `build` in a private place, that has no name until it is published."""
         check_sql_name("table", name.name)
         check_sql_name("schema", name.db_schema)
         if self._is_namespace(self.store):
@@ -126,16 +156,13 @@ class Root:
         if not self._has_schema(name.db_schema):
             raise NotFound.named("schema", name.db_schema, self.schemas())
         place = self._directory(name.db_schema).child(name.name + PLAIN_SUFFIX * (not partitioned))
-        with private_place(self.store) as private:
+        with ExitStack() as held:
+            private = held.enter_context(private_place(self.store))
             count = build(private.new)
-            try:
-                with self._lock:
-                    self._put(private, name, place, replace=replace)
-            except AlreadyExists:
-                if beaten is None or not self.has(name):
-                    raise
-                return beaten(private.new)
-        return count
+            table = PartitionedNamespace(private.new) if partitioned else PlainTable(private.new)
+            return Draft(
+                name, table, count, lambda: self._publish(private, name, place, replace=replace), held.pop_all()
+            )
 
     def drop(self, name: TableName) -> None:
         """Remove a table and all its data; it is gone for every reader at once."""
@@ -149,6 +176,12 @@ class Root:
                 self._take(private, place)
             self._forget_row(name)
 
+    def _publish(self, private: PrivatePlace, name: TableName, place: Store, *, replace: bool) -> None:
+        reached("namespace_made")
+        with self._lock:
+            self._put(private, name, place, replace=replace)
+        reached("table_moved")
+
     def _put(self, private: PrivatePlace, name: TableName, place: Store, *, replace: bool) -> None:
         """Move a new table into its place, where nothing lies; the one that it replaces stays if that fails."""
         there = self.has(name)
@@ -157,6 +190,7 @@ class Root:
         old = self._place(name) if there else None
         if old is not None:
             self._take(private, old)
+            reached("table_replaced")
             if name in self._listed() and place.name.endswith(PLAIN_SUFFIX):
                 place = old
         try:

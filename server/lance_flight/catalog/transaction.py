@@ -45,18 +45,23 @@ class Part:
 class Transaction:
     """Changes to the partition tables of one namespace that become visible together, or not at all.
 
-    `snapshot` is what the transaction sees: the snapshot that it began with, and its own writes. Serialisable ones also
-    remember what they read. Not safe to share among threads.
+    `snapshots` are what its statements saw, one after another: the snapshot that it began with, and its own writes.
+    Serialisable ones also remember what they read. Not safe to share among threads.
     """
 
     def __init__(self, base: Snapshot, *, serializable: bool = False) -> None:
         self.id = secrets.token_hex(16)
         self.base = base
-        self.snapshot = base
+        self.snapshots = [base]
         self.serializable = serializable
         self.parts: dict[str, Part] = {}
         self.reads: set[str] = set()
         self.did: list[str] = []
+
+    @property
+    def snapshot(self) -> Snapshot:
+        """What the next statement sees."""
+        return self.snapshots[-1]
 
     def read(self, object_ids: Iterable[str]) -> None:
         """Remember partition tables that a statement read; matters for serialisable ones alone."""

@@ -15,7 +15,7 @@ from lance_flight.engine.dml import NewSession, table_name
 from lance_flight.engine.row_changes import RowChange
 from lance_flight.engine.statements import ChangeStatement, CreateTable, DropTable, Insert
 from lance_flight.engine.transactions import SqlTransaction, autocommit
-from lance_flight.errors import AlreadyExists, NotFound, SqlError, Unsupported
+from lance_flight.errors import AlreadyExists, NotFound, SqlError
 
 Bindings = Sequence[pa.RecordBatch | None]
 
@@ -34,36 +34,34 @@ def change(
     Without a `transaction` it is one of its own, all bindings together.
     """
     match statement:
-        case CreateTable() | DropTable() if transaction is not None:
-            raise Unsupported("tables are not made or dropped inside a transaction; commit first")
         case CreateTable():
-            return sum(_create(root, statement, new_session, binding) for binding in bindings)
+            return sum(_create(root, statement, new_session, binding, transaction) for binding in bindings)
         case DropTable():
-            return sum(_drop(root, statement) for _ in bindings)
+            return sum(_drop(root, statement, transaction) for _ in bindings)
         case Insert():
-            work = partial(_insert, root, statement, new_session, bindings)
+            work = partial(_insert, statement, new_session, bindings)
         case _:
-            work = partial(_change_rows, root, statement, new_session, bindings)
-    if transaction is not None:
-        return work(transaction)
-    return autocommit(work, serializable=serializable)
+            work = partial(_change_rows, statement, new_session, bindings)
+    if transaction is None:
+        return autocommit(root, work, serializable=serializable)
+    count = work(transaction)
+    transaction.stage()
+    return count
 
 
-def _change_rows(
-    root: Root, statement: RowChange, new_session: NewSession, bindings: Bindings, transaction: SqlTransaction
-) -> int:
+def _change_rows(statement: RowChange, new_session: NewSession, bindings: Bindings, transaction: SqlTransaction) -> int:
     """The changes of each binding, made to what the ones before it left."""
     count = 0
     for place, binding in enumerate(bindings):
         if place:
             transaction.stage()
-        count += dml.change_rows(root, statement, transaction, new_session, binding)
+        count += dml.change_rows(statement, transaction, new_session, binding)
     return count
 
 
-def insert_columns(root: Root, statement: Insert) -> pa.Schema:
+def insert_columns(tables: Root | SqlTransaction, statement: Insert) -> pa.Schema:
     """The target columns of an INSERT in their order; an unknown one, or a missing NOT NULL one, is named."""
-    schema = root.read(table_name(statement.table), ingest.schema_of)
+    schema = tables.read(table_name(statement.table), ingest.schema_of)
     if statement.columns is None:
         return schema
     for name in statement.columns:
@@ -74,11 +72,9 @@ def insert_columns(root: Root, statement: Insert) -> pa.Schema:
     return listed
 
 
-def _insert(
-    root: Root, statement: Insert, new_session: NewSession, bindings: Bindings, transaction: SqlTransaction
-) -> int:
+def _insert(statement: Insert, new_session: NewSession, bindings: Bindings, transaction: SqlTransaction) -> int:
     """The rows of all bindings in one commit."""
-    target = insert_columns(root, statement)
+    target = insert_columns(transaction, statement)
     name = table_name(statement.table)
 
     def data() -> Iterator[pa.Table]:
@@ -96,38 +92,51 @@ def _insert(
                 yield dml.assigned(pa.Table.from_arrays(batch.columns, names=target.names), target)
 
     store = dml.overwrite if statement.overwrite else dml.append
-    return store(root.table(name), data(), transaction)
+    return store(transaction.table(name), data(), transaction)
 
 
-def _create(root: Root, statement: CreateTable, new_session: NewSession, binding: pa.RecordBatch | None) -> int:
-    name = table_name(statement.table)
-    if root.has(name):
+def _create(
+    root: Root,
+    statement: CreateTable,
+    new_session: NewSession,
+    binding: pa.RecordBatch | None,
+    transaction: SqlTransaction | None,
+) -> int:
+    name, tables = table_name(statement.table), transaction or root
+    if tables.has(name):
         if statement.if_not_exists:
             return 0
         raise AlreadyExists(f"table {name.name!r} is there already")
     try:
-        return _created(root, statement, new_session, binding)
+        return _created(root, statement, new_session, binding, transaction)
     except AlreadyExists:
         # Somebody else was faster; a name without a table is another matter.
-        if statement.if_not_exists and root.has(name):
+        if statement.if_not_exists and tables.has(name):
             return 0
         raise
 
 
-def _created(root: Root, statement: CreateTable, new_session: NewSession, binding: pa.RecordBatch | None) -> int:
+def _created(
+    root: Root,
+    statement: CreateTable,
+    new_session: NewSession,
+    binding: pa.RecordBatch | None,
+    transaction: SqlTransaction | None,
+) -> int:
     name = table_name(statement.table)
     if statement.query is None:
-        return ingest.create(root, name, arrow_schema(statement.columns), statement.partitioned_by, ())
-    session = new_session(SqlTransaction(), None)
+        schema, data = arrow_schema(statement.columns), iter(())
+        return ingest.create(root, name, schema, statement.partitioned_by, data, transaction=transaction)
+    session = new_session(transaction or SqlTransaction(root), None)
     frame = session.frame(statement.query, binding)
     schema = storable(frame.schema())
     session.prepare(frame)
-    data = (pa.Table.from_batches([batch]) for batch in session.batches(frame, schema))
-    return ingest.create(root, name, schema, statement.partitioned_by, data)
+    found = (pa.Table.from_batches([batch]) for batch in session.batches(frame, schema))
+    return ingest.create(root, name, schema, statement.partitioned_by, found, transaction=transaction)
 
 
-def _drop(root: Root, statement: DropTable) -> int:
-    name = table_name(statement.table)
-    if not (statement.if_exists and not root.has(name)):
-        root.drop(name)
+def _drop(root: Root, statement: DropTable, transaction: SqlTransaction | None) -> int:
+    name, tables = table_name(statement.table), transaction or root
+    if not (statement.if_exists and not tables.has(name)):
+        tables.drop(name)
     return 0

@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 
 from lance_flight.catalog import rows
-from lance_flight.catalog.directory import PUBLIC, Root, TableName
+from lance_flight.catalog.directory import PUBLIC, TableName
 from lance_flight.catalog.edits import Edit
 from lance_flight.catalog.namespace import PartitionedNamespace
 from lance_flight.catalog.plain import PlainTable
@@ -60,7 +60,6 @@ def overwrite(table: PartitionedNamespace | PlainTable, data: Iterable[pa.Table]
 
 
 def change_rows(
-    root: Root,
     statement: RowChange,
     transaction: SqlTransaction,
     new_session: NewSession,
@@ -68,9 +67,9 @@ def change_rows(
 ) -> int:
     """Run one statement and return how many rows it inserted, changed and removed."""
     if isinstance(statement, Truncate):
-        return _truncate(root.table(table_name(statement.table)), transaction)
+        return _truncate(transaction.table(table_name(statement.table)), transaction)
     name = table_name(statement.target.table)
-    table = root.table(name)
+    table = transaction.table(name)
     session = new_session(transaction, name)
     query = row_query(session, statement, name)
     if isinstance(table, PlainTable):
@@ -105,7 +104,8 @@ def columns(table: PartitionedNamespace | PlainTable, transaction: SqlTransactio
 
 def row_query(session: Session, statement: Update | Delete | Merge, name: TableName) -> RowQuery:
     """The query that finds the rows of a statement."""
-    schema = columns(session.root.table(name), session.transaction or SqlTransaction())
+    transaction = session.transaction or SqlTransaction(session.root)
+    schema = columns(transaction.table(name), transaction)
     match statement:
         case Delete():
             return delete_query(statement, name.db_schema)
@@ -194,7 +194,7 @@ def _removed(edits: Sequence[Edit]) -> int:
 
 
 def _refuse_plain(table: PlainTable, transaction: SqlTransaction) -> None:
-    if transaction.explicit:
+    if transaction.explicit and not transaction.is_draft(table):
         raise Unsupported(
             f"table {table.store.name!r} is not partitioned and cannot be written inside a transaction; commit first"
         )

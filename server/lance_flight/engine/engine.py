@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 import pyarrow as pa
@@ -11,12 +12,14 @@ from lance_flight.catalog.directory import Root, TableName
 from lance_flight.engine import ingest
 from lance_flight.engine.answers import Answer, answer
 from lance_flight.engine.changes import change, insert_columns
+from lance_flight.engine.clients import Clients, ClientSession
 from lance_flight.engine.dml import row_query, table_name
 from lance_flight.engine.parameters import check_parameters, parameter_schema
 from lance_flight.engine.pure_scans import is_pure_scan
 from lance_flight.engine.row_changes import Delete, Merge, Update
 from lance_flight.engine.session import CATALOG, Reading, Session
-from lance_flight.engine.statements import Insert, PartitionDef, RowsStatement, parse
+from lance_flight.engine.settings import set_option
+from lance_flight.engine.statements import Insert, PartitionDef, RowsStatement, SetOption, parse
 from lance_flight.engine.tables import Share
 from lance_flight.engine.tasks import Task
 from lance_flight.engine.transactions import SqlTransaction
@@ -40,6 +43,17 @@ class QueryPlan:
     snapshots: Mapping[str, int] = field(default_factory=dict)
 
 
+@dataclass(frozen=True, slots=True)
+class Scope:
+    """Where a statement belongs: the session of its client, and the transaction it is part of."""
+
+    session: ClientSession | None = None
+    transaction: bytes | None = None
+
+
+ALONE = Scope()
+
+
 class Engine:
     """Runs SQL over one root. Safe to share among threads.
 
@@ -50,37 +64,58 @@ class Engine:
         self.root = root
         self._ways = ways
         self._memory_limit = memory_limit
+        self.clients = Clients(root)
 
-    def describe(self, sql: str) -> Description:
+    def describe(self, sql: str, scope: Scope = Scope()) -> Description:
         """The result schema and the parameters of a statement, none of which is run."""
         statement = parse(sql)
-        if isinstance(statement, RowsStatement):
-            answered = answer(self._session(), statement)
-            return Description(schema=answered.schema, parameters=parameter_schema(sql, answered.frame))
-        if isinstance(statement, Insert):
-            frame = self._session().frame(statement.query)
-            target = insert_columns(self.root, statement)
-            return Description(schema=None, parameters=parameter_schema(sql, frame, target))
-        if isinstance(statement, Update | Delete | Merge):
-            name = table_name(statement.target.table)
-            session = self._session_in(SqlTransaction(), name)
-            frame = session.frame(row_query(session, statement, name).sql)
-            return Description(schema=None, parameters=parameter_schema(sql, frame))
-        return Description(schema=None, parameters=parameter_schema(sql, None))
+        with self._transaction(scope) as transaction:
+            match statement:
+                case _ if isinstance(statement, RowsStatement):
+                    answered = answer(self._session(transaction), statement)
+                    return Description(schema=answered.schema, parameters=parameter_schema(sql, answered.frame))
+                case Insert():
+                    frame = self._session(transaction).frame(statement.query)
+                    target = insert_columns(transaction or self.root, statement)
+                    return Description(schema=None, parameters=parameter_schema(sql, frame, target))
+                case Update() | Delete() | Merge():
+                    name = table_name(statement.target.table)
+                    session = self._session(transaction or SqlTransaction(self.root), name)
+                    frame = session.frame(row_query(session, statement, name).sql)
+                    return Description(schema=None, parameters=parameter_schema(sql, frame))
+                case _:
+                    return Description(schema=None, parameters=parameter_schema(sql, None))
 
-    def plan(self, sql: str, parameters: pa.RecordBatch | None = None, *, endpoints: int = 1) -> QueryPlan | None:
+    def plan(
+        self,
+        sql: str,
+        parameters: pa.RecordBatch | None = None,
+        *,
+        endpoints: int = 1,
+        scope: Scope = Scope(),
+    ) -> QueryPlan | None:
         """Plan a statement that returns rows; None for one that does not."""
         statement = parse(sql)
         if not isinstance(statement, RowsStatement):
             return None
         check_parameters(sql, parameters, is_query=True)
-        session = self._session()
-        answered = answer(session, statement, parameters)
-        if answered.frame is not None:
-            session.resolve_pins(answered.frame)
-        shares = _shares(session, answered, endpoints) if endpoints > 1 else 1
+        with self._transaction(scope) as transaction:
+            session = self._session(transaction)
+            answered = answer(session, statement, parameters)
+            if answered.frame is not None:
+                session.resolve_pins(answered.frame)
+            shares = _shares(session, answered, endpoints) if endpoints > 1 else 1
         readings = dict(session.readings)
-        tasks = (Task(sql=sql, parameters=parameters, readings=readings, share=Share(n, shares)) for n in range(shares))
+        tasks = (
+            Task(
+                sql=sql,
+                parameters=parameters,
+                readings=readings,
+                share=Share(n, shares),
+                transaction=scope.transaction,
+            )
+            for n in range(shares)
+        )
         return QueryPlan(
             schema=answered.schema, tasks=tuple(tasks), snapshots={name: r.version for name, r in readings.items()}
         )
@@ -90,21 +125,35 @@ class Engine:
         statement = parse(task.sql)
         if not isinstance(statement, RowsStatement):
             raise SqlError("the statement returns no rows")
-        answered = answer(self._session(task.readings, task.share), statement, task.parameters)
+        # Its snapshots are fixed: the rows stream beside whatever the transaction does next.
+        transaction = None if task.transaction is None else self.clients.transaction(task.transaction).sql
+        session = self._session(transaction, readings=task.readings, share=task.share)
+        answered = answer(session, statement, task.parameters)
         return pa.RecordBatchReader.from_batches(answered.schema, answered.batches())
 
     def query(self, sql: str, parameters: pa.RecordBatch | None = None) -> pa.Table:
         """All rows of a query at once; for small results within the server."""
         return self.run(Task(sql=sql, parameters=parameters)).read_all()
 
-    def update(self, sql: str, parameters: pa.RecordBatch | None = None) -> int:
+    def update(
+        self,
+        sql: str,
+        parameters: pa.RecordBatch | None = None,
+        scope: Scope = Scope(),
+    ) -> int:
         """Run a statement that returns no rows, once for each row of `parameters`; the number of affected rows."""
         statement = parse(sql)
         if isinstance(statement, RowsStatement):
             raise SqlError("the statement returns rows; run it as a query")
         check_parameters(sql, parameters, is_query=False)
-        bindings = [None] if parameters is None else [parameters.slice(i, 1) for i in range(parameters.num_rows)]
-        return change(self.root, statement, self._session_in, bindings)
+        with self._transaction(scope) as transaction:
+            if isinstance(statement, SetOption):
+                return set_option(statement, scope.session, transaction)
+            bindings = [None] if parameters is None else [parameters.slice(i, 1) for i in range(parameters.num_rows)]
+            serializable = scope.session is not None and scope.session.is_serializable
+            return change(
+                self.root, statement, self._session, bindings, transaction=transaction, serializable=serializable
+            )
 
     def ingest(
         self,
@@ -114,11 +163,19 @@ class Engine:
         create_missing: bool,
         existing: ingest.Existing,
         partitioned_by: Sequence[PartitionDef] = (),
+        scope: Scope = Scope(),
     ) -> int:
-        """Store a stream of rows in one commit and return how many they were."""
-        return ingest.ingest(
-            self.root, name, reader, create_missing=create_missing, existing=existing, partitioned_by=partitioned_by
-        )
+        """Store a stream of rows in one commit, or in the transaction, and return how many they were."""
+        with self._transaction(scope) as transaction:
+            return ingest.ingest(
+                self.root,
+                name,
+                reader,
+                create_missing=create_missing,
+                existing=existing,
+                partitioned_by=partitioned_by,
+                transaction=transaction,
+            )
 
     def tables(self) -> Iterator[tuple[str, TableName]]:
         """Every table with its catalog."""
@@ -128,12 +185,31 @@ class Engine:
         """The columns of a table as a client sees them."""
         return self.root.read(name, ingest.schema_of)
 
-    def _session(self, readings: Mapping[str, Reading] | None = None, share: Share | None = None) -> Session:
-        return Session(self.root, ways=self._ways, readings=readings, share=share, memory_limit=self._memory_limit)
+    @contextmanager
+    def _transaction(self, scope: Scope) -> Iterator[SqlTransaction | None]:
+        """The transaction that a statement belongs to, its own while it runs; None for one by itself."""
+        if scope.transaction is None:
+            yield None
+            return
+        with self.clients.transaction(scope.transaction).statement() as transaction:
+            yield transaction
 
-    def _session_in(self, transaction: SqlTransaction, target: TableName | None) -> Session:
+    def _session(
+        self,
+        transaction: SqlTransaction | None = None,
+        target: TableName | None = None,
+        *,
+        readings: Mapping[str, Reading] | None = None,
+        share: Share | None = None,
+    ) -> Session:
         return Session(
-            self.root, ways=self._ways, memory_limit=self._memory_limit, transaction=transaction, target=target
+            self.root,
+            ways=self._ways,
+            readings=readings,
+            share=share,
+            memory_limit=self._memory_limit,
+            transaction=transaction,
+            target=target,
         )
 
 

@@ -17,7 +17,7 @@ from lance_flight.engine.definitions import check_partitioning, column_problems,
 from lance_flight.engine.functions import evaluate
 from lance_flight.engine.statements import PartitionDef
 from lance_flight.engine.transactions import SqlTransaction, autocommit
-from lance_flight.errors import AlreadyExists, SchemaError, Unsupported
+from lance_flight.errors import AlreadyExists, SchemaError
 from lance_flight.model.schema import NamespaceSchema
 
 
@@ -44,8 +44,9 @@ def create(
     data: Iterable[pa.Table],
     *,
     existing: Existing = Existing.FAIL,
+    transaction: SqlTransaction | None = None,
 ) -> int:
-    """A new table with these rows; it is there whole, or not at all.
+    """A new table with these rows; it is there whole, or not at all, from the commit of its `transaction` on.
 
     `existing` says what becomes of the rows where another table has taken the name by the time they are stored.
     """
@@ -60,10 +61,15 @@ def create(
             return write_plain(place, schema, data)
         return PartitionedNamespace.create(place, fields, spec).append(data, evaluate, operation="create with")
 
+    if transaction is not None:
+        draft = root.draft(name, build, partitioned=spec is not None, replace=existing is Existing.REPLACE)
+        transaction.create(draft)
+        return draft.count
+
     def join(place: Store) -> int:
         mine = PlainTable(place) if spec is None else PartitionedNamespace.open(place)
         rows.fit(schema_of(mine), root.read(name, schema_of), what=f"rows for table {name.name!r}")
-        return _append(root.table(name), mine.rows())
+        return _append(root, root.table(name), mine.rows())
 
     return root.create(
         name,
@@ -85,24 +91,26 @@ def ingest(
     transaction: SqlTransaction | None = None,
 ) -> int:
     """Store a stream of rows under `name` in one commit and return how many they were."""
-    there = root.has(name)
+    tables = transaction or root
+    there = tables.has(name)
     if there and existing is Existing.FAIL:
         raise AlreadyExists(f"table {name.name!r} is there already; expected an ingest that appends or replaces")
     data = _tables(reader)
     if existing is Existing.REPLACE if there else create_missing:
-        if transaction is not None:
-            raise Unsupported(f"table {name.name!r} is not made inside a transaction; commit first, or append to it")
-        return create(root, name, storable(reader.schema), partitioned_by, data, existing=existing)
-    root.read(name, lambda table: check_partitioning(name.name, table, partitioned_by))
-    rows.fit(reader.schema, root.read(name, schema_of), what=f"rows for table {name.name!r}")
-    if transaction is not None:
-        return dml.append(root.table(name), data, transaction)
-    return _append(root.table(name), data)
+        schema = storable(reader.schema)
+        return create(root, name, schema, partitioned_by, data, existing=existing, transaction=transaction)
+    tables.read(name, lambda table: check_partitioning(name.name, table, partitioned_by))
+    rows.fit(reader.schema, tables.read(name, schema_of), what=f"rows for table {name.name!r}")
+    if transaction is None:
+        return _append(root, root.table(name), data)
+    count = dml.append(transaction.table(name), data, transaction)
+    transaction.stage()
+    return count
 
 
-def _append(table: Table, data: Iterable[pa.Table]) -> int:
+def _append(root: Root, table: Table, data: Iterable[pa.Table]) -> int:
     """More rows for a table, in one commit; they can be read once, so it is never run again."""
-    return autocommit(lambda transaction: dml.append(table, data, transaction), runs=1)
+    return autocommit(root, lambda transaction: dml.append(table, data, transaction), runs=1)
 
 
 def _tables(reader: pa.RecordBatchReader) -> Iterator[pa.Table]:

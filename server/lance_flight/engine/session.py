@@ -20,6 +20,7 @@ from lance_flight.catalog.directory import PUBLIC, Root, Table, TableName
 from lance_flight.catalog.namespace import PartitionedNamespace
 from lance_flight.catalog.plain import PlainTable
 from lance_flight.catalog.scan import Source
+from lance_flight.catalog.snapshot import Snapshot
 from lance_flight.engine.functions import QUERIES_ONLY, HashCalls, evaluate, plain_message, session_config
 from lance_flight.engine.hints import hints
 from lance_flight.engine.metadata_tables import METADATA_TABLES, MetadataTable
@@ -29,7 +30,7 @@ from lance_flight.engine.row_queries import TARGET_ROWS
 from lance_flight.engine.sql import for_datafusion
 from lance_flight.engine.tables import Floating, PartitionedView, PlainView, Resolved, Share, Targets
 from lance_flight.engine.transactions import SqlTransaction
-from lance_flight.errors import LanceFlightError, NotFound, QueryFailed, SqlError
+from lance_flight.errors import Conflict, LanceFlightError, NotFound, QueryFailed, SqlError
 from lance_flight.model.spec import Expression
 from lance_flight.planning.enumeration import Unresolved
 from lance_flight.planning.predicates import ALWAYS, Predicate
@@ -43,10 +44,16 @@ _REFERENCE = re.compile(r"(?P<table>.+?)(?:@(?P<at>[^$@]+))?(?:\$(?P<metadata>[a
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """At which version a statement reads a table, and which versions it reads of the rows without a fixed one."""
+    """At which version a statement reads a table, and what that means for the rows without a fixed pin that it reads.
+
+    `committed_at` tells the version from one of another table that has taken the name. `step` counts the statements of
+    the transaction that had changed the table by then.
+    """
 
     version: int
     resolved: Mapping[str, Resolved] = field(default_factory=dict)
+    committed_at: str = ""
+    step: int | None = None
 
 
 @dataclass(slots=True)
@@ -92,6 +99,7 @@ class Session:
     ) -> None:
         self.root = root
         self.transaction = transaction
+        self.tables: Root | SqlTransaction = root if transaction is None else transaction
         self.targets = Targets()
         self._target = target
         self.ways = ways
@@ -182,7 +190,7 @@ class Session:
 
     def _resolved(self, name: TableName) -> pads.Dataset:
         table, at, metadata = _parsed(name)
-        if table != name and self.root.has(name):
+        if table != name and self.tables.has(name):
             table, at, metadata = name, None, None
         is_target = metadata == TARGET_ROWS and table == self._target
 
@@ -200,7 +208,7 @@ class Session:
                         raise NotFound(f"table {table.name!r} is not partitioned and has no ${metadata}")
                     return Provider(self._plain(found, table, name.name, at), self.log)
 
-        return self.root.read(table, opened)
+        return self.tables.read(table, opened)
 
     def _partitioned(
         self,
@@ -214,14 +222,12 @@ class Session:
         if key in self.views:
             return self.views[key]
         reading = self.readings.get(key)
-        transaction = self.transaction if reading is None and at is None else None
         with _naming(name, at):
-            if transaction is not None:
-                snapshot = transaction.snapshot(namespace)
-            else:
-                snapshot = namespace.snapshot(reading.version if reading else at)
+            snapshot, step = self._snapshot(namespace, reading, at)
+        _check_identity(name, reading, snapshot.committed_at)
         floating = Floating(namespace.store, reading.resolved if reading else {})
-        self.readings[key] = Reading(snapshot.version, floating.known)
+        self.readings[key] = Reading(snapshot.version, floating.known, snapshot.committed_at.isoformat(), step)
+        transaction = self.transaction
         view = PartitionedView(
             name=name.name,
             store=namespace.store,
@@ -235,10 +241,23 @@ class Session:
             targets=targets,
             on_read=None
             if transaction is None or not transaction.serializable
-            else partial(transaction.read, namespace),
+            else partial(transaction.note_reads, namespace),
         )
         self.views[key] = view
         return view
+
+    def _snapshot(
+        self, namespace: PartitionedNamespace, reading: Reading | None, at: Any
+    ) -> tuple[Snapshot, int | None]:
+        """The snapshot to read, and how many statements of the transaction it shows."""
+        transaction = self.transaction
+        if transaction is not None and reading is not None and reading.step is not None:
+            return transaction.snapshot_at(reading.step), reading.step
+        if reading is not None:
+            return namespace.snapshot(reading.version), None
+        if transaction is not None and at is None:
+            return transaction.snapshot(namespace), transaction.step(namespace)
+        return namespace.snapshot(at), None
 
     def _plain(
         self, table: PlainTable, name: TableName, reference: str, at: Any, *, is_target: bool = False
@@ -251,7 +270,9 @@ class Session:
             elif at is None and self.transaction is not None:
                 at = self.transaction.version(table)
             dataset = table.open_at(at)
-        self.readings[key] = Reading(int(dataset.version))
+        committed_at = dataset.get_version()["timestamp"].astimezone(UTC)
+        _check_identity(name, reading, committed_at)
+        self.readings[key] = Reading(int(dataset.version), committed_at=committed_at.isoformat())
         schema = pa.schema([f.remove_metadata() for f in dataset.schema])
         return PlainView(
             name=name.name,
@@ -332,6 +353,12 @@ def _parsed(name: TableName) -> tuple[TableName, int | str | datetime | None, st
     if match is None:
         return name, None, None
     return TableName(name.db_schema, match["table"]), _moment(match["at"]), match["metadata"]
+
+
+def _check_identity(name: TableName, reading: Reading | None, committed_at: datetime) -> None:
+    """Refuse a version of a table that was dropped and made again since it was chosen: it is another one."""
+    if reading is not None and reading.committed_at and reading.committed_at != committed_at.isoformat():
+        raise Conflict(f"table {name.name!r} was dropped and made again since this statement was planned")
 
 
 @contextmanager

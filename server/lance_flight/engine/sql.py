@@ -81,6 +81,12 @@ class Cursor:
         """Read one string literal, `'…'` or `$$…$$`."""
         return self._read(what, Kind.STRING).text
 
+    def text_or_name(self, what: str) -> str:
+        """Read one string literal or identifier."""
+        if not self.done and self.tokens[self.at].kind is Kind.STRING:
+            return self.string(what)
+        return self.name(what)
+
     def source(self, start: int, stop: int) -> str:
         """The text of the tokens `start` to `stop`, as it was written."""
         if start >= stop:

@@ -105,9 +105,17 @@ class Describe:
     table: TableRef
 
 
+@dataclass(frozen=True, slots=True)
+class SetOption:
+    """SET name = 'value': a setting of the client's session."""
+
+    name: str
+    value: str
+
+
 RowsStatement = Query | Explain | ShowTables | ShowPartitions | Describe
 ChangeStatement = CreateTable | DropTable | Insert | RowChange
-Statement = RowsStatement | ChangeStatement
+Statement = RowsStatement | ChangeStatement | SetOption
 
 
 def parse(sql: str) -> Statement:
@@ -192,6 +200,15 @@ def _insert(cursor: Cursor) -> Statement:
     return Insert(table=table, columns=columns, query=query, overwrite=overwrite)
 
 
+def _set(cursor: Cursor) -> Statement:
+    name = cursor.name("the name of a setting")
+    if not cursor.accept("="):
+        cursor.expect("TO")
+    value = cursor.text_or_name(f"the value of {name}")
+    cursor.end()
+    return SetOption(name, value)
+
+
 def _show(cursor: Cursor) -> Statement:
     if cursor.accept("TABLES"):
         cursor.end()
@@ -225,6 +242,7 @@ _STATEMENTS: Mapping[str, Callable[[Cursor], Statement]] = MappingProxyType(
         "CREATE": _create,
         "DROP": _drop,
         "INSERT": _insert,
+        "SET": _set,
         "UPDATE": row_changes.update,
         "DELETE": row_changes.delete,
         "MERGE": row_changes.merge,

@@ -20,20 +20,25 @@ from lance_flight.model.pins import BranchVersion, Version
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Task:
-    """One endpoint's work."""
+    """One endpoint's work; one inside a `transaction` can be done by the server that holds it alone."""
 
     sql: str
     parameters: pa.RecordBatch | None = None
     readings: Mapping[str, Reading] = field(default_factory=dict)
     share: Share = field(default_factory=Share)
+    transaction: bytes | None = None
 
     def to_bytes(self) -> bytes:
         """As compact JSON."""
         value = {
             "sql": self.sql,
             "parameters": None if self.parameters is None else _encoded(self.parameters),
-            "readings": {name: [r.version, _pins_to_json(r.resolved)] for name, r in self.readings.items()},
+            "readings": {
+                name: [r.version, _pins_to_json(r.resolved), r.committed_at, r.step]
+                for name, r in self.readings.items()
+            },
             "share": [self.share.part, self.share.of],
+            "transaction": None if self.transaction is None else self.transaction.hex(),
         }
         return json.dumps(value, separators=(",", ":")).encode()
 
@@ -45,8 +50,12 @@ class Task:
             return cls(
                 sql=value["sql"],
                 parameters=None if value["parameters"] is None else _decoded(value["parameters"]),
-                readings={name: Reading(v, _pins_from_json(pins)) for name, (v, pins) in value["readings"].items()},
+                readings={
+                    name: Reading(version, _pins_from_json(pins), at, step)
+                    for name, (version, pins, at, step) in value["readings"].items()
+                },
                 share=Share(*value["share"]),
+                transaction=None if value["transaction"] is None else bytes.fromhex(value["transaction"]),
             )
         except (ValueError, KeyError, TypeError, pa.ArrowInvalid) as exc:
             raise TicketError(f"a ticket that does not hold a task: {exc}") from exc

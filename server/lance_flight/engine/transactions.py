@@ -10,12 +10,17 @@ import random
 import time
 from collections import defaultdict
 from collections.abc import Callable, Sequence
+from contextlib import ExitStack
+from typing import TypeVar
 
+from lance_flight.catalog.directory import Draft, Root, Table, TableName
 from lance_flight.catalog.namespace import PartitionedNamespace
 from lance_flight.catalog.plain import PlainTable
 from lance_flight.catalog.snapshot import Snapshot
 from lance_flight.catalog.transaction import Transaction
-from lance_flight.errors import OutcomeUnknown, SerializationFailure, Unsupported
+from lance_flight.errors import NotFound, OutcomeUnknown, SerializationFailure, Unsupported
+
+T = TypeVar("T")
 
 RUNS = 20
 FIRST_PAUSE = 0.01
@@ -29,32 +34,96 @@ class SqlTransaction:
     at their commit where another transaction has changed what they read.
     """
 
-    def __init__(self, *, explicit: bool = False, serializable: bool = False) -> None:
+    def __init__(self, root: Root, *, explicit: bool = False, serializable: bool = False) -> None:
         self.explicit = explicit
         self.serializable = serializable
+        self._root = root
         self._snapshots: dict[str, Snapshot] = {}
         self._versions: dict[str, int] = {}
         self._reads: dict[str, set[str]] = defaultdict(set)
         self._namespace: PartitionedNamespace | None = None
         self._inner: Transaction | None = None
+        self._draft: Draft | None = None
+        self._dropped: TableName | None = None
+
+    @property
+    def is_untouched(self) -> bool:
+        """Whether nothing was read or written yet."""
+        return not (self._snapshots or self._versions or self._inner or self._draft or self._dropped)
+
+    def read(self, name: TableName, read: Callable[[Table], T]) -> T:
+        """What `read` makes of the table that has a name inside this transaction."""
+        if self._draft is not None and self._draft.name == name:
+            return read(self._draft.table)
+        if self._dropped == name:
+            raise NotFound(f"table {name.name!r} was dropped in this transaction")
+        return self._root.read(name, read)
+
+    def table(self, name: TableName) -> Table:
+        """The table that has a name inside this transaction."""
+        return self.read(name, lambda table: table)
+
+    def has(self, name: TableName) -> bool:
+        """Whether a table has a name inside this transaction."""
+        if self._draft is not None and self._draft.name == name:
+            return True
+        return self._dropped != name and self._root.has(name)
+
+    def is_draft(self, table: Table) -> bool:
+        """Whether this transaction has made a table, which nobody else can see."""
+        return self._draft is not None and self._draft.table.store.uri == table.store.uri
+
+    def create(self, draft: Draft) -> None:
+        """Take over a new table, to be there from the commit on."""
+        if self._draft is not None and self._draft.name == draft.name:
+            self.drop(draft.name)
+        with ExitStack() as held:
+            held.callback(draft.close)
+            self._only(draft.name.name)
+            held.pop_all()
+        self._draft = draft
+
+    def drop(self, name: TableName) -> None:
+        """Drop a table at the commit."""
+        self.table(name)
+        if self._draft is not None and self._draft.name == name:
+            self.rollback()
+            self._draft = self._inner = self._namespace = None
+            return
+        self._only(name.name)
+        self._dropped = name
 
     def snapshot(self, namespace: PartitionedNamespace) -> Snapshot:
         """What this transaction sees of a partitioned table."""
         place = namespace.store.uri
         if self._inner is not None and self._writes(namespace):
             return self._inner.snapshot
+        if self.is_draft(namespace):
+            return namespace.snapshot()
         if place not in self._snapshots:
             self._snapshots[place] = namespace.snapshot()
         return self._snapshots[place]
 
+    def step(self, namespace: PartitionedNamespace) -> int | None:
+        """How many of its own statements `snapshot` shows, where this transaction has changed the table."""
+        return len(self._inner.snapshots) - 1 if self._inner is not None and self._writes(namespace) else None
+
+    def snapshot_at(self, step: int) -> Snapshot:
+        """What the changed table looked like after so many statements."""
+        if self._inner is None:
+            raise NotFound("the transaction has changed no table")
+        return self._inner.snapshots[step]
+
     def version(self, table: PlainTable) -> int:
         """The version of a plain table that this transaction sees."""
         place = table.store.uri
+        if self.is_draft(table):
+            return int(table.open().version)
         if place not in self._versions:
             self._versions[place] = int(table.open().version)
         return self._versions[place]
 
-    def read(self, namespace: PartitionedNamespace, object_ids: Sequence[str]) -> None:
+    def note_reads(self, namespace: PartitionedNamespace, object_ids: Sequence[str]) -> None:
         """Remember partition tables that a statement read, for the commit of a serialisable transaction."""
         if self._inner is not None and self._writes(namespace):
             self._inner.read(object_ids)
@@ -63,16 +132,13 @@ class SqlTransaction:
 
     def writing(self, namespace: PartitionedNamespace) -> Transaction:
         """The changes to a partitioned table; `Unsupported` where another one was changed before."""
-        if self._inner is None:
+        if self._inner is None or not self._writes(namespace):
+            if not self.is_draft(namespace):
+                self._only(namespace.store.name)
             place = namespace.store.uri
             self._inner = namespace.begin(self._snapshots.get(place), serializable=self.serializable)
             self._inner.read(self._reads.pop(place, ()))
             self._namespace = namespace
-        elif not self._writes(namespace):
-            raise Unsupported(
-                f"this transaction has changed table {self._written_name!r} and cannot change {namespace.store.name!r}"
-                " as well: one table is what commits as a whole; commit first"
-            )
         return self._inner
 
     def stage(self) -> None:
@@ -84,24 +150,43 @@ class SqlTransaction:
         """Make all changes visible."""
         if self._inner is not None and self._namespace is not None:
             self._namespace.commits.commit(self._inner)
+        if self._draft is not None:
+            self._draft.publish()
+            self._draft.close()
+        if self._dropped is not None:
+            self._root.drop(self._dropped)
 
     def rollback(self) -> None:
         """Give all changes up; only for a transaction that certainly did not commit."""
         if self._inner is not None and self._namespace is not None:
             self._inner.abort(self._namespace.store)
+        if self._draft is not None:
+            self._draft.close()
+
+    def _only(self, name: str) -> None:
+        """Refuse a second table: what one transaction changes is seen in one moment, and that is one table's."""
+        if self._draft is not None:
+            changed: str | None = self._draft.name.name
+        elif self._namespace is not None:
+            changed = self._namespace.store.name
+        else:
+            changed = None if self._dropped is None else self._dropped.name
+        if changed is not None:
+            raise Unsupported(
+                f"this transaction has changed table {changed!r} and cannot change {name!r} as well: the changes of one"
+                " table are what becomes visible as a whole; commit first"
+            )
 
     def _writes(self, namespace: PartitionedNamespace) -> bool:
         return self._namespace is not None and self._namespace.store.uri == namespace.store.uri
 
-    @property
-    def _written_name(self) -> str:
-        return "" if self._namespace is None else self._namespace.store.name
 
-
-def autocommit(work: Callable[[SqlTransaction], int], *, serializable: bool = False, runs: int = RUNS) -> int:
+def autocommit(
+    root: Root, work: Callable[[SqlTransaction], int], *, serializable: bool = False, runs: int = RUNS
+) -> int:
     """Run one statement as a transaction of its own, again where others have changed what it read."""
     for run in range(1, runs + 1):
-        transaction = SqlTransaction(serializable=serializable)
+        transaction = SqlTransaction(root, serializable=serializable)
         try:
             count = work(transaction)
             transaction.commit()

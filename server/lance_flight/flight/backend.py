@@ -19,10 +19,11 @@ PARTITION_BY = "partition_by"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Caller:
-    """Who is calling: the principal, and where the connection comes from."""
+    """Who is calling: the principal, where the connection comes from, and what tells its session apart."""
 
     principal: str = "anonymous"
     peer: str = ""
+    session: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -100,8 +101,16 @@ class TableEntry:
 class Backend(Protocol):
     """Runs SQL. Every method may raise an error of `lance_flight.errors`, and runs on a thread of its own."""
 
-    def describe(self, caller: Caller, sql: str) -> Described:
+    def describe(self, caller: Caller, sql: str, *, transaction: bytes | None = None) -> Described:
         """Plan a statement without running any of it."""
+        ...
+
+    def begin(self, caller: Caller) -> bytes:
+        """Begin a transaction of the caller's session and return its id."""
+        ...
+
+    def end(self, caller: Caller, transaction: bytes, *, commit: bool) -> None:
+        """Commit a transaction or roll it back; one whose commit fails is still open, to be rolled back."""
         ...
 
     def execute(
@@ -123,7 +132,10 @@ class Backend(Protocol):
     def ingest(
         self, caller: Caller, target: IngestTarget, reader: pa.RecordBatchReader, *, transaction: bytes | None = None
     ) -> int:
-        """Store every row of `reader` in one commit and return how many there were."""
+        """Store every row of `reader` in one commit and return how many there were.
+
+        Without a `transaction` they belong to the open one of the caller's session, if it has one.
+        """
         ...
 
     def catalogs(self, caller: Caller) -> Iterable[str]:

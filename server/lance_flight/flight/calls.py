@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -107,12 +108,24 @@ def call_of(context: flight.ServerCallContext) -> Call:
     """What is known of the call of `context`; `InvalidInput` for a header with a value that it cannot have."""
     middleware: CallMiddleware = context.get_middleware(MIDDLEWARE)
     return Call(
-        caller=Caller(principal=middleware.principal, peer=context.peer()),
+        caller=Caller(
+            principal=middleware.principal, peer=context.peer(), session=_session(middleware.headers, context.peer())
+        ),
         endpoints=_endpoints(middleware.headers.get(ENDPOINTS_HEADER)),
         compression=_compression(middleware.headers.get(COMPRESSION_HEADER)),
         partition_by=next(iter(middleware.headers.get(PARTITION_BY_HEADER, ())), None),
         is_cancelled=context.is_cancelled,
     )
+
+
+def _session(headers: Mapping[str, Sequence[str]], peer: str) -> str:
+    """What tells a session apart: its bearer token, else its cookies, else its connection."""
+    for name in ("authorization", "cookie"):
+        values = headers.get(name)
+        if values:
+            digest = hashlib.sha256("\0".join(map(str, values)).encode()).hexdigest()
+            return f"{name} {digest}"
+    return f"peer {peer}"
 
 
 def _endpoints(values: Sequence[str] | None) -> int:

@@ -8,7 +8,7 @@ from collections.abc import Iterable
 import pyarrow as pa
 
 from lance_flight.catalog.directory import PUBLIC, TableName
-from lance_flight.engine.engine import Engine
+from lance_flight.engine.engine import Engine, Scope
 from lance_flight.engine.ingest import Existing
 from lance_flight.engine.session import CATALOG
 from lance_flight.engine.statements import parse_partition_by
@@ -33,9 +33,15 @@ class EngineBackend:
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
 
-    def describe(self, caller: Caller, sql: str) -> Described:
-        description = self._engine.describe(sql)
+    def describe(self, caller: Caller, sql: str, *, transaction: bytes | None = None) -> Described:
+        description = self._engine.describe(sql, self._scope(caller, transaction))
         return Described(schema=description.schema, parameters=description.parameters)
+
+    def begin(self, caller: Caller) -> bytes:
+        return self._engine.clients.begin(self._engine.clients.session(caller.session))
+
+    def end(self, caller: Caller, transaction: bytes, *, commit: bool) -> None:
+        self._engine.clients.end(transaction, commit=commit)
 
     def execute(
         self,
@@ -46,10 +52,10 @@ class EngineBackend:
         endpoints: int = 1,
         transaction: bytes | None = None,
     ) -> Planned | Updated:
-        _without_transaction(transaction)
-        plan = self._engine.plan(sql, parameters, endpoints=endpoints)
+        scope = self._scope(caller, transaction)
+        plan = self._engine.plan(sql, parameters, endpoints=endpoints, scope=scope)
         if plan is None:
-            return Updated(rows=self._engine.update(sql, parameters))
+            return Updated(rows=self._engine.update(sql, parameters, scope))
         return Planned(
             schema=plan.schema,
             payloads=tuple(task.to_bytes() for task in plan.tasks),
@@ -67,7 +73,10 @@ class EngineBackend:
         *,
         transaction: bytes | None = None,
     ) -> int:
-        _without_transaction(transaction)
+        scope = self._scope(caller, transaction)
+        if transaction is None and scope.session is not None:
+            joined = self._engine.clients.joined(scope.session)
+            scope = scope if joined is None else Scope(scope.session, joined.id)
         if target.temporary:
             raise Unsupported(f"table {target.table!r} was asked for as temporary; only lasting tables are offered")
         if target.catalog not in (None, "", CATALOG):
@@ -82,7 +91,11 @@ class EngineBackend:
             create_missing=target.if_not_exists is IfNotExists.CREATE,
             existing=_EXISTING[target.if_exists],
             partitioned_by=parse_partition_by(partition_by) if partition_by else (),
+            scope=scope,
         )
+
+    def _scope(self, caller: Caller, transaction: bytes | None) -> Scope:
+        return Scope(self._engine.clients.session(caller.session), transaction)
 
     def catalogs(self, caller: Caller) -> Iterable[str]:
         return [CATALOG]
@@ -105,8 +118,3 @@ _EXISTING = {
     IfExists.APPEND: Existing.APPEND,
     IfExists.REPLACE: Existing.REPLACE,
 }
-
-
-def _without_transaction(transaction: bytes | None) -> None:
-    if transaction is not None:
-        raise Unsupported("transactions are not offered yet")

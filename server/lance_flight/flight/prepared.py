@@ -37,7 +37,7 @@ class PreparedStatements:
 
     def create(self, call: Call, request: CreatePreparedStatement) -> bytes:
         """Plan a statement and answer an ActionCreatePreparedStatementResult in an Any; nothing is run."""
-        described = self.backend.describe(call.caller, request.query)
+        described = self.backend.describe(call.caller, request.query, transaction=request.transaction_id)
         result = pb.ActionCreatePreparedStatementResult(
             prepared_statement_handle=self.sealer.handle(
                 Prepared(sql=request.query, transaction_id=request.transaction_id)

@@ -1,8 +1,8 @@
 """The Flight SQL server: decode, dispatch, stream.
 
 Each method here is one RPC of the protocol. It names the call, decodes the command and hands both to the part that
-answers it; errors leave through `status`. Who the caller is comes from `calls`. BeginTransaction, the session actions
-and cancellation are decoded and refused in `do_action`: each is one more `case` beside those that are answered.
+answers it; errors leave through `status`. Who the caller is comes from `calls`. Savepoints, the session actions and
+cancellation are decoded and refused in `do_action`: each is one more `case` beside those that are answered.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import pyarrow as pa
 from pyarrow import flight
 
 from lance_flight.errors import InvalidInput, Unsupported
-from lance_flight.flight import metadata
+from lance_flight.flight import metadata, transactions
 from lance_flight.flight.backend import Backend
 from lance_flight.flight.bindings import Bindings
 from lance_flight.flight.calls import (
@@ -25,9 +25,11 @@ from lance_flight.flight.calls import (
     call_of,
 )
 from lance_flight.flight.commands import (
+    BeginTransaction,
     ClosePreparedStatement,
     Command,
     CreatePreparedStatement,
+    EndTransaction,
     MetadataCommand,
     PreparedStatementQuery,
     PreparedStatementUpdate,
@@ -48,6 +50,8 @@ from lance_flight.flight.wire import decode_action, decode_command
 _ACTIONS = (
     flight.ActionType("CreatePreparedStatement", "Plan a statement for later, without running it."),
     flight.ActionType("ClosePreparedStatement", "Forget a prepared statement."),
+    flight.ActionType("BeginTransaction", "Begin a transaction and return its id."),
+    flight.ActionType("EndTransaction", "Commit a transaction or roll it back."),
 )
 
 
@@ -149,13 +153,18 @@ class FlightSqlServer(flight.FlightServerBase):
 
     @handler
     def do_action(self, context: flight.ServerCallContext, action: flight.Action) -> Iterator[bytes]:
-        """DoAction: the life of prepared statements."""
+        """DoAction: the lives of prepared statements and of transactions."""
         call = call_of(context)
         match decode_action(action.type, action.body.to_pybytes()):
             case CreatePreparedStatement() as request:
                 return iter([self._prepared.create(call, request)])
             case ClosePreparedStatement() as request:
                 self._prepared.close(request)
+                return iter([])
+            case BeginTransaction():
+                return iter([transactions.begin(self._backend, call)])
+            case EndTransaction() as request:
+                transactions.end(self._backend, call, request)
                 return iter([])
             case _:
                 raise Unsupported(f"the action {action.type} is not offered")

@@ -58,7 +58,8 @@ class Statements:
 
     def get_schema(self, call: Call, command: StatementQuery | PreparedStatementQuery) -> pa.Schema:
         """The schema of a query's rows, an empty one for any other statement; nothing is run."""
-        described = self.backend.describe(call.caller, self._statement(command).sql)
+        statement = self._statement(command)
+        described = self.backend.describe(call.caller, statement.sql, transaction=statement.transaction_id)
         return schemas.NO_ROWS if described.schema is None else client_schema(described.schema)
 
     def do_get(self, call: Call, ticket: TicketStatementQuery) -> pa.RecordBatchReader:
