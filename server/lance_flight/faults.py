@@ -24,6 +24,7 @@ POINTS: Mapping[str, str] = MappingProxyType(
         "committed": "__manifest is committed, and nobody has been told",
         "namespace_made": "a new table is whole in its private place",
         "table_moved": "a new table has its name, and nobody has been told",
+        "table_dropped": "a dropped table is out of the way, and its data is still there",
         "table_replaced": "the replaced table is out of the way, the new one is not in its place yet",
     }
 )

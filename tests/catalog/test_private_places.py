@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
 import threading
@@ -13,6 +14,7 @@ from pathlib import Path
 import lance
 import pyarrow as pa
 import pytest
+from lance_flight import faults
 from lance_flight.catalog.directory import Root, TableName
 from lance_flight.catalog.private import PRIVATE, private_place, settle_abandoned
 from lance_flight.catalog.store import Store
@@ -54,10 +56,11 @@ def ids(engine: Engine) -> list[int]:
     return found
 
 
-def stop(place: Path, action: str, layout: str, method: str, number: int) -> None:
-    """Let another process be stopped at a point of an operation on `t`."""
-    command = [sys.executable, stopped.__file__, str(place), action, layout, method, str(number)]
-    assert subprocess.run(command, check=False, cwd=Path.cwd()).returncode == stopped.STOPPED
+def stop(place: Path, action: str, layout: str, point: str) -> None:
+    """Let another process be killed at a point of an operation on `t`."""
+    command = [sys.executable, stopped.__file__, str(place), action, layout]
+    ended = subprocess.run(command, check=False, env=os.environ | {faults.VARIABLE: point})
+    assert ended.returncode == -signal.SIGKILL
 
 
 def private(place: Path) -> list[str]:
@@ -69,17 +72,17 @@ def private(place: Path) -> list[str]:
 @pytest.mark.parametrize(
     ("point", "then"),
     [
-        pytest.param(("move_to", 1), [1], id="before the old one leaves"),
-        pytest.param(("move_to", 2), [1], id="before the new one comes"),
-        pytest.param(("remove", 1), [2], id="before the old one is deleted"),
+        pytest.param("namespace_made", [1], id="before the old one leaves"),
+        pytest.param("table_replaced", [1], id="before the new one comes"),
+        pytest.param("table_moved", [2], id="before the old one is deleted"),
     ],
 )
 def test_a_replacement_that_was_stopped_leaves_one_whole_table(
-    engine: Engine, layout: str, other: str, point: tuple[str, int], then: list[int]
+    engine: Engine, layout: str, other: str, point: str, then: list[int]
 ) -> None:
     place = Path(engine.root.store.uri)
     put(engine, 1, layout)
-    stop(place, "replace", other, *point)
+    stop(place, "replace", other, point)
     assert len(private(place)) == 1
     settle_abandoned(engine.root.store)
     assert private(place) == []
@@ -90,7 +93,7 @@ def test_a_replacement_that_was_stopped_leaves_one_whole_table(
 @LAYOUTS
 def test_a_table_that_took_the_name_meanwhile_keeps_it(engine: Engine, place: Path, layout: str) -> None:
     put(engine, 1, layout)
-    stop(place, "replace", layout, "move_to", 2)
+    stop(place, "replace", layout, "table_replaced")
     with pytest.raises(NotFound):
         ids(engine)
     put(engine, 3, layout)
@@ -99,13 +102,13 @@ def test_a_table_that_took_the_name_meanwhile_keeps_it(engine: Engine, place: Pa
 
 
 @LAYOUTS
-@pytest.mark.parametrize(("action", "method"), [("drop", "remove"), ("create", "move_to")])
+@pytest.mark.parametrize(("action", "point"), [("drop", "table_dropped"), ("create", "namespace_made")])
 def test_what_a_stopped_drop_or_create_left_is_removed(
-    engine: Engine, place: Path, layout: str, action: str, method: str
+    engine: Engine, place: Path, layout: str, action: str, point: str
 ) -> None:
     if action == "drop":
         put(engine, 1, layout)
-    stop(place, action, layout, method, 1)
+    stop(place, action, layout, point)
     assert len(private(place)) == 1
     settle_abandoned(engine.root.store)
     assert private(place) == []
@@ -183,7 +186,7 @@ def test_a_listed_table_is_replaced(engine: Engine, place: Path, location: str |
 
 def test_a_listed_table_comes_back_to_where_it_was(engine: Engine, place: Path) -> None:
     lay_out(place, {"t": "some/where/t.lance"})
-    stop(place, "replace", "", "move_to", 2)
+    stop(place, "replace", "", "table_replaced")
     settle_abandoned(engine.root.store)
     assert (ids(engine), listed(place)) == ([0], {"t": "some/where/t.lance"})
 

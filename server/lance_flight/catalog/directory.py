@@ -174,13 +174,13 @@ class Root:
             place = self._place(name)
             if place is not None:
                 self._take(private, place)
+                reached("table_dropped")
             self._forget_row(name)
 
     def _publish(self, private: PrivatePlace, name: TableName, place: Store, *, replace: bool) -> None:
         reached("namespace_made")
         with self._lock:
             self._put(private, name, place, replace=replace)
-        reached("table_moved")
 
     def _put(self, private: PrivatePlace, name: TableName, place: Store, *, replace: bool) -> None:
         """Move a new table into its place, where nothing lies; the one that it replaces stays if that fails."""
@@ -200,6 +200,7 @@ class Root:
             if not place.exists():
                 raise
             raise AlreadyExists(f"table {name.name!r} has no room: {place.name!r} lies there already") from exc
+        reached("table_moved")
         if place != old:
             self._forget_row(name)
 
