@@ -158,7 +158,9 @@ class Commits:
         except OSError as exc:
             version = self._found(group, snapshot)
             if version is None and "://" in self._root.uri:
-                raise OutcomeUnknown(f"a commit to {self._root.name!r} was sent and not answered: {exc}") from exc
+                raise OutcomeUnknown(
+                    f"a commit to {self._root.name!r} was sent and not answered: {self._root.words(exc)}"
+                ) from exc
             if version is None:
                 raise
             return version

@@ -74,7 +74,7 @@ def create_table(store: Store, schema: pa.Schema) -> LanceDataset:
     except OSError as exc:
         if "already exists" not in str(exc):
             raise
-        raise Conflict(f"{store.uri!r} is there already") from exc
+        raise Conflict(f"{store.parent.name!r} is a namespace already") from exc
     for column, kind in _INDICES:
         dataset.create_scalar_index(column, kind)
     return dataset
@@ -133,12 +133,16 @@ class Manifest:
         """The newest version committed at `moment` (with a zone) or before."""
         known = [v for v, at in self.history() if at <= moment]
         if not known:
-            raise NotFound(f"{self.store.uri!r} has no snapshot as old as {moment.isoformat()}")
+            raise NotFound(f"{self.store.parent.name!r} has no snapshot as old as {moment.isoformat()}")
         return max(known)
 
     def history(self) -> list[tuple[int, datetime]]:
         """Every version that is still there with the moment of its commit, oldest first."""
-        versions = self.open().versions()
+        try:
+            versions = self.open().versions()
+        except UNREADABLE as exc:
+            place = self.store.parent
+            raise Corrupt(f"namespace {place.name!r} has a version that cannot be read: {place.words(exc)}") from exc
         return [(int(v["version"]), v["timestamp"].astimezone(UTC)) for v in versions]
 
     def operations(self) -> dict[int, str]:
@@ -167,7 +171,7 @@ class Manifest:
         reached("manifest_written")
         properties = {OPERATION: operation, TRANSACTIONS: ",".join(transactions)}
         transaction = Transaction(base.version, rewrite.operation(dataset, written), transaction_properties=properties)
-        with conflicts(f"another writer changed {self.store.uri!r} first"):
+        with conflicts(f"another writer changed {self.store.parent.name!r} first"):
             committed = LanceDataset.commit(
                 dataset, transaction, max_retries=0, storage_options=self.store.options or None
             )
@@ -188,7 +192,7 @@ class Manifest:
 
     def update_metadata(self, base: Snapshot, values: Mapping[str, str | None]) -> None:
         """Set table metadata, or fail with `Conflict` if somebody set one of the same keys since `base`."""
-        with conflicts(f"another writer changed the metadata of {self.store.uri!r} first"):
+        with conflicts(f"another writer changed the metadata of {self.store.parent.name!r} first"):
             self.open(base.version).update_metadata(dict(values))
 
     def add_columns(self, fields: Iterable[pa.Field]) -> None:

@@ -168,7 +168,7 @@ class PartitionedNamespace:
         spec_id = spec_id_of(name)
         row = snapshot.row(name)
         if spec_id is None or not row.num_rows or row["object_type"][0].as_py() != "namespace":
-            raise NotFound(f"no namespace {name!r} in {self.store.uri!r}")
+            raise NotFound(f"no namespace {name!r} in {self.store.name!r}")
         spec = snapshot.spec(spec_id)
         if len(path) == 1:
             return {"partition_spec": spec.to_text()}

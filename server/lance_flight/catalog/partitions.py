@@ -98,7 +98,7 @@ def resolve(store: Store, pin: Pin) -> FixedPin:
         case Tag(tag):
             found = store.open().tags.list().get(tag)
             if found is None:
-                raise NotFound(f"partition table {store.uri!r} has no tag {tag!r}")
+                raise NotFound(f"partition table {store.name!r} has no tag {tag!r}")
             branch = found.get("branch")
             return Version(int(found["version"])) if branch is None else BranchVersion(branch, int(found["version"]))
 

@@ -60,7 +60,7 @@ def write_plain(place: Store, schema: pa.Schema, tables: Iterable[pa.Table], *, 
         if stream.error is not None:
             raise stream.error from None
         if "conflict" in str(exc).lower():
-            raise Conflict(f"another writer changed {place.uri!r} first") from exc
+            raise Conflict(f"another writer changed {place.name!r} first") from exc
         raise
     return stream.rows
 

@@ -16,6 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from lance import LanceDataset, LanceFragment
 
+from lance_flight.catalog.store import Store
 from lance_flight.errors import DataError
 from lance_flight.model.schema import TABLE_FIELD_ID
 
@@ -128,7 +129,7 @@ class Scan:
             columns = [
                 pa.nulls(batch.num_rows, self.source.field(name).type)
                 if field is None
-                else _cast(batch.column(field.name), self.source.field(name), source.dataset.uri)
+                else _cast(batch.column(field.name), self.source.field(name), Store(source.dataset.uri).name)
                 for name, field in fields.items()
             ]
             target = [self.source.field(name) for name in fields]

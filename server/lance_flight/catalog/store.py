@@ -75,9 +75,12 @@ class Store:
                 raise Corrupt(f"{what} cannot be read: {self.parent.words(exc)}") from exc
             raise NotFound(f"no Lance table {what}") from exc
 
-    def words(self, exc: Exception) -> str:
-        """What Lance says, without where its own source is and with every path as it is seen from this place."""
-        text = _LANCE_SOURCE.sub("", str(exc)).removeprefix("External error: ")
+    def words(self, said: Exception | str) -> str:
+        """What another library says, with every path as it is seen from this place, and none of Lance's own source.
+
+        The only way for such words into a message of ours: clients are not told where a server keeps its tables.
+        """
+        text = _LANCE_SOURCE.sub("", str(said)).removeprefix("External error: ")
         for prefix in (self.uri, self.uri.lstrip("/")):
             text = text.replace(f"{prefix}/", "") if prefix else text
         return text

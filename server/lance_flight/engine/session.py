@@ -299,7 +299,7 @@ class Session:
         for said, why in self._missing.items():
             if said in str(exc):
                 return why
-        return otherwise(plain_message(exc))
+        return otherwise(self.root.store.words(plain_message(exc)))
 
 
 class _Catalog(CatalogProvider):
