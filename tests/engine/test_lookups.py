@@ -43,7 +43,7 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
 
         return call
 
-    for owner, name in [(Store, "has"), (Store, "directories"), (Store, "open"), (lance.LanceDataset, "to_table")]:
+    for owner, name in [(Store, "has"), (Store, "directories"), (Store, "open"), (lance.LanceDataset, "scanner")]:
         monkeypatch.setattr(owner, name, counting(name, getattr(owner, name)))
     return counted
 
@@ -118,8 +118,8 @@ def test_the_list_of_a_directory_namespace_is_read_when_it_has_changed(tmp_path:
     asked.clear()
     for _ in range(3):
         engine.query("DESCRIBE t2")
-    assert asked["to_table"] == 0
+    assert asked["scanner"] == 0
     lance.dataset(str(tmp_path / "root" / "__manifest")).delete("object_id = 't2'")
     with pytest.raises(NotFound):
         engine.query("DESCRIBE t2")
-    assert asked["to_table"] == 2
+    assert asked["scanner"] == 2
