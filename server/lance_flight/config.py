@@ -23,8 +23,8 @@ MAX_PORT = 65535
 LOG_LEVELS = ("debug", "info", "warning", "error")
 
 
-def _setting(default: Any, help_text: str) -> Any:
-    return field(default=default, metadata={"help": help_text})
+def _setting(default: Any, help_text: str, *, is_secret: bool = False) -> Any:
+    return field(default=default, repr=not is_secret, metadata={"help": help_text})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,6 +49,12 @@ class ServerConfig:
     memory_limit: int = _setting(
         0, "bytes that one statement may hold before it spills or fails; 0 means half of the memory"
     )
+    storage_options: str = _setting(
+        "",
+        "key=value pairs, separated by commas, for a root in an object store: aws_endpoint, aws_region, allow_http …;"
+        " what is not given comes from the environment (AWS_ACCESS_KEY_ID …)",
+        is_secret=True,
+    )
     grace: float = _setting(30.0, "seconds that running calls get to end when the server is stopped")
     log_level: str = _setting("warning", "what is logged: debug, info, warning or error")
 
@@ -61,12 +67,21 @@ class ServerConfig:
         for name in ("lanes", "memory_limit", "grace"):
             if getattr(self, name) < 0:
                 raise InvalidInput(f"setting {name!r} is {getattr(self, name)}; expected 0 or more")
+        self.storage  # noqa: B018 - checks it
         if self.host not in LOOPBACK and not self.allow_anonymous:
             raise Refused(
                 f"host {self.host!r} is not loopback and there is no authentication;"
                 " expected 127.0.0.1, or --allow-anonymous to serve anyone who can connect"
             )
         return self
+
+    @property
+    def storage(self) -> dict[str, str]:
+        """The storage options as pairs."""
+        pairs = [pair.strip() for pair in self.storage_options.split(",") if pair.strip()]
+        if any("=" not in pair for pair in pairs):
+            raise InvalidInput("setting 'storage_options' is no list of pairs; expected key=value,key=value")
+        return {key.strip().lower(): value.strip() for key, _, value in (pair.partition("=") for pair in pairs)}
 
 
 def settings() -> tuple[dataclasses.Field[Any], ...]:

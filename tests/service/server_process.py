@@ -87,12 +87,20 @@ class Server:
 @contextmanager
 def serving(root: Path, *arguments: str, environment: Mapping[str, str] | None = None) -> Iterator[Server]:
     """A server over `root` on a free port; it is asked to stop, and must exit with 0, at the end."""
-    ready = root.parent / f"{root.name}.ready"
+    with serving_uri(str(root), root.parent / f"{root.name}.ready", *arguments, environment=environment) as server:
+        yield server
+
+
+@contextmanager
+def serving_uri(
+    root: str, ready: Path, *arguments: str, environment: Mapping[str, str] | None = None
+) -> Iterator[Server]:
+    """The same for a root of any kind; `ready` is the file that the server writes."""
     ready.unlink(missing_ok=True)
-    command = [COMMAND, "serve", str(root), "--port", "0", "--ready-file", str(ready), *arguments]
+    command = [COMMAND, "serve", root, "--port", "0", "--ready-file", str(ready), *arguments]
     with subprocess.Popen(command, stdout=subprocess.DEVNULL, text=True, env=environment) as process:
         try:
-            server = Server(root, _uri(ready, process), process)
+            server = Server(Path(root), _uri(ready, process), process)
             yield server
             server.close()
             process.terminate()

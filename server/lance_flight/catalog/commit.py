@@ -276,12 +276,17 @@ def _move(root: Store, part: Part, location: str, place: str) -> None:
     """Take files written for a new table into the one that somebody else made first for the same values."""
     if part.table is not None:
         raise SerializationFailure(f"partition table {part.table.object_id!r} was moved to another branch")
+    if root.is_remote and not part.owns_directory:
+        raise SerializationFailure(f"the partition of {part.added.object_id!r} was made by several others at once")
     source = root.child(part.added.place)
     rows = partitions.read_files(source, part.added.schema, part.added.fragments)
     before = part.added.data_files
     part.added.fragments[:] = partitions.write_files(root.child(place), rows)
     part.added.files.clear()
-    source.remove_files(before)
+    if part.owns_directory:
+        source.remove()
+    else:
+        source.remove_files(before)
     part.added.location, part.added.place = location, place
     part.waiting = [part.added]
     part.owns_directory = False

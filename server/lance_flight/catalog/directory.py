@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack, closing
 from dataclasses import dataclass
+from functools import partial
 from threading import RLock
 from typing import Any, NamedTuple, TypeVar
 
@@ -16,8 +17,9 @@ import pyarrow.compute as pc
 from lance_flight.catalog.namespace import PartitionedNamespace
 from lance_flight.catalog.plain import PlainTable
 from lance_flight.catalog.private import PrivatePlace, private_place
+from lance_flight.catalog.publishing import publish_copy
 from lance_flight.catalog.store import UNREADABLE, VERSIONS, Store
-from lance_flight.errors import AlreadyExists, Corrupt, LanceFlightError, NotFound, Unsupported
+from lance_flight.errors import AlreadyExists, Conflict, Corrupt, LanceFlightError, NotFound, Unsupported
 from lance_flight.faults import reached
 from lance_flight.model.naming import MANIFEST, SEPARATOR, check_sql_name
 
@@ -160,9 +162,8 @@ class Root:
             private = held.enter_context(private_place(self.store))
             count = build(private.new)
             table = PartitionedNamespace(private.new) if partitioned else PlainTable(private.new)
-            return Draft(
-                name, table, count, lambda: self._publish(private, name, place, replace=replace), held.pop_all()
-            )
+            publish = partial(self._publish, table, private, name, place, replace=replace)
+            return Draft(name, table, count, publish, held.pop_all())
 
     def drop(self, name: TableName) -> None:
         """Remove a table and all its data; it is gone for every reader at once."""
@@ -177,10 +178,26 @@ class Root:
                 reached("table_dropped")
             self._forget_row(name)
 
-    def _publish(self, private: PrivatePlace, name: TableName, place: Store, *, replace: bool) -> None:
+    def _publish(self, table: Table, private: PrivatePlace, name: TableName, place: Store, *, replace: bool) -> None:
         reached("namespace_made")
         with self._lock:
+            if self.store.is_remote:
+                self._put_remote(table, place, name, replace=replace)
+                return
             self._put(private, name, place, replace=replace)
+
+    def _put_remote(self, table: Table, place: Store, name: TableName, *, replace: bool) -> None:
+        """Make a private table public where nothing can be renamed: the place is claimed, filled, and then shown."""
+        if self.has(name):
+            if not replace:
+                raise AlreadyExists(f"table {name.name!r} is there already")
+            raise Unsupported(
+                f"table {name.name!r} lies in an object store and cannot be replaced in one step; DROP it first"
+            )
+        try:
+            publish_copy(table, place)
+        except Conflict as exc:
+            raise AlreadyExists(f"table {name.name!r} has no room: {place.name!r} lies there already") from exc
 
     def _put(self, private: PrivatePlace, name: TableName, place: Store, *, replace: bool) -> None:
         """Move a new table into its place, where nothing lies; the one that it replaces stays if that fails."""
@@ -213,7 +230,10 @@ class Root:
 
     def _take(self, private: PrivatePlace, place: Store) -> None:
         self._opened.pop(place.uri, None)
-        private.take(place)
+        if place.is_remote:
+            place.remove_table()
+        else:
+            private.take(place)
 
     def _find(self, name: TableName) -> Table | None:
         if self._is_namespace(self.store):

@@ -46,7 +46,10 @@ def write_files(store: Store, rows: pa.Table | pa.RecordBatchReader) -> list[Fra
 
 
 def read_files(store: Store, schema: pa.Schema, fragments: Sequence[FragmentMetadata]) -> pa.RecordBatchReader:
-    """The rows of data files that lie at `store` and are part of no version."""
+    """The rows of data files that lie at `store` and are part of no version; in an object store they become one."""
+    if store.is_remote:
+        # Lance does not know how to reach a base path in another store than the dataset's own.
+        return open_at(store, create(store, schema, fragments)).scanner().to_reader()
     there = DatasetBasePath(store.uri, id=1, is_dataset_root=True)
     operation = LanceOperation.Overwrite(schema, under_base(fragments, 1), initial_bases=[there])
     return LanceDataset.commit(f"memory://{secrets.token_hex(8)}", operation).scanner().to_reader()

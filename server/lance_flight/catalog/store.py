@@ -15,7 +15,9 @@ import pyarrow.fs as pafs
 from lance import LanceDataset
 from lance.schema import LanceSchema
 
+from lance_flight.catalog.filesystems import filesystem
 from lance_flight.errors import Corrupt, NotFound
+from lance_flight.model.naming import MANIFEST
 
 INDEX_CACHE_BYTES = 256 << 20
 METADATA_CACHE_BYTES = 512 << 20
@@ -53,7 +55,7 @@ class Store:
     """A directory or object-store prefix, and how to reach what lies under it."""
 
     uri: str
-    storage_options: Mapping[str, str] = field(default_factory=dict)
+    storage_options: Mapping[str, str] = field(default_factory=dict, repr=False)
 
     def child(self, *names: str) -> Store:
         """The store of a path below this one; a name that would leave it is `Corrupt`."""
@@ -161,6 +163,18 @@ class Store:
         filesystem.create_dir(destination.rpartition("/")[0], recursive=True)
         filesystem.move(path, destination)
 
+    def copy_to(self, target: Store) -> None:
+        """Copy everything below this place; the object store does it where both lie in one."""
+        filesystem, path = self._filesystem()
+        pafs.copy_files(path, target._filesystem()[1], source_filesystem=filesystem, destination_filesystem=filesystem)
+
+    def remove_table(self) -> None:
+        """Delete a table where nothing can be renamed: it is whole for readers until its newest version goes."""
+        for versions in (self.child(MANIFEST, VERSIONS), self.child(VERSIONS)):
+            # Names count down, so that the newest version comes first in order.
+            versions.remove_files(sorted(versions.files(), reverse=True))
+        self.remove()
+
     def remove(self) -> None:
         """Delete everything below this place, and the place itself."""
         filesystem, path = self._filesystem()
@@ -173,7 +187,4 @@ class Store:
         return sorted(info.base_name for info in filesystem.get_file_info(selector) if info.type == kind)
 
     def _filesystem(self) -> tuple[pafs.FileSystem, str]:
-        if self.is_remote:
-            found: tuple[pafs.FileSystem, str] = pafs.FileSystem.from_uri(self.uri)
-            return found
-        return pafs.LocalFileSystem(), self.uri
+        return filesystem(self.uri, self.storage_options)

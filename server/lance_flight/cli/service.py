@@ -7,7 +7,9 @@ import os
 import secrets
 import socket
 import sys
+from collections.abc import Mapping
 from pathlib import Path
+from types import MappingProxyType
 from typing import NoReturn
 
 import pyarrow as pa
@@ -27,10 +29,10 @@ KEY_FILE = "ticket.key"
 log = logging.getLogger(__name__)
 
 
-def root_store(root: str) -> Store:
+def root_store(root: str, storage_options: Mapping[str, str] = MappingProxyType({})) -> Store:
     """The store of a root as a user names it: an object-store URI, or a directory, which is made if it is missing."""
     if "://" in root:
-        return Store(root.rstrip("/"))
+        return Store(root.rstrip("/"), dict(storage_options))
     path = Path(root).expanduser().resolve()
     if path.exists() and not path.is_dir():
         raise InvalidInput(f"root {root!r} is a file; expected a directory")
@@ -43,7 +45,7 @@ def root_store(root: str) -> Store:
 
 def build(root: str, config: ServerConfig) -> FlightSqlServer:
     """A server that accepts connections already."""
-    store = root_store(root)
+    store = root_store(root, config.storage)
     settle_abandoned(store)
     engine = Engine(
         Root(store),

@@ -1,0 +1,44 @@
+"""Directories and object stores for listing, copying and deleting; Lance reaches its tables by itself.
+
+One set of storage options serves both: the names are those of Lance.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from functools import cache
+
+import pyarrow.fs as pafs
+
+_S3_OPTIONS = {
+    "access_key": ("aws_access_key_id", "access_key_id"),
+    "secret_key": ("aws_secret_access_key", "secret_access_key"),
+    "session_token": ("aws_session_token", "session_token"),
+    "region": ("aws_region", "region"),
+    "endpoint_override": ("aws_endpoint", "endpoint", "aws_endpoint_url"),
+}
+"""What pyarrow calls an option, and under which names Lance takes it; what is not given comes from the environment."""
+
+
+def filesystem(uri: str, options: Mapping[str, str]) -> tuple[pafs.FileSystem, str]:
+    """The file system that a place lies on, and its path there."""
+    scheme, separator, path = uri.partition("://")
+    if not separator:
+        return pafs.LocalFileSystem(), uri
+    if scheme == "s3":
+        environment = {name.lower(): value for name, value in os.environ.items() if name.startswith("AWS_")}
+        return _s3(tuple(sorted((environment | {**options}).items()))), path
+    found: tuple[pafs.FileSystem, str] = pafs.FileSystem.from_uri(uri)
+    return found
+
+
+@cache
+def _s3(options: tuple[tuple[str, str], ...]) -> pafs.S3FileSystem:
+    given = dict(options)
+    known = {
+        name: next((given[theirs] for theirs in names if theirs in given), None) for name, names in _S3_OPTIONS.items()
+    }
+    allows_http = any(given.get(name, "").lower() == "true" for name in ("allow_http", "aws_allow_http"))
+    scheme = "http" if allows_http else "https"
+    return pafs.S3FileSystem(scheme=scheme, **{name: value for name, value in known.items() if value is not None})

@@ -1,0 +1,131 @@
+"""A root in an object store: the same service, with what a rename does on a directory done by conditional puts."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from adbc_driver_flightsql import dbapi
+from adbc_driver_manager import Error
+from lance_flight.catalog.directory import PUBLIC, Root, TableName
+from lance_flight.catalog.namespace import PartitionedNamespace
+from lance_flight.catalog.store import Store
+from lance_flight.engine.engine import Engine
+from lance_flight.engine.functions import evaluate
+from lance_flight.errors import AlreadyExists, LanceFlightError, Unsupported
+
+from tests.catalog.test_commit import SCHEMA, SPEC, rows
+from tests.object_store.bucket import Bucket
+from tests.service.server_process import Server
+
+ROWS = pa.table({"id": [1, 2, 3], "p": ["a", "b", None]})
+
+
+@pytest.fixture
+def server(bucket: Bucket, tmp_path: Path) -> Iterator[Server]:
+    with bucket.serving(tmp_path) as running:
+        yield running
+
+
+@pytest.mark.parametrize("partition_by", [None, "p", "bucket(4, id)"])
+def test_tables_are_made_read_changed_and_dropped(server: Server, partition_by: str | None) -> None:
+    assert server.ingest("t", ROWS, partition_by=partition_by) == 3
+    assert server.rows("SHOW TABLES") == [("public", "t", partition_by is not None)]
+    assert server.run("INSERT INTO t VALUES (4, 'a')") == 1
+    assert server.run("UPDATE t SET p = 'z' WHERE id = 1") == 1
+    assert server.run("DELETE FROM t WHERE p IS NULL") == 1
+    assert sorted(server.rows("SELECT * FROM t")) == [(1, "z"), (2, "b"), (4, "a")]
+    server.run("DROP TABLE t")
+    assert server.rows("SHOW TABLES") == []
+    assert server.ingest("t", ROWS, partition_by=partition_by) == 3
+    assert server.value("SELECT count(*) FROM t") == 3
+
+
+def test_what_was_written_is_there_for_the_next_server(bucket: Bucket, tmp_path: Path) -> None:
+    with bucket.serving(tmp_path, "first") as first:
+        first.ingest("t", ROWS, partition_by="p")
+        first.run("INSERT INTO t VALUES (9, 'new')")
+    with bucket.serving(tmp_path, "second") as second:
+        assert sorted(second.rows("SELECT id FROM t")) == [(1,), (2,), (3,), (9,)]
+        assert second.rows('SELECT count(*) FROM "t@7"') != []
+
+
+def test_a_transaction_commits_and_rolls_back(server: Server) -> None:
+    server.ingest("t", ROWS, partition_by="p")
+    with dbapi.connect(server.uri) as connection, connection.cursor() as cursor:
+        cursor.execute("DELETE FROM t WHERE id = 1")
+        cursor.execute("INSERT INTO t VALUES (7, 'q')")
+        assert server.value("SELECT count(*) FROM t WHERE id IN (1, 7)") == 1
+        connection.commit()
+        assert sorted(server.rows("SELECT id FROM t")) == [(2,), (3,), (7,)]
+        cursor.execute("TRUNCATE t")
+        connection.rollback()
+    assert server.value("SELECT count(*) FROM t") == 3
+
+
+def test_a_replaced_table_has_to_be_dropped_first(server: Server) -> None:
+    server.ingest("t", ROWS, partition_by="p")
+    with pytest.raises(Error, match="DROP it first"):
+        server.ingest("t", ROWS, "replace", partition_by="p")
+    assert server.value("SELECT count(*) FROM t") == 3
+
+
+def test_of_two_who_make_one_table_at_once_one_makes_it(bucket: Bucket) -> None:
+    """Both have built their table, and neither sees the other's, when they come to publish it."""
+    roots = [Root(bucket.store), Root(bucket.store)]
+
+    def build(number: int, place: Store) -> int:
+        return PartitionedNamespace.create(place, SCHEMA, SPEC).append([rows((number, "a"))], evaluate)
+
+    name = TableName(PUBLIC, "t")
+    drafts = [
+        root.draft(name, lambda place, number=number: build(number, place), partitioned=True)
+        for number, root in enumerate(roots)
+    ]
+    drafts[0].publish()
+    with pytest.raises(AlreadyExists):
+        drafts[1].publish()
+    for draft in drafts:
+        draft.close()
+    assert Engine(roots[1], ways=1).query("SELECT id FROM t").to_pylist() == [{"id": 0}]
+
+
+def test_writers_of_several_engines_lose_nothing(bucket: Bucket) -> None:
+    Engine(Root(bucket.store), ways=1).update("CREATE TABLE t (id BIGINT, p VARCHAR) PARTITIONED BY (p)")
+    writers, commits = 3, 4
+    failures: list[LanceFlightError] = []
+
+    def write(writer: int) -> None:
+        engine = Engine(Root(bucket.store), ways=1)
+        try:
+            for commit in range(commits):
+                engine.update(f"INSERT INTO t VALUES ({writer * 100 + commit}, 'shared'), ({writer}, 'new {commit}')")
+        except LanceFlightError as exc:
+            failures.append(exc)
+
+    threads = [threading.Thread(target=write, args=(writer,)) for writer in range(writers)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert failures == []
+    engine = Engine(Root(bucket.store), ways=1)
+    assert engine.query("SELECT count(*) AS n FROM t").to_pylist() == [{"n": writers * commits * 2}]
+    partitions = engine.query("SELECT p, rows FROM t$partitions ORDER BY p").to_pylist()
+    assert partitions == [{"p": f"new {commit}", "rows": writers} for commit in range(commits)] + [
+        {"p": "shared", "rows": writers * commits}
+    ]
+
+
+def test_secrets_are_not_shown(bucket: Bucket) -> None:
+    assert "very-secret" not in repr(bucket.store)
+    with pytest.raises(Unsupported) as raised:
+        Root(bucket.store.child("nothing")).draft(TableName(PUBLIC, "t"), _refuse, partitioned=True)
+    assert "very-secret" not in str(raised.value)
+
+
+def _refuse(_: Store) -> int:
+    raise Unsupported("no")
