@@ -9,6 +9,7 @@ from __future__ import annotations
 import secrets
 from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import lru_cache
 
 import pyarrow as pa
 from lance import FragmentMetadata, LanceDataset, LanceOperation
@@ -19,6 +20,7 @@ from lance_flight.catalog.rows import aligned
 from lance_flight.catalog.store import Store
 
 DATA = "data"
+KEPT_LAYOUTS = 256
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,8 +34,9 @@ class Layout:
     columns: str
 
     @classmethod
+    @lru_cache(KEPT_LAYOUTS)
     def of(cls, schema: pa.Schema) -> Layout:
-        """The layout that Lance itself gives a new table of this schema; asked by writing a row to memory."""
+        """The layout that Lance itself gives a new table of this schema; asked by writing a row to memory, once."""
         nullable = pa.schema([field.with_nullable(nullable=True) for field in schema])
         row = pa.Table.from_arrays([pa.nulls(1, field.type) for field in nullable], schema=nullable)
         (fragment,) = write_fragments(row, f"memory://{secrets.token_hex(8)}", schema=nullable, mode="create")

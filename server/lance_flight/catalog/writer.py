@@ -35,6 +35,7 @@ CACHED_BYTES = 256 << 20  # in all open files together, before their pages are w
 LEAST_CACHED_BYTES = 256 << 10  # in one of them: smaller pages would be slow to read
 WRITERS = 4  # more than cores: each spends much of its time opening and closing files
 MOVERS = os.cpu_count() or 1
+ROWS_NOT_WORTH_A_THREAD = 16 << 10
 
 
 @dataclass(slots=True)
@@ -110,15 +111,21 @@ class PartitionWriter:
         self._wait()
         if self._open_files + len(numbers) > MOST_OPEN_FILES:
             self._close_files()
-        for place, number in enumerate(numbers):
-            start, stop = int(groups.starts[place]), int(groups.starts[place + 1])
-            rows = arranged.slice(start, stop - start)
-            self._running.append(self._writers.submit(self._write_partition, self._pending[number], rows))
+        parts = [
+            (self._pending[number], arranged.slice(int(start), int(stop - start)))
+            for number, start, stop in zip(numbers, groups.starts[:-1], groups.starts[1:], strict=True)
+        ]
+        if len(parts) == 1 and chunk.num_rows <= ROWS_NOT_WORTH_A_THREAD:
+            self._write_partition(*parts[0])
+        else:
+            self._running += [self._writers.submit(self._write_partition, *part) for part in parts]
         self.rows += chunk.num_rows
 
     def _arranged(self, chunk: pa.Table, order: np.ndarray) -> pa.Table:
         """The rows in another order, one column on each thread."""
         rows = pa.array(order.astype(np.uint32))
+        if chunk.num_rows <= ROWS_NOT_WORTH_A_THREAD:
+            return chunk.take(rows)
         return pa.Table.from_arrays(
             list(self._movers.map(lambda column: column.take(rows), chunk.columns)), schema=chunk.schema
         )
@@ -153,7 +160,11 @@ class PartitionWriter:
         return sum(pending.open_file is not None for pending in self._pending.values())
 
     def _close_files(self) -> None:
-        for future in [self._writers.submit(pending.close_file) for pending in self._pending.values()]:
+        opened = [pending for pending in self._pending.values() if pending.open_file is not None]
+        if len(opened) == 1:
+            opened[0].close_file()
+            return
+        for future in [self._writers.submit(pending.close_file) for pending in opened]:
             future.result()
 
     def _wait(self) -> None:
