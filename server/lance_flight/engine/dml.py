@@ -18,6 +18,7 @@ from lance_flight.catalog.scan import ADDRESS_FIELDS
 from lance_flight.catalog.snapshot import PartitionTable
 from lance_flight.engine.definitions import storable
 from lance_flight.engine.functions import cast, evaluate
+from lance_flight.engine.merge_keys import matched_rows
 from lance_flight.engine.references import TableRef
 from lance_flight.engine.row_changes import Delete, Merge, RowChange, Truncate, Update
 from lance_flight.engine.row_queries import RowChanges, RowQuery, delete_query, merge_query, source_query, update_query
@@ -75,13 +76,13 @@ def change_rows(
     if isinstance(table, PlainTable):
         _refuse_plain(table, transaction)
         version = transaction.version(table)
-        changes = _Changes(session, query, columns(table, transaction), parameters)
+        changes = _Changes(session, statement, query, columns(table, transaction), parameters)
         come = list(changes)
         changes.check(statement, name)
         replace_rows(table.store, version, changes.addresses(0), come)
         return changes.count
     inner = transaction.writing(table)
-    changes = _Changes(session, query, columns(table, transaction), parameters)
+    changes = _Changes(session, statement, query, columns(table, transaction), parameters)
     written = table.written(inner.snapshot, changes, evaluate)
     try:
         changes.check(statement, name)
@@ -131,8 +132,16 @@ def assigned(table: pa.Table, target: pa.Schema) -> pa.Table:
 class _Changes:
     """The changes of one statement as they are computed: iterating gives the rows that come, and gathers what goes."""
 
-    def __init__(self, session: Session, query: RowQuery, target: pa.Schema, parameters: pa.RecordBatch | None) -> None:
+    def __init__(
+        self,
+        session: Session,
+        statement: RowChange,
+        query: RowQuery,
+        target: pa.Schema,
+        parameters: pa.RecordBatch | None,
+    ) -> None:
         self._session = session
+        self._statement = statement
         self._query = query
         self._target = target
         self._frame = session.frame(query.sql, parameters)
@@ -140,6 +149,8 @@ class _Changes:
         self._inserted = 0
 
     def __iter__(self) -> Iterator[pa.Table]:
+        if isinstance(self._statement, Merge):
+            self._session.narrow(matched_rows(self._session, self._statement, self._frame))
         self._session.prepare(self._frame)
         for batch in self._session.batches(self._frame, storable(self._frame.schema())):
             changes: RowChanges = self._query.read(batch)

@@ -75,11 +75,12 @@ class MergeClause:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Merge:
-    """MERGE INTO t [[AS] a] USING source ON condition WHEN …; `source` is SQL text, `source_alias` its name."""
+    """MERGE INTO t [[AS] a] USING source [[AS] s [(column, …)]] ON condition WHEN …; `source` is SQL text."""
 
     target: Target
     source: str
     source_alias: str
+    source_columns: tuple[str, ...]
     on: str
     clauses: tuple[MergeClause, ...]
 
@@ -115,12 +116,15 @@ def merge(cursor: Cursor) -> Merge:
     target = _target(cursor)
     cursor.expect("USING")
     source, alias = _source(cursor)
+    columns = names(cursor) if cursor.peek("(") else ()
     cursor.expect("ON")
     on = _text(cursor, "the condition", "WHEN")
     clauses = [_clause(cursor)]
     while not cursor.done:
         clauses.append(_clause(cursor))
-    return Merge(target=target, source=source, source_alias=alias, on=on, clauses=tuple(clauses))
+    return Merge(
+        target=target, source=source, source_alias=alias, source_columns=columns, on=on, clauses=tuple(clauses)
+    )
 
 
 def _target(cursor: Cursor) -> Target:

@@ -142,7 +142,8 @@ def _resolved(clause: MergeClause, source_alias: str, schema: pa.Schema, source:
 
 
 def _relation(statement: Merge) -> str:
-    return f"{statement.source} AS {quoted(statement.source_alias)}"
+    columns = f" ({', '.join(map(quoted, statement.source_columns))})" if statement.source_columns else ""
+    return f"{statement.source} AS {quoted(statement.source_alias)}{columns}"
 
 
 def _values(assignments: Sequence[Assignment], alias: str, schema: pa.Schema) -> list[str]:

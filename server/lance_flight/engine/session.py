@@ -33,7 +33,7 @@ from lance_flight.engine.transactions import SqlTransaction
 from lance_flight.errors import Conflict, LanceFlightError, NotFound, QueryFailed, SqlError
 from lance_flight.model.spec import Expression
 from lance_flight.planning.enumeration import Unresolved
-from lance_flight.planning.predicates import ALWAYS, Predicate
+from lance_flight.planning.predicates import ALWAYS, Predicate, all_of
 
 CATALOG = "lance"
 PLANNING_ROUNDS = 4
@@ -108,6 +108,7 @@ class Session:
         self.log = ScanLog()
         self.views: dict[str, PartitionedView] = {}
         self._hints: dict[str, Predicate] = {}
+        self._narrowed: Predicate = ALWAYS
         self._evaluations = _Evaluations()
         self._missing: dict[str, NotFound] = {}
         runtime = RuntimeEnvBuilder()
@@ -148,6 +149,10 @@ class Session:
                 self.plan(frame)
                 if not self._evaluations.compute():
                     break
+
+    def narrow(self, predicate: Predicate) -> None:
+        """Prune the target by what is known of its rows beyond the query."""
+        self._narrowed = predicate
 
     def resolve_pins(self, frame: DataFrame) -> None:
         """Fix, in `readings`, the versions of the rows without a fixed one that a query reads."""
@@ -236,7 +241,7 @@ class Session:
             ways=self.ways,
             share=self.share,
             log=self.log,
-            hint=lambda: self._hints.get(key, ALWAYS),
+            hint=lambda: all_of([self._hints.get(key, ALWAYS), ALWAYS if targets is None else self._narrowed]),
             evaluate=self._evaluations,
             targets=targets,
             on_read=None

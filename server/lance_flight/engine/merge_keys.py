@@ -1,0 +1,58 @@
+"""Which rows of its target a MERGE can match: those whose join keys stand in the source, asked before the target is read.
+
+Only keys of a source that gives the same rows whenever it is read (a table, a list of values) are asked for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pyarrow as pa
+from datafusion import DataFrame, Expr, LogicalPlan
+
+from lance_flight.engine.row_changes import Matched, Merge
+from lance_flight.engine.row_queries import source_query
+from lance_flight.engine.session import Session
+from lance_flight.planning.predicates import Column, In, Predicate, all_of
+
+MOST_KEYS = 10_000
+
+
+def matched_rows(session: Session, statement: Merge, frame: DataFrame) -> Predicate:
+    """What holds of every row of the target that `frame`, the query of the statement, can be about."""
+    if any(clause.matched is Matched.TARGET_ONLY for clause in statement.clauses) or not _is_stable(statement):
+        return all_of([])
+    source = session.frame(source_query(statement))
+    pairs = _keys(session.optimised(frame), statement.target.alias)
+    return all_of(
+        [In(Column(name), found) for name, key in pairs if (found := _values(session, source, key)) is not None]
+    )
+
+
+def _is_stable(statement: Merge) -> bool:
+    text = statement.source.lstrip("( \n\t").upper()
+    return not statement.source.startswith("(") or text.startswith("VALUES")
+
+
+def _keys(plan: LogicalPlan, alias: str) -> Iterator[tuple[str, Any]]:
+    """The columns of the target that a join compares, with what it compares them to."""
+    node = plan.to_variant()
+    if type(node).__name__ == "Join":
+        for pair in node.on():
+            for mine, theirs in (pair, pair[::-1]):
+                if mine.variant_name() == "Column" and mine.to_variant().relation() == alias:
+                    yield mine.to_variant().name(), theirs
+    for child in plan.inputs():
+        yield from _keys(child, alias)
+
+
+def _values(session: Session, source: DataFrame, key: Any) -> pa.Array | None:
+    """The different values of a key, but for NULL, which matches nothing; None where there are too many."""
+    keys = source.select(Expr(key).alias("key")).distinct().limit(MOST_KEYS + 1)
+    session.prepare(keys)
+    found = pa.Table.from_batches(
+        list(session.batches(keys, pa.schema(keys.schema()))), schema=pa.schema(keys.schema())
+    )
+    values = found.column(0).combine_chunks().drop_null()
+    return values if found.num_rows <= MOST_KEYS and len(values) else None

@@ -1,0 +1,89 @@
+"""A MERGE reads the partitions that the keys of its source fall into, where these can be asked for beforehand."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from lance_flight.catalog.directory import Root
+from lance_flight.catalog.store import Store
+from lance_flight.engine import merge_keys, tables
+from lance_flight.engine.engine import Engine
+
+UPDATE = "WHEN MATCHED THEN UPDATE SET v = s.v"
+INSERT = "WHEN NOT MATCHED AND s.id IS NOT NULL THEN INSERT (id, p, v) VALUES (s.id, s.p, s.v)"
+
+# source and condition, clauses, partition tables that are read, rows affected
+CASES = {
+    "a table": ("s ON t.id = s.id AND t.p = s.p", UPDATE, 3, 2),
+    "rows that are new": ("s ON t.id = s.id AND t.p = s.p", f"{UPDATE} {INSERT}", 3, 4),
+    "keys of another type": ("s ON t.id = s.id AND t.p = CAST(s.p AS SMALLINT)", UPDATE, 3, 2),
+    "computed keys": ("s ON t.id = s.id AND t.p = s.p * 1", UPDATE, 3, 2),
+    "values": ("(VALUES (1, 1, 5.0)) AS s (id, p, v) ON s.p = t.p AND s.id = t.id", UPDATE, 1, 1),
+    "a literal": ("s ON t.id = s.id AND t.p = 2", UPDATE, 1, 1),
+    "a query might say something else each time": (
+        "(SELECT * FROM s) AS s ON t.id = s.id AND t.p = s.p",
+        UPDATE,
+        10,
+        2,
+    ),
+    "no key of a partition": ("s ON t.id = s.id", UPDATE, 10, 2),
+    "no equality": ("s ON t.id = s.id AND t.p <= s.p", UPDATE, 10, 2),
+    "one key or another": ("s ON t.id = s.id AND (t.p = s.p OR t.p = 9)", UPDATE, 10, 2),
+    "rows that the source lacks": (
+        "s ON t.id = s.id AND t.p = s.p",
+        f"{UPDATE} WHEN NOT MATCHED BY SOURCE AND t.id > 95 THEN DELETE",
+        10,
+        7,
+    ),
+}
+
+
+@pytest.fixture
+def engine(tmp_path: Path) -> Engine:
+    made = Engine(Root(Store(str(tmp_path))), ways=2)
+    made.update("CREATE TABLE t (id BIGINT NOT NULL, p BIGINT, v DOUBLE) PARTITIONED BY (p)")
+    made.update("INSERT INTO t SELECT value, value % 10, 1.0 FROM generate_series(1, 100)")
+    made.update("CREATE TABLE s (id INT, p INT, v DOUBLE)")
+    made.update("INSERT INTO s VALUES (1, 1, 5), (2, 2, 6), (NULL, NULL, 7), (1000, 3, 8), (2000, NULL, 9)")
+    return made
+
+
+def merged(engine: Engine, source: str, clauses: str, monkeypatch: pytest.MonkeyPatch) -> tuple[int, int]:
+    """How many partition tables a MERGE plans to read, and how many rows it affects."""
+    scanned = []
+    deal = tables.deal
+
+    def counted(kept: list[tuple[object, list[object]]], *args: object, merging: bool = True) -> object:
+        if not merging:
+            scanned.append(sum(len(mine) for _, mine in kept))
+        return deal(kept, *args, merging=merging)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(tables, "deal", counted)
+    affected = engine.update(f"MERGE INTO t USING {source} {clauses}")
+    return scanned[-1], affected
+
+
+@pytest.mark.parametrize("case", CASES.values(), ids=CASES.keys())
+def test_the_partitions_concerned_are_read(
+    engine: Engine, monkeypatch: pytest.MonkeyPatch, case: tuple[str, str, int, int]
+) -> None:
+    source, clauses, scanned, affected = case
+    assert merged(engine, source, clauses, monkeypatch) == (scanned, affected)
+
+
+@pytest.mark.parametrize(("source", "clauses"), [case[:2] for case in CASES.values()], ids=CASES.keys())
+def test_the_answer_is_that_of_reading_everything(
+    engine: Engine, monkeypatch: pytest.MonkeyPatch, source: str, clauses: str
+) -> None:
+    before = engine.query("SELECT * FROM t ORDER BY id")
+    merged(engine, source, clauses, monkeypatch)
+    pruned = engine.query("SELECT * FROM t ORDER BY id")
+    engine.update('INSERT OVERWRITE t SELECT * FROM "t@7"')
+    engine.update("DELETE FROM t WHERE id >= 1000")
+    assert engine.query("SELECT * FROM t ORDER BY id").equals(before)
+    monkeypatch.setattr(merge_keys, "MOST_KEYS", 0)
+    assert merged(engine, source, clauses, monkeypatch)[0] in {1, 10, 11}, (
+        "the partitions of a literal, or all there are"
+    )
+    assert engine.query("SELECT * FROM t ORDER BY id").equals(pruned)
