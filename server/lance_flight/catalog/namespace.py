@@ -28,6 +28,7 @@ from lance_flight.catalog.manifest import (
 from lance_flight.catalog.new_partitions import version_rows
 from lance_flight.catalog.snapshot import Snapshot
 from lance_flight.catalog.store import Store
+from lance_flight.catalog.tags import TagRef, create_tag, drop_tag, tags_of
 from lance_flight.catalog.transaction import Transaction
 from lance_flight.catalog.writer import PartitionWriter
 from lance_flight.errors import Conflict, NotFound, OutcomeUnknown, SerializationFailure
@@ -89,6 +90,19 @@ class PartitionedNamespace:
                 return self.manifest.snapshot(self.manifest.version_at(at))
             case _:
                 return self.manifest.snapshot(at)
+
+    @property
+    def tags(self) -> list[TagRef]:
+        """The names that snapshots have."""
+        return tags_of(self.manifest.open())
+
+    def create_tag(self, name: str, at: int | str | datetime | None = None) -> None:
+        """Name a snapshot (None: the newest one), so that `snapshot(name)` finds it."""
+        create_tag(self.manifest.open(), name, self.snapshot(at).version)
+
+    def drop_tag(self, name: str) -> None:
+        """Forget the name of a snapshot."""
+        drop_tag(self.manifest.open(), name)
 
     def rows(self) -> Iterator[pa.Table]:
         """All rows of the newest snapshot, one partition table after another."""

@@ -12,6 +12,7 @@ from lance import LanceDataset
 
 from lance_flight.catalog import rows
 from lance_flight.catalog.store import Store, shared_session
+from lance_flight.catalog.tags import TagRef, create_tag, drop_tag, tags_of
 from lance_flight.errors import Conflict, NotFound
 
 
@@ -33,6 +34,19 @@ class PlainTable:
         if not known:
             raise NotFound(f"table {self.store.name!r} has no version as old as {at.isoformat()}")
         return self.open(int(max(known)))
+
+    @property
+    def tags(self) -> list[TagRef]:
+        """The names that versions have."""
+        return tags_of(self.open())
+
+    def create_tag(self, name: str, at: int | str | datetime | None = None) -> None:
+        """Name a version (None: the newest one)."""
+        create_tag(self.open(), name, int(self.open_at(at).version))
+
+    def drop_tag(self, name: str) -> None:
+        """Forget the name of a version."""
+        drop_tag(self.open(), name)
 
     def rows(self) -> Iterator[pa.Table]:
         """All rows of the newest version."""

@@ -10,12 +10,13 @@ import pyarrow as pa
 from lance_flight.catalog import rows
 from lance_flight.catalog.directory import Root
 from lance_flight.engine import dml, ingest
+from lance_flight.engine.alter import alter
 from lance_flight.engine.definitions import arrow_schema, storable
 from lance_flight.engine.dml import NewSession, table_name
 from lance_flight.engine.row_changes import RowChange
-from lance_flight.engine.statements import ChangeStatement, CreateTable, DropTable, Insert
+from lance_flight.engine.statements import AlterTable, ChangeStatement, CreateTable, DropTable, Insert
 from lance_flight.engine.transactions import SqlTransaction, autocommit
-from lance_flight.errors import AlreadyExists, NotFound, SqlError
+from lance_flight.errors import AlreadyExists, NotFound, SqlError, Unsupported
 
 Bindings = Sequence[pa.RecordBatch | None]
 
@@ -34,6 +35,11 @@ def change(
     Without a `transaction` it is one of its own, all bindings together.
     """
     match statement:
+        case AlterTable() if transaction is not None:
+            raise Unsupported("tables are not altered inside a transaction; commit first")
+        case AlterTable(reference, alteration):
+            alter(root, table_name(reference), alteration)
+            return 0
         case CreateTable():
             return sum(_create(root, statement, new_session, binding, transaction) for binding in bindings)
         case DropTable():

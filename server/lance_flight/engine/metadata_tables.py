@@ -1,10 +1,11 @@
-"""The metadata tables of a partitioned table: `t$partitions`, `t$snapshots`, `t$specs`, `t$files`."""
+"""The metadata tables of a table: `t$tags`, and of a partitioned one `t$partitions`, `t$snapshots`, `t$specs`, `t$files`."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import asdict
 from itertools import dropwhile
 from types import MappingProxyType
 from typing import Any
@@ -14,7 +15,9 @@ import pyarrow.compute as pc
 import pyarrow.dataset as pads
 
 from lance_flight.catalog import partitions
+from lance_flight.catalog.directory import Table
 from lance_flight.catalog.namespace import PartitionedNamespace
+from lance_flight.catalog.plain import PlainTable
 from lance_flight.catalog.snapshot import PIN_COLUMNS, PartitionTable, Snapshot, SpecTables
 from lance_flight.engine.tables import PartitionedView
 from lance_flight.errors import Corrupt, NotFound
@@ -201,14 +204,28 @@ def specs_table(snapshot: Snapshot) -> MetadataTable:
     return MetadataTable(schema, lambda _: pa.Table.from_pylist(rows, schema=schema))
 
 
+def tags_table(table: Table) -> MetadataTable:
+    """One row per tag of a table: its name, and the version that it refers to."""
+    schema = pa.schema(
+        [
+            pa.field("name", pa.utf8(), nullable=False),
+            pa.field("version", pa.int64(), nullable=False),
+            pa.field("branch", pa.utf8()),
+        ]
+    )
+    return MetadataTable(schema, lambda _: pa.Table.from_pylist([asdict(tag) for tag in table.tags], schema=schema))
+
+
 METADATA_TABLES: Mapping[str, Callable[[PartitionedNamespace, PartitionedView], MetadataTable]] = MappingProxyType(
     {
         "partitions": lambda _, view: partitions_table(view),
         "snapshots": lambda namespace, _: snapshots_table(namespace),
         "specs": lambda _, view: specs_table(view.snapshot),
         "files": lambda _, view: files_table(view),
+        "tags": lambda namespace, _: tags_table(namespace),
     }
 )
+PLAIN_METADATA_TABLES: Mapping[str, Callable[[PlainTable], MetadataTable]] = MappingProxyType({"tags": tags_table})
 
 
 def _shown(field: PartitionField) -> str:

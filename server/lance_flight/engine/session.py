@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import partial
@@ -23,8 +21,9 @@ from lance_flight.catalog.scan import Source
 from lance_flight.catalog.snapshot import Snapshot
 from lance_flight.engine.functions import QUERIES_ONLY, HashCalls, evaluate, plain_message, session_config
 from lance_flight.engine.hints import hints
-from lance_flight.engine.metadata_tables import METADATA_TABLES, MetadataTable
+from lance_flight.engine.metadata_tables import METADATA_TABLES, PLAIN_METADATA_TABLES, MetadataTable
 from lance_flight.engine.parameters import parameter_count
+from lance_flight.engine.points import Reference, naming
 from lance_flight.engine.provider import Provider, ScanLog
 from lance_flight.engine.row_queries import TARGET_ROWS
 from lance_flight.engine.sql import for_datafusion
@@ -37,9 +36,6 @@ from lance_flight.planning.predicates import ALWAYS, Predicate, all_of
 
 CATALOG = "lance"
 PLANNING_ROUNDS = 4
-
-_VERSION = re.compile(r"[0-9]{1,20}")
-_REFERENCE = re.compile(r"(?P<table>.+?)(?:@(?P<at>[^$@]+))?(?:\$(?P<metadata>[a-z]+))?", re.DOTALL)
 
 
 @dataclass(frozen=True, slots=True)
@@ -194,9 +190,10 @@ class Session:
             raise
 
     def _resolved(self, name: TableName) -> pads.Dataset:
-        table, at, metadata = _parsed(name)
-        if table != name and self.tables.has(name):
-            table, at, metadata = name, None, None
+        named = Reference.parse(name)
+        if named.table != name and self.tables.has(name):
+            named = Reference(name)
+        table, at, metadata = named.table, named.at, named.metadata
         is_target = metadata == TARGET_ROWS and table == self._target
 
         def opened(found: Table) -> pads.Dataset:
@@ -208,9 +205,9 @@ class Session:
                 case PartitionedNamespace():
                     view = self._partitioned(found, table, name.name, at)
                     return Provider(view, self.log) if metadata is None else _metadata_table(metadata, found, view)
+                case PlainTable() if metadata is not None:
+                    return _plain_metadata_table(metadata, found, table)
                 case PlainTable():
-                    if metadata is not None:
-                        raise NotFound(f"table {table.name!r} is not partitioned and has no ${metadata}")
                     return Provider(self._plain(found, table, name.name, at), self.log)
 
         return self.tables.read(table, opened)
@@ -227,7 +224,7 @@ class Session:
         if key in self.views:
             return self.views[key]
         reading = self.readings.get(key)
-        with _naming(name, at):
+        with naming(name, at):
             snapshot, step = self._snapshot(namespace, reading, at)
         _check_identity(name, reading, snapshot.committed_at)
         floating = Floating(namespace.store, reading.resolved if reading else {})
@@ -269,7 +266,7 @@ class Session:
     ) -> PlainView:
         key = f"{name.db_schema}.{reference}"
         reading = self.readings.get(key)
-        with _naming(name, at):
+        with naming(name, at):
             if reading is not None:
                 at = reading.version
             elif at is None and self.transaction is not None:
@@ -352,50 +349,16 @@ def _metadata_table(name: str, namespace: PartitionedNamespace, view: Partitione
     return METADATA_TABLES[name](namespace, view)
 
 
-def _parsed(name: TableName) -> tuple[TableName, int | str | datetime | None, str | None]:
-    """A reference with its version, tag or time, and its metadata table."""
-    match = _REFERENCE.fullmatch(name.name)
-    if match is None:
-        return name, None, None
-    return TableName(name.db_schema, match["table"]), _moment(match["at"]), match["metadata"]
-
-
 def _check_identity(name: TableName, reading: Reading | None, committed_at: datetime) -> None:
     """Refuse a version of a table that was dropped and made again since it was chosen: it is another one."""
     if reading is not None and reading.committed_at and reading.committed_at != committed_at.isoformat():
         raise Conflict(f"table {name.name!r} was dropped and made again since this statement was planned")
 
 
-@contextmanager
-def _naming(table: TableName, at: int | str | datetime | None) -> Iterator[None]:
-    """Says of a version that is not there which table has it not, and nothing of where that table lies."""
-    try:
-        yield
-    except (NotFound, OverflowError) as exc:
-        # Lance counts versions in 64 bits, and says so of a number beyond.
-        match at:
-            case None:
-                missing = "is not there"
-            case datetime():
-                missing = f"has no version as old as {at.isoformat()}"
-            case str():
-                missing = f"has no tag {at!r}"
-            case int():
-                missing = f"has no version {at}"
-        raise NotFound(f"table {table.name!r} {missing}") from exc
-
-
-def _moment(text: str | None) -> int | str | datetime | None:
-    """A version number, a point in time (UTC unless it says otherwise), or a tag."""
-    if text is None:
-        return None
-    if _VERSION.fullmatch(text):
-        return int(text)
-    try:
-        moment = datetime.fromisoformat(text)
-    except ValueError:
-        return text
-    return moment if moment.tzinfo else moment.replace(tzinfo=UTC)
+def _plain_metadata_table(name: str, table: PlainTable, of: TableName) -> MetadataTable:
+    if name not in PLAIN_METADATA_TABLES:
+        raise NotFound(f"table {of.name!r} is not partitioned and has no ${name}")
+    return PLAIN_METADATA_TABLES[name](table)
 
 
 def _bound(parameters: pa.RecordBatch | None) -> dict[str, pa.Scalar] | None:

@@ -87,6 +87,11 @@ class Cursor:
             return self.string(what)
         return self.name(what)
 
+    def word(self, what: str) -> str:
+        """Read one identifier, string literal or number; its text."""
+        token = self._read(what, Kind.WORD, Kind.NAME, Kind.STRING, Kind.NUMBER)
+        return token.text.translate(_FOLDED) if token.kind is Kind.WORD else token.text
+
     def source(self, start: int, stop: int) -> str:
         """The text of the tokens `start` to `stop`, as it was written."""
         if start >= stop:

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from types import MappingProxyType
 
 from lance_flight.engine import references, row_changes
+from lance_flight.engine.alterations import Alteration, alteration
 from lance_flight.engine.references import TableRef
 from lance_flight.engine.row_changes import RowChange
 from lance_flight.engine.select_lists import with_distinct_names
@@ -106,6 +107,14 @@ class Describe:
 
 
 @dataclass(frozen=True, slots=True)
+class AlterTable:
+    """ALTER TABLE t …: what is altered, and how."""
+
+    table: TableRef
+    alteration: Alteration
+
+
+@dataclass(frozen=True, slots=True)
 class SetOption:
     """SET name = 'value': a setting of the client's session."""
 
@@ -114,7 +123,7 @@ class SetOption:
 
 
 RowsStatement = Query | Explain | ShowTables | ShowPartitions | Describe
-ChangeStatement = CreateTable | DropTable | Insert | RowChange
+ChangeStatement = CreateTable | DropTable | Insert | RowChange | AlterTable
 Statement = RowsStatement | ChangeStatement | SetOption
 
 
@@ -186,6 +195,11 @@ def _drop(cursor: Cursor) -> Statement:
     return DropTable(table=table, if_exists=if_exists)
 
 
+def _alter(cursor: Cursor) -> Statement:
+    cursor.expect("TABLE")
+    return AlterTable(references.table(cursor), alteration(cursor))
+
+
 def _insert(cursor: Cursor) -> Statement:
     overwrite = cursor.accept("OVERWRITE")
     if not overwrite:
@@ -243,6 +257,7 @@ _STATEMENTS: Mapping[str, Callable[[Cursor], Statement]] = MappingProxyType(
         "DROP": _drop,
         "INSERT": _insert,
         "SET": _set,
+        "ALTER": _alter,
         "UPDATE": row_changes.update,
         "DELETE": row_changes.delete,
         "MERGE": row_changes.merge,

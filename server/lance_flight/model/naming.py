@@ -18,6 +18,7 @@ from lance_flight.errors import InvalidInput
 MANIFEST = "__manifest"
 SEPARATOR = "$"
 TABLE = "dataset"
+MAIN_BRANCH = "main"
 COLUMN_PREFIX = "partition_field_"
 NAME_LENGTH = 16
 KEY_BYTES = 32
@@ -28,6 +29,7 @@ _RESERVED = frozenset(
     ["*", "_rowid", "_rowaddr", "_rowoffset", "_row_created_at_version", "_row_last_updated_at_version"]
 )
 _SQL_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_LABEL = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]*")
 _SPEC_NAMESPACE = re.compile(r"v([1-9][0-9]*)")
 
 
@@ -52,6 +54,21 @@ def column_name_problem(name: str) -> str | None:
     if name in _RESERVED:
         return f"column {name!r} has a name that Lance keeps for itself; expected another one"
     return None
+
+
+def check_label(kind: str, name: str) -> str:
+    """`name` itself if a tag or branch may be called so, else `InvalidInput`.
+
+    What `t@name` would read as a number or a time never begins with a letter; `main` is Lance's name of the main branch.
+
+    >>> check_label("tag", "release-1.0")
+    'release-1.0'
+    """
+    if _LABEL.fullmatch(name) is None:
+        raise InvalidInput(f"{kind} name {name!r} is not allowed; expected [A-Za-z_][A-Za-z0-9_.-]*")
+    if name == MAIN_BRANCH:
+        raise InvalidInput(f"{kind} name {name!r} is not allowed: it is the main branch")
+    return name
 
 
 def partition_column(field_id: str) -> str:

@@ -1,0 +1,74 @@
+"""References: a table's name in SQL with the version it is read at, and its metadata table (`t@12`, `t@tag$files`)."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import UTC, datetime
+
+from lance_flight.catalog.directory import TableName
+from lance_flight.errors import NotFound
+
+Point = int | str | datetime
+"""Where in a table's history: a version, a tag, or the newest version as old as a moment."""
+
+_VERSION = re.compile(r"[0-9]{1,20}")
+_REFERENCE = re.compile(r"(?P<table>.+?)(?:@(?P<at>[^$@]+))?(?:\$(?P<metadata>[a-z]+))?", re.DOTALL)
+
+
+@dataclass(frozen=True, slots=True)
+class Reference:
+    """A table as SQL names it: at its newest version (`at` None) or another, and perhaps one of its metadata tables."""
+
+    table: TableName
+    at: Point | None = None
+    metadata: str | None = None
+
+    @classmethod
+    def parse(cls, name: TableName) -> Reference:
+        """Read a name.
+
+        >>> Reference.parse(TableName("public", "t@12$files")).at
+        12
+        """
+        match = _REFERENCE.fullmatch(name.name)
+        if match is None:
+            return cls(name)
+        at = None if match["at"] is None else point(match["at"])
+        return cls(TableName(name.db_schema, match["table"]), at, match["metadata"])
+
+
+def point(text: str) -> Point:
+    """A version number, a point in time (UTC unless it says otherwise), or a tag.
+
+    >>> point("12"), point("2026-01-31").isoformat(), point("audited")
+    (12, '2026-01-31T00:00:00+00:00', 'audited')
+    """
+    if _VERSION.fullmatch(text):
+        return int(text)
+    try:
+        moment = datetime.fromisoformat(text)
+    except ValueError:
+        return text
+    return moment if moment.tzinfo else moment.replace(tzinfo=UTC)
+
+
+@contextmanager
+def naming(table: TableName, at: Point | None) -> Iterator[None]:
+    """Says of a version that is not there which table has it not, and nothing of where that table lies."""
+    try:
+        yield
+    except (NotFound, OverflowError) as exc:
+        # Lance counts versions in 64 bits, and says so of a number beyond.
+        match at:
+            case None:
+                missing = "is not there"
+            case datetime():
+                missing = f"has no version as old as {at.isoformat()}"
+            case str():
+                missing = f"has no tag {at!r}"
+            case int():
+                missing = f"has no version {at}"
+        raise NotFound(f"table {table.name!r} {missing}") from exc

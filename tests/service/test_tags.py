@@ -1,0 +1,97 @@
+"""Tags of plain and partitioned tables: named, read, listed, dropped."""
+
+from __future__ import annotations
+
+import lance
+import pytest
+
+from tests.service.server_process import Server
+from tests.stock import manifest
+
+PLACES = pytest.mark.parametrize("partitioned_by", ["", " PARTITIONED BY (id)"], ids=["plain", "partitioned"])
+
+
+def stock(server: Server, table: str, partitioned_by: str) -> lance.LanceDataset:
+    """The Lance table whose versions are the table's versions."""
+    return manifest(server.root / table) if partitioned_by else lance.dataset(str(server.root / f"{table}.lance"))
+
+
+def grown(server: Server, table: str, partitioned_by: str) -> list[int]:
+    """A table with one more row in each version; the versions that have one, two and three rows."""
+    server.run(f"CREATE TABLE {table} (id INT){partitioned_by}")
+    versions = []
+    for number in range(3):
+        server.run(f"INSERT INTO {table} VALUES ({number})")
+        versions.append(int(stock(server, table, partitioned_by).version))
+    return versions
+
+
+@PLACES
+def test_a_tag_names_the_newest_version_or_the_one_it_is_given(server: Server, table: str, partitioned_by: str) -> None:
+    first, second, third = grown(server, table, partitioned_by)
+    moment = next(v["timestamp"] for v in stock(server, table, partitioned_by).versions() if v["version"] == second)
+    for statement in (
+        f"ALTER TABLE {table} CREATE TAG newest",
+        f"ALTER TABLE public.{table} CREATE TAG Oldest AS OF {first}",
+        f"ALTER TABLE {table} CREATE TAG \"v1.0-RC\" AS OF '{moment.astimezone().isoformat()}'",
+        f"ALTER TABLE {table} CREATE TAG again AS OF oldest",
+        f"alter table {table} create tag 'quoted' as of 'v1.0-RC'",
+    ):
+        assert server.run(statement) == 0
+    server.run(f"INSERT INTO {table} VALUES (3)")
+    rows = {"newest": 3, "oldest": 1, '"v1.0-RC"': 2, "again": 1, "quoted": 2}
+    for name, expected in rows.items():
+        assert server.value(f'SELECT count(*) FROM "{table}@{name.strip(chr(34))}"') == expected
+    named = {"again": first, "newest": third, "oldest": first, "quoted": second, "v1.0-RC": second}
+    listed = [(name, version, None) for name, version in sorted(named.items())]
+    assert server.rows(f"SELECT * FROM {table}$tags ORDER BY name") == listed
+    assert {name: tag["version"] for name, tag in stock(server, table, partitioned_by).tags.list().items()} == named
+
+
+@PLACES
+def test_a_tag_is_dropped_and_its_name_is_free_again(server: Server, table: str, partitioned_by: str) -> None:
+    first, second, _ = grown(server, table, partitioned_by)
+    server.run(f"ALTER TABLE {table} CREATE TAG x AS OF {first}")
+    server.run(f"ALTER TABLE {table} DROP TAG x")
+    assert "not_found" in server.refuses(f"SELECT * FROM {table}@x")
+    assert server.rows(f"SELECT * FROM {table}$tags") == []
+    server.run(f"ALTER TABLE {table} CREATE TAG x AS OF {second}")
+    assert server.value(f"SELECT count(*) FROM {table}@x") == 2
+
+
+REFUSED = [
+    pytest.param("CREATE TAG taken", ["already_exists", "'taken'"], id="a name that is taken"),
+    pytest.param("CREATE TAG '12'", ["invalid_input", "'12'", "expected [A-Za-z_]"], id="a number"),
+    pytest.param("CREATE TAG 12", ["invalid_input", "'12'"], id="a bare number"),
+    pytest.param("CREATE TAG '2026-01-31'", ["invalid_input", "'2026-01-31'"], id="a time"),
+    pytest.param("CREATE TAG 'a/b'", ["invalid_input", "'a/b'"], id="a slash"),
+    pytest.param("CREATE TAG 'a@b'", ["invalid_input", "'a@b'"], id="an at sign"),
+    pytest.param("CREATE TAG ''", ["invalid_input", "''"], id="nothing"),
+    pytest.param("CREATE TAG main", ["invalid_input", "main branch"], id="the main branch"),
+    pytest.param("CREATE TAG x AS OF 999", ["not_found", "999"], id="a version that is not there"),
+    pytest.param("CREATE TAG x AS OF nope", ["not_found", "'nope'"], id="a tag that is not there"),
+    pytest.param("CREATE TAG x AS OF '2000-01-01'", ["not_found", "2000-01-01T00:00:00"], id="a time before the table"),
+    pytest.param("CREATE TAG x AS OF", ["invalid_sql", "a version, a tag or a time"], id="as of nothing"),
+    pytest.param("CREATE TAG x OF 12", ["invalid_sql", "the end of the statement"], id="of"),
+    pytest.param("DROP TAG takn", ["not_found", "'takn'", "did you mean 'taken'"], id="a misspelt tag"),
+    pytest.param("RENAME TO x", ["invalid_sql", "CREATE TAG"], id="something else"),
+]
+
+
+@PLACES
+@pytest.mark.parametrize(("alteration", "says"), REFUSED)
+def test_what_cannot_be_is_named_and_changes_nothing(
+    server: Server, table: str, partitioned_by: str, alteration: str, says: list[str]
+) -> None:
+    (first, *_) = grown(server, table, partitioned_by)
+    server.run(f"ALTER TABLE {table} CREATE TAG taken AS OF {first}")
+    message = server.refuses(f"ALTER TABLE {table} {alteration}")
+    assert [part for part in says if part not in message] == []
+    assert str(server.root) not in message
+    assert server.rows(f"SELECT * FROM {table}$tags") == [("taken", first, None)]
+
+
+def test_a_snapshot_from_before_the_table_was_partitioned_cannot_be_named(server: Server, table: str) -> None:
+    server.run(f"CREATE TABLE {table} (id INT) PARTITIONED BY (id)")
+    assert "not_found" in server.refuses(f"ALTER TABLE {table} CREATE TAG x AS OF 1")
+    assert "not_found" in server.refuses("ALTER TABLE nowhere CREATE TAG x")
