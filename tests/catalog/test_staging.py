@@ -9,7 +9,7 @@ import lance
 import pyarrow as pa
 import pytest
 from lance import FragmentMetadata, LanceDataset, LanceOperation
-from lance_flight.catalog import commit, partitions
+from lance_flight.catalog import partitions, retries
 from lance_flight.catalog.manifest import Manifest
 from lance_flight.catalog.namespace import PartitionedNamespace
 from lance_flight.catalog.snapshot import Snapshot
@@ -164,7 +164,7 @@ def test_an_append_that_gives_up_is_visible_nowhere_and_says_so(place: Path, mon
 
     with monkeypatch.context() as patched:
         patched.setattr(Manifest, "commit", refused)
-        patched.setattr(commit, "COMMIT_ATTEMPTS", 2)
+        patched.setattr(retries, "COMMIT_ATTEMPTS", 2)
         with pytest.raises(Conflict, match=r"gave up after 2 attempts.*nothing was stored"):
             opened(place).append([rows((2, "a"), (3, "new"))], evaluate)
     assert set(place.iterdir()) == before, "the directory of the new partition is gone"
@@ -208,7 +208,7 @@ def test_an_append_of_no_rows_changes_nothing(place: Path) -> None:
 def test_a_partition_that_was_dropped_meanwhile_is_a_conflict(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     pending = written(place, (2, "a"))
     manifest(place).delete("object_type = 'table'")
-    monkeypatch.setattr(commit, "COMMIT_ATTEMPTS", 2)
+    monkeypatch.setattr(retries, "COMMIT_ATTEMPTS", 2)
     with pytest.raises(Conflict):
         pending.commit()
     assert ids_or_none(place) == []

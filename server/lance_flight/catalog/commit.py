@@ -7,9 +7,6 @@ are never written again: what is still based on the right pin is kept, the rest 
 
 from __future__ import annotations
 
-import logging
-import random
-import time
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -22,6 +19,7 @@ from lance_flight.catalog import partitions
 from lance_flight.catalog.grouping import match
 from lance_flight.catalog.manifest import NAMESPACE_KEY, SCHEMA_KEY, Manifest
 from lance_flight.catalog.new_partitions import NewPartitions
+from lance_flight.catalog.retries import attempts
 from lance_flight.catalog.snapshot import PIN_COLUMNS, PartitionTable, Snapshot
 from lance_flight.catalog.store import Store
 from lance_flight.catalog.transaction import Part, Staged, Transaction
@@ -30,11 +28,6 @@ from lance_flight.faults import reached
 from lance_flight.model.naming import spec_namespace
 from lance_flight.model.pins import FixedPin, Latest, Pin
 
-log = logging.getLogger(__name__)
-
-COMMIT_ATTEMPTS = 40
-MAX_PAUSE = 0.5
-FIRST_PAUSE = 0.01
 STAGERS = 4
 
 _stagers = ThreadPoolExecutor(STAGERS, thread_name_prefix="stager")
@@ -114,7 +107,7 @@ class Commits:
 
     def _settle(self, group: Sequence[_Member]) -> None:
         memo: _Memo = {}
-        for attempt in range(COMMIT_ATTEMPTS):
+        for _ in attempts(self._root.name):
             snapshot = self._newest()
             _check(group, snapshot)
             group = [member for member in group if not member.is_done]
@@ -137,11 +130,6 @@ class Commits:
                 for member in group:
                     member.version = version
                 return
-            log.info("commit to %s met another writer, attempt %d", self._root.name, attempt + 1)
-            time.sleep(random.uniform(0, min(MAX_PAUSE, FIRST_PAUSE * 2**attempt)))  # noqa: S311 - jitter, no secret
-        raise Conflict(
-            f"{self._root.name!r}: gave up after {COMMIT_ATTEMPTS} attempts against other writers; nothing was stored"
-        )
 
     def _newest(self) -> Snapshot:
         try:

@@ -156,15 +156,25 @@ class Manifest:
         """All rows of one version, whether or not it was a partitioned namespace by then."""
         return self.open(version).to_table()
 
-    def commit(self, base: Snapshot, rows: pa.Table, operation: str, transactions: Sequence[str] = ()) -> Snapshot:
+    def commit(
+        self,
+        base: Snapshot,
+        rows: pa.Table,
+        operation: str,
+        transactions: Sequence[str] = (),
+        *,
+        removed: Sequence[str] = (),
+    ) -> Snapshot:
         """Put `rows` in place of those with the same object id, or beside them: the commit point (decision 14).
+
+        The rows of the objects `removed` go.
 
         Made from `base`, without retries: if anyone changed one of the same fragments of the table since, the commit
         fails with `Conflict` and nothing is visible. Two writers that insert one new key are kept apart because each
         of them writes its `v<N>` row back in the same commit. `transactions` are remembered with the new version.
         """
         dataset = self.open(base.version)
-        rewrite = Rewrite.of(base, rows)
+        rewrite = Rewrite.of(base, rows, removed)
         written = write_fragments(
             rewrite.rows, dataset, schema=rewrite.rows.schema, mode="append", storage_options=self.store.options or None
         )

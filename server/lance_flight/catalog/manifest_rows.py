@@ -27,7 +27,7 @@ OFFSETS = (1 << OFFSET_BITS) - 1
 class Rewrite:
     """What one commit does to the table: `rows` are written to a new fragment, the others of `folded` among them.
 
-    `gone` marks the rows of the base that are replaced; `kept` those that stay where they are.
+    `gone` marks the rows of the base that are replaced or removed; `kept` those that stay where they are.
     """
 
     rows: pa.Table
@@ -36,11 +36,12 @@ class Rewrite:
     kept: np.ndarray
 
     @classmethod
-    def of(cls, base: Snapshot, changed: pa.Table) -> Rewrite:
-        """The rewrite that puts `changed` in place of the rows of `base` with the same object ids."""
+    def of(cls, base: Snapshot, changed: pa.Table, removed: Sequence[str] = ()) -> Rewrite:
+        """The rewrite that puts `changed` in place of the rows of `base` with the same object ids, and takes `removed` out."""
         if base.addresses is None:
             raise AssertionError("a snapshot that was never stored")
-        replaced = pc.is_in(base.rows["object_id"], value_set=changed["object_id"]).to_numpy()
+        ids = [*changed["object_id"].to_pylist(), *removed]
+        replaced = pc.is_in(base.rows["object_id"], value_set=pa.array(ids, pa.utf8())).to_numpy()
         fragments = base.addresses >> OFFSET_BITS
         folded = _folded(fragments[~replaced], changed.num_rows)
         in_folded = np.isin(fragments, list(folded))

@@ -26,6 +26,7 @@ from lance_flight.catalog.manifest import (
     manifest_schema,
 )
 from lance_flight.catalog.new_partitions import version_rows
+from lance_flight.catalog.rollback import roll_back
 from lance_flight.catalog.snapshot import Snapshot
 from lance_flight.catalog.store import Store
 from lance_flight.catalog.tags import TagRef, create_tag, drop_tag, tags_of
@@ -90,6 +91,10 @@ class PartitionedNamespace:
                 return self.manifest.snapshot(self.manifest.version_at(at))
             case _:
                 return self.manifest.snapshot(at)
+
+    def rollback(self, at: int | str | datetime) -> int:
+        """Make the newest snapshot equal to an old one, in one commit, and return its version."""
+        return roll_back(self.manifest, self.snapshot(at))
 
     @property
     def tags(self) -> list[TagRef]:

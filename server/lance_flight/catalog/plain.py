@@ -11,6 +11,7 @@ import pyarrow as pa
 from lance import LanceDataset
 
 from lance_flight.catalog import rows
+from lance_flight.catalog.conflicts import conflicts
 from lance_flight.catalog.store import Store, shared_session
 from lance_flight.catalog.tags import TagRef, create_tag, drop_tag, tags_of
 from lance_flight.errors import Conflict, NotFound
@@ -34,6 +35,14 @@ class PlainTable:
         if not known:
             raise NotFound(f"table {self.store.name!r} has no version as old as {at.isoformat()}")
         return self.open(int(max(known)))
+
+    def rollback(self, at: int | str | datetime) -> int:
+        """Make the newest version equal to an old one and return its number."""
+        old = self.open_at(at)
+        if int(old.version) != int(old.latest_version):
+            with conflicts(f"another writer changed table {self.store.name!r} first"):
+                old.restore()
+        return int(old.version)
 
     @property
     def tags(self) -> list[TagRef]:

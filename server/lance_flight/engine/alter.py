@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from lance_flight.catalog.directory import Root, TableName
-from lance_flight.engine.alterations import Alteration, CreateTag, DropTag
+from lance_flight.engine.alterations import Alteration, CreateTag, DropTag, Rollback
 from lance_flight.engine.points import naming
 
 
@@ -16,3 +16,6 @@ def alter(root: Root, name: TableName, alteration: Alteration) -> None:
                 table.create_tag(tag, at)
         case DropTag(tag):
             table.drop_tag(tag)
+        case Rollback(at):
+            with naming(name, at):
+                table.rollback(at)

@@ -23,7 +23,14 @@ class DropTag:
     name: str
 
 
-Alteration = CreateTag | DropTag
+@dataclass(frozen=True, slots=True)
+class Rollback:
+    """ROLLBACK TO point."""
+
+    at: Point
+
+
+Alteration = CreateTag | DropTag | Rollback
 
 
 def alteration(cursor: Cursor) -> Alteration:
@@ -38,7 +45,9 @@ def _alteration(cursor: Cursor) -> Alteration:
         return CreateTag(cursor.word("the name of a tag"), _as_of(cursor))
     if cursor.accept("DROP", "TAG"):
         return DropTag(cursor.word("the name of a tag"))
-    raise cursor.error("CREATE TAG or DROP TAG")
+    if cursor.accept("ROLLBACK", "TO"):
+        return Rollback(_point(cursor))
+    raise cursor.error("CREATE TAG, DROP TAG or ROLLBACK TO")
 
 
 def _as_of(cursor: Cursor) -> Point | None:
