@@ -145,10 +145,12 @@ class Manifest:
             raise Corrupt(f"namespace {place.name!r} has a version that cannot be read: {place.words(exc)}") from exc
         return [(int(v["version"]), v["timestamp"].astimezone(UTC)) for v in versions]
 
-    def operations(self) -> dict[int, str]:
-        """What each version did, where its writer said so."""
-        head = self.open()
-        newest_first = zip(range(head.version, 0, -1), head.get_transactions(head.version), strict=False)
+    def operations(self, after: int = 0, until: int | None = None) -> dict[int, str]:
+        """What each version `after` one and `until` another (None: the newest) did, where its writer said so."""
+        head = self.open(until)
+        newest_first = zip(
+            range(head.version, after, -1), head.get_transactions(max(head.version - after, 0)), strict=False
+        )
         properties = ((version, t.transaction_properties or {}) for version, t in newest_first if t is not None)
         return {version: said[OPERATION] for version, said in properties if OPERATION in said}
 

@@ -168,6 +168,12 @@ class _LaneScanner:
         return self.lane.planned.batches(self.lane.work, self.projected_schema.names, self.batch_size)
 
 
+def arrow_filter(filter: pc.Expression, source: pa.Schema) -> tuple[pc.Expression | None, tuple[str, ...]]:
+    """A pushed filter as Arrow runs it, floats compared as SQL does, and the columns of `source` that it speaks of."""
+    condition = _condition(_read(filter), filter, source)
+    return condition.rest, condition.columns
+
+
 def _read(filter: pc.Expression) -> Predicate:
     """A pushed filter as a predicate: one nested too deeply to be read prunes nothing, and filters all the same."""
     try:

@@ -10,7 +10,7 @@ from typing import Any
 
 import pyarrow as pa
 import pyarrow.dataset as pads
-from datafusion import DataFrame, ExecutionPlan, LogicalPlan, RuntimeEnvBuilder, SessionContext
+from datafusion import DataFrame, ExecutionPlan, LogicalPlan, RuntimeEnvBuilder, SessionContext, udtf
 from datafusion.catalog import CatalogProvider, SchemaProvider
 from datafusion.catalog import Table as DataFusionTable
 
@@ -23,10 +23,11 @@ from lance_flight.engine.functions import QUERIES_ONLY, HashCalls, evaluate, pla
 from lance_flight.engine.hints import hints
 from lance_flight.engine.metadata_tables import METADATA_TABLES, PLAIN_METADATA_TABLES, MetadataTable
 from lance_flight.engine.parameters import parameter_count
-from lance_flight.engine.points import Reference, naming
+from lance_flight.engine.points import Point, Reference, naming
 from lance_flight.engine.provider import Provider, ScanLog
 from lance_flight.engine.row_queries import TARGET_ROWS
 from lance_flight.engine.sql import for_datafusion
+from lance_flight.engine.table_changes import TABLE_CHANGES, ChangesTable, TableChanges, changes_table
 from lance_flight.engine.tables import Floating, PartitionedView, PlainView, Resolved, Share, Targets
 from lance_flight.engine.transactions import SqlTransaction
 from lance_flight.errors import Conflict, LanceFlightError, NotFound, QueryFailed, SqlError
@@ -114,6 +115,7 @@ class Session:
         config = config.with_default_catalog_and_schema(CATALOG, PUBLIC)
         self.context = SessionContext(config, runtime)
         self.context.register_catalog_provider(CATALOG, _Catalog(self))
+        self.context.register_udtf(udtf(TableChanges(self._changes, self.log), TABLE_CHANGES))
 
     def frame(self, sql: str, parameters: pa.RecordBatch | None = None) -> DataFrame:
         """Plan a query, with one row of parameters bound to `$1`, `$2` …; `SqlError` or `NotFound` if it cannot be."""
@@ -211,6 +213,24 @@ class Session:
                     return Provider(self._plain(found, table, name.name, at), self.log)
 
         return self.tables.read(table, opened)
+
+    def _changes(self, name: TableName, first: Point, last: Point) -> ChangesTable:
+        """The rows that came and went between two points of a table's history."""
+
+        def opened(table: Table) -> ChangesTable:
+            ends = tuple(self._version(table, name, end) for end in (first, last))
+            return changes_table(table, name, ends, ways=self.ways, log=self.log)
+
+        return self.tables.read(name, opened)
+
+    def _version(self, table: Table, name: TableName, at: Point) -> int:
+        """The version that a point stands for, the same one for as long as the statement runs."""
+        key = f"{name}$changes@{at}"
+        if key not in self.readings:
+            with naming(name, at):
+                found = table.snapshot(at) if isinstance(table, PartitionedNamespace) else table.open_at(at)
+            self.readings[key] = Reading(int(found.version))
+        return self.readings[key].version
 
     def _partitioned(
         self,

@@ -1,0 +1,217 @@
+"""`table_changes('t', from, to)` in SQL: the rows that came and went between two points of a table's history."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.dataset as pads
+from datafusion import Expr
+from datafusion.catalog import Table as DataFusionTable
+
+from lance_flight.catalog.directory import PUBLIC, Table, TableName
+from lance_flight.catalog.namespace import PartitionedNamespace
+from lance_flight.catalog.row_history import RowsMoved, Step, steps_of_namespace, steps_of_plain
+from lance_flight.catalog.store import UNREADABLE
+from lance_flight.engine import references
+from lance_flight.engine.points import Point, point
+from lance_flight.engine.provider import ScanLog, arrow_filter
+from lance_flight.engine.sql import Cursor
+from lance_flight.engine.tables import failure
+from lance_flight.errors import LanceFlightError, SchemaError, SqlError
+
+TABLE_CHANGES = "table_changes"
+
+_CHANGE = pa.field("_change", pa.utf8(), nullable=False)
+_PARTITION = pa.field("_partition", pa.utf8())
+_SNAPSHOT = pa.field("_snapshot", pa.int64(), nullable=False)
+_OWN = (_CHANGE, _PARTITION, _SNAPSHOT)
+_ARGUMENTS = 3
+
+
+class TableChanges:
+    """The function as DataFusion calls it while it plans; its arguments are literals."""
+
+    def __init__(self, find: Callable[[TableName, Point, Point], ChangesTable], log: ScanLog) -> None:
+        self._find = find
+        self._log = log
+
+    def __call__(self, *arguments: Expr) -> DataFusionTable:
+        try:
+            return DataFusionTable(self._find(*_read(arguments)))
+        except LanceFlightError as exc:
+            self._log.error = exc
+            raise
+
+
+@dataclass(frozen=True, slots=True)
+class _Rows:
+    """The columns of a table, and their field ids by name."""
+
+    columns: pa.Schema
+    ids: Mapping[str, int]
+
+    @property
+    def schema(self) -> pa.Schema:
+        """With ours before them."""
+        return pa.schema([*_OWN, *self.columns])
+
+    def of(self, step: Step, moved: RowsMoved, names: Sequence[str]) -> Iterator[pa.RecordBatch]:
+        """Some columns of rows that came or went."""
+        schema = pa.schema([self.schema.field(name) for name in names])
+        stored = pa.schema([self.columns.field(name) for name in names if name in self.columns.names])
+        own = {_CHANGE.name: moved.change, _PARTITION.name: step.partition, _SNAPSHOT.name: step.snapshot}
+        for batch in moved.read(stored, self.ids):
+            columns = [
+                batch.column(f.name)
+                if f.name in stored.names
+                else pa.repeat(pa.scalar(own[f.name], f.type), len(batch))
+                for f in schema
+            ]
+            # Without columns only a selection of none still knows how many rows there are.
+            yield pa.RecordBatch.from_arrays(columns, schema=schema) if columns else batch.select([])
+
+
+def changes_table(table: Table, name: TableName, ends: tuple[int, ...], *, ways: int, log: ScanLog) -> ChangesTable:
+    """The changes of a table between two of its versions, read in `ways` lanes."""
+    first, last = ends
+    if first > last:
+        raise SqlError(
+            f"{TABLE_CHANGES} of {name.name!r} goes from version {first} back to {last}; expected the older one first"
+        )
+    if isinstance(table, PartitionedNamespace):
+        schema = table.snapshot(last).schema
+        rows, steps = _Rows(_nullable(schema.plain), schema.ids), steps_of_namespace(table, first, last)
+    else:
+        rows, steps = _Rows(_nullable(table.open(last).schema), {}), steps_of_plain(table, first, last)
+    taken = [
+        f"column {field.name!r} is what {TABLE_CHANGES} calls one of its own"
+        for field in _OWN
+        if field.name in rows.columns.names
+    ]
+    if taken:
+        raise SchemaError(f"table {name.name!r}", taken)
+    was = _identity(table, last)
+
+    def failed(exc: Exception) -> LanceFlightError:
+        return failure(name.name, table.store, exc, unchanged=lambda: _identity(table, last) == was)
+
+    return ChangesTable(_Changes(rows, failed, log), list(steps), ways)
+
+
+@dataclass(frozen=True, slots=True)
+class _Changes:
+    """What all lanes share: the rows that they give, and what becomes of an error."""
+
+    rows: _Rows
+    failure: Callable[[Exception], LanceFlightError]
+    log: ScanLog
+
+    def read(
+        self, steps: Sequence[Step], names: Sequence[str], filter: pc.Expression | None
+    ) -> Iterator[pa.RecordBatch]:
+        """Some columns of the rows of some steps."""
+        condition, columns = (None, ()) if filter is None else arrow_filter(filter, self.rows.schema)
+        needed = list(dict.fromkeys([*names, *columns]))
+        try:
+            for step in steps:
+                for moved in step.moved(self.rows.columns, self.rows.ids):
+                    for batch in self.rows.of(step, moved, needed):
+                        kept = batch if condition is None else batch.filter(condition)
+                        yield kept.select(list(names))
+        except (LanceFlightError, *UNREADABLE) as exc:
+            self.log.error = self.failure(exc)
+            raise self.log.error from exc
+
+
+class ChangesTable(pads.Dataset):
+    """Changes as DataFusion reads them: each lane goes through some of the steps."""
+
+    def __init__(self, changes: _Changes, steps: Sequence[Step], ways: int) -> None:
+        self._changes = changes
+        self._steps = steps
+        self._ways = ways
+
+    @property
+    def schema(self) -> pa.Schema:
+        return self._changes.rows.schema
+
+    def scanner(self, columns: list[str] | None = None, filter: pc.Expression | None = None, **_: Any) -> pads.Scanner:
+        return pads.dataset(self.schema.empty_table()).scanner(columns=columns)
+
+    def get_fragments(self, filter: pc.Expression | None = None) -> Iterator[_Lane]:
+        return (_Lane(self._changes, self._steps[way :: self._ways]) for way in range(self._ways))
+
+
+@dataclass(frozen=True, slots=True)
+class _Lane:
+    """Some of the steps, one after another."""
+
+    changes: _Changes
+    steps: Sequence[Step]
+
+    def scanner(
+        self,
+        schema: pa.Schema | None = None,
+        columns: list[str] | None = None,
+        filter: pc.Expression | None = None,
+        **_: Any,
+    ) -> _LaneScanner:
+        return _LaneScanner(self, self.changes.rows.schema.names if columns is None else columns, filter)
+
+
+@dataclass(frozen=True, slots=True)
+class _LaneScanner:
+    lane: _Lane
+    names: Sequence[str]
+    filter: pc.Expression | None
+
+    @property
+    def projected_schema(self) -> pa.Schema:
+        """The columns that are returned."""
+        return pa.schema([self.lane.changes.rows.schema.field(name) for name in self.names])
+
+    def to_batches(self) -> Iterator[pa.RecordBatch]:
+        """The rows of the lane's steps."""
+        return self.lane.changes.read(self.lane.steps, self.names, self.filter)
+
+
+def _identity(table: Table, version: int) -> datetime:
+    """When a version was committed: a table that was made again has others."""
+    dataset = table.manifest.open(version) if isinstance(table, PartitionedNamespace) else table.open(version)
+    committed_at: datetime = dataset.get_version()["timestamp"]
+    return committed_at
+
+
+def _read(arguments: Sequence[Expr]) -> tuple[TableName, Point, Point]:
+    values = [a.python_value() if a.variant_name() == "Literal" else None for a in arguments]
+    scalars = [value for value in values if isinstance(value, pa.Scalar) and value.is_valid]
+    if len(scalars) != _ARGUMENTS or len(values) != _ARGUMENTS or not isinstance(scalars[0], pa.StringScalar):
+        raise SqlError(
+            f"{TABLE_CHANGES} takes the name of a table and two of its versions, tags or times, as literals;"
+            f" got ({', '.join(map(_shown, arguments))})"
+        )
+    cursor = Cursor.over(scalars[0].as_py())
+    table = references.table(cursor)
+    cursor.end()
+    return TableName(table.db_schema or PUBLIC, table.name), _point(scalars[1]), _point(scalars[2])
+
+
+def _point(value: pa.Scalar) -> Point:
+    if pa.types.is_timestamp(value.type):
+        moment: datetime = value.cast(pa.timestamp("us", value.type.tz), safe=False).as_py()
+        return moment if moment.tzinfo else moment.replace(tzinfo=UTC)
+    return point(str(value.as_py()))
+
+
+def _shown(argument: Expr) -> str:
+    return str(argument).removeprefix("Expr(").removesuffix(")")
+
+
+def _nullable(schema: pa.Schema) -> pa.Schema:
+    """The columns without what holds for the newest rows alone."""
+    return pa.schema([field.remove_metadata().with_nullable(nullable=True) for field in schema])
