@@ -25,14 +25,14 @@ def rows_removed(root: Store, snapshot: Snapshot, gone: Mapping[PartitionTable, 
     edits = []
     for table, addresses in gone.items():
         dataset = partitions.open_at(root.child(table.location), table.pin)
-        edits.append(_edit(root, snapshot, table, Removal.of(dataset, by_fragment(addresses))))
+        edits.append(edit_of(root, snapshot, table, Removal.of(dataset, by_fragment(addresses))))
     return edits
 
 
 def all_removed(root: Store, snapshot: Snapshot, tables: Iterable[PartitionTable]) -> list[Edit]:
     """One edit for each table that takes all its rows away; none for a table that has none."""
     opened = ((table, partitions.open_at(root.child(table.location), table.pin)) for table in tables)
-    edits = [_edit(root, snapshot, table, Removal.everything(dataset)) for table, dataset in opened]
+    edits = [edit_of(root, snapshot, table, Removal.everything(dataset)) for table, dataset in opened]
     return [edit for edit in edits if edit.removal is not None and edit.removal.removed]
 
 
@@ -96,7 +96,8 @@ def _matching(
     return np.concatenate(found) if found else np.empty(0, np.uint64)
 
 
-def _edit(root: Store, snapshot: Snapshot, table: PartitionTable, removal: Removal) -> Edit:
+def edit_of(root: Store, snapshot: Snapshot, table: PartitionTable, removal: Removal | None = None) -> Edit:
+    """An edit of an existing table; data files are still to be added to it."""
     spec = snapshot.spec(table.spec_id)
     pin = partitions.resolve(root.child(table.location), table.pin)
     return Edit(

@@ -1,0 +1,214 @@
+"""Compaction: small files and deleted rows of partition tables written anew, the moved pins in one manifest commit.
+
+Fragments are rewritten from the version that a row pins, and put on top of that version like any other change of rows
+(decision 13). Whoever changes a table meanwhile wins: an append goes on top of whatever is there, while what was
+compacted is good for the version that was read alone, and is given up with the table named in the report.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
+from functools import partial
+
+from lance import LanceDataset
+from lance.optimize import Compaction
+
+from lance_flight.catalog import partitions
+from lance_flight.catalog.edits import Edit, Removal
+from lance_flight.catalog.namespace import PartitionedNamespace
+from lance_flight.catalog.removals import edit_of
+from lance_flight.catalog.snapshot import PartitionTable, Snapshot
+from lance_flight.catalog.transaction import Transaction
+from lance_flight.errors import InvalidInput, OutcomeUnknown, SerializationFailure
+from lance_flight.faults import reached
+
+WORKERS = 4
+
+Progress = Callable[[int, int], None]
+"""Told how many of how many tables are done."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CompactionRules:
+    """Which tables are compacted, and into what.
+
+    A table counts when it has more than `files` files or more than the part `deleted` of its rows deleted; what is
+    rewritten are its files below `target_rows` that lie side by side, and those with more than `deleted` deleted.
+    """
+
+    target_rows: int = 1 << 20
+    files: int = 1
+    deleted: float = 0.1
+    tables_per_commit: int = 1024
+
+    def checked(self) -> CompactionRules:
+        """These rules, or `InvalidInput` that names the one that cannot be."""
+        for name, least in (("target_rows", 1), ("files", 0), ("deleted", 0), ("tables_per_commit", 1)):
+            value = getattr(self, name)
+            if value < least:
+                raise InvalidInput(f"{name} is {value}; expected {least} or more")
+        return self
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CompactedTable:
+    """One partition table that was rewritten; `is_lost` if another writer changed it first, and it stays as it was."""
+
+    object_id: str
+    files_before: int
+    files_after: int
+    deleted_rows: int
+    is_lost: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CompactionReport:
+    """What a compaction did: the tables that needed one, out of `table_count`, and the snapshots that it made."""
+
+    table_count: int
+    tables: tuple[CompactedTable, ...]
+    versions: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class _Rewritten:
+    """A table whose files are written anew, and nobody knows it yet."""
+
+    edit: Edit
+    table: CompactedTable
+
+    @property
+    def object_id(self) -> str:
+        return self.edit.object_id
+
+
+def compact(
+    namespace: PartitionedNamespace, rules: CompactionRules | None = None, progress: Progress | None = None
+) -> CompactionReport:
+    """Rewrite the tables that `rules` name, and return what was done; their rows stay the same.
+
+    The pins of up to `tables_per_commit` tables move in one commit.
+    """
+    rules = (rules or CompactionRules()).checked()
+    # The transaction keeps what it reads from being vacuumed, and adds what a foreign namespace lacks for writes.
+    reading = namespace.begin()
+    snapshot = reading.base
+    targets = [table for tables in snapshot.tables for table in tables.tables()]
+    done: list[CompactedTable] = []
+    versions: list[int] = []
+    for start in range(0, len(targets), rules.tables_per_commit):
+        batch = targets[start : start + rules.tables_per_commit]
+        report = None if progress is None else partial(_told, progress, start, len(targets))
+        rewritten = _rewritten(namespace, snapshot, rules, batch, report)
+        reached("data_written")
+        version, tables = _commit(namespace, rewritten)
+        done += tables
+        versions += [] if version is None else [version]
+    return CompactionReport(table_count=len(targets), tables=tuple(done), versions=tuple(versions))
+
+
+def _told(progress: Progress, start: int, total: int, number: int) -> None:
+    progress(start + number, total)
+
+
+def _rewritten(
+    namespace: PartitionedNamespace,
+    snapshot: Snapshot,
+    rules: CompactionRules,
+    targets: Sequence[PartitionTable],
+    progress: Callable[[int], None] | None,
+) -> list[_Rewritten]:
+    """Rewrite those of these tables that need it; nothing is left of any of them if that fails."""
+    done: list[_Rewritten] = []
+    with ThreadPoolExecutor(WORKERS, thread_name_prefix="compaction") as pool:
+        running = [pool.submit(_rewrite, namespace, snapshot, rules, target) for target in targets]
+        try:
+            for number, future in enumerate(running, 1):
+                found = future.result()
+                done += [] if found is None else [found]
+                if progress is not None:
+                    progress(number)
+        except BaseException:
+            pool.shutdown(wait=True, cancel_futures=True)
+            finished = [f.result() for f in running if not f.cancelled() and f.exception() is None]
+            namespace.discard(snapshot, [each.edit for each in finished if each is not None])
+            raise
+    return done
+
+
+def _rewrite(
+    namespace: PartitionedNamespace,
+    snapshot: Snapshot,
+    rules: CompactionRules,
+    table: PartitionTable,
+) -> _Rewritten | None:
+    """Write the files of one table anew where the rules say so; they are part of no version yet."""
+    dataset = partitions.open_at(namespace.store.child(table.location), table.pin)
+    if not _is_due(dataset, rules):
+        return None
+    options = {"target_rows_per_fragment": rules.target_rows, "materialize_deletions_threshold": rules.deleted}
+    results = [task.execute(dataset) for task in Compaction.plan(dataset, options).tasks]
+    if not results:
+        return None
+    old = [fragment for result in results for fragment in result.original_fragments]
+    new = [fragment for result in results for fragment in result.new_fragments]
+    edit = edit_of(namespace.store, snapshot, table, Removal(removed=tuple(fragment.id for fragment in old)))
+    edit.fragments += new
+    files = sum(len(fragment.metadata.files) for fragment in dataset.get_fragments())
+    written, replaced = (sum(len(fragment.files) for fragment in fragments) for fragments in (new, old))
+    deleted = sum(f.deletion_file.num_deleted_rows for f in old if f.deletion_file is not None)
+    summary = CompactedTable(
+        object_id=table.object_id, files_before=files, files_after=files - replaced + written, deleted_rows=deleted
+    )
+    return _Rewritten(edit, summary)
+
+
+def _is_due(dataset: LanceDataset, rules: CompactionRules) -> bool:
+    fragments = dataset.get_fragments()
+    deleted = sum(fragment.num_deletions for fragment in fragments)
+    rows = sum(fragment.physical_rows for fragment in fragments)
+    return sum(len(f.metadata.files) for f in fragments) > rules.files or deleted > rules.deleted * rows
+
+
+def _commit(
+    namespace: PartitionedNamespace, rewritten: Sequence[_Rewritten]
+) -> tuple[int | None, list[CompactedTable]]:
+    """Make the rewritten tables visible in one commit, all but those that were changed meanwhile."""
+    lost: list[CompactedTable] = []
+    left = list(rewritten)
+    staged: set[str] = set()
+    while left:
+        transaction = namespace.begin()
+        now = transaction.base.tables_named([each.object_id for each in left])
+        late = [each for each in left if now.get(each.object_id) != each.edit.table]
+        lost += [replace(each.table, is_lost=True) for each in late]
+        # What was staged is part of a version, which a reader of the table itself may have open: vacuum takes it away.
+        namespace.discard(transaction.base, [each.edit for each in late if each.object_id not in staged])
+        left = [each for each in left if now.get(each.object_id) == each.edit.table]
+        if not left:
+            break
+        transaction.add([each.edit for each in left], _operation([each.table for each in left]))
+        try:
+            version = namespace.commits.commit(transaction)
+        except SerializationFailure:
+            # Some of the tables were changed: the next round finds out which, and keeps the files of the others.
+            staged |= _staged(transaction)
+        except OutcomeUnknown:
+            raise
+        except BaseException:
+            transaction.abort(namespace.store)
+            raise
+        else:
+            return version, [each.table for each in left] + lost
+    return None, lost
+
+
+def _staged(transaction: Transaction) -> set[str]:
+    return {object_id for object_id, part in transaction.parts.items() if part.was_staged}
+
+
+def _operation(tables: Sequence[CompactedTable]) -> str:
+    before, after = sum(t.files_before for t in tables), sum(t.files_after for t in tables)
+    return f"compact {len(tables)} partitions: {before} files into {after}"

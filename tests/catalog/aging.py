@@ -1,0 +1,26 @@
+"""Time that passes for files alone."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+HOUR = 3600.0
+
+
+def age(place: Path, *, hours: float) -> None:
+    """Make every file below a place so much older."""
+    for path in place.rglob("*"):
+        if path.is_file() and not path.is_symlink():
+            found = path.stat()
+            os.utime(path, ns=(found.st_atime_ns, found.st_mtime_ns - int(hours * HOUR * 1e9)))
+
+
+def file_names(place: Path) -> set[str]:
+    """Every file below a place."""
+    return {str(path.relative_to(place)) for path in place.rglob("*") if path.is_file()}
+
+
+def table_files(place: Path) -> set[str]:
+    """Every file of the partition tables of a namespace, and none of its manifest's."""
+    return {name for name in file_names(place) if not name.startswith(("__manifest/", ".lance-flight/"))}
