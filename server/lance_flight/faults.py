@@ -25,6 +25,9 @@ POINTS: Mapping[str, str] = MappingProxyType(
         "namespace_made": "a new table is whole in its private place",
         "table_moved": "a new table has its name, and nobody has been told",
         "table_dropped": "a dropped table is out of the way, and its data is still there",
+        "expiry_announced": "vacuum has said which snapshots go, and removed nothing",
+        "tables_trimmed": "vacuum has removed what the expired snapshots pinned, and not yet those themselves",
+        "snapshots_removed": "vacuum has removed everything, and has not taken back its announcement",
         "table_replaced": "the replaced table is out of the way, the new one is not in its place yet",
     }
 )

@@ -15,6 +15,7 @@ import pyarrow as pa
 from lance_flight.catalog import partitions, rows
 from lance_flight.catalog.commit import Commits, namespace_key, pinned_rows
 from lance_flight.catalog.edits import Edit
+from lance_flight.catalog.leases import Hold, leases
 from lance_flight.catalog.manifest import (
     FENCE,
     FENCE_KEY,
@@ -134,10 +135,19 @@ class PartitionedNamespace:
         """
         newest = self._writable()
         if base is None or base.version == newest.version:
-            return Transaction(newest, serializable=serializable)
+            transaction = Transaction(newest, serializable=serializable)
+            transaction.hold = self.hold(newest, is_newest=True)
+            return transaction
         if NAMESPACE_KEY not in base.metadata or base.floating:
             raise SerializationFailure(f"table {self.store.name!r} was made ready for writing after it had been read")
         return Transaction(base, serializable=serializable)
+
+    def hold(self, snapshot: Snapshot, *, is_newest: bool) -> Hold:
+        """Keep a snapshot that was just read from being vacuumed, in this process or another, while the result lives.
+
+        `is_newest` says that it was read as the newest one; `NotFound` where an older one is being removed already.
+        """
+        return leases.hold(self.store, (None, snapshot.version), snapshot.committed_at, is_newest=is_newest)
 
     @contextmanager
     def changing(self, transaction: Transaction) -> Iterator[None]:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import os
 import re
-from collections.abc import Iterable, Mapping
+import stat
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cache
-from pathlib import PurePosixPath
+from pathlib import Path, PurePosixPath
 
 import lance
 import pyarrow as pa
@@ -48,6 +50,15 @@ def _has_type(field: pa.Field) -> bool:
     except ValueError:
         return False
     return True
+
+
+@dataclass(frozen=True, slots=True)
+class StoredFile:
+    """A file below a place: its path from there, its bytes, and when it was written, in seconds since 1970."""
+
+    path: str
+    size: int
+    modified: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,6 +115,21 @@ class Store:
     def files(self) -> list[str]:
         """The names of the files right below this one, sorted; none where nothing is there."""
         return self._listed(pafs.FileType.File)
+
+    def tree(self) -> Iterator[StoredFile]:
+        """Every file below this place, however deep; symbolic links are neither files nor followed."""
+        if not self.is_remote:
+            yield from _local_tree(self.uri)
+            return
+        filesystem, path = self._filesystem()
+        for info in filesystem.get_file_info(pafs.FileSelector(path, allow_not_found=True, recursive=True)):
+            if info.type == pafs.FileType.File:
+                yield StoredFile(info.path.removeprefix(path).lstrip("/"), int(info.size), info.mtime_ns / 1e9)
+
+    @property
+    def is_link(self) -> bool:
+        """Whether this place is a symbolic link to somewhere else."""
+        return not self.is_remote and Path(self.uri).is_symlink()
 
     def has(self, name: str) -> bool:
         """Whether a file or directory of this name lies right below this one."""
@@ -188,3 +214,13 @@ class Store:
 
     def _filesystem(self) -> tuple[pafs.FileSystem, str]:
         return filesystem(self.uri, self.storage_options)
+
+
+def _local_tree(place: str) -> Iterator[StoredFile]:
+    for directory, _, names in os.walk(place, followlinks=False):
+        for name in names:
+            path = Path(directory, name)
+            with suppress(FileNotFoundError):
+                found = path.lstat()
+                if stat.S_ISREG(found.st_mode):
+                    yield StoredFile(str(path.relative_to(place)), found.st_size, found.st_mtime)

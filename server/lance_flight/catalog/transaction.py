@@ -11,6 +11,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 from lance_flight.catalog.edits import Edit
+from lance_flight.catalog.leases import Hold
 from lance_flight.catalog.snapshot import PartitionTable, Snapshot
 from lance_flight.catalog.store import Store
 from lance_flight.model.pins import FixedPin
@@ -57,6 +58,7 @@ class Transaction:
         self.parts: dict[str, Part] = {}
         self.reads: set[str] = set()
         self.did: list[str] = []
+        self.hold: Hold | None = None
 
     @property
     def snapshot(self) -> Snapshot:

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 import pyarrow as pa
 
 from lance_flight.catalog.directory import Root, TableName
+from lance_flight.catalog.leases import Hold, leases
 from lance_flight.engine import ingest
 from lance_flight.engine.answers import Answer, answer
 from lance_flight.engine.changes import change, insert_columns
@@ -24,6 +25,9 @@ from lance_flight.engine.tables import Share
 from lance_flight.engine.tasks import Task
 from lance_flight.engine.transactions import SqlTransaction
 from lance_flight.errors import SqlError
+
+TICKET_SECONDS = 600.0
+"""How long the snapshots of a plan are kept for its tickets to be redeemed."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -99,12 +103,15 @@ class Engine:
         if not isinstance(statement, RowsStatement):
             return None
         check_parameters(sql, parameters, is_query=True)
+        holds: list[Hold] = []
         with self._transaction(scope) as transaction:
-            session = self._session(transaction)
+            session = self._session(transaction, holds=holds)
             answered = answer(session, statement, parameters)
             if answered.frame is not None:
                 session.resolve_pins(answered.frame)
             shares = _shares(session, answered, endpoints) if endpoints > 1 else 1
+        leases.keep(holds, TICKET_SECONDS)
+        holds.clear()
         readings = dict(session.readings)
         tasks = (
             Task(
@@ -127,9 +134,10 @@ class Engine:
             raise SqlError("the statement returns no rows")
         # Its snapshots are fixed: the rows stream beside whatever the transaction does next.
         transaction = None if task.transaction is None else self.clients.transaction(task.transaction).sql
-        session = self._session(transaction, readings=task.readings, share=task.share)
+        holds: list[Hold] = []
+        session = self._session(transaction, readings=task.readings, share=task.share, holds=holds)
         answered = answer(session, statement, task.parameters)
-        return pa.RecordBatchReader.from_batches(answered.schema, answered.batches())
+        return pa.RecordBatchReader.from_batches(answered.schema, _held(answered.batches(), holds))
 
     def query(self, sql: str, parameters: pa.RecordBatch | None = None) -> pa.Table:
         """All rows of a query at once; for small results within the server."""
@@ -201,6 +209,7 @@ class Engine:
         *,
         readings: Mapping[str, Reading] | None = None,
         share: Share | None = None,
+        holds: list[Hold] | None = None,
     ) -> Session:
         return Session(
             self.root,
@@ -210,7 +219,16 @@ class Engine:
             memory_limit=self._memory_limit,
             transaction=transaction,
             target=target,
+            holds=holds if holds is not None or transaction is None else transaction.holds,
         )
+
+
+def _held(batches: Iterator[pa.RecordBatch], holds: list[Hold]) -> Iterator[pa.RecordBatch]:
+    """The same batches; the snapshots that they come from stay for as long as they are being read, and no longer."""
+    try:
+        yield from batches
+    finally:
+        holds.clear()
 
 
 def _shares(session: Session, answered: Answer, endpoints: int) -> int:

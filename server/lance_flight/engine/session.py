@@ -15,6 +15,7 @@ from datafusion.catalog import CatalogProvider, SchemaProvider
 from datafusion.catalog import Table as DataFusionTable
 
 from lance_flight.catalog.directory import PUBLIC, Root, Table, TableName
+from lance_flight.catalog.leases import Hold
 from lance_flight.catalog.namespace import PartitionedNamespace
 from lance_flight.catalog.plain import PlainTable
 from lance_flight.catalog.scan import Source
@@ -81,6 +82,7 @@ class Session:
     `readings` fixes the versions of tables (from a ticket); others are read at their newest snapshot, and which one
     that was stands in `readings` afterwards. `share` restricts every scan to one part. Inside a `transaction` tables are
     read as it sees them. The rows of `target` have addresses under the name `t$rows`, in tables numbered by `targets`.
+    What keeps the snapshots from being vacuumed is put into `holds`.
     """
 
     def __init__(
@@ -93,6 +95,7 @@ class Session:
         memory_limit: int | None = None,
         transaction: SqlTransaction | None = None,
         target: TableName | None = None,
+        holds: list[Hold] | None = None,
     ) -> None:
         self.root = root
         self.transaction = transaction
@@ -104,6 +107,7 @@ class Session:
         self.readings: dict[str, Reading] = dict(readings or {})
         self.log = ScanLog()
         self.views: dict[str, PartitionedView] = {}
+        self._holds = holds
         self._hints: dict[str, Predicate] = {}
         self._narrowed: Predicate = ALWAYS
         self._evaluations = _Evaluations()
@@ -275,11 +279,12 @@ class Session:
         transaction = self.transaction
         if transaction is not None and reading is not None and reading.step is not None:
             return transaction.snapshot_at(reading.step), reading.step
-        if reading is not None:
-            return namespace.snapshot(reading.version), None
-        if transaction is not None and at is None:
+        if transaction is not None and reading is None and at is None:
             return transaction.snapshot(namespace), transaction.step(namespace)
-        return namespace.snapshot(at), None
+        snapshot = namespace.snapshot(at if reading is None else reading.version)
+        if self._holds is not None:
+            self._holds.append(namespace.hold(snapshot, is_newest=reading is None and at is None))
+        return snapshot, None
 
     def _plain(
         self, table: PlainTable, name: TableName, reference: str, at: Any, *, is_target: bool = False

@@ -14,6 +14,7 @@ from contextlib import ExitStack
 from typing import TypeVar
 
 from lance_flight.catalog.directory import Draft, Root, Table, TableName
+from lance_flight.catalog.leases import Hold
 from lance_flight.catalog.namespace import PartitionedNamespace
 from lance_flight.catalog.plain import PlainTable
 from lance_flight.catalog.snapshot import Snapshot
@@ -38,6 +39,7 @@ class SqlTransaction:
         self.explicit = explicit
         self.serializable = serializable
         self._root = root
+        self.holds: list[Hold] = []
         self._snapshots: dict[str, Snapshot] = {}
         self._versions: dict[str, int] = {}
         self._reads: dict[str, set[str]] = defaultdict(set)
@@ -87,7 +89,7 @@ class SqlTransaction:
         """Drop a table at the commit."""
         self.table(name)
         if self._draft is not None and self._draft.name == name:
-            self.rollback()
+            self._undo()
             self._draft = self._inner = self._namespace = None
             return
         self._only(name.name)
@@ -102,6 +104,7 @@ class SqlTransaction:
             return namespace.snapshot()
         if place not in self._snapshots:
             self._snapshots[place] = namespace.snapshot()
+            self.holds.append(namespace.hold(self._snapshots[place], is_newest=True))
         return self._snapshots[place]
 
     def step(self, namespace: PartitionedNamespace) -> int | None:
@@ -155,13 +158,24 @@ class SqlTransaction:
             self._draft.close()
         if self._dropped is not None:
             self._root.drop(self._dropped)
+        self._let_go()
 
     def rollback(self) -> None:
         """Give all changes up; only for a transaction that certainly did not commit."""
+        self._undo()
+        self._let_go()
+
+    def _undo(self) -> None:
         if self._inner is not None and self._namespace is not None:
             self._inner.abort(self._namespace.store)
         if self._draft is not None:
             self._draft.close()
+
+    def _let_go(self) -> None:
+        """Let vacuum have what this transaction has read, whoever still refers to it."""
+        self.holds.clear()
+        if self._inner is not None:
+            self._inner.hold = None
 
     def _only(self, name: str) -> None:
         """Refuse a second table: what one transaction changes is seen in one moment, and that is one table's."""

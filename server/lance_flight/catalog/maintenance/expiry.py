@@ -1,0 +1,145 @@
+"""Which snapshots of a namespace stay, and which versions of partition tables those pin."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from itertools import pairwise
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from lance import LanceDataset
+
+from lance_flight.catalog.leases import (
+    EXPIRING,
+    GRACE,
+    SUFFIX,
+    SnapshotId,
+    expiring,
+    leased,
+    make_private,
+    put,
+)
+from lance_flight.catalog.maintenance.sweep import Listing
+from lance_flight.catalog.private import PRIVATE
+from lance_flight.catalog.store import Store
+from lance_flight.model.naming import MANIFEST
+
+_PINNED = pa.schema(
+    [("location", pa.utf8()), ("read_version", pa.uint64()), ("read_branch", pa.utf8()), ("read_tag", pa.utf8())]
+)
+_DISTINCT_ABOVE = 1 << 20  # rows that are gathered before repeats are taken out
+
+
+@dataclass(frozen=True, slots=True)
+class Pins:
+    """What some snapshots pin: by location, the fixed versions, and the locations that some row leaves floating."""
+
+    versions: dict[str, set[SnapshotId]]
+    floating: frozenset[str]
+
+    @property
+    def locations(self) -> set[str]:
+        """Every location that is named."""
+        return set(self.versions) | self.floating
+
+
+@dataclass(frozen=True, slots=True)
+class Expiry:
+    """The snapshots that stay and those that go."""
+
+    kept: frozenset[SnapshotId]
+    expired: frozenset[SnapshotId]
+
+
+@contextmanager
+def expire(namespace: Store, *, retain: float, now: float, announce: bool) -> Iterator[Expiry]:
+    """Decide, with everybody told for as long as the block runs; a run that died is taken up again.
+
+    A snapshot goes once it has not been the newest one of its branch for `retain` seconds (and `leases.GRACE` at
+    least). Never the newest, one with a tag, one that a branch begins at, or one that a reader holds.
+    """
+    manifest = namespace.child(MANIFEST)
+    chains = Listing(manifest.tree()).chains
+    everything = {version.id for versions in chains.values() for version in versions}
+    newest = {versions[-1].id for versions in chains.values()}
+    limit = now - max(retain, GRACE)
+    old = {
+        version.id
+        for versions in chains.values()
+        for version, successor in pairwise(versions)
+        if successor.modified < limit
+    }
+    # What is announced already may be half gone: nobody reads it any more, however young it is.
+    begun = expiring(namespace)
+    candidates = ((old | begun) & everything) - newest - _anchored(manifest)
+    name = f"{secrets.token_hex(8)}{SUFFIX}"
+    place = namespace.child(PRIVATE, EXPIRING)
+    if announce and candidates:
+        make_private(namespace, EXPIRING)
+        put(place, name, candidates)
+    # Only after the announcement: whoever reads an old snapshot, or tags one, does it first and then looks at that.
+    expired = candidates - leased(namespace, now) - _anchored(manifest)
+    if announce and expired != candidates:
+        put(place, name, expired)
+    before = [file.path for file in place.tree() if file.path != name]
+    yield Expiry(frozenset(everything - expired), frozenset(expired))
+    if announce:
+        place.remove_files([name, *before])
+
+
+def pins_of(namespace: Store, snapshots: Iterable[SnapshotId]) -> Pins:
+    """Everything that these snapshots pin."""
+    manifest = namespace.child(MANIFEST)
+    seen: set[tuple[str, ...]] = set()
+    parts = [_PINNED.empty_table()]
+    rows = 0
+    for branch, version in sorted(snapshots, key=lambda each: (each[0] or "", each[1])):
+        dataset = manifest.open(version) if branch is None else manifest.open().checkout_version((branch, version))
+        parts.append(_unseen(dataset, seen))
+        rows += parts[-1].num_rows
+        if rows > _DISTINCT_ABOVE:
+            parts, rows = [_distinct(parts)], 0
+    versions: dict[str, set[SnapshotId]] = {}
+    floating = set()
+    for row in _distinct(parts).to_pylist():
+        location = row["location"]
+        if row["read_version"] is None:
+            floating.add(location)
+        else:
+            versions.setdefault(location, set()).add((row["read_branch"], row["read_version"]))
+    return Pins(versions, frozenset(floating))
+
+
+def _anchored(manifest: Store) -> set[SnapshotId]:
+    """What tags refer to, and where branches begin."""
+    dataset = manifest.open()
+    tags = {(tag.get("branch"), int(tag["version"])) for tag in dataset.tags.list().values()}
+    return tags | {
+        (branch.get("parent_branch"), int(branch["parent_version"])) for branch in dataset.branches.list().values()
+    }
+
+
+def _unseen(dataset: LanceDataset, seen: set[tuple[str, ...]]) -> pa.Table:
+    """The pins in those fragments of a manifest that stand in no version read before: most stay the same for long."""
+    names = [name for name in ("object_type", *_PINNED.names) if name in dataset.schema.names]
+    if "location" not in names:
+        return _PINNED.empty_table()
+    fragments = []
+    for fragment in dataset.get_fragments():
+        key = (*(file.path for file in fragment.metadata.files), fragment.deletion_file() or "")
+        if key not in seen:
+            seen.add(key)
+            fragments.append(fragment)
+    if not fragments:
+        return _PINNED.empty_table()
+    table = dataset.scanner(columns=names, fragments=fragments).to_table()
+    table = table.filter(pc.and_(pc.equal(table["object_type"], "table"), pc.is_valid(table["location"])))
+    columns = [table[f.name] if f.name in names else pa.nulls(table.num_rows, f.type) for f in _PINNED]
+    return _distinct([pa.table(columns, schema=_PINNED)])
+
+
+def _distinct(parts: list[pa.Table]) -> pa.Table:
+    return pa.concat_tables(parts).group_by(_PINNED.names).aggregate([]).select(_PINNED.names)

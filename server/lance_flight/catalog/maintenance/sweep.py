@@ -1,0 +1,203 @@
+"""What may go from one Lance table, a partition table or `__manifest`: versions, and files that are part of none.
+
+Lance itself removes versions and what only they refer to; it keeps tagged ones, those that branches begin at, and the
+newest. What it takes for a write in progress, for a week, is decided here by the age of the files.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from collections.abc import Set as AbstractSet
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import PurePosixPath
+
+from lance import LanceDataset
+
+from lance_flight.catalog import partitions
+from lance_flight.catalog.conflicts import conflicts
+from lance_flight.catalog.leases import SnapshotId
+from lance_flight.catalog.store import VERSIONS, Store, StoredFile
+from lance_flight.model.pins import BranchVersion, Version
+
+LOOSE_FILES = frozenset({"data", "_deletions"})
+"""Directories of a table whose files are written before they are part of a version."""
+
+_MANIFEST = re.compile(r"(d?)(\d+)\.manifest")
+_NEWEST_FIRST_DIGITS = 20
+_NEWEST_FIRST = (1 << 64) - 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Amount:
+    """How much goes, or went."""
+
+    versions: int = 0
+    files: int = 0
+    bytes: int = 0
+
+    def __add__(self, other: Amount) -> Amount:
+        return Amount(
+            versions=self.versions + other.versions, files=self.files + other.files, bytes=self.bytes + other.bytes
+        )
+
+    def __bool__(self) -> bool:
+        return self.files > 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StoredVersion:
+    """A version of a table, and when it was written, in seconds since 1970."""
+
+    id: SnapshotId
+    modified: float
+    size: int
+
+
+class Listing:
+    """The files of one table at one moment."""
+
+    def __init__(self, files: Iterable[StoredFile]) -> None:
+        self.files = tuple(files)
+
+    @cached_property
+    def chains(self) -> dict[str | None, list[StoredVersion]]:
+        """The versions of each branch (None: the main one), oldest first."""
+        found: dict[str | None, list[StoredVersion]] = {}
+        for file, branch in self._in({VERSIONS}):
+            match = _MANIFEST.fullmatch(PurePosixPath(file.path).name)
+            if match is not None and not match[1]:
+                number = int(match[2])
+                version = _NEWEST_FIRST - number if len(match[2]) == _NEWEST_FIRST_DIGITS else number
+                stored = StoredVersion(id=(branch, version), modified=file.modified, size=file.size)
+                found.setdefault(branch, []).append(stored)
+        return {branch: sorted(versions, key=lambda v: v.id[1]) for branch, versions in found.items()}
+
+    @property
+    def has_detached(self) -> bool:
+        """Whether there are versions outside any branch, which nothing here can follow."""
+        names = (_MANIFEST.fullmatch(PurePosixPath(file.path).name) for file, _ in self._in({VERSIONS}))
+        return any(match is not None and match[1] for match in names)
+
+    def loose(self, before: float) -> dict[str, StoredFile]:
+        """Data and deletion files written before a moment, by their names, which are random and never used twice."""
+        return {PurePosixPath(f.path).name: f for f, _ in self._in(LOOSE_FILES) if f.modified < before}
+
+    def _in(self, directories: AbstractSet[str]) -> Iterable[tuple[StoredFile, str | None]]:
+        """The files right in directories of these names, each with the branch that it belongs to."""
+        for file in self.files:
+            *above, directory, _ = ["", *PurePosixPath(file.path).parts]
+            match above:
+                case [""] if directory in directories:
+                    yield file, None
+                case ["", partitions.BRANCHES, *branch] if directory in directories:
+                    yield file, "/".join(branch)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sweep:
+    """Takes away what nobody needs of the table at `store`.
+
+    `kept` are versions that stay. Of the others those go that are `over`, because they were visible once and are no
+    more, and those written `before` a moment: younger ones may belong to a transaction that is still to commit.
+    """
+
+    store: Store
+    kept: AbstractSet[SnapshotId]
+    over: AbstractSet[SnapshotId]
+    before: float
+
+    def run(self, *, dry_run: bool) -> Amount:
+        """Take it away, or only say how much it would be."""
+        listing = Listing(self.store.tree())
+        dead = self._dead_files(listing)
+        total = Amount(files=len(dead), bytes=sum(file.size for file in dead))
+        for branch, versions in listing.chains.items():
+            # A branch that no snapshot ever knew is somebody else's.
+            if branch is None or any(version.id in self.kept or version.id in self.over for version in versions):
+                total += self._trim(branch, versions, listing, dry_run=dry_run)
+        if not dry_run:
+            self.store.remove_files(file.path for file in dead)
+        return total
+
+    def _may_go(self, version: StoredVersion) -> bool:
+        return version.id not in self.kept and (version.id in self.over or version.modified < self.before)
+
+    def _dead_files(self, listing: Listing) -> list[StoredFile]:
+        """Old files that no version refers to, the newest versions asked first."""
+        loose = listing.loose(self.before)
+        if listing.has_detached:
+            return []
+        for version in reversed([version for versions in listing.chains.values() for version in versions]):
+            if not loose:
+                break
+            names = self._names(version)
+            if names is None:
+                return []
+            loose = {name: file for name, file in loose.items() if name not in names}
+        return list(loose.values())
+
+    def _trim(self, branch: str | None, versions: list[StoredVersion], listing: Listing, *, dry_run: bool) -> Amount:
+        """Remove the versions of one branch that may go."""
+        *older, newest = versions
+        going = [version for version in older if self._may_go(version)]
+        extra = Amount()
+        base = next((version for version in reversed(older) if version.id in self.kept), None)
+        if base is not None and self._may_go(newest):
+            only = self._only_in(newest, base, listing)
+            if only and dry_run:
+                extra = Amount(versions=1, files=1 + len(only), bytes=newest.size + sum(file.size for file in only))
+            elif only and self._restore(base):
+                going.append(newest)
+        if not going:
+            return extra
+        numbers = [version.id[1] for version in going]
+        head = self._open(branch)
+        if dry_run:
+            stats = head.explain_cleanup_old_versions(versions=numbers, error_if_tagged_old_versions=False).stats
+        else:
+            stats = head.cleanup_old_versions(versions=numbers, error_if_tagged_old_versions=False)
+        files = (
+            stats.old_versions
+            + stats.data_files_removed
+            + stats.deletion_files_removed
+            + stats.index_files_removed
+            + stats.transaction_files_removed
+        )
+        return extra + Amount(versions=stats.old_versions, files=files, bytes=stats.bytes_removed)
+
+    def _only_in(self, newest: StoredVersion, base: StoredVersion, listing: Listing) -> list[StoredFile]:
+        """The files that a dead newest version adds to the one below it that stays."""
+        names, kept = self._names(newest), self._names(base)
+        if names is None or kept is None:
+            return []
+        return [file for name, file in listing.loose(float("inf")).items() if name in names - kept]
+
+    def _restore(self, base: StoredVersion) -> bool:
+        """Put a version on top again, since the newest version cannot be removed; whether nobody was in the way."""
+        dataset = self._at(base)
+        before = int(dataset.latest_version)
+        with conflicts(f"another writer staged on {self.store.name!r} first"):
+            dataset.restore()
+        return int(dataset.version) == before + 1
+
+    def _names(self, version: StoredVersion) -> set[str] | None:
+        """The names of the files that a version refers to; None where it has files of kinds unknown here."""
+        names = set()
+        for fragment in self._at(version).get_fragments():
+            if fragment.metadata.overlays:
+                return None
+            names |= {PurePosixPath(file.path).name for file in fragment.metadata.files}
+            deletions = fragment.deletion_file()
+            if deletions is not None:
+                names.add(PurePosixPath(deletions).name)
+        return names
+
+    def _at(self, version: StoredVersion) -> LanceDataset:
+        branch, number = version.id
+        return partitions.open_at(self.store, Version(number) if branch is None else BranchVersion(branch, number))
+
+    def _open(self, branch: str | None) -> LanceDataset:
+        newest = self.store.open()
+        return newest if branch is None else newest.checkout_version((branch, None))

@@ -1,0 +1,177 @@
+"""Vacuum: old snapshots expire, and what no remaining snapshot needs is removed (decision 19).
+
+In this order, so that a run that dies at any point leaves nothing half readable and the next one goes on: say which
+snapshots expire, see who reads them, trim the partition tables, remove the directories of partitions that are gone,
+remove the snapshots themselves.
+"""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from functools import partial
+
+from lance_flight.catalog.leases import leases
+from lance_flight.catalog.maintenance.expiry import Expiry, Pins, expire, pins_of
+from lance_flight.catalog.maintenance.sweep import Amount, Sweep
+from lance_flight.catalog.namespace import PartitionedNamespace
+from lance_flight.catalog.store import Store
+from lance_flight.errors import InvalidInput, LanceFlightError, Refused
+from lance_flight.faults import reached
+from lance_flight.model.naming import MANIFEST
+
+HOUR = 3600.0
+FLOOR_HOURS = 7 * 24.0
+TRANSACTION_HOURS = 24.0
+WORKERS = 4
+
+Progress = Callable[[int, int], None]
+"""Told how many of how many tables are done."""
+
+_TABLE_DIRECTORY = re.compile(r"[0-9a-f]{8}_v[1-9][0-9]*\$.*\$dataset")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class VacuumRules:
+    """What vacuum may remove.
+
+    Snapshots that have not been the newest for `retain_hours`, of which less than `FLOOR_HOURS` only by `force`; and
+    what was written `transaction_hours` ago and never became visible: no transaction may take longer.
+    """
+
+    retain_hours: float = FLOOR_HOURS
+    transaction_hours: float = TRANSACTION_HOURS
+    force: bool = False
+    dry_run: bool = False
+
+    def checked(self) -> VacuumRules:
+        """These rules; `InvalidInput` or `Refused` for those that may not be."""
+        for name in ("retain_hours", "transaction_hours"):
+            if not getattr(self, name) >= 0:
+                raise InvalidInput(f"{name} is {getattr(self, name)}; expected 0 or more")
+        if self.retain_hours < FLOOR_HOURS and not self.force:
+            raise Refused(
+                f"snapshots are kept for {FLOOR_HOURS:g} hours, got {self.retain_hours:g}: readers that nobody knows of"
+                " may need them; force it where there are none"
+            )
+        return self
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Removed:
+    """One thing that went: `snapshots`, `versions` of a table with their files, or a `directory`."""
+
+    kind: str
+    name: str
+    amount: Amount
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class VacuumReport:
+    """What vacuum removed, or would remove (`dry_run`), what it could not look into, and how many snapshots stay."""
+
+    dry_run: bool
+    snapshots: int
+    removed: tuple[Removed, ...]
+    skipped: tuple[str, ...] = ()
+
+    @property
+    def total(self) -> Amount:
+        """All of it together."""
+        return sum((each.amount for each in self.removed), Amount())
+
+
+def vacuum(
+    namespace: PartitionedNamespace,
+    rules: VacuumRules | None = None,
+    progress: Progress | None = None,
+    *,
+    now: float | None = None,
+) -> VacuumReport:
+    """Remove what the rules let go; no reader of a remaining snapshot, and no holder of an old one, notices.
+
+    `now` is in seconds since 1970, and compared to the times of files.
+    """
+    rules = (rules or VacuumRules()).checked()
+    # A manifest that lost its pins must not be taken for one that pins nothing.
+    namespace.snapshot()
+    leases.publish(namespace.store)
+    run = _Run(namespace.store, rules, time.time() if now is None else now)
+    with expire(namespace.store, retain=rules.retain_hours * HOUR, now=run.now, announce=not rules.dry_run) as expiry:
+        reached("expiry_announced")
+        run.tables(expiry, progress)
+        reached("tables_trimmed")
+        run.sweep("snapshots", MANIFEST, expiry.kept, expiry.expired)
+        reached("snapshots_removed")
+    return VacuumReport(
+        dry_run=rules.dry_run, snapshots=len(expiry.kept), removed=tuple(run.removed), skipped=tuple(run.skipped)
+    )
+
+
+@dataclass(slots=True)
+class _Run:
+    """One vacuum of one namespace."""
+
+    store: Store
+    rules: VacuumRules
+    now: float
+    removed: list[Removed] = field(default_factory=list)
+    skipped: list[str] = field(default_factory=list)
+
+    @property
+    def before(self) -> float:
+        return self.now - self.rules.transaction_hours * HOUR
+
+    def tables(self, expiry: Expiry, progress: Progress | None) -> None:
+        """Trim every partition table, and remove the directories of those that no snapshot knows any more."""
+        kept, expired = pins_of(self.store, expiry.kept), pins_of(self.store, expiry.expired)
+        trimmed = list(self._trimmed(kept))
+        with ThreadPoolExecutor(WORKERS, thread_name_prefix="vacuum") as pool:
+            for number, _ in enumerate(pool.map(partial(self._trim, kept=kept, expired=expired), trimmed), 1):
+                if progress is not None:
+                    progress(number, len(trimmed))
+        for name in self.store.directories():
+            if name not in kept.locations and _TABLE_DIRECTORY.fullmatch(name):
+                self.directory(name, is_over=name in expired.locations)
+
+    def sweep(
+        self, kind: str, name: str, kept: frozenset[tuple[str | None, int]], over: frozenset[tuple[str | None, int]]
+    ) -> None:
+        """Trim one table, and note what went."""
+        sweep = Sweep(store=self.store.child(name), kept=kept, over=over, before=self.before)
+        amount = sweep.run(dry_run=self.rules.dry_run)
+        if amount:
+            self.removed.append(Removed(kind=kind, name=name, amount=amount))
+
+    def directory(self, name: str, *, is_over: bool) -> None:
+        """Remove a directory that is over, or in which nothing was written lately."""
+        place = self.store.child(name)
+        if place.is_link:
+            self.skipped.append(f"{name}: a symbolic link")
+            return
+        files = list(place.tree())
+        if is_over or all(file.modified < self.before for file in files):
+            amount = Amount(files=len(files), bytes=sum(file.size for file in files))
+            self.removed.append(Removed(kind="directory", name=name, amount=amount))
+            if not self.rules.dry_run:
+                place.remove()
+
+    def _trimmed(self, kept: Pins) -> Iterator[str]:
+        for location in sorted(kept.locations):
+            if location in kept.floating:
+                self.skipped.append(f"{location}: a snapshot reads whatever is its newest version")
+            elif self.store.child(location).is_link:
+                self.skipped.append(f"{location}: a symbolic link")
+            else:
+                yield location
+
+    def _trim(self, location: str, *, kept: Pins, expired: Pins) -> None:
+        stays = frozenset(kept.versions[location])
+        try:
+            self.sweep("versions", location, stays, frozenset(expired.versions.get(location, ())) - stays)
+        except (LanceFlightError, OSError) as exc:
+            # The others are none the worse for it, and what is left is found by the next run.
+            self.skipped.append(f"{location}: {exc}")

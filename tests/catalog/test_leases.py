@@ -1,0 +1,243 @@
+"""Leases: who reads a snapshot goes on reading it, whatever is vacuumed, in this process or another."""
+
+from __future__ import annotations
+
+import gc
+import os
+import subprocess
+import sys
+import threading
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+from lance_flight.catalog import leases, partitions
+from lance_flight.catalog.directory import Root
+from lance_flight.catalog.leases import Leases, SnapshotId, expiring, leased, put
+from lance_flight.catalog.maintenance.compaction import compact
+from lance_flight.catalog.maintenance.vacuum import VacuumRules, vacuum
+from lance_flight.catalog.namespace import PartitionedNamespace
+from lance_flight.catalog.store import Store
+from lance_flight.engine.engine import Engine
+from lance_flight.engine.functions import evaluate
+from lance_flight.engine.transactions import SqlTransaction
+from lance_flight.errors import NotFound
+
+from tests.catalog.aging import age, file_names
+from tests.catalog.test_commit import SCHEMA, SPEC, opened, rows
+from tests.catalog.test_compaction import delete
+from tests.catalog.test_vacuum import versions
+
+# A reader in the middle of a scan: it has the first batch, says so, and reads on when it is told to.
+READER = """
+import sys
+from lance_flight.catalog.directory import Root
+from lance_flight.catalog.leases import leases
+from lance_flight.catalog.store import Store
+from lance_flight.engine.engine import Engine
+from lance_flight.engine.tasks import Task
+engine = Engine(Root(Store(sys.argv[1])), ways=1)
+reader = engine.run(Task(sql=sys.argv[2]))
+ids = reader.read_next_batch()["id"].to_pylist()
+leases.publish_all()  # what its thread does every few seconds
+print(len(ids), flush=True)
+sys.stdin.readline()
+for batch in reader:
+    ids += batch["id"].to_pylist()
+print(sorted(ids))
+"""
+LONG_AGO = datetime.now(UTC) - timedelta(days=3)
+TABLES = 12
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Path:
+    """Tables with deleted rows, which are opened one after another by whoever scans them."""
+    PartitionedNamespace.create(Store(str(tmp_path / "root" / "t")), SCHEMA, SPEC)
+    place = tmp_path / "root" / "t"
+    opened(place).append([rows(*((n, f"p{n % TABLES}") for n in range(10 * TABLES)))], evaluate)
+    delete(place, *range(TABLES))
+    return place
+
+
+def store(place: Path) -> Store:
+    return Store(str(place))
+
+
+def overtake(place: Path) -> None:
+    """Everything that can happen to a reader's snapshot while it reads."""
+    opened(place).append([rows(*((1000 + n, f"p{n}") for n in range(TABLES)))], evaluate)
+    compact(opened(place))
+    for path in (place / "__manifest").rglob("*"):
+        os.utime(path, (0, 0))
+    vacuum(opened(place), VacuumRules(retain_hours=0, transaction_hours=0, force=True))
+
+
+def test_a_reader_in_another_process_goes_on_while_all_is_compacted_and_vacuumed(place: Path) -> None:
+    newest = opened(place).snapshot().version
+    # What is still to be opened is not what a query would merge: it is read table by table.
+    command = [sys.executable, "-c", READER, str(place.parent), "SELECT id FROM t"]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as reader:
+        assert reader.stdout is not None
+        first = int(reader.stdout.readline())
+        assert 0 < first < 9 * TABLES, "the reader is in the middle"
+        overtake(place)
+        rest, _ = reader.communicate("go on\n", timeout=60)
+    assert rest.strip() == str(list(range(TABLES, 10 * TABLES)))
+    assert newest in versions(place)
+    overtake(place)
+    assert newest in versions(place), "its lease is not over yet"
+    age(place / ".lance-flight", hours=1)
+    overtake(place)
+    assert newest not in versions(place)
+
+
+def test_a_reader_of_an_old_snapshot_in_another_process_goes_on_too(
+    place: Path,
+) -> None:
+    old = opened(place).snapshot().version
+    opened(place).append([rows((999, "p0"))], evaluate)
+    command = [sys.executable, "-c", READER, str(place.parent), f'SELECT id FROM "t@{old}"']
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as reader:
+        assert reader.stdout is not None
+        assert int(reader.stdout.readline()) < 9 * TABLES
+        overtake(place)
+        rest, _ = reader.communicate("go on\n", timeout=60)
+    assert rest.strip() == str(list(range(TABLES, 10 * TABLES)))
+
+
+def test_without_a_lease_the_snapshot_would_be_gone(place: Path) -> None:
+    newest = opened(place).snapshot().version
+    overtake(place)
+    assert newest not in versions(place)
+
+
+def test_what_this_process_reads_stays_although_its_lease_was_never_written(place: Path) -> None:
+    namespace = opened(place)
+    snapshot = namespace.snapshot()
+    hold = namespace.hold(snapshot, is_newest=True)
+    assert not leased(store(place), datetime.now(UTC).timestamp())
+    overtake(place)
+    assert snapshot.version in versions(place)
+    del hold
+    overtake(place)
+    assert snapshot.version not in versions(place)
+
+
+def test_a_ticket_is_good_after_a_vacuum(place: Path) -> None:
+    engine = Engine(Root(store(place.parent)), ways=1)
+    planned = engine.plan("SELECT id FROM t ORDER BY id")
+    assert planned is not None
+    overtake(place)
+    (task,) = planned.tasks
+    assert engine.run(task).read_all()["id"].to_pylist() == list(range(TABLES, 10 * TABLES))
+
+
+def test_a_query_lets_go_of_its_snapshot_at_its_end(place: Path) -> None:
+    newest = opened(place).snapshot().version
+    gc.disable()  # its plan is a knot of references, which the collector takes apart when it comes round
+    try:
+        Engine(Root(store(place.parent)), ways=1).query("SELECT id FROM t")
+        overtake(place)
+    finally:
+        gc.enable()
+    assert newest not in versions(place)
+
+
+@pytest.mark.parametrize("begin", ["catalog", "sql"])
+def test_a_transaction_reads_what_it_began_with_after_a_vacuum(place: Path, begin: str) -> None:
+    namespace = opened(place)
+    if begin == "catalog":
+        transaction = namespace.begin()
+        snapshot = transaction.base
+    else:
+        sql = SqlTransaction(Root(store(place.parent)), explicit=True)
+        snapshot = sql.snapshot(namespace)
+    overtake(place)
+    for table in snapshot.tables[0].tables():
+        assert partitions.open_at(store(place).child(table.location), table.pin).count_rows() == 9
+
+
+def test_a_snapshot_that_was_just_taken_costs_no_file(place: Path) -> None:
+    before = file_names(place)
+    namespace = opened(place)
+    hold = namespace.hold(namespace.snapshot(), is_newest=True)
+    assert file_names(place) == before
+    assert hold.is_safe
+
+
+def test_an_old_snapshot_is_leased_before_it_is_read(place: Path) -> None:
+    mine = Leases()
+    hold = mine.hold(store(place), (None, 3), LONG_AGO, is_newest=False)
+    now = datetime.now(UTC).timestamp()
+    assert leased(store(place), now) == {(None, 3)}
+    assert mine.hold(store(place), (None, 3), LONG_AGO, is_newest=False) is hold
+    assert leased(store(place), now + leases.GRACE + 1) == set(), "a lease that is not renewed is over"
+
+
+def test_a_snapshot_that_is_being_removed_is_refused(place: Path) -> None:
+    leases.make_private(store(place), leases.EXPIRING)
+    put(store(place).child(".lance-flight", leases.EXPIRING), "vacuum.json", {(None, 3)})
+    mine = Leases()
+    with pytest.raises(NotFound, match="snapshot 3 of 't' has expired"):
+        mine.hold(store(place), (None, 3), LONG_AGO, is_newest=False)
+    with pytest.raises(NotFound, match="expired"):
+        mine.hold(store(place), (None, 3), LONG_AGO, is_newest=False)
+    assert leased(store(place), datetime.now(UTC).timestamp()) == set(), "the lease does not keep vacuum from its end"
+    assert mine.hold(store(place), (None, 4), LONG_AGO, is_newest=False).is_safe
+
+
+def test_a_lease_goes_with_its_last_reader(place: Path) -> None:
+    mine = Leases()
+    first = mine.hold(store(place), (None, 3), LONG_AGO, is_newest=False)
+    second = mine.hold(store(place), ("side", 4), LONG_AGO, is_newest=False)
+    now = datetime.now(UTC).timestamp()
+    assert leased(store(place), now) == {(None, 3), ("side", 4)}
+    del first
+    mine.publish_all()
+    assert leased(store(place), now) == {second.snapshot}
+    del second
+    mine.publish_all()
+    assert not list((place / ".lance-flight" / leases.LEASES).iterdir())
+
+
+def test_holds_that_are_kept_for_tickets_end_with_their_time(place: Path) -> None:
+    mine = Leases()
+    for seconds, expected in ((600.0, {(None, 3)}), (-1.0, set[SnapshotId]())):
+        mine.keep([mine.hold(store(place), (None, 3), LONG_AGO, is_newest=False)], seconds)
+        mine.publish_all()
+        assert leased(store(place), datetime.now(UTC).timestamp()) == expected
+
+
+def test_a_thread_renews_what_is_held(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(leases, "INTERVAL", 0.001)
+    mine, published = Leases(), threading.Event()
+    publish = mine.publish_all
+
+    def noted() -> None:
+        publish()
+        published.set()
+
+    monkeypatch.setattr(mine, "publish_all", noted)
+    hold = mine.hold(store(place), (None, 3), datetime.now(UTC), is_newest=True)
+    assert published.wait(10)
+    assert leased(store(place), datetime.now(UTC).timestamp()) == {hold.snapshot}
+    monkeypatch.setattr(leases, "INTERVAL", 1000.0)
+
+
+def test_a_namespace_that_was_dropped_is_not_made_again_by_a_lease(place: Path, tmp_path: Path) -> None:
+    mine = Leases()
+    hold = mine.hold(store(place), (None, 3), datetime.now(UTC), is_newest=True)
+    place.rename(tmp_path / "trash")
+    mine.publish_all()
+    assert not place.exists()
+    place.mkdir()
+    mine.publish_all()
+    assert not list(place.iterdir())
+    assert hold.is_safe
+
+
+def test_nothing_is_announced_any_more_when_a_vacuum_is_over(place: Path) -> None:
+    overtake(place)
+    assert expiring(store(place)) == set()
+    assert not list((place / ".lance-flight" / leases.EXPIRING).iterdir())

@@ -1,0 +1,353 @@
+"""Vacuum: what nobody needs goes, what anybody may need stays, wherever it stops."""
+
+from __future__ import annotations
+
+import os
+import random
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import lance
+import pytest
+from lance_flight.catalog import leases, partitions
+from lance_flight.catalog.leases import expiring
+from lance_flight.catalog.maintenance.compaction import compact
+from lance_flight.catalog.maintenance.sweep import Amount
+from lance_flight.catalog.maintenance.vacuum import VacuumReport, VacuumRules, vacuum
+from lance_flight.catalog.namespace import PartitionedNamespace
+from lance_flight.catalog.store import Store
+from lance_flight.engine.functions import evaluate
+from lance_flight.errors import Corrupt, InvalidInput, NotFound, Refused
+
+from tests.catalog.aging import age, file_names, table_files
+from tests.catalog.test_commit import SCHEMA, SPEC, Written, ids, opened, rows, written
+from tests.catalog.test_compaction import killed
+from tests.stock import manifest, stored_tables
+
+ALL_THAT_MAY_GO = VacuumRules(retain_hours=0, force=True)
+VACUUM = """
+import sys
+from lance_flight.catalog.maintenance.vacuum import VacuumRules, vacuum
+from lance_flight.catalog.namespace import PartitionedNamespace
+from lance_flight.catalog.store import Store
+vacuum(PartitionedNamespace.open(Store(sys.argv[1])), VacuumRules(retain_hours=0, force=True))
+"""
+HISTORIES = 40 if os.environ.get("LANCE_FLIGHT_TESTS") == "full" else 4
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Path:
+    """A namespace of five snapshots after the first, with two partitions."""
+    PartitionedNamespace.create(Store(str(tmp_path / "t")), SCHEMA, SPEC)
+    for number in range(1, 6):
+        opened(tmp_path / "t").append([rows((number, "a"), (number + 10, "b"))], evaluate)
+    return tmp_path / "t"
+
+
+def clean(place: Path, rules: VacuumRules = ALL_THAT_MAY_GO) -> VacuumReport:
+    """Vacuum, with nothing left out."""
+    report = vacuum(opened(place), rules)
+    assert report.skipped == ()
+    return report
+
+
+def ids_at(place: Path, version: int) -> list[int]:
+    """What a snapshot shows."""
+    found = []
+    for tables in opened(place).snapshot(version).tables:
+        for table in tables.tables():
+            dataset = partitions.open_at(Store(str(place / table.location)), table.pin)
+            found += dataset.to_table()["id"].to_pylist()
+    return sorted(found)
+
+
+def versions(place: Path) -> list[int]:
+    return [int(version["version"]) for version in manifest(place).versions()]
+
+
+def test_old_snapshots_go_with_everything_that_only_they_need(place: Path) -> None:
+    compact(opened(place))
+    age(place, hours=200)
+    before, size = len(file_names(place)), sum((place / name).stat().st_size for name in file_names(place))
+    report = clean(place, VacuumRules())
+    assert report.snapshots == 1
+    assert ids(place) == [1, 2, 3, 4, 5, 11, 12, 13, 14, 15]
+    assert [len(table.dataset.versions()) for table in stored_tables(place)] == [1, 1]
+    assert len([name for name in table_files(place) if "/data/" in name]) == 2
+    left = sum((place / name).stat().st_size for name in file_names(place))
+    assert (report.total.files, report.total.bytes) == (before - len(file_names(place)), size - left)
+    with pytest.raises(NotFound):
+        opened(place).snapshot(3)
+
+
+def test_snapshots_within_the_retention_stay(place: Path) -> None:
+    age(place, hours=100)
+    newest = opened(place).snapshot().version
+    assert not clean(place, VacuumRules()).removed
+    assert ids_at(place, newest - 1) == [1, 2, 3, 4, 11, 12, 13, 14]
+
+
+def test_a_snapshot_counts_from_the_moment_when_it_was_replaced(place: Path) -> None:
+    age(place, hours=200)
+    newest = opened(place).snapshot().version
+    opened(place).append([rows((6, "a"))], evaluate)
+    clean(place, VacuumRules())
+    assert versions(place) == [newest, newest + 1]
+    assert ids_at(place, newest) == [1, 2, 3, 4, 5, 11, 12, 13, 14, 15]
+
+
+def test_what_was_the_newest_snapshot_a_moment_ago_stays_whatever_is_forced(place: Path) -> None:
+    before = versions(place)
+    assert not clean(place).removed
+    assert versions(place) == before
+
+
+REFUSED = {
+    "less than the floor": (VacuumRules(retain_hours=167), Refused),
+    "nothing at all": (VacuumRules(retain_hours=0), Refused),
+    "negative": (VacuumRules(retain_hours=-1, force=True), InvalidInput),
+    "no number": (VacuumRules(retain_hours=float("nan"), force=True), InvalidInput),
+    "negative transactions": (VacuumRules(transaction_hours=-1), InvalidInput),
+}
+
+
+@pytest.mark.parametrize("case", REFUSED)
+def test_rules_that_may_not_be_are_refused(place: Path, case: str) -> None:
+    rules, error = REFUSED[case]
+    before = file_names(place)
+    with pytest.raises(error, match="hours"):
+        vacuum(opened(place), rules)
+    assert file_names(place) == before
+
+
+def test_a_dry_run_says_what_would_go_and_changes_nothing(place: Path) -> None:
+    written(place, (7, "a"), (8, "new")).stage()
+    written(place, (9, "b"), (10, "newer"))
+    compact(opened(place))
+    age(place, hours=200)
+    before = file_names(place)
+    planned = vacuum(opened(place), VacuumRules(dry_run=True))
+    assert file_names(place) == before
+    done = clean(place, VacuumRules())
+    assert planned.dry_run
+    assert sorted(map(str, planned.removed)) == sorted(map(str, done.removed))
+    assert file_names(place) == before - {name for name in before if not (place / name).exists()}
+
+
+def test_tagged_snapshots_stay_with_all_they_pin(place: Path) -> None:
+    tagged = opened(place).snapshot().version - 2
+    manifest(place).tags.create("keep", tagged)
+    shown = ids_at(place, tagged)
+    compact(opened(place))
+    age(place, hours=200)
+    clean(place)
+    assert versions(place) == [tagged, opened(place).snapshot().version]
+    assert ids_at(place, tagged) == shown == [1, 2, 3, 11, 12, 13]
+
+
+def test_snapshots_of_branches_stay_with_the_one_that_they_begin_at(place: Path) -> None:
+    forked = opened(place).snapshot().version - 1
+    lance.dataset(f"{place}/__manifest", version=forked).create_branch("side")
+    shown = ids_at(place, forked)
+    compact(opened(place))
+    age(place, hours=200)
+    clean(place)
+    assert versions(place) == [forked, opened(place).snapshot().version]
+    assert ids_at(place, forked) == shown
+    assert manifest(place).checkout_version(("side", None)).count_rows() > 0
+
+
+def stage(place: Path) -> None:
+    written(place, (7, "a"), (8, "new")).stage()
+
+
+def write(place: Path) -> None:
+    written(place, (7, "a"), (8, "new"))
+
+
+def stage_often(place: Path) -> None:
+    for number in range(3):
+        written(place, (70 + number, "a"), (80, f"new {number}")).stage()
+
+
+DEAD: dict[str, Callable[[Path], None]] = {
+    "died with files written": write,
+    "died with versions staged": stage,
+    "died one after another": stage_often,
+}
+
+
+@pytest.mark.parametrize("case", DEAD)
+def test_what_dead_transactions_left_is_taken_away(place: Path, case: str) -> None:
+    age(place, hours=200)
+    clean(place)
+    before = {name for name in table_files(place) if "/data/" in name}
+    directories = set(place.iterdir())
+    DEAD[case](place)
+    assert len([name for name in table_files(place) if "/data/" in name]) >= len(before) + 2
+    clean(place)
+    assert len([name for name in table_files(place) if "/data/" in name]) >= len(before) + 2, "it may be in progress"
+    age(place, hours=25)
+    clean(place)
+    assert {name for name in table_files(place) if "/data/" in name} == before
+    assert set(place.iterdir()) == directories
+    after = file_names(place)
+    assert not clean(place).removed
+    assert file_names(place) == after, "nothing is put on top again and again"
+    opened(place).append([rows((9, "a"))], evaluate)
+    assert ids(place) == [1, 2, 3, 4, 5, 9, 11, 12, 13, 14, 15]
+
+
+def in_progress(place: Path, how: str) -> Written:
+    transaction = written(place, (7, "a"), (8, "new"))
+    if how == "staged":
+        transaction.stage()
+    return transaction
+
+
+@pytest.mark.parametrize("how", ["written", "staged"])
+def test_a_transaction_in_progress_commits_after_a_vacuum(place: Path, how: str) -> None:
+    age(place, hours=200)
+    transaction = in_progress(place, how)
+    clean(place)
+    transaction.commit()
+    assert ids(place) == [1, 2, 3, 4, 5, 7, 8, 11, 12, 13, 14, 15]
+
+
+def test_a_transaction_whose_version_was_overtaken_commits_after_a_vacuum(place: Path) -> None:
+    transaction = in_progress(place, "staged")
+    opened(place).append([rows((6, "a"))], evaluate)
+    for path in (place / "__manifest").rglob("*"):
+        os.utime(path, (0, 0))
+    clean(place)
+    transaction.commit()
+    assert ids(place) == [1, 2, 3, 4, 5, 6, 7, 8, 11, 12, 13, 14, 15]
+
+
+def test_directories_that_are_none_of_ours_stay(place: Path) -> None:
+    strange = ["notes", "0123abcd_other", "v1$abc$dataset", "backup_v1$abc$dataset"]
+    for name in strange:
+        (place / name).mkdir()
+        (place / name / "file").write_text("mine")
+    age(place, hours=200)
+    clean(place)
+    assert set(strange) <= {path.name for path in place.iterdir()}
+
+
+def test_links_are_neither_followed_nor_removed_from_where_they_lead_to(place: Path, tmp_path: Path) -> None:
+    outside = tmp_path / "outside"
+    (outside / "data").mkdir(parents=True)
+    (outside / "data" / "precious.lance").write_text("mine")
+    linked, orphan = place / "0123abcd_v1$a$dataset", place / "4567abcd_v1$b$dataset"
+    linked.symlink_to(outside)
+    orphan.mkdir()
+    (orphan / "data").symlink_to(outside / "data")
+    (table,) = [table for table in stored_tables(place) if table.values["p"] == "a"]
+    shutil.move(place / table.row["location"], tmp_path / "moved")
+    (place / table.row["location"]).symlink_to(tmp_path / "moved")
+    age(place, hours=200)
+    age(tmp_path / "moved", hours=200)
+    before = file_names(outside), file_names(tmp_path / "moved")
+    report = vacuum(opened(place), ALL_THAT_MAY_GO)
+    assert (file_names(outside), file_names(tmp_path / "moved")) == before
+    assert linked.is_symlink()
+    assert not orphan.exists()
+    assert len(report.skipped) == 2
+    assert ids(place) == [1, 2, 3, 4, 5, 11, 12, 13, 14, 15]
+
+
+def test_a_table_that_floats_is_left_alone(place: Path) -> None:
+    (table,) = [table for table in stored_tables(place) if table.values["p"] == "a"]
+    manifest(place).update({"read_version": "NULL"}, f"object_id = '{table.object_id}'")
+    lance.write_dataset(rows((6, "a")), table.dataset.uri, mode="append")
+    age(place, hours=200)
+    report = vacuum(opened(place), ALL_THAT_MAY_GO)
+    assert [text for text in report.skipped if "newest" in text]
+    assert ids(place) == [1, 2, 3, 4, 5, 6, 11, 12, 13, 14, 15]
+
+
+def test_a_manifest_that_lost_its_pins_is_not_taken_for_one_without(place: Path) -> None:
+    manifest(place).drop_columns(["partition_field_p", "read_version", "read_branch", "read_tag"])
+    age(place, hours=200)
+    before = file_names(place)
+    with pytest.raises(Corrupt, match="repair"):
+        vacuum(PartitionedNamespace(Store(str(place))), ALL_THAT_MAY_GO)
+    assert file_names(place) == before
+
+
+POINTS = ["expiry_announced", "tables_trimmed", "snapshots_removed"]
+
+
+@pytest.mark.parametrize("point", POINTS)
+def test_a_vacuum_that_is_killed_leaves_all_readable_and_the_next_one_finishes(
+    place: Path, point: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(leases, "SETTLED", 0.0)
+    stage(place)
+    compact(opened(place))
+    age(place, hours=100)
+    assert killed(VACUUM, [str(place)], point)
+    newest = opened(place).snapshot().version
+    assert ids(place) == [1, 2, 3, 4, 5, 11, 12, 13, 14, 15]
+    for version in [version for version in versions(place) if newest - 5 < version < newest]:
+        with pytest.raises(NotFound, match="expired"):
+            opened(place).hold(opened(place).snapshot(version), is_newest=False)
+    clean(place, VacuumRules())
+    assert versions(place) == [newest], "what was announced is over, however long snapshots are kept"
+    assert len([name for name in table_files(place) if "/data/" in name]) == 2
+    assert not expiring(Store(str(place)))
+
+
+def test_one_broken_table_does_not_keep_the_others_from_being_trimmed(place: Path) -> None:
+    (broken,) = [table for table in stored_tables(place) if table.values["p"] == "a"]
+    compact(opened(place))
+    age(place, hours=200)
+    (newest, *_) = sorted((place / broken.row["location"] / "_versions").glob("*.manifest"))
+    newest.write_bytes(b"broken")
+    report = vacuum(opened(place), ALL_THAT_MAY_GO)
+    assert [text.split(":")[0] for text in report.skipped] == [broken.row["location"]]
+    assert [each.name.split("_")[0] != broken.row["location"].split("_")[0] for each in report.removed] == [True, True]
+
+
+@pytest.mark.parametrize("seed", range(HISTORIES))
+def test_nothing_that_a_remaining_snapshot_pins_is_ever_removed(tmp_path: Path, seed: int) -> None:
+    """Random histories: after each vacuum, every snapshot that is left shows what it showed when it was made."""
+    chosen = random.Random(seed)  # noqa: S311 - a history, no secret
+    place = tmp_path / "t"
+    PartitionedNamespace.create(Store(str(place)), SCHEMA, SPEC)
+    numbers = iter(range(10_000))
+    shown: dict[int, list[int]] = {}
+    tagged: set[int] = set()
+
+    def pairs() -> list[tuple[int, str]]:
+        return [(next(numbers), chosen.choice("abcd")) for _ in range(chosen.randint(1, 4))]
+
+    for _ in range(25):
+        match chosen.choice(["append"] * 5 + ["stage", "write", "compact", "tag", "age", "age", "vacuum", "vacuum"]):
+            case "append":
+                opened(place).append([rows(*pairs())], evaluate)
+            case "stage":
+                written(place, *pairs()).stage()
+            case "write":
+                written(place, *pairs())
+            case "compact":
+                compact(opened(place))
+            case "tag" if versions(place)[-1] not in tagged:
+                tagged.add(versions(place)[-1])
+                manifest(place).tags.create(f"tag{len(tagged)}", versions(place)[-1])
+            case "age":
+                age(place, hours=chosen.choice([1, 20, 100]))
+            case "vacuum":
+                retain = chosen.choice([0.0, 50.0, 168.0])
+                clean(place, VacuumRules(retain_hours=retain, force=True, dry_run=chosen.random() < 0.2))
+        newest = opened(place).snapshot().version
+        shown.setdefault(newest, ids_at(place, newest))
+        left = [version for version in versions(place) if version in shown]
+        assert tagged <= set(left)
+        assert {version: ids_at(place, version) for version in left} == {version: shown[version] for version in left}
+
+
+def test_amounts_add_up() -> None:
+    assert Amount(versions=1, files=2, bytes=3) + Amount(files=1) == Amount(versions=1, files=3, bytes=3)
+    assert not Amount()
