@@ -1,11 +1,13 @@
-"""Places between the first byte of a write and its acknowledgement where a process can be made to die.
+"""Places between the first byte of a write and its acknowledgement where a process can be made to die, or to fail.
 
 Tests kill a server at each of them, by name, and look at what is left. Without `LANCE_FLIGHT_FAULT` nothing here does
-anything; with `LANCE_FLIGHT_FAULT=<point>` or `<point>:<n>` the process kills itself when it comes there the n-th time.
+anything; with `LANCE_FLIGHT_FAULT=<point>` or `<point>:<n>` the process kills itself when it comes there the n-th time,
+and with `<point>:<n>:error` it finds the disk full there, that one time.
 """
 
 from __future__ import annotations
 
+import errno
 import os
 import signal
 import threading
@@ -13,15 +15,22 @@ from collections.abc import Mapping
 from types import MappingProxyType
 
 VARIABLE = "LANCE_FLIGHT_FAULT"
+ERROR = "error"
 
 POINTS: Mapping[str, str] = MappingProxyType(
     {
-        "rows_received": "the first rows of a stream are here, nothing of them is written",
+        "rows_received": "rows of a stream are here, nothing of them is written",
+        "file_written": "one of several data files is written to its end",
         "data_written": "all data files are written, none is part of any version",
+        "rows_removed": "a deletion file is written, which is part of no version",
+        "files_moved": "rows for a partition that another one made first are in its table's files, and in their own still",
+        "pin_restored": "the pinned version is back on top of a table that others have staged on, and nothing on it",
         "table_staged": "a version is staged on one of several partition tables",
         "all_staged": "a version is staged on every partition table concerned",
-        "manifest_written": "the new rows of __manifest are in a data file, which is not committed",
+        "manifest_written": "the files of the next version of __manifest are written, and it is not committed",
         "committed": "__manifest is committed, and nobody has been told",
+        "part_removed": "the files of one of several partitions of a write that was given up are deleted",
+        "manifest_made": "a new table has an empty __manifest, and nothing says how it is partitioned",
         "namespace_made": "a new table is whole in its private place",
         "table_moved": "a new table has its name, and nobody has been told",
         "table_dropped": "a dropped table is out of the way, and its data is still there",
@@ -34,20 +43,26 @@ POINTS: Mapping[str, str] = MappingProxyType(
 
 
 class _Fault:
-    """One point, and how many times it is passed before the process dies there."""
+    """One point, how many times it is passed before it happens there, and what."""
 
     def __init__(self, text: str) -> None:
-        self.point, _, number = text.partition(":")
+        self.point, number, how = (*text.split(":"), "", "")[:3]
         self._left = int(number or 1)
         self._lock = threading.Lock()
+        self._dies = how != ERROR
         if self.point not in POINTS:
             raise ValueError(f"{VARIABLE} names {self.point!r}; expected one of {', '.join(POINTS)}")
+        if how not in {"", ERROR}:
+            raise ValueError(f"{VARIABLE} ends in {how!r}; expected {ERROR!r} or nothing after the number")
 
     def passed(self) -> None:
         with self._lock:
             self._left -= 1
-            if self._left == 0:
-                os.kill(os.getpid(), signal.SIGKILL)
+            if self._left != 0:
+                return
+        if self._dies:
+            os.kill(os.getpid(), signal.SIGKILL)
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
 
 _fault = _Fault(os.environ[VARIABLE]) if os.environ.get(VARIABLE) else None

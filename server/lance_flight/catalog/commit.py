@@ -270,6 +270,7 @@ def _move(root: Store, part: Part, location: str, place: str) -> None:
     rows = partitions.read_files(source, part.added.schema, part.added.fragments)
     before = part.added.data_files
     part.added.fragments[:] = partitions.write_files(root.child(place), rows)
+    reached("files_moved")
     part.added.files.clear()
     if part.owns_directory:
         source.remove()

@@ -10,6 +10,7 @@ from lance import FragmentMetadata, LanceDataset, LanceOperation
 
 from lance_flight.catalog.data_files import DATA
 from lance_flight.catalog.snapshot import PartitionTable
+from lance_flight.faults import reached
 from lance_flight.model.spec import PartitionSpec
 
 
@@ -27,6 +28,7 @@ class Removal:
         updated, removed, rows = [], [], 0
         for number, gone in offsets:
             left = dataset.get_fragment(number).delete_rows(gone)
+            reached("rows_removed")
             rows += len(gone)
             if left is None:
                 removed.append(number)

@@ -180,9 +180,10 @@ class Manifest:
         written = write_fragments(
             rewrite.rows, dataset, schema=rewrite.rows.schema, mode="append", storage_options=self.store.options or None
         )
+        update = rewrite.operation(dataset, written)
         reached("manifest_written")
         properties = {OPERATION: operation, TRANSACTIONS: ",".join(transactions)}
-        transaction = Transaction(base.version, rewrite.operation(dataset, written), transaction_properties=properties)
+        transaction = Transaction(base.version, update, transaction_properties=properties)
         with conflicts(f"another writer changed {self.store.parent.name!r} first"):
             committed = LanceDataset.commit(
                 dataset, transaction, max_retries=0, storage_options=self.store.options or None

@@ -75,6 +75,7 @@ class PartitionedNamespace:
         columns = manifest_schema([spec])
         dataset = create_table(store.child(MANIFEST), columns)
         dataset.merge_insert("object_id").when_not_matched_insert_all().execute(version_rows([spec], columns))
+        reached("manifest_made")
         metadata = {
             spec.key: spec.to_text(),
             SCHEMA_KEY: json.dumps(schema.to_json(), separators=(",", ":"), ensure_ascii=False),

@@ -19,6 +19,7 @@ from lance.fragment import write_fragments
 from lance_flight.catalog.conflicts import conflicts
 from lance_flight.catalog.store import Store, shared_session
 from lance_flight.errors import Conflict, NotFound
+from lance_flight.faults import reached
 from lance_flight.model.pins import BranchVersion, FixedPin, Latest, Pin, Tag, Version
 
 STAGING_ATTEMPTS = 20
@@ -133,6 +134,7 @@ def _base_on_top(store: Store, base: FixedPin) -> LanceDataset | None:
     if before == base.version:
         return dataset
     dataset.restore()
+    reached("pin_restored")
     return dataset if int(dataset.version) == before + 1 else None
 
 

@@ -14,6 +14,7 @@ from lance_flight.catalog.edits import Edit
 from lance_flight.catalog.leases import Hold
 from lance_flight.catalog.snapshot import PartitionTable, Snapshot
 from lance_flight.catalog.store import Store
+from lance_flight.faults import reached
 from lance_flight.model.pins import FixedPin
 
 
@@ -100,6 +101,7 @@ class Transaction:
                 place.remove()
             elif not part.was_staged:
                 place.remove_files(part.added.data_files)
+            reached("part_removed")
         if not root.directories():
             # The namespace was dropped while files were written: nothing but our own directories was left of it.
             root.remove()

@@ -24,6 +24,7 @@ from lance_flight.catalog.new_partitions import NewPartitions
 from lance_flight.catalog.rows import aligned
 from lance_flight.catalog.snapshot import PartitionTable, Snapshot
 from lance_flight.catalog.store import Store
+from lance_flight.faults import reached
 from lance_flight.model.naming import directory_name
 from lance_flight.model.spec import Evaluate, PartitionSpec
 
@@ -50,6 +51,7 @@ class _Pending:
         if self.open_file is not None:
             self.edit.fragments.append(self.open_file.close())
             self.open_file = None
+            reached("file_written")
 
 
 class PartitionWriter:
@@ -94,6 +96,7 @@ class PartitionWriter:
     def write_all(self, tables: Iterable[pa.Table]) -> None:
         """Write every row of `tables`."""
         for chunk in chunked(tables):
+            reached("rows_received")
             self._write(chunk)
         self._wait()
         self._close_files()
