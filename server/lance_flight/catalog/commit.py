@@ -21,7 +21,7 @@ from lance_flight.catalog.manifest import NAMESPACE_KEY, SCHEMA_KEY, Manifest
 from lance_flight.catalog.new_partitions import NewPartitions
 from lance_flight.catalog.retries import attempts
 from lance_flight.catalog.snapshot import PIN_COLUMNS, PartitionTable, Snapshot
-from lance_flight.catalog.store import Store
+from lance_flight.catalog.store import UNREADABLE, Store
 from lance_flight.catalog.transaction import Part, Staged, Transaction
 from lance_flight.errors import Conflict, LanceFlightError, NotFound, OutcomeUnknown, SerializationFailure
 from lance_flight.faults import reached
@@ -119,6 +119,8 @@ class Commits:
                 version: int | None = self._publish(group, snapshot, rows)
             except Conflict:
                 version = self._found(group, snapshot)
+            except OutcomeUnknown:
+                raise
             except (LanceFlightError, OSError):
                 if len(group) == 1:
                     raise
@@ -143,21 +145,31 @@ class Commits:
             committed = self._manifest.commit(
                 snapshot, rows, "; ".join(t.operation for t in transactions), [t.id for t in transactions]
             )
-        except OSError as exc:
+            reached("committed")
+        except Conflict:
+            raise
+        except BaseException as exc:
+            # Whatever went wrong, the table says whether it did so before or after the commit.
             version = self._found(group, snapshot)
-            if version is None and "://" in self._root.uri:
+            if version is None and isinstance(exc, OSError) and self._root.is_remote:
                 raise OutcomeUnknown(
                     f"a commit to {self._root.name!r} was sent and not answered: {self._root.words(exc)}"
                 ) from exc
             if version is None:
                 raise
             return version
-        reached("committed")
         return committed.version
 
     def _found(self, group: Sequence[_Member], snapshot: Snapshot) -> int | None:
         """The version that the group became visible in all the same: its answer was lost, or came twice."""
-        return self._manifest.committed(snapshot, group[0].transaction.id)
+        try:
+            return self._manifest.committed(snapshot, group[0].transaction.id)
+        except NotFound:
+            return None
+        except (LanceFlightError, *UNREADABLE) as exc:
+            raise OutcomeUnknown(
+                f"a commit to {self._root.name!r} failed, and what came of it cannot be read: {self._root.words(exc)}"
+            ) from exc
 
     def _rows(self, group: Sequence[Transaction], snapshot: Snapshot, memo: _Memo) -> pa.Table:
         """Stage everything on the pins of `snapshot` and return the manifest rows that make it visible."""
