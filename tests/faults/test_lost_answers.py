@@ -12,6 +12,8 @@ from typing import Any
 import pytest
 from lance import LanceDataset
 from lance.commit import CommitConflictError
+from lance_flight.catalog import partitions
+from lance_flight.catalog.commit import Commits
 from lance_flight.catalog.directory import Root
 from lance_flight.catalog.manifest import Manifest
 from lance_flight.catalog.namespace import PartitionedNamespace
@@ -197,3 +199,28 @@ def test_a_commit_that_nobody_can_tell_about_is_neither_tried_again_nor_taken_ba
     mine = [*range(10, 10 + number), *range(110, 110 + number)]
     assert whole(place) == ([1, 2, 3, *mine] if takes_place else [1, 2, 3])
     assert versions(place) == before + takes_place
+
+
+def test_no_staging_is_left_running_when_another_one_of_the_same_commit_fails(
+    place: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    calls, both, given_up = iter(["fails", "goes on"]), threading.Barrier(2, timeout=60), threading.Event()
+    stage, ended = partitions.stage, []
+
+    def staging(store: Store, *args: Any) -> Any:
+        call = next(calls)
+        both.wait()
+        if call == "fails":
+            raise OSError("no space left on device")
+        given_up.wait(0.5)
+        ended.append(stage(store, *args))
+        return ended[-1]
+
+    monkeypatch.setattr(partitions, "stage", staging)
+    namespace = opened(place)
+    transaction = namespace.begin()
+    namespace.write(transaction, [rows((4, "a"), (5, "b"))], evaluate)
+    with pytest.raises(OSError, match="no space left"):
+        Commits(namespace.manifest).commit(transaction)
+    assert ended, "it is not to be disturbed by what happens next"
+    given_up.set()

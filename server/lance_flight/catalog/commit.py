@@ -8,7 +8,7 @@ are never written again: what is still based on the right pin is kept, the rest 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor, wait
 from dataclasses import dataclass
 from threading import Lock
 
@@ -196,7 +196,10 @@ class Commits:
     def _staged(self, targets: Sequence[_Target], memo: _Memo) -> list[Staged]:
         if len(targets) == 1:
             return [self._stage(targets[0], memo)]
-        return list(_stagers.map(lambda target: self._stage(target, memo), targets))
+        running = [_stagers.submit(self._stage, target, memo) for target in targets]
+        # Where one fails the others are not left running: what they stage is about to be tried again, or taken away.
+        wait(running)
+        return [task.result() for task in running]
 
     def _stage(self, target: _Target, memo: _Memo) -> Staged:
         """A version of the table with the changes of all parts, on top of its newest pin."""
