@@ -119,3 +119,34 @@ def test_explain_runs_nothing(server: Server, sales: str) -> None:
 def test_a_plan_without_partitioned_tables_has_no_report(server: Server, sales: str) -> None:
     assert reports(server, "EXPLAIN SELECT * FROM rates") == []
     assert reports(server, f"EXPLAIN SELECT * FROM {sales}$partitions") == []
+
+
+CHANGES = [
+    pytest.param("DELETE FROM sales WHERE country = 'US'", "partitions: 12 / 24", id="delete"),
+    pytest.param("UPDATE sales SET country = 'FR' WHERE country LIKE 'U%'", "partitions: 12 / 24", id="update"),
+    pytest.param("DELETE FROM sales", "partitions: 24 / 24", id="everything"),
+    pytest.param(
+        "MERGE INTO sales USING rates ON sales.country = rates.country AND sales.country = 'US' "
+        "WHEN MATCHED THEN DELETE",
+        "partitions: 12 / 24",
+        id="merge",
+    ),
+    pytest.param(
+        "MERGE INTO sales USING (VALUES ('DE', 1)) AS s (country, id) ON sales.country = s.country "
+        "WHEN MATCHED THEN UPDATE SET id = s.id",
+        "partitions: 12 / 24",
+        id="merge by its keys",
+    ),
+]
+
+
+@pytest.mark.usefixtures("sales")
+@pytest.mark.parametrize(("sql", "first"), CHANGES)
+def test_a_change_says_which_partitions_it_looks_through_and_changes_nothing(
+    server: Server, sql: str, first: str
+) -> None:
+    before = server.value("SELECT count(*) FROM sales WHERE country <> 'FR'")
+    found = [report[0].split("  ")[0] for report in reports(server, f"EXPLAIN {sql}")]
+    assert found == [first]
+    assert server.value("SELECT count(*) FROM sales WHERE country <> 'FR'") == before
+    assert "EXPLAIN ANALYZE takes a query" in server.refuses(f"EXPLAIN ANALYZE {sql}")

@@ -12,11 +12,13 @@ from datafusion import DataFrame
 from lance_flight.catalog.directory import Root, Table, TableName
 from lance_flight.catalog.namespace import PartitionedNamespace
 from lance_flight.catalog.snapshot import Snapshot
-from lance_flight.engine.dml import table_name
+from lance_flight.engine.dml import row_query, table_name
 from lance_flight.engine.explain import EXPLAIN_SCHEMA, explain
 from lance_flight.engine.functions import shown_name
+from lance_flight.engine.merge_keys import matched_rows
 from lance_flight.engine.pure_scans import bare_columns, stream
 from lance_flight.engine.references import TableRef
+from lance_flight.engine.row_changes import Merge
 from lance_flight.engine.session import Session
 from lance_flight.engine.statements import (
     Describe,
@@ -144,6 +146,11 @@ def answer(session: Session, statement: RowsStatement, parameters: pa.RecordBatc
     match statement:
         case Query(sql):
             return QueryAnswer(session, session.frame(sql, parameters))
+        case Explain(_, analyze, change) if change is not None:
+            frame = session.frame(row_query(session, change, table_name(change.target.table)).sql, parameters)
+            if isinstance(change, Merge):
+                session.narrow(matched_rows(session, change, frame))
+            return ExplainAnswer(session, frame, analyze)
         case Explain(sql, analyze):
             return ExplainAnswer(session, session.frame(sql, parameters), analyze)
         case ShowPartitions(reference, where):

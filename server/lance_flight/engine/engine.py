@@ -20,7 +20,7 @@ from lance_flight.engine.pure_scans import is_pure_scan
 from lance_flight.engine.row_changes import Delete, Merge, Update
 from lance_flight.engine.session import CATALOG, Reading, Session
 from lance_flight.engine.settings import set_option
-from lance_flight.engine.statements import Insert, PartitionDef, RowsStatement, SetOption, parse
+from lance_flight.engine.statements import Explain, Insert, PartitionDef, RowsStatement, SetOption, parse
 from lance_flight.engine.tables import Share
 from lance_flight.engine.tasks import Task
 from lance_flight.engine.transactions import SqlTransaction
@@ -76,7 +76,7 @@ class Engine:
         with self._transaction(scope) as transaction:
             match statement:
                 case _ if isinstance(statement, RowsStatement):
-                    answered = answer(self._session(transaction), statement)
+                    answered = answer(self._session(transaction, _target(statement)), statement)
                     return Description(schema=answered.schema, parameters=parameter_schema(sql, answered.frame))
                 case Insert():
                     frame = self._session(transaction).frame(statement.query)
@@ -105,7 +105,7 @@ class Engine:
         check_parameters(sql, parameters, is_query=True)
         holds: list[Hold] = []
         with self._transaction(scope) as transaction:
-            session = self._session(transaction, holds=holds)
+            session = self._session(transaction, _target(statement), holds=holds)
             answered = answer(session, statement, parameters)
             if answered.frame is not None:
                 session.resolve_pins(answered.frame)
@@ -135,7 +135,7 @@ class Engine:
         # Its snapshots are fixed: the rows stream beside whatever the transaction does next.
         transaction = None if task.transaction is None else self.clients.transaction(task.transaction).sql
         holds: list[Hold] = []
-        session = self._session(transaction, readings=task.readings, share=task.share, holds=holds)
+        session = self._session(transaction, _target(statement), readings=task.readings, share=task.share, holds=holds)
         answered = answer(session, statement, task.parameters)
         return pa.RecordBatchReader.from_batches(answered.schema, _held(answered.batches(), holds))
 
@@ -229,6 +229,12 @@ def _held(batches: Iterator[pa.RecordBatch], holds: list[Hold]) -> Iterator[pa.R
         yield from batches
     finally:
         holds.clear()
+
+
+def _target(statement: RowsStatement) -> TableName | None:
+    """The table whose rows a statement wants with their addresses: the one of a change that is explained."""
+    explained = statement.change if isinstance(statement, Explain) else None
+    return None if explained is None else table_name(explained.target.table)
 
 
 def _shares(session: Session, answered: Answer, endpoints: int) -> int:

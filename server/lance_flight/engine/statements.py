@@ -13,7 +13,7 @@ from types import MappingProxyType
 from lance_flight.engine import references, row_changes
 from lance_flight.engine.alterations import Alteration, alteration
 from lance_flight.engine.references import TableRef
-from lance_flight.engine.row_changes import RowChange
+from lance_flight.engine.row_changes import Delete, Merge, RowChange, Update
 from lance_flight.engine.select_lists import with_distinct_names
 from lance_flight.engine.sql import Cursor, numbered
 from lance_flight.errors import SqlError
@@ -51,10 +51,11 @@ class Query:
 
 @dataclass(frozen=True, slots=True)
 class Explain:
-    """EXPLAIN [ANALYZE] of a query."""
+    """EXPLAIN [ANALYZE] of a query, or EXPLAIN of a `change`: how its rows are found."""
 
     sql: str
     analyze: bool
+    change: Update | Delete | Merge | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -162,10 +163,17 @@ def _query(cursor: Cursor) -> Statement:
 def _explain(cursor: Cursor) -> Statement:
     analyze = cursor.accept("ANALYZE")
     cursor.accept("VERBOSE")
-    inner = parse(cursor.rest())
-    if not isinstance(inner, Query):
-        raise SqlError(f"EXPLAIN takes a query, got {type(inner).__name__}")
-    return Explain(inner.sql, analyze)
+    text = cursor.rest()
+    match parse(text):
+        case Query(sql):
+            return Explain(sql, analyze)
+        case Update() | Delete() | Merge() as change if not analyze:
+            return Explain(text, analyze, change)
+        case inner:
+            what = (
+                "EXPLAIN ANALYZE takes a query" if analyze else "EXPLAIN takes a query, an UPDATE, a DELETE or a MERGE"
+            )
+            raise SqlError(f"{what}, got {type(inner).__name__}")
 
 
 def _create(cursor: Cursor) -> Statement:
