@@ -8,13 +8,15 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import lance
+import numpy as np
 import pyarrow as pa
 import pytest
 from lance_flight.catalog.namespace import PartitionedNamespace
+from lance_flight.catalog.removals import rows_removed
 from lance_flight.catalog.store import Store
 from lance_flight.catalog.transaction import Transaction
 from lance_flight.engine.functions import evaluate
-from lance_flight.errors import Conflict
+from lance_flight.errors import Conflict, SerializationFailure
 from lance_flight.model.schema import NamespaceSchema
 from lance_flight.model.spec import PartitionField, PartitionSpec
 from lance_flight.model.transforms import Identity
@@ -31,6 +33,7 @@ WRITER = """
 import sys
 import pyarrow as pa
 from lance_flight.catalog.namespace import PartitionedNamespace
+from lance_flight.catalog.removals import rows_removed
 from lance_flight.catalog.store import Store
 from lance_flight.engine.functions import evaluate
 place, first, commits = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
@@ -168,3 +171,17 @@ def test_the_history_says_what_each_commit_did(place: Path) -> None:
     namespace.append([rows((1, "a"), (2, None))], evaluate)
     operations = namespace.manifest.operations()
     assert operations[namespace.snapshot().version] == "append 2 rows into 2 partitions"
+
+
+def test_rows_that_a_transaction_took_out_of_its_own_new_partition_do_not_come_back(place: Path) -> None:
+    mine = written(place, (1, "new"), (2, "new"))
+    mine.stage()
+    namespace, snapshot = mine.namespace, mine.transaction.snapshot
+    (table,) = snapshot.tables[0].tables()
+    gone = {table: np.array([0], np.uint64)}
+    mine.transaction.add(rows_removed(namespace.store, snapshot, gone), "delete")
+    mine.stage()
+    opened(place).append([rows((3, "new"))], evaluate)
+    with pytest.raises(SerializationFailure, match="made by another writer"):
+        mine.commit()
+    assert ids(place) == [3]

@@ -117,17 +117,18 @@ class Commits:
                 rows = self._rows([member.transaction for member in group], snapshot, memo)
                 reached("all_staged")
                 version: int | None = self._publish(group, snapshot, rows)
-            except Conflict:
-                version = self._found(group, snapshot)
             except OutcomeUnknown:
                 raise
-            except (LanceFlightError, OSError):
-                if len(group) == 1:
+            except (LanceFlightError, OSError) as exc:
+                if isinstance(exc, Conflict) and not isinstance(exc, SerializationFailure):
+                    version = self._found(group, snapshot)
+                elif len(group) == 1:
                     raise
-                # One of them cannot be staged; by itself each gets its own answer.
-                for member in group:
-                    self._commit([member])
-                return
+                else:
+                    # One of them cannot be staged; by itself each gets its own answer.
+                    for member in group:
+                        self._commit([member])
+                    return
             if version is not None:
                 for member in group:
                     member.version = version
@@ -214,6 +215,9 @@ class Commits:
         place = partitions.place_of_files(location, base)
         for part in target.parts:
             part.was_staged = True
+            if part.rewrites and part.table is None and table is not None:
+                # The new partition was made by somebody who names it otherwise.
+                raise SerializationFailure(f"partition table {target.object_id!r} was made by another writer")
             if part.added.place != place:
                 _move(self._root, part, location, place)
                 head.owns_directory = False
@@ -352,7 +356,11 @@ def _check_namespace(base: Snapshot, newest: Snapshot) -> None:
 
 def _check_parts(transaction: Transaction, newest: Snapshot, touched: set[str]) -> None:
     known = {object_id: part for object_id, part in transaction.parts.items() if part.table is not None}
-    found = newest.tables_named(list(known))
+    found = newest.tables_named(list(transaction.parts))
+    for object_id, part in transaction.parts.items():
+        # What it has taken away again of its own new partition must not come back with the files of others.
+        if part.table is None and part.rewrites and (object_id in found or object_id in touched):
+            raise SerializationFailure(f"partition table {object_id!r} was made by another writer")
     for object_id, part in known.items():
         table = found.get(object_id)
         if table is None:
