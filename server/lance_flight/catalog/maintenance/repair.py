@@ -1,0 +1,217 @@
+"""Repair: what writers that know no partitions, lost directories and racing creators did to a namespace.
+
+Each kind of damage is looked for by itself and mended in one commit; rows are never dropped, and a `__manifest` row
+only where there is nothing left that it could stand for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from dataclasses import asdict, dataclass, replace
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from lance import LanceDataset
+
+from lance_flight.catalog import partitions
+from lance_flight.catalog.conflicts import conflicts
+from lance_flight.catalog.grouping import group
+from lance_flight.catalog.namespace import PartitionedNamespace
+from lance_flight.catalog.removals import all_removed, edit_of
+from lance_flight.catalog.snapshot import PIN_COLUMNS, PartitionTable, Snapshot
+from lance_flight.catalog.store import VERSIONS
+from lance_flight.errors import Corrupt, NotFound
+from lance_flight.model.naming import COLUMN_PREFIX, MANIFEST
+from lance_flight.model.pins import Pin
+from lance_flight.model.schema import TABLE_FIELD_ID
+
+OBJECT_ID = "object_id"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Finding:
+    """One thing that is wrong with the object `name`; `mended` says how it was put right, or why it was not."""
+
+    kind: str
+    name: str
+    what: str
+    mended: str | None = None
+
+
+REPAIR_SCHEMA = pa.schema(
+    [
+        pa.field("kind", pa.utf8(), nullable=False),
+        pa.field("name", pa.utf8(), nullable=False),
+        pa.field("what", pa.utf8(), nullable=False),
+        pa.field("mended", pa.utf8()),
+    ]
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RepairReport:
+    """Everything that was found; with `dry_run` nothing was changed."""
+
+    dry_run: bool
+    findings: tuple[Finding, ...]
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether nothing is wrong any more."""
+        return all(finding.mended is not None for finding in self.findings)
+
+    @property
+    def rows(self) -> pa.Table:
+        """One row for each finding."""
+        return pa.Table.from_pylist([asdict(finding) for finding in self.findings], schema=REPAIR_SCHEMA)
+
+
+def repair(namespace: PartitionedNamespace, *, dry_run: bool = True) -> RepairReport:
+    """Find what is wrong with a namespace, and put right what can be.
+
+    `Corrupt` where columns are lost and no version that is still there has them.
+    """
+    findings = list(_columns(namespace, dry_run=dry_run))
+    if not (dry_run and findings):
+        # Without its columns there is nothing to look at any further.
+        findings += _directories(namespace, dry_run=dry_run)
+        findings += _repeats(namespace, dry_run=dry_run)
+    return RepairReport(dry_run=dry_run, findings=tuple(findings))
+
+
+def _columns(namespace: PartitionedNamespace, *, dry_run: bool) -> Iterator[Finding]:
+    """Columns of `__manifest` that a stock writer dropped, each from the newest version that has it."""
+    newest = namespace.manifest.open()
+    for older, lost in _lost(namespace, newest):
+        before = older.to_table(columns=[OBJECT_ID, *lost])
+        now = newest.to_table(columns=[OBJECT_ID])[OBJECT_ID]
+        if not dry_run:
+            with conflicts(f"another writer changed {namespace.store.name!r} first"):
+                newest.merge(before, OBJECT_ID)
+        yield Finding(
+            kind="lost columns",
+            name=MANIFEST,
+            what=f"the newest version has no {', '.join(lost)}; version {older.version} has",
+            mended=None if dry_run else f"restored from version {older.version}",
+        )
+        for object_id in now.filter(pc.invert(pc.is_in(now, value_set=before[OBJECT_ID]))).to_pylist():
+            yield Finding(
+                kind="new row",
+                name=object_id,
+                what=f"came after version {older.version}: its {', '.join(lost)} are unknown and count as NULL",
+            )
+
+
+def _lost(namespace: PartitionedNamespace, newest: LanceDataset) -> Iterator[tuple[LanceDataset, list[str]]]:
+    """Versions with columns of ours that no newer version has, and those columns; newest first."""
+    names = set(newest.schema.names)
+    with suppress(Corrupt):
+        namespace.snapshot()
+        if names.issuperset(PIN_COLUMNS):
+            return
+    for version, _ in reversed(namespace.manifest.history()):
+        older = namespace.manifest.open(version)
+        lost = [name for name in older.schema.names if name not in names]
+        if any(name.startswith(COLUMN_PREFIX) or name in PIN_COLUMNS for name in lost):
+            names.update(lost)
+            yield older, lost
+
+
+def _directories(namespace: PartitionedNamespace, *, dry_run: bool) -> Iterator[Finding]:
+    """Rows of `__manifest` without a table, or without the version that they pin."""
+    gone = []
+    for table in _tables(namespace.snapshot()):
+        place = namespace.store.child(table.location)
+        try:
+            partitions.open_at(place, table.pin)
+        except NotFound:
+            if place.has(VERSIONS):
+                what = f"directory {table.location!r} has no {table.pin}"
+                yield Finding(kind="missing version", name=table.object_id, what=what)
+            else:
+                gone.append(table)
+    if gone and not dry_run:
+        _forget(namespace, [_is(table.object_id) for table in gone])
+    for table in gone:
+        yield Finding(
+            kind="missing directory",
+            name=table.object_id,
+            what=f"there is no table in {table.location!r}",
+            mended=None if dry_run else "row removed",
+        )
+
+
+def _repeats(namespace: PartitionedNamespace, *, dry_run: bool) -> Iterator[Finding]:
+    """Several tables for one partition value: the rows of all are taken into the largest."""
+    snapshot = namespace.snapshot()
+    for tables in snapshot.tables:
+        groups = group(tables.values.columns, len(tables))
+        for place in np.flatnonzero(np.diff(groups.starts) > 1):
+            start, stop = groups.starts[place : place + 2]
+            same = np.arange(start, stop) if groups.order is None else groups.order[start:stop]
+            opened = [
+                (table, partitions.open_at(namespace.store.child(table.location), table.pin))
+                for table in tables.tables(same)
+            ]
+            (kept, into), *others = sorted(opened, key=lambda each: -each[1].count_rows())
+            finding = Finding(
+                kind="two tables",
+                name=kept.object_id,
+                what=f"{', '.join(repr(table.object_id) for table, _ in others)} has the same partition values",
+            )
+            if dry_run:
+                yield finding
+            elif not all(_fits(dataset.schema, into.schema) for _, dataset in others):
+                yield replace(finding, what=f"{finding.what}, and other columns: not merged")
+            else:
+                rows = _merge(namespace, kept, others)
+                yield replace(finding, mended=f"{rows} rows moved")
+
+
+def _merge(
+    namespace: PartitionedNamespace, kept: PartitionTable, others: Sequence[tuple[PartitionTable, LanceDataset]]
+) -> int:
+    """Move the rows of `others` into `kept` in one commit, then take away the rows of the tables that are empty now."""
+    transaction = namespace.begin()
+    snapshot, root = transaction.base, namespace.store
+    with namespace.changing(transaction):
+        rows = int(sum(dataset.count_rows() for _, dataset in others))
+        now = snapshot.tables_named([kept.object_id])[kept.object_id]
+        edit = edit_of(root, snapshot, now)
+        for _, dataset in others:
+            edit.fragments += partitions.write_files(root.child(edit.place), dataset.scanner().to_reader())
+        removed = all_removed(root, snapshot, [table for table, _ in others])
+        transaction.add(
+            [edit, *removed], f"repair: move {rows} rows of {len(others)} tables into the one of their value"
+        )
+        version = namespace.commits.commit(transaction)
+    emptied = namespace.manifest.snapshot(version).tables_named([table.object_id for table, _ in others])
+    # Not those that somebody has written to since.
+    _forget(namespace, [_is(table.object_id, table.pin) for table in emptied.values()])
+    return rows
+
+
+def _fits(rows: pa.Schema, table: pa.Schema) -> bool:
+    """Whether two tables have the same columns, which are known by their ids where both have them."""
+    ids = [[(field.metadata or {}).get(TABLE_FIELD_ID) for field in schema] for schema in (rows, table)]
+    return bool(rows.equals(table)) and all(a is None or b is None or a == b for a, b in zip(*ids, strict=True))
+
+
+def _forget(namespace: PartitionedNamespace, conditions: Sequence[str]) -> None:
+    """Take rows out of `__manifest`."""
+    with conflicts(f"another writer changed {namespace.store.name!r} first"):
+        namespace.manifest.open().delete(" OR ".join(f"({condition})" for condition in conditions))
+
+
+def _is(object_id: str, pin: Pin | None = None) -> str:
+    """The condition that a row of `__manifest` is that of an object, and pinned like this."""
+    quoted = object_id.replace("'", "''")
+    condition = f"{OBJECT_ID} = '{quoted}'"
+    return condition if pin is None else f"{condition} AND read_version = {pin.columns.read_version}"
+
+
+def _tables(snapshot: Snapshot) -> Iterator[PartitionTable]:
+    for tables in snapshot.tables:
+        yield from tables.tables()
