@@ -49,6 +49,9 @@ def parser() -> argparse.ArgumentParser:
     _demo(commands.add_parser("demo", help="load a year of flights, query them, and go on serving"))
     _sql(commands.add_parser("sql", help="run one statement on a server and print what it returns"))
     _inspect(commands.add_parser("inspect", help="show what lies in a root, without a server"))
+    _compact(commands.add_parser("compact", help="write small files and deleted rows of partition tables anew"))
+    _vacuum(commands.add_parser("vacuum", help="remove old snapshots and what dead transactions left"))
+    _repair(commands.add_parser("repair", help="find what is wrong with a table, and put it right"))
     return top
 
 
@@ -105,3 +108,78 @@ def _inspect(command: argparse.ArgumentParser) -> None:
     command.add_argument(
         "--max-rows", type=int, default=50, metavar="N", help="partitions to list (default: %(default)s; 0: all)"
     )
+
+
+def _maintained(command: argparse.ArgumentParser) -> None:
+    command.add_argument("root", metavar="ROOT", help="directory or object-store URI")
+    command.add_argument(
+        "table", metavar="TABLE", nargs="?", help="partitioned table ([schema.]name); all of them without"
+    )
+
+
+def _compact(command: argparse.ArgumentParser) -> None:
+    command.description = (
+        "Write small files, and files with deleted rows, anew, and move the pins of all partition tables concerned in one"
+        " commit. Readers and writers go on meanwhile: a table that somebody else changes first stays as it is. The old"
+        " files are there for older snapshots until `vacuum` removes them."
+    )
+    _maintained(command)
+    command.add_argument(
+        "--files", type=int, default=1, metavar="N", help="only tables with more files than this (default: %(default)s)"
+    )
+    command.add_argument(
+        "--deleted",
+        type=float,
+        default=10.0,
+        metavar="PERCENT",
+        help="or with more of their rows deleted than this (default: %(default)s)",
+    )
+    command.add_argument(
+        "--target-rows",
+        type=int,
+        default=1 << 20,
+        metavar="N",
+        help="rows of a file that is large enough (default: %(default)s)",
+    )
+    command.add_argument(
+        "--tables-per-commit",
+        type=int,
+        default=1024,
+        metavar="N",
+        help="partition tables whose pins move together (default: %(default)s)",
+    )
+
+
+def _vacuum(command: argparse.ArgumentParser) -> None:
+    command.description = (
+        "Remove snapshots that were replaced long ago, the versions and files of partition tables that no remaining"
+        " snapshot needs, and what transactions that died have left. Never the newest snapshot, one with a tag, one that a"
+        " branch begins at, or one that somebody still reads."
+    )
+    _maintained(command)
+    command.add_argument(
+        "--retain",
+        type=float,
+        default=168.0,
+        metavar="HOURS",
+        help="keep snapshots for so long after they were replaced (default: %(default)s; less with --force alone)",
+    )
+    command.add_argument(
+        "--transactions",
+        type=float,
+        default=24.0,
+        metavar="HOURS",
+        help="take what was written so long ago, and never committed, for dead (default: %(default)s)",
+    )
+    command.add_argument("--force", action="store_true", help="let --retain be less than seven days")
+    command.add_argument("--dry-run", action="store_true", help="say what would go, and change nothing")
+
+
+def _repair(command: argparse.ArgumentParser) -> None:
+    command.description = (
+        "Find columns of __manifest that a writer without partitions has dropped, rows without a table or without the"
+        " version that they pin, and values with several tables. Without --apply nothing is changed. The exit status is 1"
+        " where something is wrong and stays so."
+    )
+    _maintained(command)
+    command.add_argument("--apply", action="store_true", help="put right what can be, each kind in a commit of its own")

@@ -18,21 +18,30 @@ from lance_flight.errors import InvalidInput
 
 def run(options: argparse.Namespace) -> int:
     """Print what lies in a root, or one of its tables."""
-    if "://" not in options.root and not Path(options.root).is_dir():
-        raise InvalidInput(f"root {options.root!r} is not a directory")
-    store = Store(options.root if "://" in options.root else str(Path(options.root).resolve()))
-    engine = Engine(Root(store), ways=1)
+    engine = Engine(Root(existing_root(options.root)), ways=1)
     limit = options.max_rows or None
     if options.table is None:
         print(aligned(engine.query("SHOW TABLES"), limit))
         return 0
-    db_schema, _, name = options.table.rpartition(".")
-    table = TableName(db_schema or PUBLIC, name)
+    table = named(options.table)
     if options.where is not None:
         _explain(engine, table, options.where, limit)
     else:
         _show(engine, table, limit)
     return 0
+
+
+def existing_root(root: str) -> Store:
+    """The store of a root that must be there."""
+    if "://" not in root and not Path(root).is_dir():
+        raise InvalidInput(f"root {root!r} is not a directory")
+    return Store(root if "://" in root else str(Path(root).resolve()))
+
+
+def named(table: str) -> TableName:
+    """The table that `[schema.]name` means."""
+    db_schema, _, name = table.rpartition(".")
+    return TableName(db_schema or PUBLIC, name)
 
 
 def _show(engine: Engine, name: TableName, limit: int | None) -> None:

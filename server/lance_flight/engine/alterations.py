@@ -47,7 +47,7 @@ def _alteration(cursor: Cursor) -> Alteration:
         return DropTag(cursor.word("the name of a tag"))
     if cursor.accept("ROLLBACK", "TO"):
         return Rollback(_point(cursor))
-    raise cursor.error("CREATE TAG, DROP TAG or ROLLBACK TO")
+    raise cursor.error("CREATE TAG, DROP TAG, ROLLBACK TO or COMPACT")
 
 
 def _as_of(cursor: Cursor) -> Point | None:

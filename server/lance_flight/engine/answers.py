@@ -15,6 +15,7 @@ from lance_flight.catalog.snapshot import Snapshot
 from lance_flight.engine.dml import row_query, table_name
 from lance_flight.engine.explain import EXPLAIN_SCHEMA, explain
 from lance_flight.engine.functions import shown_name
+from lance_flight.engine.maintenance import Compact, Maintenance, Repair, Vacuum, maintained
 from lance_flight.engine.merge_keys import matched_rows
 from lance_flight.engine.pure_scans import bare_columns, stream
 from lance_flight.engine.references import TableRef
@@ -28,6 +29,7 @@ from lance_flight.engine.statements import (
     ShowPartitions,
     ShowTables,
 )
+from lance_flight.errors import Unsupported
 
 TABLES_SCHEMA = pa.schema(
     [
@@ -160,6 +162,18 @@ def answer(session: Session, statement: RowsStatement, parameters: pa.RecordBatc
         case Describe(reference):
             session.root.table(table_name(reference))
             return DescribeAnswer(session.root, table_name(reference))
+        case Compact() | Vacuum() | Repair():
+            return _maintained(session, statement)
+
+
+def _maintained(session: Session, statement: Maintenance) -> Answer:
+    name = table_name(statement.table)
+    if session.transaction is not None and session.transaction.explicit:
+        raise Unsupported(f"table {name.name!r} is maintained outside of any transaction; commit first")
+    table = session.root.table(name)
+    if not isinstance(table, PartitionedNamespace):
+        raise Unsupported(f"table {name.name!r} is not partitioned, and maintained by Lance's own tools")
+    return maintained(table, statement)
 
 
 def _partitions_query(reference: TableRef, where: str | None) -> str:

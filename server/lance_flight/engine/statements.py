@@ -10,8 +10,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
 
-from lance_flight.engine import references, row_changes
+from lance_flight.engine import maintenance, references, row_changes
 from lance_flight.engine.alterations import Alteration, alteration
+from lance_flight.engine.maintenance import Compact, Maintenance
 from lance_flight.engine.references import TableRef
 from lance_flight.engine.row_changes import Delete, Merge, RowChange, Update
 from lance_flight.engine.select_lists import with_distinct_names
@@ -123,7 +124,7 @@ class SetOption:
     value: str
 
 
-RowsStatement = Query | Explain | ShowTables | ShowPartitions | Describe
+RowsStatement = Query | Explain | ShowTables | ShowPartitions | Describe | Maintenance
 ChangeStatement = CreateTable | DropTable | Insert | RowChange | AlterTable
 Statement = RowsStatement | ChangeStatement | SetOption
 
@@ -205,7 +206,11 @@ def _drop(cursor: Cursor) -> Statement:
 
 def _alter(cursor: Cursor) -> Statement:
     cursor.expect("TABLE")
-    return AlterTable(references.table(cursor), alteration(cursor))
+    table = references.table(cursor)
+    if cursor.accept("COMPACT"):
+        cursor.end()
+        return Compact(table)
+    return AlterTable(table, alteration(cursor))
 
 
 def _insert(cursor: Cursor) -> Statement:
@@ -270,6 +275,8 @@ _STATEMENTS: Mapping[str, Callable[[Cursor], Statement]] = MappingProxyType(
         "DELETE": row_changes.delete,
         "MERGE": row_changes.merge,
         "TRUNCATE": row_changes.truncate,
+        "VACUUM": maintenance.read_vacuum,
+        "REPAIR": maintenance.read_repair,
     }
 )
 

@@ -9,9 +9,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from functools import partial
 
+import pyarrow as pa
 from lance import LanceDataset
 from lance.optimize import Compaction
 
@@ -63,6 +64,17 @@ class CompactedTable:
     is_lost: bool = False
 
 
+COMPACTION_SCHEMA = pa.schema(
+    [
+        pa.field("object_id", pa.utf8(), nullable=False),
+        pa.field("files_before", pa.int64(), nullable=False),
+        pa.field("files_after", pa.int64(), nullable=False),
+        pa.field("deleted_rows", pa.int64(), nullable=False),
+        pa.field("is_lost", pa.bool_(), nullable=False),
+    ]
+)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CompactionReport:
     """What a compaction did: the tables that needed one, out of `table_count`, and the snapshots that it made."""
@@ -70,6 +82,11 @@ class CompactionReport:
     table_count: int
     tables: tuple[CompactedTable, ...]
     versions: tuple[int, ...]
+
+    @property
+    def rows(self) -> pa.Table:
+        """One row for each table that needed it."""
+        return pa.Table.from_pylist([asdict(table) for table in self.tables], schema=COMPACTION_SCHEMA)
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,8 +11,10 @@ import re
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from functools import partial
+
+import pyarrow as pa
 
 from lance_flight.catalog.leases import leases
 from lance_flight.catalog.maintenance.expiry import Expiry, Pins, expire, pins_of
@@ -31,6 +33,8 @@ WORKERS = 4
 Progress = Callable[[int, int], None]
 """Told how many of how many tables are done."""
 
+_A_LINK = "a symbolic link, which is not followed"
+_FLOATS = "a snapshot reads whatever is its newest version"
 _TABLE_DIRECTORY = re.compile(r"[0-9a-f]{8}_v[1-9][0-9]*\$.*\$dataset")
 
 
@@ -70,13 +74,40 @@ class Removed:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Skipped:
+    """A table or directory that was left as it is."""
+
+    name: str
+    why: str
+
+
+VACUUM_SCHEMA = pa.schema(
+    [
+        pa.field("kind", pa.utf8(), nullable=False),
+        pa.field("name", pa.utf8(), nullable=False),
+        pa.field("versions", pa.int64()),
+        pa.field("files", pa.int64()),
+        pa.field("bytes", pa.int64()),
+        pa.field("note", pa.utf8()),
+    ]
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class VacuumReport:
     """What vacuum removed, or would remove (`dry_run`), what it could not look into, and how many snapshots stay."""
 
     dry_run: bool
     snapshots: int
     removed: tuple[Removed, ...]
-    skipped: tuple[str, ...] = ()
+    skipped: tuple[Skipped, ...] = ()
+
+    @property
+    def rows(self) -> pa.Table:
+        """One row for each thing that went, and for each that was left."""
+        rows = [{"kind": each.kind, "name": each.name, **asdict(each.amount)} for each in self.removed]
+        rows += [{"kind": "skipped", "name": each.name, "note": each.why} for each in self.skipped]
+        return pa.Table.from_pylist(rows, schema=VACUUM_SCHEMA)
 
     @property
     def total(self) -> Amount:
@@ -107,7 +138,10 @@ def vacuum(
         run.sweep("snapshots", MANIFEST, expiry.kept, expiry.expired)
         reached("snapshots_removed")
     return VacuumReport(
-        dry_run=rules.dry_run, snapshots=len(expiry.kept), removed=tuple(run.removed), skipped=tuple(run.skipped)
+        dry_run=rules.dry_run,
+        snapshots=len(expiry.kept),
+        removed=tuple(sorted(run.removed, key=lambda each: (each.kind, each.name))),
+        skipped=tuple(run.skipped),
     )
 
 
@@ -119,7 +153,7 @@ class _Run:
     rules: VacuumRules
     now: float
     removed: list[Removed] = field(default_factory=list)
-    skipped: list[str] = field(default_factory=list)
+    skipped: list[Skipped] = field(default_factory=list)
 
     @property
     def before(self) -> float:
@@ -150,7 +184,7 @@ class _Run:
         """Remove a directory that is over, or in which nothing was written lately."""
         place = self.store.child(name)
         if place.is_link:
-            self.skipped.append(f"{name}: a symbolic link")
+            self.skipped.append(Skipped(name=name, why=_A_LINK))
             return
         files = list(place.tree())
         if is_over or all(file.modified < self.before for file in files):
@@ -162,9 +196,9 @@ class _Run:
     def _trimmed(self, kept: Pins) -> Iterator[str]:
         for location in sorted(kept.locations):
             if location in kept.floating:
-                self.skipped.append(f"{location}: a snapshot reads whatever is its newest version")
+                self.skipped.append(Skipped(name=location, why=_FLOATS))
             elif self.store.child(location).is_link:
-                self.skipped.append(f"{location}: a symbolic link")
+                self.skipped.append(Skipped(name=location, why=_A_LINK))
             else:
                 yield location
 
@@ -174,4 +208,4 @@ class _Run:
             self.sweep("versions", location, stays, frozenset(expired.versions.get(location, ())) - stays)
         except (LanceFlightError, OSError) as exc:
             # The others are none the worse for it, and what is left is found by the next run.
-            self.skipped.append(f"{location}: {exc}")
+            self.skipped.append(Skipped(name=location, why=str(exc)))

@@ -1,0 +1,63 @@
+"""What `compact`, `vacuum` and `repair` share: the tables they are run on, and how far they are."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Callable
+from functools import partial
+
+from lance_flight.catalog.directory import PUBLIC, Root, TableName
+from lance_flight.catalog.namespace import PartitionedNamespace
+from lance_flight.cli.inspect import existing_root, named
+from lance_flight.errors import LanceFlightError, Unsupported
+
+Maintain = Callable[[str, PartitionedNamespace], bool]
+"""Does the work on one table, given with how it is called; whether all is well with it."""
+
+UNITS = ("kB", "MB", "GB", "TB")
+
+
+def each_table(options: argparse.Namespace, maintain: Maintain) -> int:
+    """Maintain the named table, or all partitioned ones; one that fails does not keep the others from it."""
+    root = Root(existing_root(options.root))
+    if options.table is not None:
+        name = named(options.table)
+        table = root.table(name)
+        if not isinstance(table, PartitionedNamespace):
+            raise Unsupported(f"table {name.name!r} is not partitioned, and maintained by Lance's own tools")
+        return 0 if maintain(_called(name), table) else 1
+    status = 0
+    for name in root.tables():
+        try:
+            table = root.table(name)
+            if isinstance(table, PartitionedNamespace) and not maintain(_called(name), table):
+                status = 1
+        except LanceFlightError as exc:
+            print(f"lance-flight: {_called(name)}: [{exc.code}] {exc}", file=sys.stderr)
+            status = 1
+    return status
+
+
+def progress(doing: str) -> Callable[[int, int], None] | None:
+    """Shows on a terminal how far the work is; None where nobody watches."""
+    return partial(_show, doing) if sys.stderr.isatty() else None
+
+
+def readable(size: int) -> str:
+    """A number of bytes for people.
+
+    >>> readable(999), readable(112_456), readable(5_000_000_000)
+    ('999 bytes', '112.5 kB', '5.0 GB')
+    """
+    thousands = min((len(str(size)) - 1) // 3, len(UNITS))
+    return f"{size / 1000**thousands:.1f} {UNITS[thousands - 1]}" if thousands else f"{size} bytes"
+
+
+def _show(doing: str, done: int, total: int) -> None:
+    end = "\r" if done < total else "\n"
+    print(f"{doing}: {done:,} of {total:,} partition tables", end=end, file=sys.stderr, flush=True)
+
+
+def _called(name: TableName) -> str:
+    return name.name if name.db_schema == PUBLIC else str(name)

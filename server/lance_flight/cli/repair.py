@@ -1,0 +1,29 @@
+"""`lance-flight repair`."""
+
+from __future__ import annotations
+
+import argparse
+from functools import partial
+
+from lance_flight.catalog.maintenance.repair import repair
+from lance_flight.catalog.namespace import PartitionedNamespace
+from lance_flight.cli.maintenance import each_table
+
+
+def run(options: argparse.Namespace) -> int:
+    """Look for damage in one table, or all, and mend it with `--apply`."""
+    return each_table(options, partial(_repair, options.apply))
+
+
+def _repair(apply: bool, name: str, namespace: PartitionedNamespace) -> bool:  # noqa: FBT001 - bound by `partial`
+    report = repair(namespace, dry_run=not apply)
+    if not report.findings:
+        print(f"{name}: nothing is wrong")
+    for finding in report.findings:
+        print(
+            f"{name}: {finding.kind}: {finding.name}: {finding.what}"
+            + (f": {finding.mended}" if finding.mended else "")
+        )
+    if report.dry_run and report.findings:
+        print(f"{name}: nothing was changed; --apply puts right what can be")
+    return report.is_whole

@@ -1,0 +1,93 @@
+"""Maintenance as SQL: statements that keep a table in shape, and return what they did as rows."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+from lance_flight.catalog.maintenance.compaction import COMPACTION_SCHEMA, compact
+from lance_flight.catalog.maintenance.repair import REPAIR_SCHEMA, repair
+from lance_flight.catalog.maintenance.vacuum import FLOOR_HOURS, VACUUM_SCHEMA, VacuumRules, vacuum
+from lance_flight.catalog.namespace import PartitionedNamespace
+from lance_flight.engine import references
+from lance_flight.engine.references import TableRef
+from lance_flight.engine.sql import Cursor
+
+
+@dataclass(frozen=True, slots=True)
+class Compact:
+    """ALTER TABLE t COMPACT."""
+
+    table: TableRef
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Vacuum:
+    """VACUUM t [RETAIN n HOURS] [DRY RUN] [FORCE]."""
+
+    table: TableRef
+    rules: VacuumRules
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Repair:
+    """REPAIR TABLE t [DRY RUN]."""
+
+    table: TableRef
+    dry_run: bool
+
+
+Maintenance = Compact | Vacuum | Repair
+
+
+@dataclass(frozen=True, slots=True)
+class MaintenanceAnswer:
+    """The report of a maintenance statement, which runs when its rows are fetched."""
+
+    schema: pa.Schema
+    run: Callable[[], pa.Table]
+    frame: None = None
+
+    def batches(self) -> Iterator[pa.RecordBatch]:
+        yield from self.run().to_batches()
+
+
+def read_vacuum(cursor: Cursor) -> Vacuum:
+    """Read what follows VACUUM."""
+    table = references.table(cursor)
+    hours, dry_run, force = FLOOR_HOURS, False, False
+    while not cursor.done:
+        if cursor.accept("RETAIN"):
+            hours = float(cursor.number("a number of hours"))
+            if not cursor.accept("HOUR"):
+                cursor.expect("HOURS")
+        elif cursor.accept("DRY", "RUN"):
+            dry_run = True
+        elif cursor.accept("FORCE"):
+            force = True
+        else:
+            raise cursor.error("RETAIN n HOURS, DRY RUN or FORCE")
+    return Vacuum(table=table, rules=VacuumRules(retain_hours=hours, dry_run=dry_run, force=force))
+
+
+def read_repair(cursor: Cursor) -> Repair:
+    """Read what follows REPAIR."""
+    cursor.expect("TABLE")
+    table = references.table(cursor)
+    dry_run = cursor.accept("DRY", "RUN")
+    cursor.end()
+    return Repair(table=table, dry_run=dry_run)
+
+
+def maintained(namespace: PartitionedNamespace, statement: Maintenance) -> MaintenanceAnswer:
+    """What a statement will do to its table; nothing is done yet."""
+    match statement:
+        case Compact():
+            return MaintenanceAnswer(COMPACTION_SCHEMA, lambda: compact(namespace).rows)
+        case Vacuum(rules=rules):
+            checked = rules.checked()
+            return MaintenanceAnswer(VACUUM_SCHEMA, lambda: vacuum(namespace, checked).rows)
+        case Repair(dry_run=dry_run):
+            return MaintenanceAnswer(REPAIR_SCHEMA, lambda: repair(namespace, dry_run=dry_run).rows)
