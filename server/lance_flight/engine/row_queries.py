@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 from lance_flight.catalog.scan import ADDRESS_FIELDS
 from lance_flight.engine.references import enclosed, quoted
 from lance_flight.engine.row_changes import Assignment, Delete, Matched, Merge, MergeClause, Target, Update
-from lance_flight.errors import NotFound
+from lance_flight.errors import NotFound, SqlError
 
 TARGET_ROWS = "rows"
 """The metadata table of the target of a statement: its rows with their addresses."""
@@ -136,6 +136,11 @@ def _resolved(clause: MergeClause, source_alias: str, schema: pa.Schema, source:
     """The clause with its `*` written out, and its columns known."""
     if clause.takes_all:
         taken = [Assignment(name, quoted(source_alias, name)) for name in schema.names if name in source.names]
+        if not taken:
+            raise SqlError(
+                f"* takes nothing over: the source has the columns {', '.join(source.names)}, the table has"
+                f" {', '.join(schema.names)}"
+            )
         return MergeClause(matched=clause.matched, condition=clause.condition, assignments=tuple(taken))
     _known(clause.assignments or (), schema)
     return clause
