@@ -22,7 +22,7 @@ TARGET_ROWS = "rows"
 
 _ADDRESS_NAMES = tuple(field.name for field in ADDRESS_FIELDS)
 _ACTION = "_action"
-_IN_SOURCE = "_in_source"
+_IN_SOURCE = "in.source"  # with a dot, as no column of a table may be called
 _JOINS = {
     (False, False): "INNER",
     (True, False): "RIGHT",
