@@ -23,8 +23,9 @@ def replace_rows(store: Store, version: int, gone: np.ndarray | None, come: Iter
     since stay beside the new ones.
     """
     dataset = store.open(version)
-    removal = Removal.everything(dataset) if gone is None else Removal.of(dataset, by_fragment(gone))
     added = [rows.conform(table, dataset.schema) for table in come]
+    # From here on files are written.
+    removal = Removal.everything(dataset) if gone is None else Removal.of(dataset, by_fragment(gone))
     new = partitions.write_files(store, pa.concat_tables(added)) if any(table.num_rows for table in added) else []
     if not removal.rows and not new:
         return 0
