@@ -57,6 +57,8 @@ def change(
 
 def _change_rows(statement: RowChange, new_session: NewSession, bindings: Bindings, transaction: SqlTransaction) -> int:
     """The changes of each binding, made to what the ones before it left."""
+    if len(bindings) > 1:
+        dml.check_repeated(statement, transaction)
     count = 0
     for place, binding in enumerate(bindings):
         if place:

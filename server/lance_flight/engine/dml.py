@@ -36,6 +36,11 @@ def table_name(reference: TableRef) -> TableName:
     return TableName(reference.db_schema or PUBLIC, reference.name)
 
 
+def target_name(statement: RowChange) -> TableName:
+    """The table whose rows a statement changes."""
+    return table_name(statement.table if isinstance(statement, Truncate) else statement.target.table)
+
+
 def append(table: PartitionedNamespace | PlainTable, data: Iterable[pa.Table], transaction: SqlTransaction) -> int:
     """More rows for a table."""
     if isinstance(table, PartitionedNamespace):
@@ -94,6 +99,17 @@ def change_rows(
     if edits:
         inner.add(edits, f"{type(statement).__name__.lower()} {changes.count} rows in {len(edits)} partitions")
     return changes.count
+
+
+def check_repeated(statement: RowChange, transaction: SqlTransaction) -> None:
+    """Refuse several rows of parameters where each would be a commit of its own: for a plain table that others see."""
+    name = target_name(statement)
+    table = transaction.table(name)
+    if isinstance(table, PlainTable) and not transaction.is_draft(table):
+        raise Unsupported(
+            f"table {name.name!r} is not partitioned: {type(statement).__name__.upper()} takes one row of"
+            " parameters at a time there, as several could not become visible together"
+        )
 
 
 def columns(table: PartitionedNamespace | PlainTable, transaction: SqlTransaction) -> pa.Schema:
