@@ -1,0 +1,880 @@
+"""UPDATE, DELETE, MERGE, TRUNCATE and INSERT OVERWRITE over the wire: what they change, what they answer, what is stored."""
+
+from __future__ import annotations
+
+import datetime as dt
+import struct
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import lance
+import mmh3
+import pytest
+from lance_flight.engine.definitions import partition_spec
+from lance_flight.engine.statements import parse_partition_by
+from lance_flight.model.schema import NamespaceSchema
+
+from tests.engine.evolving import add_spec
+from tests.service.server_process import Server, files
+from tests.stock import manifest, manifest_rows, stored_rows, stored_tables
+
+COLUMNS = "id BIGINT NOT NULL, name VARCHAR, price DECIMAL(10, 2)"
+LAYOUTS = {
+    "plain": "",
+    "identity": " PARTITIONED BY (name)",
+    "bucket": " PARTITIONED BY (bucket(4, id) AS quarter)",
+    "two fields": " PARTITIONED BY (name, bucket(2, id) AS half)",
+}
+EVERYWHERE = pytest.mark.parametrize("layout", LAYOUTS)
+
+Row = tuple[int, str | None, Any]
+ROWS: list[Row] = [(1, "a", 1), (2, "b", 2), (3, None, 3), (4, "a", None)]
+"""What every table of this module holds at first: NULL for a key, NULL for a value, two rows of one name."""
+
+
+@dataclass(frozen=True)
+class Held:
+    """One table of a layout, holding `ROWS` at first."""
+
+    server: Server
+    name: str
+    layout: str
+
+    @property
+    def place(self) -> Path:
+        """The directory of a partitioned table."""
+        return self.server.root / self.name
+
+    @property
+    def version(self) -> int:
+        """How many commits there were."""
+        place = f"{self.place}.lance" if self.layout == "plain" else f"{self.place}/__manifest"
+        return int(lance.dataset(place).version)
+
+    def files(self) -> set[str]:
+        """Every file of the table."""
+        return files(self.place.with_suffix(".lance") if self.layout == "plain" else self.place)
+
+    def rows(self) -> list[Row]:
+        """All rows, as the service shows them."""
+        return self.server.rows(f"SELECT id, name, price FROM {self.name} ORDER BY id, name, price")
+
+    def stored(self) -> list[Row]:
+        """All rows, as they lie there, each of which must be in its own partition."""
+        if self.layout == "plain":
+            found = lance.dataset(f"{self.place}.lance").to_table()
+        else:
+            found = stored_rows(self.place)
+            for table in stored_tables(self.place):
+                for row in table.dataset.to_table().to_pylist():
+                    assert table.values == partition_of(row, self.layout), row
+        return sorted(zip(*(found[name].to_pylist() for name in ("id", "name", "price")), strict=True), key=in_order)
+
+
+def in_order(row: Row) -> tuple[Any, ...]:
+    """NULLs last, as in SQL."""
+    return tuple((value is None, value) for value in row)
+
+
+def named(row: Row) -> dict[str, Any]:
+    """A row by its columns."""
+    return dict(zip(("id", "name", "price"), row, strict=True))
+
+
+def partition_of(row: Mapping[str, Any], layout: str) -> dict[str, Any]:
+    """The partition values that a row has: the oracle."""
+
+    def bucket(buckets: int) -> int:
+        return abs(mmh3.hash(struct.pack("<q", row["id"]))) % buckets
+
+    return {
+        "identity": {"name": row["name"]},
+        "bucket": {"quarter": bucket(4)},
+        "two fields": {"name": row["name"], "half": bucket(2)},
+    }[layout]
+
+
+def exactly(rows: Iterable[Row]) -> list[Row]:
+    """Rows as a table returns them: decimals, in order."""
+    return sorted(((n, name, None if p is None else Decimal(str(p))) for n, name, p in rows), key=in_order)
+
+
+def after(changes: Mapping[int, tuple[str | None, Any] | None]) -> list[Row]:
+    """`ROWS` with what the rows of some ids became; None for those that are gone."""
+    left: dict[int, tuple[str | None, Any] | None] = {number: (name, price) for number, name, price in ROWS}
+    return [(number, *row) for number, row in (left | dict(changes)).items() if row is not None]
+
+
+@pytest.fixture
+def held(server: Server, table: str, layout: str) -> Held:
+    server.run(f"CREATE TABLE {table} ({COLUMNS}){LAYOUTS[layout]}")
+    server.run(f"INSERT INTO {table} VALUES (1, 'a', 1), (2, 'b', 2), (3, NULL, 3), (4, 'a', NULL)")
+    return Held(server, table, layout)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def sources(server: Server) -> None:
+    """What rows are merged from: `news` is plain, `parted` partitioned; both hold one row that matches and one that does not."""
+    for name, partitioned_by in [("news", ""), ("parted", " PARTITIONED BY (name)")]:
+        server.run(f"CREATE TABLE {name} ({COLUMNS}){partitioned_by}")
+        server.run(f"INSERT INTO {name} VALUES (1, 'new', 10), (7, NULL, 70)")
+
+
+def check(held: Held, statement: str, expected: Iterable[Row], count: int, *parameters: Any) -> None:
+    """Run a statement, and look at the reply, at what is there, and at what is stored."""
+    before = held.version
+    affected = held.server.run(statement.format(t=held.name), parameters or None)
+    assert held.rows() == exactly(expected)
+    assert held.stored() == exactly(expected)
+    assert affected == count
+    assert held.version == before + (1 if count else 0)
+
+
+UPDATES = [
+    pytest.param("UPDATE {t} SET price = 9", after({1: ("a", 9), 2: ("b", 9), 3: (None, 9), 4: ("a", 9)}), 4, id="all"),
+    pytest.param("UPDATE {t} SET price = 9 WHERE id = 1", after({1: ("a", 9)}), 1, id="one row"),
+    pytest.param("UPDATE {t} SET price = 9 WHERE id = 99", ROWS, 0, id="no row"),
+    pytest.param("UPDATE {t} SET price = 9 WHERE false", ROWS, 0, id="never"),
+    pytest.param("UPDATE {t} SET price = 9 WHERE NULL", ROWS, 0, id="NULL is not true"),
+    pytest.param("UPDATE {t} SET price = 9 WHERE price > 1", after({2: ("b", 9), 3: (None, 9)}), 2, id="NULL is not >"),
+    pytest.param("UPDATE {t} SET price = price WHERE id = 1", ROWS, 1, id="a row that stays as it is counts"),
+    pytest.param(
+        "UPDATE {t} SET price = id, name = CAST(price AS VARCHAR) WHERE id = 2",
+        after({2: ("2.00", 2)}),
+        1,
+        id="what is assigned is computed from the old row",
+    ),
+    pytest.param(
+        "UPDATE {t} SET id = id + 10, name = name",
+        [(11, "a", 1), (12, "b", 2), (13, None, 3), (14, "a", None)],
+        4,
+        id="keys",
+    ),
+    pytest.param("UPDATE {t} SET name = 'new' WHERE id = 1", after({1: ("new", 1)}), 1, id="into a new partition"),
+    pytest.param("UPDATE {t} SET name = 'b' WHERE id = 1", after({1: ("b", 1)}), 1, id="into another partition"),
+    pytest.param("UPDATE {t} SET name = NULL WHERE id = 1", after({1: (None, 1)}), 1, id="into the partition of NULL"),
+    pytest.param("UPDATE {t} SET name = 'b' WHERE name IS NULL", after({3: ("b", 3)}), 1, id="out of it"),
+    pytest.param(
+        "UPDATE {t} SET name = CASE name WHEN 'a' THEN 'b' WHEN 'b' THEN 'a' END",
+        after({1: ("b", 1), 2: ("a", 2), 4: ("b", None)}),
+        4,
+        id="partitions that change places",
+    ),
+    pytest.param("UPDATE {t} AS x SET price = x.id WHERE x.id = 2", after({2: ("b", 2)}), 1, id="an alias"),
+    pytest.param("UPDATE {t} x SET x.price = 5 WHERE x.id = 2", after({2: ("b", 5)}), 1, id="an alias without AS"),
+    pytest.param("UPDATE public.{t} SET price = 5 WHERE {t}.id = 2", after({2: ("b", 5)}), 1, id="with the schema"),
+    pytest.param(
+        'UPDATE lance.public."{t}" SET {t}.price = 5 WHERE public.{t}.id = 2',
+        after({2: ("b", 5)}),
+        1,
+        id="with the catalog",
+    ),
+    pytest.param(
+        "UPDATE {t} SET price = (SELECT max(price) FROM {t}) WHERE id = 1", after({1: ("a", 3)}), 1, id="a subquery"
+    ),
+    pytest.param(
+        "UPDATE {t} x SET price = (SELECT count(*) FROM {t} y WHERE y.name = x.name)",
+        after({1: ("a", 2), 2: ("b", 1), 3: (None, 0), 4: ("a", 2)}),
+        4,
+        id="a correlated subquery",
+    ),
+    pytest.param(
+        "UPDATE {t} SET price = (SELECT max(price) FROM news WHERE news.id = {t}.id)",
+        after({1: ("a", 10), 2: ("b", None), 3: (None, None), 4: ("a", None)}),
+        4,
+        id="a correlated subquery over another table",
+    ),
+    pytest.param(
+        "UPDATE {t} SET price = 0 WHERE id IN (SELECT id FROM parted)", after({1: ("a", 0)}), 1, id="IN a subquery"
+    ),
+    pytest.param(
+        "UPDATE {t} SET price = 0 WHERE id NOT IN (SELECT id FROM {t} WHERE name = 'a')",
+        after({2: ("b", 0), 3: (None, 0)}),
+        2,
+        id="NOT IN a subquery over itself",
+    ),
+    pytest.param(
+        "UPDATE {t} x SET price = 0 WHERE EXISTS (SELECT 1 FROM {t} y WHERE y.name = x.name AND y.id > x.id)",
+        after({1: ("a", 0)}),
+        1,
+        id="EXISTS",
+    ),
+    pytest.param("UPDATE {t} SET price = 5 WHERE id = 2;", after({2: ("b", 5)}), 1, id="a semicolon"),
+    pytest.param("UPDATE {t} SET price = 5 WHERE id = 2 ; -- done", after({2: ("b", 5)}), 1, id="a comment at the end"),
+    pytest.param(
+        "/* x */ UPDATE {t} -- WHERE\nSET price = 5 -- , five\nWHERE id = 2 -- that one",
+        after({2: ("b", 5)}),
+        1,
+        id="comments everywhere",
+    ),
+    pytest.param(
+        "update {t} set name = 'x, WHERE y = ?;' where name = 'b'", after({2: ("x, WHERE y = ?;", 2)}), 1, id="text"
+    ),
+    pytest.param(
+        "UPDATE {t} SET name = concat(name, ',', 'x'), price = CASE WHEN id IN (1, 2) THEN 0 ELSE 1 END WHERE id = 2",
+        after({2: ("b,x", 0)}),
+        1,
+        id="commas and words inside of expressions",
+    ),
+    pytest.param("UPDATE {t} SET price = '7.005' WHERE id = 2", after({2: ("b", "7.01")}), 1, id="text into a decimal"),
+    pytest.param("UPDATE {t} SET price = 12.345 WHERE id = 2", after({2: ("b", "12.35")}), 1, id="a number is rounded"),
+    pytest.param("UPDATE {t} SET id = ' 42 ' WHERE id = 2", [*after({2: None}), (42, "b", 2)], 1, id="text into a key"),
+    pytest.param("UPDATE {t} SET id = 5.0 WHERE id = 2", [*after({2: None}), (5, "b", 2)], 1, id="a whole double"),
+    pytest.param("UPDATE {t} SET name = 5 WHERE id = 2", after({2: ("5", 2)}), 1, id="a number into text"),
+]
+
+
+@EVERYWHERE
+@pytest.mark.parametrize(("statement", "expected", "count"), UPDATES)
+def test_update(held: Held, statement: str, expected: list[Row], count: int) -> None:
+    check(held, statement, expected, count)
+
+
+DELETES = [
+    pytest.param("DELETE FROM {t}", [], 4, id="all"),
+    pytest.param("DELETE FROM {t} WHERE id = 1", after({1: None}), 1, id="one row"),
+    pytest.param("DELETE FROM {t} WHERE id = 99", ROWS, 0, id="no row"),
+    pytest.param("DELETE FROM {t} WHERE name = 'a'", after({1: None, 4: None}), 2, id="all of a partition"),
+    pytest.param("DELETE FROM {t} WHERE name IS NULL", after({3: None}), 1, id="a NULL key"),
+    pytest.param("DELETE FROM {t} WHERE name <> 'a'", after({2: None}), 1, id="NULL is not <>"),
+    pytest.param(
+        "DELETE FROM {t} WHERE name IS DISTINCT FROM 'a'", after({2: None, 3: None}), 2, id="NULL is distinct"
+    ),
+    pytest.param("DELETE FROM {t} AS x WHERE x.id > 2", after({3: None, 4: None}), 2, id="an alias"),
+    pytest.param("DELETE FROM {t} x WHERE x.id > 2;", after({3: None, 4: None}), 2, id="an alias without AS"),
+    pytest.param("DELETE FROM lance.public.{t} WHERE {t}.id = 2 -- b", after({2: None}), 1, id="with the catalog"),
+    pytest.param("DELETE FROM {t} WHERE id IN (SELECT id FROM news)", after({1: None}), 1, id="IN a subquery"),
+    pytest.param("DELETE FROM {t} WHERE price = (SELECT max(price) FROM {t})", after({3: None}), 1, id="a subquery"),
+    pytest.param(
+        "DELETE FROM {t} WHERE NOT EXISTS (SELECT 1 FROM {t} y WHERE y.id = {t}.id + 1)",
+        after({4: None}),
+        1,
+        id="a correlated subquery",
+    ),
+    pytest.param(
+        "DELETE FROM {t} WHERE id = (SELECT min(id) FROM {t} y WHERE y.name = {t}.name)",
+        after({1: None, 2: None}),
+        2,
+        id="a correlated aggregate",
+    ),
+    pytest.param("TRUNCATE {t}", [], 4, id="TRUNCATE"),
+    pytest.param("TRUNCATE TABLE public.{t};", [], 4, id="TRUNCATE TABLE"),
+]
+
+
+@EVERYWHERE
+@pytest.mark.parametrize(("statement", "expected", "count"), DELETES)
+def test_delete(held: Held, statement: str, expected: list[Row], count: int) -> None:
+    check(held, statement, expected, count)
+
+
+UPSERTED = [*after({1: ("new", 10)}), (7, None, 70)]
+UPSERT = "WHEN MATCHED THEN UPDATE SET * WHEN NOT MATCHED THEN INSERT *"
+ONE_OF_EACH = "(VALUES (1, 'new', 10), (7, NULL, 70))"
+MERGES = [
+    pytest.param(f"news ON {{t}}.id = news.id {UPSERT}", UPSERTED, 2, id="from a plain table"),
+    pytest.param(f"parted AS s ON {{t}}.id = s.id {UPSERT}", UPSERTED, 2, id="from a partitioned table"),
+    pytest.param(f"public.news s ON {{t}}.id = s.id {UPSERT};", UPSERTED, 2, id="with the schema"),
+    pytest.param(f"(SELECT * FROM news) s ON {{t}}.id = s.id {UPSERT} -- done", UPSERTED, 2, id="from a query"),
+    pytest.param(
+        f"{ONE_OF_EACH} AS s(id, name, price) ON {{t}}.id = s.id {UPSERT}", UPSERTED, 2, id="from values that it names"
+    ),
+    pytest.param(
+        f"(SELECT column1 AS id, column2 AS name FROM {ONE_OF_EACH}) s ON {{t}}.id = s.id {UPSERT}",
+        [*after({1: ("new", 1)}), (7, None, None)],
+        2,
+        id="the star takes the columns that there are",
+    ),
+    pytest.param(
+        "news s ON {t}.id = s.id WHEN MATCHED THEN UPDATE SET price = {t}.price + s.price",
+        after({1: ("a", 11)}),
+        1,
+        id="update alone",
+    ),
+    pytest.param("news s ON {t}.id = s.id WHEN MATCHED THEN DELETE", after({1: None}), 1, id="delete alone"),
+    pytest.param(
+        "news s ON {t}.id = s.id WHEN NOT MATCHED THEN INSERT (id, price) VALUES (s.id * 10, s.price + 1)",
+        [*ROWS, (70, None, 71)],
+        1,
+        id="insert alone",
+    ),
+    pytest.param(
+        "news s ON {t}.id = s.id WHEN NOT MATCHED BY TARGET THEN INSERT *",
+        [*ROWS, (7, None, 70)],
+        1,
+        id="by target",
+    ),
+    pytest.param(
+        "news s ON {t}.id = s.id WHEN NOT MATCHED BY SOURCE THEN DELETE",
+        after({2: None, 3: None, 4: None}),
+        3,
+        id="delete by source",
+    ),
+    pytest.param(
+        "news s ON {t}.id = s.id WHEN NOT MATCHED BY SOURCE AND {t}.price IS NULL THEN UPDATE SET price = 0, name = 'gone'",
+        after({4: ("gone", 0)}),
+        1,
+        id="update by source",
+    ),
+    pytest.param(
+        "news s ON {t}.id = s.id WHEN MATCHED THEN UPDATE SET * WHEN NOT MATCHED THEN INSERT * "
+        "WHEN NOT MATCHED BY SOURCE THEN DELETE",
+        [(1, "new", 10), (7, None, 70)],
+        5,
+        id="the table becomes its source",
+    ),
+    pytest.param(
+        "(SELECT 1 AS id UNION ALL SELECT 2 UNION ALL SELECT 3) s ON {t}.id = s.id "
+        "WHEN MATCHED AND price > 2 THEN DELETE WHEN MATCHED AND price > 1 THEN UPDATE SET price = -1 "
+        "WHEN MATCHED THEN UPDATE SET price = -2",
+        after({1: ("a", -2), 2: ("b", -1), 3: None}),
+        3,
+        id="the first clause that applies",
+    ),
+    pytest.param(
+        "(SELECT 1 AS id, 0 AS n UNION ALL SELECT 2, 5) s ON {t}.id = s.id "
+        "WHEN MATCHED AND n <> 0 THEN UPDATE SET price = 10 / n",
+        after({2: ("b", 2)}),
+        1,
+        id="what a clause assigns is computed for its own rows alone",
+    ),
+    pytest.param(
+        "news s ON {t}.name = s.name WHEN MATCHED THEN DELETE WHEN NOT MATCHED THEN INSERT *",
+        [*ROWS, (1, "new", 10), (7, None, 70)],
+        2,
+        id="NULL keys match nothing",
+    ),
+    pytest.param(
+        "news s ON {t}.name IS NOT DISTINCT FROM s.name WHEN MATCHED THEN UPDATE SET price = s.price",
+        after({3: (None, 70)}),
+        1,
+        id="NULL keys that are told to match",
+    ),
+    pytest.param(
+        "(SELECT 2 AS n) s ON {t}.id > s.n WHEN MATCHED THEN UPDATE SET price = n "
+        "WHEN NOT MATCHED BY SOURCE THEN DELETE",
+        [(3, None, 2), (4, "a", 2)],
+        4,
+        id="a condition that is no equality",
+    ),
+    pytest.param("(SELECT 99 AS id) s ON {t}.id = s.id WHEN MATCHED THEN DELETE", ROWS, 0, id="nothing to do"),
+    pytest.param(
+        "{t} AS s ON {t}.id = s.id + 1 WHEN MATCHED THEN UPDATE SET name = s.name WHEN NOT MATCHED THEN "
+        "INSERT (id, name) VALUES (s.id + 1, 'last')",
+        [*after({2: ("a", 2), 3: ("b", 3), 4: (None, None)}), (5, "last", None)],
+        4,
+        id="from itself",
+    ),
+    pytest.param(
+        "(SELECT id, max(price) AS price FROM parted GROUP BY id) s ON {t}.id = s.id AND s.price < 50 "
+        "WHEN MATCHED THEN UPDATE SET price = (SELECT sum(price) FROM news)",
+        after({1: ("a", 80)}),
+        1,
+        id="subqueries",
+    ),
+]
+
+
+@EVERYWHERE
+@pytest.mark.parametrize(("rest", "expected", "count"), MERGES)
+def test_merge(held: Held, rest: str, expected: list[Row], count: int) -> None:
+    check(held, f"MERGE INTO {{t}} USING {rest}", expected, count)
+
+
+def test_merge_into_an_alias(server: Server, table: str) -> None:
+    server.run(f"CREATE TABLE {table} (id BIGINT, n INT) PARTITIONED BY (id)")
+    server.run(f"INSERT INTO {table} VALUES (1, 0)")
+    assert (
+        server.run(
+            f"MERGE INTO public.{table} AS target USING (SELECT 1 AS id) AS source ON target.id = source.id "
+            "WHEN MATCHED THEN UPDATE SET target.n = target.n + source.id"
+        )
+        == 1
+    )
+    assert stored_rows(server.root / table).to_pylist() == [{"id": 1, "n": 1}]
+
+
+PARAMETERS = [
+    pytest.param("UPDATE {t} SET price = ? WHERE id = ?", (9, 1), after({1: ("a", 9)}), 1, id="in SET and WHERE"),
+    pytest.param("UPDATE {t} SET price = $2 WHERE id = $1", (1, 9), after({1: ("a", 9)}), 1, id="with numbers"),
+    pytest.param("UPDATE {t} SET name = ? WHERE id = 1", (None,), after({1: (None, 1)}), 1, id="NULL"),
+    pytest.param("UPDATE {t} SET price = price + ? WHERE name = ?", (2, "b"), after({2: ("b", 4)}), 1, id="arithmetic"),
+    pytest.param(
+        "UPDATE {t} SET price = ? WHERE id IN (SELECT id FROM news WHERE price = ?)",
+        (5, 10),
+        after({1: ("a", 5)}),
+        1,
+        id="in a subquery",
+    ),
+    pytest.param("DELETE FROM {t} WHERE id BETWEEN ? AND ?", (2, 3), after({2: None, 3: None}), 2, id="in DELETE"),
+    pytest.param(
+        "MERGE INTO {t} USING (SELECT CAST(? AS BIGINT) AS id, ? AS name) s ON {t}.id = s.id + ? "
+        "WHEN MATCHED AND price < ? THEN UPDATE SET name = ? "
+        "WHEN NOT MATCHED THEN INSERT (id, name, price) VALUES (s.id, s.name, ?)",
+        (0, "x", 1, 5, "matched", 7),
+        after({1: ("matched", 1)}),
+        1,
+        id="all over MERGE, matched",
+    ),
+    pytest.param(
+        "MERGE INTO {t} USING (SELECT ? AS id, ? AS name) s ON {t}.id = s.id + ? "
+        "WHEN MATCHED AND price < ? THEN UPDATE SET name = ? "
+        "WHEN NOT MATCHED THEN INSERT (id, name, price) VALUES (s.id, s.name, ?)",
+        (8, "x", 1, 5, "matched", 7),
+        [*ROWS, (8, "x", 7)],
+        1,
+        id="all over MERGE, not matched",
+    ),
+]
+
+
+@EVERYWHERE
+@pytest.mark.parametrize(("statement", "parameters", "expected", "count"), PARAMETERS)
+def test_parameters(held: Held, statement: str, parameters: tuple[Any, ...], expected: list[Row], count: int) -> None:
+    check(held, statement, expected, count, *parameters)
+
+
+MANY = [
+    pytest.param(
+        "UPDATE {t} SET price = ? WHERE id = ?",
+        [(10, 1), (20, 2), (30, 3), (90, 9)],
+        after({1: ("a", 10), 2: ("b", 20), 3: (None, 30)}),
+        3,
+        id="update",
+    ),
+    pytest.param(
+        "UPDATE {t} SET price = price + ? WHERE id <= ?",
+        [(1, 1), (10, 2), (100, 3)],
+        after({1: ("a", 112), 2: ("b", 112), 3: (None, 103)}),
+        6,
+        id="each on top of the one before",
+    ),
+    pytest.param("DELETE FROM {t} WHERE id = ?", [(1,), (3,), (1,)], after({1: None, 3: None}), 2, id="delete"),
+    pytest.param(
+        "MERGE INTO {t} USING (SELECT CAST(? AS BIGINT) AS id, CAST(? AS BIGINT) AS n) s ON {t}.id = s.id "
+        "WHEN MATCHED THEN UPDATE SET price = n WHEN NOT MATCHED THEN INSERT (id, price) VALUES (s.id, n)",
+        [(1, 10), (8, 80), (8, 81)],
+        [*after({1: ("a", 10)}), (8, None, 81)],
+        3,
+        id="merge",
+    ),
+]
+
+
+@pytest.mark.parametrize("layout", [name for name in LAYOUTS if name != "plain"])
+@pytest.mark.parametrize(("statement", "parameters", "expected", "count"), MANY)
+def test_many_rows_of_parameters_are_one_commit(
+    held: Held, statement: str, parameters: list[tuple[Any, ...]], expected: list[Row], count: int
+) -> None:
+    before = held.version
+    with held.server.connection.cursor() as cursor:
+        cursor.executemany(statement.format(t=held.name), parameters)
+        assert cursor.rowcount == count
+    assert held.rows() == held.stored() == exactly(expected)
+    assert held.version == before + 1
+
+
+@pytest.mark.parametrize("layout", ["plain"])
+@pytest.mark.parametrize(("statement", "parameters", "expected", "count"), MANY)
+def test_many_rows_of_parameters_are_refused_for_a_plain_table_which_has_no_such_commit(
+    held: Held, statement: str, parameters: list[tuple[Any, ...]], expected: list[Row], count: int
+) -> None:
+    before = held.files()
+    with (
+        held.server.connection.cursor() as cursor,
+        pytest.raises(Exception, match=r"\[unsupported\].*one row of param"),
+    ):
+        cursor.executemany(statement.format(t=held.name), parameters)
+    assert held.files() == before
+    assert held.stored() == exactly(ROWS)
+
+
+@pytest.mark.parametrize("layout", ["identity"])
+def test_many_rows_are_changed_all_or_not_at_all(held: Held) -> None:
+    before = held.version
+    with held.server.connection.cursor() as cursor, pytest.raises(Exception, match="NOT NULL"):
+        cursor.executemany(f"UPDATE {held.name} SET id = ? WHERE id = ?", [(10, 1), (None, 2)])
+    assert held.rows() == held.stored() == exactly(ROWS)
+    assert held.version == before
+
+
+OVERWRITES = [
+    pytest.param("{t} VALUES (9, 'a', 9)", [*after({1: None, 4: None}), (9, "a", 9)], 3, id="one partition"),
+    pytest.param(
+        "TABLE {t} VALUES (9, NULL, 9), (10, 'new', 10)",
+        [*after({3: None}), (9, None, 9), (10, "new", 10)],
+        3,
+        id="the one of NULL, and a new one",
+    ),
+    pytest.param("INTO public.{t} (price, id) SELECT 1, 9;", [*after({3: None}), (9, None, 1)], 2, id="listed columns"),
+    pytest.param(
+        "{t} SELECT id + 10, name, 0 FROM {t} WHERE name = 'a' -- themselves",
+        [*after({1: None, 4: None}), (11, "a", 0), (14, "a", 0)],
+        4,
+        id="from itself",
+    ),
+    pytest.param("{t} SELECT * FROM {t}", ROWS, 8, id="everything with itself"),
+    pytest.param("{t} SELECT * FROM {t} WHERE false", ROWS, 0, id="with no rows"),
+]
+
+
+@pytest.mark.parametrize("layout", ["identity"])
+@pytest.mark.parametrize(("statement", "expected", "count"), OVERWRITES)
+def test_insert_overwrite_takes_the_place_of_whole_partitions(
+    held: Held, statement: str, expected: list[Row], count: int
+) -> None:
+    check(held, f"INSERT OVERWRITE {statement}", expected, count)
+
+
+OVERWRITTEN_PLAIN = [
+    pytest.param("{t} VALUES (9, 'a', 9), (10, NULL, 9)", [(9, "a", 9), (10, None, 9)], 6, id="two rows"),
+    pytest.param("{t} SELECT id, name, 0 FROM {t} WHERE name = 'a'", [(1, "a", 0), (4, "a", 0)], 6, id="from itself"),
+    pytest.param("{t} SELECT * FROM {t} WHERE false", [], 4, id="with no rows"),
+]
+
+
+@pytest.mark.parametrize("layout", ["plain"])
+@pytest.mark.parametrize(("statement", "expected", "count"), OVERWRITTEN_PLAIN)
+def test_insert_overwrite_takes_the_place_of_a_whole_plain_table(
+    held: Held, statement: str, expected: list[Row], count: int
+) -> None:
+    check(held, f"INSERT OVERWRITE {statement}", expected, count)
+
+
+def overwritten(layout: str, new: Row) -> tuple[list[Row], int]:
+    """What one new row does to `ROWS`: those of its partition go."""
+    place = partition_of(named(new), layout)
+    left = [old for old in ROWS if partition_of(named(old), layout) != place]
+    return [*left, new], 1 + len(ROWS) - len(left)
+
+
+@pytest.mark.parametrize("layout", ["identity", "bucket", "two fields"])
+@pytest.mark.parametrize("row", [(1, "a", 5), (2, "a", 5), (3, "x", 5), (4, None, 5), (77, "b", None)], ids=str)
+def test_insert_overwrite_takes_the_partition_of_its_row(held: Held, row: Row) -> None:
+    check(held, "INSERT OVERWRITE {t} VALUES (?, ?, ?)", *overwritten(held.layout, row), *row)
+
+
+@pytest.mark.parametrize("layout", ["identity"])
+def test_insert_overwrite_of_many_rows_of_parameters_is_one_commit(held: Held) -> None:
+    before = held.version
+    with held.server.connection.cursor() as cursor:
+        cursor.executemany(f"INSERT OVERWRITE {held.name} (id, name) VALUES (?, ?)", [(50, "a"), (51, "a"), (52, "c")])
+        assert cursor.rowcount == 5
+    assert (
+        held.rows()
+        == held.stored()
+        == exactly([*after({1: None, 4: None}), (50, "a", None), (51, "a", None), (52, "c", None)])
+    )
+    assert held.version == before + 1
+
+
+REFUSED = [
+    pytest.param("UPDATE {t} SET id = NULL", ["invalid_data", "'id'", "NOT NULL"], id="NULL in a NOT NULL column"),
+    pytest.param("UPDATE {t} SET id = NULL WHERE id = 1", ["invalid_data", "'id'", "NOT NULL"], id="NULL in one row"),
+    pytest.param(
+        "UPDATE {t} SET price = (SELECT price FROM news WHERE news.id = {t}.id)",
+        ["must be aggregated"],
+        id="a correlated subquery of which nobody knows how many rows it has",
+    ),
+    pytest.param("UPDATE {t} SET nam = 'x'", ["not_found", "'nam'", "did you mean 'name'"], id="an unknown column"),
+    pytest.param("UPDATE {t} SET name = nam", ["invalid_sql", "nam"], id="an unknown column in an expression"),
+    pytest.param("UPDATE {t} SET name = 'x' WHERE nam = 1", ["invalid_sql", "nam"], id="an unknown column in WHERE"),
+    pytest.param("UPDATE {t} SET price = 1, price = 2", ["invalid_sql", "'price'", "twice"], id="a column twice"),
+    pytest.param("UPDATE {t} SET price = 'abc'", ["invalid_data", "'price'", "abc"], id="text that is no number"),
+    pytest.param("UPDATE {t} SET id = 1.5", ["invalid_data", "'id'", "1.5"], id="a fraction in an integer"),
+    pytest.param("UPDATE {t} SET price = 123456789.0", ["invalid_data", "'price'", "123456789"], id="too large"),
+    pytest.param("UPDATE {t} SET price = DATE '2020-01-01'", ["'price'"], id="a date in a number"),
+    pytest.param("UPDATE {t} SET price = 1 / 0", ["Divide by zero"], id="an expression that fails"),
+    pytest.param("UPDATE {t} SET", ["invalid_sql", "a column name", "the end"], id="nothing assigned"),
+    pytest.param("UPDATE {t} SET price = WHERE id = 1", ["invalid_sql", "a value for 'price'"], id="no value"),
+    pytest.param("UPDATE {t} SET price = 1 WHERE", ["invalid_sql", "a condition", "the end"], id="no condition"),
+    pytest.param("UPDATE {t} price = 1", ["invalid_sql", "expected SET"], id="no SET"),
+    pytest.param("UPDATE {t} SET price = 1; DELETE FROM {t}", ["invalid_sql", "';'"], id="two statements"),
+    pytest.param("UPDATE {t} SET price = 1) OR (true", ["invalid_sql", "')'"], id="a bracket too many"),
+    pytest.param("UPDATE {t} SET price = n.price FROM news n", ["invalid_sql"], id="UPDATE FROM"),
+    pytest.param("UPDATE {t} SET price = (SELECT price FROM news)", ["one row"], id="a subquery with two rows"),
+    pytest.param("UPDATE nowhere SET a = 1", ["not_found", "'nowhere'"], id="an unknown table"),
+    pytest.param("UPDATE {t}@1 SET price = 1", ["not_found", "@1"], id="an old snapshot"),
+    pytest.param("DELETE {t}", ["invalid_sql", "expected FROM"], id="no FROM"),
+    pytest.param("DELETE FROM {t} WHERE price", ["invalid_sql"], id="a condition that is no truth value"),
+    pytest.param("DELETE FROM {t} WHERE id = 1 RETURNING id", ["invalid_sql"], id="RETURNING"),
+    pytest.param("DELETE FROM nowhere", ["not_found", "'nowhere'"], id="delete from an unknown table"),
+    pytest.param("DELETE FROM {t} WHERE id IN (SELECT id FROM nowhere)", ["not_found", "nowhere"], id="in a subquery"),
+    pytest.param("TRUNCATE nowhere", ["not_found", "'nowhere'"], id="truncate an unknown table"),
+    pytest.param("TRUNCATE {t} WHERE id = 1", ["invalid_sql", "the end of the statement"], id="truncate some rows"),
+    pytest.param("INSERT OVERWRITE {t} VALUES (NULL, 'a', 1)", ["invalid_data", "'id'", "NOT NULL"], id="overwrite"),
+    pytest.param("INSERT OVERWRITE {t} VALUES (1)", ["invalid_sql", "1 values for 3 columns"], id="too few values"),
+    pytest.param(
+        "MERGE INTO {t} USING (SELECT 1 AS id UNION ALL SELECT 1) s ON {t}.id = s.id WHEN MATCHED THEN DELETE",
+        ["invalid_data", "several rows of its source", "{t}"],
+        id="two source rows delete one row",
+    ),
+    pytest.param(
+        "MERGE INTO {t} USING (SELECT 1 AS id, 1 AS p UNION ALL SELECT 1, 2 UNION ALL SELECT 8, 8) s ON {t}.id = s.id "
+        "WHEN MATCHED THEN UPDATE SET price = p WHEN NOT MATCHED THEN INSERT (id) VALUES (s.id)",
+        ["invalid_data", "several rows of its source", "{t}"],
+        id="two source rows update one row",
+    ),
+    pytest.param(
+        "MERGE INTO {t} USING news s ON {t}.id = s.id WHEN NOT MATCHED THEN INSERT (name) VALUES ('x')",
+        ["'id'", "NOT NULL"],
+        id="a NOT NULL column left out",
+    ),
+    pytest.param(
+        "MERGE INTO {t} USING news s ON {t}.id = s.id WHEN MATCHED THEN UPDATE SET nam = 1",
+        ["not_found", "'nam'", "did you mean 'name'"],
+        id="an unknown column in a clause",
+    ),
+    pytest.param(
+        "MERGE INTO {t} USING news s ON {t}.id = s.id WHEN NOT MATCHED THEN INSERT (id, name) VALUES (1)",
+        ["invalid_sql", "1 values for 2 columns"],
+        id="too few values in a clause",
+    ),
+    pytest.param(
+        "MERGE INTO {t} USING (SELECT 1 AS other) s ON {t}.id = s.other + 90 WHEN NOT MATCHED THEN INSERT *",
+        ["invalid_sql", "other", "id, name, price"],
+        id="a star for which the source has nothing",
+    ),
+    pytest.param(
+        "MERGE INTO {t} USING news s ON {t}.id = s.id WHEN NOT MATCHED BY SOURCE THEN UPDATE SET *",
+        ["invalid_sql", "NOT MATCHED BY SOURCE"],
+        id="a star without a source",
+    ),
+    pytest.param(
+        "MERGE INTO {t} USING news s ON {t}.id = s.id WHEN NOT MATCHED THEN DELETE",
+        ["invalid_sql", "expected INSERT"],
+        id="delete of what is not there",
+    ),
+    pytest.param("MERGE INTO {t} USING news s ON {t}.id = s.id", ["invalid_sql", "expected WHEN"], id="no clause"),
+    pytest.param(
+        "MERGE INTO {t} USING (SELECT 1 AS id) ON {t}.id = 1 WHEN MATCHED THEN DELETE",
+        ["invalid_sql", "a name for the source"],
+        id="a query without a name",
+    ),
+    pytest.param(
+        "MERGE INTO {t} USING nowhere s ON {t}.id = s.id WHEN MATCHED THEN DELETE",
+        ["not_found", "'nowhere'"],
+        id="an unknown source",
+    ),
+    pytest.param("EXPLAIN UPDATE {t} SET price = 1", ["invalid_sql", "EXPLAIN takes a query"], id="EXPLAIN"),
+]
+
+
+@pytest.mark.parametrize("layout", ["plain", "identity"])
+@pytest.mark.parametrize(("statement", "says"), REFUSED)
+def test_what_is_refused_stores_nothing(held: Held, statement: str, says: list[str]) -> None:
+    before = held.files()
+    message = held.server.refuses(statement.format(t=held.name))
+    assert [part for part in says if part.format(t=held.name) not in message] == []
+    assert held.files() == before
+    assert held.rows() == exactly(ROWS)
+
+
+ODD = [
+    *(
+        "select",
+        "Order By",
+        "a b",
+        "a,b",
+        "a;b",
+        "it's",
+        'say ""hi""',
+        "né",
+        "a=b",
+        "(a)",
+        "--",
+        "$1",
+        "?",
+        "end",
+        "o0",
+    ),
+    *("_action", "_in_source", "t$rows", "WHEN", "then", "c0_0"),
+]
+
+
+@pytest.mark.parametrize("partitioned_by", ["", ' PARTITIONED BY ("{odd}")'], ids=["plain", "partitioned"])
+@pytest.mark.parametrize("odd", ODD)
+def test_columns_may_have_any_name(server: Server, table: str, odd: str, partitioned_by: str) -> None:
+    column = f'"{odd}"'
+    server.run(f"CREATE TABLE {table} (id BIGINT, {column} VARCHAR){partitioned_by.format(odd=odd)}")
+    server.run(f"INSERT INTO {table} VALUES (1, 'one'), (2, 'two'), (3, 'three')")
+    assert server.run(f"UPDATE {table} SET {column} = concat({column}, '!') WHERE {column} = 'one'") == 1
+    assert server.run(f"DELETE FROM {table} x WHERE x.{column} = 'two'") == 1
+    source = f"(SELECT 3 AS id, 'drei' AS {column} UNION ALL SELECT 4, 'vier')"
+    merged = f"MERGE INTO {table} USING {source} s ON {table}.id = s.id AND s.{column} <> {table}.{column}"
+    assert (
+        server.run(f"{merged} WHEN MATCHED THEN UPDATE SET {column} = s.{column} WHEN NOT MATCHED THEN INSERT *") == 2
+    )
+    assert server.rows(f"SELECT * FROM {table} ORDER BY id") == [(1, "one!"), (3, "drei"), (4, "vier")]
+
+
+HUNDRED = 100
+
+
+@pytest.fixture
+def hundred(server: Server, table: str) -> str:
+    """A table with a hundred partitions of two rows."""
+    server.run(f"CREATE TABLE {table} (part BIGINT, n BIGINT) PARTITIONED BY (part)")
+    server.run(f"INSERT INTO {table} SELECT value % {HUNDRED}, value FROM generate_series(0, {2 * HUNDRED - 1})")
+    return table
+
+
+ONE_TABLE = [
+    pytest.param("UPDATE {t} SET n = -1 WHERE part = 7", {7}, "update 2 rows in 1 partitions", id="update"),
+    pytest.param("UPDATE {t} SET n = -1 WHERE n = 7", {7}, "update 1 rows in 1 partitions", id="update by a row"),
+    pytest.param("UPDATE {t} SET part = 8 WHERE n = 7", {7, 8}, "update 1 rows in 2 partitions", id="a row that moves"),
+    pytest.param("DELETE FROM {t} WHERE part = 7 AND n > 7", {7}, "delete 1 rows in 1 partitions", id="delete"),
+    pytest.param("DELETE FROM {t} WHERE part IN (7, 9)", {7, 9}, "delete 4 rows in 2 partitions", id="delete of two"),
+    pytest.param(
+        "MERGE INTO {t} USING (SELECT 7 AS part) s ON {t}.part = s.part WHEN MATCHED THEN UPDATE SET n = n + 1",
+        {7},
+        "merge 2 rows in 1 partitions",
+        id="merge",
+    ),
+    pytest.param(
+        "INSERT OVERWRITE {t} VALUES (7, 1)", {7}, "overwrite 1 partitions with 1 rows in place of 2", id="overwrite"
+    ),
+    pytest.param("TRUNCATE {t}", set(range(HUNDRED)), "truncate 200 rows in 100 partitions", id="truncate"),
+]
+
+
+@pytest.mark.parametrize(("statement", "parts", "operation"), ONE_TABLE)
+def test_only_tables_whose_rows_change_get_another_pin(
+    server: Server, hundred: str, statement: str, parts: set[int], operation: str
+) -> None:
+    def pins() -> dict[int, int]:
+        return {table.values["part"]: table.row["read_version"] for table in stored_tables(server.root / hundred)}
+
+    before = pins()
+    server.run(statement.format(t=hundred))
+    assert {part for part, pin in pins().items() if pin != before[part]} == parts
+    history = server.rows(f"SELECT operation FROM {hundred}$snapshots ORDER BY version")
+    assert history[-1] == (operation,)
+
+
+EVOLVED_COLUMNS = "id BIGINT NOT NULL, day DATE, country VARCHAR"
+DAYS = [dt.date(2024, 5, 1), dt.date(2025, 12, 10)]
+
+
+@pytest.fixture
+def evolved(server: Server, table: str) -> str:
+    """A table with three specs: by day, by year and country, by country; under each of them the same rows once more."""
+    server.run(f"CREATE TABLE {table} ({EVOLVED_COLUMNS}) PARTITIONED BY (day)")
+    rows = [(DAYS[0], "US"), (DAYS[0], "DE"), (DAYS[1], "US"), (None, None)]
+    for number, fields in enumerate(["", "year(day), country", "country"], 1):
+        if fields:
+            schema = NamespaceSchema.assign(server.query(f"SELECT * FROM {table} LIMIT 0").schema)
+            add_spec(server.root / table, partition_spec(schema, parse_partition_by(fields), number=number))
+        with server.connection.cursor() as cursor:
+            values = [(10 * number + place, *row) for place, row in enumerate(rows)]
+            cursor.executemany(f"INSERT INTO {table} VALUES (?, ?, ?)", values)
+    return table
+
+
+def ids_by_spec(server: Server, table: str) -> dict[int, list[int]]:
+    """The rows that lie under each spec version."""
+    found: dict[int, list[int]] = {1: [], 2: [], 3: []}
+    for stored in stored_tables(server.root / table):
+        found[stored.spec_id] += stored.dataset.to_table()["id"].to_pylist()
+    return {spec: sorted(ids) for spec, ids in found.items()}
+
+
+EVOLVED = [
+    pytest.param("", {1: [10, 11, 12, 13], 2: [20, 21, 22, 23], 3: [30, 31, 32, 33]}, 0, id="nothing"),
+    pytest.param(
+        "INSERT OVERWRITE {t} VALUES (99, DATE '2024-01-01', 'US')",
+        {1: [11, 13], 2: [21, 23], 3: [31, 33, 99]},
+        7,
+        id="older specs lose only the rows that would lie there",
+    ),
+    pytest.param(
+        "INSERT OVERWRITE {t} VALUES (99, NULL, NULL)",
+        {1: [10, 11, 12], 2: [20, 21, 22], 3: [30, 31, 32, 99]},
+        4,
+        id="the partition of NULL",
+    ),
+    pytest.param(
+        "INSERT OVERWRITE {t} VALUES (99, NULL, 'FR')",
+        {1: [10, 11, 12, 13], 2: [20, 21, 22, 23], 3: [30, 31, 32, 33, 99]},
+        1,
+        id="a new partition",
+    ),
+    pytest.param(
+        "UPDATE {t} SET country = 'US' WHERE country = 'DE'",
+        {1: [10, 12, 13], 2: [20, 22, 23], 3: [11, 21, 30, 31, 32, 33]},
+        3,
+        id="a row that changes moves under the newest spec",
+    ),
+    pytest.param(
+        "DELETE FROM {t} WHERE day = DATE '2024-05-01'",
+        {1: [12, 13], 2: [22, 23], 3: [32, 33]},
+        6,
+        id="rows go from all of them",
+    ),
+    pytest.param(
+        "MERGE INTO {t} USING (SELECT 'DE' AS c) s ON country = c WHEN MATCHED THEN DELETE "
+        "WHEN NOT MATCHED BY SOURCE AND id = 10 THEN UPDATE SET day = NULL",
+        {1: [12, 13], 2: [20, 22, 23], 3: [10, 30, 32, 33]},
+        4,
+        id="merge",
+    ),
+    pytest.param("TRUNCATE {t}", {1: [], 2: [], 3: []}, 12, id="truncate"),
+]
+
+
+@pytest.mark.parametrize(("statement", "expected", "count"), EVOLVED)
+def test_rows_under_several_specs(
+    server: Server, evolved: str, statement: str, expected: dict[int, list[int]], count: int
+) -> None:
+    if statement:
+        assert server.run(statement.format(t=evolved)) == count
+    assert ids_by_spec(server, evolved) == expected
+    assert sorted(server.rows(f"SELECT id FROM {evolved}")) == sorted((n,) for ids in expected.values() for n in ids)
+
+
+def test_a_statement_that_changes_no_row_makes_no_commit(server: Server, table: str) -> None:
+    server.run(f"CREATE TABLE {table} (id BIGINT) PARTITIONED BY (id)")
+    server.run(f"INSERT INTO {table} VALUES (1)")
+    before = manifest_rows(server.root / table), files(server.root / table)
+    for statement in [
+        f"DELETE FROM {table} WHERE id = 2",
+        f"UPDATE {table} SET id = 3 WHERE id = 2",
+        f"INSERT OVERWRITE {table} SELECT 1 WHERE false",
+        f"MERGE INTO {table} USING (SELECT 2 AS id) s ON {table}.id = s.id WHEN MATCHED THEN DELETE",
+    ]:
+        assert server.run(statement) == 0
+    assert (manifest_rows(server.root / table), files(server.root / table)) == before
+
+
+def test_changes_are_read_back_from_old_snapshots(server: Server, table: str) -> None:
+    server.run(f"CREATE TABLE {table} (id BIGINT) PARTITIONED BY (bucket(2, id))")
+    server.run(f"INSERT INTO {table} VALUES (1), (2), (3)")
+    before = manifest(server.root / table).version
+    server.run(f"UPDATE {table} SET id = id * 10")
+    server.run(f"DELETE FROM {table} WHERE id = 20")
+    assert sorted(server.rows(f"SELECT id FROM {table}@{before}")) == [(1,), (2,), (3,)]
+    assert sorted(server.rows(f"SELECT id FROM {table}@{before + 1}")) == [(10,), (20,), (30,)]
+    assert sorted(server.rows(f"SELECT id FROM {table}")) == [(10,), (30,)]
+
+
+PREPARED = [
+    pytest.param("UPDATE {t} SET price = ? WHERE id = ?", id="update"),
+    pytest.param("DELETE FROM {t} WHERE id = ?", id="delete"),
+    pytest.param("MERGE INTO {t} USING (SELECT ? AS id) s ON {t}.id = s.id WHEN MATCHED THEN DELETE", id="merge"),
+    pytest.param("INSERT OVERWRITE {t} (id) VALUES (?)", id="overwrite"),
+    pytest.param("TRUNCATE {t}", id="truncate"),
+]
+
+
+@pytest.mark.parametrize("layout", ["identity"])
+@pytest.mark.parametrize("statement", PREPARED)
+def test_preparing_changes_nothing(held: Held, statement: str) -> None:
+    before = held.files()
+    with held.server.connection.cursor() as cursor:
+        schema = cursor.adbc_prepare(statement.format(t=held.name))
+    assert (0 if schema is None else len(schema)) == statement.count("?")
+    assert held.files() == before
+    assert held.rows() == exactly(ROWS)
