@@ -28,6 +28,8 @@ CASES = {
         2,
     ),
     "no key of a partition": ("s ON t.id = s.id", UPDATE, 10, 2),
+    "NULL keys that match": ("s ON t.id = s.id AND t.p IS NOT DISTINCT FROM s.p", UPDATE, 10, 2),
+    "only keys that match as NULL": ("s ON (t.p IS NOT DISTINCT FROM s.p) AND t.id < 3", UPDATE, 10, 2),
     "no equality": ("s ON t.id = s.id AND t.p <= s.p", UPDATE, 10, 2),
     "one key or another": ("s ON t.id = s.id AND (t.p = s.p OR t.p = 9)", UPDATE, 10, 2),
     "rows that the source lacks": (

@@ -659,7 +659,9 @@ REFUSED = [
         ["not_found", "'nowhere'"],
         id="an unknown source",
     ),
-    pytest.param("EXPLAIN UPDATE {t} SET price = 1", ["invalid_sql", "EXPLAIN takes a query"], id="EXPLAIN"),
+    pytest.param(
+        "EXPLAIN ANALYZE UPDATE {t} SET price = 1", ["invalid_sql", "ANALYZE takes a query"], id="EXPLAIN ANALYZE"
+    ),
 ]
 
 

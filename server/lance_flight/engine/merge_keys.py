@@ -38,7 +38,8 @@ def _is_stable(statement: Merge) -> bool:
 def _keys(plan: LogicalPlan, alias: str) -> Iterator[tuple[str, Any]]:
     """The columns of the target that a join compares, with what it compares them to."""
     node = plan.to_variant()
-    if type(node).__name__ == "Join":
+    # Where NULL matches NULL the values that are not NULL say too little.
+    if type(node).__name__ == "Join" and not node.null_equals_null():
         for pair in node.on():
             for mine, theirs in (pair, pair[::-1]):
                 if mine.variant_name() == "Column" and mine.to_variant().relation() == alias:
