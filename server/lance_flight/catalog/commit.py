@@ -94,7 +94,7 @@ class Commits:
     def stage(self, transaction: Transaction) -> None:
         """Stage what a transaction did last, so that its own snapshot shows it; nobody else's does."""
         rows = self._rows([transaction], transaction.base, {})
-        transaction.snapshots.append(transaction.base.overlaid(rows))
+        transaction.show(rows)
 
     def _commit(self, group: Sequence[_Member]) -> None:
         """Settle every member of the group."""

@@ -10,12 +10,18 @@ import secrets
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
+import pyarrow as pa
+
 from lance_flight.catalog.edits import Edit
 from lance_flight.catalog.leases import Hold
 from lance_flight.catalog.snapshot import PartitionTable, Snapshot
 from lance_flight.catalog.store import Store
+from lance_flight.errors import NotFound
 from lance_flight.faults import reached
 from lance_flight.model.pins import FixedPin
+
+KEPT_STEPS = 16
+"""Each is a manifest in memory; a result that is still being read after so many statements of its transaction is rare."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,14 +53,15 @@ class Part:
 class Transaction:
     """Changes to the partition tables of one namespace that become visible together, or not at all.
 
-    `snapshots` are what its statements saw, one after another: the snapshot that it began with, and its own writes.
-    Serialisable ones also remember what they read. Not safe to share among threads.
+    It sees the snapshot that it began with, and its own writes: after `step` statements, `snapshot`. Serialisable ones
+    also remember what they read. Not safe to share among threads.
     """
 
     def __init__(self, base: Snapshot, *, serializable: bool = False) -> None:
         self.id = secrets.token_hex(16)
         self.base = base
-        self.snapshots = [base]
+        self.step = 0
+        self._snapshots = {0: base}
         self.serializable = serializable
         self.parts: dict[str, Part] = {}
         self.reads: set[str] = set()
@@ -64,7 +71,21 @@ class Transaction:
     @property
     def snapshot(self) -> Snapshot:
         """What the next statement sees."""
-        return self.snapshots[-1]
+        return self._snapshots[self.step]
+
+    def snapshot_at(self, step: int) -> Snapshot:
+        """What it saw after so many of its statements; `NotFound` for one that was long ago."""
+        if step not in self._snapshots:
+            raise NotFound(
+                f"the state after {step} statements of a transaction is no longer known, it has run {self.step}"
+            )
+        return self._snapshots[step]
+
+    def show(self, rows: pa.Table) -> None:
+        """Let the next statement see the rows of `__manifest` that it has changed so far."""
+        self.step += 1
+        self._snapshots[self.step] = self.base.overlaid(rows)
+        self._snapshots.pop(self.step - KEPT_STEPS, None)
 
     def read(self, object_ids: Iterable[str]) -> None:
         """Remember partition tables that a statement read; matters for serialisable ones alone."""

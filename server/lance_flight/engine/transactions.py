@@ -109,13 +109,13 @@ class SqlTransaction:
 
     def step(self, namespace: PartitionedNamespace) -> int | None:
         """How many of its own statements `snapshot` shows, where this transaction has changed the table."""
-        return len(self._inner.snapshots) - 1 if self._inner is not None and self._writes(namespace) else None
+        return self._inner.step if self._inner is not None and self._writes(namespace) else None
 
     def snapshot_at(self, step: int) -> Snapshot:
         """What the changed table looked like after so many statements."""
         if self._inner is None:
             raise NotFound("the transaction has changed no table")
-        return self._inner.snapshots[step]
+        return self._inner.snapshot_at(step)
 
     def version(self, table: PlainTable) -> int:
         """The version of a plain table that this transaction sees."""
