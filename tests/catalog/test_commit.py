@@ -185,3 +185,20 @@ def test_rows_that_a_transaction_took_out_of_its_own_new_partition_do_not_come_b
     with pytest.raises(SerializationFailure, match="made by another writer"):
         mine.commit()
     assert ids(place) == [3]
+
+
+@pytest.mark.parametrize("serializable", [False, True], ids=["snapshot", "serializable"])
+def test_what_two_transactions_found_missing_one_of_them_may_write(place: Path, *, serializable: bool) -> None:
+    """Each writes what the other has looked for in a table without a partition."""
+    first, second = (opened(place).begin(serializable=serializable) for _ in range(2))
+    for number, (transaction, value) in enumerate([(first, "apple"), (second, "pear")]):
+        transaction.read([])
+        opened(place).write(transaction, [rows((number, value))], evaluate)
+    opened(place).commits.commit(first)
+    if serializable:
+        with pytest.raises(SerializationFailure, match="partitions were created"):
+            opened(place).commits.commit(second)
+        assert ids(place) == [0]
+    else:
+        opened(place).commits.commit(second)
+        assert ids(place) == [0, 1]

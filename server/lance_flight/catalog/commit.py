@@ -323,7 +323,7 @@ def _targets(group: Sequence[Transaction], snapshot: Snapshot) -> Iterator[_Targ
 
 def _written_back(group: Sequence[Transaction], snapshot: Snapshot) -> set[str]:
     """What serialisable transactions read, and the rows of the specs: to write them back shows others' changes as conflicts."""
-    readers = [transaction for transaction in group if transaction.serializable and transaction.reads]
+    readers = [transaction for transaction in group if transaction.serializable and transaction.has_read]
     if not readers:
         return set()
     return {spec_namespace(spec.id) for spec in snapshot.specs}.union(*(reader.reads for reader in readers))
@@ -338,7 +338,7 @@ def _check(group: Sequence[_Member], snapshot: Snapshot) -> None:
         try:
             _check_namespace(transaction.base, snapshot)
             _check_parts(transaction, snapshot, touched)
-            if transaction.serializable and transaction.reads:
+            if transaction.serializable and transaction.has_read:
                 _check_reads(transaction, snapshot, touched, created=created)
         except SerializationFailure as exc:
             member.error = exc

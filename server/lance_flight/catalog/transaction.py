@@ -64,6 +64,7 @@ class Transaction:
         self._snapshots = {0: base}
         self.serializable = serializable
         self.parts: dict[str, Part] = {}
+        self.has_read = False
         self.reads: set[str] = set()
         self.did: list[str] = []
         self.hold: Hold | None = None
@@ -88,7 +89,8 @@ class Transaction:
         self._snapshots.pop(self.step - KEPT_STEPS, None)
 
     def read(self, object_ids: Iterable[str]) -> None:
-        """Remember partition tables that a statement read; matters for serialisable ones alone."""
+        """Remember partition tables that a statement read, or that it found none; matters for serialisable ones alone."""
+        self.has_read = True
         self.reads.update(object_ids)
 
     def add(self, edits: Sequence[Edit], did: str) -> None:

@@ -140,7 +140,8 @@ class SqlTransaction:
                 self._only(namespace.store.name)
             place = namespace.store.uri
             self._inner = namespace.begin(self._snapshots.get(place), serializable=self.serializable)
-            self._inner.read(self._reads.pop(place, ()))
+            if place in self._reads:
+                self._inner.read(self._reads.pop(place))
             self._namespace = namespace
         return self._inner
 
