@@ -20,6 +20,7 @@ from lance_flight.catalog.namespace import PartitionedNamespace
 from lance_flight.catalog.store import Store
 from lance_flight.engine.engine import Engine
 from lance_flight.engine.functions import evaluate
+from lance_flight.engine.tasks import Task
 from lance_flight.engine.transactions import SqlTransaction
 from lance_flight.errors import NotFound
 
@@ -142,6 +143,30 @@ def test_a_query_lets_go_of_its_snapshot_at_its_end(place: Path) -> None:
     finally:
         gc.enable()
     assert newest not in versions(place)
+
+
+def test_changes_between_two_snapshots_are_read_to_their_end(place: Path) -> None:
+    first = opened(place).snapshot().version
+    for number in range(TABLES):
+        opened(place).append([rows(*((100 * number + n, f"p{number}") for n in range(200, 203)))], evaluate)
+    sql = f"SELECT id FROM table_changes('t', {first}, {first + TABLES})"
+    reader = Engine(Root(store(place.parent)), ways=1).run(Task(sql=sql))
+    overtake(place)
+    assert len(reader.read_all()) == 3 * TABLES
+
+
+@pytest.mark.parametrize("what", ["rollback", "tag"])
+def test_an_old_snapshot_that_is_being_removed_comes_back_by_no_means(
+    place: Path, what: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(leases, "SETTLED", 0.0)
+    old = opened(place).snapshot().version - 1
+    leases.make_private(store(place), leases.EXPIRING)
+    put(store(place).child(".lance-flight", leases.EXPIRING), "vacuum.json", {(None, old)})
+    with pytest.raises(NotFound, match="expired"):
+        opened(place).rollback(old) if what == "rollback" else opened(place).create_tag("old", old)
+    assert opened(place).snapshot().version == old + 1
+    assert opened(place).tags == []
 
 
 @pytest.mark.parametrize("begin", ["catalog", "sql"])

@@ -16,11 +16,12 @@ import secrets
 import socket
 import threading
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Self
 from weakref import WeakValueDictionary
 
 from lance_flight.catalog.private import PRIVATE
@@ -46,11 +47,20 @@ log = logging.getLogger(__name__)
 
 @dataclass(eq=False, slots=True, weakref_slot=True)
 class Hold:
-    """A snapshot that is being read, for as long as somebody keeps this object; `is_safe` once vacuum leaves it alone."""
+    """A snapshot that is being read, for as long as somebody keeps this object, be it by a `with`.
+
+    It is the same one for all in a process who read the snapshot; `is_safe` once vacuum leaves it alone.
+    """
 
     namespace: Store
     snapshot: SnapshotId
     is_safe: bool = False
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """There is nothing to end: others may keep it."""
 
 
 class Leases:
@@ -69,25 +79,43 @@ class Leases:
 
         Costs microseconds; for an old snapshot that this process does not hold yet, one small file.
         """
-        key = namespace.uri, snapshot
+        (hold,) = self._held(namespace, [snapshot])
+        if is_newest or (datetime.now(UTC) - committed_at).total_seconds() < SETTLED:
+            hold.is_safe = True
+        self._lease(namespace, [hold])
+        return hold
+
+    def hold_all(self, namespace: Store, snapshots: Iterable[SnapshotId]) -> list[Hold]:
+        """Hold snapshots of which any may be old, before they are read."""
+        holds = self._held(namespace, snapshots)
+        self._lease(namespace, holds)
+        return holds
+
+    def _held(self, namespace: Store, snapshots: Iterable[SnapshotId]) -> list[Hold]:
         with self._lock:
-            hold = self._holds.get(key)
-            if hold is None:
-                hold = self._holds[key] = Hold(namespace, snapshot)
             if self._renewer is None:
                 self._renewer = threading.Thread(target=self._renew, name="leases", daemon=True)
                 self._renewer.start()
-        if not hold.is_safe:
-            age = (datetime.now(UTC) - committed_at).total_seconds()
-            if not is_newest and age >= SETTLED:
-                self.publish(namespace)
-                if snapshot in expiring(namespace):
-                    with self._lock:
-                        self._holds.pop(key, None)
-                    self.publish(namespace)
-                    raise NotFound(f"snapshot {snapshot[1]} of {namespace.name!r} has expired")
-            hold.is_safe = True
-        return hold
+            # Each is in hand before it is looked up again: nobody else keeps it.
+            return [
+                self._holds.setdefault((namespace.uri, snapshot), Hold(namespace, snapshot)) for snapshot in snapshots
+            ]
+
+    def _lease(self, namespace: Store, holds: Sequence[Hold]) -> None:
+        """Write the lease of those that nobody knows of, and then see that vacuum has not begun to remove them."""
+        unsafe = [hold for hold in holds if not hold.is_safe]
+        if not unsafe:
+            return
+        self.publish(namespace)
+        gone = expiring(namespace).intersection(hold.snapshot for hold in unsafe)
+        for hold in unsafe:
+            hold.is_safe = hold.snapshot not in gone
+        if gone:
+            with self._lock:
+                for snapshot in gone:
+                    self._holds.pop((namespace.uri, snapshot), None)
+            self.publish(namespace)
+            raise NotFound(f"snapshot {min(version for _, version in gone)} of {namespace.name!r} has expired")
 
     def keep(self, holds: Iterable[Hold], seconds: float) -> None:
         """Keep holds for some time, whoever else lets go of them: for tickets that are not redeemed yet."""

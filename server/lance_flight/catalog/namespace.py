@@ -96,7 +96,9 @@ class PartitionedNamespace:
 
     def rollback(self, at: int | str | datetime) -> int:
         """Make the newest snapshot equal to an old one, in one commit, and return its version."""
-        return roll_back(self.manifest, self.snapshot(at))
+        old = self.snapshot(at)
+        with self.hold(old, is_newest=False):
+            return roll_back(self.manifest, old)
 
     @property
     def tags(self) -> list[TagRef]:
@@ -105,7 +107,9 @@ class PartitionedNamespace:
 
     def create_tag(self, name: str, at: int | str | datetime | None = None) -> None:
         """Name a snapshot (None: the newest one), so that `snapshot(name)` finds it."""
-        create_tag(self.manifest.open(), name, self.snapshot(at).version)
+        snapshot = self.snapshot(at)
+        with self.hold(snapshot, is_newest=at is None):
+            create_tag(self.manifest.open(), name, snapshot.version)
 
     def drop_tag(self, name: str) -> None:
         """Forget the name of a snapshot."""
@@ -149,6 +153,10 @@ class PartitionedNamespace:
         `is_newest` says that it was read as the newest one; `NotFound` where an older one is being removed already.
         """
         return leases.hold(self.store, (None, snapshot.version), snapshot.committed_at, is_newest=is_newest)
+
+    def hold_between(self, first: int, last: int) -> list[Hold]:
+        """The same for a stretch of history that is still to be read."""
+        return leases.hold_all(self.store, [(None, version) for version in range(first, last + 1)])
 
     @contextmanager
     def changing(self, transaction: Transaction) -> Iterator[None]:

@@ -222,7 +222,9 @@ class Session:
         """The rows that came and went between two points of a table's history."""
 
         def opened(table: Table) -> ChangesTable:
-            ends = tuple(self._version(table, name, end) for end in (first, last))
+            ends = self._version(table, name, first), self._version(table, name, last)
+            if self._holds is not None and isinstance(table, PartitionedNamespace):
+                self._holds += table.hold_between(*ends)
             return changes_table(table, name, ends, ways=self.ways, log=self.log)
 
         return self.tables.read(name, opened)
