@@ -206,7 +206,11 @@ class Commits:
         """A version of the table with the changes of all parts, on top of its newest pin."""
         head, *rest = sorted(target.parts, key=lambda part: not part.rewrites)
         table = target.table
-        base = None if table is None else partitions.resolve(self._root.child(table.location), table.pin)
+        base = (
+            None
+            if table is None
+            else partitions.base_of(self._root.child(table.location), table.pin, self._manifest.table_branch)
+        )
         location = head.added.location if table is None else table.location
         key = target.object_id, base, tuple(map(id, target.parts))
         if key in memo:
@@ -214,13 +218,13 @@ class Commits:
         store = self._root.child(location)
         place = partitions.place_of_files(location, base)
         for part in target.parts:
-            part.was_staged = True
             if part.rewrites and part.table is None and table is not None:
                 # The new partition was made by somebody who names it otherwise.
                 raise SerializationFailure(f"partition table {target.object_id!r} was made by another writer")
             if part.added.place != place:
                 _move(self._root, part, location, place)
                 head.owns_directory = False
+            part.was_staged = True
         kept = (
             head.staged
             if head.staged is not None and (head.staged.location, head.staged.on) == (location, base)
@@ -280,9 +284,10 @@ def _fragments(operation: LanceOperation.BaseOperation) -> list[FragmentMetadata
 
 
 def _move(root: Store, part: Part, location: str, place: str) -> None:
-    """Take files written for a new table into the one that somebody else made first for the same values."""
-    if part.table is not None:
-        raise SerializationFailure(f"partition table {part.table.object_id!r} was moved to another branch")
+    """Take added rows along to where the table is now.
+
+    Somebody else made it first for the same values, or the row of the table refers to another branch of it.
+    """
     if root.is_remote and not part.owns_directory:
         raise SerializationFailure(f"the partition of {part.added.object_id!r} was made by several others at once")
     source = root.child(part.added.place)
@@ -293,7 +298,7 @@ def _move(root: Store, part: Part, location: str, place: str) -> None:
     part.added.files.clear()
     if part.owns_directory:
         source.remove()
-    else:
+    elif part.table is None or not part.was_staged:
         source.remove_files(before)
     part.added.location, part.added.place = location, place
     part.waiting = [part.added]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 
 import numpy as np
@@ -32,6 +32,11 @@ class Difference:
         differs[known] = _different(old.take(place.drop_null()), new.filter(pa.array(known)))
         gone = pc.invert(pc.is_in(old["object_id"], value_set=new["object_id"]))
         return cls(new.filter(pa.array(differs)), tuple(old["object_id"].filter(gone).to_pylist()))
+
+    def only(self, object_ids: Collection[str]) -> Difference:
+        """What there is to do to some objects."""
+        mine = pc.is_in(self.rows["object_id"], value_set=pa.array(object_ids, pa.utf8()))
+        return Difference(self.rows.filter(mine), tuple(name for name in self.removed if name in object_ids))
 
     @property
     def object_ids(self) -> list[str]:

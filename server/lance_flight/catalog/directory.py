@@ -27,6 +27,7 @@ T = TypeVar("T")
 
 PUBLIC = "public"
 PLAIN_SUFFIX = ".lance"
+BRANCH_SIGN = "@"
 OF_A_LANCE_TABLE = frozenset({"_versions", "_transactions", "_indices", "_deletions", "_refs", "data", "tree"})
 
 
@@ -76,13 +77,13 @@ class Root:
         self._lock = RLock()
 
     def find(self, name: TableName) -> Table | None:
-        """The table of this name, if there is one; `Corrupt` where its place cannot be known."""
+        """The table of this name, or the branch `t@b` of one, if there is one; `Corrupt` where its place cannot be known."""
         found = self._find(name)
         if found is None:
             # It may be absent for just the moment in which another one takes its place.
             with self._lock:
                 found = self._find(name)
-        return found
+        return found or self._find_branch(name)
 
     def read(self, name: TableName, read: Callable[[Table], T]) -> T:
         """What `read` makes of a table; of the one that took its place, if that happened meanwhile."""
@@ -224,9 +225,12 @@ class Root:
     def _place(self, name: TableName) -> Store | None:
         """Where a table lies; None for one whose row in the directory namespace's manifest leads nowhere."""
         try:
-            return self.table(name).store
+            table = self.table(name)
         except Corrupt:
             return None
+        if isinstance(table, PartitionedNamespace) and table.branch is not None:
+            raise Unsupported(f"{name.name!r} is a branch: ALTER TABLE … DROP BRANCH is what forgets it")
+        return table.store
 
     def _take(self, private: PrivatePlace, place: Store) -> None:
         self._opened.pop(place.uri, None)
@@ -234,6 +238,15 @@ class Root:
             place.remove_table()
         else:
             private.take(place)
+
+    def _find_branch(self, name: TableName) -> PartitionedNamespace | None:
+        table, sign, branch = name.name.rpartition(BRANCH_SIGN)
+        if not sign:
+            return None
+        found = self._find(TableName(name.db_schema, table))
+        if not isinstance(found, PartitionedNamespace) or branch not in [known.name for known in found.branches]:
+            return None
+        return found.on_branch(branch)
 
     def _find(self, name: TableName) -> Table | None:
         if self._is_namespace(self.store):

@@ -11,6 +11,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from threading import Lock
+from types import MappingProxyType
 
 import lance
 import pyarrow as pa
@@ -18,6 +19,7 @@ import pyarrow.compute as pc
 from lance import LanceDataset, Transaction
 from lance.fragment import write_fragments
 
+from lance_flight.catalog.branches import BRANCHES, BranchRef
 from lance_flight.catalog.conflicts import conflicts
 from lance_flight.catalog.manifest_rows import ROW_ADDRESS, Rewrite
 from lance_flight.catalog.snapshot import Snapshot
@@ -81,10 +83,12 @@ def create_table(store: Store, schema: pa.Schema) -> LanceDataset:
 
 
 class Manifest:
-    """One `__manifest`: the newest snapshots in memory, and the way to commit to it. Safe to share among threads."""
+    """One branch of a `__manifest`: the newest snapshots in memory, and the way to commit to it. Safe to share among threads."""
 
-    def __init__(self, store: Store) -> None:
+    def __init__(self, store: Store, branch: BranchRef | None = None) -> None:
         self.store = store
+        self.table_branch = None if branch is None else branch.table_branch
+        self._place = store if branch is None else store.child(BRANCHES, branch.name)
         self._snapshots: OrderedDict[tuple[int, datetime], Snapshot | None] = OrderedDict()
         self._lock = Lock()
 
@@ -94,12 +98,12 @@ class Manifest:
         `NotFound` where it is no partitioned namespace, which is kept in mind as well, `Corrupt` where it is broken.
         """
         dataset = self.open(version)
-        return self._kept(dataset, lambda: read_snapshot(dataset))
+        return self._kept(dataset, lambda: read_snapshot(dataset, self.store.parent, self.table_branch))
 
     def open(self, version: int | None = None) -> LanceDataset:
         """The Lance table itself, at a version or at its newest."""
         try:
-            return self.store.open(version)
+            return self._place.open(version)
         except Corrupt as exc:
             raise Corrupt(f"namespace {self.store.parent.name!r}: {exc}") from exc
 
@@ -122,13 +126,6 @@ class Manifest:
             )
         return snapshot
 
-    def version_tagged(self, tag: str) -> int:
-        """The version that a tag of the namespace refers to."""
-        tags = self.open().tags.list()
-        if tag not in tags:
-            raise NotFound.named("snapshot tag", tag, tags)
-        return int(tags[tag]["version"])
-
     def version_at(self, moment: datetime) -> int:
         """The newest version committed at `moment` (with a zone) or before."""
         known = [v for v, at in self.history() if at <= moment]
@@ -147,12 +144,14 @@ class Manifest:
 
     def operations(self, after: int = 0, until: int | None = None) -> dict[int, str]:
         """What each version `after` one and `until` another (None: the newest) did, where its writer said so."""
+        return {version: said[OPERATION] for version, said in self.properties(after, until) if OPERATION in said}
+
+    def properties(self, after: int = 0, until: int | None = None) -> list[tuple[int, Mapping[str, str]]]:
+        """What the writers of the versions `after` one and `until` another said of them, newest first."""
         head = self.open(until)
-        newest_first = zip(
-            range(head.version, after, -1), head.get_transactions(max(head.version - after, 0)), strict=False
-        )
-        properties = ((version, t.transaction_properties or {}) for version, t in newest_first if t is not None)
-        return {version: said[OPERATION] for version, said in properties if OPERATION in said}
+        found = head.get_transactions(max(head.version - after, 0))
+        newest_first = zip(range(head.version, after, -1), found, strict=False)
+        return [(version, t.transaction_properties or {}) for version, t in newest_first if t is not None]
 
     def rows_at(self, version: int) -> pa.Table:
         """All rows of one version, whether or not it was a partitioned namespace by then."""
@@ -166,10 +165,11 @@ class Manifest:
         transactions: Sequence[str] = (),
         *,
         removed: Sequence[str] = (),
+        properties: Mapping[str, str] = MappingProxyType({}),
     ) -> Snapshot:
         """Put `rows` in place of those with the same object id, or beside them: the commit point (decision 14).
 
-        The rows of the objects `removed` go.
+        The rows of the objects `removed` go; `properties` are said of the new version beside what it did.
 
         Made from `base`, without retries: if anyone changed one of the same fragments of the table since, the commit
         fails with `Conflict` and nothing is visible. Two writers that insert one new key are kept apart because each
@@ -182,8 +182,8 @@ class Manifest:
         )
         update = rewrite.operation(dataset, written)
         reached("manifest_written")
-        properties = {OPERATION: operation, TRANSACTIONS: ",".join(transactions)}
-        transaction = Transaction(base.version, update, transaction_properties=properties)
+        said = {OPERATION: operation, TRANSACTIONS: ",".join(transactions), **properties}
+        transaction = Transaction(base.version, update, transaction_properties=said)
         with conflicts(f"another writer changed {self.store.parent.name!r} first"):
             committed = LanceDataset.commit(
                 dataset, transaction, max_retries=0, storage_options=self.store.options or None
@@ -213,9 +213,8 @@ class Manifest:
         self.open().add_columns(pa.schema(list(fields)))
 
 
-def read_snapshot(dataset: LanceDataset) -> Snapshot | None:
-    """Parse one version of a `__manifest`; None where it is no partitioned namespace, `Corrupt` if broken."""
-    place = Store(dataset.uri).parent
+def read_snapshot(dataset: LanceDataset, place: Store, table_branch: str | None = None) -> Snapshot | None:
+    """Parse one version of the `__manifest` at `place`; None where it is no partitioned namespace, `Corrupt` if broken."""
     name = place.name
     try:
         addressed = dataset.scanner(with_row_address=True).to_table()
@@ -249,6 +248,7 @@ def read_snapshot(dataset: LanceDataset) -> Snapshot | None:
         specs=tuple(specs),
         schema=schema,
         addresses=addresses,
+        table_branch=table_branch,
     )
 
 

@@ -11,8 +11,11 @@ from contextlib import contextmanager
 from datetime import datetime
 
 import pyarrow as pa
+from lance import LanceDataset
 
 from lance_flight.catalog import partitions, rows
+from lance_flight.catalog.branch_publishing import publish
+from lance_flight.catalog.branches import BranchRef, branches_of, create_branch, drop_branch
 from lance_flight.catalog.commit import Commits, namespace_key, pinned_rows
 from lance_flight.catalog.edits import Edit
 from lance_flight.catalog.leases import Hold, leases
@@ -33,7 +36,7 @@ from lance_flight.catalog.store import Store
 from lance_flight.catalog.tags import TagRef, create_tag, drop_tag, tags_of
 from lance_flight.catalog.transaction import Transaction
 from lance_flight.catalog.writer import PartitionWriter
-from lance_flight.errors import Conflict, NotFound, OutcomeUnknown, SerializationFailure
+from lance_flight.errors import Conflict, NotFound, OutcomeUnknown, SerializationFailure, Unsupported
 from lance_flight.faults import reached
 from lance_flight.model.naming import MANIFEST, new_key, object_id, spec_id_of
 from lance_flight.model.schema import NamespaceSchema
@@ -50,10 +53,12 @@ class PartitionedNamespace:
     1200
     """
 
-    def __init__(self, store: Store) -> None:
+    def __init__(self, store: Store, branch: BranchRef | None = None) -> None:
         self.store = store
-        self.manifest = Manifest(store.child(MANIFEST))
+        self.branch = branch
+        self.manifest = Manifest(store.child(MANIFEST), branch)
         self.commits = Commits(self.manifest)
+        self._branches: dict[BranchRef, PartitionedNamespace] = {}
 
     @classmethod
     def open(cls, store: Store) -> PartitionedNamespace:
@@ -87,8 +92,8 @@ class PartitionedNamespace:
     def snapshot(self, at: int | str | datetime | None = None) -> Snapshot:
         """The newest snapshot, or the one with a version, a tag, or the newest one as old as a moment."""
         match at:
-            case str(tag):
-                return self.manifest.snapshot(self.manifest.version_tagged(tag))
+            case str(name):
+                return self._tagged(name)
             case datetime():
                 return self.manifest.snapshot(self.manifest.version_at(at))
             case _:
@@ -101,19 +106,63 @@ class PartitionedNamespace:
             return roll_back(self.manifest, old)
 
     @property
+    def place(self) -> str:
+        """What tells a branch of a namespace from all others of one root."""
+        return (
+            self.store.uri if self.branch is None else f"{self.store.uri}@{self.branch.name}-{self.branch.identifier}"
+        )
+
+    @property
     def tags(self) -> list[TagRef]:
         """The names that snapshots have."""
-        return tags_of(self.manifest.open())
+        return tags_of(self._main())
 
     def create_tag(self, name: str, at: int | str | datetime | None = None) -> None:
         """Name a snapshot (None: the newest one), so that `snapshot(name)` finds it."""
+        self._refuse_on_branch("be given tags")
         snapshot = self.snapshot(at)
         with self.hold(snapshot, is_newest=at is None):
-            create_tag(self.manifest.open(), name, snapshot.version)
+            create_tag(self._main(), name, snapshot.version)
 
     def drop_tag(self, name: str) -> None:
         """Forget the name of a snapshot."""
-        drop_tag(self.manifest.open(), name)
+        drop_tag(self._main(), name)
+
+    @property
+    def branches(self) -> list[BranchRef]:
+        """The branches, by name."""
+        return list(branches_of(self._main()).values())
+
+    def on_branch(self, name: str) -> PartitionedNamespace:
+        """The same namespace as one of its branches shows it; what is written there stays there until it is published."""
+        known = branches_of(self._main())
+        if name not in known:
+            raise NotFound.named("branch", name, known)
+        return self._branches.setdefault(known[name], PartitionedNamespace(self.store, known[name]))
+
+    def create_branch(self, name: str, at: int | str | datetime | None = None) -> None:
+        """Begin a branch at a snapshot (None: the newest one)."""
+        self._refuse_on_branch("have branches of their own")
+        snapshot = self._writable() if at is None else self.snapshot(at)
+        if snapshot.floating or NAMESPACE_KEY not in snapshot.metadata:
+            raise Unsupported(
+                f"no branch can begin at snapshot {snapshot.version}: it is older than the first write of this"
+                " library, and some of its tables have no fixed version"
+            )
+        with self.hold(snapshot, is_newest=at is None):
+            create_branch(self._main(), name, snapshot.version)
+
+    def drop_branch(self, name: str) -> None:
+        """Forget a branch; what main shows of it since it was published stays."""
+        drop_branch(self._main(), name)
+
+    def publish(self, name: str) -> int:
+        """Make the newest snapshot equal to a branch in all that the branch changed, and return its version."""
+        self._refuse_on_branch("be published to")
+        branch = self.on_branch(name)
+        if branch.branch is None:
+            raise AssertionError(name)
+        return publish(self.manifest, branch.manifest, branch.branch)
 
     def rows(self) -> Iterator[pa.Table]:
         """All rows of the newest snapshot, one partition table after another."""
@@ -152,11 +201,11 @@ class PartitionedNamespace:
 
         `is_newest` says that it was read as the newest one; `NotFound` where an older one is being removed already.
         """
-        return leases.hold(self.store, (None, snapshot.version), snapshot.committed_at, is_newest=is_newest)
+        return leases.hold(self.store, (self._chain, snapshot.version), snapshot.committed_at, is_newest=is_newest)
 
     def hold_between(self, first: int, last: int) -> list[Hold]:
         """The same for a stretch of history that is still to be read."""
-        return leases.hold_all(self.store, [(None, version) for version in range(first, last + 1)])
+        return leases.hold_all(self.store, [(self._chain, version) for version in range(first, last + 1)])
 
     @contextmanager
     def changing(self, transaction: Transaction) -> Iterator[None]:
@@ -212,6 +261,28 @@ class PartitionedNamespace:
             return {"partition_spec": spec.to_text()}
         field = spec.fields[len(path) - 2]
         return {f"partition.{field.field_id}": display(row[field.column][0])}
+
+    @property
+    def _chain(self) -> str | None:
+        """The branch of `__manifest` that the snapshots are versions of."""
+        return None if self.branch is None else self.branch.name
+
+    def _main(self) -> LanceDataset:
+        return self.manifest.store.open()
+
+    def _tagged(self, name: str) -> Snapshot:
+        tags = {tag.name: tag for tag in self.tags}
+        if name not in tags:
+            raise NotFound.named("snapshot tag", name, tags)
+        if tags[name].branch is not None:
+            raise Unsupported(
+                f"tag {name!r} is on branch {tags[name].branch!r}; tags of the main branch alone are read"
+            )
+        return self.manifest.snapshot(tags[name].version)
+
+    def _refuse_on_branch(self, what: str) -> None:
+        if self.branch is not None:
+            raise Unsupported(f"branch {self.branch.name!r}: branches cannot {what}; only the main branch can")
 
     def _writable(self) -> Snapshot:
         """The newest snapshot, once it has what our writes need: the columns of pins, a key, a pin in every row."""

@@ -16,6 +16,7 @@ import pyarrow as pa
 from lance import DatasetBasePath, FragmentMetadata, LanceDataset, LanceOperation
 from lance.fragment import write_fragments
 
+from lance_flight.catalog.branches import BRANCHES
 from lance_flight.catalog.conflicts import conflicts
 from lance_flight.catalog.store import Store, shared_session
 from lance_flight.errors import Conflict, NotFound
@@ -23,7 +24,6 @@ from lance_flight.faults import reached
 from lance_flight.model.pins import BranchVersion, FixedPin, Latest, Pin, Tag, Version
 
 STAGING_ATTEMPTS = 20
-BRANCHES = "tree"
 MAX_ROWS_PER_FILE = 4 * 1024 * 1024
 
 
@@ -105,6 +105,25 @@ def resolve(store: Store, pin: Pin) -> FixedPin:
                 raise NotFound(f"partition table {store.name!r} has no tag {tag!r}")
             branch = found.get("branch")
             return Version(int(found["version"])) if branch is None else BranchVersion(branch, int(found["version"]))
+
+
+def base_of(store: Store, pin: Pin, branch: str | None) -> FixedPin:
+    """The version that a write goes on top of: the pinned one, on a Lance branch of the table where writes go to one."""
+    base = resolve(store, pin)
+    if branch is None or (isinstance(base, BranchVersion) and base.branch == branch):
+        return base
+    forked = BranchVersion(branch, base.version)
+    with suppress(NotFound):
+        # A branch begins with the number of the version that it is forked at.
+        open_at(store, forked)
+        return forked
+    parent = base.branch if isinstance(base, BranchVersion) else None
+    try:
+        open_at(store, base).create_branch(branch, (parent, base.version))
+    except (OSError, ValueError):
+        # Another writer forks it at the same moment: it did, or what is wrong shows again.
+        open_at(store, forked)
+    return forked
 
 
 def stage(store: Store, base: FixedPin, operation: LanceOperation.BaseOperation) -> FixedPin:

@@ -14,6 +14,7 @@ from lance_flight.catalog.scan import ROW_ADDRESS, Scan, Source
 from lance_flight.catalog.snapshot import PartitionTable, Snapshot
 from lance_flight.catalog.store import Store
 from lance_flight.catalog.writer import partition_values
+from lance_flight.model.pins import FixedPin
 from lance_flight.model.spec import Evaluate
 
 OFFSET_BITS = 32
@@ -24,7 +25,8 @@ def rows_removed(root: Store, snapshot: Snapshot, gone: Mapping[PartitionTable, 
     """One edit for each table that takes the rows at these addresses (fragment << 32 | offset) away."""
     edits = []
     for table, addresses in gone.items():
-        dataset = partitions.open_at(root.child(table.location), table.pin)
+        # Deletion files are written where the version will lie that they are for.
+        dataset = partitions.open_at(root.child(table.location), _base(root, snapshot, table))
         edits.append(edit_of(root, snapshot, table, Removal.of(dataset, by_fragment(addresses))))
     return edits
 
@@ -99,14 +101,17 @@ def _matching(
 def edit_of(root: Store, snapshot: Snapshot, table: PartitionTable, removal: Removal | None = None) -> Edit:
     """An edit of an existing table; data files are still to be added to it."""
     spec = snapshot.spec(table.spec_id)
-    pin = partitions.resolve(root.child(table.location), table.pin)
     return Edit(
         spec=spec,
         schema=snapshot.schema.table,
         values=snapshot.row(table.object_id).select([field.column for field in spec.fields]),
         object_id=table.object_id,
         location=table.location,
-        place=partitions.place_of_files(table.location, pin),
+        place=partitions.place_of_files(table.location, _base(root, snapshot, table)),
         table=table,
         removal=removal,
     )
+
+
+def _base(root: Store, snapshot: Snapshot, table: PartitionTable) -> FixedPin:
+    return partitions.base_of(root.child(table.location), table.pin, snapshot.table_branch)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from types import MappingProxyType
 
 import pyarrow as pa
 
@@ -16,7 +17,12 @@ from lance_flight.faults import reached
 from lance_flight.model.naming import spec_namespace
 
 
-def commit_rows(manifest: Manifest, change: Callable[[Snapshot], Difference], operation: str) -> int:
+def commit_rows(
+    manifest: Manifest,
+    change: Callable[[Snapshot], Difference],
+    operation: str,
+    properties: Mapping[str, str] = MappingProxyType({}),
+) -> int:
     """Commit what `change` makes of the newest snapshot, and return the version in which it is visible.
 
     The rows of the specs are written back with it, so that whoever creates a partition at the same moment conflicts.
@@ -30,7 +36,12 @@ def commit_rows(manifest: Manifest, change: Callable[[Snapshot], Difference], op
             return snapshot.version
         try:
             committed = manifest.commit(
-                snapshot, _with_specs(snapshot, difference.rows), operation, [mark], removed=difference.removed
+                snapshot,
+                _with_specs(snapshot, difference.rows),
+                operation,
+                [mark],
+                removed=difference.removed,
+                properties=properties,
             )
         except Conflict:
             version = manifest.committed(snapshot, mark)

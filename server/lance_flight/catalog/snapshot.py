@@ -71,7 +71,8 @@ class Snapshot:
     """One version of a partitioned namespace.
 
     `rows` is the whole `__manifest` at `version`, each at its row address in `addresses`; `metadata` its table metadata;
-    `committed_at` in UTC. One with changes on top has no addresses: it was never stored.
+    `committed_at` in UTC; `table_branch` the Lance branch of partition tables that writes go to (None: wherever the pin is).
+    One with changes on top has no addresses: it was never stored.
     """
 
     version: int
@@ -81,6 +82,7 @@ class Snapshot:
     specs: tuple[PartitionSpec, ...]
     schema: NamespaceSchema
     addresses: np.ndarray | None = field(default=None, repr=False)
+    table_branch: str | None = None
 
     def overlaid(self, rows: pa.Table) -> Snapshot:
         """This snapshot with `rows` in place of those with their object ids, or beside them."""

@@ -67,6 +67,7 @@ class PartitionWriter:
         self._schema = snapshot.schema
         self._layout = Layout.of(snapshot.schema.table)
         self._spec = snapshot.current_spec
+        self._branch = snapshot.table_branch
         self._existing = snapshot.tables_of(self._spec.id)
         self._known = self._existing.values
         self._names = NewPartitions(snapshot, self._spec, key)
@@ -193,7 +194,9 @@ class PartitionWriter:
             location = place = directory_name(object_id)
         else:
             object_id, location = table.object_id, table.location
-            place = partitions.place_of_files(location, partitions.resolve(self._store.child(location), table.pin))
+            place = partitions.place_of_files(
+                location, partitions.base_of(self._store.child(location), table.pin, self._branch)
+            )
         return _Pending(
             Edit(
                 spec=self._spec,

@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from lance_flight.engine.points import Point, point
 from lance_flight.engine.sql import Cursor
 
+_BRANCH = "the name of a branch"
+
 
 @dataclass(frozen=True, slots=True)
 class CreateTag:
@@ -30,7 +32,30 @@ class Rollback:
     at: Point
 
 
-Alteration = CreateTag | DropTag | Rollback
+@dataclass(frozen=True, slots=True)
+class CreateBranch:
+    """CREATE BRANCH name [AS OF point]."""
+
+    name: str
+    at: Point | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class DropBranch:
+    """DROP BRANCH name."""
+
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class PublishBranch:
+    """PUBLISH BRANCH name."""
+
+    name: str
+
+
+OfBranch = CreateBranch | DropBranch | PublishBranch
+Alteration = CreateTag | DropTag | Rollback | OfBranch
 
 
 def alteration(cursor: Cursor) -> Alteration:
@@ -47,7 +72,13 @@ def _alteration(cursor: Cursor) -> Alteration:
         return DropTag(cursor.word("the name of a tag"))
     if cursor.accept("ROLLBACK", "TO"):
         return Rollback(_point(cursor))
-    raise cursor.error("CREATE TAG, DROP TAG, ROLLBACK TO or COMPACT")
+    if cursor.accept("CREATE", "BRANCH"):
+        return CreateBranch(cursor.word(_BRANCH), _as_of(cursor))
+    if cursor.accept("DROP", "BRANCH"):
+        return DropBranch(cursor.word(_BRANCH))
+    if cursor.accept("PUBLISH", "BRANCH"):
+        return PublishBranch(cursor.word(_BRANCH))
+    raise cursor.error("CREATE TAG, DROP TAG, ROLLBACK TO, CREATE BRANCH, PUBLISH BRANCH, DROP BRANCH or COMPACT")
 
 
 def _as_of(cursor: Cursor) -> Point | None:

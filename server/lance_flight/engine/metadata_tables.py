@@ -1,4 +1,4 @@
-"""The metadata tables of a table: `t$tags`, and of a partitioned one `t$partitions`, `t$snapshots`, `t$specs`, `t$files`."""
+"""The metadata tables of a table: `t$tags`, and of a partitioned one `t$partitions`, `t$snapshots`, `t$branches` and more."""
 
 from __future__ import annotations
 
@@ -216,6 +216,30 @@ def tags_table(table: Table) -> MetadataTable:
     return MetadataTable(schema, lambda _: pa.Table.from_pylist([asdict(tag) for tag in table.tags], schema=schema))
 
 
+def branches_table(namespace: PartitionedNamespace) -> MetadataTable:
+    """One row per branch: its name, the version of the main branch that it begins with, and its own newest one."""
+    schema = pa.schema(
+        [
+            pa.field("name", pa.utf8(), nullable=False),
+            pa.field("forked_at", pa.int64(), nullable=False),
+            pa.field("version", pa.int64(), nullable=False),
+        ]
+    )
+
+    def build(_: list[str]) -> pa.Table:
+        rows = [
+            {
+                "name": branch.name,
+                "forked_at": branch.forked_at,
+                "version": int(namespace.on_branch(branch.name).manifest.open().version),
+            }
+            for branch in namespace.branches
+        ]
+        return pa.Table.from_pylist(rows, schema=schema)
+
+    return MetadataTable(schema, build)
+
+
 METADATA_TABLES: Mapping[str, Callable[[PartitionedNamespace, PartitionedView], MetadataTable]] = MappingProxyType(
     {
         "partitions": lambda _, view: partitions_table(view),
@@ -223,6 +247,7 @@ METADATA_TABLES: Mapping[str, Callable[[PartitionedNamespace, PartitionedView], 
         "specs": lambda _, view: specs_table(view.snapshot),
         "files": lambda _, view: files_table(view),
         "tags": lambda namespace, _: tags_table(namespace),
+        "branches": lambda namespace, _: branches_table(namespace),
     }
 )
 PLAIN_METADATA_TABLES: Mapping[str, Callable[[PlainTable], MetadataTable]] = MappingProxyType({"tags": tags_table})

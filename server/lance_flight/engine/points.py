@@ -68,7 +68,7 @@ def naming(table: TableName, at: Point | None) -> Iterator[None]:
             case datetime():
                 missing = f"has no version as old as {at.isoformat()}"
             case str():
-                missing = f"has no tag {at!r}"
+                missing = f"has no tag {at!r}, and no branch of that name"
             case int():
                 missing = f"has no version {at}"
         raise NotFound(f"table {table.name!r} {missing}") from exc

@@ -14,7 +14,7 @@ from datafusion import DataFrame, ExecutionPlan, LogicalPlan, RuntimeEnvBuilder,
 from datafusion.catalog import CatalogProvider, SchemaProvider
 from datafusion.catalog import Table as DataFusionTable
 
-from lance_flight.catalog.directory import PUBLIC, Root, Table, TableName
+from lance_flight.catalog.directory import BRANCH_SIGN, PUBLIC, Root, Table, TableName
 from lance_flight.catalog.leases import Hold
 from lance_flight.catalog.namespace import PartitionedNamespace
 from lance_flight.catalog.plain import PlainTable
@@ -196,9 +196,7 @@ class Session:
             raise
 
     def _resolved(self, name: TableName) -> pads.Dataset:
-        named = Reference.parse(name)
-        if named.table != name and self.tables.has(name):
-            named = Reference(name)
+        named = self._reference(name)
         table, at, metadata = named.table, named.at, named.metadata
         is_target = metadata == TARGET_ROWS and table == self._target
 
@@ -217,6 +215,16 @@ class Session:
                     return Provider(self._plain(found, table, name.name, at), self.log)
 
         return self.tables.read(table, opened)
+
+    def _reference(self, name: TableName) -> Reference:
+        named = Reference.parse(name)
+        if named.table != name and self.tables.has(name):
+            return Reference(name)
+        if isinstance(named.at, str):
+            branch = TableName(name.db_schema, f"{named.table.name}{BRANCH_SIGN}{named.at}")
+            if self.tables.has(branch):
+                return Reference(branch, None, named.metadata)
+        return named
 
     def _changes(self, name: TableName, first: Point, last: Point) -> ChangesTable:
         """The rows that came and went between two points of a table's history."""
@@ -259,6 +267,7 @@ class Session:
         view = PartitionedView(
             name=name.name,
             store=namespace.store,
+            branch=namespace.branch,
             snapshot=snapshot,
             floating=floating,
             ways=self.ways,

@@ -18,6 +18,7 @@ from weakref import WeakKeyDictionary
 import pyarrow as pa
 
 from lance_flight.catalog import partitions
+from lance_flight.catalog.branches import BranchRef
 from lance_flight.catalog.merged import PinnedTable, merge
 from lance_flight.catalog.namespace import PartitionedNamespace
 from lance_flight.catalog.scan import ADDRESS_FIELDS, Open, Source
@@ -114,6 +115,7 @@ class PartitionedView:
 
     name: str
     store: Store
+    branch: BranchRef | None
     snapshot: Snapshot
     floating: Floating
     ways: int
@@ -156,7 +158,7 @@ class PartitionedView:
         """Why a scan of it failed (`provider.Readable`)."""
 
         def committed_at() -> datetime:
-            return PartitionedNamespace(self.store).snapshot(self.snapshot.version).committed_at
+            return PartitionedNamespace(self.store, self.branch).snapshot(self.snapshot.version).committed_at
 
         return failure(self.name, self.store, exc, unchanged=lambda: committed_at() == self.snapshot.committed_at)
 

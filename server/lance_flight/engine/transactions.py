@@ -97,7 +97,7 @@ class SqlTransaction:
 
     def snapshot(self, namespace: PartitionedNamespace) -> Snapshot:
         """What this transaction sees of a partitioned table."""
-        place = namespace.store.uri
+        place = namespace.place
         if self._inner is not None and self._writes(namespace):
             return self._inner.snapshot
         if self.is_draft(namespace):
@@ -131,14 +131,14 @@ class SqlTransaction:
         if self._inner is not None and self._writes(namespace):
             self._inner.read(object_ids)
         else:
-            self._reads[namespace.store.uri].update(object_ids)
+            self._reads[namespace.place].update(object_ids)
 
     def writing(self, namespace: PartitionedNamespace) -> Transaction:
         """The changes to a partitioned table; `Unsupported` where another one was changed before."""
         if self._inner is None or not self._writes(namespace):
             if not self.is_draft(namespace):
                 self._only(namespace.store.name)
-            place = namespace.store.uri
+            place = namespace.place
             self._inner = namespace.begin(self._snapshots.get(place), serializable=self.serializable)
             if place in self._reads:
                 self._inner.read(self._reads.pop(place))
@@ -193,7 +193,7 @@ class SqlTransaction:
             )
 
     def _writes(self, namespace: PartitionedNamespace) -> bool:
-        return self._namespace is not None and self._namespace.store.uri == namespace.store.uri
+        return self._namespace is not None and self._namespace.place == namespace.place
 
 
 def autocommit(

@@ -15,7 +15,7 @@ from pathlib import PurePosixPath
 
 from lance import LanceDataset
 
-from lance_flight.catalog import partitions
+from lance_flight.catalog import branches, partitions
 from lance_flight.catalog.conflicts import conflicts
 from lance_flight.catalog.leases import SnapshotId
 from lance_flight.catalog.store import VERSIONS, Store, StoredFile
@@ -91,7 +91,7 @@ class Listing:
             match above:
                 case [""] if directory in directories:
                     yield file, None
-                case ["", partitions.BRANCHES, *branch] if directory in directories:
+                case ["", branches.BRANCHES, *branch] if directory in directories:
                     yield file, "/".join(branch)
 
 
