@@ -29,6 +29,7 @@ from lance_flight.engine.statements import (
     ShowPartitions,
     ShowTables,
 )
+from lance_flight.engine.transactions import SqlTransaction
 from lance_flight.errors import Unsupported
 
 TABLES_SCHEMA = pa.schema(
@@ -107,14 +108,14 @@ class ExplainAnswer:
 class TablesAnswer:
     """SHOW TABLES."""
 
-    root: Root
+    tables: Root | SqlTransaction
     schema: pa.Schema = TABLES_SCHEMA
     frame: None = None
 
     def batches(self) -> Iterator[pa.RecordBatch]:
         listed = [
             {"table_schema": name.db_schema, "table_name": name.name, "partitioned": partitioned}
-            for name, partitioned in sorted(self.root.kinds().items())
+            for name, partitioned in sorted(self.tables.kinds().items())
         ]
         yield from pa.Table.from_pylist(listed, schema=self.schema).to_batches()
 
@@ -123,13 +124,13 @@ class TablesAnswer:
 class DescribeAnswer:
     """DESCRIBE: the columns of a table, and the partition fields that each of them feeds."""
 
-    root: Root
+    tables: Root | SqlTransaction
     table: TableName
     schema: pa.Schema = DESCRIBE_SCHEMA
     frame: None = None
 
     def batches(self) -> Iterator[pa.RecordBatch]:
-        fields, ids, uses = self.root.read(self.table, _columns)
+        fields, ids, uses = self.tables.read(self.table, _columns)
         described = [
             {
                 "column_name": field.name,
@@ -158,10 +159,10 @@ def answer(session: Session, statement: RowsStatement, parameters: pa.RecordBatc
         case ShowPartitions(reference, where):
             return QueryAnswer(session, session.frame(_partitions_query(reference, where), parameters))
         case ShowTables():
-            return TablesAnswer(session.root)
+            return TablesAnswer(session.tables)
         case Describe(reference):
-            session.root.table(table_name(reference))
-            return DescribeAnswer(session.root, table_name(reference))
+            session.tables.table(table_name(reference))
+            return DescribeAnswer(session.tables, table_name(reference))
         case Compact() | Vacuum() | Repair():
             return _maintained(session, statement)
 

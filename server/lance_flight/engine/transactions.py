@@ -73,6 +73,15 @@ class SqlTransaction:
 
     def is_draft(self, table: Table) -> bool:
         """Whether this transaction has made a table, which nobody else can see."""
+    def kinds(self) -> dict[TableName, bool]:
+        """All tables inside this transaction, and whether each of them is partitioned."""
+        kinds = self._root.kinds()
+        if self._dropped is not None:
+            kinds.pop(self._dropped, None)
+        if self._draft is not None:
+            kinds[self._draft.name] = isinstance(self._draft.table, PartitionedNamespace)
+        return kinds
+
         return self._draft is not None and self._draft.table.store.uri == table.store.uri
 
     def create(self, draft: Draft) -> None:
