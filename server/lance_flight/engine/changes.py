@@ -61,9 +61,14 @@ def _change_rows(statement: RowChange, new_session: NewSession, bindings: Bindin
         dml.check_repeated(statement, transaction)
     count = 0
     for place, binding in enumerate(bindings):
-        if place:
-            transaction.stage()
-        count += dml.change_rows(statement, transaction, new_session, binding)
+        try:
+            if place:
+                transaction.stage()
+            count += dml.change_rows(statement, transaction, new_session, binding)
+        except Exception as exc:
+            if place:
+                transaction.torn = exc
+            raise
     return count
 
 

@@ -44,7 +44,7 @@ class ClientSession:
 class OpenTransaction:
     """A transaction that a client has begun; its statements run one after another.
 
-    Once a commit has failed nothing but a rollback is left.
+    Once a commit has failed, or a statement half-way, nothing but a rollback is left.
     """
 
     id: bytes
@@ -60,7 +60,12 @@ class OpenTransaction:
         with self._lock:
             if self.failure is not None:
                 raise Conflict(f"the transaction has failed and can only be rolled back: {self.failure}")
-            yield self.sql
+            try:
+                yield self.sql
+            finally:
+                if self.sql.torn is not None:
+                    self.failure = self.sql.torn
+                    self.sql.rollback()
 
     def end(self, *, commit: bool) -> None:
         """Commit, or roll back, which a commit that fails does as well."""

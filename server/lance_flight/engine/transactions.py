@@ -32,7 +32,8 @@ class SqlTransaction:
     """What the statements of one transaction share. Not safe to share among threads.
 
     With `explicit` each change is staged at once, so that the next statement sees it. `serializable` ones are refused
-    at their commit where another transaction has changed what they read.
+    at their commit where another transaction has changed what they read. One that is `torn` holds half a statement,
+    the other half of which failed: it must not be committed.
     """
 
     def __init__(self, root: Root, *, explicit: bool = False, serializable: bool = False) -> None:
@@ -47,6 +48,7 @@ class SqlTransaction:
         self._inner: Transaction | None = None
         self._draft: Draft | None = None
         self._dropped: TableName | None = None
+        self.torn: Exception | None = None
 
     @property
     def is_untouched(self) -> bool:
@@ -71,8 +73,6 @@ class SqlTransaction:
             return True
         return self._dropped != name and self._root.has(name)
 
-    def is_draft(self, table: Table) -> bool:
-        """Whether this transaction has made a table, which nobody else can see."""
     def kinds(self) -> dict[TableName, bool]:
         """All tables inside this transaction, and whether each of them is partitioned."""
         kinds = self._root.kinds()
@@ -82,6 +82,8 @@ class SqlTransaction:
             kinds[self._draft.name] = isinstance(self._draft.table, PartitionedNamespace)
         return kinds
 
+    def is_draft(self, table: Table) -> bool:
+        """Whether this transaction has made a table, which nobody else can see."""
         return self._draft is not None and self._draft.table.store.uri == table.store.uri
 
     def create(self, draft: Draft) -> None:
@@ -157,7 +159,11 @@ class SqlTransaction:
     def stage(self) -> None:
         """Make what was changed last visible to the next statement of this transaction."""
         if self._inner is not None and self._namespace is not None:
-            self._namespace.commits.stage(self._inner)
+            try:
+                self._namespace.commits.stage(self._inner)
+            except Exception as exc:
+                self.torn = exc
+                raise
 
     def commit(self) -> None:
         """Make all changes visible."""
