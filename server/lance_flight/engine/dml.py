@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 
 from lance_flight.catalog import rows
-from lance_flight.catalog.directory import PUBLIC, TableName
+from lance_flight.catalog.directory import PLAIN_SUFFIX, PUBLIC, TableName
 from lance_flight.catalog.edits import Edit
 from lance_flight.catalog.namespace import PartitionedNamespace
 from lance_flight.catalog.plain import PlainTable
@@ -223,5 +223,5 @@ def _removed(edits: Sequence[Edit]) -> int:
 def _refuse_plain(table: PlainTable, transaction: SqlTransaction) -> None:
     if transaction.explicit and not transaction.is_draft(table):
         raise Unsupported(
-            f"table {table.store.name!r} is not partitioned and cannot be written inside a transaction; commit first"
+            f"table {table.store.name.removesuffix(PLAIN_SUFFIX)!r} is not partitioned and cannot be written inside a transaction; commit first"
         )

@@ -98,11 +98,14 @@ class SqlTransaction:
 
     def drop(self, name: TableName) -> None:
         """Drop a table at the commit."""
-        self.table(name)
+        table = self.table(name)
         if self._draft is not None and self._draft.name == name:
             self._undo()
             self._draft = self._inner = self._namespace = None
             return
+        if isinstance(table, PartitionedNamespace) and self._inner is not None and self._writes(table):
+            self._inner.abort(table.store)
+            self._inner = self._namespace = None
         self._only(name.name)
         self._dropped = name
 
@@ -202,6 +205,10 @@ class SqlTransaction:
         else:
             changed = None if self._dropped is None else self._dropped.name
         if changed is not None:
+            if changed == name:
+                raise Unsupported(
+                    f"this transaction has dropped table {name!r}, which can be made again after its commit"
+                )
             raise Unsupported(
                 f"this transaction has changed table {changed!r} and cannot change {name!r} as well: the changes of one"
                 " table are what becomes visible as a whole; commit first"
