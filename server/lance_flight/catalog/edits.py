@@ -49,7 +49,8 @@ class Edit:
     """Data files for one partition, and what goes from its table; `values` is its one row of partition values.
 
     `table` is the table as the statement saw it (None: a new one). `location` is the table's directory and `place` the
-    one that holds the files' own `data`, the same but for branches.
+    one that holds the files' own `data`, the same but for branches. One that `replaces` stands for all rows of its
+    partition, be there a table with some to remove or none.
     """
 
     spec: PartitionSpec
@@ -62,7 +63,13 @@ class Edit:
     fragments: list[FragmentMetadata] = field(default_factory=list)
     files: list[str] = field(default_factory=list)
     removal: Removal | None = None
+    replaces: bool = False
     rows: int = 0
+
+    @property
+    def rewrites(self) -> bool:
+        """Whether it is good only for what the statement saw of the partition."""
+        return self.replaces or self.removal is not None
 
     @property
     def operation(self) -> LanceOperation.BaseOperation:

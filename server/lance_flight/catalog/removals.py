@@ -39,13 +39,15 @@ def all_removed(root: Store, snapshot: Snapshot, tables: Iterable[PartitionTable
 
 
 def replaced(root: Store, snapshot: Snapshot, written: Sequence[Edit], evaluate: Evaluate) -> list[Edit]:
-    """What makes room for newly written rows: everything else that falls into their partitions.
+    """What makes room for newly written rows, which are marked so: everything else that falls into their partitions.
 
     Tables of the current spec go as a whole. Those of older ones are read, and lose the rows whose values under the
     current spec are among the new ones.
     """
     if not written:
         return []
+    for edit in written:
+        edit.replaces = True
     spec = snapshot.current_spec
     wanted = pa.concat_tables([edit.values for edit in written])
     mine = snapshot.tables_of(spec.id)
@@ -78,6 +80,7 @@ def combined(edits: Iterable[Edit]) -> list[Edit]:
             first.files += edit.files
             first.rows += edit.rows
             first.removal = first.removal or edit.removal
+            first.replaces |= edit.replaces
     return list(by_id.values())
 
 

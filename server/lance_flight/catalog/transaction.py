@@ -38,7 +38,8 @@ class Part:
     """All that a transaction does to one partition.
 
     `table` is the partition table in the transaction's first snapshot. `waiting` is not staged yet. Rows that were only
-    added can be put on top of whatever is there; a part that `rewrites` is good for the version that it read alone.
+    added can be put on top of whatever is there; a part that `rewrites` is good for the version that it read alone, or
+    for a partition that nobody else has made.
     """
 
     table: PartitionTable | None
@@ -103,7 +104,7 @@ class Transaction:
                     table=edit.table, added=_without_rows(edit), owns_directory=edit.table is None
                 )
             part.waiting.append(edit)
-            part.rewrites |= edit.removal is not None
+            part.rewrites |= edit.rewrites
             part.added.fragments += edit.fragments
             part.added.files += edit.files
 
