@@ -7,7 +7,7 @@ import threading
 import time
 from collections import OrderedDict
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from enum import Enum
 
@@ -164,4 +164,5 @@ class Clients:
         with self._lock:
             idle = [t for t in self._open.values() if t.used < self._now() - self._idle_seconds]
         for transaction in idle:
-            self.end(transaction.id, commit=False)
+            with suppress(NotFound):  # it was ended at the same moment
+                self.end(transaction.id, commit=False)

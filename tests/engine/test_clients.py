@@ -1,0 +1,155 @@
+"""What a server remembers of its clients: sessions, open transactions, and which of them have gone."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+from lance_flight.catalog.directory import Root
+from lance_flight.catalog.store import Store
+from lance_flight.engine import clients as clients_module
+from lance_flight.engine.clients import Clients, Isolation
+from lance_flight.engine.engine import Engine, Scope
+from lance_flight.errors import InvalidInput, NotFound
+
+from tests.stock import stored_rows
+
+IDLE = 100.0
+
+
+@dataclass
+class Clock:
+    """Time that passes when it is told to."""
+
+    now: float = 0.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+@dataclass
+class Served:
+    """An engine whose clients live by a clock of ours, with a table `t` of two partitions."""
+
+    place: Path
+    clock: Clock = field(default_factory=Clock)
+
+    def __post_init__(self) -> None:
+        self.engine = Engine(Root(Store(str(self.place))), ways=2)
+        self.clients = self.engine.clients = Clients(self.engine.root, idle_seconds=IDLE, now=self.clock)
+        self.engine.update("CREATE TABLE t (id BIGINT, p VARCHAR) PARTITIONED BY (p)")
+        self.engine.update("INSERT INTO t VALUES (1, 'a'), (2, 'b')")
+
+    def begin(self, client: str) -> Scope:
+        """Begin a transaction; where its statements belong."""
+        session = self.clients.session(client)
+        return Scope(session, self.clients.begin(session))
+
+    def ids(self) -> list[int]:
+        """The rows that are stored."""
+        return sorted(stored_rows(self.place / "t")["id"].to_pylist())
+
+
+@pytest.fixture
+def served(tmp_path: Path) -> Served:
+    return Served(tmp_path)
+
+
+def transaction(scope: Scope) -> bytes:
+    assert scope.transaction is not None
+    return scope.transaction
+
+
+def test_an_idle_transaction_is_rolled_back_when_another_one_begins(served: Served) -> None:
+    gone = served.begin("gone")
+    served.engine.update("DELETE FROM t", scope=gone)
+    served.engine.update("INSERT INTO t VALUES (3, 'new')", scope=gone)
+    made = set((served.place / "t").iterdir())
+    served.clock.now += IDLE + 1
+    served.begin("other")
+    with pytest.raises(NotFound, match="was idle for too long"):
+        served.engine.update("DELETE FROM t", scope=gone)
+    with pytest.raises(NotFound, match="was idle for too long"):
+        served.clients.end(transaction(gone), commit=True)
+    assert served.ids() == [1, 2]
+    assert len(made - set((served.place / "t").iterdir())) == 1, "the table of its new partition is deleted"
+
+
+def test_a_table_of_an_idle_transaction_goes_with_it(served: Served) -> None:
+    gone = served.begin("gone")
+    served.engine.update("CREATE TABLE made AS SELECT 1 AS id", scope=gone)
+    private = served.place / ".lance-flight"
+    assert len(list(private.iterdir())) == 1
+    served.clock.now += IDLE + 1
+    served.begin("other")
+    assert list(private.iterdir()) == []
+
+
+USES = [
+    pytest.param(lambda served, scope: served.engine.update("DELETE FROM t WHERE id = 9", scope=scope), id="statement"),
+    pytest.param(lambda served, scope: served.engine.plan("SELECT * FROM t", scope=scope), id="query"),
+    pytest.param(lambda served, scope: served.engine.describe("SELECT * FROM t", scope), id="preparing"),
+    pytest.param(lambda served, scope: served.clients.joined(scope.session), id="what joins it"),
+]
+
+
+@pytest.mark.parametrize("use", USES)
+def test_a_transaction_in_use_is_not_idle(served: Served, use: Callable[[Served, Scope], object]) -> None:
+    used = served.begin("client")
+    served.engine.update("DELETE FROM t WHERE id = 1", scope=used)
+    for _ in range(3):
+        served.clock.now += IDLE - 1
+        use(served, used)
+        served.begin("other")
+    served.clients.end(transaction(used), commit=True)
+    assert served.ids() == [2]
+
+
+def test_a_transaction_that_ends_while_idle_ones_are_ended_is_in_nobodys_way(
+    served: Served, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first, second = served.begin("first"), served.begin("second")
+    served.clock.now += IDLE + 1
+    sql = served.clients._open[transaction(first)].sql
+    monkeypatch.setattr(sql, "rollback", lambda: served.clients.end(transaction(second), commit=False))
+    served.begin("third")
+    assert len(served.clients._open) == 1
+
+
+def test_what_comes_without_an_id_joins_the_one_transaction_of_its_session(served: Served) -> None:
+    session = served.clients.session("client")
+    assert served.clients.joined(session) is None
+    first = served.clients.begin(session)
+    joined = served.clients.joined(session)
+    assert joined is not None
+    assert joined.id == first
+    second = served.clients.begin(session)
+    with pytest.raises(InvalidInput, match="2 transactions are open in this session"):
+        served.clients.joined(session)
+    served.clients.end(first, commit=False)
+    joined = served.clients.joined(session)
+    assert joined is not None
+    assert joined.id == second
+    assert served.clients.joined(served.clients.session("other")) is None
+
+
+def test_a_session_is_forgotten_when_there_are_too_many_but_not_with_a_transaction_open(
+    served: Served, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(clients_module, "MOST_SESSIONS", 3)
+    for name in ("open", "oldest", "used"):
+        served.clients.session(name).isolation = Isolation.SERIALIZABLE
+    served.clients.begin(served.clients.session("open"))
+    served.clients.session("oldest")
+    served.clients.session("used")
+    for name in ("one", "two"):
+        served.clients.session(name)
+        served.clients.session("used")
+    known = {name: served.clients.session(name).isolation for name in ("open", "used", "oldest")}
+    assert known == {
+        "open": Isolation.SERIALIZABLE,
+        "used": Isolation.SERIALIZABLE,
+        "oldest": Isolation.SNAPSHOT,
+    }
