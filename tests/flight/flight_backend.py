@@ -60,12 +60,16 @@ class CannedBackend:
     ingested: list[Ingested] = field(default_factory=list)
     callers: list[Caller] = field(default_factory=list)
     begun: int = 0
+    following: dict[bytes, bytes] = field(default_factory=dict)
     ended: list[tuple[bytes, bool]] = field(default_factory=list)
 
     def begin(self, caller: Caller) -> bytes:
         self.callers.append(caller)
         self.begun += 1
         return b"tx %d" % self.begun
+
+    def current(self, caller: Caller, transaction: bytes) -> bytes:
+        return self.following.get(transaction, transaction)
 
     def end(self, caller: Caller, transaction: bytes, *, commit: bool) -> None:
         self.callers.append(caller)

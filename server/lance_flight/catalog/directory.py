@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack, closing
+from copy import copy
 from dataclasses import dataclass
 from functools import partial
 from threading import RLock
@@ -75,9 +76,20 @@ class Root:
         self._opened: dict[str, PartitionedNamespace] = {}
         self._listing: tuple[Any, Mapping[TableName, _Listed]] = None, {}
         self._lock = RLock()
+        self.branch: str | None = None
+
+    def on_branch(self, name: str | None) -> Root:
+        """The same root as a branch shows it: tables that have it are read and written there; None is the main branch."""
+        view = copy(self)
+        view.branch = name
+        return view
 
     def find(self, name: TableName) -> Table | None:
         """The table of this name, or the branch `t@b` of one, if there is one; `Corrupt` where its place cannot be known."""
+        if self.branch is not None:
+            branched = self._find_branch(TableName(name.db_schema, f"{name.name}{BRANCH_SIGN}{self.branch}"))
+            if branched is not None:
+                return branched
         found = self._find(name)
         if found is None:
             # It may be absent for just the moment in which another one takes its place.
@@ -150,6 +162,7 @@ class Root:
         self, name: TableName, build: Callable[[Store], int], *, partitioned: bool, replace: bool = False
     ) -> Draft:
         """A new table, made by `build` in a private place, that has no name until it is published."""
+        self.check_main(name)
         check_sql_name("table", name.name)
         check_sql_name("schema", name.db_schema)
         if self._is_namespace(self.store):
@@ -168,6 +181,7 @@ class Root:
 
     def drop(self, name: TableName) -> None:
         """Remove a table and all its data; it is gone for every reader at once."""
+        self.check_main(name)
         if self._is_namespace(self.store) and self.has(name):
             raise Unsupported(f"table {name.name!r} is the root itself; remove the directory instead")
         self._place(name)
@@ -178,6 +192,14 @@ class Root:
                 self._take(private, place)
                 reached("table_dropped")
             self._forget_row(name)
+
+    def check_main(self, name: TableName) -> None:
+        """Refuse to make or drop a table while on a branch."""
+        if self.branch is not None:
+            raise Unsupported(
+                f"table {name.name!r} is made and dropped on the main branch alone, and the session is on"
+                f" {self.branch!r}; SET branch = 'main' first"
+            )
 
     def _publish(self, table: Table, private: PrivatePlace, name: TableName, place: Store, *, replace: bool) -> None:
         reached("namespace_made")

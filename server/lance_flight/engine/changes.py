@@ -11,6 +11,7 @@ from lance_flight.catalog import rows
 from lance_flight.catalog.directory import Root
 from lance_flight.engine import dml, ingest
 from lance_flight.engine.alter import alter
+from lance_flight.engine.alterations import CreateBranch, DropBranch, PublishBranch
 from lance_flight.engine.definitions import arrow_schema, storable
 from lance_flight.engine.dml import NewSession, table_name
 from lance_flight.engine.row_changes import RowChange
@@ -38,7 +39,8 @@ def change(
         case AlterTable() if transaction is not None:
             raise Unsupported("tables are not altered inside a transaction; commit first")
         case AlterTable(reference, alteration):
-            alter(root, table_name(reference), alteration)
+            is_of_branches = isinstance(alteration, CreateBranch | DropBranch | PublishBranch)
+            alter(root.on_branch(None) if is_of_branches else root, table_name(reference), alteration)
             return 0
         case CreateTable():
             return sum(_create(root, statement, new_session, binding, transaction) for binding in bindings)

@@ -32,6 +32,7 @@ class ClientSession:
     """The settings of one client, and its open transactions."""
 
     isolation: Isolation = Isolation.SNAPSHOT
+    branch: str | None = None
     open: dict[bytes, OpenTransaction] = field(default_factory=dict)
 
     @property
@@ -118,7 +119,7 @@ class Clients:
         transaction = OpenTransaction(
             secrets.token_bytes(ID_BYTES),
             session,
-            SqlTransaction(self._root, explicit=True, serializable=session.is_serializable),
+            SqlTransaction(self._root.on_branch(session.branch), explicit=True, serializable=session.is_serializable),
             self._now(),
         )
         with self._lock:
@@ -135,6 +136,13 @@ class Clients:
                 )
             found.used = self._now()
             return found
+
+    def current(self, session: ClientSession, transaction_id: bytes) -> bytes:
+        """The same transaction while it is known, then the open one of the session."""
+        with self._lock:
+            known = transaction_id in self._open
+        following = None if known else self.joined(session)
+        return transaction_id if following is None else following.id
 
     def joined(self, session: ClientSession) -> OpenTransaction | None:
         """The open transaction of a session, for what comes without an id; refused where there are several."""

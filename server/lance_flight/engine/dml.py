@@ -221,6 +221,7 @@ def _removed(edits: Sequence[Edit]) -> int:
 
 
 def _refuse_plain(table: PlainTable, transaction: SqlTransaction) -> None:
+    transaction.check_branch(table)
     if transaction.explicit and not transaction.is_draft(table):
         raise Unsupported(
             f"table {table.store.name.removesuffix(PLAIN_SUFFIX)!r} is not partitioned and cannot be written inside a transaction; commit first"

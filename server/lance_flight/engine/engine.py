@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 
 import pyarrow as pa
 
@@ -54,8 +55,10 @@ class Scope:
     session: ClientSession | None = None
     transaction: bytes | None = None
 
-
-ALONE = Scope()
+    @property
+    def branch(self) -> str | None:
+        """The branch that the session is on."""
+        return None if self.session is None else self.session.branch
 
 
 class Engine:
@@ -72,19 +75,19 @@ class Engine:
 
     def describe(self, sql: str, scope: Scope = Scope()) -> Description:
         """The result schema and the parameters of a statement, none of which is run."""
-        statement = parse(sql)
+        statement, root = parse(sql), self.root.on_branch(scope.branch)
         with self._transaction(scope) as transaction:
             match statement:
                 case _ if isinstance(statement, RowsStatement):
-                    answered = answer(self._session(transaction, _target(statement)), statement)
+                    answered = answer(self._session(root, transaction, _target(statement)), statement)
                     return Description(schema=answered.schema, parameters=parameter_schema(sql, answered.frame))
                 case Insert():
-                    frame = self._session(transaction).frame(statement.query)
-                    target = insert_columns(transaction or self.root, statement)
+                    frame = self._session(root, transaction).frame(statement.query)
+                    target = insert_columns(transaction or root, statement)
                     return Description(schema=None, parameters=parameter_schema(sql, frame, target))
                 case Update() | Delete() | Merge():
                     name = table_name(statement.target.table)
-                    session = self._session(transaction or SqlTransaction(self.root), name)
+                    session = self._session(root, transaction or SqlTransaction(root), name)
                     frame = session.frame(row_query(session, statement, name).sql)
                     return Description(schema=None, parameters=parameter_schema(sql, frame))
                 case _:
@@ -104,8 +107,9 @@ class Engine:
             return None
         check_parameters(sql, parameters, is_query=True)
         holds: list[Hold] = []
+        root = self.root.on_branch(scope.branch)
         with self._transaction(scope) as transaction:
-            session = self._session(transaction, _target(statement), holds=holds)
+            session = self._session(root, transaction, _target(statement), holds=holds)
             answered = answer(session, statement, parameters)
             if answered.frame is not None:
                 session.resolve_pins(answered.frame)
@@ -120,6 +124,7 @@ class Engine:
                 readings=readings,
                 share=Share(n, shares),
                 transaction=scope.transaction,
+                branch=scope.branch,
             )
             for n in range(shares)
         )
@@ -135,7 +140,10 @@ class Engine:
         # Its snapshots are fixed: the rows stream beside whatever the transaction does next.
         transaction = None if task.transaction is None else self.clients.transaction(task.transaction).sql
         holds: list[Hold] = []
-        session = self._session(transaction, _target(statement), readings=task.readings, share=task.share, holds=holds)
+        root = self.root.on_branch(task.branch)
+        session = self._session(
+            root, transaction, _target(statement), readings=task.readings, share=task.share, holds=holds
+        )
         answered = answer(session, statement, task.parameters)
         return pa.RecordBatchReader.from_batches(answered.schema, _held(answered.batches(), holds))
 
@@ -155,12 +163,18 @@ class Engine:
             raise SqlError("the statement returns rows; run it as a query")
         check_parameters(sql, parameters, is_query=False)
         with self._transaction(scope) as transaction:
+            root = self.root.on_branch(scope.branch)
             if isinstance(statement, SetOption):
                 return set_option(statement, scope.session, transaction)
             bindings = [None] if parameters is None else [parameters.slice(i, 1) for i in range(parameters.num_rows)]
             serializable = scope.session is not None and scope.session.is_serializable
             return change(
-                self.root, statement, self._session, bindings, transaction=transaction, serializable=serializable
+                root,
+                statement,
+                partial(self._session, root),
+                bindings,
+                transaction=transaction,
+                serializable=serializable,
             )
 
     def ingest(
@@ -176,7 +190,7 @@ class Engine:
         """Store a stream of rows in one commit, or in the transaction, and return how many they were."""
         with self._transaction(scope) as transaction:
             return ingest.ingest(
-                self.root,
+                self.root.on_branch(scope.branch),
                 name,
                 reader,
                 create_missing=create_missing,
@@ -204,6 +218,7 @@ class Engine:
 
     def _session(
         self,
+        root: Root,
         transaction: SqlTransaction | None = None,
         target: TableName | None = None,
         *,
@@ -212,7 +227,7 @@ class Engine:
         holds: list[Hold] | None = None,
     ) -> Session:
         return Session(
-            self.root,
+            root,
             ways=self._ways,
             readings=readings,
             share=share,

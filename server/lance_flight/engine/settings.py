@@ -2,24 +2,42 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
+
 from lance_flight.engine.clients import ClientSession, Isolation
 from lance_flight.engine.statements import SetOption
 from lance_flight.engine.transactions import SqlTransaction
 from lance_flight.errors import InvalidInput, NotFound, Unsupported
+from lance_flight.model.naming import check_label
 
-SETTINGS = ("isolation",)
+MAIN = "main"
 
 
 def set_option(statement: SetOption, session: ClientSession | None, transaction: SqlTransaction | None) -> int:
     """Change a setting of a session: of its open transaction while that is untouched, and of the next ones."""
     if session is None:
         raise Unsupported("SET needs a session, and this statement came without one")
-    if statement.name != "isolation":
-        raise NotFound.named("setting", statement.name, SETTINGS)
-    known = {isolation.value: isolation for isolation in Isolation}
-    if statement.value.lower() not in known:
-        raise InvalidInput(f"isolation is {statement.value!r}; expected {' or '.join(map(repr, known))}")
-    session.isolation = known[statement.value.lower()]
+    if statement.name not in _SETTINGS:
+        raise NotFound.named("setting", statement.name, _SETTINGS)
+    _SETTINGS[statement.name](statement.value, session)
     if transaction is not None and transaction.is_untouched:
         transaction.serializable = session.is_serializable
+        transaction.move_to_branch(session.branch)
     return 0
+
+
+def _isolation(value: str, session: ClientSession) -> None:
+    known = {isolation.value: isolation for isolation in Isolation}
+    if value.lower() not in known:
+        raise InvalidInput(f"isolation is {value!r}; expected {' or '.join(map(repr, known))}")
+    session.isolation = known[value.lower()]
+
+
+def _branch(value: str, session: ClientSession) -> None:
+    session.branch = None if value == MAIN else check_label("branch", value)
+
+
+_SETTINGS: Mapping[str, Callable[[str, ClientSession], None]] = MappingProxyType(
+    {"isolation": _isolation, "branch": _branch}
+)

@@ -20,13 +20,14 @@ from lance_flight.model.pins import BranchVersion, Version
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Task:
-    """One endpoint's work; one inside a `transaction` can be done by the server that holds it alone."""
+    """One endpoint's work; one inside a `transaction` can be done by the server that holds it alone; `branch` is the one that its session was on."""
 
     sql: str
     parameters: pa.RecordBatch | None = None
     readings: Mapping[str, Reading] = field(default_factory=dict)
     share: Share = field(default_factory=Share)
     transaction: bytes | None = None
+    branch: str | None = None
 
     def to_bytes(self) -> bytes:
         """As compact JSON."""
@@ -38,6 +39,7 @@ class Task:
                 for name, r in self.readings.items()
             },
             "share": [self.share.part, self.share.of],
+            "branch": self.branch,
             "transaction": None if self.transaction is None else self.transaction.hex(),
         }
         return json.dumps(value, separators=(",", ":")).encode()
@@ -55,6 +57,7 @@ class Task:
                     for name, (version, pins, at, step) in value["readings"].items()
                 },
                 share=Share(*value["share"]),
+                branch=value["branch"],
                 transaction=None if value["transaction"] is None else bytes.fromhex(value["transaction"]),
             )
         except (ValueError, KeyError, TypeError, pa.ArrowInvalid) as exc:

@@ -106,6 +106,7 @@ class SqlTransaction:
         if isinstance(table, PartitionedNamespace) and self._inner is not None and self._writes(table):
             self._inner.abort(table.store)
             self._inner = self._namespace = None
+        self._root.check_main(name)
         self._only(name.name)
         self._dropped = name
 
@@ -151,6 +152,7 @@ class SqlTransaction:
         """The changes to a partitioned table; `Unsupported` where another one was changed before."""
         if self._inner is None or not self._writes(namespace):
             if not self.is_draft(namespace):
+                self.check_branch(namespace)
                 self._only(namespace.store.name)
             place = namespace.place
             self._inner = namespace.begin(self._snapshots.get(place), serializable=self.serializable)
@@ -158,6 +160,19 @@ class SqlTransaction:
                 self._inner.read(self._reads.pop(place))
             self._namespace = namespace
         return self._inner
+
+    def check_branch(self, table: Table) -> None:
+        """Refuse to write a table on the main branch when the session is on another, which the table has not."""
+        branch = self._root.branch
+        if branch is not None and getattr(table, "branch", None) is None:
+            raise Unsupported(
+                f"table {table.store.name!r} has no branch {branch!r}, which the session is on;"
+                f" expected ALTER TABLE … CREATE BRANCH {branch}, or SET branch = 'main'"
+            )
+
+    def move_to_branch(self, name: str | None) -> None:
+        """Read and write on a branch from now on; only for a transaction that is untouched."""
+        self._root = self._root.on_branch(name)
 
     def stage(self) -> None:
         """Make what was changed last visible to the next statement of this transaction."""

@@ -109,6 +109,13 @@ class Backend(Protocol):
         """Begin a transaction of the caller's session and return its id."""
         ...
 
+    def current(self, caller: Caller, transaction: bytes) -> bytes:
+        """The transaction that a statement prepared in `transaction` belongs to now: the next one of its session, once that has ended.
+
+        Drivers keep a prepared statement beyond the end of its transaction when the same text is run again.
+        """
+        ...
+
     def end(self, caller: Caller, transaction: bytes, *, commit: bool) -> None:
         """Commit a transaction or roll it back; one whose commit fails is still open, to be rolled back."""
         ...

@@ -40,6 +40,9 @@ class EngineBackend:
     def begin(self, caller: Caller) -> bytes:
         return self._engine.clients.begin(self._engine.clients.session(caller.session))
 
+    def current(self, caller: Caller, transaction: bytes) -> bytes:
+        return self._engine.clients.current(self._engine.clients.session(caller.session), transaction)
+
     def end(self, caller: Caller, transaction: bytes, *, commit: bool) -> None:
         self._engine.clients.end(transaction, commit=commit)
 

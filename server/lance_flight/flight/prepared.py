@@ -60,7 +60,7 @@ class PreparedStatements:
         answer: bytes = pb.DoPutPreparedStatementResult(prepared_statement_handle=bound).SerializeToString()
         return answer
 
-    def statement(self, handle: bytes) -> Statement:
+    def statement(self, call: Call, handle: bytes) -> Statement:
         """The statement of `handle`, with the parameters in the handle, else those remembered for it."""
         prepared = self.sealer.open_handle(handle)
         encoded = prepared.parameters
@@ -68,7 +68,9 @@ class PreparedStatements:
             encoded = self.bindings.recall(prepared.identity)
         return Statement(
             sql=prepared.sql,
-            transaction_id=prepared.transaction_id,
+            transaction_id=None
+            if prepared.transaction_id is None
+            else self.backend.current(call.caller, prepared.transaction_id),
             parameters=None if encoded is None else decode_parameters(encoded),
         )
 

@@ -34,7 +34,7 @@ class Statements:
         self, call: Call, descriptor: flight.FlightDescriptor, command: StatementQuery | PreparedStatementQuery
     ) -> flight.FlightInfo:
         """Plan a query, or run any other statement once: `total_records` are then the rows that it affected."""
-        statement = self._statement(command)
+        statement = self._statement(call, command)
         outcome = self.backend.execute(
             call.caller,
             statement.sql,
@@ -58,7 +58,7 @@ class Statements:
 
     def get_schema(self, call: Call, command: StatementQuery | PreparedStatementQuery) -> pa.Schema:
         """The schema of a query's rows, an empty one for any other statement; nothing is run."""
-        statement = self._statement(command)
+        statement = self._statement(call, command)
         described = self.backend.describe(call.caller, statement.sql, transaction=statement.transaction_id)
         return schemas.NO_ROWS if described.schema is None else client_schema(described.schema)
 
@@ -70,12 +70,12 @@ class Statements:
             case NoRowsTicket():
                 return pa.RecordBatchReader.from_batches(schemas.NO_ROWS, [])
 
-    def _statement(self, command: StatementQuery | PreparedStatementQuery) -> Statement:
+    def _statement(self, call: Call, command: StatementQuery | PreparedStatementQuery) -> Statement:
         match command:
             case StatementQuery(query=sql, transaction_id=transaction_id):
                 return Statement(sql=sql, transaction_id=transaction_id)
             case PreparedStatementQuery(prepared_statement_handle=handle):
-                return self.prepared.statement(handle)
+                return self.prepared.statement(call, handle)
 
     def _endpoint(self, ticket: RowsTicket | NoRowsTicket) -> flight.FlightEndpoint:
         sealed = TicketStatementQuery(statement_handle=self.sealer.ticket(ticket))

@@ -52,7 +52,7 @@ class Updates:
         self, call: Call, command: PreparedStatementUpdate, reader: flight.MetadataRecordBatchReader
     ) -> bytes:
         """Run a prepared statement, once for each row of parameters in the stream, if it has any."""
-        statement = self.prepared.statement(command.prepared_statement_handle)
+        statement = self.prepared.statement(call, command.prepared_statement_handle)
         parameters = _parameters(reader, call)
         if parameters is None:
             return self._run(call, statement)
