@@ -1,0 +1,295 @@
+"""Two transactions on one table: which pairs both go through, and which cost the second one its commit."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+from lance_flight.catalog.directory import Root, TableName
+from lance_flight.catalog.maintenance import compaction
+from lance_flight.catalog.namespace import PartitionedNamespace
+from lance_flight.catalog.store import Store
+from lance_flight.engine.clients import ClientSession, Isolation
+from lance_flight.engine.engine import ALONE, Engine, Scope
+from lance_flight.engine.transactions import SqlTransaction
+from lance_flight.errors import SerializationFailure
+
+from tests.stock import stored_rows, stored_tables
+
+Rows = list[tuple[int, str]]
+HELD: Rows = [(1, "a"), (2, "a"), (3, "b"), (4, "b")]
+IDS = {"a": 1, "b": 3, "new": 0, "newer": 0}
+"""The id of the row that statements look for in each partition; there is none in those that are not there."""
+
+
+# What each operation does to rows, in partition `p`, with a new id `mine`: the oracle.
+
+
+def append(rows: Rows, p: str, mine: int) -> Rows:
+    return [*rows, (mine, p)]
+
+
+def delete(rows: Rows, p: str, mine: int) -> Rows:
+    return [row for row in rows if row != (IDS[p], p)]
+
+
+def update(rows: Rows, p: str, mine: int) -> Rows:
+    return [(mine, p) if row == (IDS[p], p) else row for row in rows]
+
+
+def overwrite(rows: Rows, p: str, mine: int) -> Rows:
+    return [*(row for row in rows if row[1] != p), (mine, p)]
+
+
+def merge(rows: Rows, p: str, mine: int) -> Rows:
+    return update(rows, p, mine) if (IDS[p], p) in rows else append(rows, p, mine)
+
+
+def truncate(rows: Rows, p: str, mine: int) -> Rows:
+    return []
+
+
+def compact(rows: Rows, p: str, mine: int) -> Rows:
+    return rows
+
+
+Operation = Callable[[Rows, str, int], Rows]
+OPERATIONS: dict[Operation, str] = {
+    append: "INSERT INTO t VALUES ({mine}, '{p}')",
+    delete: "DELETE FROM t WHERE p = '{p}' AND id = {id}",
+    update: "UPDATE t SET id = {mine} WHERE p = '{p}' AND id = {id}",
+    overwrite: "INSERT OVERWRITE t VALUES ({mine}, '{p}')",
+    merge: "MERGE INTO t USING (SELECT {id} AS id, '{p}' AS p) s ON t.p = '{p}' AND t.id = s.id "
+    "WHEN MATCHED THEN UPDATE SET id = {mine} WHEN NOT MATCHED THEN INSERT (id, p) VALUES ({mine}, s.p)",
+    truncate: "TRUNCATE t",
+    compact: "ALTER TABLE t COMPACT",
+}
+PLACES = {
+    "same": ("a", "a"),
+    "other": ("a", "b"),
+    "same new": ("new", "new"),
+    "two new": ("new", "newer"),
+    "beside new": ("new", "b"),
+}
+
+
+"""The partitions that the first and the second transaction are about; TRUNCATE and COMPACT are about all there are."""
+
+# Rows: what commits first; columns: what began before that, and commits second.
+# .  both commit    x  the second one fails    s  it fails where it is serialisable
+OUTCOMES = {
+    "same": """
+               append  delete  update  overwrite  merge  truncate
+    append     .       x       x       x          x      x
+    delete     .       x       x       x          x      x
+    update     .       x       x       x          x      x
+    overwrite  .       x       x       x          x      x
+    merge      .       x       x       x          x      x
+    truncate   .       x       x       x          x      x
+    compact    .       x       x       x          x      x
+    """,
+    "other": """
+               append  delete  update  overwrite  merge  truncate
+    append     .       .       .       .          .      x
+    delete     .       .       .       .          .      x
+    update     .       .       .       .          .      x
+    overwrite  .       .       .       .          .      x
+    merge      .       .       .       .          .      x
+    truncate   .       x       x       x          x      x
+    compact    .       x       x       x          x      x
+    """,
+    # Nobody deletes or updates anything in a partition that is not there, and nothing is committed.
+    # Rows of two creators lie together, unless one of them stands for all rows of the partition (overwrite), or
+    # has seen that there are none (a serialisable merge). TRUNCATE takes away what it saw, as if it had been first.
+    "same new": """
+               append  delete  update  overwrite  merge  truncate
+    append     .       .       .       x          s      .
+    delete     .       .       .       .          .      .
+    update     .       .       .       .          .      .
+    overwrite  .       .       .       x          s      .
+    merge      .       .       .       x          s      .
+    truncate   .       .       .       .          .      x
+    compact    .       .       .       .          .      x
+    """,
+    # Whoever is serialisable and has read anything fails where any partition was made: it might have read that one.
+    "two new": """
+               append  delete  update  overwrite  merge  truncate
+    append     .       .       .       .          s      .
+    delete     .       .       .       .          .      .
+    update     .       .       .       .          .      .
+    overwrite  .       .       .       .          s      .
+    merge      .       .       .       .          s      .
+    truncate   .       .       .       .          .      x
+    compact    .       .       .       .          .      x
+    """,
+    "beside new": """
+               append  delete  update  overwrite  merge  truncate
+    append     .       s       s       .          s      .
+    delete     .       .       .       .          .      .
+    update     .       .       .       .          .      .
+    overwrite  .       s       s       .          s      .
+    merge      .       s       s       .          s      .
+    truncate   .       x       x       x          x      x
+    compact    .       x       x       x          x      x
+    """,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Pair:
+    """Two operations, what they are about, and what becomes of the second one."""
+
+    first: Operation
+    second: Operation
+    place: str
+    outcome: str
+
+    @property
+    def alone(self) -> Rows:
+        """What the first one leaves."""
+        return sorted(self.first(HELD, PLACES[self.place][0], 10))
+
+    @property
+    def in_turn(self) -> Rows:
+        """What both leave, one after the other."""
+        return sorted(self.second(self.alone, PLACES[self.place][1], 20))
+
+    @property
+    def reversed(self) -> Rows:
+        """What both leave, the other way round."""
+        return sorted(self.first(self.second(HELD, PLACES[self.place][1], 20), PLACES[self.place][0], 10))
+
+    def fails(self, isolation: Isolation) -> bool:
+        """Whether the second one fails."""
+        return self.outcome == "x" or (self.outcome == "s" and isolation is Isolation.SERIALIZABLE)
+
+
+def pairs() -> list[Pair]:
+    """Every cell of `OUTCOMES`."""
+    named = {operation.__name__: operation for operation in OPERATIONS}
+    found = []
+    for place, text in OUTCOMES.items():
+        header, *rows = (line.split() for line in text.strip().splitlines())
+        for name, *cells in rows:
+            found += [Pair(named[name], named[s], place, cell) for s, cell in zip(header, cells, strict=True)]
+    return found
+
+
+PAIRS = [pytest.param(p, id=f"{p.place}: {p.first.__name__}, {p.second.__name__}") for p in pairs()]
+ISOLATIONS = pytest.mark.parametrize("isolation", Isolation, ids=lambda isolation: isolation.value)
+
+
+@pytest.fixture(scope="module")
+def template(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A root with a table `t` of two partitions, each with two rows in two files."""
+    place = tmp_path_factory.mktemp("template") / "root"
+    place.mkdir()
+    engine = Engine(Root(Store(str(place))), ways=1)
+    engine.update("CREATE TABLE t (id BIGINT NOT NULL, p VARCHAR) PARTITIONED BY (p)")
+    engine.update("INSERT INTO t VALUES (1, 'a'), (3, 'b')")
+    engine.update("INSERT INTO t VALUES (2, 'a'), (4, 'b')")
+    return place
+
+
+@dataclass(frozen=True)
+class Table:
+    """A copy of the template, and two writers to it."""
+
+    place: Path
+    engine: Engine
+
+    def rows(self) -> Rows:
+        """What is stored, where every value has one table."""
+        values = [table.values["p"] for table in stored_tables(self.place / "t")]
+        assert len(values) == len(set(values))
+        return sorted((row["id"], row["p"]) for row in stored_rows(self.place / "t").to_pylist())
+
+    def begin(self, isolation: Isolation) -> Scope:
+        """Begin a transaction."""
+        session = ClientSession(isolation)
+        return Scope(session, self.engine.clients.begin(session))
+
+    def run(self, pair: Pair, *, first: bool, scope: Scope = ALONE) -> None:
+        """Run one of two operations."""
+        operation = pair.first if first else pair.second
+        p = PLACES[pair.place][0 if first else 1]
+        statement = OPERATIONS[operation].format(p=p, id=IDS[p], mine=10 if first else 20)
+        if operation is compact:
+            self.engine.query(statement)
+        else:
+            self.engine.update(statement, scope=scope)
+
+
+@pytest.fixture
+def table(tmp_path: Path, template: Path) -> Table:
+    place = tmp_path / "root"
+    shutil.copytree(template, place)
+    return Table(place, Engine(Root(Store(str(place))), ways=1))
+
+
+@ISOLATIONS
+@pytest.mark.parametrize("pair", PAIRS)
+def test_the_second_of_two_transactions_commits_or_fails(table: Table, pair: Pair, isolation: Isolation) -> None:
+    scope = table.begin(isolation)
+    assert scope.transaction is not None
+    table.run(pair, first=False, scope=scope)
+    table.run(pair, first=True)
+    if pair.fails(isolation):
+        with pytest.raises(SerializationFailure):
+            table.engine.clients.end(scope.transaction, commit=True)
+        assert table.rows() == pair.alone
+    else:
+        table.engine.clients.end(scope.transaction, commit=True)
+        assert table.rows() in (pair.in_turn, pair.reversed)
+
+
+@ISOLATIONS
+@pytest.mark.parametrize("pair", [param for param in PAIRS if param.values[0].outcome != "."])
+def test_a_statement_of_its_own_runs_again_where_a_transaction_fails(
+    table: Table, pair: Pair, isolation: Isolation, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    commit, commits = SqlTransaction.commit, 0
+
+    def after_the_first(transaction: SqlTransaction) -> None:
+        nonlocal commits
+        commits += 1
+        if commits == 1:
+            monkeypatch.setattr(SqlTransaction, "commit", commit)
+            table.run(pair, first=True)
+            monkeypatch.setattr(SqlTransaction, "commit", after_the_first)
+        commit(transaction)
+
+    monkeypatch.setattr(SqlTransaction, "commit", after_the_first)
+    table.run(pair, first=False, scope=Scope(ClientSession(isolation)))
+    assert commits == 1 + pair.fails(isolation)
+    assert table.rows() == pair.in_turn or (not pair.fails(isolation) and table.rows() == pair.reversed)
+
+
+@pytest.mark.parametrize("operation", [o for o in OPERATIONS if o is not compact], ids=lambda o: o.__name__)
+def test_a_compaction_gives_up_what_others_have_changed(
+    table: Table, operation: Operation, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pair = Pair(operation, compact, "same", ".")
+
+    def at(point: str) -> None:
+        if point == "data_written":
+            monkeypatch.undo()
+            table.run(pair, first=True)
+
+    monkeypatch.setattr(compaction, "reached", at)
+    namespace = table.engine.root.table(TableName("public", "t"))
+    assert isinstance(namespace, PartitionedNamespace)
+    report = compaction.compact(namespace)
+    lost = [found.is_lost for found in report.tables]
+    assert sorted(lost) == ([True, True] if operation is truncate else [False, True])
+    assert table.rows() == pair.alone
+
+
+@pytest.mark.parametrize("place", PLACES)
+def test_the_table_of_outcomes_is_whole(place: str) -> None:
+    found = [(pair.first, pair.second) for pair in pairs() if pair.place == place]
+    seconds = [operation for operation in OPERATIONS if operation is not compact]
+    assert found == [(first, second) for first in OPERATIONS for second in seconds]
