@@ -1,9 +1,14 @@
-"""How long property tests look: a small fixed sample by default, many random examples with LANCE_FLIGHT_TESTS=full."""
+"""How long property tests look, and what tests count.
+
+A small fixed sample by default, many random examples with LANCE_FLIGHT_TESTS=full.
+"""
 
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 
+import pytest
 from hypothesis import HealthCheck, settings
 
 _SLOW = [HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.filter_too_much]
@@ -13,3 +18,16 @@ settings.register_profile(
 )
 settings.register_profile("full", max_examples=3000, deadline=None, suppress_health_check=_SLOW)
 settings.load_profile("full" if os.environ.get("LANCE_FLIGHT_TESTS") == "full" else "sample")
+
+_SAID = pytest.StashKey[list[str]]()
+
+
+@pytest.fixture
+def say(request: pytest.FixtureRequest) -> Callable[[str], None]:
+    """Puts a line of counts below the summary of the run."""
+    return request.config.stash.setdefault(_SAID, []).append
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
+    for line in config.stash.get(_SAID, []):
+        terminalreporter.write_line(line)

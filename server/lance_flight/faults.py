@@ -32,12 +32,12 @@ POINTS: Mapping[str, str] = MappingProxyType(
         "part_removed": "the files of one of several partitions of a write that was given up are deleted",
         "manifest_made": "a new table has an empty __manifest, and nothing says how it is partitioned",
         "namespace_made": "a new table is whole in its private place",
+        "table_replaced": "the replaced table is out of the way, the new one is not in its place yet",
         "table_moved": "a new table has its name, and nobody has been told",
         "table_dropped": "a dropped table is out of the way, and its data is still there",
         "expiry_announced": "vacuum has said which snapshots go, and removed nothing",
         "tables_trimmed": "vacuum has removed what the expired snapshots pinned, and not yet those themselves",
         "snapshots_removed": "vacuum has removed everything, and has not taken back its announcement",
-        "table_replaced": "the replaced table is out of the way, the new one is not in its place yet",
     }
 )
 

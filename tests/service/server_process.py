@@ -9,6 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +22,7 @@ from pyarrow import flight
 COMMAND = str(Path(sys.executable).with_name("lance-flight"))
 PARTITION_BY = "adbc.flight.sql.rpc.call_header.lance-flight-partition-by"
 _TICK = 0.05
+_NUMBERS = count(1)
 _PATIENCE = 60.0
 
 
@@ -87,7 +89,7 @@ class Server:
 @contextmanager
 def serving(root: Path, *arguments: str, environment: Mapping[str, str] | None = None) -> Iterator[Server]:
     """A server over `root` on a free port; it is asked to stop, and must exit with 0, at the end."""
-    with serving_uri(str(root), root.parent / f"{root.name}.ready", *arguments, environment=environment) as server:
+    with serving_uri(str(root), _ready_file(root), *arguments, environment=environment) as server:
         yield server
 
 
@@ -96,17 +98,34 @@ def serving_uri(
     root: str, ready: Path, *arguments: str, environment: Mapping[str, str] | None = None
 ) -> Iterator[Server]:
     """The same for a root of any kind; `ready` is the file that the server writes."""
+    with _started(root, ready, *arguments, environment=environment) as server:
+        yield server
+        server.close()
+        server.process.terminate()
+        assert _exit_code(server.process) == 0
+
+
+@contextmanager
+def started(root: Path, *arguments: str, environment: Mapping[str, str] | None = None) -> Iterator[Server]:
+    """A server over `root` on a free port; whether and how it ends is left to the caller."""
+    with _started(str(root), _ready_file(root), *arguments, environment=environment) as server:
+        yield server
+
+
+@contextmanager
+def _started(root: str, ready: Path, *arguments: str, environment: Mapping[str, str] | None) -> Iterator[Server]:
     ready.unlink(missing_ok=True)
     command = [COMMAND, "serve", root, "--port", "0", "--ready-file", str(ready), *arguments]
     with subprocess.Popen(command, stdout=subprocess.DEVNULL, text=True, env=environment) as process:
         try:
-            server = Server(Path(root), _uri(ready, process), process)
-            yield server
-            server.close()
-            process.terminate()
-            assert _exit_code(process) == 0
+            yield Server(Path(root), _uri(ready, process), process)
         finally:
             process.kill()
+
+
+def _ready_file(root: Path) -> Path:
+    """A file beside a root that no other server writes."""
+    return root.parent / f"{root.name}.{next(_NUMBERS)}.ready"
 
 
 def _exit_code(process: subprocess.Popen[str]) -> int:

@@ -15,6 +15,7 @@ from lance_flight.catalog.conflicts import conflicts
 from lance_flight.catalog.store import Store, shared_session
 from lance_flight.catalog.tags import TagRef, create_tag, drop_tag, tags_of
 from lance_flight.errors import Conflict, NotFound
+from lance_flight.faults import reached
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,6 +104,7 @@ class _Stream:
     def _batches(self) -> Iterator[pa.RecordBatch]:
         try:
             for table in self._tables:
+                reached("rows_received")
                 self.rows += table.num_rows
                 yield from map(rows.aligned, rows.conform(table, self._schema).to_batches())
         except Exception as exc:

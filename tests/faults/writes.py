@@ -1,0 +1,337 @@
+"""Every kind of write there is: what a client does, what it makes of a table, and the points that it passes."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+import pyarrow as pa
+from adbc_driver_flightsql import dbapi
+from adbc_driver_manager import Error
+from lance_flight.catalog.namespace import PartitionedNamespace
+from lance_flight.catalog.store import Store
+from lance_flight.engine.functions import evaluate
+from lance_flight.faults import POINTS
+
+from tests.service.server_process import Server
+from tests.stock import manifest
+
+Row = tuple[int, str | None, int]
+Rows = list[Row]
+SCHEMA = pa.schema({"id": pa.int64(), "p": pa.utf8(), "n": pa.int64()})
+BY = "p"
+
+FIRST: Rows = [(number, ("a", "b", None)[number % 3], 0) for number in range(6)]
+SECOND: Rows = [(number, ("a", "b", None)[number % 3], 0) for number in range(6, 12)]
+START = FIRST + SECOND
+"""What is in a table before: three partitions, each with two fragments, each of them with an even and an odd id."""
+
+MORE: Rows = [(100 + number, ("a", "b", None, "x", "y")[number % 5], 1) for number in range(10)]
+RIVAL: Rows = [(200, "x", 2), (201, "y", 2)]
+ONLY_ONCE = {"data_written": 1, "all_staged": 1, "manifest_written": 1, "committed": 1}
+
+
+def table_of(rows: Sequence[Row]) -> pa.Table:
+    """Rows as a client sends them."""
+    return pa.Table.from_arrays([pa.array(column) for column in zip(*rows, strict=True)], schema=SCHEMA)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Write:
+    """One kind of write.
+
+    `passes` says how often it comes by each point; at `visible_at` all of it is there, and before nothing. `before` is
+    what the table holds when it begins (None: there is no table), `then` what it holds when it is done. One that `forgets` takes
+    older snapshots away.
+    """
+
+    name: str
+    run: Callable[[Server, str], object]
+    then: Rows | None
+    passes: Mapping[str, int]
+    before: Rows | None
+    visible_at: str = "committed"
+    partition_by: str | None = BY
+    prepare: Callable[[Path], object] | None = None
+    forgets: bool = False
+
+    def set_up(self, server: Server, table: str) -> None:
+        """The table as it is before."""
+        if self.before is not None:
+            server.ingest(table, table_of(FIRST), partition_by=self.partition_by)
+            server.ingest(table, table_of(SECOND), "append")
+            if self.prepare is not None:
+                self.prepare(server.root / table)
+
+    def after(self, point: str) -> Rows | None:
+        """What the table holds when the write has stopped at a point."""
+        reached = list(POINTS).index(point) >= list(POINTS).index(self.visible_at)
+        return self.then if reached or self.then == self.before else self.before
+
+    def stops(self) -> Iterator[tuple[str, int]]:
+        """Every place to stop it at: a point, and the how-manieth time that it is passed."""
+        return ((point, number) for point, times in self.passes.items() for number in range(1, times + 1))
+
+
+@dataclass(frozen=True)
+class Stop:
+    """One write, stopped at one of the points that it passes."""
+
+    write: Write
+    point: str
+    number: int
+
+    @property
+    def table(self) -> str:
+        """The table that it is about, which no other one is."""
+        return f"{self.write.name}_{self.point}_{self.number}"
+
+    @property
+    def then(self) -> Rows | None:
+        """What the table must hold afterwards."""
+        return self.write.after(self.point)
+
+
+def sql(*statements: str) -> Callable[[Server, str], object]:
+    """Run statements one by one; `{t}` is the table."""
+    return lambda server, table: [server.run(statement.format(t=table)) for statement in statements]
+
+
+@contextmanager
+def transaction(server: Server) -> Iterator[dbapi.Connection]:
+    """A connection whose statements are one transaction, until it is ended."""
+    connection = dbapi.connect(server.uri)
+    try:
+        yield connection
+    finally:
+        with suppress(Error):
+            connection.close()
+
+
+def _in_a_transaction(server: Server, table: str) -> None:
+    with transaction(server) as connection, connection.cursor() as cursor:
+        cursor.execute(f"INSERT INTO {table} VALUES (100, 'a', 1), (101, 'x', 1)")
+        cursor.execute(f"UPDATE {table} SET n = n + 10 WHERE id % 2 = 0")
+        cursor.execute(f"DELETE FROM {table} WHERE id < 2")
+        connection.commit()
+
+
+def _rolled_back(server: Server, table: str) -> None:
+    with transaction(server) as connection, connection.cursor() as cursor:
+        cursor.execute(f"INSERT INTO {table} VALUES (100, 'a', 1), (101, 'x', 1)")
+        cursor.execute(f"DELETE FROM {table} WHERE id < 2")
+        connection.rollback()
+
+
+def _beaten(server: Server, table: str) -> None:
+    with transaction(server) as connection, connection.cursor() as cursor:
+        cursor.execute(f"INSERT INTO {table} VALUES (100, 'a', 1), (101, 'x', 1), (102, 'y', 1)")
+        PartitionedNamespace.open(Store(str(server.root / table))).append([table_of(RIVAL)], evaluate)
+        connection.commit()
+
+
+def _to_the_version_before(server: Server, table: str) -> None:
+    server.run(f"ALTER TABLE {table} ROLLBACK TO {manifest(server.root / table).version - 1}")
+
+
+def _stage_and_die(place: Path) -> None:
+    """Leave what a writer leaves that staged rows on every table and never came to its commit."""
+    namespace = PartitionedNamespace.open(Store(str(place)))
+    for _ in range(2):
+        dead = namespace.begin()
+        namespace.write(dead, [table_of([(666, "a", 0), (667, "b", 0), (668, None, 0)])], evaluate)
+        namespace.commits.stage(dead)
+
+
+def _ingest(mode: str, rows: Rows, partition_by: str | None = None) -> Callable[[Server, str], object]:
+    return lambda server, table: server.ingest(table, table_of(rows), mode, partition_by=partition_by)
+
+
+MERGE = """
+    MERGE INTO {t} USING (SELECT column1 AS id, column2 AS p FROM (VALUES (0, 'a'), (1, 'x'), (2, 'y'), (100, 'z'))) AS s
+    ON {t}.id = s.id WHEN MATCHED AND s.id = 0 THEN DELETE WHEN MATCHED THEN UPDATE SET p = s.p, n = 5
+    WHEN NOT MATCHED THEN INSERT (id, p, n) VALUES (s.id, s.p, 7)
+"""
+MOVE = "UPDATE {t} SET p = CASE p WHEN 'a' THEN 'b' WHEN 'b' THEN 'x' ELSE 'a' END WHERE id % 2 = 0"
+MOVED: Mapping[str | None, str] = {"a": "b", "b": "x", None: "a"}
+
+WRITES = (
+    Write(
+        name="ingest",
+        run=_ingest("append", MORE),
+        before=START,
+        then=START + MORE,
+        passes=ONLY_ONCE | {"rows_received": 1, "file_written": 5, "table_staged": 5},
+    ),
+    Write(
+        name="insert",
+        run=sql("INSERT INTO {t} VALUES (100, 'a', 1), (101, 'x', 1)"),
+        before=START,
+        then=[*START, (100, "a", 1), (101, "x", 1)],
+        passes=ONLY_ONCE | {"rows_received": 1, "file_written": 2, "table_staged": 2},
+    ),
+    Write(
+        name="update",
+        run=sql("UPDATE {t} SET n = n + 10 WHERE id % 2 = 0"),
+        before=START,
+        then=[(i, p, n + 10 * (i % 2 == 0)) for i, p, n in START],
+        passes=ONLY_ONCE | {"rows_received": 1, "rows_removed": 6, "file_written": 3, "table_staged": 3},
+    ),
+    Write(
+        name="move",
+        run=sql(MOVE),
+        before=START,
+        then=[(i, p if i % 2 else MOVED[p], n) for i, p, n in START],
+        passes=ONLY_ONCE | {"rows_received": 1, "rows_removed": 6, "file_written": 3, "table_staged": 4},
+    ),
+    Write(
+        name="delete",
+        run=sql("DELETE FROM {t} WHERE id % 2 = 0"),
+        before=START,
+        then=[row for row in START if row[0] % 2],
+        passes=ONLY_ONCE | {"rows_removed": 6, "table_staged": 3},
+    ),
+    Write(
+        name="merge",
+        run=sql(MERGE),
+        before=START,
+        then=[*START[3:], (1, "x", 5), (2, "y", 5), (100, "z", 7)],
+        passes=ONLY_ONCE | {"rows_received": 1, "rows_removed": 3, "file_written": 3, "table_staged": 6},
+    ),
+    Write(
+        name="overwrite",
+        run=sql("INSERT OVERWRITE {t} VALUES (100, 'a', 1), (101, 'x', 1)"),
+        before=START,
+        then=[*(row for row in START if row[1] != "a"), (100, "a", 1), (101, "x", 1)],
+        passes=ONLY_ONCE | {"rows_received": 1, "file_written": 2, "table_staged": 2},
+    ),
+    Write(
+        name="truncate",
+        run=sql("TRUNCATE TABLE {t}"),
+        before=START,
+        then=[],
+        passes={"table_staged": 3, "all_staged": 1, "manifest_written": 1, "committed": 1},
+    ),
+    Write(
+        name="transaction",
+        run=_in_a_transaction,
+        before=START,
+        then=[*((i, p, n + 10 * (i % 2 == 0)) for i, p, n in START[2:]), (100, "a", 11), (101, "x", 1)],
+        passes=ONLY_ONCE
+        | {"rows_received": 2, "data_written": 3, "rows_removed": 9, "file_written": 5, "table_staged": 7},
+    ),
+    Write(name="rollback", run=_rolled_back, before=START, then=START, passes={"table_staged": 4, "part_removed": 3}),
+    Write(
+        name="behind_the_dead",
+        run=_ingest("append", MORE),
+        prepare=_stage_and_die,
+        before=START,
+        then=START + MORE,
+        passes={"pin_restored": 3, "table_staged": 5, "committed": 1},
+    ),
+    Write(
+        name="beaten",
+        run=_beaten,
+        before=START + RIVAL,
+        then=[*START, *RIVAL, (100, "a", 1), (101, "x", 1), (102, "y", 1)],
+        passes={"files_moved": 2, "all_staged": 1, "manifest_written": 1, "committed": 1},
+    ),
+    Write(
+        name="roll_back_to",
+        run=_to_the_version_before,
+        before=START,
+        then=FIRST,
+        passes={"manifest_written": 1, "committed": 1},
+    ),
+    Write(
+        name="compact",
+        run=lambda server, table: server.rows(f"ALTER TABLE {table} COMPACT"),
+        before=START,
+        then=START,
+        passes={"data_written": 1, "table_staged": 3, "all_staged": 1, "manifest_written": 1, "committed": 1},
+    ),
+    Write(
+        name="vacuum",
+        run=lambda server, table: server.rows(f"VACUUM {table} RETAIN 0 HOURS FORCE"),
+        before=START,
+        then=START,
+        forgets=True,
+        passes={"expiry_announced": 1, "tables_trimmed": 1, "snapshots_removed": 1},
+    ),
+    Write(
+        name="create",
+        run=_ingest("create", MORE, BY),
+        before=None,
+        then=MORE,
+        visible_at="table_moved",
+        passes=ONLY_ONCE
+        | {"manifest_made": 1, "rows_received": 1, "file_written": 5, "table_staged": 5}
+        | {"namespace_made": 1, "table_moved": 1},
+    ),
+    Write(
+        name="replace",
+        run=_ingest("replace", MORE, BY),
+        before=START,
+        then=MORE,
+        visible_at="table_moved",
+        passes=ONLY_ONCE
+        | {"manifest_made": 1, "rows_received": 1, "file_written": 5, "table_staged": 5}
+        | {"namespace_made": 1, "table_replaced": 1, "table_moved": 1},
+    ),
+    Write(
+        name="drop",
+        run=sql("DROP TABLE {t}"),
+        before=START,
+        then=None,
+        visible_at="table_dropped",
+        passes={"table_dropped": 1},
+    ),
+    Write(
+        name="create_plain",
+        run=_ingest("create", MORE),
+        before=None,
+        then=MORE,
+        partition_by=None,
+        visible_at="table_moved",
+        passes={"rows_received": 1, "namespace_made": 1, "table_moved": 1},
+    ),
+    Write(
+        name="replace_plain",
+        run=_ingest("replace", MORE),
+        before=START,
+        then=MORE,
+        partition_by=None,
+        visible_at="table_moved",
+        passes={"rows_received": 1, "namespace_made": 1, "table_replaced": 1, "table_moved": 1},
+    ),
+    Write(
+        name="drop_plain",
+        run=sql("DROP TABLE {t}"),
+        before=START,
+        then=None,
+        partition_by=None,
+        visible_at="table_dropped",
+        passes={"table_dropped": 1},
+    ),
+)
+
+EVERYWHERE = [Stop(write, *stop) for write in WRITES for stop in write.stops()]
+
+
+def sample(seed: int) -> list[Stop]:
+    """A few of the places: every write once at least, and every point."""
+    shuffled = random.Random(seed).sample(EVERYWHERE, len(EVERYWHERE))  # noqa: S311 - a sample of cases, no secret
+    writes: set[str] = set()
+    points: set[str] = set()
+    found = []
+    for enough in (any, all):
+        for stop in shuffled:
+            known = stop.write.name in writes, stop.point in points
+            if not enough(known):
+                found.append(stop)
+                writes.add(stop.write.name)
+                points.add(stop.point)
+    return found
