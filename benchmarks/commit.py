@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import lance
@@ -21,12 +22,13 @@ from lance_flight.model.naming import MANIFEST
 
 from benchmarks import data
 from benchmarks.bench import Bench
-from benchmarks.results import COMMITS_PER_SECOND, Result
+from benchmarks.results import COMMITS_PER_SECOND, FINE_MILLISECONDS, Aim, Result
 from benchmarks.synthetic import empty
 from benchmarks.timing import interleaved, timed
 
 COMMITS = 10
 """In each round of each case."""
+FEW_COMMITS, MANY_COMMITS = 100, 10_000
 
 BARE, LOCAL, REMOTE = "bare", "appended", "sent"
 START_ROWS = 10_000
@@ -54,9 +56,35 @@ def measure(bench: Bench) -> list[Result]:
         data.expect("rows after the appends over the wire", pair.ours.rows(COUNT.format(REMOTE)), local.to_pylist())
     speed = {name: COMMITS / taken for name, taken in seconds.items()}
     return [
-        Result(what=what, ours=speed[name], limit=speed[BARE], unit=COMMITS_PER_SECOND)
-        for name, what in ((LOCAL, "1-row appends in process"), (REMOTE, "1-row appends over DoPut"))
+        *(
+            Result(what=what, ours=speed[name], limit=speed[BARE], unit=COMMITS_PER_SECOND)
+            for name, what in ((LOCAL, "1-row appends in process"), (REMOTE, "1-row appends over DoPut"))
+        ),
+        _late_commits(bench),
     ]
+
+
+def _late_commits(bench: Bench) -> Result:
+    """An append to a namespace with a long history beside one to a namespace with a short one."""
+    start, row = data.make(START_ROWS), data.make(1)
+    root = bench.scratch("history")
+    cases = {}
+    for commits in (FEW_COMMITS, MANY_COMMITS):
+        namespace = empty(root / str(commits), data.SCHEMA, data.HUNDRED_BY)
+        namespace.append([start], evaluate)
+        snapshot = namespace.snapshot()
+        for number in range(commits):
+            tables = snapshot.tables[-1].rows
+            snapshot = namespace.manifest.commit(snapshot, tables.slice(number % tables.num_rows, 1), "write back")
+        cases[str(commits)] = timed(_many(partial(namespace.append, [row], evaluate)))
+    seconds = interleaved(cases, bench.options.rounds)
+    return Result(
+        what=f"1-row append around the {MANY_COMMITS:,}th commit (limit: the {FEW_COMMITS}th)",
+        ours=seconds[str(MANY_COMMITS)] / COMMITS,
+        limit=seconds[str(FEW_COMMITS)] / COMMITS,
+        unit=FINE_MILLISECONDS,
+        aims=(Aim("ratio", "≤", 1.2),),
+    )
 
 
 class _Merge:

@@ -9,6 +9,7 @@ import json
 import logging
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from datetime import UTC, datetime
 from threading import Lock
 from types import MappingProxyType
@@ -22,6 +23,7 @@ from lance.fragment import write_fragments
 from lance_flight.catalog.branches import BRANCHES, BranchRef
 from lance_flight.catalog.conflicts import conflicts
 from lance_flight.catalog.manifest_rows import ROW_ADDRESS, Rewrite
+from lance_flight.catalog.newest import Newest
 from lance_flight.catalog.snapshot import Snapshot
 from lance_flight.catalog.store import UNREADABLE, Store
 from lance_flight.errors import Conflict, Corrupt, InvalidInput, NotFound
@@ -90,6 +92,7 @@ class Manifest:
         self.table_branch = None if branch is None else branch.table_branch
         self._place = store if branch is None else store.child(BRANCHES, branch.name)
         self._snapshots: OrderedDict[tuple[int, datetime], Snapshot | None] = OrderedDict()
+        self._newest = Newest(self._place)
         self._lock = Lock()
 
     def snapshot(self, version: int | None = None) -> Snapshot:
@@ -103,9 +106,19 @@ class Manifest:
     def open(self, version: int | None = None) -> LanceDataset:
         """The Lance table itself, at a version or at its newest."""
         try:
-            return self._place.open(version)
+            return self._open_newest() if version is None else self._place.open(version)
         except Corrupt as exc:
             raise Corrupt(f"namespace {self.store.parent.name!r}: {exc}") from exc
+
+    def _open_newest(self) -> LanceDataset:
+        known = self._newest.look()
+        if known is not None:
+            with suppress(NotFound):
+                return self._place.open(known)
+        began = self._newest.now()
+        dataset = self._place.open()
+        self._newest.saw(int(dataset.version), began)
+        return dataset
 
     def _kept(self, dataset: LanceDataset, read: Callable[[], Snapshot | None]) -> Snapshot:
         # The moment of the commit is part of the key: a table that was dropped and made again counts anew.
