@@ -13,6 +13,7 @@ import pyarrow as pa
 import pytest
 from lance_flight.catalog.namespace import PartitionedNamespace
 from lance_flight.catalog.removals import rows_removed
+from lance_flight.catalog.staging import Staging
 from lance_flight.catalog.store import Store
 from lance_flight.catalog.transaction import Transaction
 from lance_flight.engine.functions import evaluate
@@ -75,7 +76,7 @@ class Written:
 
     def rows(self) -> pa.Table:
         """Stage, and return what would be committed."""
-        return self.namespace.commits._rows([self.transaction], self.transaction.base, {})
+        return Staging(self.namespace.store, None).rows([self.transaction], self.transaction.base)
 
     def abort(self) -> None:
         """Give up."""

@@ -16,7 +16,7 @@ from lance import LanceDataset
 from lance_flight.catalog import partitions, rows
 from lance_flight.catalog.branch_publishing import publish
 from lance_flight.catalog.branches import BranchRef, branches_of, create_branch, drop_branch
-from lance_flight.catalog.commit import Commits, namespace_key, pinned_rows
+from lance_flight.catalog.commit import Commits
 from lance_flight.catalog.edits import Edit
 from lance_flight.catalog.leases import Hold, leases
 from lance_flight.catalog.manifest import (
@@ -32,6 +32,7 @@ from lance_flight.catalog.manifest import (
 from lance_flight.catalog.new_partitions import version_rows
 from lance_flight.catalog.rollback import roll_back
 from lance_flight.catalog.snapshot import Snapshot
+from lance_flight.catalog.staging import namespace_key, pinned_rows
 from lance_flight.catalog.store import Store
 from lance_flight.catalog.tags import TagRef, create_tag, drop_tag, tags_of
 from lance_flight.catalog.transaction import Transaction
