@@ -13,7 +13,7 @@ from lance_flight.catalog.maintenance import compaction
 from lance_flight.catalog.namespace import PartitionedNamespace
 from lance_flight.catalog.store import Store
 from lance_flight.engine.clients import ClientSession, Isolation
-from lance_flight.engine.engine import ALONE, Engine, Scope
+from lance_flight.engine.engine import Engine, Scope
 from lance_flight.engine.transactions import SqlTransaction
 from lance_flight.errors import SerializationFailure
 
@@ -212,7 +212,7 @@ class Table:
         session = ClientSession(isolation)
         return Scope(session, self.engine.clients.begin(session))
 
-    def run(self, pair: Pair, *, first: bool, scope: Scope = ALONE) -> None:
+    def run(self, pair: Pair, *, first: bool, scope: Scope = Scope()) -> None:
         """Run one of two operations."""
         operation = pair.first if first else pair.second
         p = PLACES[pair.place][0 if first else 1]
