@@ -158,6 +158,51 @@ def test_snapshots_of_branches_stay_with_the_one_that_they_begin_at(place: Path)
     assert manifest(place).checkout_version(("side", None)).count_rows() > 0
 
 
+def branch_files(place: Path) -> list[str]:
+    return [name for name in table_files(place) if "/tree/" in name]
+
+
+def test_what_was_written_on_a_branch_goes_once_the_branch_is_dropped(place: Path) -> None:
+    opened(place).create_branch("side")
+    opened(place).on_branch("side").append([rows((6, "a"))], evaluate)
+    (table,) = [table for table in stored_tables(place) if table.values["p"] == "a"]
+    table.dataset.create_branch("mine")
+    age(place, hours=200)
+    clean(place)
+    assert len({name.split("/tree/")[1].split("/")[0] for name in branch_files(place)}) == 2
+    assert [row["id"] for each in opened(place).on_branch("side").rows() for row in each.to_pylist()].count(6) == 1
+    opened(place).drop_branch("side")
+    before = file_names(place)
+    planned = vacuum(opened(place), VacuumRules(retain_hours=0, force=True, dry_run=True))
+    assert file_names(place) == before
+    assert clean(place).total.files == planned.total.files
+    assert {name.split("/tree/")[1].split("/")[0] for name in branch_files(place)} == {"mine"}, "it is not ours"
+    assert ids(place) == [1, 2, 3, 4, 5, 11, 12, 13, 14, 15]
+
+
+def test_what_was_published_stays_when_its_branch_is_dropped(place: Path) -> None:
+    opened(place).create_branch("side")
+    opened(place).on_branch("side").append([rows((6, "a"))], evaluate)
+    opened(place).publish("side")
+    opened(place).drop_branch("side")
+    age(place, hours=200)
+    clean(place)
+    assert branch_files(place)
+    assert ids(place) == [1, 2, 3, 4, 5, 6, 11, 12, 13, 14, 15]
+
+
+def test_a_branch_that_is_just_being_written_stays(place: Path) -> None:
+    opened(place).create_branch("side")
+    age(place, hours=200)
+    branch = opened(place).on_branch("side")
+    transaction = branch.begin()
+    branch.write(transaction, [rows((6, "a"))], evaluate)
+    branch.commits.stage(transaction)
+    clean(place)
+    branch.commits.commit(transaction)
+    assert 6 in [row["id"] for each in branch.rows() for row in each.to_pylist()]
+
+
 def stage(place: Path) -> None:
     written(place, (7, "a"), (8, "new")).stage()
 

@@ -6,6 +6,7 @@ written on it: so the Lance branches of the partition tables are called after th
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 
 from lance import LanceDataset
@@ -17,6 +18,7 @@ BRANCHES = "tree"
 """The directory of a Lance table that holds its branches, each like a table of its own."""
 
 _IDENTIFIER_SHOWN = 12
+_TABLE_BRANCH = re.compile(rf".+-[0-9a-f]{{{_IDENTIFIER_SHOWN}}}")
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -35,6 +37,11 @@ class BranchRef:
         'audit-734c6d017b34'
         """
         return f"{self.name}-{self.identifier[:_IDENTIFIER_SHOWN]}"
+
+
+def is_table_branch(name: str) -> bool:
+    """Whether a Lance branch of a partition table is called like one of ours."""
+    return _TABLE_BRANCH.fullmatch(name) is not None
 
 
 def branches_of(manifest: LanceDataset) -> dict[str, BranchRef]:

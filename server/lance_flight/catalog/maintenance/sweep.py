@@ -80,6 +80,10 @@ class Listing:
         names = (_MANIFEST.fullmatch(PurePosixPath(file.path).name) for file, _ in self._in({VERSIONS}))
         return any(match is not None and match[1] for match in names)
 
+    def below(self, branch: str) -> list[StoredFile]:
+        """Everything that lies in the directory of a branch."""
+        return [file for file in self.files if file.path.startswith(f"{branches.BRANCHES}/{branch}/")]
+
     def loose(self, before: float) -> dict[str, StoredFile]:
         """Data and deletion files written before a moment, by their names, which are random and never used twice."""
         return {PurePosixPath(f.path).name: f for f, _ in self._in(LOOSE_FILES) if f.modified < before}
@@ -114,8 +118,9 @@ class Sweep:
         dead = self._dead_files(listing)
         total = Amount(files=len(dead), bytes=sum(file.size for file in dead))
         for branch, versions in listing.chains.items():
-            # A branch that no snapshot ever knew is somebody else's.
-            if branch is None or any(version.id in self.kept or version.id in self.over for version in versions):
+            if branch is not None and not any(version.id in self.kept for version in versions):
+                total += self._drop(branch, versions, listing, dry_run=dry_run)
+            else:
                 total += self._trim(branch, versions, listing, dry_run=dry_run)
         if not dry_run:
             self.store.remove_files(file.path for file in dead)
@@ -137,6 +142,18 @@ class Sweep:
                 return []
             loose = {name: file for name, file in loose.items() if name not in names}
         return list(loose.values())
+
+    def _drop(self, branch: str, versions: list[StoredVersion], listing: Listing, *, dry_run: bool) -> Amount:
+        """Remove a branch that no snapshot refers to any more; one that is not called like ours is somebody else's."""
+        if not branches.is_table_branch(branch) or not all(map(self._may_go, versions)):
+            return Amount()
+        newest = self.store.open()
+        if any(found["parent_branch"] == branch for found in newest.branches.list().values()):
+            return Amount()
+        files = listing.below(branch)
+        if not dry_run:
+            newest.branches.delete(branch)
+        return Amount(versions=len(versions), files=len(files), bytes=sum(file.size for file in files))
 
     def _trim(self, branch: str | None, versions: list[StoredVersion], listing: Listing, *, dry_run: bool) -> Amount:
         """Remove the versions of one branch that may go."""
