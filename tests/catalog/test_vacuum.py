@@ -168,8 +168,12 @@ def test_what_was_written_on_a_branch_goes_once_the_branch_is_dropped(place: Pat
     (table,) = [table for table in stored_tables(place) if table.values["p"] == "a"]
     table.dataset.create_branch("mine")
     age(place, hours=200)
+    opened(place).on_branch("side").append([rows((7, "a"))], evaluate)
+    age(place, hours=200)
     clean(place)
     assert len({name.split("/tree/")[1].split("/")[0] for name in branch_files(place)}) == 2
+    ours = [name for name in branch_files(place) if "/tree/mine/" not in name and name.endswith(".manifest")]
+    assert len(ours) == 1, "its old versions go like those of any other"
     assert [row["id"] for each in opened(place).on_branch("side").rows() for row in each.to_pylist()].count(6) == 1
     opened(place).drop_branch("side")
     before = file_names(place)
