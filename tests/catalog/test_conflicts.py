@@ -212,7 +212,7 @@ class Table:
         session = ClientSession(isolation)
         return Scope(session, self.engine.clients.begin(session))
 
-    def run(self, pair: Pair, *, first: bool, scope: Scope = Scope()) -> None:
+    def run(self, pair: Pair, *, first: bool, scope: Scope | None = None) -> None:
         """Run one of two operations."""
         operation = pair.first if first else pair.second
         p = PLACES[pair.place][0 if first else 1]
@@ -220,7 +220,7 @@ class Table:
         if operation is compact:
             self.engine.query(statement)
         else:
-            self.engine.update(statement, scope=scope)
+            self.engine.update(statement, scope=scope or Scope())
 
 
 @pytest.fixture
