@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
 from lance_flight.catalog.store import Store
 
-from tests.service.server_process import Server, serving_uri
+from tests.service.server_process import Server, serving_uri, started_uri
 
 REGION = "us-east-1"
 
@@ -39,7 +39,16 @@ class Bucket:
 
     @contextmanager
     def serving(self, place: Path, name: str = "server") -> Iterator[Server]:
-        """A server over the bucket's root."""
-        options = ",".join(f"{key}={value}" for key, value in self.options.items())
-        with serving_uri(self.store.uri, place / f"{name}.ready", "--storage-options", options) as server:
+        """A server over the bucket's root, which must end well."""
+        with serving_uri(self.store.uri, place / f"{name}.ready", *self._arguments) as server:
             yield server
+
+    @contextmanager
+    def started(self, place: Path, environment: Mapping[str, str]) -> Iterator[Server]:
+        """A server over the bucket's root; whether and how it ends is left to the caller."""
+        with started_uri(self.store.uri, place / "started.ready", *self._arguments, environment=environment) as server:
+            yield server
+
+    @property
+    def _arguments(self) -> tuple[str, str]:
+        return "--storage-options", ",".join(f"{key}={value}" for key, value in self.options.items())

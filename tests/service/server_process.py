@@ -99,7 +99,7 @@ def serving_uri(
     root: str, ready: Path, *arguments: str, environment: Mapping[str, str] | None = None
 ) -> Iterator[Server]:
     """The same for a root of any kind; `ready` is the file that the server writes."""
-    with _started(root, ready, *arguments, environment=environment) as server:
+    with started_uri(root, ready, *arguments, environment=environment) as server:
         yield server
         server.close()
         server.process.terminate()
@@ -109,12 +109,13 @@ def serving_uri(
 @contextmanager
 def started(root: Path, *arguments: str, environment: Mapping[str, str] | None = None) -> Iterator[Server]:
     """A server over `root` on a free port; whether and how it ends is left to the caller."""
-    with _started(str(root), _ready_file(root), *arguments, environment=environment) as server:
+    with started_uri(str(root), _ready_file(root), *arguments, environment=environment) as server:
         yield server
 
 
 @contextmanager
-def _started(root: str, ready: Path, *arguments: str, environment: Mapping[str, str] | None) -> Iterator[Server]:
+def started_uri(root: str, ready: Path, *arguments: str, environment: Mapping[str, str] | None) -> Iterator[Server]:
+    """The same for a root of any kind; `ready` is the file that the server writes."""
     ready.unlink(missing_ok=True)
     command = [COMMAND, "serve", root, "--port", "0", "--ready-file", str(ready), *arguments]
     with subprocess.Popen(command, stdout=subprocess.DEVNULL, text=True, env=environment) as process:
