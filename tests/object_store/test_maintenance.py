@@ -1,0 +1,71 @@
+"""Maintenance of a root in an object store: the same, with the clock of the store and without links."""
+
+from __future__ import annotations
+
+import time
+
+import pyarrow as pa
+import pytest
+from lance_flight.catalog.leases import Leases, leased
+from lance_flight.catalog.maintenance.compaction import compact
+from lance_flight.catalog.maintenance.repair import repair
+from lance_flight.catalog.maintenance.vacuum import VacuumRules, vacuum
+from lance_flight.catalog.namespace import PartitionedNamespace
+from lance_flight.engine.functions import evaluate
+from lance_flight.errors import NotFound
+
+from tests.catalog.test_commit import SCHEMA, SPEC, rows
+from tests.object_store.bucket import Bucket
+
+HOUR = 3600.0
+
+
+@pytest.fixture
+def namespace(bucket: Bucket) -> PartitionedNamespace:
+    """Three small files in each of two partitions, and a version that nobody committed."""
+    made = PartitionedNamespace.create(bucket.store.child("t"), SCHEMA, SPEC)
+    for number in (1, 2, 3):
+        made.append([rows((number, "a"), (number + 10, "b"))], evaluate)
+    transaction = made.begin()
+    made.write(transaction, [rows((66, "a"), (67, "new"))], evaluate)
+    made.commits.stage(transaction)
+    return made
+
+
+def ids(namespace: PartitionedNamespace) -> list[int]:
+    return sorted(pa.concat_tables(namespace.rows())["id"].to_pylist())
+
+
+def test_a_namespace_is_compacted_vacuumed_and_whole(namespace: PartitionedNamespace) -> None:
+    assert [table.files_after for table in compact(namespace).tables] == [1, 1]
+    before = {file.path for file in namespace.store.tree()}
+    later = time.time() + 200 * HOUR
+    planned = vacuum(namespace, VacuumRules(dry_run=True), now=later)
+    assert {file.path for file in namespace.store.tree()} == before
+    done = vacuum(namespace, VacuumRules(), now=later)
+    assert done.total == planned.total
+    assert done.skipped == ()
+    left = {file.path for file in namespace.store.tree()}
+    assert len(before) - len(left) == done.total.files
+    assert len([path for path in left if "/data/" in path and not path.startswith("__manifest")]) == 2
+    assert ids(namespace) == [1, 2, 3, 11, 12, 13]
+    with pytest.raises(NotFound):
+        namespace.snapshot(4)
+    assert repair(namespace).findings == ()
+
+
+def test_a_lease_in_the_store_keeps_a_snapshot(namespace: PartitionedNamespace) -> None:
+    old = namespace.snapshot()
+    compact(namespace)
+    reader = Leases()
+    hold = reader.hold_all(namespace.store, [(None, old.version)])
+    assert leased(namespace.store, time.time()) == {(None, old.version)}
+    # So long after that the snapshot may go, and so soon that the lease is not over.
+    vacuum(namespace, VacuumRules(retain_hours=0, force=True), now=time.time() + 59)
+    assert namespace.snapshot(old.version).version == old.version
+    del hold
+    reader.publish_all()
+    assert leased(namespace.store, time.time()) == set()
+    vacuum(namespace, VacuumRules(retain_hours=0, force=True), now=time.time() + 61)
+    with pytest.raises(NotFound):
+        namespace.snapshot(old.version)
