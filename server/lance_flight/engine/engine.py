@@ -61,6 +61,10 @@ class Scope:
         return None if self.session is None else self.session.branch
 
 
+ALONE = Scope()
+"""A statement of nobody's session, and a transaction of its own."""
+
+
 class Engine:
     """Runs SQL over one root. Safe to share among threads.
 
@@ -73,7 +77,7 @@ class Engine:
         self._memory_limit = memory_limit
         self.clients = Clients(root)
 
-    def describe(self, sql: str, scope: Scope = Scope()) -> Description:
+    def describe(self, sql: str, scope: Scope = ALONE) -> Description:
         """The result schema and the parameters of a statement, none of which is run."""
         statement, root = parse(sql), self.root.on_branch(scope.branch)
         with self._transaction(scope) as transaction:
@@ -99,7 +103,7 @@ class Engine:
         parameters: pa.RecordBatch | None = None,
         *,
         endpoints: int = 1,
-        scope: Scope = Scope(),
+        scope: Scope = ALONE,
     ) -> QueryPlan | None:
         """Plan a statement that returns rows; None for one that does not."""
         statement = parse(sql)
@@ -155,7 +159,7 @@ class Engine:
         self,
         sql: str,
         parameters: pa.RecordBatch | None = None,
-        scope: Scope = Scope(),
+        scope: Scope = ALONE,
     ) -> int:
         """Run a statement that returns no rows, once for each row of `parameters`; the number of affected rows."""
         statement = parse(sql)
@@ -185,7 +189,7 @@ class Engine:
         create_missing: bool,
         existing: ingest.Existing,
         partitioned_by: Sequence[PartitionDef] = (),
-        scope: Scope = Scope(),
+        scope: Scope = ALONE,
     ) -> int:
         """Store a stream of rows in one commit, or in the transaction, and return how many they were."""
         with self._transaction(scope) as transaction:
