@@ -80,6 +80,8 @@ class Root:
 
     def on_branch(self, name: str | None) -> Root:
         """The same root as a branch shows it: tables that have it are read and written there; None is the main branch."""
+        if name == self.branch:
+            return self
         view = copy(self)
         view.branch = name
         return view

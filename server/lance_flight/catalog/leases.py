@@ -211,7 +211,7 @@ def make_private(namespace: Store, name: str) -> None:
     if namespace.is_remote:
         return
     if not namespace.has(MANIFEST):
-        raise FileNotFoundError(f"{namespace.uri} is not there")
+        raise FileNotFoundError(f"{namespace.name} is not there")
     for place in (namespace.child(PRIVATE), namespace.child(PRIVATE, name)):
         with suppress(FileExistsError):
             Path(place.uri).mkdir()
