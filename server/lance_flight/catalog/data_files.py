@@ -18,8 +18,8 @@ from lance.fragment import DataFile, write_fragments
 
 from lance_flight.catalog.rows import aligned
 from lance_flight.catalog.store import Store
+from lance_flight.catalog.whole_files import DATA, check_data
 
-DATA = "data"
 KEPT_LAYOUTS = 256
 
 
@@ -63,6 +63,7 @@ class OpenFile:
         self.name = f"{secrets.token_hex(16)}.lance"
         self.rows = 0
         self._layout = layout
+        self._place = table.uri
         self._writer = LanceFileWriter(
             table.child(DATA, self.name).uri,
             layout.schema,
@@ -89,4 +90,6 @@ class OpenFile:
             file_minor_version=minor,
             file_size_bytes=self._writer.size_bytes,
         )
-        return FragmentMetadata(id=0, files=[file], physical_rows=self.rows)
+        fragment = FragmentMetadata(id=0, files=[file], physical_rows=self.rows)
+        check_data(self._place, [fragment])
+        return fragment

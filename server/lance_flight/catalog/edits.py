@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 import pyarrow as pa
 from lance import FragmentMetadata, LanceDataset, LanceOperation
 
-from lance_flight.catalog.data_files import DATA
 from lance_flight.catalog.snapshot import PartitionTable
+from lance_flight.catalog.whole_files import DATA, check_deletions
 from lance_flight.faults import reached
 from lance_flight.model.spec import PartitionSpec
 
@@ -28,6 +28,7 @@ class Removal:
         updated, removed, rows = [], [], 0
         for number, gone in offsets:
             left = dataset.get_fragment(number).delete_rows(gone)
+            check_deletions(dataset, [] if left is None else [left])
             reached("rows_removed")
             rows += len(gone)
             if left is None:

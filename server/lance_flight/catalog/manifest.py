@@ -26,6 +26,7 @@ from lance_flight.catalog.manifest_rows import ROW_ADDRESS, Rewrite
 from lance_flight.catalog.newest import Newest
 from lance_flight.catalog.snapshot import Snapshot
 from lance_flight.catalog.store import UNREADABLE, Store
+from lance_flight.catalog.whole_files import check_data
 from lance_flight.errors import Conflict, Corrupt, InvalidInput, NotFound
 from lance_flight.faults import reached
 from lance_flight.model.schema import NamespaceSchema
@@ -193,6 +194,7 @@ class Manifest:
         written = write_fragments(
             rewrite.rows, dataset, schema=rewrite.rows.schema, mode="append", storage_options=self.store.options or None
         )
+        check_data(dataset.uri, written)
         update = rewrite.operation(dataset, written)
         reached("manifest_written")
         said = {OPERATION: operation, TRANSACTIONS: ",".join(transactions), **properties}

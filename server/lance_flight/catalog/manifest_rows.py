@@ -17,6 +17,7 @@ import pyarrow.compute as pc
 from lance import FragmentMetadata, LanceDataset, LanceOperation
 
 from lance_flight.catalog.snapshot import Snapshot
+from lance_flight.catalog.whole_files import check_deletions
 
 ROW_ADDRESS = "_rowaddr"
 OFFSET_BITS = 32
@@ -63,6 +64,7 @@ class Rewrite:
     def operation(self, dataset: LanceDataset, written: Sequence[FragmentMetadata]) -> LanceOperation.Update:
         """As Lance commits it; the deletion files are written here."""
         updated = [dataset.get_fragment(number).delete_rows(offsets.tolist()) for number, offsets in self.gone.items()]
+        check_deletions(dataset, updated)
         return LanceOperation.Update(
             removed_fragment_ids=sorted(self.folded), updated_fragments=updated, new_fragments=list(written)
         )

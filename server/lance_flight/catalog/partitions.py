@@ -19,6 +19,7 @@ from lance.fragment import write_fragments
 from lance_flight.catalog.branches import BRANCHES
 from lance_flight.catalog.conflicts import conflicts
 from lance_flight.catalog.store import Store, shared_session
+from lance_flight.catalog.whole_files import check_data
 from lance_flight.errors import Conflict, NotFound
 from lance_flight.faults import reached
 from lance_flight.model.pins import BranchVersion, FixedPin, Latest, Pin, Tag, Version
@@ -43,6 +44,7 @@ def write_files(store: Store, rows: pa.Table | pa.RecordBatchReader) -> list[Fra
         storage_options=store.options or None,
         session=shared_session(),
     )
+    check_data(store.uri, written)
     return written
 
 

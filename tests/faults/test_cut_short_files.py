@@ -1,0 +1,101 @@
+"""Files whose last write failed without an error: nothing refers to them."""
+
+from __future__ import annotations
+
+import resource
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+import lance
+import pyarrow as pa
+import pytest
+from lance_flight.catalog.data_files import Layout, OpenFile
+from lance_flight.catalog.edits import Removal
+from lance_flight.catalog.partitions import write_files
+from lance_flight.catalog.store import Store
+
+ROWS = 200_000
+SPREAD = (0.0, 0.01, 0.2, 0.5, 0.9)
+DELETIONS = pytest.mark.parametrize(
+    "gone",
+    [
+        pytest.param([7], id="one row"),
+        pytest.param(range(0, 5000, 3), id="a list"),
+        pytest.param(range(0, ROWS, 2), id="bits"),
+        pytest.param([*range(0, 65536, 2), 70_000, *range(140_000, 199_999)], id="bits and a list"),
+    ],
+)
+
+
+@pytest.fixture(scope="module")
+def dataset(tmp_path_factory: pytest.TempPathFactory) -> lance.LanceDataset:
+    place = tmp_path_factory.mktemp("table") / "t"
+    return lance.write_dataset(pa.table({"id": range(ROWS)}), str(place))
+
+
+@contextmanager
+def files_up_to(limit: int) -> Iterator[None]:
+    """No file of this process grows beyond so many bytes."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (limit, hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+
+
+def limits(size: int) -> Iterator[int]:
+    """Lengths at which a file of this size can end early."""
+    yield from sorted({int(size * part) for part in SPREAD} | {1, 5, 8, 12})
+
+
+def remove(dataset: lance.LanceDataset, gone: Sequence[int]) -> int:
+    """Take rows out of the only fragment; how long the deletion file is."""
+    removal = Removal.of(dataset, [(0, list(gone))])
+    (fragment,) = removal.updated
+    return Path(dataset.uri, fragment.deletion_file.path(0)).stat().st_size
+
+
+@DELETIONS
+def test_a_deletion_file_that_ends_early_is_an_error(dataset: lance.LanceDataset, gone: Sequence[int]) -> None:
+    size = remove(dataset, gone)
+    for limit in limits(size):
+        with files_up_to(limit), pytest.raises(OSError, match=r"No space left|File too large"):
+            remove(dataset, gone)
+    with files_up_to(2 * size):
+        # Lance writes a list in any order, which compresses to another length each time.
+        assert remove(dataset, gone) > size // 2
+
+
+def test_deletion_files_of_a_branch_are_looked_at(tmp_path: Path) -> None:
+    main = lance.write_dataset(pa.table({"id": range(10)}), str(tmp_path / "t"))
+    branch = main.create_branch("side")
+    Removal.of(branch, [(0, [1])])
+    with files_up_to(100), pytest.raises(OSError, match=r"No space left|File too large"):
+        Removal.of(branch, [(0, [2])])
+
+
+def at_once(store: Store, rows: pa.Table) -> int:
+    (fragment,) = write_files(store, rows)
+    return int(fragment.files[0].file_size_bytes)
+
+
+def as_they_come(store: Store, rows: pa.Table) -> int:
+    opened = OpenFile(store, Layout.of(rows.schema), cache_bytes=1 << 20)
+    opened.write(rows.to_batches())
+    return int(opened.close().files[0].file_size_bytes)
+
+
+@pytest.mark.parametrize("write", [at_once, as_they_come])
+@pytest.mark.parametrize("number", [1, 20, 5000])
+def test_a_data_file_that_ends_early_is_an_error(
+    dataset: lance.LanceDataset, write: Callable[[Store, pa.Table], int], number: int
+) -> None:
+    rows, store = pa.table({"id": range(number)}), Store(dataset.uri)
+    size = write(store, rows)
+    for limit in (*limits(size), size - 6, size - 1):
+        with files_up_to(limit), pytest.raises(OSError, match=r"No space left|File too large"):
+            write(store, rows)
+    with files_up_to(size):
+        assert write(store, rows) == size
