@@ -39,7 +39,7 @@ def table_of(rows: Sequence[Row]) -> pa.Table:
     return pa.Table.from_arrays([pa.array(column) for column in zip(*rows, strict=True)], schema=SCHEMA)
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, eq=False)
 class Write:
     """One kind of write.
 

@@ -233,12 +233,21 @@ class PartitionedNamespace:
         with PartitionWriter(self.store, snapshot, namespace_key(snapshot), evaluate) as writer:
             try:
                 writer.write_all(rows.conform(table, snapshot.schema.plain) for table in tables)
+                reached("data_written")
             except BaseException:
                 writer.cancel()
                 self.discard(snapshot, writer.edits)
                 raise
-        reached("data_written")
         return writer.edits
+
+    @contextmanager
+    def discarding(self, snapshot: Snapshot, written: Sequence[Edit]) -> Iterator[None]:
+        """Delete data files where it fails in here, before a transaction takes them over."""
+        try:
+            yield
+        except BaseException:
+            self.discard(snapshot, written)
+            raise
 
     def discard(self, snapshot: Snapshot, written: Sequence[Edit]) -> None:
         """Delete data files that no transaction took over."""

@@ -43,6 +43,7 @@ def commit_rows(
                 removed=difference.removed,
                 properties=properties,
             )
+            reached("committed")
         except Conflict:
             version = manifest.committed(snapshot, mark)
         except OSError as exc:
@@ -52,7 +53,6 @@ def commit_rows(
             if version is None:
                 raise
         else:
-            reached("committed")
             version = committed.version
         if version is not None:
             return version

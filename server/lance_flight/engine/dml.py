@@ -59,7 +59,8 @@ def overwrite(table: PartitionedNamespace | PlainTable, data: Iterable[pa.Table]
     inner = transaction.writing(table)
     written = table.written(inner.snapshot, data, evaluate)
     count = sum(edit.rows for edit in written)
-    room = replaced(table.store, inner.snapshot, written, evaluate)
+    with table.discarding(inner.snapshot, written):
+        room = replaced(table.store, inner.snapshot, written, evaluate)
     gone = _removed(room)
     inner.add(combined([*room, *written]), f"overwrite {len(written)} partitions with {count} rows in place of {gone}")
     return count + gone
@@ -89,12 +90,9 @@ def change_rows(
     inner = transaction.writing(table)
     changes = _Changes(session, statement, query, columns(table, transaction), parameters)
     written = table.written(inner.snapshot, changes, evaluate)
-    try:
+    with table.discarding(inner.snapshot, written):
         changes.check(statement, name)
-    except DataError:
-        table.discard(inner.snapshot, written)
-        raise
-    gone = rows_removed(table.store, inner.snapshot, changes.by_table(session.targets))
+        gone = rows_removed(table.store, inner.snapshot, changes.by_table(session.targets))
     edits = combined([*gone, *written])
     if edits:
         inner.add(edits, f"{type(statement).__name__.lower()} {changes.count} rows in {len(edits)} partitions")
