@@ -1,13 +1,14 @@
-"""Commits per second of one-row appends, one writer ÷ a bare `merge_insert` of the same row into the same manifest.
+"""Commits per second of one-row appends: alone ÷ a bare `merge_insert` of the same row, and many writers ÷ one.
 
 The row is the one that an append changes: a partition table with its new pin. The peer merges it into a copy of the
-manifest, in process as ours does; over the wire the service adds a call. Aims belong to the work on many writers.
+manifest, in process as ours does; over the wire the service adds a call. Writers of one process share commits.
 """
 
 from __future__ import annotations
 
 import shutil
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
 
@@ -30,6 +31,7 @@ COMMITS = 10
 """In each round of each case."""
 FEW_COMMITS, MANY_COMMITS = 100, 10_000
 
+WRITERS = (4, 16)
 BARE, LOCAL, REMOTE = "bare", "appended", "sent"
 START_ROWS = 10_000
 COUNT = "SELECT count(*) AS n FROM {}"
@@ -49,19 +51,53 @@ def measure(bench: Bench) -> list[Result]:
             LOCAL: _many(lambda: namespace.append([row], evaluate)),
             REMOTE: _many(lambda: pair.ours.ingest(REMOTE, row)),
         }
+        cases |= {_named(writers): _at_once(writers, namespace, start) for writers in WRITERS}
         seconds = interleaved({name: timed(case) for name, case in cases.items()}, bench.options.rounds)
         appended = (bench.options.rounds + 1) * COMMITS
         local = Engine(Root(Store(str(root))), ways=1).query(COUNT.format(LOCAL))
-        data.expect("rows after the appends in process", local.to_pylist(), [{"n": START_ROWS + appended}])
-        data.expect("rows after the appends over the wire", pair.ours.rows(COUNT.format(REMOTE)), local.to_pylist())
+        by_many = appended * sum(WRITERS)
+        data.expect("rows after the appends in process", local.to_pylist(), [{"n": START_ROWS + appended + by_many}])
+        sent = pair.ours.rows(COUNT.format(REMOTE))
+        data.expect("rows after the appends over the wire", sent, [{"n": START_ROWS + appended}])
     speed = {name: COMMITS / taken for name, taken in seconds.items()}
+    together = {writers: writers * speed[_named(writers)] for writers in WRITERS}
     return [
         *(
-            Result(what=what, ours=speed[name], limit=speed[BARE], unit=COMMITS_PER_SECOND)
-            for name, what in ((LOCAL, "1-row appends in process"), (REMOTE, "1-row appends over DoPut"))
+            Result(what=what, ours=speed[name], limit=speed[BARE], unit=COMMITS_PER_SECOND, aims=aims)
+            for name, what, aims in (
+                (LOCAL, "1-row appends in process", (Aim("ratio", "≥", 0.5),)),
+                (REMOTE, "1-row appends over DoPut", ()),
+            )
+        ),
+        *(
+            Result(
+                what=f"{writers} writers in process (limit: one)",
+                ours=together[writers],
+                limit=speed[LOCAL],
+                unit=COMMITS_PER_SECOND,
+                aims=(Aim("ratio", "≥", 5),) if writers == max(WRITERS) else (),
+            )
+            for writers in WRITERS
         ),
         _late_commits(bench),
     ]
+
+
+def _named(writers: int) -> str:
+    return f"{writers} writers"
+
+
+def _at_once(writers: int, namespace: PartitionedNamespace, rows: pa.Table) -> Callable[[], None]:
+    """As many appends by each of several threads, of a row of its own."""
+
+    def write(number: int) -> None:
+        _many(lambda: namespace.append([rows.slice(number, 1)], evaluate))()
+
+    def run() -> None:
+        with ThreadPoolExecutor(writers) as pool:
+            list(pool.map(write, range(writers)))
+
+    return run
 
 
 def _late_commits(bench: Bench) -> Result:
