@@ -63,6 +63,9 @@ class CannedBackend:
     following: dict[bytes, bytes] = field(default_factory=dict)
     ended: list[tuple[bytes, bool]] = field(default_factory=list)
 
+    def connected(self, caller: Caller) -> None:
+        self.callers.append(caller)
+
     def begin(self, caller: Caller) -> bytes:
         self.callers.append(caller)
         self.begun += 1

@@ -104,7 +104,8 @@ class Root:
         table = self.table(name)
         try:
             return read(table)
-        except NotFound:
+        except (NotFound, Corrupt):
+            # A table that goes away while it is read looks like one that is broken.
             with self._lock:
                 return read(self.table(name))
 

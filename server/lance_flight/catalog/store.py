@@ -81,12 +81,21 @@ class Store:
     def open(self, version: int | str | None = None) -> LanceDataset:
         """The Lance dataset at this very place; `NotFound` where there is none, `Corrupt` where it cannot be read."""
         try:
-            return lance.dataset(self.uri, version, storage_options=self.options or None, session=shared_session())
+            return self._dataset(version)
         except UNREADABLE as exc:
-            what = repr(self.name) if version is None else f"{self.name!r}, version {version}"
-            if self._has_version(version):
-                raise Corrupt(f"{what} cannot be read: {self.parent.words(exc)}") from exc
-            raise NotFound(f"no Lance table {what}") from exc
+            if not self._has_version(version):
+                raise NotFound(f"no Lance table {self._called(version)}") from exc
+        try:
+            # It may have come into its place just now.
+            return self._dataset(version)
+        except UNREADABLE as exc:
+            raise Corrupt(f"{self._called(version)} cannot be read: {self.parent.words(exc)}") from exc
+
+    def _dataset(self, version: int | str | None) -> LanceDataset:
+        return lance.dataset(self.uri, version, storage_options=self.options or None, session=shared_session())
+
+    def _called(self, version: int | str | None) -> str:
+        return repr(self.name) if version is None else f"{self.name!r}, version {version}"
 
     def words(self, said: Exception | str) -> str:
         """What another library says, with every path as it is seen from this place, and none of Lance's own source.

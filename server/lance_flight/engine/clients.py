@@ -113,6 +113,11 @@ class Clients:
                     del self._sessions[oldest]
             return session
 
+    def renew(self, key: str) -> None:
+        """Begin a session anew: its settings are the default ones, and no open transaction belongs to it."""
+        with self._lock:
+            self._sessions[key] = ClientSession()
+
     def begin(self, session: ClientSession) -> bytes:
         """Begin a transaction and return its id."""
         self._end_idle()

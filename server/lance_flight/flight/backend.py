@@ -19,11 +19,15 @@ PARTITION_BY = "partition_by"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Caller:
-    """Who is calling: the principal, where the connection comes from, and what tells its session apart."""
+    """Who is calling: the principal, where the connection comes from, and what tells its session apart.
+
+    `is_connection` says that this is nothing but the connection.
+    """
 
     principal: str = "anonymous"
     peer: str = ""
     session: str = ""
+    is_connection: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -103,6 +107,14 @@ class Backend(Protocol):
 
     def describe(self, caller: Caller, sql: str, *, transaction: bytes | None = None) -> Described:
         """Plan a statement without running any of it."""
+        ...
+
+    def connected(self, caller: Caller) -> None:
+        """A client asks what the server is, which is the first that it does on a new connection.
+
+        Where nothing but the connection tells its session apart, this is another one than the session that had the same
+        address before.
+        """
         ...
 
     def begin(self, caller: Caller) -> bytes:

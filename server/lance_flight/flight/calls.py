@@ -23,6 +23,7 @@ COMPRESSION_HEADER = "lance-flight-compression"
 PARTITION_BY_HEADER = "lance-flight-partition-by"
 MOST_ENDPOINTS = 256
 
+_IDENTITIES = ("authorization", "cookie")
 _CODECS = ("lz4", "zstd")
 
 
@@ -109,7 +110,10 @@ def call_of(context: flight.ServerCallContext) -> Call:
     middleware: CallMiddleware = context.get_middleware(MIDDLEWARE)
     return Call(
         caller=Caller(
-            principal=middleware.principal, peer=context.peer(), session=_session(middleware.headers, context.peer())
+            principal=middleware.principal,
+            peer=context.peer(),
+            session=_session(middleware.headers, context.peer()),
+            is_connection=not any(middleware.headers.get(name) for name in _IDENTITIES),
         ),
         endpoints=_endpoints(middleware.headers.get(ENDPOINTS_HEADER)),
         compression=_compression(middleware.headers.get(COMPRESSION_HEADER)),
@@ -120,7 +124,7 @@ def call_of(context: flight.ServerCallContext) -> Call:
 
 def _session(headers: Mapping[str, Sequence[str]], peer: str) -> str:
     """What tells a session apart: its bearer token, else its cookies, else its connection."""
-    for name in ("authorization", "cookie"):
+    for name in _IDENTITIES:
         values = headers.get(name)
         if values:
             digest = hashlib.sha256("\0".join(map(str, values)).encode()).hexdigest()

@@ -37,6 +37,10 @@ class EngineBackend:
         description = self._engine.describe(sql, self._scope(caller, transaction))
         return Described(schema=description.schema, parameters=description.parameters)
 
+    def connected(self, caller: Caller) -> None:
+        if caller.is_connection:
+            self._engine.clients.renew(caller.session)
+
     def begin(self, caller: Caller) -> bytes:
         return self._engine.clients.begin(self._engine.clients.session(caller.session))
 

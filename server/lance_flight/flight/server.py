@@ -30,6 +30,7 @@ from lance_flight.flight.commands import (
     Command,
     CreatePreparedStatement,
     EndTransaction,
+    GetSqlInfo,
     MetadataCommand,
     PreparedStatementQuery,
     PreparedStatementUpdate,
@@ -100,6 +101,8 @@ class FlightSqlServer(flight.FlightServerBase):
             case StatementQuery() | PreparedStatementQuery() as command:
                 return self._statements.get_flight_info(call, descriptor, command)
             case command if isinstance(command, MetadataCommand):
+                if isinstance(command, GetSqlInfo):
+                    self._backend.connected(call.caller)
                 endpoint = flight.FlightEndpoint(descriptor.command, ())
                 return flight.FlightInfo(metadata.schema_of(command), descriptor, [endpoint])
             case command:
