@@ -20,9 +20,10 @@ import pyarrow.compute as pc
 from lance import LanceDataset, Transaction
 from lance.fragment import write_fragments
 
+from lance_flight.catalog.addresses import ROW_ADDRESS
 from lance_flight.catalog.branches import BRANCHES, BranchRef
 from lance_flight.catalog.conflicts import conflicts
-from lance_flight.catalog.manifest_rows import ROW_ADDRESS, Rewrite
+from lance_flight.catalog.manifest_rows import Rewrite
 from lance_flight.catalog.newest import Newest
 from lance_flight.catalog.snapshot import Snapshot
 from lance_flight.catalog.store import UNREADABLE, Store

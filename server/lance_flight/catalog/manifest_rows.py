@@ -16,12 +16,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from lance import FragmentMetadata, LanceDataset, LanceOperation
 
+from lance_flight.catalog.addresses import OFFSET_BITS, OFFSETS
 from lance_flight.catalog.snapshot import Snapshot
 from lance_flight.catalog.whole_files import check_deletions
-
-ROW_ADDRESS = "_rowaddr"
-OFFSET_BITS = 32
-OFFSETS = (1 << OFFSET_BITS) - 1
 
 
 @dataclass(frozen=True, slots=True)

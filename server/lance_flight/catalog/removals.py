@@ -8,17 +8,15 @@ import numpy as np
 import pyarrow as pa
 
 from lance_flight.catalog import partitions
+from lance_flight.catalog.addresses import OFFSET_BITS, OFFSETS, ROW_ADDRESS
 from lance_flight.catalog.edits import Edit, Removal
 from lance_flight.catalog.grouping import match
-from lance_flight.catalog.scan import ROW_ADDRESS, Scan, Source
+from lance_flight.catalog.scan import Scan, Source
 from lance_flight.catalog.snapshot import PartitionTable, Snapshot
 from lance_flight.catalog.store import Store
 from lance_flight.catalog.writer import partition_values
 from lance_flight.model.pins import FixedPin
 from lance_flight.model.spec import Evaluate
-
-OFFSET_BITS = 32
-OFFSETS = (1 << OFFSET_BITS) - 1
 
 
 def rows_removed(root: Store, snapshot: Snapshot, gone: Mapping[PartitionTable, np.ndarray]) -> list[Edit]:

@@ -16,6 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from lance import LanceDataset, LanceFragment
 
+from lance_flight.catalog.addresses import ROW_ADDRESS
 from lance_flight.catalog.store import Store
 from lance_flight.errors import DataError
 from lance_flight.model.schema import TABLE_FIELD_ID
@@ -24,7 +25,6 @@ BATCH_ROWS = 64 * 1024
 AHEAD = 1
 IO_BUFFER_BYTES = 64 << 20
 
-ROW_ADDRESS = "_rowaddr"
 TABLE_NUMBER = "_table_number"
 ADDRESS_FIELDS = (
     pa.field(TABLE_NUMBER, pa.int32(), nullable=False),

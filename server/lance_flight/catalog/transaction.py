@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import pyarrow as pa
 
@@ -101,7 +101,9 @@ class Transaction:
             part = self.parts.get(edit.object_id)
             if part is None:
                 part = self.parts[edit.object_id] = Part(
-                    table=edit.table, added=_without_rows(edit), owns_directory=edit.table is None
+                    table=edit.table,
+                    added=replace(edit, fragments=[], files=[], removal=None, replaces=False, rows=0),
+                    owns_directory=edit.table is None,
                 )
             part.waiting.append(edit)
             part.rewrites |= edit.rewrites
@@ -129,15 +131,3 @@ class Transaction:
         if not root.directories():
             # The namespace was dropped while files were written: nothing but our own directories was left of it.
             root.remove()
-
-
-def _without_rows(edit: Edit) -> Edit:
-    return Edit(
-        spec=edit.spec,
-        schema=edit.schema,
-        values=edit.values,
-        object_id=edit.object_id,
-        location=edit.location,
-        place=edit.place,
-        table=edit.table,
-    )

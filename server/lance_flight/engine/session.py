@@ -29,9 +29,10 @@ from lance_flight.engine.provider import Provider, ScanLog
 from lance_flight.engine.row_queries import TARGET_ROWS
 from lance_flight.engine.sql import for_datafusion
 from lance_flight.engine.table_changes import TABLE_CHANGES, ChangesTable, TableChanges, changes_table
-from lance_flight.engine.tables import Floating, PartitionedView, PlainView, Resolved, Share, Targets
+from lance_flight.engine.tables import Floating, PartitionedView, PlainView, Share, Targets
 from lance_flight.engine.transactions import SqlTransaction
 from lance_flight.errors import Conflict, LanceFlightError, NotFound, QueryFailed, SqlError
+from lance_flight.model.pins import FixedPin
 from lance_flight.model.spec import Expression
 from lance_flight.planning.enumeration import Unresolved
 from lance_flight.planning.predicates import ALWAYS, Predicate, all_of
@@ -49,7 +50,7 @@ class Reading:
     """
 
     version: int
-    resolved: Mapping[str, Resolved] = field(default_factory=dict)
+    resolved: Mapping[str, FixedPin] = field(default_factory=dict)
     committed_at: str = ""
     step: int | None = None
 

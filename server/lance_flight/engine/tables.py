@@ -26,14 +26,13 @@ from lance_flight.catalog.snapshot import PartitionTable, Snapshot, SpecTables
 from lance_flight.catalog.store import Store
 from lance_flight.engine.provider import ScanLog
 from lance_flight.errors import Conflict, LanceFlightError, NotFound, QueryFailed
-from lance_flight.model.pins import BranchVersion, Version
+from lance_flight.model.pins import FixedPin
 from lance_flight.model.spec import Evaluate
 from lance_flight.planning.partitions import SpecPartitions
 from lance_flight.planning.predicates import ALWAYS, Predicate, all_of
 from lance_flight.planning.pruning import Pruning, SpecPruning, prune
 
 T = TypeVar("T")
-Resolved = Version | BranchVersion
 Work = tuple[Predicate | None, list[Open]]
 
 RESOLVERS = 8
@@ -66,7 +65,7 @@ class Floating:
     `known` holds them by object id. Safe to share among the scans of the statement.
     """
 
-    def __init__(self, store: Store, known: Mapping[str, Resolved]) -> None:
+    def __init__(self, store: Store, known: Mapping[str, FixedPin]) -> None:
         self.known = dict(known)
         self._store = store
         self._lock = Lock()
@@ -74,11 +73,11 @@ class Floating:
     def pinned(self, tables: Sequence[PartitionTable], numbers: Targets | None = None) -> list[PinnedTable]:
         """Each table at the version that the statement reads; `NotFound` names one that is not there."""
         with self._lock:
-            self._learn([t for t in tables if not isinstance(t.pin, Resolved) and t.object_id not in self.known])
+            self._learn([t for t in tables if not isinstance(t.pin, FixedPin) and t.object_id not in self.known])
         return [
             PinnedTable(
                 self._store.child(table.location),
-                table.pin if isinstance(table.pin, Resolved) else self.known[table.object_id],
+                table.pin if isinstance(table.pin, FixedPin) else self.known[table.object_id],
                 0 if numbers is None else numbers.number(table),
             )
             for table in tables

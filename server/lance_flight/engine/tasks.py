@@ -13,9 +13,9 @@ from dataclasses import dataclass, field
 import pyarrow as pa
 
 from lance_flight.engine.session import Reading
-from lance_flight.engine.tables import Resolved, Share
+from lance_flight.engine.tables import Share
 from lance_flight.errors import TicketError
-from lance_flight.model.pins import BranchVersion, Version
+from lance_flight.model.pins import BranchVersion, FixedPin, Version
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,11 +76,11 @@ def _decoded(text: str) -> pa.RecordBatch:
         return reader.read_next_batch()
 
 
-def _pins_to_json(pins: Mapping[str, Resolved]) -> dict[str, list[str | int | None]]:
+def _pins_to_json(pins: Mapping[str, FixedPin]) -> dict[str, list[str | int | None]]:
     return {name: [pin.columns.read_branch, pin.version] for name, pin in pins.items()}
 
 
-def _pins_from_json(value: Mapping[str, list[str | int | None]]) -> dict[str, Resolved]:
+def _pins_from_json(value: Mapping[str, list[str | int | None]]) -> dict[str, FixedPin]:
     return {
         name: Version(int(version or 0)) if branch is None else BranchVersion(str(branch), int(version or 0))
         for name, (branch, version) in value.items()

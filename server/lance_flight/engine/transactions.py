@@ -6,8 +6,6 @@ statement is a transaction of its own. Everything it changes lies under one `__m
 
 from __future__ import annotations
 
-import random
-import time
 from collections import defaultdict
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
@@ -17,6 +15,7 @@ from lance_flight.catalog.directory import Draft, Root, Table, TableName
 from lance_flight.catalog.leases import Hold
 from lance_flight.catalog.namespace import PartitionedNamespace
 from lance_flight.catalog.plain import PlainTable
+from lance_flight.catalog.retries import pause
 from lance_flight.catalog.snapshot import Snapshot
 from lance_flight.catalog.transaction import Transaction
 from lance_flight.errors import NotFound, OutcomeUnknown, SerializationFailure, Unsupported
@@ -24,8 +23,6 @@ from lance_flight.errors import NotFound, OutcomeUnknown, SerializationFailure, 
 T = TypeVar("T")
 
 RUNS = 20
-FIRST_PAUSE = 0.01
-MAX_PAUSE = 0.5
 
 
 class SqlTransaction:
@@ -250,5 +247,5 @@ def autocommit(
                 raise
         else:
             return count
-        time.sleep(random.uniform(0, min(MAX_PAUSE, FIRST_PAUSE * 2**run)))  # noqa: S311 - jitter, no secret
+        pause(run)
     raise AssertionError("unreachable")
