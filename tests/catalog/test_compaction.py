@@ -156,11 +156,11 @@ def test_an_append_before_the_commit_wins_and_the_other_tables_are_compacted(
 def test_an_append_during_the_commit_wins_too(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     commit, left = Manifest.commit, [1]
 
-    def contended(self: Manifest, base: Snapshot, *args: Any) -> Snapshot:
+    def contended(self: Manifest, base: Snapshot, *args: Any, **more: Any) -> Snapshot:
         if left[0] > 0:
             left[0] -= 1
             opened(place).append([rows((4, "a"))], evaluate)
-        return commit(self, base, *args)
+        return commit(self, base, *args, **more)
 
     monkeypatch.setattr(Manifest, "commit", contended)
     report = compact(opened(place))

@@ -143,11 +143,11 @@ def test_data_files_are_written_once_however_often_a_commit_is_tried(
     files = {path for path in table_files(place) if path.suffix == ".lance"}
     manifest_commit, left = Manifest.commit, [3]
 
-    def contended(self: Manifest, *args: Any) -> Snapshot:
+    def contended(self: Manifest, *args: Any, **more: Any) -> Snapshot:
         if left[0] > 0:
             left[0] -= 1
             raise Conflict("somebody was first")
-        return manifest_commit(self, *args)
+        return manifest_commit(self, *args, **more)
 
     monkeypatch.setattr(Manifest, "commit", contended)
     pending.commit()
@@ -159,7 +159,7 @@ def test_an_append_that_gives_up_is_visible_nowhere_and_says_so(place: Path, mon
     before = set(place.iterdir())
     version = manifest(place).version
 
-    def refused(*_: Any) -> Snapshot:
+    def refused(*_: Any, **__: Any) -> Snapshot:
         raise Conflict("somebody was first")
 
     with monkeypatch.context() as patched:

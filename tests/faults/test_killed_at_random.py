@@ -132,9 +132,14 @@ class Writer:
 
 def run(steps: Sequence[str | pa.Table], connection: dbapi.Connection) -> None:
     """Statements and rows, one after another."""
-    with connection.cursor() as cursor:
+    cursor = connection.cursor()
+    try:
         for step in steps:
             cursor.execute(step) if isinstance(step, str) else cursor.adbc_ingest("t", step, mode="append")
+    finally:
+        # A prepared statement cannot be closed on a server that is gone: that is not what its change came to.
+        with suppress(Error):
+            cursor.close()
 
 
 def run_together(steps: Sequence[str | pa.Table], uri: str) -> None:

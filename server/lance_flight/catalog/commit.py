@@ -10,14 +10,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from threading import Lock
 
-import pyarrow as pa
-
 from lance_flight.catalog.checks import Before, check
 from lance_flight.catalog.manifest import Manifest
 from lance_flight.catalog.retries import attempts
 from lance_flight.catalog.snapshot import Snapshot
 from lance_flight.catalog.staging import Staging
-from lance_flight.catalog.store import UNREADABLE
 from lance_flight.catalog.transaction import Transaction
 from lance_flight.errors import Conflict, LanceFlightError, NotFound, OutcomeUnknown, SerializationFailure
 from lance_flight.faults import reached
@@ -92,19 +89,21 @@ class Commits:
             try:
                 rows = staging.rows([member.transaction for member in group], snapshot)
                 reached("all_staged")
-                version: int | None = self._publish(group, snapshot, rows)
+                done = [member.transaction for member in group]
+                version = self._manifest.make_visible(
+                    snapshot, rows, "; ".join(t.operation for t in done), [t.id for t in done]
+                )
             except OutcomeUnknown:
                 raise
             except (LanceFlightError, OSError) as exc:
                 if isinstance(exc, Conflict) and not isinstance(exc, SerializationFailure):
-                    version = self._found(group, snapshot)
-                elif len(group) == 1:
+                    continue
+                if len(group) == 1:
                     raise
-                else:
-                    # One of them cannot be staged; by itself each gets its own answer.
-                    for member in group:
-                        self._commit([member])
-                    return
+                # One of them cannot be staged; by itself each gets its own answer.
+                for member in group:
+                    self._commit([member])
+                return
             if version is not None:
                 for member in group:
                     member.version = version
@@ -118,38 +117,6 @@ class Commits:
             return self._manifest.snapshot()
         except NotFound as exc:
             raise SerializationFailure(f"table {self._root.name!r} was dropped by another writer") from exc
-
-    def _publish(self, group: Sequence[_Member], snapshot: Snapshot, rows: pa.Table) -> int:
-        transactions = [member.transaction for member in group]
-        try:
-            committed = self._manifest.commit(
-                snapshot, rows, "; ".join(t.operation for t in transactions), [t.id for t in transactions]
-            )
-            reached("committed")
-        except Conflict:
-            raise
-        except BaseException as exc:
-            # Whatever went wrong, the table says whether it did so before or after the commit.
-            version = self._found(group, snapshot)
-            if version is None and isinstance(exc, OSError) and self._root.is_remote:
-                raise OutcomeUnknown(
-                    f"a commit to {self._root.name!r} was sent and not answered: {self._root.words(exc)}"
-                ) from exc
-            if version is None:
-                raise
-            return version
-        return committed.version
-
-    def _found(self, group: Sequence[_Member], snapshot: Snapshot) -> int | None:
-        """The version that the group became visible in all the same: its answer was lost, or came twice."""
-        try:
-            return self._manifest.committed(snapshot, group[0].transaction.id)
-        except NotFound:
-            return None
-        except (LanceFlightError, *UNREADABLE) as exc:
-            raise OutcomeUnknown(
-                f"a commit to {self._root.name!r} failed, and what came of it cannot be read: {self._root.words(exc)}"
-            ) from exc
 
 
 def _still_good(group: Sequence[_Member], snapshot: Snapshot) -> list[_Member]:

@@ -24,12 +24,15 @@ from lance_flight.catalog.addresses import ROW_ADDRESS
 from lance_flight.catalog.branches import BRANCHES, BranchRef
 from lance_flight.catalog.conflicts import conflicts
 from lance_flight.catalog.manifest_rows import Rewrite
+from lance_flight.catalog.new_partitions import version_rows
 from lance_flight.catalog.newest import Newest
+from lance_flight.catalog.pending import PENDING, pending
 from lance_flight.catalog.snapshot import Snapshot
 from lance_flight.catalog.store import UNREADABLE, Store
 from lance_flight.catalog.whole_files import check_data
-from lance_flight.errors import Conflict, Corrupt, InvalidInput, NotFound
+from lance_flight.errors import Conflict, Corrupt, InvalidInput, LanceFlightError, NotFound, OutcomeUnknown
 from lance_flight.faults import reached
+from lance_flight.model.naming import spec_namespace
 from lance_flight.model.schema import NamespaceSchema
 from lance_flight.model.spec import SPEC_KEY, PartitionSpec, specs_from_metadata
 from lance_flight.model.transforms import is_string
@@ -184,13 +187,18 @@ class Manifest:
     ) -> Snapshot:
         """Put `rows` in place of those with the same object id, or beside them: the commit point (decision 14).
 
-        The rows of the objects `removed` go; `properties` are said of the new version beside what it did.
+        The rows of the objects `removed` go; `properties` are said of the new version beside what it did, and
+        `transactions` are remembered with it.
 
-        Made from `base`, without retries: if anyone changed one of the same fragments of the table since, the commit
-        fails with `Conflict` and nothing is visible. Two writers that insert one new key are kept apart because each
-        of them writes its `v<N>` row back in the same commit. `transactions` are remembered with the new version.
+        Made from `base`, without retries: every commit writes the head row back, so if anyone has committed rows since,
+        this one fails with `Conflict` and nothing is visible.
         """
         dataset = self.open(base.version)
+        head = spec_namespace(base.specs[0].id)
+        changes_head = head in rows["object_id"].to_pylist()
+        if not changes_head:
+            found = base.head
+            rows = pa.concat_tables([found if found.num_rows else version_rows(base.specs[:1], rows.schema), rows])
         rewrite = Rewrite.of(base, rows, removed)
         written = write_fragments(
             rewrite.rows, dataset, schema=rewrite.rows.schema, mode="append", storage_options=self.store.options or None
@@ -204,10 +212,54 @@ class Manifest:
             committed = LanceDataset.commit(
                 dataset, transaction, max_retries=0, storage_options=self.store.options or None
             )
-        if int(committed.version) != base.version + 1 or len(written) != 1:
-            # Somebody's harmless change came between, of columns or metadata: it has to be read.
+        if int(committed.version) != base.version + 1 or len(written) != 1 or changes_head:
+            # Columns or metadata are others than those of the base: they have to be read.
             return self.snapshot(int(committed.version))
         return self._kept(committed, lambda: rewrite.applied(base, committed))
+
+    def make_visible(
+        self,
+        base: Snapshot,
+        rows: pa.Table,
+        operation: str,
+        transactions: Sequence[str],
+        *,
+        removed: Sequence[str] = (),
+        properties: Mapping[str, str] = MappingProxyType({}),
+    ) -> int | None:
+        """Commit, and return the version in which it is visible, whatever answer came; None where another one was first.
+
+        `OutcomeUnknown` where nobody can say: an object store did not answer, or cannot be asked.
+        """
+        place = self.store.parent
+        try:
+            version = self.commit(base, rows, operation, transactions, removed=removed, properties=properties).version
+            reached("committed")
+        except Conflict:
+            return self._found(base, transactions[0])
+        except BaseException as exc:
+            # Whatever went wrong, the table says whether it did so before or after the commit.
+            found = self._found(base, transactions[0])
+            if found is None and isinstance(exc, OSError) and place.is_remote:
+                raise OutcomeUnknown(
+                    f"a commit to {place.name!r} was sent and not answered: {place.words(exc)}"
+                ) from exc
+            if found is None:
+                raise
+            return found
+        return version
+
+    def _found(self, base: Snapshot, transaction: str) -> int | None:
+        """The version that a transaction became visible in all the same: its answer was lost, or came twice."""
+        place = self.store.parent
+        try:
+            return self.committed(base, transaction)
+        except NotFound:
+            return None
+        except (LanceFlightError, *UNREADABLE) as exc:
+            raise OutcomeUnknown(
+                f"a commit to {place.name!r} failed, and what came of it cannot be read: {place.words(exc)}"
+            ) from exc
 
     def committed(self, base: Snapshot, transaction: str) -> int | None:
         """The version after `base` that a transaction became visible in, if it did."""
@@ -224,9 +276,16 @@ class Manifest:
         with conflicts(f"another writer changed the metadata of {self.store.parent.name!r} first"):
             self.open(base.version).update_metadata(dict(values))
 
+    def follow(self, snapshot: Snapshot) -> None:
+        """Put into table metadata what a commit of rows has said of it; whoever comes second has nothing to do."""
+        if snapshot.pending:
+            with suppress(Conflict):
+                self.update_metadata(snapshot, snapshot.pending)
+
     def add_columns(self, fields: Iterable[pa.Field]) -> None:
-        """Add nullable columns; harmless to every reader."""
-        self.open().add_columns(pa.schema(list(fields)))
+        """Add nullable columns, harmless to every reader; `Conflict` if somebody committed at the same moment."""
+        with conflicts(f"another writer changed {self.store.parent.name!r} first"):
+            self.open().add_columns(pa.schema(list(fields)))
 
 
 def read_snapshot(dataset: LanceDataset, place: Store, table_branch: str | None = None) -> Snapshot | None:
@@ -238,8 +297,9 @@ def read_snapshot(dataset: LanceDataset, place: Store, table_branch: str | None 
         raise Corrupt(f"namespace {name!r} has a __manifest that cannot be read: {place.words(exc)}") from exc
     addresses = addressed[ROW_ADDRESS].to_numpy()
     rows = addressed.drop_columns([ROW_ADDRESS])
-    metadata = dict(dataset.metadata)
     try:
+        waiting = _pending(rows, dataset.metadata)
+        metadata = {**dataset.metadata, **waiting}
         found = _properties(metadata, dataset, rows)
         if not any(key.startswith(SPEC_KEY) for key in found):
             return None
@@ -265,7 +325,16 @@ def read_snapshot(dataset: LanceDataset, place: Store, table_branch: str | None 
         schema=schema,
         addresses=addresses,
         table_branch=table_branch,
+        pending=waiting,
     )
+
+
+def _pending(rows: pa.Table, metadata: Mapping[str, str]) -> dict[str, str]:
+    """What the head row says of the metadata, whichever of the `v<N>` rows it is."""
+    if "metadata" not in rows.column_names or not is_string(rows.schema.field("metadata").type):
+        return {}
+    heads = rows.filter(pc.match_substring(rows["metadata"], PENDING))
+    return pending(heads.slice(0, 1), metadata)
 
 
 def _check_columns(name: str, schema: pa.Schema) -> None:

@@ -33,10 +33,7 @@ class NewPartitions:
         return [parent + SEPARATOR + TABLE for parent in self._namespaces(values, {})]
 
     def rows(self, values: pa.Table, locations: Sequence[str], pins: Sequence[Pin]) -> pa.Table:
-        """Manifest rows for the partitions `values`, stored at `locations`: namespaces, tables, and the `v<N>` row.
-
-        The `v<N>` row is written back unchanged, so that two transactions that create partitions conflict on it.
-        """
+        """Manifest rows for the partitions `values`, stored at `locations`: namespaces, tables, a `v<N>` row if it is missing."""
         made: dict[str, dict[str, Any]] = {}
         for place, parent in enumerate(self._namespaces(values, made)):
             object_id = parent + SEPARATOR + TABLE
@@ -70,8 +67,8 @@ class NewPartitions:
 
     def _version_row(self) -> pa.Table:
         name = spec_namespace(self._spec.id)
-        row = self._snapshot.row(name)
-        return row if row.num_rows else _table([_object(name, "namespace")], self._snapshot.rows.schema)
+        missing = [] if self._snapshot.row(name).num_rows else [_object(name, "namespace")]
+        return _table(missing, self._snapshot.rows.schema)
 
 
 def version_rows(specs: Sequence[PartitionSpec], schema: pa.Schema) -> pa.Table:

@@ -70,7 +70,8 @@ class SpecTables:
 class Snapshot:
     """One version of a partitioned namespace.
 
-    `rows` is the whole `__manifest` at `version`, each at its row address in `addresses`; `metadata` its table metadata;
+    `rows` is the whole `__manifest` at `version`, each at its row address in `addresses`; `metadata` its table metadata,
+    with what is still `pending` there (`pending.py`);
     `committed_at` in UTC; `table_branch` the Lance branch of partition tables that writes go to (None: wherever the pin is).
     One with changes on top has no addresses: it was never stored.
     """
@@ -83,6 +84,7 @@ class Snapshot:
     schema: NamespaceSchema
     addresses: np.ndarray | None = field(default=None, repr=False)
     table_branch: str | None = None
+    pending: Mapping[str, str] = field(default_factory=dict, repr=False)
 
     def overlaid(self, rows: pa.Table) -> Snapshot:
         """This snapshot with `rows` in place of those with their object ids, or beside them."""
@@ -119,6 +121,11 @@ class Snapshot:
         """The rows of the partition namespaces at a level (1 = the first field) of one spec version."""
         below = self._below(spec_id, "namespace")
         return below.filter(pc.equal(pc.count_substring(below["object_id"], SEPARATOR), level))
+
+    @property
+    def head(self) -> pa.Table:
+        """The row of the oldest spec; every commit writes it back, so that any two commits conflict."""
+        return self.row(spec_namespace(self.specs[0].id))
 
     def row(self, object_id: str) -> pa.Table:
         """The row of one object: a table of one row, or of none."""

@@ -22,7 +22,6 @@ from lance_flight.catalog.store import Store
 from lance_flight.catalog.transaction import Part, Staged, Transaction
 from lance_flight.errors import SerializationFailure
 from lance_flight.faults import reached
-from lance_flight.model.naming import spec_namespace
 from lance_flight.model.pins import FixedPin, Pin
 
 STAGERS = 4
@@ -51,7 +50,7 @@ class Staging:
         """Stage everything on the pins of `snapshot` and return the manifest rows that make it visible."""
         targets = list(_targets(group, snapshot))
         staged = self._staged(targets)
-        changed = [snapshot.rows_of(sorted(_written_back(group, snapshot)))]
+        changed = [snapshot.rows.slice(0, 0)]
         old = [(t, s) for t, s in zip(targets, staged, strict=True) if t.table is not None]
         if old:
             rows = snapshot.rows_of([target.object_id for target, _ in old])
@@ -195,14 +194,6 @@ def _targets(group: Sequence[Transaction], snapshot: Snapshot) -> Iterator[_Targ
     found = snapshot.tables_named(list(together))
     for object_id, mine in together.items():
         yield _Target(object_id=object_id, parts=tuple(mine), table=found.get(object_id))
-
-
-def _written_back(group: Sequence[Transaction], snapshot: Snapshot) -> set[str]:
-    """What serialisable transactions read, and the rows of the specs: to write them back shows others' changes as conflicts."""
-    readers = [transaction for transaction in group if transaction.serializable and transaction.has_read]
-    if not readers:
-        return set()
-    return {spec_namespace(spec.id) for spec in snapshot.specs}.union(*(reader.reads for reader in readers))
 
 
 def _repinned(rows: pa.Table, pins: Sequence[Pin]) -> pa.Table:
