@@ -8,7 +8,7 @@ import pyarrow as pa
 from lance_flight.catalog.directory import Root, TableName
 from lance_flight.catalog.store import Store
 from lance_flight.engine import ingest
-from lance_flight.engine.statements import parse_partition_by
+from lance_flight.engine.partition_fields import parse_partition_by
 
 T = TableName("public", "t")
 

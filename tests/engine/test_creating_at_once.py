@@ -18,7 +18,7 @@ from lance_flight.catalog.private import PrivatePlace, private_place
 from lance_flight.catalog.store import Store
 from lance_flight.engine.engine import Engine
 from lance_flight.engine.ingest import Existing
-from lance_flight.engine.statements import parse_partition_by
+from lance_flight.engine.partition_fields import parse_partition_by
 from lance_flight.errors import SchemaError
 
 T = TableName("public", "t")

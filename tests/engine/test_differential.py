@@ -17,7 +17,7 @@ from lance_flight.catalog.store import Store
 from lance_flight.engine import ingest
 from lance_flight.engine.engine import Engine
 from lance_flight.engine.functions import session_config
-from lance_flight.engine.statements import parse_partition_by
+from lance_flight.engine.partition_fields import parse_partition_by
 
 SCHEMA = pa.schema(
     {

@@ -19,7 +19,7 @@ from lance_flight.engine import ingest
 from lance_flight.engine.definitions import partition_spec
 from lance_flight.engine.engine import Engine
 from lance_flight.engine.functions import evaluate
-from lance_flight.engine.statements import parse_partition_by
+from lance_flight.engine.partition_fields import parse_partition_by
 
 from tests.engine.evolving import add_spec
 from tests.engine.test_differential import CONDITIONS, FIELDS, SCHEMA, conditions, in_memory, rows

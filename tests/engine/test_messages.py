@@ -13,7 +13,7 @@ from lance_flight.catalog.directory import Root, TableName
 from lance_flight.catalog.store import Store
 from lance_flight.engine.engine import Engine
 from lance_flight.engine.ingest import create
-from lance_flight.engine.statements import parse_partition_by
+from lance_flight.engine.partition_fields import parse_partition_by
 from lance_flight.errors import LanceFlightError
 
 SOURCES = sorted(Path(lance_flight.__file__).parent.rglob("*.py"))

@@ -14,7 +14,7 @@ import lance
 import mmh3
 import pytest
 from lance_flight.engine.definitions import partition_spec
-from lance_flight.engine.statements import parse_partition_by
+from lance_flight.engine.partition_fields import parse_partition_by
 from lance_flight.model.schema import NamespaceSchema
 
 from tests.engine.evolving import add_spec

@@ -15,7 +15,7 @@ from lance_flight.catalog.store import Store
 from lance_flight.engine import dml
 from lance_flight.engine.definitions import check_partitioning, column_problems, partition_spec, storable
 from lance_flight.engine.functions import evaluate
-from lance_flight.engine.statements import PartitionDef
+from lance_flight.engine.partition_fields import PartitionDef
 from lance_flight.engine.transactions import SqlTransaction, autocommit
 from lance_flight.errors import AlreadyExists, SchemaError
 from lance_flight.model.schema import NamespaceSchema

@@ -10,17 +10,15 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
 
-from lance_flight.engine import maintenance, references, row_changes
+from lance_flight.engine import maintenance, partition_fields, references, row_changes
 from lance_flight.engine.alterations import Alteration, alteration
 from lance_flight.engine.maintenance import Compact, Maintenance
+from lance_flight.engine.partition_fields import PartitionDef
 from lance_flight.engine.references import TableRef
 from lance_flight.engine.row_changes import Delete, Merge, RowChange, Update
 from lance_flight.engine.select_lists import with_distinct_names
 from lance_flight.engine.sql import Cursor, numbered
 from lance_flight.errors import SqlError
-
-PARTITION_TRANSFORMS = ("year", "month", "day", "hour")
-SIZED_TRANSFORMS = ("bucket", "multi_bucket", "truncate")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,17 +28,6 @@ class ColumnDef:
     name: str
     type: str
     nullable: bool = True
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PartitionDef:
-    """One field of PARTITIONED BY: a transform (with its number) or an expression of columns, and perhaps a name."""
-
-    transform: str
-    columns: tuple[str, ...]
-    argument: int | None = None
-    expression: str | None = None
-    field_id: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,18 +132,6 @@ def parse(sql: str) -> Statement:
     return read(cursor)
 
 
-def parse_partition_by(text: str) -> tuple[PartitionDef, ...]:
-    """The fields of a PARTITIONED BY list without its brackets, as an ingest option carries it.
-
-    >>> [field.transform for field in parse_partition_by("year(ts), bucket(16, id), country")]
-    ['year', 'bucket', 'identity']
-    """
-    cursor = Cursor.over(text)
-    fields = _partition_fields(cursor)
-    cursor.end()
-    return fields
-
-
 def _query(cursor: Cursor) -> Statement:
     return Query(cursor.source(0, len(cursor.tokens)))
 
@@ -184,9 +159,7 @@ def _create(cursor: Cursor) -> Statement:
     columns = _columns(cursor) if cursor.peek("(") else ()
     partitioned_by: tuple[PartitionDef, ...] = ()
     if cursor.accept("PARTITIONED", "BY"):
-        cursor.expect("(")
-        partitioned_by = _partition_fields(cursor)
-        cursor.expect(")")
+        partitioned_by = partition_fields.in_brackets(cursor)
     query = _query_text(cursor) if cursor.accept("AS") else None
     cursor.end()
     if (query is None) == (not columns):
@@ -307,40 +280,3 @@ def _column(cursor: Cursor) -> ColumnDef:
     if not (cursor.peek(",") or cursor.peek(")")):
         raise cursor.error("NOT NULL, a comma or the closing bracket")
     return ColumnDef(name=name, type=kind, nullable=nullable)
-
-
-def _partition_fields(cursor: Cursor) -> tuple[PartitionDef, ...]:
-    fields = [_partition_field(cursor)]
-    while cursor.accept(","):
-        fields.append(_partition_field(cursor))
-    return tuple(fields)
-
-
-def _partition_field(cursor: Cursor) -> PartitionDef:
-    name = cursor.name("a column or a transform")
-    transform, argument, expression = "identity", None, None
-    columns: tuple[str, ...] = (name,)
-    if cursor.accept("("):
-        transform = name
-        if name == "expr":
-            transform, expression = "expression", cursor.string("the expression, a string")
-            cursor.expect(",")
-        elif name in SIZED_TRANSFORMS:
-            argument = cursor.number(f"the number of {name}")
-            cursor.expect(",")
-        elif name != "identity" and name not in PARTITION_TRANSFORMS:
-            known = ", ".join(("identity", *PARTITION_TRANSFORMS, *SIZED_TRANSFORMS, "expr"))
-            raise SqlError(f"no partition transform {name!r}; expected one of {known}")
-        columns = _column_list(cursor)
-    field_id = cursor.name("a field id") if cursor.accept("AS") else None
-    return PartitionDef(
-        transform=transform, columns=columns, argument=argument, expression=expression, field_id=field_id
-    )
-
-
-def _column_list(cursor: Cursor) -> tuple[str, ...]:
-    columns = [cursor.name("a column name")]
-    while cursor.accept(","):
-        columns.append(cursor.name("a column name"))
-    cursor.expect(")")
-    return tuple(columns)
