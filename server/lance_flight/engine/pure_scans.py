@@ -50,6 +50,8 @@ def stream(log: ScanLog, columns: list[str], schema: pa.Schema) -> Iterator[pa.R
 
 
 def _named(batch: pa.RecordBatch, columns: list[str], schema: pa.Schema) -> pa.RecordBatch:
+    if batch.schema.equals(schema):
+        return batch
     arrays = batch.columns if batch.schema.names == columns else [batch.column(name) for name in columns]
     return pa.RecordBatch.from_arrays(arrays, schema=schema)
 
