@@ -5,7 +5,6 @@ Spec: Metadata Definition, Physical Layout, Runtime Namespace Properties; decisi
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import datetime
@@ -18,13 +17,13 @@ from lance_flight.catalog.branch_publishing import publish
 from lance_flight.catalog.branches import BranchRef, branches_of, create_branch, drop_branch
 from lance_flight.catalog.commit import Commits
 from lance_flight.catalog.edits import Edit
+from lance_flight.catalog.evolution import Change, Evolutions, namespace_metadata
 from lance_flight.catalog.leases import Hold, leases
 from lance_flight.catalog.manifest import (
     FENCE,
     FENCE_KEY,
     NAMESPACE_KEY,
     PIN_FIELDS,
-    SCHEMA_KEY,
     Manifest,
     create_table,
     manifest_schema,
@@ -82,11 +81,7 @@ class PartitionedNamespace:
         dataset = create_table(store.child(MANIFEST), columns)
         dataset.merge_insert("object_id").when_not_matched_insert_all().execute(version_rows([spec], columns))
         reached("manifest_made")
-        metadata = {
-            spec.key: spec.to_text(),
-            SCHEMA_KEY: json.dumps(schema.to_json(), separators=(",", ":"), ensure_ascii=False),
-            NAMESPACE_KEY: new_key().hex(),
-        }
+        metadata = {**namespace_metadata(spec, schema), NAMESPACE_KEY: new_key().hex()}
         dataset.update_metadata(metadata | ({FENCE_KEY: FENCE} if fence else {}))
         return cls.open(store)
 
@@ -164,6 +159,11 @@ class PartitionedNamespace:
         if branch.branch is None:
             raise AssertionError(name)
         return publish(self.manifest, branch.manifest, branch.branch)
+
+    def evolve(self, change: Change) -> int:
+        """Change specs, schema or both in one commit (`evolution.py`), and return the version in which that is visible."""
+        self._refuse_on_branch("change their partitioning or columns")
+        return Evolutions(self.manifest, self._writable).commit(change)
 
     def rows(self) -> Iterator[pa.Table]:
         """All rows of the newest snapshot, one partition table after another."""
@@ -306,6 +306,8 @@ class PartitionedNamespace:
                     self.manifest.update_metadata(snapshot, {NAMESPACE_KEY: new_key().hex()})
                 elif snapshot.floating:
                     self.manifest.commit(snapshot, pinned_rows(self.store, snapshot), "pin floating tables")
+                elif snapshot.pending:
+                    self.manifest.follow(snapshot)
                 else:
                     return snapshot
             except Conflict:

@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
-from lance_flight.catalog.directory import Root, TableName
+from collections.abc import Sequence
+from functools import partial
+
+from lance_flight.catalog.directory import Root, Table, TableName
+from lance_flight.catalog.evolution import Evolution
 from lance_flight.catalog.namespace import PartitionedNamespace
+from lance_flight.catalog.snapshot import Snapshot
 from lance_flight.engine.alterations import (
     Alteration,
     CreateBranch,
@@ -13,7 +18,10 @@ from lance_flight.engine.alterations import (
     OfBranch,
     PublishBranch,
     Rollback,
+    SetPartitionedBy,
 )
+from lance_flight.engine.definitions import partition_spec
+from lance_flight.engine.partition_fields import PartitionDef
 from lance_flight.engine.points import naming
 from lance_flight.errors import Unsupported
 
@@ -31,9 +39,25 @@ def alter(root: Root, name: TableName, alteration: Alteration) -> None:
             with naming(name, at):
                 table.rollback(at)
         case CreateBranch() | DropBranch() | PublishBranch():
-            if not isinstance(table, PartitionedNamespace):
-                raise Unsupported(f"table {name.name!r} is not partitioned and has no branches")
-            _alter_branch(table, name, alteration)
+            _alter_branch(_partitioned(table, name, "has no branches"), name, alteration)
+        case SetPartitionedBy(fields):
+            _partitioned(table, name, "cannot become so").evolve(partial(_partitioned_by, fields))
+
+
+def _partitioned(table: Table, name: TableName, why: str) -> PartitionedNamespace:
+    if not isinstance(table, PartitionedNamespace):
+        raise Unsupported(f"table {name.name!r} is not partitioned and {why}")
+    return table
+
+
+def _partitioned_by(fields: Sequence[PartitionDef], snapshot: Snapshot) -> Evolution | None:
+    """The next spec version, unless it would be the current one once more."""
+    number = snapshot.current_spec.id + 1
+    spec = partition_spec(snapshot.schema, fields, number=number, earlier=snapshot.specs)
+    if spec.fields == snapshot.current_spec.fields:
+        return None
+    spec.check(snapshot.schema, snapshot.specs)
+    return Evolution(operation=f"partition spec v{number}", spec=spec)
 
 
 def _alter_branch(table: PartitionedNamespace, name: TableName, alteration: OfBranch) -> None:

@@ -1,9 +1,11 @@
-"""What ALTER TABLE does to a table's history: one dataclass for each form, read from its tokens."""
+"""What ALTER TABLE does to a table: one dataclass for each form, read from its tokens."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
+from lance_flight.engine import partition_fields
+from lance_flight.engine.partition_fields import PartitionDef
 from lance_flight.engine.points import Point, point
 from lance_flight.engine.sql import Cursor
 
@@ -54,8 +56,15 @@ class PublishBranch:
     name: str
 
 
+@dataclass(frozen=True, slots=True)
+class SetPartitionedBy:
+    """SET PARTITIONED BY (fields): a new spec version for what is written from now on."""
+
+    fields: tuple[PartitionDef, ...]
+
+
 OfBranch = CreateBranch | DropBranch | PublishBranch
-Alteration = CreateTag | DropTag | Rollback | OfBranch
+Alteration = CreateTag | DropTag | Rollback | OfBranch | SetPartitionedBy
 
 
 def alteration(cursor: Cursor) -> Alteration:
@@ -78,7 +87,11 @@ def _alteration(cursor: Cursor) -> Alteration:
         return DropBranch(cursor.word(_BRANCH))
     if cursor.accept("PUBLISH", "BRANCH"):
         return PublishBranch(cursor.word(_BRANCH))
-    raise cursor.error("CREATE TAG, DROP TAG, ROLLBACK TO, CREATE BRANCH, PUBLISH BRANCH, DROP BRANCH or COMPACT")
+    if cursor.accept("SET", "PARTITIONED", "BY"):
+        return SetPartitionedBy(partition_fields.in_brackets(cursor))
+    raise cursor.error(
+        "CREATE TAG, DROP TAG, ROLLBACK TO, CREATE BRANCH, PUBLISH BRANCH, DROP BRANCH, SET PARTITIONED BY or COMPACT"
+    )
 
 
 def _as_of(cursor: Cursor) -> Point | None:

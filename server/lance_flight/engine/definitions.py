@@ -77,16 +77,31 @@ def _storable_type(kind: pa.DataType) -> pa.DataType:
     return kind
 
 
-def partition_spec(schema: NamespaceSchema, definitions: Sequence[PartitionDef], *, number: int = 1) -> PartitionSpec:
-    """The partition spec that definitions describe over `schema`; every problem of every field is named."""
+def partition_spec(
+    schema: NamespaceSchema,
+    definitions: Sequence[PartitionDef],
+    *,
+    number: int = 1,
+    earlier: Sequence[PartitionSpec] = (),
+) -> PartitionSpec:
+    """The partition spec that definitions describe over `schema`; every problem of every field is named.
+
+    A field that an `earlier` spec has under the same derivation keeps its id, and another one gets an id of its own
+    (spec: Field ID Reuse).
+    """
     fields: list[PartitionField] = []
     problems: list[str] = []
+    known = {field.derivation: field for spec in earlier for field in spec.fields}
     taken: set[str] = {definition.field_id for definition in definitions if definition.field_id is not None}
+    taken |= {field.field_id for field in known.values()}
     for definition in definitions:
         field_id = definition.field_id or _unused_name(_default_name(definition), taken)
-        taken.add(field_id)
         try:
-            fields.append(_field(schema, definition, field_id))
+            field = _field(schema, definition, field_id)
+            if definition.field_id is None:
+                field = known.get(field.derivation, field)
+            taken.add(field.field_id)
+            fields.append(field)
         except SpecError as exc:
             problems += [f"field {field_id!r}: {problem}" for problem in exc.problems]
         except LanceFlightError as exc:
