@@ -51,7 +51,8 @@ LIBRARIES = {
     "datafusion": {"lance_flight.engine"},
     "mmh3": {"lance_flight.model"},
     "pyarrow.flight": {"lance_flight.flight"},
-    "google.protobuf": {"lance_flight.flight"},
+    # Lance describes the fields of a table in messages of its own.
+    "google.protobuf": {"lance_flight.flight", "lance_flight.catalog.lance_fields"},
     "adbc_driver_flightsql": {"lance_flight_client"},
     "adbc_driver_manager": {"lance_flight_client"},
 }

@@ -50,7 +50,7 @@ def compact(namespace: PartitionedNamespace, transaction: Transaction, value: st
         location=table.location,
         place=table.location,
         table=table,
-        fragments=partitions.write_files(store, rows(*((row["id"], row["p"]) for row in kept))),
+        fragments=partitions.write_files(store, dataset.version, rows(*((row["id"], row["p"]) for row in kept))),
         removal=Removal.everything(dataset),
     )
     transaction.add([edit], "compact 1 partitions")

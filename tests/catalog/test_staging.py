@@ -64,9 +64,9 @@ def test_versions_that_were_staged_and_never_committed_stay_invisible(place: Pat
 
 def test_a_staged_version_has_exactly_the_rows_of_its_base_and_its_own(place: Path) -> None:
     store, pinned = the_table(place)
-    fragments = partitions.write_files(store, rows((2, "a")))
+    fragments = partitions.write_files(store, pinned, rows((2, "a")))
     first = stage_append(store, pinned, fragments)
-    second = stage_append(store, pinned, partitions.write_files(store, rows((3, "a"))))
+    second = stage_append(store, pinned, partitions.write_files(store, pinned, rows((3, "a"))))
     found = [sorted(partitions.open_at(store, pin).to_table()["id"].to_pylist()) for pin in (first, second)]
     assert found == [[1, 2], [1, 3]]
 
@@ -85,7 +85,7 @@ def test_rows_that_somebody_appends_at_the_very_moment_do_not_slip_in(
             lance.write_dataset(rows((666, "a")), store.uri, mode="append")
         return lance_commit(*args, **keywords)
 
-    fragments = partitions.write_files(store, rows((2, "a")))
+    fragments = partitions.write_files(store, pinned, rows((2, "a")))
     monkeypatch.setattr(partitions.LanceDataset, "commit", intruding)
     pin = stage_append(store, pinned, fragments)
     assert left == [0]
@@ -100,7 +100,7 @@ def test_staging_gives_up_where_others_never_stop(place: Path, monkeypatch: pyte
         lance.write_dataset(rows((666, "a")), store.uri, mode="append")
         return lance_commit(*args, **keywords)
 
-    fragments = partitions.write_files(store, rows((2, "a")))
+    fragments = partitions.write_files(store, pinned, rows((2, "a")))
     monkeypatch.setattr(partitions.LanceDataset, "commit", intruding)
     monkeypatch.setattr(partitions, "STAGING_ATTEMPTS", 3)
     with pytest.raises(Conflict, match="3 attempts"):

@@ -77,7 +77,7 @@ def test_deletion_files_of_a_branch_are_looked_at(tmp_path: Path) -> None:
 
 
 def at_once(store: Store, rows: pa.Table) -> int:
-    (fragment,) = write_files(store, rows)
+    (fragment,) = write_files(store, 1, rows)
     return int(fragment.files[0].file_size_bytes)
 
 

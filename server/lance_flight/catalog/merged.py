@@ -8,15 +8,14 @@ rows, object stores) are simply read by themselves.
 
 from __future__ import annotations
 
-import secrets
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
-import pyarrow as pa
-from lance import DatasetBasePath, FragmentMetadata, LanceDataset, LanceOperation
+from lance import FragmentMetadata, LanceDataset
+from lance.schema import LanceSchema
 
-from lance_flight.catalog.partitions import open_at, under_base
+from lance_flight.catalog.partitions import in_memory, open_at, under_base
 from lance_flight.catalog.store import Store
 from lance_flight.model.pins import FixedPin
 
@@ -43,7 +42,7 @@ class _Files:
     """The data files of one version of a table: their columns (as Lance numbers them) and their fragments."""
 
     columns: str
-    schema: pa.Schema
+    schema: LanceSchema
     fragments: tuple[FragmentMetadata, ...]
 
 
@@ -79,19 +78,13 @@ def _files(uri: str, pin: FixedPin) -> _Files | None:
     )
     if not plain or dataset.has_index:
         return None
-    return _Files(str(dataset.lance_schema), dataset.schema, tuple(fragments))
+    return _Files(str(dataset.lance_schema), dataset.lance_schema, tuple(fragments))
 
 
 @lru_cache(KEPT_MERGERS)
 def _merged(tables: tuple[tuple[str, FixedPin], ...]) -> LanceDataset:
-    bases, fragments = [], []
-    schema: pa.Schema | None = None
-    for number, (uri, pin) in enumerate(tables, 1):
-        files = _files(uri, pin)
-        if files is None:
-            raise AssertionError(uri)  # `merge` has asked before
-        schema = schema or files.schema
-        bases.append(DatasetBasePath(uri, id=number, is_dataset_root=True))
-        fragments += under_base(files.fragments, number)
-    operation = LanceOperation.Overwrite(schema, fragments, initial_bases=bases)
-    return LanceDataset.commit(f"memory://{secrets.token_hex(8)}", operation)
+    found = [_files(uri, pin) for uri, pin in tables]
+    # `merge` has asked before whether each of them can be a part.
+    files = [each for each in found if each is not None]
+    fragments = [f for number, each in enumerate(files, 1) for f in under_base(each.fragments, number)]
+    return in_memory(files[0].schema, fragments, [uri for uri, _ in tables])

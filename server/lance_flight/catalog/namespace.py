@@ -232,7 +232,9 @@ class PartitionedNamespace:
         """Write rows as data files, one edit for each partition; nothing is left of them if that fails."""
         with PartitionWriter(self.store, snapshot, namespace_key(snapshot), evaluate) as writer:
             try:
-                writer.write_all(rows.conform(table, snapshot.schema.plain) for table in tables)
+                writer.write_all(
+                    rows.conform(table, snapshot.schema.plain, snapshot.schema.defaults) for table in tables
+                )
                 reached("data_written")
             except BaseException:
                 writer.cancel()

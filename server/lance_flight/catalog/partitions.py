@@ -15,10 +15,12 @@ import lance
 import pyarrow as pa
 from lance import DatasetBasePath, FragmentMetadata, LanceDataset, LanceOperation
 from lance.fragment import write_fragments
+from lance.schema import LanceSchema
 
 from lance_flight.catalog.branches import BRANCHES
 from lance_flight.catalog.conflicts import conflicts
-from lance_flight.catalog.store import Store, shared_session
+from lance_flight.catalog.lance_fields import leaves, numbers
+from lance_flight.catalog.store import Store
 from lance_flight.catalog.whole_files import check_data
 from lance_flight.errors import Conflict, NotFound
 from lance_flight.faults import reached
@@ -33,29 +35,53 @@ def place_of_files(location: str, base: FixedPin | None) -> str:
     return f"{location}/{BRANCHES}/{base.branch}" if isinstance(base, BranchVersion) else location
 
 
-def write_files(store: Store, rows: pa.Table | pa.RecordBatchReader) -> list[FragmentMetadata]:
-    """Write rows as data files for an existing table, in its own numbering of columns; nothing of them is visible."""
+def write_files(store: Store, version: int, rows: pa.Table | pa.RecordBatchReader) -> list[FragmentMetadata]:
+    """Write rows as data files for a version of a table, in its numbering of columns; nothing of them is visible."""
     written: list[FragmentMetadata] = write_fragments(
         rows,
-        store.uri,
+        store.open(version),
         schema=rows.schema,
         mode="append",
         max_rows_per_file=MAX_ROWS_PER_FILE,
         storage_options=store.options or None,
-        session=shared_session(),
     )
     check_data(store.uri, written)
     return written
 
 
-def read_files(store: Store, schema: pa.Schema, fragments: Sequence[FragmentMetadata]) -> pa.RecordBatchReader:
-    """The rows of data files that lie at `store` and are part of no version; in an object store they become one."""
+def read_files(
+    store: Store, schema: pa.Schema, fragments: Sequence[FragmentMetadata], of: LanceDataset | None
+) -> pa.RecordBatchReader:
+    """The rows of data files that lie at `store` and are part of no version; in an object store they become one.
+
+    They were written for the table `of`, or for a new one.
+    """
     if store.is_remote:
         # Lance does not know how to reach a base path in another store than the dataset's own.
         return open_at(store, create(store, schema, fragments)).scanner().to_reader()
-    there = DatasetBasePath(store.uri, id=1, is_dataset_root=True)
-    operation = LanceOperation.Overwrite(schema, under_base(fragments, 1), initial_bases=[there])
-    return LanceDataset.commit(f"memory://{secrets.token_hex(8)}", operation).scanner().to_reader()
+    columns = LanceSchema.from_pyarrow(schema) if of is None else of.lance_schema
+    return in_memory(columns, under_base(fragments, 1), [store.uri]).scanner().to_reader()
+
+
+def in_memory(schema: LanceSchema, fragments: Sequence[FragmentMetadata], bases: Sequence[str]) -> LanceDataset:
+    """A dataset that is stored nowhere: its files lie under `bases`, numbered from 1 on, with columns as `schema` numbers them."""
+    place = f"memory://{secrets.token_hex(8)}"
+    paths = [DatasetBasePath(uri, id=number, is_dataset_root=True) for number, uri in enumerate(bases, 1)]
+    if not is_evolved(schema, fragments):
+        return LanceDataset.commit(place, LanceOperation.Overwrite(schema, list(fragments), initial_bases=paths))
+    # A new dataset numbers its columns anew: only those that are added to one that is there keep the numbers they have.
+    first = [field.to_arrow() for field in schema.fields() if field.id() == 0] or [pa.field("", pa.int8())]
+    begun = LanceDataset.commit(place, LanceOperation.Overwrite(pa.schema(first), [], initial_bases=paths))
+    merge = LanceOperation.Merge(list(fragments), schema)
+    return LanceDataset.commit(begun, merge, read_version=int(begun.version))
+
+
+def is_evolved(schema: LanceSchema, fragments: Iterable[FragmentMetadata]) -> bool:
+    """Whether columns have other numbers than those of a new table, or not all files hold all of them."""
+    known, expected = numbers(schema), leaves(schema)
+    return known != list(range(len(known))) or any(
+        sorted(number for file in fragment.files for number in file.fields) != expected for fragment in fragments
+    )
 
 
 def under_base(fragments: Iterable[FragmentMetadata], number: int) -> list[FragmentMetadata]:

@@ -26,7 +26,11 @@ def replace_rows(store: Store, version: int, gone: np.ndarray | None, come: Iter
     added = [rows.conform(table, dataset.schema) for table in come]
     # From here on files are written.
     removal = Removal.everything(dataset) if gone is None else Removal.of(dataset, by_fragment(gone))
-    new = partitions.write_files(store, pa.concat_tables(added)) if any(table.num_rows for table in added) else []
+    new = (
+        partitions.write_files(store, version, pa.concat_tables(added))
+        if any(table.num_rows for table in added)
+        else []
+    )
     if not removal.rows and not new:
         return 0
     operation = LanceOperation.Update(

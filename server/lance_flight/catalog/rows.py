@@ -5,7 +5,8 @@ The executors of a bulk pipeline use this as well as the server.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from types import MappingProxyType
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -17,17 +18,20 @@ _SHOWN = 3
 _ANY_INTEGER = pa.decimal128(20, 0)
 
 
-def fit(source: pa.Schema, target: pa.Schema, *, what: str) -> None:
+NO_DEFAULTS: Mapping[str, pa.Scalar] = MappingProxyType({})
+
+
+def fit(source: pa.Schema, target: pa.Schema, *, what: str, defaults: Mapping[str, pa.Scalar] = NO_DEFAULTS) -> None:
     """Check that rows of `source` can be stored as `target`; `SchemaError` names every column that cannot.
 
-    A nullable column that `source` lacks becomes NULL. Types are compared as far as they decide alone; values
+    A column that `source` lacks has its default, and a nullable one without becomes NULL. Types are compared as far as they decide alone; values
     are checked by `conform`.
     """
     problems = [f"column {n!r} stands {source.names.count(n)} times" for n in _duplicates(source.names)]
     problems += [f"column {n!r} is not in the table" for n in source.names if n not in target.names]
     for field in target:
         if field.name not in source.names:
-            if not field.nullable:
+            if not field.nullable and field.name not in defaults:
                 problems.append(f"column {field.name!r} ({field.type} NOT NULL) is missing")
             continue
         kind = source.types[source.names.index(field.name)]
@@ -37,7 +41,9 @@ def fit(source: pa.Schema, target: pa.Schema, *, what: str) -> None:
         raise SchemaError(what, problems)
 
 
-def conform(batch: pa.RecordBatch | pa.Table, target: pa.Schema) -> pa.Table:
+def conform(
+    batch: pa.RecordBatch | pa.Table, target: pa.Schema, defaults: Mapping[str, pa.Scalar] = NO_DEFAULTS
+) -> pa.Table:
     """`batch` with exactly the columns of `target`; `DataError` names the column and a value that does not fit."""
     names = batch.schema.names
     columns = []
@@ -46,7 +52,7 @@ def conform(batch: pa.RecordBatch | pa.Table, target: pa.Schema) -> pa.Table:
             column = batch.column(names.index(field.name))
             column = column if column.type == field.type else _cast(column, field)
         else:
-            column = pa.nulls(batch.num_rows, field.type)
+            column = pa.repeat(defaults.get(field.name, pa.scalar(None, field.type)), batch.num_rows)
         if not field.nullable and column.null_count:
             # Batches are stored as they come, several at a time: nobody counts the rows before this one.
             where = f"row {_first_null(column) + 1} of a batch of {len(column)}"

@@ -160,8 +160,9 @@ class Scan:
             batch = batch.filter(rest)
         if TABLE_NUMBER in self.schema.names:
             batch = batch.append_column(TABLE_NUMBER, pa.repeat(pa.scalar(source.number, pa.int32()), batch.num_rows))
-        if batch.schema.equals(self.schema):
-            # Taking a batch apart and putting it together costs as much as a tenth of reading it.
+        if batch.schema.equals(self.schema) and not any(map(pa.types.is_nested, self.schema.types)):
+            # Taking a batch apart and putting it together costs as much as a tenth of reading it; fields inside others
+            # bring metadata of their table along that nobody else expects.
             return batch
         if not self.schema.names:
             return batch.select([])

@@ -54,7 +54,7 @@ class Staging:
         old = [(t, s) for t, s in zip(targets, staged, strict=True) if t.table is not None]
         if old:
             rows = snapshot.rows_of([target.object_id for target, _ in old])
-            changed.append(_repinned(rows, [place.pin for _, place in old]))
+            changed.append(repinned(rows, [place.pin for _, place in old]))
         key = namespace_key(snapshot)
         for spec in snapshot.specs:
             new = [
@@ -92,7 +92,7 @@ class Staging:
                 # The new partition was made by somebody who names it otherwise.
                 raise SerializationFailure(f"partition table {target.object_id!r} was made by another writer")
             if part.added.place != place:
-                _move(self._root, part, location, place)
+                _move(self._root, part, location, place, base)
                 head.owns_directory = False
             part.was_staged = True
         kept = (
@@ -125,7 +125,7 @@ def pinned_rows(root: Store, snapshot: Snapshot) -> pa.Table:
     """The rows of floating tables, pinned at what they show now: to stage on such a table would publish it."""
     tables = snapshot.floating
     pins = list(_stagers.map(lambda table: partitions.resolve(root.child(table.location), table.pin), tables))
-    return _repinned(snapshot.rows_of([table.object_id for table in tables]), pins)
+    return repinned(snapshot.rows_of([table.object_id for table in tables]), pins)
 
 
 def _operations(head: Part, rest: Sequence[Part], *, is_staged: bool) -> list[LanceOperation.BaseOperation]:
@@ -153,7 +153,7 @@ def _fragments(operation: LanceOperation.BaseOperation) -> list[FragmentMetadata
     raise AssertionError(f"{operation} on a table that is not there")
 
 
-def _move(root: Store, part: Part, location: str, place: str) -> None:
+def _move(root: Store, part: Part, location: str, place: str, base: FixedPin | None) -> None:
     """Take added rows along to where the table is now.
 
     Somebody else made it first for the same values, or the row of the table refers to another branch of it.
@@ -161,9 +161,12 @@ def _move(root: Store, part: Part, location: str, place: str) -> None:
     if root.is_remote and not part.owns_directory:
         raise SerializationFailure(f"the partition of {part.added.object_id!r} was made by several others at once")
     source = root.child(part.added.place)
-    rows = partitions.read_files(source, part.added.schema, part.added.fragments)
+    if base is None:
+        raise AssertionError("files are moved to a table that is there")
+    of = None if part.table is None else partitions.open_at(root.child(part.table.location), part.table.pin)
+    rows = partitions.read_files(source, part.added.schema, part.added.fragments, of)
     before = part.added.data_files
-    part.added.fragments[:] = partitions.write_files(root.child(place), rows)
+    part.added.fragments[:] = partitions.write_files(root.child(place), base.version, rows)
     reached("files_moved")
     part.added.files.clear()
     if part.owns_directory:
@@ -196,7 +199,7 @@ def _targets(group: Sequence[Transaction], snapshot: Snapshot) -> Iterator[_Targ
         yield _Target(object_id=object_id, parts=tuple(mine), table=found.get(object_id))
 
 
-def _repinned(rows: pa.Table, pins: Sequence[Pin]) -> pa.Table:
+def repinned(rows: pa.Table, pins: Sequence[Pin]) -> pa.Table:
     """The same manifest rows with other pins."""
     for name in PIN_COLUMNS:
         at = rows.schema.get_field_index(name)

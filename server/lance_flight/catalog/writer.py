@@ -44,6 +44,8 @@ class _Pending:
     """What is being written for one partition."""
 
     edit: Edit
+    version: int
+    """What the files go on top of; 0 for a new table."""
     open_file: OpenFile | None = None
 
     def close_file(self) -> None:
@@ -142,7 +144,7 @@ class PartitionWriter:
             # The table numbers its columns in its own way: Lance has to read how.
             batches = map(aligned, rows.to_batches())
             reader = pa.RecordBatchReader.from_batches(rows.schema, batches)
-            edit.fragments += partitions.write_files(store, reader)
+            edit.fragments += partitions.write_files(store, pending.version, reader)
             return
         if pending.open_file is None:
             pending.open_file = OpenFile(store, self._layout, cache_bytes=self._cache_bytes)
@@ -190,13 +192,12 @@ class PartitionWriter:
     def _begin(self, number: int, values: pa.Table) -> _Pending:
         table = self._existing.table(number) if number < len(self._existing) else None
         if table is None:
-            object_id = self._names.object_ids(values)[0]
+            object_id, version = self._names.object_ids(values)[0], 0
             location = place = directory_name(object_id)
         else:
             object_id, location = table.object_id, table.location
-            place = partitions.place_of_files(
-                location, partitions.base_of(self._store.child(location), table.pin, self._branch)
-            )
+            base = partitions.base_of(self._store.child(location), table.pin, self._branch)
+            place, version = partitions.place_of_files(location, base), base.version
         return _Pending(
             Edit(
                 spec=self._spec,
@@ -206,7 +207,8 @@ class PartitionWriter:
                 location=location,
                 place=place,
                 table=table,
-            )
+            ),
+            version,
         )
 
 

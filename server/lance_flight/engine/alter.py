@@ -10,6 +10,7 @@ from lance_flight.catalog.evolution import Evolution
 from lance_flight.catalog.namespace import PartitionedNamespace
 from lance_flight.catalog.snapshot import Snapshot
 from lance_flight.engine.alterations import (
+    AddColumn,
     Alteration,
     CreateBranch,
     CreateTag,
@@ -19,11 +20,14 @@ from lance_flight.engine.alterations import (
     PublishBranch,
     Rollback,
     SetPartitionedBy,
+    SetType,
 )
+from lance_flight.engine.column_changes import alter_column
 from lance_flight.engine.definitions import partition_spec
 from lance_flight.engine.partition_fields import PartitionDef
 from lance_flight.engine.points import naming
 from lance_flight.errors import Unsupported
+from lance_flight.model.schema_changes import DropColumn, RenameColumn, SetNullable
 
 
 def alter(root: Root, name: TableName, alteration: Alteration) -> None:
@@ -40,6 +44,9 @@ def alter(root: Root, name: TableName, alteration: Alteration) -> None:
                 table.rollback(at)
         case CreateBranch() | DropBranch() | PublishBranch():
             _alter_branch(_partitioned(table, name, "has no branches"), name, alteration)
+        case AddColumn() | DropColumn() | RenameColumn() | SetType() | SetNullable():
+            mine = _partitioned(table, name, "its columns cannot be changed here")
+            alter_column(root, name, mine, alteration)
         case SetPartitionedBy(fields):
             _partitioned(table, name, "cannot become so").evolve(partial(_partitioned_by, fields))
 

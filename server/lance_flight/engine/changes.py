@@ -83,7 +83,8 @@ def insert_columns(tables: Root | SqlTransaction, statement: Insert) -> pa.Schem
         if name not in schema.names:
             raise NotFound.named("column", name, schema.names)
     listed = pa.schema([schema.field(name) for name in statement.columns])
-    rows.fit(listed, schema, what=f"INSERT INTO {statement.table.name}")
+    defaults = tables.read(table_name(statement.table), ingest.defaults_of)
+    rows.fit(listed, schema, what=f"INSERT INTO {statement.table.name}", defaults=defaults)
     return listed
 
 

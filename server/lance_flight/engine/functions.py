@@ -123,6 +123,16 @@ def evaluate(expression: str, columns: Sequence[pa.Array], result_type: pa.DataT
         raise SqlError(f"expression {expression!r} gives {values.type}, result_type is {result_type}: {exc}") from exc
 
 
+def compute(expression: str, columns: pa.RecordBatch, kind: pa.DataType) -> pa.Array:
+    """Compute an expression over columns by their names, as values of `kind`.
+
+    >>> compute("a + 1", pa.record_batch({"a": [1, None]}), pa.int32()).to_pylist()
+    [2, None]
+    """
+    values = _computed_over(expression, columns)
+    return values if values.type == kind else cast(values, kind)
+
+
 def cast(column: pa.Array, kind: pa.DataType) -> pa.Array:
     """`column` as SQL casts it, which for text is how a literal of that type is read.
 
@@ -211,19 +221,23 @@ _WIDER = {
 def _computed(expression: str, columns: Sequence[pa.Array]) -> pa.Array:
     """The values of an expression; a column of type null is NULL in whatever type the expression wants there."""
     if not any(pa.types.is_null(column.type) for column in columns):
-        return _computed_over(expression, columns)
+        return _computed_over(expression, _numbered(columns))
     try:
-        return _computed_over(expression, columns)
+        return _computed_over(expression, _numbered(columns))
     except SqlError:
         # DataFusion's functions of time do not take a NULL without a type.
         moments = pa.timestamp("us")
-        return _computed_over(expression, [c.cast(moments) if pa.types.is_null(c.type) else c for c in columns])
+        typed = [c.cast(moments) if pa.types.is_null(c.type) else c for c in columns]
+        return _computed_over(expression, _numbered(typed))
 
 
-def _computed_over(expression: str, columns: Sequence[pa.Array]) -> pa.Array:
+def _numbered(columns: Sequence[pa.Array]) -> pa.RecordBatch:
+    return pa.RecordBatch.from_arrays(columns, [f"col{place}" for place in range(len(columns))])
+
+
+def _computed_over(expression: str, columns: pa.RecordBatch) -> pa.Array:
     context = SessionContext(session_config())
-    names = [f"col{place}" for place in range(len(columns))]
-    context.register_record_batches("source", [[pa.RecordBatch.from_arrays(columns, names)]])
+    context.register_record_batches("source", [[columns]])
     # The lines of their own keep a comment, and an expression that is more than one, from changing the query around it.
     query = f"SELECT (\n{expression}\n) AS value FROM source"  # noqa: S608 - parsed, read-only
     calls = HashCalls.of(for_datafusion(query))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from enum import Enum
 
 import pyarrow as pa
@@ -34,6 +34,11 @@ def schema_of(table: Table) -> pa.Schema:
     if isinstance(table, PartitionedNamespace):
         return table.snapshot().schema.plain
     return pa.schema([field.remove_metadata() for field in table.open().schema])
+
+
+def defaults_of(table: Table) -> Mapping[str, pa.Scalar]:
+    """What columns of a table hold where a row says nothing of them."""
+    return table.snapshot().schema.defaults if isinstance(table, PartitionedNamespace) else rows.NO_DEFAULTS
 
 
 def create(
@@ -100,7 +105,8 @@ def ingest(
         schema = storable(reader.schema)
         return create(root, name, schema, partitioned_by, data, existing=existing, transaction=transaction)
     tables.read(name, lambda table: check_partitioning(name.name, table, partitioned_by))
-    rows.fit(reader.schema, tables.read(name, schema_of), what=f"rows for table {name.name!r}")
+    what, defaults = f"rows for table {name.name!r}", tables.read(name, defaults_of)
+    rows.fit(reader.schema, tables.read(name, schema_of), what=what, defaults=defaults)
     if transaction is None:
         return _append(root, root.table(name), data)
     count = dml.append(transaction.table(name), data, transaction)

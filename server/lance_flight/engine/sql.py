@@ -115,6 +115,19 @@ class Cursor:
             self.at += 1
         return self.source(start, self.at)
 
+    def type(self, *stops: str) -> str:
+        """Read a type up to the first of `stops` outside of any bracket; `<` and `>` are brackets in it."""
+        start, depth = self.at, 0
+        while not self.done:
+            token = self.tokens[self.at]
+            is_sign = token.kind is Kind.SIGN
+            closes = (token.text.count(">") or token.text in ")]") if is_sign else 0
+            if depth == 0 and (closes or (token.kind not in QUOTED and token.text.upper() in stops)):
+                break
+            depth += ((token.text.count("<") or token.text in "([") if is_sign else 0) - closes
+            self.at += 1
+        return self.source(start, self.at)
+
     def bracketed(self) -> str:
         """Read a bracket with all that is in it."""
         start = self.at

@@ -271,7 +271,7 @@ def _columns(cursor: Cursor) -> tuple[ColumnDef, ...]:
 
 def _column(cursor: Cursor) -> ColumnDef:
     name = cursor.name("a column name")
-    kind = cursor.until(",", ")", "NOT", "NULL")
+    kind = cursor.type(",", "NOT", "NULL")
     if not kind:
         raise cursor.error(f"the type of column {name!r}")
     nullable = not cursor.accept("NOT", "NULL")

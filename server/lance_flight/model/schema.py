@@ -16,10 +16,13 @@ import pyarrow as pa
 
 from lance_flight.errors import NotFound, SchemaError
 from lance_flight.model.arrow_json import schema_from_json, schema_to_json
+from lance_flight.model.nested import children, rebuilt
 
 FIELD_ID = b"lance:field_id"
 TABLE_FIELD_ID = b"lance_flight:field_id"
 NEXT_FIELD_ID = b"lance_flight:next_field_id"
+DEFAULT = b"lance_flight:default"
+"""What a column holds where a row says nothing of it, as text that casts to its type."""
 
 
 @dataclass(frozen=True)
@@ -53,8 +56,8 @@ class NamespaceSchema:
         if problems:
             raise SchemaError("schema", problems)
         ids = count()
-        numbered = [_with_ids(field, lambda _: next(ids)) for field in schema]
-        return cls(pa.schema(numbered), next(ids))
+        fields = [numbered(field, lambda _: next(ids)) for field in schema]
+        return cls(pa.schema(fields), next(ids))
 
     @classmethod
     def from_json(cls, value: Any) -> NamespaceSchema:
@@ -93,7 +96,7 @@ class NamespaceSchema:
     @cached_property
     def table(self) -> pa.Schema:
         """The schema that a partition table is created with: its ids under `lance_flight:field_id`."""
-        return pa.schema([_with_ids(f, _required_id, key=TABLE_FIELD_ID) for f in self.arrow])
+        return pa.schema([numbered(f, _required_id, key=TABLE_FIELD_ID) for f in self.arrow])
 
     @cached_property
     def ids(self) -> dict[str, int]:
@@ -104,6 +107,14 @@ class NamespaceSchema:
     def paths(self) -> dict[int, tuple[str, pa.Field]]:
         """Each field, nested ones included, by id: its dotted path and the field itself."""
         return {_required_id(field): (path, field) for path, field in _walk(self.arrow)}
+
+    @cached_property
+    def defaults(self) -> dict[str, pa.Scalar]:
+        """What top-level columns hold where a row says nothing of them, by name; those that have no default are left out."""
+        texts = {field: (field.metadata or {}).get(DEFAULT) for field in self.arrow}
+        return {
+            field.name: pa.scalar(text.decode()).cast(field.type) for field, text in texts.items() if text is not None
+        }
 
     def column(self, field_id: int) -> pa.Field | None:
         """The top-level column with this id, or None (a removed or nested one)."""
@@ -124,44 +135,22 @@ def _walk(schema: pa.Schema) -> Iterator[tuple[str, pa.Field]]:
 
 def _walk_field(field: pa.Field, path: str) -> Iterator[tuple[str, pa.Field]]:
     yield path, field
-    for child in _children(field.type):
+    for child in children(field.type):
         yield from _walk_field(child, f"{path}.{child.name}")
 
 
-def _children(kind: pa.DataType) -> list[pa.Field]:
-    if pa.types.is_map(kind):
-        return [kind.key_field, kind.item_field]
-    return [kind.field(i) for i in range(kind.num_fields)]
-
-
-def _rebuilt(kind: pa.DataType, children: list[pa.Field]) -> pa.DataType:
-    """`kind` with other child fields (same number, same types)."""
-    if not children:
-        return kind
-    if pa.types.is_struct(kind):
-        return pa.struct(children)
-    if pa.types.is_map(kind):
-        return pa.map_(children[0], children[1], keys_sorted=kind.keys_sorted)
-    if pa.types.is_fixed_size_list(kind):
-        return pa.list_(children[0], kind.list_size)
-    if pa.types.is_large_list(kind):
-        return pa.large_list(children[0])
-    if pa.types.is_list(kind):
-        return pa.list_(children[0])
-    raise SchemaError("schema", [f"type {kind} cannot be stored; expected struct, list, fixed-size list or map"])
-
-
-def _with_ids(field: pa.Field, number: Callable[[pa.Field], int], *, key: bytes = FIELD_ID) -> pa.Field:
+def numbered(field: pa.Field, number: Callable[[pa.Field], int], *, key: bytes = FIELD_ID) -> pa.Field:
+    """A field with ids in its metadata and in that of all fields inside, in place of those that they had."""
     mine = number(field)
-    children = [_with_ids(child, number, key=key) for child in _children(field.type)]
+    inner = [numbered(child, number, key=key) for child in children(field.type)]
     metadata = {k: v for k, v in (field.metadata or {}).items() if k not in (FIELD_ID, TABLE_FIELD_ID)}
-    kind = _rebuilt(field.type, children)
+    kind = rebuilt(field.type, inner)
     return pa.field(field.name, kind, field.nullable, metadata | {key: str(mine).encode()})
 
 
 def _stripped(field: pa.Field) -> pa.Field:
-    children = [_stripped(child) for child in _children(field.type)]
-    return pa.field(field.name, _rebuilt(field.type, children), field.nullable)
+    inner = [_stripped(child) for child in children(field.type)]
+    return pa.field(field.name, rebuilt(field.type, inner), field.nullable)
 
 
 def _id_in(field: pa.Field, key: bytes) -> int | None:

@@ -15,6 +15,7 @@ import pyarrow as pa
 
 from lance_flight.errors import SchemaError, SpecError
 from lance_flight.model.arrow_json import type_from_json, type_to_json
+from lance_flight.model.hashing import hash_class
 from lance_flight.model.naming import partition_column
 from lance_flight.model.schema import NamespaceSchema
 from lance_flight.model.transforms import TRANSFORMS, Transform
@@ -104,6 +105,23 @@ class PartitionField:
         yield from wrong
         if not wrong and self.rule.result_type(sources) != self.result_type:
             yield f"result_type is {self.result_type}; {self.rule.type} of {sources[0]} gives {self.rule.result_type(sources)}"
+
+    def problems_of_change(self, before: NamespaceSchema, after: NamespaceSchema) -> Iterator[str]:
+        """What keeps the types of its source columns from changing so: rows of before and after must not be told apart.
+
+        Expressions are for whoever can evaluate them to check.
+        """
+        old, new = self.source_types(before), self.source_types(after)
+        if old == new or any(schema.column(n) is None for schema in (before, after) for n in self.source_ids):
+            return
+        if isinstance(self.rule, Expression):
+            return
+        for was, becomes in zip(old, new, strict=True):
+            if hash_class(was) != hash_class(becomes):
+                yield f"{was} and {becomes} hash differently"
+        computed = self.rule.result_type(new)
+        if computed != self.result_type:
+            yield f"its result_type {self.result_type} cannot hold the values of {computed}"
 
     def source_types(self, schema: NamespaceSchema) -> list[pa.DataType]:
         """The types of the source columns; a removed column counts as null type."""

@@ -180,8 +180,10 @@ def _merge(
         rows = int(sum(dataset.count_rows() for _, dataset in others))
         now = snapshot.tables_named([kept.object_id])[kept.object_id]
         edit = edit_of(root, snapshot, now)
+        base = partitions.base_of(root.child(now.location), now.pin, snapshot.table_branch)
         for _, dataset in others:
-            edit.fragments += partitions.write_files(root.child(edit.place), dataset.scanner().to_reader())
+            reader = dataset.scanner().to_reader()
+            edit.fragments += partitions.write_files(root.child(edit.place), base.version, reader)
         removed = all_removed(root, snapshot, [table for table, _ in others])
         transaction.add(
             [edit, *removed], f"repair: move {rows} rows of {len(others)} tables into the one of their value"

@@ -1,0 +1,64 @@
+"""A column of one table as the namespace has it: fields found by their ids at every depth, what is missing NULL, types cast.
+
+First draft of the spec, section 4 (reads).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pyarrow as pa
+
+from lance_flight.catalog.lance_fields import field_id
+from lance_flight.model.nested import children
+from lance_flight.model.schema import FIELD_ID
+
+
+def namespace_id(field: pa.Field) -> int | None:
+    """The id of a field of the namespace schema, or of one of a partition table."""
+    text = (field.metadata or {}).get(FIELD_ID, b"")
+    return int(text) if text.isdigit() else field_id(field)
+
+
+def matching(field: pa.Field, among: Sequence[pa.Field]) -> int | None:
+    """The place of the field of a table that holds a field of the namespace: by id, or by name where it keeps no ids."""
+    ids = [field_id(each) for each in among]
+    if any(number is not None for number in ids):
+        mine = namespace_id(field)
+        return ids.index(mine) if mine is not None and mine in ids else None
+    names = [each.name for each in among]
+    return names.index(field.name) if field.name in names else None
+
+
+def adapted(column: pa.Array, physical: pa.Field, target: pa.Field) -> pa.Array:
+    """A column as `target`; `pa.ArrowInvalid` or `pa.ArrowNotImplementedError` where a value cannot be cast."""
+    if column.type.equals(target.type) and same_fields(physical, target):
+        return column
+    kind, inner, wanted = target.type, children(physical.type), children(target.type)
+    if pa.types.is_struct(kind) and pa.types.is_struct(column.type):
+        places = [matching(field, inner) for field in wanted]
+        found = [
+            pa.nulls(len(column), field.type) if place is None else adapted(column.field(place), inner[place], field)
+            for place, field in zip(places, wanted, strict=True)
+        ]
+        return pa.StructArray.from_arrays(found, fields=wanted, mask=column.is_null())
+    if any(test(kind) and test(column.type) for test in _LISTS):
+        values = adapted(column.values, inner[0], wanted[0])
+        buffers = column.buffers()[: 1 if pa.types.is_fixed_size_list(kind) else 2]
+        return pa.Array.from_buffers(kind, len(column), buffers, offset=column.offset, children=[values])
+    if pa.types.is_map(kind) and pa.types.is_map(column.type):
+        sides = [adapted(*each) for each in zip((column.keys, column.items), inner, wanted, strict=True)]
+        entries = pa.StructArray.from_arrays(sides, fields=wanted)
+        return pa.Array.from_buffers(kind, len(column), column.buffers()[:2], offset=column.offset, children=[entries])
+    return column.cast(kind)
+
+
+def same_fields(physical: pa.Field, target: pa.Field) -> bool:
+    """Whether the fields inside a column are, one by one, those of the namespace."""
+    inner, wanted = children(physical.type), children(target.type)
+    return len(inner) == len(wanted) and all(
+        namespace_id(a) in (namespace_id(b), None) and same_fields(a, b) for a, b in zip(inner, wanted, strict=True)
+    )
+
+
+_LISTS = (pa.types.is_list, pa.types.is_large_list, pa.types.is_fixed_size_list)

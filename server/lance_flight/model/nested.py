@@ -1,0 +1,37 @@
+"""Types with fields inside: their children, and the same type over other ones."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pyarrow as pa
+
+from lance_flight.errors import SchemaError
+
+
+def children(kind: pa.DataType) -> list[pa.Field]:
+    """The fields inside a type; none for a plain one.
+
+    >>> [field.name for field in children(pa.struct({"x": pa.int8(), "y": pa.int8()}))]
+    ['x', 'y']
+    """
+    if pa.types.is_map(kind):
+        return [kind.key_field, kind.item_field]
+    return [kind.field(i) for i in range(kind.num_fields)]
+
+
+def rebuilt(kind: pa.DataType, fields: Sequence[pa.Field]) -> pa.DataType:
+    """`kind` with other fields inside: of a struct any number, of others as many as it has."""
+    if pa.types.is_struct(kind):
+        return pa.struct(fields)
+    if not fields:
+        return kind
+    if pa.types.is_map(kind):
+        return pa.map_(fields[0], fields[1], keys_sorted=kind.keys_sorted)
+    if pa.types.is_fixed_size_list(kind):
+        return pa.list_(fields[0], kind.list_size)
+    if pa.types.is_large_list(kind):
+        return pa.large_list(fields[0])
+    if pa.types.is_list(kind):
+        return pa.list_(fields[0])
+    raise SchemaError("schema", [f"type {kind} cannot be stored; expected struct, list, fixed-size list or map"])
