@@ -36,8 +36,13 @@ REPEATS = 10
 """Rounds for each of the others': one takes milliseconds."""
 
 
+OF_VERSIONS = 50_000
+VERSIONS = 5
+VERSIONS_AIM = Aim("ratio", "≤", 1.2)
+
+
 def measure(bench: Bench) -> list[Result]:
-    """Three lines for each number of partitions."""
+    """Three lines for each number of partitions, and one for several spec versions against one."""
     place = bench.scratch("planning")
     root = Root(Store(str(place)))
     cases: dict[str, Callable[[], object]] = {}
@@ -52,10 +57,23 @@ def measure(bench: Bench) -> list[Result]:
             f"prune alone, {of}": partial(planner.prune, planner.snapshot),
         }
         aims[f"plan and prune, {of}"] = aim
+    for versions in (1, VERSIONS):
+        planner = _Planner(root, synthetic.create(place, OF_VERSIONS, versions=versions))
+        planner.check()
+        cases[f"{versions} versions"] = planner.plan
     seconds = interleaved({name: timed(case) for name, case in cases.items()}, bench.options.rounds * REPEATS)
+    one, several = seconds.pop("1 versions"), seconds.pop(f"{VERSIONS} versions")
     return [
         Result(what=name, ours=taken, unit=FINE_MILLISECONDS, aims=aims.get(name, ()))
         for name, taken in sorted(seconds.items(), key=lambda line: line[0].split(",")[0], reverse=True)
+    ] + [
+        Result(
+            what=f"plan and prune, {OF_VERSIONS:,} partitions under {VERSIONS} specs (limit: one spec)",
+            ours=several,
+            limit=one,
+            unit=FINE_MILLISECONDS,
+            aims=(VERSIONS_AIM,),
+        )
     ]
 
 
@@ -91,7 +109,7 @@ class _Planner:
         return prune(partitions_of(snapshot), snapshot.schema, predicate_from_arrow(condition), None)
 
     def check(self) -> None:
-        """One partition is left, of as many as there are."""
+        """One partition of each spec version is left, of as many as there are."""
         for pruning in (self.plan(), self.prune(self.snapshot)):
             data.expect(f"partitions of {self.events.name}", pruning.total, self.events.partitions)
-            data.expect(f"partitions left of {self.events.name}", pruning.scanned, 1)
+            data.expect(f"partitions left of {self.events.name}", pruning.scanned, self.events.versions)

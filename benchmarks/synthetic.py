@@ -1,4 +1,4 @@
-"""Namespaces with many partitions and no data: their `__manifest` rows, written in one go.
+"""Namespaces with many partitions and no data: their `__manifest` rows, written in one go for each spec version.
 
 Planning looks at nothing else. The partition fields are an identity and a bucket, as point queries want them.
 """
@@ -6,32 +6,40 @@ Planning looks at nothing else. The partition fields are an identity and a bucke
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
+from lance_flight.catalog.evolution import Evolution
 from lance_flight.catalog.manifest import NAMESPACE_KEY
 from lance_flight.catalog.namespace import PartitionedNamespace
 from lance_flight.catalog.new_partitions import NewPartitions
+from lance_flight.catalog.snapshot import Snapshot
 from lance_flight.catalog.store import Store
 from lance_flight.engine.definitions import partition_spec
-from lance_flight.engine.statements import parse_partition_by
+from lance_flight.engine.partition_fields import parse_partition_by
 from lance_flight.model.naming import directory_name
 from lance_flight.model.pins import Version
 from lance_flight.model.schema import NamespaceSchema
 
 BUCKETS = 10
 SCHEMA = pa.schema({"tenant": pa.int64(), "id": pa.int64(), "value": pa.float64()})
-PARTITION_BY = f"tenant, bucket({BUCKETS}, id)"
+
+
+def partition_by(version: int) -> str:
+    """The fields of a spec version: each has another number of buckets."""
+    return f"tenant, bucket({BUCKETS + version - 1}, id)"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Synthetic:
-    """A namespace of `partitions` partition tables, all pinned, none of them there: `partitions / BUCKETS` tenants."""
+    """A namespace of `partitions` partition tables, all pinned, none of them there, as many under each of `versions` specs."""
 
     root: Path
     name: str
     partitions: int
+    versions: int
 
     @property
     def namespace(self) -> PartitionedNamespace:
@@ -40,8 +48,8 @@ class Synthetic:
 
     @property
     def point(self) -> tuple[int, int]:
-        """A tenant in the middle, and an id: together they lie in one partition."""
-        return self.partitions // BUCKETS // 2, 7
+        """A tenant in the middle, and an id: together they lie in one partition of each version."""
+        return self.partitions // self.versions // BUCKETS // 2, 7
 
     @property
     def sql(self) -> str:
@@ -57,10 +65,26 @@ def empty(place: Path, columns: pa.Schema, partition_by: str) -> PartitionedName
     return PartitionedNamespace.create(Store(str(place)), schema, spec)
 
 
-def create(root: Path, partitions: int) -> Synthetic:
+def create(root: Path, partitions: int, *, versions: int = 1) -> Synthetic:
     """Make one below `root`."""
-    made = Synthetic(root=root, name=f"events_{partitions}", partitions=partitions)
-    namespace = empty(root / made.name, SCHEMA, PARTITION_BY)
+    made = Synthetic(root=root, name=f"events_{partitions}_{versions}", partitions=partitions, versions=versions)
+    namespace = empty(root / made.name, SCHEMA, partition_by(1))
+    _fill(namespace, partitions // versions)
+    for version in range(2, versions + 1):
+        schema = namespace.snapshot().schema
+        earlier = namespace.snapshot().specs
+        spec = partition_spec(schema, parse_partition_by(partition_by(version)), number=version, earlier=earlier)
+        namespace.evolve(partial(_next, Evolution(operation=f"partition spec v{version}", spec=spec)))
+        _fill(namespace, partitions // versions)
+    return made
+
+
+def _next(evolution: Evolution, _: Snapshot) -> Evolution:
+    return evolution
+
+
+def _fill(namespace: PartitionedNamespace, partitions: int) -> None:
+    """As many partitions under the current spec."""
     snapshot = namespace.snapshot()
     spec = snapshot.current_spec
     builder = NewPartitions(snapshot, spec, bytes.fromhex(snapshot.metadata[NAMESPACE_KEY]))
@@ -70,4 +94,3 @@ def create(root: Path, partitions: int) -> Synthetic:
     locations = [directory_name(name) for name in builder.object_ids(values)]
     rows = builder.rows(values, locations, [Version(1)] * partitions)
     namespace.manifest.commit(snapshot, rows, f"add {partitions} partitions")
-    return made
