@@ -17,7 +17,7 @@ from lance_flight.engine.engine import Engine, Scope
 from lance_flight.engine.transactions import SqlTransaction
 from lance_flight.errors import SerializationFailure
 
-from tests.stock import stored_rows, stored_tables
+from tests.stock import stored_tables
 
 Rows = list[tuple[int, str]]
 HELD: Rows = [(1, "a"), (2, "a"), (3, "b"), (4, "b")]
@@ -52,6 +52,10 @@ def truncate(rows: Rows, p: str, mine: int) -> Rows:
     return []
 
 
+def drop(rows: Rows, p: str, mine: int) -> Rows:
+    return [row for row in rows if row[1] != p]
+
+
 def compact(rows: Rows, p: str, mine: int) -> Rows:
     return rows
 
@@ -65,6 +69,7 @@ OPERATIONS: dict[Operation, str] = {
     merge: "MERGE INTO t USING (SELECT {id} AS id, '{p}' AS p) s ON t.p = '{p}' AND t.id = s.id "
     "WHEN MATCHED THEN UPDATE SET id = {mine} WHEN NOT MATCHED THEN INSERT (id, p) VALUES ({mine}, s.p)",
     truncate: "TRUNCATE t",
+    drop: "ALTER TABLE t DROP PARTITION (p = '{p}')",
     compact: "ALTER TABLE t COMPACT",
 }
 PLACES = {
@@ -89,6 +94,7 @@ OUTCOMES = {
     overwrite  .       x       x       x          x      x
     merge      .       x       x       x          x      x
     truncate   .       x       x       x          x      x
+    drop       x       x       x       x          x      x
     compact    .       x       x       x          x      x
     """,
     "other": """
@@ -99,6 +105,7 @@ OUTCOMES = {
     overwrite  .       .       .       .          .      x
     merge      .       .       .       .          .      x
     truncate   .       x       x       x          x      x
+    drop       .       s       s       .          s      x
     compact    .       x       x       x          x      x
     """,
     # Nobody deletes or updates anything in a partition that is not there, and nothing is committed.
@@ -112,6 +119,7 @@ OUTCOMES = {
     overwrite  .       .       .       x          s      .
     merge      .       .       .       x          s      .
     truncate   .       .       .       .          .      x
+    drop       .       .       .       .          .      .
     compact    .       .       .       .          .      x
     """,
     # Whoever is serialisable and has read anything fails where any partition was made: it might have read that one.
@@ -123,6 +131,7 @@ OUTCOMES = {
     overwrite  .       .       .       .          s      .
     merge      .       .       .       .          s      .
     truncate   .       .       .       .          .      x
+    drop       .       .       .       .          .      .
     compact    .       .       .       .          .      x
     """,
     "beside new": """
@@ -133,6 +142,7 @@ OUTCOMES = {
     overwrite  .       s       s       .          s      .
     merge      .       s       s       .          s      .
     truncate   .       x       x       x          x      x
+    drop       .       .       .       .          .      .
     compact    .       x       x       x          x      x
     """,
 }
@@ -203,9 +213,10 @@ class Table:
 
     def rows(self) -> Rows:
         """What is stored, where every value has one table."""
-        values = [table.values["p"] for table in stored_tables(self.place / "t")]
+        tables = stored_tables(self.place / "t")
+        values = [table.values["p"] for table in tables]
         assert len(values) == len(set(values))
-        return sorted((row["id"], row["p"]) for row in stored_rows(self.place / "t").to_pylist())
+        return sorted((row["id"], row["p"]) for table in tables for row in table.dataset.to_table().to_pylist())
 
     def begin(self, isolation: Isolation) -> Scope:
         """Begin a transaction."""
@@ -251,6 +262,11 @@ def test_the_second_of_two_transactions_commits_or_fails(table: Table, pair: Pai
 def test_a_statement_of_its_own_runs_again_where_a_transaction_fails(
     table: Table, pair: Pair, isolation: Isolation, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    check_second_run(table, pair, isolation, monkeypatch)
+
+
+def check_second_run(table: Table, pair: Pair, isolation: Isolation, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The first one commits while the second one does; both are there afterwards, whether or not the second ran again."""
     commit, commits = SqlTransaction.commit, 0
 
     def after_the_first(transaction: SqlTransaction) -> None:
@@ -266,6 +282,24 @@ def test_a_statement_of_its_own_runs_again_where_a_transaction_fails(
     table.run(pair, first=False, scope=Scope(ClientSession(isolation)))
     assert commits == 1 + pair.fails(isolation)
     assert table.rows() == pair.in_turn or (not pair.fails(isolation) and table.rows() == pair.reversed)
+
+
+DROPS = [
+    pytest.param(
+        Pair(first, drop, place, "." if place == "other" and first not in (truncate, compact) else "x"),
+        id=f"{place}: {first.__name__}",
+    )
+    for place in ("same", "other")
+    for first in OPERATIONS
+]
+
+
+@ISOLATIONS
+@pytest.mark.parametrize("pair", DROPS)
+def test_a_drop_of_a_partition_runs_again_where_its_rows_were_changed(
+    table: Table, pair: Pair, isolation: Isolation, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    check_second_run(table, pair, isolation, monkeypatch)
 
 
 @pytest.mark.parametrize("operation", [o for o in OPERATIONS if o is not compact], ids=lambda o: o.__name__)
@@ -291,5 +325,5 @@ def test_a_compaction_gives_up_what_others_have_changed(
 @pytest.mark.parametrize("place", PLACES)
 def test_the_table_of_outcomes_is_whole(place: str) -> None:
     found = [(pair.first, pair.second) for pair in pairs() if pair.place == place]
-    seconds = [operation for operation in OPERATIONS if operation is not compact]
+    seconds = [operation for operation in OPERATIONS if operation not in (drop, compact)]
     assert found == [(first, second) for first in OPERATIONS for second in seconds]

@@ -14,7 +14,7 @@ from lance_flight.catalog.checks import Before, check
 from lance_flight.catalog.manifest import Manifest
 from lance_flight.catalog.retries import attempts
 from lance_flight.catalog.snapshot import Snapshot
-from lance_flight.catalog.staging import Staging
+from lance_flight.catalog.staging import Staging, gone
 from lance_flight.catalog.transaction import Transaction
 from lance_flight.errors import Conflict, LanceFlightError, NotFound, OutcomeUnknown, SerializationFailure
 from lance_flight.faults import reached
@@ -71,13 +71,16 @@ class Commits:
         transaction.show(self._staging().rows([transaction], transaction.base))
 
     def _commit(self, group: Sequence[_Member]) -> None:
-        """Settle every member of the group."""
-        try:
-            self._settle(group)
-        except BaseException as exc:  # noqa: BLE001 - each waiting thread raises it
-            for member in group:
-                if not member.is_done:
-                    member.error = exc
+        """Settle every member of the group; a table that goes takes no other transaction along."""
+        dropping = [member for member in group if member.transaction.drops]
+        together = [member for member in group if not member.transaction.drops]
+        for part in filter(None, (together, *([member] for member in dropping))):
+            try:
+                self._settle(part)
+            except BaseException as exc:  # noqa: BLE001 - each waiting thread raises it
+                for member in part:
+                    if not member.is_done:
+                        member.error = exc
 
     def _settle(self, group: Sequence[_Member]) -> None:
         staging = self._staging()
@@ -91,7 +94,11 @@ class Commits:
                 reached("all_staged")
                 done = [member.transaction for member in group]
                 version = self._manifest.make_visible(
-                    snapshot, rows, "; ".join(t.operation for t in done), [t.id for t in done]
+                    snapshot,
+                    rows,
+                    "; ".join(t.operation for t in done),
+                    [t.id for t in done],
+                    removed=gone(done, snapshot),
                 )
             except OutcomeUnknown:
                 raise

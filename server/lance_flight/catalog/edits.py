@@ -51,7 +51,7 @@ class Edit:
 
     `table` is the table as the statement saw it (None: a new one). `location` is the table's directory and `place` the
     one that holds the files' own `data`, the same but for branches. One that `replaces` stands for all rows of its
-    partition, be there a table with some to remove or none.
+    partition, be there a table with some to remove or none; one that `drops` takes the table itself away.
     """
 
     spec: PartitionSpec
@@ -65,6 +65,7 @@ class Edit:
     files: list[str] = field(default_factory=list)
     removal: Removal | None = None
     replaces: bool = False
+    drops: bool = False
     rows: int = 0
 
     @property

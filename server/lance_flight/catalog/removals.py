@@ -8,13 +8,11 @@ import numpy as np
 import pyarrow as pa
 
 from lance_flight.catalog import partitions
-from lance_flight.catalog.addresses import OFFSET_BITS, OFFSETS, ROW_ADDRESS
+from lance_flight.catalog.addresses import OFFSET_BITS, OFFSETS
 from lance_flight.catalog.edits import Edit, Removal
-from lance_flight.catalog.grouping import match
-from lance_flight.catalog.scan import Scan, Source
+from lance_flight.catalog.holdings import held
 from lance_flight.catalog.snapshot import PartitionTable, Snapshot
 from lance_flight.catalog.store import Store
-from lance_flight.catalog.writer import partition_values
 from lance_flight.model.pins import FixedPin
 from lance_flight.model.spec import Evaluate
 
@@ -46,18 +44,22 @@ def replaced(root: Store, snapshot: Snapshot, written: Sequence[Edit], evaluate:
         return []
     for edit in written:
         edit.replaces = True
-    spec = snapshot.current_spec
     wanted = pa.concat_tables([edit.values for edit in written])
-    mine = snapshot.tables_of(spec.id)
-    whole = [mine.table(int(row)) for row in np.flatnonzero(match(mine.values, wanted) >= 0)] if len(mine) else []
-    partly = {
-        table: addresses
-        for tables in snapshot.tables
-        if tables.spec.id != spec.id
-        for table in tables.tables()
-        if len(addresses := _matching(root, snapshot, table, wanted, evaluate))
-    }
-    return [*all_removed(root, snapshot, whole), *rows_removed(root, snapshot, partly)]
+    found = held(root, snapshot, wanted, evaluate)
+    return [*all_removed(root, snapshot, found.whole), *rows_removed(root, snapshot, found.partly)]
+
+
+def dropped(root: Store, snapshot: Snapshot, values: pa.Table, evaluate: Evaluate) -> list[Edit]:
+    """One edit for each table that holds rows of some partition values, columns of a part of the current spec's fields.
+
+    Tables that hold no others go away; from those of other specs that do, the rows are taken.
+    """
+    found = held(root, snapshot, values, evaluate)
+    whole = {table: _count(root, table) for table in found.whole}
+    emptied = {table: len(gone) for table, gone in found.partly.items() if len(gone) == _count(root, table)}
+    partly = {table: gone for table, gone in found.partly.items() if table not in emptied}
+    drops = [_table_dropped(snapshot, table, rows) for table, rows in (whole | emptied).items()]
+    return [*drops, *rows_removed(root, snapshot, partly)]
 
 
 def by_fragment(addresses: np.ndarray) -> Iterator[tuple[int, list[int]]]:
@@ -82,23 +84,6 @@ def combined(edits: Iterable[Edit]) -> list[Edit]:
     return list(by_id.values())
 
 
-def _matching(
-    root: Store, snapshot: Snapshot, table: PartitionTable, wanted: pa.Table, evaluate: Evaluate
-) -> np.ndarray:
-    """The addresses of the rows of a table that fall into some partitions of the current spec."""
-    spec, schema = snapshot.current_spec, snapshot.schema
-    names = {number: name for name, number in schema.ids.items()}
-    sources = list(dict.fromkeys(names[n] for f in spec.fields for n in f.source_ids if n in names))
-    columns = [*(schema.plain.field(name) for name in sources), pa.field(ROW_ADDRESS, pa.uint64())]
-    scan = Scan(source=schema.plain, schema=pa.schema(columns), filter=None, rest=None, ids=schema.ids)
-    dataset = partitions.open_at(root.child(table.location), table.pin)
-    found = []
-    for batch in scan.read([lambda: [Source(dataset)]]):
-        values = partition_values(pa.Table.from_batches([batch]), spec, schema.ids, evaluate)
-        found.append(batch.column(ROW_ADDRESS).to_numpy()[match(values, wanted) >= 0])
-    return np.concatenate(found) if found else np.empty(0, np.uint64)
-
-
 def edit_of(root: Store, snapshot: Snapshot, table: PartitionTable, removal: Removal | None = None) -> Edit:
     """An edit of an existing table; data files are still to be added to it."""
     spec = snapshot.spec(table.spec_id)
@@ -112,6 +97,25 @@ def edit_of(root: Store, snapshot: Snapshot, table: PartitionTable, removal: Rem
         table=table,
         removal=removal,
     )
+
+
+def _table_dropped(snapshot: Snapshot, table: PartitionTable, rows: int) -> Edit:
+    spec = snapshot.spec(table.spec_id)
+    return Edit(
+        spec=spec,
+        schema=snapshot.schema.table,
+        values=snapshot.row(table.object_id).select([field.column for field in spec.fields]),
+        object_id=table.object_id,
+        location=table.location,
+        place=table.location,
+        table=table,
+        removal=Removal(rows=rows),
+        drops=True,
+    )
+
+
+def _count(root: Store, table: PartitionTable) -> int:
+    return int(partitions.open_at(root.child(table.location), table.pin).count_rows())
 
 
 def _base(root: Store, snapshot: Snapshot, table: PartitionTable) -> FixedPin:

@@ -22,6 +22,7 @@ from lance_flight.catalog.store import Store
 from lance_flight.catalog.transaction import Part, Staged, Transaction
 from lance_flight.errors import SerializationFailure
 from lance_flight.faults import reached
+from lance_flight.model.naming import namespaces_above
 from lance_flight.model.pins import FixedPin, Pin
 
 STAGERS = 4
@@ -48,7 +49,7 @@ class Staging:
 
     def rows(self, group: Sequence[Transaction], snapshot: Snapshot) -> pa.Table:
         """Stage everything on the pins of `snapshot` and return the manifest rows that make it visible."""
-        targets = list(_targets(group, snapshot))
+        targets = [target for target in _targets(group, snapshot) if not any(part.drops for part in target.parts)]
         staged = self._staged(targets)
         changed = [snapshot.rows.slice(0, 0)]
         old = [(t, s) for t, s in zip(targets, staged, strict=True) if t.table is not None]
@@ -126,6 +127,17 @@ def pinned_rows(root: Store, snapshot: Snapshot) -> pa.Table:
     tables = snapshot.floating
     pins = list(_stagers.map(lambda table: partitions.resolve(root.child(table.location), table.pin), tables))
     return repinned(snapshot.rows_of([table.object_id for table in tables]), pins)
+
+
+def gone(group: Sequence[Transaction], snapshot: Snapshot) -> tuple[str, ...]:
+    """The objects that a group takes away: tables, and the namespaces above them in which nothing else is left."""
+    tables = {object_id for transaction in group for object_id in transaction.drops}
+    if not tables:
+        return ()
+    namespaces = {above for object_id in tables for above in namespaces_above(object_id)}
+    others = set(snapshot.rows["object_id"].to_pylist()) - tables - namespaces
+    needed = {above for object_id in others for above in namespaces_above(object_id)}
+    return (*sorted(tables), *sorted(namespaces - needed))
 
 
 def _operations(head: Part, rest: Sequence[Part], *, is_staged: bool) -> list[LanceOperation.BaseOperation]:

@@ -47,6 +47,7 @@ class Part:
     waiting: list[Edit] = field(default_factory=list)
     staged: Staged | None = None
     rewrites: bool = False
+    drops: bool = False
     was_staged: bool = False
     owns_directory: bool = False
 
@@ -107,8 +108,14 @@ class Transaction:
                 )
             part.waiting.append(edit)
             part.rewrites |= edit.rewrites
+            part.drops |= edit.drops
             part.added.fragments += edit.fragments
             part.added.files += edit.files
+
+    @property
+    def drops(self) -> list[str]:
+        """The object ids of the tables that it takes away."""
+        return [object_id for object_id, part in self.parts.items() if part.drops]
 
     @property
     def operation(self) -> str:

@@ -6,7 +6,7 @@ Nothing written here is visible until a `Transaction` commits it.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass
@@ -26,7 +26,7 @@ from lance_flight.catalog.snapshot import PartitionTable, Snapshot
 from lance_flight.catalog.store import Store
 from lance_flight.faults import reached
 from lance_flight.model.naming import directory_name
-from lance_flight.model.spec import Evaluate, PartitionSpec
+from lance_flight.model.spec import Evaluate, PartitionField
 
 CHUNK_BYTES = 96 << 20
 CHUNK_ROWS = 4 << 20
@@ -110,7 +110,7 @@ class PartitionWriter:
         return [pending.edit for pending in self._pending.values()]
 
     def _write(self, chunk: pa.Table) -> None:
-        values = partition_values(chunk, self._spec, self._schema.ids, self._evaluate)
+        values = partition_values(chunk, self._spec.fields, self._schema.ids, self._evaluate)
         groups = group(values.columns, chunk.num_rows)
         numbers = self._numbers(values.take(groups.first))
         arranged = chunk if groups.order is None else self._arranged(chunk, groups.order)
@@ -212,17 +212,19 @@ class PartitionWriter:
         )
 
 
-def partition_values(rows: pa.Table, spec: PartitionSpec, ids: dict[str, int], evaluate: Evaluate) -> pa.Table:
+def partition_values(
+    rows: pa.Table, fields: Sequence[PartitionField], ids: dict[str, int], evaluate: Evaluate
+) -> pa.Table:
     """The partition values of each row, one column per field; a removed source column counts as NULL."""
     names = {number: name for name, number in ids.items()}
     columns = []
-    for partition_field in spec.fields:
+    for partition_field in fields:
         sources = [
             rows[names[n]].combine_chunks() if n in names else pa.nulls(rows.num_rows)
             for n in partition_field.source_ids
         ]
         columns.append(partition_field.apply(sources, evaluate))
-    return pa.table(columns, names=[partition_field.column for partition_field in spec.fields])
+    return pa.table(columns, names=[partition_field.column for partition_field in fields])
 
 
 def chunked(tables: Iterable[pa.Table]) -> Iterator[pa.Table]:

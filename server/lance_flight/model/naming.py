@@ -104,6 +104,16 @@ def spec_id_of(object_id: str) -> int | None:
     return int(match[1]) if match else None
 
 
+def namespaces_above(object_id: str) -> list[str]:
+    """The partition namespaces that an object lies in, outermost first.
+
+    >>> namespaces_above("v1$abc$def$dataset")
+    ['v1$abc', 'v1$abc$def']
+    """
+    path = object_id.split(SEPARATOR)
+    return [SEPARATOR.join(path[:depth]) for depth in range(2, len(path))]
+
+
 def new_key() -> bytes:
     """A fresh random key for `namespace_name`."""
     return secrets.token_bytes(KEY_BYTES)
