@@ -216,6 +216,13 @@ WRITES = (
         passes={"table_staged": 3, "all_staged": 1, "manifest_written": 1, "committed": 1},
     ),
     Write(
+        name="drop_partition",
+        run=sql("ALTER TABLE {t} DROP PARTITION (p = 'a')"),
+        before=START,
+        then=[row for row in START if row[1] != "a"],
+        passes={"all_staged": 1, "manifest_written": 1, "committed": 1},
+    ),
+    Write(
         name="transaction",
         run=_in_a_transaction,
         before=START,
