@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime as dt
 from typing import Any
 
+import lance
 import pyarrow as pa
 import pytest
 
@@ -35,6 +36,8 @@ def test_the_partitions_of_a_table_are_its_manifest_rows_and_sizes(server: Serve
             ("read_tag", pa.utf8()),
             ("rows", pa.int64()),
             ("bytes", pa.int64()),
+            ("files", pa.int64()),
+            ("last_change", pa.timestamp("us", "UTC")),
         ]
     )
     stored = {
@@ -44,11 +47,19 @@ def test_the_partitions_of_a_table_are_its_manifest_rows_and_sizes(server: Serve
             **{name: table.row[name] for name in ("object_id", "location", "read_version", "read_branch", "read_tag")},
             "rows": table.dataset.count_rows(),
             "bytes": sum(file.file_size_bytes for f in table.dataset.get_fragments() for file in f.metadata.files),
+            "files": sum(len(fragment.metadata.files) for fragment in table.dataset.get_fragments()),
+            "last_change": version_time(table.dataset),
         }
         for table in stored_tables(server.root / events)
     }
     assert {row["object_id"]: row for row in found.to_pylist()} == stored
     assert sorted((row["d_year"] or 0, row["rows"]) for row in stored.values()) == [(0, 1), (2024, 1), (2025, 2)]
+
+
+def version_time(dataset: lance.LanceDataset) -> dt.datetime:
+    """When the version that is open was written."""
+    moment: dt.datetime = dataset.versions()[dataset.version - 1]["timestamp"]
+    return moment.astimezone(dt.UTC)
 
 
 SHOWN = [
@@ -58,6 +69,9 @@ SHOWN = [
     pytest.param("SHOW PARTITIONS {t} WHERE d_year = 2025", [2025], id="by value"),
     pytest.param("SHOW PARTITIONS {t} WHERE country IS NULL", [None], id="by NULL"),
     pytest.param("SHOW PARTITIONS {t} WHERE rows > 1", [2025], id="by size"),
+    pytest.param("SHOW PARTITIONS {t} WHERE files = 2", [2025], id="by files"),
+    pytest.param("SHOW PARTITIONS {t} WHERE last_change > now() - INTERVAL '1 day'", [None, 2024, 2025], id="by time"),
+    pytest.param("SHOW PARTITIONS {t} WHERE last_change > now()", [], id="by a time to come"),
     pytest.param("SHOW PARTITIONS {t} WHERE read_version = 1 AND d_year < 2100", [2024], id="by pin"),
     pytest.param("SHOW PARTITIONS {t} WHERE false", [], id="none"),
 ]
@@ -89,6 +103,16 @@ def test_snapshots_are_the_versions_of_the_manifest_that_can_be_read(server: Ser
 
 
 def test_specs_list_each_partition_field(server: Server, events: str) -> None:
+    stock = manifest(server.root / events)
+    first = next(v for v in stock.versions() if "partition_spec_v1" in stock.checkout_version(v["version"]).metadata)
+    brought = {
+        "is_current": True,
+        "snapshot": first["version"],
+        "committed_at": first["timestamp"].astimezone(dt.UTC),
+        "operation": server.value(f"SELECT operation FROM {events}$snapshots WHERE version = {first['version']}"),
+        "tables": 3,
+        "rows": 4,
+    }
     assert server.query(f"SELECT * FROM {events}$specs ORDER BY spec_id, position").to_pylist() == [
         {
             "spec_id": 1,
@@ -99,6 +123,7 @@ def test_specs_list_each_partition_field(server: Server, events: str) -> None:
             "transform": '{"type": "year"}',
             "expression": None,
             "result_type": "int32",
+            **brought,
         },
         {
             "spec_id": 1,
@@ -109,6 +134,7 @@ def test_specs_list_each_partition_field(server: Server, events: str) -> None:
             "transform": '{"type": "identity"}',
             "expression": None,
             "result_type": "string",
+            **brought,
         },
     ]
 

@@ -17,13 +17,14 @@ from lance_flight.catalog.branch_publishing import publish
 from lance_flight.catalog.branches import BranchRef, branches_of, create_branch, drop_branch
 from lance_flight.catalog.commit import Commits
 from lance_flight.catalog.edits import Edit
-from lance_flight.catalog.evolution import Change, Evolutions, namespace_metadata
+from lance_flight.catalog.evolution import Change, Evolutions, namespace_metadata, schema_text
 from lance_flight.catalog.leases import Hold, leases
 from lance_flight.catalog.manifest import (
     FENCE,
     FENCE_KEY,
     NAMESPACE_KEY,
     PIN_FIELDS,
+    SCHEMA_KEY,
     Manifest,
     create_table,
     manifest_schema,
@@ -260,9 +261,13 @@ class PartitionedNamespace:
     def describe(self, path: Sequence[str]) -> dict[str, str]:
         """The runtime properties of a namespace below this one (spec: Appendix E).
 
-        `["v1"]` has its `partition_spec`; a partition namespace has `partition.<field_id>` of its own level.
+        `["v1"]` has its `partition_spec`; a partition namespace has `partition.<field_id>` of its own level; without a
+        path it is the specs and the schema of the whole.
         """
         snapshot = self.snapshot()
+        if not path:
+            specs = {spec.key: spec.to_text() for spec in snapshot.specs}
+            return specs | {SCHEMA_KEY: schema_text(snapshot.schema)}
         name = object_id(path)
         spec_id = spec_id_of(name)
         row = snapshot.row(name)

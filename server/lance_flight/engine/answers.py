@@ -9,7 +9,7 @@ from typing import Protocol
 import pyarrow as pa
 from datafusion import DataFrame
 
-from lance_flight.catalog.directory import Root, Table, TableName
+from lance_flight.catalog.directory import PUBLIC, Root, Table, TableName
 from lance_flight.catalog.namespace import PartitionedNamespace
 from lance_flight.catalog.snapshot import Snapshot
 from lance_flight.engine.dml import row_query, table_name
@@ -17,12 +17,14 @@ from lance_flight.engine.explain import EXPLAIN_SCHEMA, explain
 from lance_flight.engine.functions import shown_name
 from lance_flight.engine.maintenance import Compact, Maintenance, Repair, Vacuum, maintained
 from lance_flight.engine.merge_keys import matched_rows
+from lance_flight.engine.partition_changes import partitioned
 from lance_flight.engine.pure_scans import bare_columns, stream
 from lance_flight.engine.references import TableRef
 from lance_flight.engine.row_changes import Merge
-from lance_flight.engine.session import Session
+from lance_flight.engine.session import CATALOG, Session
 from lance_flight.engine.statements import (
     Describe,
+    DescribeNamespace,
     Explain,
     Query,
     RowsStatement,
@@ -47,6 +49,10 @@ DESCRIBE_SCHEMA = pa.schema(
         pa.field("field_id", pa.int32()),
         pa.field("partitioning", pa.utf8()),
     ]
+)
+
+PROPERTIES_SCHEMA = pa.schema(
+    [pa.field("property", pa.utf8(), nullable=False), pa.field("value", pa.utf8(), nullable=False)]
 )
 
 
@@ -144,6 +150,32 @@ class DescribeAnswer:
         yield from pa.Table.from_pylist(described, schema=self.schema).to_batches()
 
 
+@dataclass(frozen=True, slots=True)
+class PropertiesAnswer:
+    """DESCRIBE NAMESPACE: the runtime properties of a table, or of a namespace below it (spec: Appendix E)."""
+
+    tables: Root | SqlTransaction
+    table: TableName
+    path: tuple[str, ...]
+    schema: pa.Schema = PROPERTIES_SCHEMA
+    frame: None = None
+
+    @classmethod
+    def of(cls, tables: Root | SqlTransaction, statement: DescribeNamespace) -> PropertiesAnswer:
+        """The longest table name that the parts begin with counts: a schema and a table, or a table of `public`."""
+        parts = statement.parts
+        if parts[0] == CATALOG and len(parts) > 1 and not tables.has(TableName(PUBLIC, CATALOG)):
+            parts = parts[1:]
+        if len(parts) > 1 and tables.has(TableName(*parts[:2])):
+            return cls(tables, TableName(*parts[:2]), (*parts[2:], *statement.path))
+        return cls(tables, TableName(PUBLIC, parts[0]), (*parts[1:], *statement.path))
+
+    def batches(self) -> Iterator[pa.RecordBatch]:
+        found = self.tables.read(self.table, lambda table: partitioned(table, self.table).describe(self.path))
+        listed = [{"property": name, "value": value} for name, value in found.items()]
+        yield from pa.Table.from_pylist(listed, schema=self.schema).to_batches()
+
+
 def answer(session: Session, statement: RowsStatement, parameters: pa.RecordBatch | None = None) -> Answer:
     """Plan a statement; nothing is read yet."""
     match statement:
@@ -163,6 +195,10 @@ def answer(session: Session, statement: RowsStatement, parameters: pa.RecordBatc
         case Describe(reference):
             session.tables.table(table_name(reference))
             return DescribeAnswer(session.tables, table_name(reference))
+        case DescribeNamespace():
+            described = PropertiesAnswer.of(session.tables, statement)
+            session.tables.table(described.table)
+            return described
         case Compact() | Vacuum() | Repair():
             return _maintained(session, statement)
 

@@ -6,6 +6,7 @@ import json
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict
+from datetime import UTC, datetime
 from itertools import dropwhile
 from types import MappingProxyType
 from typing import Any
@@ -18,14 +19,28 @@ from lance_flight.catalog import partitions
 from lance_flight.catalog.directory import Table
 from lance_flight.catalog.namespace import PartitionedNamespace
 from lance_flight.catalog.plain import PlainTable
-from lance_flight.catalog.snapshot import PIN_COLUMNS, PartitionTable, Snapshot, SpecTables
+from lance_flight.catalog.snapshot import PIN_COLUMNS, PartitionTable, SpecTables
+from lance_flight.engine.spec_history import beginnings, is_snapshot
 from lance_flight.engine.tables import PartitionedView
 from lance_flight.errors import Corrupt, NotFound
 from lance_flight.model.pins import Latest
 from lance_flight.model.spec import Expression, PartitionField
 
 OPENERS = 8
-_SIZES = (("rows", pa.int64()), ("bytes", pa.int64()))
+_SIZES = (
+    ("rows", pa.int64()),
+    ("bytes", pa.int64()),
+    ("files", pa.int64()),
+    ("last_change", pa.timestamp("us", "UTC")),
+)
+_Sizes = tuple[int | None, int | None, int | None, datetime | None]
+_OF_A_SPEC = (
+    pa.field("snapshot", pa.int64()),
+    pa.field("committed_at", pa.timestamp("us", "UTC")),
+    pa.field("operation", pa.utf8()),
+    pa.field("tables", pa.int64()),
+    pa.field("rows", pa.int64()),
+)
 _FIXED_COLUMNS = frozenset({"spec_id", "object_id", "location", *PIN_COLUMNS, *(name for name, _ in _SIZES)})
 
 
@@ -69,7 +84,7 @@ class _Whole:
 
 
 def partitions_table(view: PartitionedView) -> MetadataTable:
-    """One row per partition table: its spec version, its values, its pin, its size."""
+    """One row per partition table: its spec version, its values, its pin, its size, when its version was written."""
     specs = view.snapshot.specs
     values = {_shown(field): field for spec in specs for field in spec.fields}
     schema = pa.schema(
@@ -88,7 +103,7 @@ def partitions_table(view: PartitionedView) -> MetadataTable:
     def build(names: list[str]) -> pa.Table:
         parts = [_partition_rows(tables, schema) for tables in view.snapshot.tables]
         table = pa.concat_tables(parts)
-        if {"rows", "bytes"} & set(names):
+        if {name for name, _ in _SIZES} & set(names):
             tables = [table for tables in view.snapshot.tables for table in tables.tables()]
             sizes = _sizes(view, tables)
             for place, (name, kind) in enumerate(_SIZES):
@@ -150,7 +165,7 @@ def snapshots_table(namespace: PartitionedNamespace) -> MetadataTable:
     def build(names: list[str]) -> pa.Table:
         operations = namespace.manifest.operations()
         # A namespace is made in several commits, and once it is one it stays one.
-        history = dropwhile(lambda entry: not _is_snapshot(namespace, entry[0]), namespace.manifest.history())
+        history = dropwhile(lambda entry: not is_snapshot(namespace, entry[0]), namespace.manifest.history())
         counted = bool({"tables_added", "tables_changed", "tables_removed"} & set(names))
         rows: list[dict[str, Any]] = []
         before: dict[str, Any] = {}
@@ -170,8 +185,9 @@ def snapshots_table(namespace: PartitionedNamespace) -> MetadataTable:
     return MetadataTable(schema, build)
 
 
-def specs_table(snapshot: Snapshot) -> MetadataTable:
-    """One row per partition field of each spec version."""
+def specs_table(namespace: PartitionedNamespace, view: PartitionedView) -> MetadataTable:
+    """One row per partition field of each spec version: what it computes, what brought the spec, what lies under it."""
+    snapshot = view.snapshot
     schema = pa.schema(
         [
             pa.field("spec_id", pa.int32(), nullable=False),
@@ -182,10 +198,12 @@ def specs_table(snapshot: Snapshot) -> MetadataTable:
             pa.field("transform", pa.utf8()),
             pa.field("expression", pa.utf8()),
             pa.field("result_type", pa.utf8(), nullable=False),
+            pa.field("is_current", pa.bool_(), nullable=False),
+            *_OF_A_SPEC,
         ]
     )
     paths = snapshot.schema.paths
-    rows = [
+    rows: list[dict[str, Any]] = [
         {
             "spec_id": spec.id,
             "position": position,
@@ -197,11 +215,23 @@ def specs_table(snapshot: Snapshot) -> MetadataTable:
             else json.dumps({"type": field.rule.type, **field.rule.arguments}),
             "expression": field.rule.sql if isinstance(field.rule, Expression) else None,
             "result_type": str(field.result_type),
+            "is_current": spec == snapshot.current_spec,
         }
         for spec in snapshot.specs
         for position, field in enumerate(spec.fields)
     ]
-    return MetadataTable(schema, lambda _: pa.Table.from_pylist(rows, schema=schema))
+
+    def build(names: list[str]) -> pa.Table:
+        found: dict[int, dict[str, Any]] = {spec.id: {} for spec in snapshot.specs}
+        if {"snapshot", "committed_at", "operation"} & set(names):
+            for number, beginning in beginnings(namespace, snapshot).items():
+                found[number] |= beginning
+        if {"tables", "rows"} & set(names):
+            for tables in snapshot.tables:
+                found[tables.spec.id] |= {"tables": len(tables), "rows": _rows(view, tables)}
+        return pa.Table.from_pylist([row | found[row["spec_id"]] for row in rows], schema=schema)
+
+    return MetadataTable(schema, build)
 
 
 def tags_table(table: Table) -> MetadataTable:
@@ -244,7 +274,7 @@ METADATA_TABLES: Mapping[str, Callable[[PartitionedNamespace, PartitionedView], 
     {
         "partitions": lambda _, view: partitions_table(view),
         "snapshots": lambda namespace, _: snapshots_table(namespace),
-        "specs": lambda _, view: specs_table(view.snapshot),
+        "specs": specs_table,
         "files": lambda _, view: files_table(view),
         "tags": lambda namespace, _: tags_table(namespace),
         "branches": lambda namespace, _: branches_table(namespace),
@@ -273,30 +303,27 @@ def _partition_rows(tables: SpecTables, schema: pa.Schema) -> pa.Table:
     return pa.Table.from_arrays(columns, schema=schema)
 
 
-def _sizes(view: PartitionedView, tables: list[PartitionTable]) -> list[tuple[int | None, int | None]]:
-    """Rows and bytes of each table, from the metadata of its version; NULL for one that cannot be read."""
+def _rows(view: PartitionedView, tables: SpecTables) -> int | None:
+    """The rows of all tables of a spec; None where one of them cannot be read."""
+    counted = [rows for rows, *_ in _sizes(view, tables.tables()) if rows is not None]
+    return sum(counted) if len(counted) == len(tables) else None
 
-    def size(table: PartitionTable) -> tuple[int | None, int | None]:
+
+def _sizes(view: PartitionedView, tables: list[PartitionTable]) -> list[_Sizes]:
+    """The columns of `_SIZES` for each table, from the metadata of its version; NULL for one that cannot be read."""
+
+    def size(table: PartitionTable) -> _Sizes:
         try:
             dataset = partitions.open_at(view.store.child(table.location), table.pin)
         except (NotFound, Corrupt):
-            return None, None
+            return None, None, None, None
         rows, size_in_bytes, _ = partitions.dataset_summary(dataset)
-        return rows, size_in_bytes
+        version = dataset.get_version()
+        files = int(version["metadata"]["total_data_files"])
+        return rows, size_in_bytes, files, version["timestamp"].astimezone(UTC)
 
     with ThreadPoolExecutor(OPENERS) as pool:
         return list(pool.map(size, tables))
-
-
-def _is_snapshot(namespace: PartitionedNamespace, version: int) -> bool:
-    """Whether a version of the `__manifest` was a partitioned namespace by then; a broken one is."""
-    try:
-        namespace.snapshot(version)
-    except NotFound:
-        return False
-    except Corrupt:
-        return True
-    return True
 
 
 def _pins(namespace: PartitionedNamespace, version: int) -> dict[str, Any]:

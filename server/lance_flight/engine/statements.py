@@ -19,6 +19,7 @@ from lance_flight.engine.row_changes import Delete, Merge, RowChange, Update
 from lance_flight.engine.select_lists import with_distinct_names
 from lance_flight.engine.sql import Cursor, numbered
 from lance_flight.errors import SqlError
+from lance_flight.model.naming import SEPARATOR
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -96,6 +97,14 @@ class Describe:
 
 
 @dataclass(frozen=True, slots=True)
+class DescribeNamespace:
+    """DESCRIBE NAMESPACE t[.v1[.name …]] ['v1$name…']: `parts` begin with the table, `path` is what the text says."""
+
+    parts: tuple[str, ...]
+    path: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class AlterTable:
     """ALTER TABLE t …: what is altered, and how."""
 
@@ -111,7 +120,7 @@ class SetOption:
     value: str
 
 
-RowsStatement = Query | Explain | ShowTables | ShowPartitions | Describe | Maintenance
+RowsStatement = Query | Explain | ShowTables | ShowPartitions | Describe | DescribeNamespace | Maintenance
 ChangeStatement = CreateTable | DropTable | Insert | RowChange | AlterTable
 Statement = RowsStatement | ChangeStatement | SetOption
 
@@ -223,10 +232,23 @@ def _show(cursor: Cursor) -> Statement:
 
 
 def _describe(cursor: Cursor) -> Statement:
+    # A table may be called namespace, too.
+    if cursor.peek("NAMESPACE") and not cursor.peek("NAMESPACE", ".") and len(cursor.tokens) > cursor.at + 1:
+        cursor.expect("NAMESPACE")
+        return _describe_namespace(cursor)
     cursor.accept("TABLE")
     table = references.table(cursor)
     cursor.end()
     return Describe(table)
+
+
+def _describe_namespace(cursor: Cursor) -> Statement:
+    parts = [cursor.name("a table name")]
+    while cursor.accept("."):
+        parts.append(cursor.name("the name of a namespace"))
+    path = () if cursor.done else tuple(cursor.string("the path of a namespace, 'v1$…'").split(SEPARATOR))
+    cursor.end()
+    return DescribeNamespace(tuple(parts), path)
 
 
 _STATEMENTS: Mapping[str, Callable[[Cursor], Statement]] = MappingProxyType(
