@@ -46,7 +46,15 @@ class _Files:
     fragments: tuple[FragmentMetadata, ...]
 
 
-def merge(tables: Sequence[PinnedTable]) -> tuple[list[LanceDataset], list[PinnedTable]]:
+@dataclass(frozen=True, slots=True)
+class Merged:
+    """Tables as one dataset: their names stand in the order of its base paths, which count from one."""
+
+    dataset: LanceDataset
+    tables: tuple[str, ...]
+
+
+def merge(tables: Sequence[PinnedTable]) -> tuple[list[Merged], list[PinnedTable]]:
     """Datasets that hold the rows of most of `tables`, and those tables that have to be read by themselves."""
     groups: dict[str, list[PinnedTable]] = {}
     alone = []
@@ -61,7 +69,8 @@ def merge(tables: Sequence[PinnedTable]) -> tuple[list[LanceDataset], list[Pinne
         if len(group) < FEWEST_TABLES:
             alone += group
         else:
-            merged.append(_merged(tuple((table.store.uri, table.pin) for table in group)))
+            dataset = _merged(tuple((table.store.uri, table.pin) for table in group))
+            merged.append(Merged(dataset, tuple(table.store.name for table in group)))
     return merged, alone
 
 

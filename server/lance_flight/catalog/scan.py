@@ -17,9 +17,8 @@ import pyarrow.compute as pc
 from lance import LanceDataset, LanceFragment
 
 from lance_flight.catalog.addresses import ROW_ADDRESS
+from lance_flight.catalog.disagreeing import Misfit, cast, physical
 from lance_flight.catalog.store import Store
-from lance_flight.errors import DataError
-from lance_flight.model.schema import TABLE_FIELD_ID
 
 BATCH_ROWS = 64 * 1024
 AHEAD = 1
@@ -40,12 +39,24 @@ _NOT_TAKEN = (ValueError, NotImplementedError, KeyError)
 class Source:
     """An opened version of a table, or of several merged into one, and which of its fragments to read (None: all).
 
-    `number` is what `TABLE_NUMBER` says of its rows.
+    `number` is what `TABLE_NUMBER` says of its rows; `tables` are the names of those that were merged.
     """
 
     dataset: LanceDataset
     fragments: tuple[LanceFragment, ...] | None = None
     number: int = 0
+    tables: tuple[str, ...] = ()
+
+    @property
+    def name(self) -> str:
+        """What errors call it."""
+        return ", ".join(self.tables) or Store(self.dataset.uri).name
+
+    def fragments_of_tables(self) -> Iterator[tuple[LanceFragment, str]]:
+        """Each fragment of merged tables with the name of its table."""
+        for fragment in self.dataset.get_fragments() if self.fragments is None else self.fragments:
+            base = fragment.metadata.files[0].base_id
+            yield fragment, self.name if base is None else self.tables[base - 1]
 
     def count_rows(self) -> int:
         """How many rows there are, from metadata alone."""
@@ -56,7 +67,7 @@ class Source:
     def part(self, number: int, of: int) -> Source:
         """One of `of` equal parts: every `of`-th fragment."""
         fragments = self.dataset.get_fragments() if self.fragments is None else self.fragments
-        return Source(self.dataset, tuple(fragments[number::of]), self.number)
+        return Source(self.dataset, tuple(fragments[number::of]), self.number, self.tables)
 
 
 _ADDRESSES = frozenset(field.name for field in ADDRESS_FIELDS)
@@ -93,7 +104,7 @@ class Scan:
         if not self.schema.names and self.filter is None:
             return _counted(source.count_rows(), self.batch_rows)
         schema = source.dataset.schema
-        fields = {name: _physical(schema, name, self.ids.get(name)) for name in self._needed}
+        fields = {name: physical(schema, name, self.ids.get(name)) for name in self._needed}
         if all(field is not None and self._is_plain(name, field) for name, field in fields.items()):
             return self._direct(source, schema)
         return self._adapted(source, schema, fields)
@@ -124,12 +135,12 @@ class Scan:
         self, source: Source, schema: pa.Schema, fields: Mapping[str, pa.Field | None]
     ) -> Iterator[pa.RecordBatch]:
         """A table that disagrees with the namespace: its columns renamed, cast, or NULL, and filtered then."""
-        physical = [field.name for field in fields.values() if field is not None]
-        for batch in self._reader(source, physical or schema.names[:1], None):
+        names = [field.name for field in fields.values() if field is not None]
+        for batch in self._reader(source, names or schema.names[:1], None):
             columns = [
                 pa.nulls(batch.num_rows, self.source.field(name).type)
                 if field is None
-                else _cast(batch.column(field.name), self.source.field(name), Store(source.dataset.uri).name)
+                else self._cast(batch.column(field.name), field.name, self.source.field(name), source)
                 for name, field in fields.items()
             ]
             target = [self.source.field(name) for name in fields]
@@ -137,6 +148,18 @@ class Scan:
                 columns.append(batch.column(ROW_ADDRESS))
                 target.append(pa.field(ROW_ADDRESS, pa.uint64()))
             yield self._shaped(pa.RecordBatch.from_arrays(columns, schema=pa.schema(target)), self.rest, source)
+
+    def _cast(self, column: pa.Array, physical_name: str, field: pa.Field, source: Source) -> pa.Array:
+        try:
+            return cast(column, field.name, field.type, source.name)
+        except Misfit:
+            if not source.tables:
+                raise
+            # Of several tables read as one, the first that has such a value is named.
+            for fragment, table in source.fragments_of_tables():
+                for batch in fragment.to_batches(columns=[physical_name]):
+                    cast(batch.column(0), field.name, field.type, table)
+            raise
 
     def _reader(self, source: Source, columns: list[str], condition: pc.Expression | None) -> Iterable[pa.RecordBatch]:
         """Starts reading at once, in the background."""
@@ -168,23 +191,6 @@ class Scan:
             return batch.select([])
         columns = batch.columns if batch.schema.names == self.schema.names else batch.select(self.schema.names).columns
         return pa.RecordBatch.from_arrays(columns, schema=self.schema)
-
-
-def _physical(schema: pa.Schema, name: str, field_id: int | None) -> pa.Field | None:
-    """The column of a table's own schema that holds the namespace's column."""
-    if field_id is not None:
-        by_id = {(f.metadata or {}).get(TABLE_FIELD_ID): f for f in schema}
-        if any(by_id):
-            return by_id.get(str(field_id).encode())
-    at = schema.get_field_index(name)
-    return schema.field(at) if at >= 0 else None
-
-
-def _cast(column: pa.Array, field: pa.Field, table: str) -> pa.Array:
-    try:
-        return column.cast(field.type)
-    except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as exc:
-        raise DataError(f"column {field.name!r} of table {table!r} is {column.type}, not {field.type}: {exc}") from exc
 
 
 def _counted(rows: int, batch_rows: int) -> Iterator[pa.RecordBatch]:

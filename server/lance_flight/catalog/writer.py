@@ -18,6 +18,7 @@ import pyarrow as pa
 
 from lance_flight.catalog import partitions
 from lance_flight.catalog.data_files import Layout, OpenFile
+from lance_flight.catalog.disagreeing import writable
 from lance_flight.catalog.edits import Edit
 from lance_flight.catalog.grouping import group, match
 from lance_flight.catalog.new_partitions import NewPartitions
@@ -141,7 +142,9 @@ class PartitionWriter:
         store = self._store.child(edit.place)
         edit.rows += rows.num_rows
         if edit.table is not None and not self._fits(edit.table):
-            # The table numbers its columns in its own way: Lance has to read how.
+            # The table has columns of its own, or numbers them in its own way: Lance has to read how.
+            theirs = partitions.open_at(self._store.child(edit.table.location), edit.table.pin).schema
+            rows = writable(rows, theirs, self._schema.ids, edit.table.location)
             batches = map(aligned, rows.to_batches())
             reader = pa.RecordBatchReader.from_batches(rows.schema, batches)
             edit.fragments += partitions.write_files(store, pending.version, reader)

@@ -232,7 +232,9 @@ def deal(
 def _open_merged(tables: Sequence[PinnedTable], log: ScanLog) -> list[Source]:
     log.tables_read += len(tables)
     merged, alone = merge(tables) if len(tables) > 1 else ((), tables)
-    return [Source(dataset) for dataset in merged] + [Source(table.open(), number=table.number) for table in alone]
+    return [Source(found.dataset, tables=found.tables) for found in merged] + [
+        Source(table.open(), number=table.number) for table in alone
+    ]
 
 
 def _open_part(table: PinnedTable, part: int, of: int, log: ScanLog) -> list[Source]:
