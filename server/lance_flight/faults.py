@@ -31,6 +31,7 @@ POINTS: Mapping[str, str] = MappingProxyType(
         "committed": "__manifest is committed, and nobody has been told",
         "columns_added": "__manifest has the columns of a new spec, and the spec is not committed",
         "evolved": "a change of specs or schema is committed, and the table metadata has not followed",
+        "table_linked": "the files of a table that is attached are in the namespace, and part of no partition",
         "part_removed": "the files of one of several partitions of a write that was given up are deleted",
         "manifest_made": "a new table has an empty __manifest, and nothing says how it is partitioned",
         "namespace_made": "a new table is whole in its private place",

@@ -8,6 +8,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
+import lance
 import pyarrow as pa
 from adbc_driver_flightsql import dbapi
 from adbc_driver_manager import Error
@@ -146,6 +147,11 @@ def _stage_and_die(place: Path) -> None:
         namespace.commits.stage(dead)
 
 
+def _beside(place: Path) -> None:
+    """A plain table of one row beside a partitioned one."""
+    lance.write_dataset(table_of(RIVAL[:1]), str(place.with_name(f"{place.name}_out.lance")))
+
+
 def _ingest(mode: str, rows: Rows, partition_by: str | None = None) -> Callable[[Server, str], object]:
     return lambda server, table: server.ingest(table, table_of(rows), mode, partition_by=partition_by)
 
@@ -218,6 +224,21 @@ WRITES = (
     Write(
         name="drop_partition",
         run=sql("ALTER TABLE {t} DROP PARTITION (p = 'a')"),
+        before=START,
+        then=[row for row in START if row[1] != "a"],
+        passes={"all_staged": 1, "manifest_written": 1, "committed": 1},
+    ),
+    Write(
+        name="attach",
+        run=sql("ALTER TABLE {t} ATTACH TABLE '{t}_out' PARTITION (p = 'x')"),
+        prepare=_beside,
+        before=START,
+        then=START + RIVAL[:1],
+        passes={"table_linked": 1, "all_staged": 1, "manifest_written": 1, "committed": 1, "table_dropped": 1},
+    ),
+    Write(
+        name="detach",
+        run=sql("ALTER TABLE {t} DETACH PARTITION (p = 'a') TO {t}_out"),
         before=START,
         then=[row for row in START if row[1] != "a"],
         passes={"all_staged": 1, "manifest_written": 1, "committed": 1},

@@ -55,10 +55,9 @@ def dropped(root: Store, snapshot: Snapshot, values: pa.Table, evaluate: Evaluat
     Tables that hold no others go away; from those of other specs that do, the rows are taken.
     """
     found = held(root, snapshot, values, evaluate)
-    whole = {table: _count(root, table) for table in found.whole}
-    emptied = {table: len(gone) for table, gone in found.partly.items() if len(gone) == _count(root, table)}
+    emptied = [table for table, gone in found.partly.items() if len(gone) == _count(root, table)]
     partly = {table: gone for table, gone in found.partly.items() if table not in emptied}
-    drops = [_table_dropped(snapshot, table, rows) for table, rows in (whole | emptied).items()]
+    drops = [table_dropped(root, snapshot, table) for table in (*found.whole, *emptied)]
     return [*drops, *rows_removed(root, snapshot, partly)]
 
 
@@ -99,7 +98,8 @@ def edit_of(root: Store, snapshot: Snapshot, table: PartitionTable, removal: Rem
     )
 
 
-def _table_dropped(snapshot: Snapshot, table: PartitionTable, rows: int) -> Edit:
+def table_dropped(root: Store, snapshot: Snapshot, table: PartitionTable) -> Edit:
+    """An edit that takes a table away with all its rows."""
     spec = snapshot.spec(table.spec_id)
     return Edit(
         spec=spec,
@@ -109,7 +109,7 @@ def _table_dropped(snapshot: Snapshot, table: PartitionTable, rows: int) -> Edit
         location=table.location,
         place=table.location,
         table=table,
-        removal=Removal(rows=rows),
+        removal=Removal(rows=_count(root, table)),
         drops=True,
     )
 

@@ -112,6 +112,18 @@ class Transaction:
             part.added.fragments += edit.fragments
             part.added.files += edit.files
 
+    def attach(self, edit: Edit, pin: FixedPin, did: str) -> None:
+        """Take over a table that is whole already, for a partition that nobody has; its directory is the transaction's."""
+        self.did.append(did)
+        self.parts[edit.object_id] = Part(
+            table=None,
+            added=edit,
+            staged=Staged(edit.location, None, pin),
+            rewrites=True,
+            was_staged=True,
+            owns_directory=True,
+        )
+
     @property
     def drops(self) -> list[str]:
         """The object ids of the tables that it takes away."""

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from types import MappingProxyType
 
 from lance_flight.engine import partition_fields
-from lance_flight.engine.partition_alterations import DropPartition, drop_partition
+from lance_flight.engine.partition_alterations import OfPartitions, attach_table, detach_partition, drop_partition
 from lance_flight.engine.partition_fields import PartitionDef
 from lance_flight.engine.points import Point, point
 from lance_flight.engine.sql import Cursor
@@ -86,7 +86,6 @@ class SetType:
 
 OfColumn = AddColumn | DropColumn | RenameColumn | SetType | SetNullable
 OfBranch = CreateBranch | DropBranch | PublishBranch
-OfPartitions = DropPartition
 Alteration = CreateTag | DropTag | Rollback | OfBranch | OfColumn | OfPartitions | SetPartitionedBy
 
 
@@ -161,6 +160,8 @@ _FORMS: Mapping[tuple[str, ...], Callable[[Cursor], Alteration]] = MappingProxyT
         ("ALTER", "COLUMN"): lambda cursor: _altered(cursor, _path(cursor)),
         ("SET", "PARTITIONED", "BY"): lambda cursor: SetPartitionedBy(partition_fields.in_brackets(cursor)),
         ("DROP", "PARTITION"): drop_partition,
+        ("ATTACH", "TABLE"): attach_table,
+        ("DETACH", "PARTITION"): detach_partition,
         ("CREATE", "TAG"): lambda cursor: CreateTag(_tag(cursor), _as_of(cursor)),
         ("DROP", "TAG"): lambda cursor: DropTag(_tag(cursor)),
         ("ROLLBACK", "TO"): lambda cursor: Rollback(_point(cursor)),

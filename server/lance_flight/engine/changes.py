@@ -14,8 +14,8 @@ from lance_flight.engine.alter import alter
 from lance_flight.engine.alterations import CreateBranch, DropBranch, PublishBranch
 from lance_flight.engine.definitions import arrow_schema, storable
 from lance_flight.engine.dml import NewSession, table_name
-from lance_flight.engine.partition_alterations import DropPartition
-from lance_flight.engine.partition_changes import drop_partition
+from lance_flight.engine.partition_alterations import AttachTable, DetachPartition, DropPartition
+from lance_flight.engine.partition_changes import attach_table, detach_partition, drop_partition
 from lance_flight.engine.row_changes import RowChange
 from lance_flight.engine.statements import AlterTable, ChangeStatement, CreateTable, DropTable, Insert
 from lance_flight.engine.transactions import SqlTransaction, autocommit
@@ -42,6 +42,10 @@ def change(
             raise Unsupported("tables are not altered inside a transaction; commit first")
         case AlterTable(reference, DropPartition() as alteration):
             work = partial(drop_partition, table_name(reference), alteration)
+        case AlterTable(reference, AttachTable() as alteration):
+            return attach_table(root, table_name(reference), alteration)
+        case AlterTable(reference, DetachPartition() as alteration):
+            return detach_partition(root, table_name(reference), alteration)
         case AlterTable(reference, alteration):
             is_of_branches = isinstance(alteration, CreateBranch | DropBranch | PublishBranch)
             alter(root.on_branch(None) if is_of_branches else root, table_name(reference), alteration)

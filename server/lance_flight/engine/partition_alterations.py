@@ -26,6 +26,40 @@ class DropPartition:
     values: tuple[PartitionValue, ...]
 
 
+@dataclass(frozen=True, slots=True)
+class AttachTable:
+    """ATTACH TABLE 'path' PARTITION (field = value, …) [TRUSTED]."""
+
+    path: str
+    values: tuple[PartitionValue, ...]
+    trusted: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class DetachPartition:
+    """DETACH PARTITION (field = value, …) [TO name]."""
+
+    values: tuple[PartitionValue, ...]
+    to: str | None = None
+
+
+OfPartitions = DropPartition | AttachTable | DetachPartition
+
+
+def attach_table(cursor: Cursor) -> AttachTable:
+    """Read what follows ATTACH TABLE."""
+    path = cursor.text_or_name("the name of a table, or its path")
+    cursor.expect("PARTITION")
+    values = _values(cursor)
+    return AttachTable(path, values, cursor.accept("TRUSTED"))
+
+
+def detach_partition(cursor: Cursor) -> DetachPartition:
+    """Read what follows DETACH PARTITION."""
+    values = _values(cursor)
+    return DetachPartition(values, cursor.text_or_name("the name of a new table") if cursor.accept("TO") else None)
+
+
 def drop_partition(cursor: Cursor) -> DropPartition:
     """Read what follows DROP PARTITION."""
     return DropPartition(_values(cursor))

@@ -2,18 +2,29 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
+from functools import partial
+from pathlib import PurePosixPath
 
+import numpy as np
 import pyarrow as pa
 
-from lance_flight.catalog.directory import Table, TableName
-from lance_flight.catalog.namespace import PartitionedNamespace
+from lance_flight.catalog.attachments import Attachment, detach, detached_rows, shown
+from lance_flight.catalog.directory import PLAIN_SUFFIX, PUBLIC, Root, Table, TableName
+from lance_flight.catalog.grouping import match
+from lance_flight.catalog.namespace import PartitionedNamespace, display
+from lance_flight.catalog.plain import PlainTable, write_plain
 from lance_flight.catalog.removals import dropped
+from lance_flight.catalog.snapshot import PartitionTable, Snapshot
+from lance_flight.catalog.store import Store
 from lance_flight.engine.functions import cast, evaluate
-from lance_flight.engine.partition_alterations import DropPartition, PartitionValue
+from lance_flight.engine.partition_alterations import AttachTable, DetachPartition, DropPartition, PartitionValue
 from lance_flight.engine.transactions import SqlTransaction
-from lance_flight.errors import NotFound, SqlError, Unsupported
+from lance_flight.errors import AlreadyExists, Conflict, NotFound, OutcomeUnknown, SqlError, Unsupported
 from lance_flight.model.spec import PartitionField, PartitionSpec
+
+SCHEMA_AND_TABLE = 2
 
 
 def drop_partition(name: TableName, statement: DropPartition, transaction: SqlTransaction) -> int:
@@ -26,6 +37,89 @@ def drop_partition(name: TableName, statement: DropPartition, transaction: SqlTr
         tables = sum(edit.drops for edit in edits)
         inner.add(edits, f"drop {tables} partitions and rewrite {len(edits) - tables}, {rows} rows less")
     return rows
+
+
+def attach_table(root: Root, name: TableName, statement: AttachTable) -> int:
+    """Make a plain table of the root a partition; how many rows it brings."""
+    table = partitioned(root.table(name), name)
+    spec = table.snapshot().current_spec
+    source = _plain_name(root, statement.path)
+    plain = root.table(source)
+    if not isinstance(plain, PlainTable):
+        raise Unsupported(f"table {source.name!r} is partitioned, and no partition of another one")
+    attachment = Attachment(
+        namespace=table, table=plain, name=source.name, values=_all_values(spec, statement.values), evaluate=evaluate
+    )
+    rows, version = attachment.commit(trusted=statement.trusted)
+    if int(plain.open().version) != version:
+        raise Conflict(
+            f"table {source.name!r} was written while it was attached: its version {version} is in {name.name!r},"
+            " and the table has stayed"
+        )
+    root.drop(source)
+    return rows
+
+
+def detach_partition(root: Root, name: TableName, statement: DetachPartition) -> int:
+    """Make a partition a plain table of the root, and take it out of its own; how many rows it takes along."""
+    table = partitioned(root.table(name), name)
+    if table.branch is not None:
+        raise Unsupported(f"branch {table.branch.name!r}: partitions are detached on the main branch alone")
+    transaction = table.begin()
+    snapshot = transaction.snapshot
+    spec = _spec_of(snapshot, statement.values)
+    values = _all_values(spec, statement.values)
+    tables = snapshot.tables_of(spec.id)
+    found = tables.tables(np.flatnonzero(match(tables.values, values) >= 0))
+    if len(found) != 1:
+        raise NotFound(f"{len(found)} tables of {name.name!r} are the partition {shown(values)}; expected one")
+    (partition,) = found
+    target = TableName(name.db_schema, statement.to or _default_name(name, values))
+    if root.has(target):
+        raise AlreadyExists(f"table {target.name!r} is there already")
+    count = root.create(target, partial(_copied, table, snapshot, partition), partitioned=False)
+    try:
+        detach(table, transaction, partition, target.name)
+    except OutcomeUnknown:
+        raise
+    except BaseException:
+        root.drop(target)
+        raise
+    return count
+
+
+def _copied(table: PartitionedNamespace, snapshot: Snapshot, partition: PartitionTable, place: Store) -> int:
+    return write_plain(place, snapshot.schema.plain, detached_rows(table, snapshot, partition))
+
+
+def _plain_name(root: Root, path: str) -> TableName:
+    """The table of the root that a path means, `schema/x.lance` or `x.lance` or `x`; `Corrupt` for one that leaves the root."""
+    root.store.child(path)
+    parts = PurePosixPath(path).parts
+    if len(parts) > SCHEMA_AND_TABLE:
+        raise NotFound(f"no table {path!r}; expected the name of a table of the root, or its path")
+    return TableName(PUBLIC if len(parts) == 1 else parts[0], parts[-1].removesuffix(PLAIN_SUFFIX))
+
+
+def _spec_of(snapshot: Snapshot, given: Sequence[PartitionValue]) -> PartitionSpec:
+    """The newest spec that has exactly these fields; the current one, which says what is wrong, where none has."""
+    wanted = {value.field_id for value in given}
+    found = (spec for spec in reversed(snapshot.specs) if {field.field_id for field in spec.fields} == wanted)
+    return next(found, snapshot.current_spec)
+
+
+def _all_values(spec: PartitionSpec, given: Sequence[PartitionValue]) -> pa.Table:
+    """The values of one partition; `SqlError` names the fields that are missing."""
+    values = values_of(spec, given)
+    missing = [field.field_id for field in spec.fields if field.column not in values.column_names]
+    if missing:
+        raise SqlError(f"the partition has no value for {', '.join(missing)}; expected one for each field of its spec")
+    return values
+
+
+def _default_name(name: TableName, values: pa.Table) -> str:
+    """The table and the values, in what SQL needs no quotes for."""
+    return re.sub(r"\W", "_", "_".join([name.name, *(display(column[0]) for column in values.columns)])).lower()
 
 
 def partitioned(table: Table, name: TableName) -> PartitionedNamespace:

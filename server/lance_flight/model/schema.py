@@ -128,6 +128,31 @@ class NamespaceSchema:
         return self.ids[name]
 
 
+def field_ids(table: pa.Schema, namespace: NamespaceSchema) -> dict[str, dict[str, str | None]]:
+    """What the metadata of a table's fields has to say for them to be those of a namespace that have their names.
+
+    By the paths of the fields; one that is none of the namespace's loses the id that it has (None).
+    """
+    named = {path: number for number, (path, _) in namespace.paths.items()}
+    found: dict[str, dict[str, str | None]] = {}
+    for path, field in _walk(table):
+        number = named.get(path)
+        if number is not None or _id_in(field, TABLE_FIELD_ID) is not None:
+            found[path] = {TABLE_FIELD_ID.decode(): None if number is None else str(number)}
+    return {path: found[path] for path in found if not _is_hidden(table, path)}
+
+
+def _is_hidden(schema: pa.Schema, path: str) -> bool:
+    """Whether a field lies in a map or a fixed-size list, where Lance knows no names of fields."""
+    top, *names = path.split(".")
+    kind = schema.field(top).type
+    for name in names:
+        if pa.types.is_map(kind) or pa.types.is_fixed_size_list(kind):
+            return True
+        kind = next(child.type for child in children(kind) if child.name == name)
+    return False
+
+
 def _walk(schema: pa.Schema) -> Iterator[tuple[str, pa.Field]]:
     for field in schema:
         yield from _walk_field(field, field.name)
