@@ -3,7 +3,7 @@
 Planning a scan costs Lance about a millisecond, whatever it finds, so a hundred small tables cost a hundred times that.
 Lance lets a data file lie under another base path than its dataset: a manifest that lists the files of all the tables,
 and is never stored, is scanned at the price of one table. Tables that cannot be joined so (other columns, deleted
-rows, object stores) are simply read by themselves.
+rows, row ids of their own, object stores) are simply read by themselves.
 """
 
 from __future__ import annotations
@@ -39,9 +39,9 @@ class PinnedTable:
 
 @dataclass(frozen=True, slots=True)
 class _Files:
-    """The data files of one version of a table: their columns (as Lance numbers them) and their fragments."""
+    """The data files of one version of a table: their format and columns (as Lance numbers them) and their fragments."""
 
-    columns: str
+    layout: str
     schema: LanceSchema
     fragments: tuple[FragmentMetadata, ...]
 
@@ -63,7 +63,7 @@ def merge(tables: Sequence[PinnedTable]) -> tuple[list[Merged], list[PinnedTable
         if files is None:
             alone.append(table)
         else:
-            groups.setdefault(files.columns, []).append(table)
+            groups.setdefault(files.layout, []).append(table)
     merged = []
     for group in groups.values():
         if len(group) < FEWEST_TABLES:
@@ -83,11 +83,16 @@ def _files(uri: str, pin: FixedPin) -> _Files | None:
     dataset = open_at(Store(uri), pin)
     fragments = [fragment.metadata for fragment in dataset.get_fragments()]
     plain = all(
-        f.deletion_file is None and not f.overlays and all(file.base_id is None for file in f.files) for f in fragments
+        f.deletion_file is None
+        and f.row_id_meta is None
+        and not f.overlays
+        and all(file.base_id is None for file in f.files)
+        for f in fragments
     )
     if not plain or dataset.has_index:
         return None
-    return _Files(str(dataset.lance_schema), dataset.lance_schema, tuple(fragments))
+    layout = f"{dataset.data_storage_version} {dataset.lance_schema}"
+    return _Files(layout, dataset.lance_schema, tuple(fragments))
 
 
 @lru_cache(KEPT_MERGERS)
