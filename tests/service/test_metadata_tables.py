@@ -139,6 +139,17 @@ def test_specs_list_each_partition_field(server: Server, events: str) -> None:
     ]
 
 
+def test_namespaces_are_described_by_their_properties(server: Server, events: str) -> None:
+    (table, *_) = sorted(stored_tables(server.root / events), key=lambda table: str(table.values))
+    _, year, country, _ = table.object_id.split("$")
+    assert server.rows(f"DESCRIBE NAMESPACE {events} 'v1${year}'") == [
+        ("partition.d_year", str(table.values["d_year"]))
+    ]
+    shown = "NULL" if table.values["country"] is None else table.values["country"]
+    assert server.rows(f'DESCRIBE NAMESPACE {events}.v1."{year}"."{country}"') == [("partition.country", shown)]
+    assert dict(server.rows(f"DESCRIBE NAMESPACE {events}")).keys() == {"schema", "partition_spec_v1"}
+
+
 def test_files_are_the_data_files_at_the_pins(server: Server, events: str) -> None:
     found = server.query(f"SELECT * FROM {events}$files").to_pylist()
     for row in found:

@@ -75,6 +75,41 @@ def test_a_partition_dropped_on_a_branch_is_there_on_main(server: Server, flight
     assert server.value(f"SELECT count(*) FROM {flights}") == 18
 
 
+EVOLVED: list[object] = [
+    pytest.param("origin", "origin = 'JFK'", "whole", id="a field of both specs"),
+    pytest.param("origin", "origin IS NULL", "whole", id="a field of both specs, NULL"),
+    pytest.param("bucket(2, origin) AS side", "side = 0", "whole", id="a field whose source is known"),
+    pytest.param(
+        "day, origin", "day = '2025-03-01', origin = 'EWR'", "rewritten", id="a field that old tables do not know"
+    ),
+    pytest.param("expr('col0 % 2', n) AS odd", "odd = 1", "rewritten", id="a field of another column"),
+]
+
+
+@pytest.mark.parametrize(("spec", "values", "how"), EVOLVED)
+def test_a_partition_of_a_new_spec_takes_the_rows_of_older_ones_along(
+    server: Server, flights: str, spec: str, values: str, how: str
+) -> None:
+    server.run(f"INSERT INTO {flights} VALUES ('2025-03-02', 'EWR', 9)")
+    server.run(f"ALTER TABLE {flights} SET PARTITIONED BY ({spec})")
+    server.run(f"INSERT INTO {flights} SELECT day, origin, n + 10 FROM {flights}")
+    where = values.replace(", ", " AND ").replace("side = 0", "abs(murmur3(origin)) % 2 = 0").replace("odd", "n % 2")
+    count, total = (server.value(f"SELECT count(*) FROM {flights} WHERE {c}") for c in (where, "true"))
+    before = {table.object_id: table.row for table in stored_tables(server.root / flights)}
+    assert count > 0
+    assert server.run(f"ALTER TABLE {flights} DROP PARTITION ({values})") == count
+    assert server.value(f"SELECT count(*) FROM {flights}") == total - count
+    assert server.value(f"SELECT count(*) FROM {flights} WHERE {where}") == 0
+    after = {table.object_id: table.row for table in stored_tables(server.root / flights)}
+    assert all(stored.dataset.count_rows() for stored in stored_tables(server.root / flights))
+    changed = {name for name, row in after.items() if before[name] != row}
+    assert bool(changed) == (how == "rewritten")
+    assert all(name.startswith("v1$") for name in changed)
+    assert server.rows(f"SELECT DISTINCT operation, is_current FROM {flights}$specs WHERE spec_id = 2") == [
+        ("partition spec v2", True)
+    ]
+
+
 # Tables that come from elsewhere.
 
 JUNE = "month = 6, origin = 'SFO'"

@@ -24,7 +24,8 @@ from lance_flight.engine.spec_history import beginnings, is_snapshot
 from lance_flight.engine.tables import PartitionedView
 from lance_flight.errors import Corrupt, NotFound
 from lance_flight.model.pins import Latest
-from lance_flight.model.spec import Expression, PartitionField
+from lance_flight.model.schema import NamespaceSchema
+from lance_flight.model.spec import Expression, PartitionField, PartitionSpec
 
 OPENERS = 8
 _SIZES = (
@@ -34,12 +35,23 @@ _SIZES = (
     ("last_change", pa.timestamp("us", "UTC")),
 )
 _Sizes = tuple[int | None, int | None, int | None, datetime | None]
-_OF_A_SPEC = (
-    pa.field("snapshot", pa.int64()),
-    pa.field("committed_at", pa.timestamp("us", "UTC")),
-    pa.field("operation", pa.utf8()),
-    pa.field("tables", pa.int64()),
-    pa.field("rows", pa.int64()),
+_SPECS_SCHEMA = pa.schema(
+    [
+        pa.field("spec_id", pa.int32(), nullable=False),
+        pa.field("position", pa.int32(), nullable=False),
+        pa.field("field_id", pa.utf8(), nullable=False),
+        pa.field("source_ids", pa.list_(pa.int32()), nullable=False),
+        pa.field("source_columns", pa.list_(pa.utf8()), nullable=False),
+        pa.field("transform", pa.utf8()),
+        pa.field("expression", pa.utf8()),
+        pa.field("result_type", pa.utf8(), nullable=False),
+        pa.field("is_current", pa.bool_(), nullable=False),
+        pa.field("snapshot", pa.int64()),
+        pa.field("committed_at", pa.timestamp("us", "UTC")),
+        pa.field("operation", pa.utf8()),
+        pa.field("tables", pa.int64()),
+        pa.field("rows", pa.int64()),
+    ]
 )
 _FIXED_COLUMNS = frozenset({"spec_id", "object_id", "location", *PIN_COLUMNS, *(name for name, _ in _SIZES)})
 
@@ -188,50 +200,40 @@ def snapshots_table(namespace: PartitionedNamespace) -> MetadataTable:
 def specs_table(namespace: PartitionedNamespace, view: PartitionedView) -> MetadataTable:
     """One row per partition field of each spec version: what it computes, what brought the spec, what lies under it."""
     snapshot = view.snapshot
-    schema = pa.schema(
-        [
-            pa.field("spec_id", pa.int32(), nullable=False),
-            pa.field("position", pa.int32(), nullable=False),
-            pa.field("field_id", pa.utf8(), nullable=False),
-            pa.field("source_ids", pa.list_(pa.int32()), nullable=False),
-            pa.field("source_columns", pa.list_(pa.utf8()), nullable=False),
-            pa.field("transform", pa.utf8()),
-            pa.field("expression", pa.utf8()),
-            pa.field("result_type", pa.utf8(), nullable=False),
-            pa.field("is_current", pa.bool_(), nullable=False),
-            *_OF_A_SPEC,
-        ]
-    )
-    paths = snapshot.schema.paths
-    rows: list[dict[str, Any]] = [
-        {
-            "spec_id": spec.id,
-            "position": position,
-            "field_id": field.field_id,
-            "source_ids": list(field.source_ids),
-            "source_columns": [paths[number][0] if number in paths else None for number in field.source_ids],
-            "transform": None
-            if isinstance(field.rule, Expression)
-            else json.dumps({"type": field.rule.type, **field.rule.arguments}),
-            "expression": field.rule.sql if isinstance(field.rule, Expression) else None,
-            "result_type": str(field.result_type),
-            "is_current": spec == snapshot.current_spec,
-        }
-        for spec in snapshot.specs
-        for position, field in enumerate(spec.fields)
-    ]
 
     def build(names: list[str]) -> pa.Table:
-        found: dict[int, dict[str, Any]] = {spec.id: {} for spec in snapshot.specs}
+        found: dict[int, dict[str, Any]] = {
+            spec.id: {"is_current": spec == snapshot.current_spec} for spec in snapshot.specs
+        }
         if {"snapshot", "committed_at", "operation"} & set(names):
             for number, beginning in beginnings(namespace, snapshot).items():
                 found[number] |= beginning
         if {"tables", "rows"} & set(names):
             for tables in snapshot.tables:
                 found[tables.spec.id] |= {"tables": len(tables), "rows": _rows(view, tables)}
-        return pa.Table.from_pylist([row | found[row["spec_id"]] for row in rows], schema=schema)
+        rows = [row | found[spec.id] for spec in snapshot.specs for row in _fields(spec, snapshot.schema)]
+        return pa.Table.from_pylist(rows, schema=_SPECS_SCHEMA)
 
-    return MetadataTable(schema, build)
+    return MetadataTable(_SPECS_SCHEMA, build)
+
+
+def _fields(spec: PartitionSpec, schema: NamespaceSchema) -> Iterator[dict[str, Any]]:
+    """The partition fields of a spec: what each of them computes."""
+    for position, field in enumerate(spec.fields):
+        rule = field.rule
+        transform = None if isinstance(rule, Expression) else json.dumps({"type": rule.type, **rule.arguments})
+        yield {
+            "spec_id": spec.id,
+            "position": position,
+            "field_id": field.field_id,
+            "source_ids": list(field.source_ids),
+            "source_columns": [
+                schema.paths[number][0] if number in schema.paths else None for number in field.source_ids
+            ],
+            "transform": transform,
+            "expression": rule.sql if isinstance(rule, Expression) else None,
+            "result_type": str(field.result_type),
+        }
 
 
 def tags_table(table: Table) -> MetadataTable:
