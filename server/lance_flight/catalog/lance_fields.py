@@ -20,8 +20,8 @@ from lance_flight.model.nested import children
 from lance_flight.model.schema import TABLE_FIELD_ID
 
 NO_PARENT = -1
-Key = int | tuple[int, str]
-"""What names a field of a partition table: the id of the namespace's field that it holds."""
+Key = int | tuple["Key | None", str]
+"""What names a field of a partition table: the id of the namespace's field that it holds, else its name within another."""
 
 
 def field_id(field: pa.Field) -> int | None:
@@ -30,17 +30,18 @@ def field_id(field: pa.Field) -> int | None:
     return int(text) if text.isdigit() else None
 
 
-def walk(fields: Sequence[pa.Field]) -> Iterator[tuple[Key | None, pa.Field]]:
+def walk(fields: Sequence[pa.Field], above: Key | None = None) -> Iterator[tuple[Key, pa.Field]]:
     """All fields, those inside others too, in the order in which Lance numbers them, with what names each in a table.
 
-    That is its id; Lance puts one more field between a map and its two sides, which goes with the map.
+    Lance puts one more field between a map and its two sides, which goes with the map.
     """
     for field in fields:
-        mine = field_id(field)
+        number = field_id(field)
+        mine: Key = (above, field.name) if number is None else number
         yield mine, field
         if pa.types.is_map(field.type):
-            yield (None if mine is None else (mine, "entries")), field
-        yield from walk(children(field.type))
+            yield (mine, "entries"), field
+        yield from walk(children(field.type), mine)
 
 
 def numbers(schema: LanceSchema) -> list[int]:
@@ -65,7 +66,7 @@ def with_numbers(schema: pa.Schema, known: Mapping[Key, int], free: int) -> Lanc
     fields = [_Field.FromString(each) for each in encoded]
     given: dict[int, int] = {NO_PARENT: NO_PARENT}
     for message, (mine, _) in zip(fields, walk(list(schema)), strict=True):
-        number = None if mine is None else known.get(mine)
+        number = known.get(mine)
         if number is None:
             number, free = free, free + 1
         given[message.id] = number

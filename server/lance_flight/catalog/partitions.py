@@ -85,9 +85,10 @@ def is_evolved(schema: LanceSchema, fragments: Iterable[FragmentMetadata]) -> bo
 
 
 def under_base(fragments: Iterable[FragmentMetadata], number: int) -> list[FragmentMetadata]:
-    """The same fragments, with their files under a numbered base path."""
+    """The same fragments, with their files under a numbered base path, and without numbers of their own."""
     found = [fragment.to_json() for fragment in fragments]
     for fragment in found:
+        fragment["id"] = 0
         for file in fragment["files"]:
             file["base_id"] = number
     return [FragmentMetadata.from_json(json.dumps(fragment)) for fragment in found]

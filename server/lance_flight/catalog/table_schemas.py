@@ -126,10 +126,10 @@ def _fits(there: pa.Field, target: pa.Field) -> bool:
 
 
 def _numbers(fields: Sequence[pa.Field], schema: LanceSchema) -> dict[Key, int]:
-    """Lance's number of each field that the namespace knows; `schema` may begin with other columns."""
+    """Lance's number of each field; `schema` may begin with other columns."""
     listed = [key for key, _ in walk(fields)]
     found = numbers(schema)[-len(listed) :] if listed else []
-    return {key: number for key, number in zip(listed, found, strict=True) if key is not None}
+    return dict(zip(listed, found, strict=True))
 
 
 def _renamed(target: pa.Field) -> pa.Field:
