@@ -50,6 +50,7 @@ def parser() -> argparse.ArgumentParser:
     _sql(commands.add_parser("sql", help="run one statement on a server and print what it returns"))
     _inspect(commands.add_parser("inspect", help="show what lies in a root, without a server"))
     _compact(commands.add_parser("compact", help="write small files and deleted rows of partition tables anew"))
+    _rewrite(commands.add_parser("rewrite", help="move rows under older partition specs to the current one"))
     _vacuum(commands.add_parser("vacuum", help="remove old snapshots and what dead transactions left"))
     _repair(commands.add_parser("repair", help="find what is wrong with a table, and put it right"))
     return top
@@ -147,6 +148,31 @@ def _compact(command: argparse.ArgumentParser) -> None:
         default=1024,
         metavar="N",
         help="partition tables whose pins move together (default: %(default)s)",
+    )
+
+
+def _rewrite(command: argparse.ArgumentParser) -> None:
+    command.description = (
+        "Move the rows of tables under older partition specs to the current one, some tables in each commit. Readers and"
+        " writers go on meanwhile; a run that is stopped has done a part, and the next one goes on with the rest."
+    )
+    _maintained(command)
+    command.add_argument(
+        "--where", metavar="CONDITION", help="only tables that may hold rows for which this is true, over the columns"
+    )
+    command.add_argument(
+        "--tables-per-commit",
+        type=int,
+        default=256,
+        metavar="N",
+        help="partition tables that are moved together at most (default: %(default)s)",
+    )
+    command.add_argument(
+        "--rows-per-commit",
+        type=int,
+        default=4 << 20,
+        metavar="N",
+        help="rows that are moved together at most, but for a table that has more (default: %(default)s)",
     )
 
 

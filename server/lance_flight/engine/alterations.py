@@ -96,7 +96,7 @@ def alteration(cursor: Cursor) -> Alteration:
             found = read(cursor)
             cursor.end()
             return found
-    raise cursor.error(", ".join(map(" ".join, _FORMS)) + " or COMPACT")
+    raise cursor.error(", ".join(map(" ".join, _FORMS)) + ", REWRITE PARTITIONS or COMPACT")
 
 
 def _added(cursor: Cursor) -> AddColumn:

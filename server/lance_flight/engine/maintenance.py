@@ -9,10 +9,14 @@ import pyarrow as pa
 
 from lance_flight.catalog.maintenance.compaction import COMPACTION_SCHEMA, compact
 from lance_flight.catalog.maintenance.repair import REPAIR_SCHEMA, repair
+from lance_flight.catalog.maintenance.rewriting import REWRITING_SCHEMA, Choose, rewrite
 from lance_flight.catalog.maintenance.vacuum import FLOOR_HOURS, VACUUM_SCHEMA, VacuumRules, vacuum
 from lance_flight.catalog.namespace import PartitionedNamespace
+from lance_flight.catalog.snapshot import PartitionTable, Snapshot
 from lance_flight.engine import references
+from lance_flight.engine.functions import evaluate
 from lance_flight.engine.references import TableRef
+from lance_flight.engine.scan_planning import plan_scan
 from lance_flight.engine.sql import Cursor
 
 
@@ -39,7 +43,15 @@ class Repair:
     dry_run: bool
 
 
-Maintenance = Compact | Vacuum | Repair
+@dataclass(frozen=True, slots=True)
+class RewritePartitions:
+    """ALTER TABLE t REWRITE PARTITIONS [WHERE condition over its columns]."""
+
+    table: TableRef
+    where: str | None = None
+
+
+Maintenance = Compact | Vacuum | Repair | RewritePartitions
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +64,18 @@ class MaintenanceAnswer:
 
     def batches(self) -> Iterator[pa.RecordBatch]:
         yield from self.run().to_batches()
+
+
+def read_altering(table: TableRef, cursor: Cursor) -> Maintenance | None:
+    """Read what follows ALTER TABLE t, if it is maintenance."""
+    found: Maintenance | None = None
+    if cursor.accept("COMPACT"):
+        found = Compact(table)
+    elif cursor.accept("REWRITE", "PARTITIONS"):
+        found = RewritePartitions(table, cursor.rest() if cursor.accept("WHERE") else None)
+    if found is not None:
+        cursor.end()
+    return found
 
 
 def read_vacuum(cursor: Cursor) -> Vacuum:
@@ -81,6 +105,17 @@ def read_repair(cursor: Cursor) -> Repair:
     return Repair(table=table, dry_run=dry_run)
 
 
+def tables_where(namespace: PartitionedNamespace, condition: str) -> Choose:
+    """The tables that may hold rows for which a condition is true, as pruning finds them; a wrong one is refused now."""
+    plan_scan(namespace, condition)
+
+    def choose(snapshot: Snapshot) -> list[PartitionTable]:
+        planned = plan_scan(namespace, condition, snapshot=snapshot)
+        return list(snapshot.tables_named([table.object_id for table in planned.tables]).values())
+
+    return choose
+
+
 def maintained(namespace: PartitionedNamespace, statement: Maintenance) -> MaintenanceAnswer:
     """What a statement will do to its table; nothing is done yet."""
     match statement:
@@ -89,5 +124,8 @@ def maintained(namespace: PartitionedNamespace, statement: Maintenance) -> Maint
         case Vacuum(rules=rules):
             checked = rules.checked()
             return MaintenanceAnswer(VACUUM_SCHEMA, lambda: vacuum(namespace, checked).rows)
+        case RewritePartitions(where=where):
+            choose = None if where is None else tables_where(namespace, where)
+            return MaintenanceAnswer(REWRITING_SCHEMA, lambda: rewrite(namespace, evaluate, choose).rows)
         case Repair(dry_run=dry_run):
             return MaintenanceAnswer(REPAIR_SCHEMA, lambda: repair(namespace, dry_run=dry_run).rows)

@@ -12,7 +12,7 @@ from types import MappingProxyType
 
 from lance_flight.engine import maintenance, partition_fields, references, row_changes
 from lance_flight.engine.alterations import Alteration, alteration
-from lance_flight.engine.maintenance import Compact, Maintenance
+from lance_flight.engine.maintenance import Maintenance
 from lance_flight.engine.partition_fields import PartitionDef
 from lance_flight.engine.references import TableRef
 from lance_flight.engine.row_changes import Delete, Merge, RowChange, Update
@@ -189,9 +189,9 @@ def _drop(cursor: Cursor) -> Statement:
 def _alter(cursor: Cursor) -> Statement:
     cursor.expect("TABLE")
     table = references.table(cursor)
-    if cursor.accept("COMPACT"):
-        cursor.end()
-        return Compact(table)
+    maintained = maintenance.read_altering(table, cursor)
+    if maintained is not None:
+        return maintained
     return AlterTable(table, alteration(cursor))
 
 

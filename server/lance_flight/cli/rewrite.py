@@ -1,0 +1,29 @@
+"""`lance-flight rewrite`."""
+
+from __future__ import annotations
+
+import argparse
+from functools import partial
+
+from lance_flight.catalog.maintenance.rewriting import RewritingRules, rewrite
+from lance_flight.catalog.namespace import PartitionedNamespace
+from lance_flight.cli.maintenance import each_table, progress
+from lance_flight.engine.functions import evaluate
+from lance_flight.engine.maintenance import tables_where
+
+
+def run(options: argparse.Namespace) -> int:
+    """Rewrite one table, or all."""
+    rules = RewritingRules(tables=options.tables_per_commit, rows=options.rows_per_commit).checked()
+    return each_table(options, partial(_rewrite, rules, options.where))
+
+
+def _rewrite(rules: RewritingRules, where: str | None, name: str, namespace: PartitionedNamespace) -> bool:
+    choose = None if where is None else tables_where(namespace, where)
+    report = rewrite(namespace, evaluate, choose, rules, progress(f"rewriting {name}"))
+    before, after = sum(c.tables_before for c in report.commits), sum(c.tables_after for c in report.commits)
+    print(
+        f"{name}: {sum(c.rows for c in report.commits):,} rows of {before:,} partition tables under older specs moved"
+        f" into {after:,}, in {len(report.commits):,} commits"
+    )
+    return True
