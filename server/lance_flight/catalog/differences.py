@@ -80,7 +80,7 @@ def _different(left: pa.Table, right: pa.Table) -> np.ndarray:
     for a, b in zip(left.columns, right.columns, strict=True):
         if pa.types.is_nested(a.type):
             # Arrow compares none of these, and our own writes leave them NULL.
-            differs |= [x != y for x, y in zip(a.to_pylist(), b.to_pylist(), strict=True)]
+            differs |= np.array([x != y for x, y in zip(a.to_pylist(), b.to_pylist(), strict=True)], bool)
         else:
             same = pc.or_(pc.fill_null(pc.equal(a, b), fill_value=False), pc.and_(a.is_null(), b.is_null()))
             differs |= ~same.to_numpy()
