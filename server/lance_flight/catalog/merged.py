@@ -39,9 +39,9 @@ class PinnedTable:
 
 @dataclass(frozen=True, slots=True)
 class _Files:
-    """The data files of one version of a table: their format and columns (as Lance numbers them) and their fragments."""
+    """The data files of one version of a table: their columns (as Lance numbers them) and their fragments."""
 
-    layout: str
+    columns: str
     schema: LanceSchema
     fragments: tuple[FragmentMetadata, ...]
 
@@ -63,7 +63,7 @@ def merge(tables: Sequence[PinnedTable]) -> tuple[list[Merged], list[PinnedTable
         if files is None:
             alone.append(table)
         else:
-            groups.setdefault(files.layout, []).append(table)
+            groups.setdefault(files.columns, []).append(table)
     merged = []
     for group in groups.values():
         if len(group) < FEWEST_TABLES:
@@ -91,8 +91,7 @@ def _files(uri: str, pin: FixedPin) -> _Files | None:
     )
     if not plain or dataset.has_index:
         return None
-    layout = f"{dataset.data_storage_version} {dataset.lance_schema}"
-    return _Files(layout, dataset.lance_schema, tuple(fragments))
+    return _Files(str(dataset.lance_schema), dataset.lance_schema, tuple(fragments))
 
 
 @lru_cache(KEPT_MERGERS)
