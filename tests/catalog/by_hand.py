@@ -27,8 +27,18 @@ VALUES = [
 ]
 
 
-def lay_out(root: Path, *, pins: bool = True, foreign: bool = True) -> None:
-    """Appendix C's rows, each table at the version that its row pins, with a dead version on top."""
+IN_TABLE, IN_ROWS, IN_ARROW = "table metadata", "v<N> rows", "Arrow schema metadata"
+SPEC_ID = pa.field("partition_field_spec_id", pa.int32())
+"""A column of those who keep specs in the `v<N>` rows; it belongs to no partition field."""
+
+
+def lay_out(
+    root: Path, *, pins: bool = True, foreign: bool = True, specs: str = IN_TABLE, schema: str = IN_TABLE
+) -> None:
+    """Appendix C's rows, each table at the version that its row pins, with a dead version on top.
+
+    `specs` and `schema` say where Appendix A's metadata stands.
+    """
     for object_id, directory in DIRECTORIES.items():
         row = next(row for row in MANIFEST_ROWS if row["object_id"] == object_id)
         build_table(root / directory, ids_of(object_id), versions=row["read_version"])
@@ -40,20 +50,40 @@ def lay_out(root: Path, *, pins: bool = True, foreign: bool = True) -> None:
         *(PINS if pins else []),
         *VALUES,
         *([pa.field("somebody_elses", pa.utf8())] if foreign else []),
+        *([SPEC_ID] if specs == IN_ROWS else []),
     ]
-    table = pa.Table.from_pylist([manifest_row(row) for row in MANIFEST_ROWS], schema=pa.schema(fields))
+    place_of = {key: schema if key == "schema" else specs for key in METADATA}
+    texts = {key: json.dumps(value) for key, value in METADATA.items()}
+    in_arrow, in_table = ({k: t for k, t in texts.items() if place_of[k] == at} for at in (IN_ARROW, IN_TABLE))
+    rows = [manifest_row(row, specs == IN_ROWS, schema == IN_ROWS) for row in MANIFEST_ROWS]
+    # Nobody promises them in any order.
+    rows = rows if schema == IN_TABLE else rows[::-1]
+    table = pa.Table.from_pylist(rows, schema=pa.schema(fields, metadata=in_arrow))
     manifest = lance.write_dataset(table, str(root / "__manifest"))
-    manifest.update_metadata({key: json.dumps(value) for key, value in METADATA.items()})
+    manifest.update_metadata(in_table)
 
 
-def manifest_row(row: dict[str, Any]) -> dict[str, Any]:
-    day = row["partition_field_event_date"]
+def manifest_row(row: dict[str, Any], has_spec: bool, has_schema: bool) -> dict[str, Any]:  # noqa: FBT001
+    """A row of Appendix C; that of a spec has its spec, and the schema that was the newest then, if asked for."""
+    day, spec = row["partition_field_event_date"], row["object_id"].partition("$")[0]
+    said = {}
+    if row["object_id"] == spec:
+        said |= {"partition_spec": json.dumps(METADATA[f"partition_spec_{spec}"])} if has_spec else {}
+        said |= {"schema": json.dumps(schema_of(spec))} if has_schema else {}
     return {
         **row,
+        "metadata": json.dumps(said),
+        "partition_field_spec_id": None if row["object_id"] == spec else int(spec[1:]),
         "location": DIRECTORIES.get(row["object_id"]),
         "partition_field_event_date": None if day is None else date.fromisoformat(day),
         "somebody_elses": f"of {row['object_id']}",
     }
+
+
+def schema_of(spec: str) -> dict[str, Any]:
+    """Under v1 there was no country."""
+    fields = METADATA["schema"]["fields"]
+    return {"fields": fields if spec == "v2" else fields[:2], "metadata": None}
 
 
 def ids_of(object_id: str) -> list[int]:

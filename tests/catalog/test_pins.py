@@ -9,6 +9,7 @@ from typing import Any
 import lance
 import pyarrow as pa
 import pytest
+from lance_flight.catalog.maintenance.migration import migrate
 from lance_flight.catalog.namespace import PartitionedNamespace
 from lance_flight.catalog.store import Store
 from lance_flight.engine.functions import evaluate
@@ -88,6 +89,7 @@ def repin(place: Path, object_id: str, **pins: str) -> None:
 def test_specs_are_found_wherever_a_writer_put_them(tmp_path: Path, properties: str) -> None:
     lay_out(tmp_path / "t", properties=properties)
     assert read_ids(tmp_path / "t") == [1, 2, 11]
+    migrate(opened(tmp_path / "t"))
     opened(tmp_path / "t").append([table_of("US", [3]), table_of("FR", [21])], evaluate)
     assert read_ids(tmp_path / "t") == [1, 2, 3, 11, 21]
     assert read_ids(tmp_path / "t", "country = 'US'") == [1, 2, 3]

@@ -27,6 +27,7 @@ from lance_flight.catalog.manifest_rows import Rewrite
 from lance_flight.catalog.new_partitions import version_rows
 from lance_flight.catalog.newest import Newest
 from lance_flight.catalog.pending import PENDING, pending
+from lance_flight.catalog.properties import check_in_place, misplaced
 from lance_flight.catalog.snapshot import Snapshot
 from lance_flight.catalog.store import UNREADABLE, Store
 from lance_flight.catalog.whole_files import check_data
@@ -54,7 +55,7 @@ PIN_FIELDS = (
     pa.field("read_tag", pa.utf8()),
 )
 
-_BASE_FIELDS = (
+BASE_FIELDS = (
     pa.field("object_id", pa.utf8(), nullable=False, metadata={"lance-schema:unenforced-primary-key:position": "0"}),
     pa.field("object_type", pa.utf8(), nullable=False),
     pa.field("location", pa.utf8()),
@@ -67,7 +68,7 @@ _INDICES = (("object_id", "BTREE"), ("object_type", "BITMAP"), ("base_objects", 
 def manifest_schema(specs: Iterable[PartitionSpec]) -> pa.Schema:
     """The columns of `__manifest` for these specs, in order (decision 2)."""
     fields = {f.column: pa.field(f.column, f.result_type) for spec in specs for f in spec.fields}
-    return pa.schema([*_BASE_FIELDS, *PIN_FIELDS, *fields.values()])
+    return pa.schema([*BASE_FIELDS, *PIN_FIELDS, *fields.values()])
 
 
 def create_table(store: Store, schema: pa.Schema) -> LanceDataset:
@@ -193,6 +194,7 @@ class Manifest:
         Made from `base`, without retries: every commit writes the head row back, so if anyone has committed rows since,
         this one fails with `Conflict` and nothing is visible.
         """
+        check_in_place(self.store.parent.name, base.misplaced)
         dataset = self.open(base.version)
         head = spec_namespace(base.specs[0].id)
         changes_head = head in rows["object_id"].to_pylist()
@@ -300,7 +302,8 @@ def read_snapshot(dataset: LanceDataset, place: Store, table_branch: str | None 
     try:
         waiting = _pending(rows, dataset.metadata)
         metadata = {**dataset.metadata, **waiting}
-        found = _properties(metadata, dataset, rows)
+        elsewhere = misplaced(metadata, dataset.schema, rows)
+        found = {prop.key: prop.text for prop in elsewhere} | metadata
         if not any(key.startswith(SPEC_KEY) for key in found):
             return None
         _check_columns(name, rows.schema)
@@ -326,6 +329,7 @@ def read_snapshot(dataset: LanceDataset, place: Store, table_branch: str | None 
         addresses=addresses,
         table_branch=table_branch,
         pending=waiting,
+        misplaced=elsewhere,
     )
 
 
@@ -346,16 +350,3 @@ def _check_columns(name: str, schema: pa.Schema) -> None:
             raise Corrupt(
                 f"namespace {name!r} has a __manifest whose column {column!r} is {schema.field(column).type}, not text"
             )
-
-
-def _properties(metadata: Mapping[str, str], dataset: LanceDataset, rows: pa.Table) -> dict[str, str]:
-    """Specs and schema from wherever a writer put them: table metadata counts first (decision 1)."""
-    found = {k.decode(): v.decode() for k, v in (dataset.schema.metadata or {}).items()}
-    if all(name in rows.column_names and is_string(rows.schema.field(name).type) for name in ("object_id", "metadata")):
-        versions = rows.filter(pc.match_substring_regex(rows["object_id"], "^v[1-9][0-9]*$"))
-        for object_id, text in zip(versions["object_id"].to_pylist(), versions["metadata"].to_pylist(), strict=True):
-            properties = json.loads(text) if text else None
-            spec = properties.get("partition_spec") if isinstance(properties, dict) else None
-            if spec is not None:
-                found[SPEC_KEY + object_id[1:]] = spec if isinstance(spec, str) else json.dumps(spec)
-    return found | dict(metadata)

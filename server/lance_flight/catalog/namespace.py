@@ -30,6 +30,7 @@ from lance_flight.catalog.manifest import (
     manifest_schema,
 )
 from lance_flight.catalog.new_partitions import version_rows
+from lance_flight.catalog.properties import check_in_place
 from lance_flight.catalog.rollback import roll_back
 from lance_flight.catalog.snapshot import Snapshot
 from lance_flight.catalog.staging import namespace_key, pinned_rows
@@ -305,6 +306,7 @@ class PartitionedNamespace:
         """The newest snapshot, once it has what our writes need: the columns of pins, a key, a pin in every row."""
         for _ in range(ADOPT_ATTEMPTS):
             snapshot = self.snapshot()
+            check_in_place(self.store.name, snapshot.misplaced)
             missing = [field for field in PIN_FIELDS if field.name not in snapshot.rows.column_names]
             try:
                 if missing:

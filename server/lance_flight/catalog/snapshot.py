@@ -14,6 +14,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from lance_flight.catalog.properties import Misplaced
 from lance_flight.errors import Corrupt
 from lance_flight.model.naming import SEPARATOR, TABLE, spec_id_of, spec_namespace
 from lance_flight.model.pins import Latest, Pin, pin_from_columns
@@ -73,7 +74,7 @@ class Snapshot:
     `rows` is the whole `__manifest` at `version`, each at its row address in `addresses`; `metadata` its table metadata,
     with what is still `pending` there (`pending.py`);
     `committed_at` in UTC; `table_branch` the Lance branch of partition tables that writes go to (None: wherever the pin is).
-    One with changes on top has no addresses: it was never stored.
+    One with changes on top has no addresses: it was never stored. `misplaced` are specs and schema that are not in `metadata`.
     """
 
     version: int
@@ -85,6 +86,7 @@ class Snapshot:
     addresses: np.ndarray | None = field(default=None, repr=False)
     table_branch: str | None = None
     pending: Mapping[str, str] = field(default_factory=dict, repr=False)
+    misplaced: tuple[Misplaced, ...] = ()
 
     def overlaid(self, rows: pa.Table) -> Snapshot:
         """This snapshot with `rows` in place of those with their object ids, or beside them."""

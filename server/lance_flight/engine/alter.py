@@ -8,6 +8,7 @@ from functools import partial
 from lance_flight.catalog.directory import Root, Table, TableName
 from lance_flight.catalog.evolution import Evolution
 from lance_flight.catalog.namespace import PartitionedNamespace
+from lance_flight.catalog.properties import check_in_place
 from lance_flight.catalog.snapshot import Snapshot
 from lance_flight.engine.alterations import (
     AddColumn,
@@ -33,6 +34,8 @@ from lance_flight.model.schema_changes import DropColumn, RenameColumn, SetNulla
 def alter(root: Root, name: TableName, alteration: Alteration) -> None:
     """Change the history of a table."""
     table = root.table(name)
+    if isinstance(table, PartitionedNamespace):
+        check_in_place(name.name, table.snapshot().misplaced)
     match alteration:
         case CreateTag(tag, at):
             with naming(name, at):

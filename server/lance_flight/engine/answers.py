@@ -15,7 +15,7 @@ from lance_flight.catalog.snapshot import Snapshot
 from lance_flight.engine.dml import row_query, table_name
 from lance_flight.engine.explain import EXPLAIN_SCHEMA, explain
 from lance_flight.engine.functions import shown_name
-from lance_flight.engine.maintenance import Compact, Maintenance, Repair, RewritePartitions, Vacuum, maintained
+from lance_flight.engine.maintenance import Compact, Maintenance, Migrate, Repair, RewritePartitions, Vacuum, maintained
 from lance_flight.engine.merge_keys import matched_rows
 from lance_flight.engine.partition_changes import partitioned
 from lance_flight.engine.pure_scans import bare_columns, stream
@@ -199,7 +199,7 @@ def answer(session: Session, statement: RowsStatement, parameters: pa.RecordBatc
             described = PropertiesAnswer.of(session.tables, statement)
             session.tables.table(described.table)
             return described
-        case Compact() | Vacuum() | Repair() | RewritePartitions():
+        case Compact() | Vacuum() | Repair() | RewritePartitions() | Migrate():
             return _maintained(session, statement)
 
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import pyarrow as pa
 
 from lance_flight.catalog.maintenance.compaction import COMPACTION_SCHEMA, compact
+from lance_flight.catalog.maintenance.migration import MIGRATION_SCHEMA, migrate
 from lance_flight.catalog.maintenance.repair import REPAIR_SCHEMA, repair
 from lance_flight.catalog.maintenance.rewriting import REWRITING_SCHEMA, Choose, rewrite
 from lance_flight.catalog.maintenance.vacuum import FLOOR_HOURS, VACUUM_SCHEMA, VacuumRules, vacuum
@@ -51,7 +52,15 @@ class RewritePartitions:
     where: str | None = None
 
 
-Maintenance = Compact | Vacuum | Repair | RewritePartitions
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Migrate:
+    """MIGRATE TABLE t [DRY RUN]."""
+
+    table: TableRef
+    dry_run: bool
+
+
+Maintenance = Compact | Vacuum | Repair | RewritePartitions | Migrate
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,10 +107,7 @@ def read_vacuum(cursor: Cursor) -> Vacuum:
 
 def read_repair(cursor: Cursor) -> Repair:
     """Read what follows REPAIR."""
-    cursor.expect("TABLE")
-    table = references.table(cursor)
-    dry_run = cursor.accept("DRY", "RUN")
-    cursor.end()
+    table, dry_run = _table_dry_run(cursor)
     return Repair(table=table, dry_run=dry_run)
 
 
@@ -114,6 +120,12 @@ def tables_where(namespace: PartitionedNamespace, condition: str) -> Choose:
         return list(snapshot.tables_named([table.object_id for table in planned.tables]).values())
 
     return choose
+
+
+def read_migrate(cursor: Cursor) -> Migrate:
+    """Read what follows MIGRATE."""
+    table, dry_run = _table_dry_run(cursor)
+    return Migrate(table=table, dry_run=dry_run)
 
 
 def maintained(namespace: PartitionedNamespace, statement: Maintenance) -> MaintenanceAnswer:
@@ -129,3 +141,13 @@ def maintained(namespace: PartitionedNamespace, statement: Maintenance) -> Maint
             return MaintenanceAnswer(REWRITING_SCHEMA, lambda: rewrite(namespace, evaluate, choose).rows)
         case Repair(dry_run=dry_run):
             return MaintenanceAnswer(REPAIR_SCHEMA, lambda: repair(namespace, dry_run=dry_run).rows)
+        case Migrate(dry_run=dry_run):
+            return MaintenanceAnswer(MIGRATION_SCHEMA, lambda: migrate(namespace, dry_run=dry_run).rows)
+
+
+def _table_dry_run(cursor: Cursor) -> tuple[TableRef, bool]:
+    cursor.expect("TABLE")
+    table = references.table(cursor)
+    dry_run = cursor.accept("DRY", "RUN")
+    cursor.end()
+    return table, dry_run

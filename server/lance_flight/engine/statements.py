@@ -272,6 +272,7 @@ _STATEMENTS: Mapping[str, Callable[[Cursor], Statement]] = MappingProxyType(
         "TRUNCATE": row_changes.truncate,
         "VACUUM": maintenance.read_vacuum,
         "REPAIR": maintenance.read_repair,
+        "MIGRATE": maintenance.read_migrate,
     }
 )
 

@@ -1,0 +1,82 @@
+"""Migration: the specs and the schema of a namespace go to where the spec wants them, in one commit.
+
+What stands in the other places is left there, and counts no more.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+
+from lance_flight.catalog.namespace import PartitionedNamespace
+from lance_flight.catalog.properties import Misplaced
+from lance_flight.catalog.retries import attempts
+from lance_flight.errors import Conflict, Unsupported
+
+MIGRATION_SCHEMA = pa.schema(
+    [
+        pa.field("key", pa.utf8(), nullable=False),
+        pa.field("found_in", pa.utf8(), nullable=False),
+        pa.field("value", pa.utf8(), nullable=False),
+    ]
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MigrationReport:
+    """What goes into the table metadata, and where it was found; with `dry_run` nothing was changed."""
+
+    dry_run: bool
+    moved: tuple[Misplaced, ...]
+
+    @property
+    def rows(self) -> pa.Table:
+        """One row for each key."""
+        rows = [{"key": p.key, "found_in": p.place.value, "value": compact(p.text)} for p in self.moved]
+        return pa.Table.from_pylist(rows, schema=MIGRATION_SCHEMA)
+
+
+def migrate(namespace: PartitionedNamespace, *, dry_run: bool = False) -> MigrationReport:
+    """Put specs and schema into the table metadata, where they are not yet; `Corrupt` where they cannot be read.
+
+    Somebody who does the same at the same moment wins or loses as a whole.
+    """
+    if namespace.branch is not None:
+        raise Unsupported(f"branch {namespace.branch.name!r} is not migrated by itself; only its table can be")
+    for _ in attempts(namespace.store.name):
+        snapshot = namespace.snapshot()
+        moved = snapshot.misplaced
+        if moved and not dry_run:
+            try:
+                namespace.manifest.update_metadata(snapshot, _values(moved))
+            except Conflict:
+                continue
+        return MigrationReport(dry_run=dry_run, moved=moved)
+    raise AssertionError("attempts end in an error")
+
+
+def compact(text: str) -> str:
+    """JSON as it is stored: without spaces, and without members that are `null`.
+
+    >>> compact('{"id": 1, "fields": [{"transform": {"type": "year", "width": null}}]}')
+    '{"id":1,"fields":[{"transform":{"type":"year"}}]}'
+    """
+    return json.dumps(_without_nulls(json.loads(text)), separators=(",", ":"), ensure_ascii=False)
+
+
+def _values(moved: Sequence[Misplaced]) -> dict[str, str | None]:
+    return {prop.key: compact(prop.text) for prop in moved}
+
+
+def _without_nulls(value: Any) -> Any:
+    match value:
+        case dict():
+            return {key: _without_nulls(member) for key, member in value.items() if member is not None}
+        case list():
+            return [_without_nulls(member) for member in value]
+        case _:
+            return value

@@ -1,0 +1,87 @@
+"""The specs and the schema of a namespace, wherever the writer of its `__manifest` has put them (decision 1).
+
+Table metadata, the spec's place, counts first; then the metadata of the `v<N>` rows, which hold a `partition_spec` and a
+`schema` each; then the Arrow schema metadata, under the same keys as in table metadata.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from enum import Enum
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from lance_flight.errors import Unsupported
+from lance_flight.model.naming import spec_id_of
+from lance_flight.model.spec import SPEC_KEY
+from lance_flight.model.transforms import is_string
+
+SCHEMA = "schema"
+PARTITION_SPEC = "partition_spec"
+
+
+class Place(Enum):
+    """Where a property stands that is not in the spec's place."""
+
+    ROW = "the metadata of its v<N> rows"
+    ARROW = "its Arrow schema metadata"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Misplaced:
+    """A partition spec or the schema, by the key that the spec gives it, where others than the spec keep it."""
+
+    key: str
+    text: str
+    place: Place
+
+
+def misplaced(metadata: Mapping[str, str], schema: pa.Schema, rows: pa.Table) -> tuple[Misplaced, ...]:
+    """The specs and the schema that are not in the table metadata of a `__manifest`, and stand in its other places."""
+    found = {prop.key: prop for prop in [*_in_arrow(schema), *_in_rows(rows)]}
+    return tuple(prop for key, prop in sorted(found.items()) if key not in metadata)
+
+
+def check_in_place(table: str, found: Sequence[Misplaced]) -> None:
+    """Refuse to write a namespace whose specs or schema stand elsewhere: its own writer would not see ours."""
+    if found:
+        places = " and ".join(dict.fromkeys(prop.place.value for prop in found))
+        raise Unsupported(
+            f"table {table!r} keeps {', '.join(prop.key for prop in found)} in {places}, and is only read; expected them"
+            f" in the table metadata of its __manifest, where `lance-flight migrate ROOT {table}` (in SQL: MIGRATE"
+            f" TABLE {table}) puts them"
+        )
+
+
+def _in_arrow(schema: pa.Schema) -> Iterator[Misplaced]:
+    for key, value in (schema.metadata or {}).items():
+        name = key.decode()
+        if name == SCHEMA or name.startswith(SPEC_KEY):
+            yield Misplaced(key=name, text=value.decode(), place=Place.ARROW)
+
+
+def _in_rows(rows: pa.Table) -> Iterator[Misplaced]:
+    """What the rows `v<N>` say, in the order of their numbers: the schema of the last one is that of the namespace."""
+    if not all(name in rows.column_names and is_string(rows.schema.field(name).type) for name in _OF_ROWS):
+        return
+    versions = rows.filter(pc.match_substring_regex(rows["object_id"], "^v[1-9][0-9]*$"))
+    said = {
+        spec_id_of(name): text for name, text in zip(*(versions[name].to_pylist() for name in _OF_ROWS), strict=True)
+    }
+    for number, text in sorted((number, text) for number, text in said.items() if number is not None and text):
+        properties = json.loads(text)
+        if isinstance(properties, dict):
+            keys = {PARTITION_SPEC: f"{SPEC_KEY}{number}", SCHEMA: SCHEMA}
+            for name, key in keys.items():
+                if properties.get(name) is not None:
+                    yield Misplaced(key=key, text=_text(properties[name]), place=Place.ROW)
+
+
+_OF_ROWS = ("object_id", "metadata")
+
+
+def _text(value: object) -> str:
+    return value if isinstance(value, str) else json.dumps(value)
