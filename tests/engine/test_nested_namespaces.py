@@ -1,0 +1,113 @@
+"""Namespaces of a directory namespace's `__manifest` (V2): they are SQL schemas, with tables or without."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import lance
+import pyarrow as pa
+import pytest
+from lance.namespace import DirectoryNamespace
+from lance_flight.catalog.directory import Root
+from lance_flight.catalog.store import Store
+from lance_flight.engine.engine import Engine
+from lance_flight.errors import AlreadyExists, NotFound, Unsupported
+from lance_flight.flight.backend import Caller
+from lance_flight.flight.engine_backend import EngineBackend
+from lance_namespace import CreateNamespaceRequest, RegisterTableRequest
+
+from tests.engine.directory_namespace import lay_out, listed
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    """What stock Lance makes of four namespaces, one of them empty, and two tables."""
+    namespace = DirectoryNamespace(root=str(tmp_path))
+    for path in (["a"], ["a", "b"], ["a", "b", "c"], ["empty"]):
+        namespace.create_namespace(CreateNamespaceRequest(id=path))
+    for number, path in enumerate((["a", "t"], ["a", "b", "t"])):
+        location = f"0{number}_{'$'.join(path)}"
+        lance.write_dataset(pa.table({"id": [number]}), str(tmp_path / location))
+        namespace.register_table(RegisterTableRequest(id=path, location=location))
+    return tmp_path
+
+
+@pytest.fixture
+def engine(root: Path) -> Engine:
+    return Engine(Root(Store(str(root))), ways=2)
+
+
+def test_every_namespace_is_a_schema_and_shows_its_tables(engine: Engine) -> None:
+    assert engine.root.schemas() == ["a", "a.b", "a.b.c", "empty", "public"]
+    assert [(row["table_schema"], row["table_name"]) for row in engine.query("SHOW TABLES").to_pylist()] == [
+        ("a", "t"),
+        ("a.b", "t"),
+    ]
+    backend = EngineBackend(engine)
+    assert [name for _, name in backend.db_schemas(Caller())] == ["a", "a.b", "a.b.c", "empty", "public"]
+    assert [(table.db_schema, table.name) for table in backend.tables(Caller())] == [("a", "t"), ("a.b", "t")]
+
+
+READ = {
+    "SELECT id FROM a.t": [0],
+    'SELECT id FROM "a.b".t': [1],
+    'SELECT id FROM lance."a.b".t': [1],
+    'SELECT x.id + y.id AS id FROM a.t x, "a.b".t y': [1],
+    'SELECT count(*) AS id FROM "a.b"."t$tags"': [0],
+    'SELECT id FROM "a.b"."t@1"': [1],
+}
+
+
+@pytest.mark.parametrize("sql", READ)
+def test_tables_are_read_by_the_schema_of_their_namespace(engine: Engine, sql: str) -> None:
+    assert engine.query(sql)["id"].to_pylist() == READ[sql]
+
+
+def test_tables_are_written_described_and_dropped(engine: Engine, root: Path) -> None:
+    assert engine.update('INSERT INTO "a.b".t VALUES (7)') == 1
+    assert engine.update('DELETE FROM "a.b".t WHERE id = 1') == 1
+    assert engine.query('DESCRIBE "a.b".t')["column_name"].to_pylist() == ["id"]
+    assert engine.query('SELECT id FROM "a.b".t')["id"].to_pylist() == [7]
+    engine.update('DROP TABLE "a.b".t')
+    assert listed(root) == {"a$t": "00_a$t"}
+    assert "a.b" in engine.root.schemas(), "the namespace stays"
+    assert not (root / "01_a$b$t").exists()
+
+
+@pytest.mark.parametrize("schema", ["empty", '"a.b"', "a"])
+@pytest.mark.parametrize("layout", ["", " PARTITIONED BY (id)"], ids=["plain", "partitioned"])
+def test_tables_are_not_made_in_them(engine: Engine, root: Path, schema: str, layout: str) -> None:
+    before = sorted(root.iterdir())
+    with pytest.raises(
+        Unsupported, match=r"namespace of the root's __manifest, in which Lance's own tools make tables"
+    ):
+        engine.update(f"CREATE TABLE {schema}.new (id INT){layout}")
+    assert sorted(root.iterdir()) == before
+
+
+def test_a_schema_that_is_a_directory_as_well_takes_new_tables_there(engine: Engine, root: Path) -> None:
+    (root / "empty").mkdir()
+    engine.update("CREATE TABLE empty.new (id INT)")
+    assert (root / "empty" / "new.lance").is_dir()
+    assert engine.query("SELECT id FROM empty.new").num_rows == 0
+
+
+def test_an_unknown_schema_is_none(engine: Engine) -> None:
+    with pytest.raises(NotFound, match="no schema 'emty'; did you mean 'empty'"):
+        engine.update("CREATE TABLE emty.new (id INT)")
+
+
+def test_a_directory_has_the_name_that_is_listed_and_no_other(tmp_path: Path) -> None:
+    lay_out(tmp_path, {"called": "called_once.lance"})
+    engine = Engine(Root(Store(str(tmp_path))), ways=2)
+    assert [str(name) for name in engine.root.tables()] == ["public.called"]
+    with pytest.raises(NotFound):
+        engine.query("SELECT id FROM called_once")
+    with pytest.raises(AlreadyExists, match="no room"):
+        engine.update("CREATE TABLE called_once (id INT)")
+
+
+def test_a_table_of_the_root_has_its_name_before_one_of_a_namespace_called_public(tmp_path: Path) -> None:
+    lay_out(tmp_path, {"public$t": "1_t", "t": "2_t", "public$u": "3_u"})
+    engine = Engine(Root(Store(str(tmp_path))), ways=2)
+    assert engine.query("SELECT t.id AS t, u.id AS u FROM t, u").to_pylist() == [{"t": 1, "u": 2}]
