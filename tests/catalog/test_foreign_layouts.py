@@ -86,6 +86,8 @@ WRITES = [
     pytest.param("ALTER TABLE events CREATE TAG audited", id="CREATE TAG"),
     pytest.param("ALTER TABLE events CREATE BRANCH b", id="CREATE BRANCH"),
     pytest.param("ALTER TABLE events ROLLBACK TO 1", id="ROLLBACK"),
+    pytest.param("ALTER TABLE events RENAME TO others", id="RENAME"),
+    pytest.param("ALTER TABLE events SET PARTITIONED BY (country)", id="SET PARTITIONED BY"),
 ]
 
 

@@ -9,7 +9,9 @@ import pyarrow as pa
 
 SCHEMA = pa.schema(
     [
-        pa.field("object_id", pa.utf8(), nullable=False),
+        pa.field(
+            "object_id", pa.utf8(), nullable=False, metadata={"lance-schema:unenforced-primary-key:position": "0"}
+        ),
         pa.field("object_type", pa.utf8(), nullable=False),
         pa.field("location", pa.utf8()),
         pa.field("metadata", pa.utf8()),

@@ -63,12 +63,13 @@ def test_tables_are_read_by_the_schema_of_their_namespace(engine: Engine, sql: s
     assert engine.query(sql)["id"].to_pylist() == READ[sql]
 
 
-def test_tables_are_written_described_and_dropped(engine: Engine, root: Path) -> None:
+def test_tables_are_written_described_renamed_and_dropped(engine: Engine, root: Path) -> None:
     assert engine.update('INSERT INTO "a.b".t VALUES (7)') == 1
     assert engine.update('DELETE FROM "a.b".t WHERE id = 1') == 1
     assert engine.query('DESCRIBE "a.b".t')["column_name"].to_pylist() == ["id"]
-    assert engine.query('SELECT id FROM "a.b".t')["id"].to_pylist() == [7]
-    engine.update('DROP TABLE "a.b".t')
+    engine.update('ALTER TABLE "a.b".t RENAME TO u')
+    assert engine.query('SELECT id FROM "a.b".u')["id"].to_pylist() == [7]
+    engine.update('DROP TABLE "a.b".u')
     assert listed(root) == {"a$t": "00_a$t"}
     assert "a.b" in engine.root.schemas(), "the namespace stays"
     assert not (root / "01_a$b$t").exists()

@@ -73,6 +73,22 @@ def test_a_replaced_table_has_to_be_dropped_first(server: Server) -> None:
     assert server.value("SELECT count(*) FROM t") == 3
 
 
+@pytest.mark.parametrize("partition_by", [None, "p"])
+def test_a_table_is_renamed_only_where_its_name_is_a_row(
+    bucket: Bucket, server: Server, partition_by: str | None
+) -> None:
+    server.ingest("t", ROWS, partition_by=partition_by)
+    with pytest.raises(Error, match="object store, where nothing is renamed in one step"):
+        server.run("ALTER TABLE t RENAME TO u")
+    assert server.value("SELECT count(*) FROM t") == 3
+    if partition_by is None:
+        root = Root(bucket.store)
+        root.register(root.unregistered())
+        server.run("ALTER TABLE t RENAME TO u")
+        assert server.rows("SHOW TABLES") == [("public", "u", False)]
+        assert server.value("SELECT count(*) FROM u") == 3
+
+
 def test_of_two_who_make_one_table_at_once_one_makes_it(bucket: Bucket) -> None:
     """Both have built their table, and neither sees the other's, when they come to publish it."""
     roots = [Root(bucket.store), Root(bucket.store)]

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 from lance import LanceDataset
 
+from lance_flight.catalog.store import Store
 from lance_flight.errors import AlreadyExists, InvalidInput, NotFound
 from lance_flight.model.naming import check_label
 
@@ -51,6 +52,11 @@ def branches_of(manifest: LanceDataset) -> dict[str, BranchRef]:
         for name, found in sorted(manifest.branches.list().items())
         if found["parent_branch"] is None
     }
+
+
+def has_branches(place: Store) -> bool:
+    """Whether any Lance table right at `place`, or right below it, holds a branch, be it forgotten by its `__manifest`."""
+    return any(table.child(BRANCHES).directories() for table in [place, *map(place.child, place.directories())])
 
 
 def create_branch(manifest: LanceDataset, name: str, version: int) -> None:

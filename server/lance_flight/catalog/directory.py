@@ -1,15 +1,17 @@
-"""A root: its tables are found, made and dropped.
+"""A root: its tables are found, made, renamed and dropped.
 
 Directory-namespace spec; architecture, Names.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack, closing
 from dataclasses import dataclass
 from functools import partial
 
+from lance_flight.catalog.branches import has_branches
+from lance_flight.catalog.directory_manifest import Listed, path_of
 from lance_flight.catalog.names import BRANCH_SIGN, PLAIN_SUFFIX, PUBLIC, Names, Table, TableName
 from lance_flight.catalog.namespace import PartitionedNamespace
 from lance_flight.catalog.plain import PlainTable
@@ -18,7 +20,7 @@ from lance_flight.catalog.publishing import publish_copy
 from lance_flight.catalog.store import Store
 from lance_flight.errors import AlreadyExists, Conflict, Corrupt, NotFound, Unsupported
 from lance_flight.faults import reached
-from lance_flight.model.naming import check_sql_name
+from lance_flight.model.naming import SEPARATOR, check_sql_name
 
 __all__ = ["BRANCH_SIGN", "PLAIN_SUFFIX", "PUBLIC", "Draft", "Root", "Table", "TableName"]
 
@@ -99,11 +101,49 @@ class Root(Names):
                 reached("table_dropped")
             self._forget_row(name)
 
+    def rename(self, name: TableName, new: str) -> None:
+        """Call a table otherwise within its schema, in one step; who reads or writes the old name fails as after a drop.
+
+        A listed table keeps its directory.
+        """
+        self.check_main(name)
+        target = TableName(name.db_schema, check_sql_name("table", new))
+        if self._is_namespace(self.store) and self.has(name):
+            raise Unsupported(f"table {name.name!r} is the root itself; rename the directory instead")
+        with self._lock:
+            place, listed = self._place(name), self._listed().get(name)
+            if self.has(target):
+                raise AlreadyExists(f"table {new!r} is there already")
+            if listed is not None:
+                self._manifest.rename(listed, (*path_of(listed.object_id)[:-1], new))
+            elif place is not None:
+                self._move(name, place, new + PLAIN_SUFFIX * place.name.endswith(PLAIN_SUFFIX))
+
+    def unregistered(self) -> list[Listed]:
+        """The plain tables right below the root (V1) that its `__manifest` (V2) could list and does not, as it would."""
+        if self._is_namespace(self.store):
+            raise Unsupported(
+                f"the root {self.store.name!r} is itself a partitioned namespace and lists partitions alone"
+            )
+        known = self._listed()
+        v1 = [name.name for name, partitioned in self.kinds().items() if name.db_schema == PUBLIC and not partitioned]
+        return [
+            Listed(name, name + PLAIN_SUFFIX)
+            for name in sorted(v1)
+            if TableName(PUBLIC, name) not in known and SEPARATOR not in name
+        ]
+
+    def register(self, tables: Sequence[Listed]) -> None:
+        """List plain tables in the `__manifest` of the root, in one commit."""
+        if tables:
+            with self._lock:
+                self._manifest.register(tables)
+
     def check_main(self, name: TableName) -> None:
-        """Refuse to make or drop a table while on a branch."""
+        """Refuse to make, rename or drop a table while on a branch."""
         if self.branch is not None:
             raise Unsupported(
-                f"table {name.name!r} is made and dropped on the main branch alone, and the session is on"
+                f"table {name.name!r} is made, renamed and dropped on the main branch alone, and the session is on"
                 f" {self.branch!r}; SET branch = 'main' first"
             )
 
@@ -172,6 +212,25 @@ class Root(Names):
         if isinstance(table, PartitionedNamespace) and table.branch is not None:
             raise Unsupported(f"{name.name!r} is a branch: ALTER TABLE … DROP BRANCH is what forgets it")
         return table.store
+
+    def _move(self, name: TableName, place: Store, directory: str) -> None:
+        """Give the directory of a table another name, which nothing has."""
+        if place.is_remote:
+            raise Unsupported(
+                f"table {name.name!r} lies in an object store, where nothing is renamed in one step; CREATE TABLE … AS"
+                " makes a copy under another name"
+            )
+        if has_branches(place):
+            raise Unsupported(
+                f"table {name.name!r} has branches, or tables that were written on one, and Lance knows those by their"
+                " absolute place: it cannot be renamed"
+            )
+        to = place.parent.child(directory)
+        if to.exists():
+            raise AlreadyExists(f"table {name.name!r} has no room: {directory!r} lies there already")
+        place.move_to(to)
+        self._opened.pop(place.uri, None)
+        self._opened.pop(to.uri, None)
 
     def _take(self, private: PrivatePlace, place: Store) -> None:
         self._opened.pop(place.uri, None)

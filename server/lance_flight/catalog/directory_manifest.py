@@ -5,7 +5,7 @@ Directory-namespace spec, Manifest Table Schema. Rows of partitions are `manifes
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -14,9 +14,9 @@ import pyarrow.compute as pc
 from lance import LanceDataset
 
 from lance_flight.catalog.conflicts import conflicts
-from lance_flight.catalog.manifest import FENCE_KEY
+from lance_flight.catalog.manifest import BASE_FIELDS, FENCE_KEY, create_table
 from lance_flight.catalog.store import UNREADABLE, Store
-from lance_flight.errors import Corrupt, Unsupported
+from lance_flight.errors import AlreadyExists, Corrupt, NotFound, Unsupported
 from lance_flight.model.naming import MANIFEST, SEPARATOR
 
 Path = tuple[str, ...]
@@ -70,6 +70,36 @@ class DirectoryManifest:
         with conflicts(f"another writer changed the __manifest of {self.root.name!r} first"):
             self._writable().delete(f"object_id = {_quoted(listed.object_id)}")
 
+    def rename(self, listed: Listed, path: Path) -> None:
+        """Call a table otherwise, in one commit; `Conflict` where anyone gives or takes one of the two names first."""
+        dataset, new = self._writable(), SEPARATOR.join(path)
+        old = f"object_id = {_quoted(listed.object_id)}"
+        row = dataset.to_table(filter=old)
+        if not row.num_rows:
+            raise NotFound(f"no table {listed.object_id!r} in the __manifest of {self.root.name!r}")
+        if dataset.count_rows(f"object_id = {_quoted(new)}"):
+            raise AlreadyExists(f"{new!r} is in the __manifest of {self.root.name!r} already")
+        place = row.schema.get_field_index("object_id")
+        renamed = row.set_column(place, row.schema.field(place), [[new]])
+        merge = _merge(dataset).when_not_matched_by_source_delete(old)
+        with conflicts(f"another writer changed the __manifest of {self.root.name!r} first"):
+            merge.execute(renamed)
+
+    def register(self, tables: Iterable[Listed]) -> None:
+        """List tables that lie in the directory, in one commit, and make the list where there is none.
+
+        `Conflict` where somebody lists one of the names first.
+        """
+        if not self.root.has(MANIFEST):
+            create_table(self.root.child(MANIFEST), pa.schema(BASE_FIELDS))
+        dataset = self._writable()
+        rows = [{**listed._asdict(), "object_type": "table"} for listed in tables]
+        found = pa.Table.from_pylist(
+            rows, schema=pa.schema([dataset.schema.field(name) for name in dataset.schema.names])
+        )
+        with conflicts(f"another writer changed the __manifest of {self.root.name!r} first"):
+            _merge(dataset).execute(found)
+
     def _writable(self) -> LanceDataset:
         """The newest version, unless its writer asks for more than we know."""
         dataset = self.root.child(MANIFEST).open()
@@ -97,6 +127,13 @@ def _listing(rows: pa.Table) -> Listing:
         {path_of(each.object_id): each for each in listed},
         frozenset(path_of(name) for name in namespaces["object_id"].to_pylist()),
         frozenset(each.location for each in listed),
+    )
+
+
+def _merge(dataset: LanceDataset) -> Any:
+    """A commit of new rows; with an index two of them that insert one key would both succeed."""
+    return (
+        dataset.merge_insert("object_id").when_not_matched_insert_all().conflict_retries(0).use_index(use_index=False)
     )
 
 

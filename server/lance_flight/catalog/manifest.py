@@ -29,9 +29,18 @@ from lance_flight.catalog.newest import Newest
 from lance_flight.catalog.pending import PENDING, pending
 from lance_flight.catalog.properties import check_in_place, misplaced
 from lance_flight.catalog.snapshot import Snapshot
+from lance_flight.catalog.standing import Standing
 from lance_flight.catalog.store import UNREADABLE, Store
 from lance_flight.catalog.whole_files import check_data
-from lance_flight.errors import Conflict, Corrupt, InvalidInput, LanceFlightError, NotFound, OutcomeUnknown
+from lance_flight.errors import (
+    Conflict,
+    Corrupt,
+    InvalidInput,
+    LanceFlightError,
+    NotFound,
+    OutcomeUnknown,
+    SerializationFailure,
+)
 from lance_flight.faults import reached
 from lance_flight.model.naming import spec_namespace
 from lance_flight.model.schema import NamespaceSchema
@@ -195,7 +204,7 @@ class Manifest:
         this one fails with `Conflict` and nothing is visible.
         """
         check_in_place(self.store.parent.name, base.misplaced)
-        dataset = self.open(base.version)
+        dataset, standing = self.open(base.version), Standing.of(self._place, base.version)
         head = spec_namespace(base.specs[0].id)
         changes_head = head in rows["object_id"].to_pylist()
         if not changes_head:
@@ -214,6 +223,7 @@ class Manifest:
             committed = LanceDataset.commit(
                 dataset, transaction, max_retries=0, storage_options=self.store.options or None
             )
+        standing.check(self.store.parent.name)
         if int(committed.version) != base.version + 1 or len(written) != 1 or changes_head:
             # Columns or metadata are others than those of the base: they have to be read.
             return self.snapshot(int(committed.version))
@@ -237,6 +247,8 @@ class Manifest:
         try:
             version = self.commit(base, rows, operation, transactions, removed=removed, properties=properties).version
             reached("committed")
+        except SerializationFailure:
+            raise
         except Conflict:
             return self._found(base, transactions[0])
         except BaseException as exc:

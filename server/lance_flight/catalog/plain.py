@@ -12,6 +12,7 @@ from lance import LanceDataset
 
 from lance_flight.catalog import rows
 from lance_flight.catalog.conflicts import conflicts
+from lance_flight.catalog.standing import Standing
 from lance_flight.catalog.store import Store, shared_session
 from lance_flight.catalog.tags import TagRef, create_tag, drop_tag, tags_of
 from lance_flight.errors import Conflict, NotFound
@@ -65,7 +66,11 @@ class PlainTable:
 
     def append(self, tables: Iterable[pa.Table]) -> int:
         """Store rows in one commit of the table and return how many they were."""
-        return write_plain(self.store, self.open().schema, tables, mode="append")
+        before = self.open()
+        standing = Standing.of(self.store, int(before.version))
+        count = write_plain(self.store, before.schema, tables, mode="append")
+        standing.check(self.store.name)
+        return count
 
 
 def write_plain(place: Store, schema: pa.Schema, tables: Iterable[pa.Table], *, mode: str = "create") -> int:

@@ -12,6 +12,7 @@ from lance_flight.catalog import partitions, rows
 from lance_flight.catalog.conflicts import conflicts
 from lance_flight.catalog.edits import Removal
 from lance_flight.catalog.removals import by_fragment
+from lance_flight.catalog.standing import Standing
 from lance_flight.catalog.store import Store
 from lance_flight.errors import Conflict, SerializationFailure
 
@@ -22,7 +23,7 @@ def replace_rows(store: Store, version: int, gone: np.ndarray | None, come: Iter
     `SerializationFailure` if anybody has changed the same rows' fragments since `version`; rows that were only added
     since stay beside the new ones.
     """
-    dataset = store.open(version)
+    dataset, standing = store.open(version), Standing.of(store, version)
     added = [rows.conform(table, dataset.schema) for table in come]
     # From here on files are written.
     removal = Removal.everything(dataset) if gone is None else Removal.of(dataset, by_fragment(gone))
@@ -43,4 +44,5 @@ def replace_rows(store: Store, version: int, gone: np.ndarray | None, come: Iter
             )
     except Conflict as exc:
         raise SerializationFailure(str(exc)) from exc
+    standing.check(store.name)
     return removal.rows

@@ -19,6 +19,7 @@ from lance_flight.engine.alterations import (
     DropTag,
     OfBranch,
     PublishBranch,
+    Rename,
     Rollback,
     SetPartitionedBy,
     SetType,
@@ -32,11 +33,13 @@ from lance_flight.model.schema_changes import DropColumn, RenameColumn, SetNulla
 
 
 def alter(root: Root, name: TableName, alteration: Alteration) -> None:
-    """Change the history of a table."""
+    """Change the history of a table, or its name."""
     table = root.table(name)
     if isinstance(table, PartitionedNamespace):
         check_in_place(name.name, table.snapshot().misplaced)
     match alteration:
+        case Rename(new):
+            root.rename(name, new)
         case CreateTag(tag, at):
             with naming(name, at):
                 table.create_tag(tag, at)

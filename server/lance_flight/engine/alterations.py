@@ -84,9 +84,16 @@ class SetType:
     type: str
 
 
+@dataclass(frozen=True, slots=True)
+class Rename:
+    """RENAME TO name: the table, within its schema."""
+
+    name: str
+
+
 OfColumn = AddColumn | DropColumn | RenameColumn | SetType | SetNullable
 OfBranch = CreateBranch | DropBranch | PublishBranch
-Alteration = CreateTag | DropTag | Rollback | OfBranch | OfColumn | OfPartitions | SetPartitionedBy
+Alteration = CreateTag | DropTag | Rollback | OfBranch | OfColumn | OfPartitions | SetPartitionedBy | Rename
 
 
 def alteration(cursor: Cursor) -> Alteration:
@@ -158,6 +165,7 @@ _FORMS: Mapping[tuple[str, ...], Callable[[Cursor], Alteration]] = MappingProxyT
         ("DROP", "COLUMN"): lambda cursor: DropColumn(_path(cursor)),
         ("RENAME", "COLUMN"): _renamed,
         ("ALTER", "COLUMN"): lambda cursor: _altered(cursor, _path(cursor)),
+        ("RENAME", "TO"): lambda cursor: Rename(cursor.name("the new name of the table, without a schema")),
         ("SET", "PARTITIONED", "BY"): lambda cursor: SetPartitionedBy(partition_fields.in_brackets(cursor)),
         ("DROP", "PARTITION"): drop_partition,
         ("ATTACH", "TABLE"): attach_table,

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
+from datetime import datetime
 from typing import TypeVar
 
 from lance_flight.catalog.directory import Draft, Root, Table, TableName
@@ -39,7 +40,7 @@ class SqlTransaction:
         self._root = root
         self.holds: list[Hold] = []
         self._snapshots: dict[str, Snapshot] = {}
-        self._versions: dict[str, int] = {}
+        self._versions: dict[str, tuple[int, datetime]] = {}
         self._reads: dict[str, set[str]] = defaultdict(set)
         self._namespace: PartitionedNamespace | None = None
         self._inner: Transaction | None = None
@@ -135,8 +136,14 @@ class SqlTransaction:
         if self.is_draft(table):
             return int(table.open().version)
         if place not in self._versions:
-            self._versions[place] = int(table.open().version)
-        return self._versions[place]
+            dataset = table.open()
+            self._versions[place] = int(dataset.version), dataset.get_version()["timestamp"]
+            return int(dataset.version)
+        version, committed_at = self._versions[place]
+        # Another table may have taken the name, with a version of that number.
+        if self.explicit and table.open(version).get_version()["timestamp"] != committed_at:
+            raise SerializationFailure(f"table {table.store.name!r} was dropped or replaced by another writer")
+        return version
 
     def note_reads(self, namespace: PartitionedNamespace, object_ids: Sequence[str]) -> None:
         """Remember partition tables that a statement read, for the commit of a serialisable transaction."""

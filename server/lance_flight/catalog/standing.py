@@ -1,0 +1,55 @@
+"""Whether a table still lies where it did when a writer opened it.
+
+Lance commits wherever it is told to, and makes the directories: to a table that was renamed or dropped meanwhile it commits
+without a word, and nobody finds what was written. So each commit looks once more whether the version it went on top of
+is still there.
+"""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from lance_flight.catalog.store import VERSIONS, Store
+from lance_flight.errors import SerializationFailure
+from lance_flight.model.naming import MANIFEST
+
+_NEWEST_FIRST = (1 << 64) - 1
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """A version of a table in a directory, as the file of it that lay there; in object stores nothing is renamed."""
+
+    place: Store
+    version: int
+    file: tuple[int, int] | None
+
+    @classmethod
+    def of(cls, place: Store, version: int) -> Standing:
+        """The version as it lies there now."""
+        return cls(place, version, None if place.is_remote else _file(place, version))
+
+    def check(self, table: str) -> None:
+        """`SerializationFailure` if it has gone from there; what a commit made of the empty place is taken away."""
+        if self.file is None or _file(self.place, self.version) == self.file:
+            return
+        if len(self.place.child(VERSIONS).files()) <= _OF_A_COMMIT:
+            self.place.remove()
+            if self.place.name == MANIFEST:
+                with suppress(OSError):
+                    Path(self.place.parent.uri).rmdir()
+        raise SerializationFailure(f"table {table!r} was dropped or renamed by another writer")
+
+
+_OF_A_COMMIT = 2
+"""The files of a version: itself, and the hint that it is the newest one."""
+
+
+def _file(place: Store, version: int) -> tuple[int, int] | None:
+    for name in (f"{_NEWEST_FIRST - version:020}", str(version)):
+        with suppress(OSError):
+            found = Path(place.uri, VERSIONS, f"{name}.manifest").stat()
+            return found.st_ino, found.st_mtime_ns
+    return None

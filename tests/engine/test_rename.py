@@ -1,0 +1,321 @@
+"""ALTER TABLE … RENAME TO: the table has its new name at once, and nobody takes it, or another one, for the old one."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import lance
+import pyarrow as pa
+import pytest
+from lance_flight.catalog import manifest as manifests
+from lance_flight.catalog import plain, plain_changes
+from lance_flight.catalog.directory import Root, TableName
+from lance_flight.catalog.directory_manifest import DirectoryManifest, Listed
+from lance_flight.catalog.namespace import PartitionedNamespace
+from lance_flight.catalog.store import Store
+from lance_flight.engine.clients import ClientSession
+from lance_flight.engine.engine import Engine, Scope
+from lance_flight.engine.functions import evaluate
+from lance_flight.engine.ingest import Existing, create
+from lance_flight.engine.partition_fields import parse_partition_by
+from lance_flight.engine.tasks import Task
+from lance_flight.engine.transactions import SqlTransaction
+from lance_flight.errors import (
+    AlreadyExists,
+    Conflict,
+    InvalidInput,
+    LanceFlightError,
+    NotFound,
+    SerializationFailure,
+    SqlError,
+    Unsupported,
+)
+
+from tests.engine.directory_namespace import lay_out, listed
+
+LAYOUTS = pytest.mark.parametrize("layout", ["", "id"], ids=["plain", "partitioned"])
+
+
+@pytest.fixture
+def engine(tmp_path: Path) -> Engine:
+    return Engine(Root(Store(str(tmp_path))), ways=2)
+
+
+def put(engine: Engine, name: str, layout: str, *ids: int, schema: str = "public") -> None:
+    data = pa.table({"id": list(ids)})
+    create(engine.root, TableName(schema, name), data.schema, parse_partition_by(layout) if layout else (), [data])
+
+
+def ids(engine: Engine, name: str) -> list[int]:
+    return engine.query(f"SELECT id FROM {name} ORDER BY id")["id"].to_pylist()
+
+
+def tables(engine: Engine) -> list[str]:
+    return [str(name) for name in engine.root.tables()]
+
+
+@LAYOUTS
+def test_a_table_has_its_new_name_and_no_other(tmp_path: Path, engine: Engine, layout: str) -> None:
+    put(engine, "a", layout, 1, 2)
+    assert engine.update("ALTER TABLE a RENAME TO b") == 0
+    assert tables(engine) == ["public.b"]
+    assert ids(engine, "b") == [1, 2]
+    assert [path.name for path in tmp_path.iterdir() if path.name[0] == "b"] == ["b" if layout else "b.lance"]
+    assert engine.update("INSERT INTO b VALUES (3)") == 1
+    assert ids(engine, "b@2" if not layout else "b") == ([1, 2, 3])
+    with pytest.raises(NotFound, match="no table 'a'"):
+        engine.query("SELECT id FROM a")
+    put(engine, "a", layout, 9)
+    assert (ids(engine, "a"), ids(engine, "b")) == ([9], [1, 2, 3])
+
+
+@LAYOUTS
+def test_it_stays_in_its_schema(tmp_path: Path, engine: Engine, layout: str) -> None:
+    (tmp_path / "s").mkdir()
+    put(engine, "a", layout, 1, schema="s")
+    engine.update("ALTER TABLE s.a RENAME TO b")
+    assert tables(engine) == ["s.b"]
+    with pytest.raises(SqlError, match=r"expected the end of the statement, got '\.'"):
+        engine.update("ALTER TABLE s.b RENAME TO public.b")
+
+
+@LAYOUTS
+def test_two_tables_that_change_names_are_told_apart(engine: Engine, layout: str) -> None:
+    put(engine, "a", layout, 1, 2)
+    put(engine, "b", layout, 3, 4)
+    other = Engine(Root(Store(engine.root.store.uri)), ways=2)
+    assert (ids(other, "a"), ids(other, "b")) == ([1, 2], [3, 4])
+    planned = other.plan("SELECT id FROM a")
+    for old, new in (("a", "c"), ("b", "a"), ("c", "b")):
+        engine.update(f"ALTER TABLE {old} RENAME TO {new}")
+    for each in (engine, other):
+        assert (ids(each, "a"), ids(each, "b")) == ([3, 4], [1, 2])
+    assert planned is not None
+    with pytest.raises(Conflict, match="'a' was dropped and made again"):
+        other.run(planned.tasks[0]).read_all()
+
+
+@LAYOUTS
+def test_a_transaction_does_not_go_on_with_another_table(engine: Engine, layout: str) -> None:
+    put(engine, "a", layout, 1, 2)
+    put(engine, "b", layout, 3, 4)
+    transaction = SqlTransaction(engine.root, explicit=True)
+    query = "SELECT id FROM a"
+
+    def read() -> list[int]:
+        return engine._session(engine.root, transaction).frame(query).to_arrow_table()["id"].to_pylist()
+
+    assert sorted(read()) == [1, 2]
+    engine.update("ALTER TABLE a RENAME TO c")
+    engine.update("ALTER TABLE b RENAME TO a")
+    with pytest.raises(LanceFlightError, match="dropped or replaced"):
+        read_all(lambda: engine._session(engine.root, transaction), query)
+
+
+def read_all(session: Callable[[], Any], query: str) -> list[Any]:
+    opened = session()
+    frame = opened.frame(query)
+    return list(opened.batches(frame, frame.schema()))
+
+
+@LAYOUTS
+def test_a_reader_in_flight_is_told_that_its_table_went_away(engine: Engine, layout: str) -> None:
+    put(engine, "a", layout, *range(300))
+    begun = engine.run(Task(sql="SELECT id FROM a"))
+    engine.update("ALTER TABLE a RENAME TO b")
+    with pytest.raises(Conflict, match="'a' was dropped or replaced while it was read"):
+        begun.read_all()
+
+
+REFUSED = [
+    pytest.param("ALTER TABLE a RENAME TO taken", AlreadyExists, "'taken' is there already", id="a table"),
+    pytest.param("ALTER TABLE a RENAME TO parts", AlreadyExists, "'parts' is there already", id="a partitioned table"),
+    pytest.param("ALTER TABLE a RENAME TO a", AlreadyExists, "'a' is there already", id="its own name"),
+    pytest.param('ALTER TABLE a RENAME TO "b c"', InvalidInput, "'b c' is not allowed", id="no name"),
+    pytest.param("ALTER TABLE a RENAME TO __manifest", InvalidInput, "not allowed", id="the manifest"),
+    pytest.param("ALTER TABLE nothing RENAME TO b", NotFound, "no table 'nothing'", id="no table"),
+    pytest.param("ALTER TABLE parts RENAME TO dir", AlreadyExists, "'dir' lies there already", id="a directory"),
+    pytest.param('ALTER TABLE "branched@b" RENAME TO c', Unsupported, "is a branch", id="a branch"),
+    pytest.param("ALTER TABLE branched RENAME TO c", Unsupported, "'branched' has branches", id="a table with one"),
+    pytest.param("ALTER TABLE published RENAME TO c", Unsupported, "written on one", id="a table that was published"),
+    pytest.param("ALTER TABLE forked RENAME TO c", Unsupported, "absolute place", id="a plain table with a branch"),
+]
+
+
+@pytest.mark.parametrize(("sql", "error", "says"), REFUSED)
+def test_what_cannot_be_renamed_stays_as_it_is(
+    tmp_path: Path, engine: Engine, sql: str, error: type[LanceFlightError], says: str
+) -> None:
+    for name, layout in (
+        ("a", ""),
+        ("taken", ""),
+        ("forked", ""),
+        ("parts", "id"),
+        ("branched", "id"),
+        ("published", "id"),
+    ):
+        if name in sql or name == "a":
+            put(engine, name, layout, 1)
+    (tmp_path / "dir").mkdir()
+    if "branched" in sql:
+        engine.update("ALTER TABLE branched CREATE BRANCH b")
+    if "forked" in sql:
+        lance.dataset(str(tmp_path / "forked.lance")).create_branch("b", 1)
+    if "published" in sql:
+        for statement in ("CREATE BRANCH b", "PUBLISH BRANCH b", "DROP BRANCH b"):
+            engine.update(f"ALTER TABLE published {statement}")
+            if "CREATE" in statement:
+                engine.update('INSERT INTO "published@b" VALUES (1)')
+    before = tables(engine), sorted(path.name for path in tmp_path.iterdir())
+    with pytest.raises(error, match=says):
+        engine.update(sql)
+    assert (tables(engine), sorted(path.name for path in tmp_path.iterdir())) == before
+
+
+def test_nothing_is_renamed_on_a_branch_or_inside_a_transaction(engine: Engine) -> None:
+    put(engine, "a", "id", 1)
+    with pytest.raises(Unsupported, match="on the main branch alone"):
+        engine.update("ALTER TABLE a RENAME TO b", scope=Scope(ClientSession(branch="x")))
+    transaction = engine.clients.begin(ClientSession())
+    with pytest.raises(Unsupported, match="not altered inside a transaction"):
+        engine.update("ALTER TABLE a RENAME TO b", scope=Scope(ClientSession(), transaction))
+    assert tables(engine) == ["public.a"]
+
+
+def test_a_root_that_is_the_table_keeps_its_name(engine: Engine, tmp_path: Path) -> None:
+    put(engine, "a", "id", 1)
+    alone = Engine(Root(Store(str(tmp_path / "a"))), ways=1)
+    with pytest.raises(Unsupported, match="'a' is the root itself"):
+        alone.update("ALTER TABLE a RENAME TO b")
+
+
+def renaming(engine: Engine, at: str) -> Callable[[str], None]:
+    """Renames the table `a` the first time that a writer comes to a point."""
+    left = [at]
+
+    def reached(point: str) -> None:
+        if point in left:
+            left.remove(point)
+            engine.update("ALTER TABLE a RENAME TO b")
+
+    return reached
+
+
+WRITERS = [
+    pytest.param("id", manifests, "manifest_written", id="partitioned"),
+    pytest.param("", plain, "rows_received", id="plain"),
+]
+
+
+@pytest.mark.parametrize(("layout", "module", "point"), WRITERS)
+def test_a_writer_is_not_told_that_rows_are_stored_which_nobody_finds(
+    engine: Engine, monkeypatch: pytest.MonkeyPatch, layout: str, module: Any, point: str
+) -> None:
+    put(engine, "a", layout, 1)
+    monkeypatch.setattr(module, "reached", renaming(engine, point))
+    with pytest.raises((SerializationFailure, NotFound), match=r"'a|no table"):
+        engine.update("INSERT INTO a VALUES (9)")
+    assert ids(engine, "b") == [1]
+    assert tables(engine) == ["public.b"]
+    assert engine.root.schemas() == ["public"]
+
+
+def test_neither_is_one_that_changes_rows_of_a_plain_table(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
+    put(engine, "a", "", 1)
+    write_files, rename = plain_changes.partitions.write_files, renaming(engine, "files")
+
+    def written(*args: Any) -> Any:
+        found = write_files(*args)
+        rename("files")
+        return found
+
+    monkeypatch.setattr(plain_changes.partitions, "write_files", written)
+    with pytest.raises((SerializationFailure, NotFound)):
+        engine.update("UPDATE a SET id = 2")
+    assert ids(engine, "b") == [1]
+    assert tables(engine) == ["public.b"]
+
+
+def test_a_library_writer_is_told_that_its_table_has_gone(tmp_path: Path, engine: Engine) -> None:
+    put(engine, "a", "id", 1)
+    namespace = PartitionedNamespace.open(Store(str(tmp_path / "a")))
+    transaction = namespace.begin()
+    engine.update("ALTER TABLE a RENAME TO b")
+    namespace.write(transaction, [pa.table({"id": [9]})], evaluate)
+    with pytest.raises(SerializationFailure), namespace.changing(transaction):
+        namespace.commits.commit(transaction)
+    assert ids(engine, "b") == [1]
+
+
+def test_a_listed_table_changes_its_row_and_keeps_its_directory(tmp_path: Path, engine: Engine) -> None:
+    lay_out(tmp_path, {"a": "a.lance", "ns$t": "12_ns$t"})
+    engine.update("ALTER TABLE a RENAME TO b")
+    engine.update("ALTER TABLE ns.t RENAME TO u")
+    assert listed(tmp_path) == {"b": "a.lance", "ns$u": "12_ns$t"}
+    assert tables(engine) == ["ns.u", "public.b"], "what lies in a.lance is no second table"
+    assert (ids(engine, "b"), ids(engine, "ns.u")) == ([0], [1])
+    with pytest.raises(AlreadyExists):
+        engine.update("ALTER TABLE b RENAME TO b")
+    with pytest.raises(NotFound):
+        ids(engine, "a")
+
+
+def test_what_else_a_row_says_stays(tmp_path: Path, engine: Engine) -> None:
+    lay_out(tmp_path, {"a": "a.lance"})
+    stored = lance.dataset(str(tmp_path / "__manifest"))
+    stored.add_columns(pa.schema([pa.field("somebody_elses", pa.utf8())]))
+    stored.update({"somebody_elses": "'x'", "metadata": "'{\"k\": 1}'"})
+    engine.update("ALTER TABLE a RENAME TO b")
+    (row,) = lance.dataset(str(tmp_path / "__manifest")).to_table().to_pylist()
+    assert row == {
+        "object_id": "b",
+        "object_type": "table",
+        "location": "a.lance",
+        "metadata": json.dumps({"k": 1}),
+        "somebody_elses": "x",
+    }
+
+
+RIVALS = {
+    "the new name": lambda rival: rival.register([Listed("n", "elsewhere")]),
+    "the old name": lambda rival: rival.forget(Listed("a", "a.lance")),
+    "another new name for the old one": lambda rival: rival.rename(Listed("a", "a.lance"), ("m",)),
+}
+
+
+@pytest.mark.parametrize("rival", RIVALS)
+def test_of_two_who_are_after_one_name_the_second_one_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, rival: str
+) -> None:
+    lay_out(tmp_path, {"a": "a.lance", "other": "other.lance"})
+    mine, theirs = DirectoryManifest(Store(str(tmp_path))), DirectoryManifest(Store(str(tmp_path)))
+    opened = mine._writable()
+    RIVALS[rival](theirs)
+    before = listed(tmp_path)
+    monkeypatch.setattr(mine, "_writable", lambda: opened)
+    with pytest.raises(Conflict):
+        mine.rename(Listed("a", "a.lance"), ("n",))
+    assert listed(tmp_path) == before
+
+
+def test_a_name_that_is_listed_is_taken_and_one_that_is_not_is_not_there(tmp_path: Path) -> None:
+    lay_out(tmp_path, {"a": "a.lance", "n": None})
+    before = listed(tmp_path)
+    manifest = DirectoryManifest(Store(str(tmp_path)))
+    with pytest.raises(AlreadyExists, match="'n' is in the __manifest"):
+        manifest.rename(Listed("a", "a.lance"), ("n",))
+    with pytest.raises(NotFound, match="no table 'm'"):
+        manifest.rename(Listed("m", "m.lance"), ("k",))
+    assert listed(tmp_path) == before
+
+
+def test_a_plain_table_takes_rows_after_it_was_renamed(engine: Engine) -> None:
+    put(engine, "a", "", 1)
+    engine.update("ALTER TABLE a RENAME TO b")
+    data = pa.table({"id": [2]})
+    target = TableName("public", "b")
+    assert engine.ingest(target, data.to_reader(), create_missing=False, existing=Existing.APPEND) == 1
+    assert ids(engine, "b") == [1, 2]
