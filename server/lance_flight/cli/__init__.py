@@ -53,6 +53,7 @@ def parser() -> argparse.ArgumentParser:
     _rewrite(commands.add_parser("rewrite", help="move rows under older partition specs to the current one"))
     _vacuum(commands.add_parser("vacuum", help="remove old snapshots and what dead transactions left"))
     _repair(commands.add_parser("repair", help="find what is wrong with a table, and put it right"))
+    _migrate(commands.add_parser("migrate", help="move metadata that others keep elsewhere to where the spec wants it"))
     return top
 
 
@@ -209,3 +210,18 @@ def _repair(command: argparse.ArgumentParser) -> None:
     )
     _maintained(command)
     command.add_argument("--apply", action="store_true", help="put right what can be, each kind in a commit of its own")
+
+
+def _migrate(command: argparse.ArgumentParser) -> None:
+    command.description = (
+        "Partition specs and schemas that their writer keeps in the rows of __manifest, or in its Arrow schema, are read"
+        " there, and such a table is not written to. This puts them into the table metadata, in one commit; where they"
+        " were they stay, and count no more."
+    )
+    _maintained(command)
+    command.add_argument(
+        "--register",
+        action="store_true",
+        help="list the plain tables of the root (<name>.lance) in its __manifest instead, which is made if there is none",
+    )
+    command.add_argument("--dry-run", action="store_true", help="say what would change, and change nothing")

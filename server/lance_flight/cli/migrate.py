@@ -1,0 +1,41 @@
+"""`lance-flight migrate`."""
+
+from __future__ import annotations
+
+import argparse
+from functools import partial
+
+from lance_flight.catalog.directory import Root
+from lance_flight.catalog.maintenance.migration import compact, migrate
+from lance_flight.catalog.namespace import PartitionedNamespace
+from lance_flight.cli.inspect import existing_root, named
+from lance_flight.cli.maintenance import each_table
+
+
+def run(options: argparse.Namespace) -> int:
+    """Move the metadata of one partitioned table, or all, or list plain tables with `--register`."""
+    if options.register:
+        _register(Root(existing_root(options.root)), options.table, dry_run=options.dry_run)
+        return 0
+    return each_table(options, partial(_migrate, options.dry_run))
+
+
+def _migrate(dry_run: bool, name: str, namespace: PartitionedNamespace) -> bool:  # noqa: FBT001 - bound by `partial`
+    report = migrate(namespace, dry_run=dry_run)
+    if not report.moved:
+        print(f"{name}: everything is in the table metadata of its __manifest")
+    for prop in report.moved:
+        print(f"{name}: {prop.key} {'would go' if dry_run else 'went'} from {prop.place.value} into its table metadata")
+        print(f"  {compact(prop.text)}")
+    return True
+
+
+def _register(root: Root, only: str | None, *, dry_run: bool) -> None:
+    name = None if only is None else root.table(named(only)) and named(only).name
+    tables = [listed for listed in root.unregistered() if name in (None, listed.object_id)]
+    if not dry_run:
+        root.register(tables)
+    for listed in tables:
+        print(f"{listed.object_id}: {'would be' if dry_run else 'is'} listed at {listed.location!r}")
+    if not tables:
+        print("nothing is to be listed")
