@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -14,7 +15,9 @@ from lance_flight.catalog import manifest as manifests
 from lance_flight.catalog import plain, plain_changes
 from lance_flight.catalog.directory import Root, TableName
 from lance_flight.catalog.directory_manifest import DirectoryManifest, Listed
+from lance_flight.catalog.maintenance.vacuum import vacuum
 from lance_flight.catalog.namespace import PartitionedNamespace
+from lance_flight.catalog.standing import Standing
 from lance_flight.catalog.store import Store
 from lance_flight.engine.clients import ClientSession
 from lance_flight.engine.engine import Engine, Scope
@@ -248,6 +251,34 @@ def test_a_library_writer_is_told_that_its_table_has_gone(tmp_path: Path, engine
     with pytest.raises(SerializationFailure), namespace.changing(transaction):
         namespace.commits.commit(transaction)
     assert ids(engine, "b") == [1]
+
+
+def test_a_vacuum_does_not_go_on_in_another_table(tmp_path: Path, engine: Engine) -> None:
+    put(engine, "a", "id", 1)
+    put(engine, "b", "id", 2, 3)
+    old = (tmp_path / "b").stat().st_mtime - 1_000_000
+    for file in (tmp_path / "b").rglob("*"):
+        os.utime(file, (old, old))
+
+    def exchange(done: int, _: int) -> None:
+        if done == 1:
+            engine.update("ALTER TABLE a RENAME TO c")
+            engine.update("ALTER TABLE b RENAME TO a")
+
+    with pytest.raises(Conflict, match="'a' was dropped or renamed"):
+        vacuum(PartitionedNamespace.open(Store(str(tmp_path / "a"))), progress=exchange)
+    assert (ids(engine, "a"), ids(engine, "c")) == ([2, 3], [1])
+
+
+def test_a_commit_takes_nothing_away_from_a_table_that_has_the_name_by_now(tmp_path: Path, engine: Engine) -> None:
+    put(engine, "a", "", 1)
+    put(engine, "b", "", 2)
+    standing = Standing.of(Store(str(tmp_path / "a.lance")), 1)
+    engine.update("ALTER TABLE a RENAME TO c")
+    engine.update("ALTER TABLE b RENAME TO a")
+    with pytest.raises(SerializationFailure):
+        standing.check("a")
+    assert ids(engine, "a") == [2]
 
 
 def test_a_listed_table_changes_its_row_and_keeps_its_directory(tmp_path: Path, engine: Engine) -> None:

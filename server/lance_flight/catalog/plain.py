@@ -68,19 +68,25 @@ class PlainTable:
         """Store rows in one commit of the table and return how many they were."""
         before = self.open()
         standing = Standing.of(self.store, int(before.version))
-        count = write_plain(self.store, before.schema, tables, mode="append")
+        count = _write(self.store, before.schema, tables, before)
         standing.check(self.store.name)
         return count
 
 
-def write_plain(place: Store, schema: pa.Schema, tables: Iterable[pa.Table], *, mode: str = "create") -> int:
-    """Write rows as one commit of a plain Lance table (`create` or `append`) and return how many they were."""
+def write_plain(place: Store, schema: pa.Schema, tables: Iterable[pa.Table]) -> int:
+    """Write rows as a new plain Lance table and return how many they were."""
+    return _write(place, schema, tables, None)
+
+
+def _write(place: Store, schema: pa.Schema, tables: Iterable[pa.Table], onto: LanceDataset | None) -> int:
+    """Write rows in one commit, which makes a table or goes `onto` one."""
     stream = _Stream(schema, tables)
     try:
         lance.write_dataset(
             stream.reader(),
-            place.uri,
-            mode=mode,
+            # By its path a table that has gone would be made again.
+            place.uri if onto is None else onto,
+            mode="create" if onto is None else "append",
             storage_options=place.options or None,
             enable_v2_manifest_paths=True,
             session=shared_session(),

@@ -16,6 +16,7 @@ from lance_flight.errors import SerializationFailure
 from lance_flight.model.naming import MANIFEST
 
 _NEWEST_FIRST = (1 << 64) - 1
+_MANIFEST = ".manifest"
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,11 +32,18 @@ class Standing:
         """The version as it lies there now."""
         return cls(place, version, None if place.is_remote else _file(place, version))
 
+    @property
+    def is_there(self) -> bool:
+        """Whether the version lies there still, and no other table's."""
+        return self.file is None or _file(self.place, self.version) == self.file
+
     def check(self, table: str) -> None:
-        """`SerializationFailure` if it has gone from there; what a commit made of the empty place is taken away."""
-        if self.file is None or _file(self.place, self.version) == self.file:
+        """After a commit on top of it: `SerializationFailure` if it has gone, and the commit with it."""
+        if self.is_there:
             return
-        if len(self.place.child(VERSIONS).files()) <= _OF_A_COMMIT:
+        made = [name for name in self.place.child(VERSIONS).files() if name.endswith(_MANIFEST)]
+        # What Lance has made of an empty place is nobody's; where another table lies by now there are its own versions.
+        if made == _names(self.version + 1)[:1]:
             self.place.remove()
             if self.place.name == MANIFEST:
                 with suppress(OSError):
@@ -43,13 +51,13 @@ class Standing:
         raise SerializationFailure(f"table {table!r} was dropped or renamed by another writer")
 
 
-_OF_A_COMMIT = 2
-"""The files of a version: itself, and the hint that it is the newest one."""
+def _names(version: int) -> list[str]:
+    return [f"{_NEWEST_FIRST - version:020}{_MANIFEST}", f"{version}{_MANIFEST}"]
 
 
 def _file(place: Store, version: int) -> tuple[int, int] | None:
-    for name in (f"{_NEWEST_FIRST - version:020}", str(version)):
+    for name in _names(version):
         with suppress(OSError):
-            found = Path(place.uri, VERSIONS, f"{name}.manifest").stat()
+            found = Path(place.uri, VERSIONS, name).stat()
             return found.st_ino, found.st_mtime_ns
     return None

@@ -20,8 +20,9 @@ from lance_flight.catalog.leases import leases
 from lance_flight.catalog.maintenance.expiry import Expiry, Pins, expire, pins_of
 from lance_flight.catalog.maintenance.sweep import Amount, Sweep
 from lance_flight.catalog.namespace import PartitionedNamespace
+from lance_flight.catalog.standing import Standing
 from lance_flight.catalog.store import Store
-from lance_flight.errors import InvalidInput, LanceFlightError, Refused
+from lance_flight.errors import Conflict, InvalidInput, LanceFlightError, Refused
 from lance_flight.faults import reached
 from lance_flight.model.naming import MANIFEST
 
@@ -130,11 +131,14 @@ def vacuum(
     # A manifest that lost its pins must not be taken for one that pins nothing.
     namespace.snapshot()
     leases.publish(namespace.store)
-    run = _Run(namespace.store, rules, time.time() if now is None else now)
+    manifest = namespace.manifest.store
+    standing = Standing.of(manifest, int(manifest.open().version))
+    run = _Run(namespace.store, rules, standing, time.time() if now is None else now)
     with expire(namespace.store, retain=rules.retain_hours * HOUR, now=run.now, announce=not rules.dry_run) as expiry:
         reached("expiry_announced")
         run.tables(expiry, progress)
         reached("tables_trimmed")
+        run.check()
         run.sweep("snapshots", MANIFEST, expiry.kept, expiry.expired)
         reached("snapshots_removed")
     return VacuumReport(
@@ -151,6 +155,7 @@ class _Run:
 
     store: Store
     rules: VacuumRules
+    standing: Standing
     now: float
     removed: list[Removed] = field(default_factory=list)
     skipped: list[Skipped] = field(default_factory=list)
@@ -158,6 +163,11 @@ class _Run:
     @property
     def before(self) -> float:
         return self.now - self.rules.transaction_hours * HOUR
+
+    def check(self) -> None:
+        """Refuse to go on where another table has the name by now: all of its partitions would be orphans."""
+        if not self.standing.is_there:
+            raise Conflict(f"table {self.store.name!r} was dropped or renamed by another writer")
 
     def tables(self, expiry: Expiry, progress: Progress | None) -> None:
         """Trim every partition table, and remove the directories of those that no snapshot knows any more."""
@@ -191,6 +201,7 @@ class _Run:
             amount = Amount(files=len(files), bytes=sum(file.size for file in files))
             self.removed.append(Removed(kind="directory", name=name, amount=amount))
             if not self.rules.dry_run:
+                self.check()
                 place.remove()
 
     def _trimmed(self, kept: Pins) -> Iterator[str]:
