@@ -12,6 +12,7 @@ import lance
 import pyarrow as pa
 import pytest
 from lance_flight.catalog.directory import Root, TableName
+from lance_flight.catalog.private import PRIVATE
 from lance_flight.catalog.store import Store
 from lance_flight.engine.engine import Engine
 from lance_flight.errors import LanceFlightError, NotFound
@@ -38,7 +39,8 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
 
     def counting(name: str, method: Callable[..., Any]) -> Callable[..., Any]:
         def call(self: Any, *arguments: Any, **options: Any) -> Any:
-            counted[name] += 1
+            # Leases are written now and then, by nobody's statement.
+            counted[name] += PRIVATE not in self.uri
             return method(self, *arguments, **options)
 
         return call

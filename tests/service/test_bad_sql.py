@@ -122,7 +122,7 @@ FORBIDDEN = [
     pytest.param("DELETE FROM flights WHERE id = 1; DROP TABLE flights", id="a statement after a condition"),
     pytest.param("UPDATE flights SET id = 1), (id", id="a bracket in a value"),
     pytest.param("DELETE FROM flights$rows", id="the rows of a target"),
-    pytest.param("ALTER TABLE flights ADD COLUMN x INT", id="alter"),
+    pytest.param("ALTER TABLE flights SET LOCATION '{outside}'", id="alter"),
     pytest.param("PREPARE p AS SELECT 1", id="prepare"),
     pytest.param("BEGIN", id="begin"),
     pytest.param("EXPLAIN COPY flights TO '{outside}/stolen.csv'", id="explain copy"),
