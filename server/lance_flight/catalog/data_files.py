@@ -8,14 +8,15 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 
 import pyarrow as pa
-from lance import FragmentMetadata, LanceDataset, LanceOperation
+from lance import FragmentMetadata, LanceDataset
 from lance.file import LanceFileWriter
 from lance.fragment import DataFile, write_fragments
 
+from lance_flight.catalog.lance_fields import numbers
 from lance_flight.catalog.rows import aligned
 from lance_flight.catalog.store import Store
 from lance_flight.catalog.whole_files import DATA, check_data
@@ -25,35 +26,40 @@ KEPT_LAYOUTS = 256
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """How Lance lays the columns of one schema out in a data file, and numbers them in a new table."""
+    """How Lance lays the columns of one schema out in a data file, and numbers them in a table."""
 
     schema: pa.Schema
     fields: tuple[int, ...]
     column_indices: tuple[int, ...]
     version: tuple[int, int]
-    columns: str
 
     @classmethod
     @lru_cache(KEPT_LAYOUTS)
     def of(cls, schema: pa.Schema) -> Layout:
-        """The layout that Lance itself gives a new table of this schema; asked by writing a row to memory, once."""
+        """The layout that Lance itself gives a new table; asked by writing a row to memory, once for each schema."""
         nullable = pa.schema([field.with_nullable(nullable=True) for field in schema])
         row = pa.Table.from_arrays([pa.nulls(1, field.type) for field in nullable], schema=nullable)
         (fragment,) = write_fragments(row, f"memory://{secrets.token_hex(8)}", schema=nullable, mode="create")
         (file,) = fragment.files
-        empty = LanceDataset.commit(f"memory://{secrets.token_hex(8)}", LanceOperation.Overwrite(schema, []))
         return cls(
             schema,
             tuple(file.fields),
             tuple(file.column_indices),
             (file.file_major_version, file.file_minor_version),
-            str(empty.lance_schema),
         )
 
-    def fits(self, dataset: LanceDataset) -> bool:
-        """Whether files of this layout can be appended to an existing table just as they are."""
-        version = ".".join(map(str, self.version))
-        return str(dataset.lance_schema) == self.columns and dataset.data_storage_version == version
+    def for_table(self, dataset: LanceDataset) -> Layout | None:
+        """The layout of the same columns in a table that is there; None where it has others, or files of another version."""
+        if dataset.data_storage_version != ".".join(map(str, self.version)):
+            return None
+        there = dataset.schema
+        same = there.names == self.schema.names and there.types == self.schema.types
+        if not same or any(
+            mine.nullable and not their.nullable for mine, their in zip(self.schema, there, strict=True)
+        ):
+            return None
+        mine, known = Layout.of(there), numbers(dataset.lance_schema)
+        return replace(mine, fields=tuple(known[number] for number in mine.fields))
 
 
 class OpenFile:

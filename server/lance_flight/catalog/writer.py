@@ -23,7 +23,7 @@ from lance_flight.catalog.edits import Edit
 from lance_flight.catalog.grouping import group, match
 from lance_flight.catalog.new_partitions import NewPartitions
 from lance_flight.catalog.rows import aligned
-from lance_flight.catalog.snapshot import PartitionTable, Snapshot
+from lance_flight.catalog.snapshot import Snapshot
 from lance_flight.catalog.store import Store
 from lance_flight.faults import reached
 from lance_flight.model.naming import directory_name
@@ -48,6 +48,9 @@ class _Pending:
     version: int
     """What the files go on top of; 0 for a new table."""
     open_file: OpenFile | None = None
+    layout: Layout | None = None
+    is_known: bool = False
+    """Whether it was found out which layout its files have, if any that fits the rows as they come."""
 
     def close_file(self) -> None:
         """End the open file, if there is one; its rows become a fragment."""
@@ -141,23 +144,29 @@ class PartitionWriter:
         edit = pending.edit
         store = self._store.child(edit.place)
         edit.rows += rows.num_rows
-        if edit.table is not None and not self._fits(edit.table):
-            # The table has columns of its own, or numbers them in its own way: Lance has to read how.
+        layout = self._layout_of(pending)
+        if edit.table is not None and layout is None:
+            # The table has columns of its own: Lance has to read which.
             theirs = partitions.open_at(self._store.child(edit.table.location), edit.table.pin).schema
             rows = writable(rows, theirs, self._schema.ids, edit.table.location)
             batches = map(aligned, rows.to_batches())
             reader = pa.RecordBatchReader.from_batches(rows.schema, batches)
             edit.fragments += partitions.write_files(store, pending.version, reader)
             return
+        layout = layout or self._layout
         if pending.open_file is None:
-            pending.open_file = OpenFile(store, self._layout, cache_bytes=self._cache_bytes)
+            pending.open_file = OpenFile(store, layout, cache_bytes=self._cache_bytes)
             edit.files.append(pending.open_file.name)
-        pending.open_file.write(rows.cast(self._layout.schema).to_batches())
+        pending.open_file.write(rows.cast(layout.schema).to_batches())
         if pending.open_file.rows >= MOST_ROWS_IN_A_FILE or len(self._pending) > MOST_OPEN_FILES:
             pending.close_file()
 
-    def _fits(self, table: PartitionTable) -> bool:
-        return self._layout.fits(partitions.open_at(self._store.child(table.location), table.pin))
+    def _layout_of(self, pending: _Pending) -> Layout | None:
+        table = pending.edit.table
+        if table is not None and not pending.is_known:
+            dataset = partitions.open_at(self._store.child(table.location), table.pin)
+            pending.layout, pending.is_known = self._layout.for_table(dataset), True
+        return pending.layout
 
     @property
     def _cache_bytes(self) -> int:
