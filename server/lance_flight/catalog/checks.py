@@ -6,7 +6,8 @@ and a serialisable transaction on all that it read.
 
 from __future__ import annotations
 
-from lance_flight.catalog.manifest import NAMESPACE_KEY, SCHEMA_KEY
+from lance_flight.catalog.manifest import NAMESPACE_KEY
+from lance_flight.catalog.properties import SCHEMA_KEY
 from lance_flight.catalog.snapshot import Snapshot
 from lance_flight.catalog.transaction import Transaction
 from lance_flight.errors import SerializationFailure

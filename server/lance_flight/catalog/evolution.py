@@ -13,9 +13,10 @@ from dataclasses import dataclass, field
 
 import pyarrow as pa
 
-from lance_flight.catalog.manifest import SCHEMA_KEY, Manifest
-from lance_flight.catalog.new_partitions import version_rows
+from lance_flight.catalog.manifest import Manifest
+from lance_flight.catalog.new_partitions import head_row, version_rows
 from lance_flight.catalog.pending import noted
+from lance_flight.catalog.properties import SCHEMA_KEY
 from lance_flight.catalog.retries import attempts
 from lance_flight.catalog.snapshot import Snapshot
 from lance_flight.errors import Conflict
@@ -91,8 +92,7 @@ class Evolutions:
         if snapshot.pending:
             # The head row has room for one note.
             return None
-        head = snapshot.head if snapshot.head.num_rows else version_rows(snapshot.specs[:1], schema)
-        changed = [noted(head, snapshot.metadata, evolution.metadata)]
+        changed = [noted(head_row(snapshot), snapshot.metadata, evolution.metadata)]
         if evolution.spec is not None:
             if not all(f.column in schema.names for f in evolution.spec.fields):
                 return None

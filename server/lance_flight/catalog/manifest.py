@@ -5,7 +5,6 @@ Spec: Manifest Table Schema, Metadata Definition, Transaction; decisions 1, 2, 3
 
 from __future__ import annotations
 
-import json
 import logging
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -16,40 +15,33 @@ from types import MappingProxyType
 
 import lance
 import pyarrow as pa
-import pyarrow.compute as pc
 from lance import LanceDataset, Transaction
 from lance.fragment import write_fragments
 
-from lance_flight.catalog.addresses import ROW_ADDRESS
 from lance_flight.catalog.branches import BRANCHES, BranchRef
 from lance_flight.catalog.conflicts import conflicts
 from lance_flight.catalog.manifest_rows import Rewrite
-from lance_flight.catalog.new_partitions import version_rows
+from lance_flight.catalog.new_partitions import head_row
 from lance_flight.catalog.newest import Newest
-from lance_flight.catalog.pending import PENDING, pending
-from lance_flight.catalog.properties import check_in_place, misplaced
+from lance_flight.catalog.properties import check_in_place
 from lance_flight.catalog.snapshot import Snapshot
+from lance_flight.catalog.snapshot_reading import read_snapshot
 from lance_flight.catalog.standing import Standing
 from lance_flight.catalog.store import UNREADABLE, Store
 from lance_flight.catalog.whole_files import check_data
 from lance_flight.errors import (
     Conflict,
     Corrupt,
-    InvalidInput,
     LanceFlightError,
     NotFound,
     OutcomeUnknown,
     SerializationFailure,
 )
 from lance_flight.faults import reached
-from lance_flight.model.naming import spec_namespace
-from lance_flight.model.schema import NamespaceSchema
-from lance_flight.model.spec import SPEC_KEY, PartitionSpec, specs_from_metadata
-from lance_flight.model.transforms import is_string
+from lance_flight.model.spec import SPEC_KEY, PartitionSpec
 
 log = logging.getLogger(__name__)
 
-SCHEMA_KEY = "schema"
 NAMESPACE_KEY = "lance_flight:namespace_key"
 FENCE_KEY = "lance.namespace.manifest.writer_feature_flags"
 FENCE = str(1 << 62)
@@ -205,12 +197,9 @@ class Manifest:
         """
         check_in_place(self.store.parent.name, base.misplaced)
         dataset, standing = self.open(base.version), Standing.of(self._place, base.version)
-        head = spec_namespace(base.specs[0].id)
-        changes_head = head in rows["object_id"].to_pylist()
-        if not changes_head:
-            found = base.head
-            rows = pa.concat_tables([found if found.num_rows else version_rows(base.specs[:1], rows.schema), rows])
-        rewrite = Rewrite.of(base, rows, removed)
+        head = head_row(base)
+        changes_head = head["object_id"][0].as_py() in rows["object_id"].to_pylist()
+        rewrite = Rewrite.of(base, rows if changes_head else pa.concat_tables([head, rows]), removed)
         written = write_fragments(
             rewrite.rows, dataset, schema=rewrite.rows.schema, mode="append", storage_options=self.store.options or None
         )
@@ -300,65 +289,3 @@ class Manifest:
         """Add nullable columns, harmless to every reader; `Conflict` if somebody committed at the same moment."""
         with conflicts(f"another writer changed {self.store.parent.name!r} first"):
             self.open().add_columns(pa.schema(list(fields)))
-
-
-def read_snapshot(dataset: LanceDataset, place: Store, table_branch: str | None = None) -> Snapshot | None:
-    """Parse one version of the `__manifest` at `place`; None where it is no partitioned namespace, `Corrupt` if broken."""
-    name = place.name
-    try:
-        addressed = dataset.scanner(with_row_address=True).to_table()
-    except UNREADABLE as exc:
-        raise Corrupt(f"namespace {name!r} has a __manifest that cannot be read: {place.words(exc)}") from exc
-    addresses = addressed[ROW_ADDRESS].to_numpy()
-    rows = addressed.drop_columns([ROW_ADDRESS])
-    try:
-        waiting = _pending(rows, dataset.metadata)
-        metadata = {**dataset.metadata, **waiting}
-        elsewhere = misplaced(metadata, dataset.schema, rows)
-        found = {prop.key: prop.text for prop in elsewhere} | metadata
-        if not any(key.startswith(SPEC_KEY) for key in found):
-            return None
-        _check_columns(name, rows.schema)
-        if SCHEMA_KEY not in found:
-            raise Corrupt(f"namespace {name!r} has partition specs and no {SCHEMA_KEY!r} in its metadata")
-        specs = [spec.with_stored_types(rows.schema) for spec in specs_from_metadata(found)]
-        schema = NamespaceSchema.from_json(json.loads(found[SCHEMA_KEY]))
-    except (InvalidInput, json.JSONDecodeError) as exc:
-        raise Corrupt(f"namespace {name!r} has metadata that cannot be read: {exc}") from exc
-    missing = [f.column for spec in specs for f in spec.fields if f.column not in rows.column_names]
-    if missing:
-        raise Corrupt(
-            f"namespace {name!r} lost the columns {', '.join(missing)} of its __manifest (a writer that knows no"
-            " partitions?); `lance-flight repair` restores them from an older version"
-        )
-    return Snapshot(
-        version=int(dataset.version),
-        committed_at=dataset.get_version()["timestamp"].astimezone(UTC),
-        rows=rows.combine_chunks(),
-        metadata=metadata,
-        specs=tuple(specs),
-        schema=schema,
-        addresses=addresses,
-        table_branch=table_branch,
-        pending=waiting,
-        misplaced=elsewhere,
-    )
-
-
-def _pending(rows: pa.Table, metadata: Mapping[str, str]) -> dict[str, str]:
-    """What the head row says of the metadata, whichever of the `v<N>` rows it is."""
-    if "metadata" not in rows.column_names or not is_string(rows.schema.field("metadata").type):
-        return {}
-    heads = rows.filter(pc.match_substring(rows["metadata"], PENDING))
-    return pending(heads.slice(0, 1), metadata)
-
-
-def _check_columns(name: str, schema: pa.Schema) -> None:
-    """`Corrupt` unless the columns that say which tables there are, and where, are there as text."""
-    for column in ("object_id", "object_type", "location"):
-        if column not in schema.names:
-            raise Corrupt(f"namespace {name!r} has a __manifest without the column {column!r}")
-        if not is_string(schema.field(column).type):
-            raise Corrupt(
-                f"namespace {name!r} has a __manifest whose column {column!r} is {schema.field(column).type}, not text"
-            )

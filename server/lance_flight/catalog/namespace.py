@@ -24,13 +24,12 @@ from lance_flight.catalog.manifest import (
     FENCE_KEY,
     NAMESPACE_KEY,
     PIN_FIELDS,
-    SCHEMA_KEY,
     Manifest,
     create_table,
     manifest_schema,
 )
 from lance_flight.catalog.new_partitions import version_rows
-from lance_flight.catalog.properties import check_in_place
+from lance_flight.catalog.properties import SCHEMA_KEY, check_in_place
 from lance_flight.catalog.rollback import roll_back
 from lance_flight.catalog.snapshot import Snapshot
 from lance_flight.catalog.staging import namespace_key, pinned_rows

@@ -71,6 +71,12 @@ class NewPartitions:
         return _table(missing, self._snapshot.rows.schema)
 
 
+def head_row(snapshot: Snapshot) -> pa.Table:
+    """The row of the oldest spec, made if it is missing; every commit writes it back, so that any two commits conflict."""
+    found = snapshot.row(spec_namespace(snapshot.specs[0].id))
+    return found if found.num_rows else version_rows(snapshot.specs[:1], snapshot.rows.schema)
+
+
 def version_rows(specs: Sequence[PartitionSpec], schema: pa.Schema) -> pa.Table:
     """The `v<N>` rows of a new namespace."""
     return _table([_object(spec_namespace(spec.id), "namespace") for spec in specs], schema)

@@ -15,6 +15,8 @@ from typing import Any
 
 import pyarrow as pa
 
+from lance_flight.errors import InvalidInput
+
 PENDING = "lance_flight:pending"
 _DIGEST_BYTES = 16
 
@@ -31,8 +33,14 @@ def noted(head: pa.Table, metadata: Mapping[str, str], values: Mapping[str, str]
 def pending(head: pa.Table, metadata: Mapping[str, str]) -> dict[str, str]:
     """What the head row says and `metadata` has still the old values of."""
     text = _properties(head).get(PENDING)
-    note: dict[str, Any] = json.loads(text) if isinstance(text, str) else {}
+    note = json.loads(text) if isinstance(text, str) else {}
+    if not isinstance(note, dict) or not all(_is_change(each) for each in note.values()):
+        raise InvalidInput(f"{PENDING} is {text!r}; expected what was and what is now for each key")
     return {key: each["now"] for key, each in note.items() if each["was"] == _digest(metadata.get(key))}
+
+
+def _is_change(value: Any) -> bool:
+    return isinstance(value, dict) and all(isinstance(value.get(name), str) for name in ("was", "now"))
 
 
 def _properties(head: pa.Table) -> dict[str, Any]:

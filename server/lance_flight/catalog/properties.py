@@ -19,7 +19,7 @@ from lance_flight.model.naming import spec_id_of
 from lance_flight.model.spec import SPEC_KEY
 from lance_flight.model.transforms import is_string
 
-SCHEMA = "schema"
+SCHEMA_KEY = "schema"
 PARTITION_SPEC = "partition_spec"
 
 
@@ -59,7 +59,7 @@ def check_in_place(table: str, found: Sequence[Misplaced]) -> None:
 def _in_arrow(schema: pa.Schema) -> Iterator[Misplaced]:
     for key, value in (schema.metadata or {}).items():
         name = key.decode()
-        if name == SCHEMA or name.startswith(SPEC_KEY):
+        if name == SCHEMA_KEY or name.startswith(SPEC_KEY):
             yield Misplaced(key=name, text=value.decode(), place=Place.ARROW)
 
 
@@ -74,7 +74,7 @@ def _in_rows(rows: pa.Table) -> Iterator[Misplaced]:
     for number, text in sorted((number, text) for number, text in said.items() if number is not None and text):
         properties = json.loads(text)
         if isinstance(properties, dict):
-            keys = {PARTITION_SPEC: f"{SPEC_KEY}{number}", SCHEMA: SCHEMA}
+            keys = {PARTITION_SPEC: f"{SPEC_KEY}{number}", SCHEMA_KEY: SCHEMA_KEY}
             for name, key in keys.items():
                 if properties.get(name) is not None:
                     yield Misplaced(key=key, text=_text(properties[name]), place=Place.ROW)

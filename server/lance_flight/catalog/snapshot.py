@@ -124,11 +124,6 @@ class Snapshot:
         below = self._below(spec_id, "namespace")
         return below.filter(pc.equal(pc.count_substring(below["object_id"], SEPARATOR), level))
 
-    @property
-    def head(self) -> pa.Table:
-        """The row of the oldest spec; every commit writes it back, so that any two commits conflict."""
-        return self.row(spec_namespace(self.specs[0].id))
-
     def row(self, object_id: str) -> pa.Table:
         """The row of one object: a table of one row, or of none."""
         return self.rows_of([object_id])

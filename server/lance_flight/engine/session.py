@@ -11,8 +11,6 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.dataset as pads
 from datafusion import DataFrame, ExecutionPlan, LogicalPlan, RuntimeEnvBuilder, SessionContext, udtf
-from datafusion.catalog import CatalogProvider, SchemaProvider
-from datafusion.catalog import Table as DataFusionTable
 
 from lance_flight.catalog.directory import BRANCH_SIGN, PUBLIC, Root, Table, TableName
 from lance_flight.catalog.leases import Hold
@@ -28,6 +26,7 @@ from lance_flight.engine.points import Point, Reference, naming
 from lance_flight.engine.provider import Provider, ScanLog
 from lance_flight.engine.row_queries import TARGET_ROWS
 from lance_flight.engine.sql import for_datafusion
+from lance_flight.engine.table_catalog import TableCatalog
 from lance_flight.engine.table_changes import TABLE_CHANGES, ChangesTable, TableChanges, changes_table
 from lance_flight.engine.tables import Floating, PartitionedView, PlainView, Share, Targets
 from lance_flight.engine.transactions import SqlTransaction
@@ -119,7 +118,7 @@ class Session:
         config = session_config(ways).with_create_default_catalog_and_schema(enabled=False)
         config = config.with_default_catalog_and_schema(CATALOG, PUBLIC)
         self.context = SessionContext(config, runtime)
-        self.context.register_catalog_provider(CATALOG, _Catalog(self))
+        self.context.register_catalog_provider(CATALOG, TableCatalog(self.root, self.resolve))
         self.context.register_udtf(udtf(TableChanges(self._changes, self.log), TABLE_CHANGES))
 
     def frame(self, sql: str, parameters: pa.RecordBatch | None = None) -> DataFrame:
@@ -339,45 +338,6 @@ class Session:
             if said in str(exc):
                 return why
         return otherwise(self.root.store.words(plain_message(exc)))
-
-
-class _Catalog(CatalogProvider):
-    """The catalog `lance`: the schemas of the root."""
-
-    def __init__(self, session: Session) -> None:
-        self._session = session
-
-    def schema_names(self) -> set[str]:
-        return set(self._session.root.schemas())
-
-    def schema(self, name: str) -> _Schema | None:
-        return _Schema(self._session, name)
-
-
-class _Schema(SchemaProvider):
-    """One SQL schema: its tables, resolved when a statement names them."""
-
-    owner_name = None
-
-    def __init__(self, session: Session, name: str) -> None:
-        self._session = session
-        self._name = name
-
-    def table_names(self) -> set[str]:
-        return {name.name for name in self._session.root.tables() if name.db_schema == self._name}
-
-    def table(self, name: str) -> DataFusionTable | None:
-        found = self._session.resolve(self._name, name)
-        return None if found is None else DataFusionTable(found)
-
-    def table_exist(self, name: str) -> bool:
-        return self.table(name) is not None
-
-    def register_table(self, name: str, table: object) -> None:
-        raise NotImplementedError
-
-    def deregister_table(self, name: str, cascade: bool = False) -> None:  # noqa: FBT001, FBT002 - DataFusion's
-        raise NotImplementedError
 
 
 def _metadata_table(name: str, namespace: PartitionedNamespace, view: PartitionedView) -> MetadataTable:
