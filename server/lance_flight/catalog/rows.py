@@ -52,7 +52,8 @@ def conform(
             column = batch.column(names.index(field.name))
             column = column if column.type == field.type else _cast(column, field)
         else:
-            column = pa.repeat(defaults.get(field.name, pa.scalar(None, field.type)), batch.num_rows)
+            default = defaults.get(field.name)
+            column = pa.nulls(batch.num_rows, field.type) if default is None else pa.repeat(default, batch.num_rows)
         if not field.nullable and column.null_count:
             # Batches are stored as they come, several at a time: nobody counts the rows before this one.
             where = f"row {_first_null(column) + 1} of a batch of {len(column)}"
@@ -163,16 +164,18 @@ def _first_null(column: pa.Array | pa.ChunkedArray) -> int:
 
 
 def aligned(batch: pa.RecordBatch) -> pa.RecordBatch:
-    """`batch` with every buffer where a value of its type may begin; copied only where one is not.
+    """`batch` with every buffer where a value of its type may begin, and nested columns whole; copied only where one is not.
 
-    What arrives over the wire lies wherever the message put it, and Lance stops at such memory.
+    What arrives over the wire lies wherever the message put it, and Lance stops at such memory, as it does at a part of
+    a column of structs with structs inside.
     """
     columns = [_aligned(column) for column in batch.columns]
     return pa.RecordBatch.from_arrays(columns, schema=batch.schema)
 
 
 def _aligned(column: pa.Array) -> pa.Array:
-    if all(buffer is None or buffer.address % ALIGNMENT == 0 for buffer in column.buffers()):
+    is_whole = column.offset == 0 or not pa.types.is_nested(column.type)
+    if is_whole and all(buffer is None or buffer.address % ALIGNMENT == 0 for buffer in column.buffers()):
         return column
     # Concatenation copies as soon as there are two arrays.
     return pa.concat_arrays([column, column.slice(0, 0)])
