@@ -12,13 +12,15 @@ from dataclasses import dataclass, field
 import pyarrow as pa
 from lance import FragmentMetadata, LanceDataset, LanceOperation
 from lance.schema import LanceSchema
+from lance.udf import BatchUDF
 
 from lance_flight.catalog import partitions
 from lance_flight.catalog.adapting import adapted, matching, namespace_id
 from lance_flight.catalog.lance_fields import Key, field_id, free_number, numbers, walk, with_numbers
-from lance_flight.catalog.store import Store
+from lance_flight.catalog.rows import aligned
+from lance_flight.catalog.store import UNREADABLE, Store
 from lance_flight.catalog.whole_files import check_data
-from lance_flight.errors import DataError, SchemaError
+from lance_flight.errors import DataError, LanceFlightError, SchemaError
 from lance_flight.model.nested import children, rebuilt
 from lance_flight.model.pins import FixedPin
 from lance_flight.model.schema import TABLE_FIELD_ID, NamespaceSchema
@@ -52,10 +54,12 @@ def stage_schema(root: Store, location: str, base: FixedPin, step: SchemaStep) -
     target = _target(physical, step)
     if target.equals(dataset.schema, check_metadata=True):
         return base
-    fresh = [f for f in target if _is_written(f, physical, step)]
-    inside = {key for key, _ in walk(fresh)}
-    known = {key: n for key, n in _numbers(physical, dataset.lance_schema).items() if key not in inside}
     fragments = [fragment.metadata for fragment in dataset.get_fragments()]
+    known = _numbers(physical, dataset.lance_schema)
+    files = [_Stored(known, fragment) for fragment in fragments]
+    fresh = [f for f in target if _is_written(f, physical, step, files)]
+    inside = {key for key, _ in walk(fresh)}
+    known = {key: n for key, n in known.items() if key not in inside}
     free = free_number(dataset)
     if fresh and fragments:
         fragments, made = _written(dataset, physical, fresh, step)
@@ -103,13 +107,43 @@ def _as_stored(target: pa.Field, physical: Sequence[pa.Field]) -> pa.Field:
     return pa.field(target.name, kind, is_nullable, target.metadata)
 
 
-def _is_written(target: pa.Field, physical: Sequence[pa.Field], step: SchemaStep) -> bool:
-    """Whether the values of a column have to be written: new ones that are computed, and those of another type."""
+def _is_written(target: pa.Field, physical: Sequence[pa.Field], step: SchemaStep, files: Sequence[_Stored]) -> bool:
+    """Whether the values of a column have to be written.
+
+    That is so for new ones that are computed, for those of another type, and where what is left would not tell them.
+    """
     mine = field_id(target)
     if mine in step.computed:
         return True
     there = next((each for each in physical if field_id(each) == mine and mine is not None), None)
-    return there is not None and not _fits(there, target)
+    return there is not None and (not _fits(there, target) or any(file.loses(there, target) for file in files))
+
+
+class _Stored:
+    """Which fields of a table have data in the files of one fragment."""
+
+    def __init__(self, known: Mapping[Key, int], fragment: FragmentMetadata) -> None:
+        held = {number for file in fragment.files for number in file.fields}
+        self._held = {key for key, number in known.items() if number in held}
+
+    def loses(self, there: pa.Field, target: pa.Field) -> bool:
+        """Whether nothing with data is left inside a column, or inside a part of it.
+
+        Lance keeps with the plain fields which structs are NULL and how long lists are; and it reads a map only if all
+        that is inside has data.
+        """
+        inner, wanted = self._plain(there), self._plain(target)
+        had, has = (self._held.intersection(fields) for fields in (inner, wanted))
+        if not had or not children(target.type):
+            return False
+        if not has or (pa.types.is_map(target.type) and len(has) < len(wanted)):
+            return True
+        by_id = {field_id(each): each for each in children(there.type)}
+        return any(self.loses(by_id[field_id(each)], each) for each in children(target.type) if field_id(each) in by_id)
+
+    def _plain(self, field: pa.Field) -> list[Key | None]:
+        """The fields that hold data themselves."""
+        return [key for key, each in walk([field]) if not children(each.type)]
 
 
 def _fits(there: pa.Field, target: pa.Field) -> bool:
@@ -144,10 +178,25 @@ def _written(
     read = {n for each in fresh for n in _sources(each, step)}
     sources = [each.name for each in physical if field_id(each) in read] or [physical[0].name]
 
-    def compute(batch: pa.RecordBatch) -> pa.RecordBatch:
-        return pa.RecordBatch.from_arrays([_values(each, batch, physical, step) for each in fresh], schema=schema)
+    failed: list[LanceFlightError] = []
 
-    made = [fragment.merge_columns(compute, columns=sources) for fragment in dataset.get_fragments()]
+    def compute(batch: pa.RecordBatch) -> pa.RecordBatch:
+        try:
+            columns = [_values(each, batch, physical, step) for each in fresh]
+        except LanceFlightError as exc:
+            failed.append(exc)
+            raise
+        return aligned(pa.RecordBatch.from_arrays(columns, schema=schema))
+
+    try:
+        # By itself Lance would call the function one more time to see what it returns.
+        computed = BatchUDF(compute, output_schema=schema)
+        made = [fragment.merge_columns(computed, columns=sources) for fragment in dataset.get_fragments()]
+    except UNREADABLE:
+        # Lance keeps no more than the text of what is raised inside it.
+        if failed:
+            raise failed[0] from None
+        raise
     return [fragment for fragment, _ in made], made[0][1]
 
 
