@@ -16,10 +16,10 @@ from lance_flight.catalog.table_schemas import Computed, SchemaStep
 from lance_flight.engine import alterations
 from lance_flight.engine.alterations import OfColumn, SetType
 from lance_flight.engine.definitions import arrow_type
-from lance_flight.engine.functions import check_expression, compute
+from lance_flight.engine.functions import check_expression, compute, evaluate, unsteady
 from lance_flight.engine.session import Session
 from lance_flight.engine.tokens import tokenize
-from lance_flight.errors import DataError, SchemaError, Unsupported
+from lance_flight.errors import DataError, SchemaError, SpecError, SqlError, Unsupported
 from lance_flight.model.schema import NamespaceSchema
 from lance_flight.model.schema_changes import (
     AddColumn,
@@ -34,6 +34,7 @@ from lance_flight.model.schema_changes import (
 )
 from lance_flight.model.spec import Expression
 
+_PROBES = 2
 _ONE_ROW = pa.record_batch({"nothing": pa.nulls(1, pa.int8())})
 
 
@@ -86,6 +87,7 @@ def _default(path: Path, kind: pa.DataType, text: str | None) -> str | None:
         return None
     if len(path) > 1:
         raise Unsupported(f"column {dotted(path)!r} is inside another one and can have no default")
+    _check_steady(f"the default of {dotted(path)!r}", text)
     value = compute(text, _ONE_ROW, kind)[0]
     try:
         kept = str(value.cast(pa.utf8()))
@@ -114,24 +116,39 @@ def _computed(
         raise Unsupported(f"column {dotted(change.path)!r} is inside another one and cannot be computed")
     words = {token.text for token in tokenize(expression)} | {token.text.lower() for token in tokenize(expression)}
     names = [name for name in before.ids if name in words]
-    computed = partial(_values, expression, names, change)
-    # Whatever is wrong with the expression shows before a row is read.
-    computed([pa.nulls(1, before.arrow.field(name).type) for name in names], 1)
-    return {after.ids[change.path[0]]: Computed(tuple(before.ids[name] for name in names), computed)}
+    _check_steady(f"the expression of {dotted(change.path)!r}", expression)
+    # Whatever else is wrong with the expression shows before a row is read.
+    probe = _evaluated(
+        expression, names, change, [pa.nulls(_PROBES, before.arrow.field(n).type) for n in names], _PROBES
+    )
+    if len(probe) != _PROBES:
+        raise SchemaError(
+            "column", [f"the expression of {dotted(change.path)!r} is an aggregate; expected a value for each row"]
+        )
+    values = partial(_values, expression, names, change)
+    return {after.ids[change.path[0]]: Computed(tuple(before.ids[name] for name in names), values)}
 
 
 def _values(
     expression: str, names: Sequence[str], column: AddColumn, values: Sequence[pa.Array], rows: int
 ) -> pa.Array:
-    known = dict(zip(names, values, strict=True)) or {"nothing": pa.nulls(rows, pa.int8())}
-    found = compute(expression, pa.record_batch(known), column.type)
-    if len(found) != rows:
-        raise SchemaError(
-            "column", [f"the expression of {dotted(column.path)!r} is an aggregate; expected a value for each row"]
-        )
-    if not column.nullable and found.null_count and rows > 1:
+    found = _evaluated(expression, names, column, values, rows)
+    if not column.nullable and found.null_count:
         raise DataError(f"column {dotted(column.path)!r} is NOT NULL and its expression gives NULL")
     return found
+
+
+def _evaluated(
+    expression: str, names: Sequence[str], column: AddColumn, values: Sequence[pa.Array], rows: int
+) -> pa.Array:
+    known = dict(zip(names, values, strict=True)) or {"nothing": pa.nulls(rows, pa.int8())}
+    return compute(expression, pa.record_batch(known), column.type)
+
+
+def _check_steady(what: str, expression: str) -> None:
+    problems = list(unsteady(expression))
+    if problems:
+        raise SchemaError("column", [f"{what}: {problem}" for problem in problems])
 
 
 def _check_storable(schema: NamespaceSchema) -> None:
@@ -141,12 +158,19 @@ def _check_storable(schema: NamespaceSchema) -> None:
 
 
 def _check_expressions(snapshot: Snapshot, after: NamespaceSchema) -> None:
-    """A custom partition expression must give the same values over columns of the new types."""
+    """A custom partition expression must give the same values over columns of the new types, and one where they are gone."""
     for spec in snapshot.specs:
         for field in spec.fields:
             types = field.source_types(after)
-            if isinstance(field.rule, Expression) and types != field.source_types(snapshot.schema):
-                check_expression(field.rule.sql, types, field.result_type)
+            if not isinstance(field.rule, Expression) or types == field.source_types(snapshot.schema):
+                continue
+            try:
+                if pa.null() in types:
+                    evaluate(field.rule.sql, [pa.nulls(1, kind) for kind in types], field.result_type)
+                else:
+                    check_expression(field.rule.sql, types, field.result_type)
+            except (SpecError, SqlError) as exc:
+                raise SpecError("partition specs", [f"v{spec.id}, field {field.field_id!r}: {exc}"]) from exc
 
 
 def _check_rows(root: Root, name: TableName, snapshot: Snapshot, change: SchemaChange, *, is_computed: bool) -> None:

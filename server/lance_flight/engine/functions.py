@@ -160,19 +160,24 @@ def check_expression(expression: str, sources: Sequence[pa.DataType], declared: 
         raise SpecError(f"expression {expression!r}", problems)
 
 
-def _expression_problems(expression: str, sources: Sequence[pa.DataType], declared: pa.DataType) -> Iterator[str]:
+def unsteady(expression: str) -> Iterator[str]:
+    """What keeps an expression from giving one value for each row, the same whenever it is computed."""
     tokens = [token for token in Cursor.over(expression).tokens if token.kind not in STRINGS]
-    words = {token.text.lower() for token in tokens}
-    volatile = sorted(words & _VOLATILE)
+    volatile = sorted({token.text.lower() for token in tokens} & _VOLATILE)
     if volatile:
         yield f"{volatile[0]!r} is not deterministic and stateless; the same input must always give the same value"
+    if {token.word for token in tokens} & {"SELECT", "OVER"}:
+        yield "a subquery or window may not stand in it"
+
+
+def _expression_problems(expression: str, sources: Sequence[pa.DataType], declared: pa.DataType) -> Iterator[str]:
+    words = {token.text.lower() for token in Cursor.over(expression).tokens if token.kind not in STRINGS}
     for name in sorted(word for word in words if _COLUMN.fullmatch(word)):
         if int(name[3:]) >= len(sources):
             yield f"{name} is beyond its source columns (there are {len(sources)})"
-    if {token.word for token in tokens} & {"SELECT", "OVER"}:
-        yield "a subquery or window may not stand in it"
-        return
-    if volatile:
+    problems = list(unsteady(expression))
+    yield from problems
+    if problems:
         return
     try:
         nulls = _computed(expression, [pa.nulls(_NULL_ROWS, source) for source in sources])
