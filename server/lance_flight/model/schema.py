@@ -21,6 +21,7 @@ from lance_flight.model.nested import children, rebuilt
 FIELD_ID = b"lance:field_id"
 TABLE_FIELD_ID = b"lance_flight:field_id"
 NEXT_FIELD_ID = b"lance_flight:next_field_id"
+SCHEMA_VERSION = b"lance_flight:schema_version"
 DEFAULT = b"lance_flight:default"
 """What a column holds where a row says nothing of it, as text that casts to its type."""
 
@@ -74,12 +75,13 @@ class NamespaceSchema:
             else:
                 seen[number] = path
         metadata = dict(schema.metadata or {})
-        stored = metadata.pop(NEXT_FIELD_ID, b"0")
-        if not stored.isdigit():
-            problems.append(f"{NEXT_FIELD_ID.decode()} is {stored.decode()!r}; expected an integer ≥ 0")
+        for key in (NEXT_FIELD_ID, SCHEMA_VERSION):
+            if not metadata.get(key, b"0").isdigit():
+                problems.append(f"{key.decode()} is {metadata[key].decode()!r}; expected an integer ≥ 0")
         if problems:
             raise SchemaError("namespace schema", problems)
-        return cls(schema.with_metadata(metadata or None), max(max(seen, default=-1) + 1, int(stored)))
+        stored = int(metadata.pop(NEXT_FIELD_ID, b"0"))
+        return cls(schema.with_metadata(metadata or None), max(max(seen, default=-1) + 1, stored))
 
     def to_json(self) -> dict[str, Any]:
         """As JsonArrowSchema; the next free id stands in the schema's metadata once it is not implied."""
@@ -87,6 +89,22 @@ class NamespaceSchema:
         if self.next_field_id > max(self.paths, default=-1) + 1:
             metadata[NEXT_FIELD_ID] = str(self.next_field_id).encode()
         return schema_to_json(self.arrow.with_metadata(metadata or None))
+
+    @property
+    def version(self) -> int:
+        """How many changes of columns there were before this schema; no two schemas of a namespace have one number."""
+        return int((self.arrow.metadata or {}).get(SCHEMA_VERSION, b"0"))
+
+    def after(self, before: NamespaceSchema) -> NamespaceSchema:
+        """This schema as the one that takes the place of `before`; no id that was ever given is free in it."""
+        metadata = {**(self.arrow.metadata or {}), SCHEMA_VERSION: str(before.version + 1).encode()}
+        free = max(self.next_field_id, before.next_field_id)
+        return NamespaceSchema(self.arrow.with_metadata(metadata), free)
+
+    def has_columns_of(self, other: NamespaceSchema) -> bool:
+        """Whether both have the same columns, whatever came between."""
+        fields = zip(self.arrow, other.arrow, strict=False)
+        return len(self.arrow) == len(other.arrow) and all(a.equals(b, check_metadata=True) for a, b in fields)
 
     @cached_property
     def plain(self) -> pa.Schema:

@@ -90,7 +90,9 @@ SchemaChange = AddColumn | DropColumn | RenameColumn | WidenColumn | SetNullable
 
 
 def changed(schema: NamespaceSchema, change: SchemaChange) -> NamespaceSchema:
-    """The schema after a change; `SchemaError`, `NotFound` or `AlreadyExists` name the column that cannot be changed so.
+    """The schema after a change, itself where nothing changes.
+
+    `SchemaError`, `NotFound` or `AlreadyExists` name the column that cannot be changed so.
 
     >>> before = NamespaceSchema.assign(pa.schema({"a": pa.int32()}))
     >>> changed(before, AddColumn(path=("b",), type=pa.utf8())).ids
@@ -98,7 +100,8 @@ def changed(schema: NamespaceSchema, change: SchemaChange) -> NamespaceSchema:
     """
     fresh = count(schema.next_field_id)
     edited = _edited(list(schema.arrow), change, fresh)
-    return NamespaceSchema(pa.schema(edited, schema.arrow.metadata), next(fresh))
+    after = NamespaceSchema(pa.schema(edited, schema.arrow.metadata), next(fresh))
+    return schema if after.has_columns_of(schema) else after.after(schema)
 
 
 def dotted(path: Path) -> str:
