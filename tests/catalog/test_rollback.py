@@ -207,11 +207,24 @@ def test_a_rollback_whose_answer_was_lost_happens_once(place: Path, monkeypatch:
     assert ids(place) == [1, 2, 4]
 
 
-def test_a_snapshot_of_other_specs_is_refused_and_both_are_named(place: Path) -> None:
-    old = newest(place)
+def test_specs_that_are_newer_than_the_snapshot_stay(place: Path) -> None:
+    old, before = newest(place), manifest_rows(place)
     add_spec(place, PartitionSpec(id=2, fields=SPEC.fields))
+    opened(place).append([rows((3, "a"), (4, "c"))], evaluate)
+    opened(place).rollback(old)
+    assert [row for row in manifest_rows(place) if row["object_id"] != "v2"] == before
+    assert [spec.id for spec in opened(place).snapshot().specs] == [1, 2]
+    opened(place).append([rows((5, "a"))], evaluate)
+    assert ids(place) == [1, 2, 5]
+    assert sorted(table.spec_id for table in stored_tables(place)) == [1, 1, 2]
+
+
+def test_a_snapshot_whose_specs_were_others_is_refused_and_both_are_named(place: Path) -> None:
+    old = newest(place)
+    other = PartitionSpec(id=1, fields=NESTED.fields[::-1])
+    manifest(place).update_metadata({other.key: other.to_text()})
     last = newest(place)
-    with pytest.raises(Unsupported, match=f"snapshots {old} and {last} have different partition specs"):
+    with pytest.raises(Unsupported, match=f"snapshot {old} cannot be brought back: its partition specs were"):
         opened(place).rollback(old)
     assert newest(place) == last
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import secrets
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 
 import pyarrow as pa
@@ -19,7 +20,8 @@ from lance_flight.catalog.pending import noted
 from lance_flight.catalog.properties import SCHEMA_KEY
 from lance_flight.catalog.retries import attempts
 from lance_flight.catalog.snapshot import Snapshot
-from lance_flight.errors import Conflict
+from lance_flight.catalog.store import UNREADABLE
+from lance_flight.errors import Conflict, LanceFlightError
 from lance_flight.faults import reached
 from lance_flight.model.schema import NamespaceSchema
 from lance_flight.model.spec import PartitionSpec
@@ -70,10 +72,15 @@ class Evolutions:
                     return snapshot.version
             version = self._commit(snapshot, evolution, mark)
             if version is not None:
-                reached("evolved")
-                self.manifest.follow(self.manifest.snapshot())
+                self._follow()
                 return version
         raise AssertionError("attempts end in an error")
+
+    def _follow(self) -> None:
+        # The change is committed, whatever comes of this: the next writer finds what is still missing.
+        with suppress(LanceFlightError, *UNREADABLE):
+            reached("evolved")
+            self.manifest.follow(self.manifest.snapshot())
 
     def _add_columns(self, snapshot: Snapshot, spec: PartitionSpec) -> bool:
         known = snapshot.rows.column_names
@@ -92,7 +99,9 @@ class Evolutions:
         if snapshot.pending:
             # The head row has room for one note.
             return None
-        changed = [noted(head_row(snapshot), snapshot.metadata, evolution.metadata)]
+        changed = [schema.empty_table()]
+        if evolution.metadata:
+            changed.append(noted(head_row(snapshot), snapshot.metadata, evolution.metadata))
         if evolution.spec is not None:
             if not all(f.column in schema.names for f in evolution.spec.fields):
                 return None

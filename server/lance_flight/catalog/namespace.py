@@ -30,7 +30,7 @@ from lance_flight.catalog.manifest import (
 )
 from lance_flight.catalog.new_partitions import version_rows
 from lance_flight.catalog.properties import SCHEMA_KEY, check_in_place
-from lance_flight.catalog.rollback import roll_back
+from lance_flight.catalog.rollback import back_to
 from lance_flight.catalog.snapshot import Snapshot
 from lance_flight.catalog.staging import namespace_key, pinned_rows
 from lance_flight.catalog.store import Store
@@ -100,7 +100,7 @@ class PartitionedNamespace:
         """Make the newest snapshot equal to an old one, in one commit, and return its version."""
         old = self.snapshot(at)
         with self.hold(old, is_newest=False):
-            return roll_back(self.manifest, old)
+            return Evolutions(self.manifest, self._writable).commit(back_to(old))
 
     @property
     def place(self) -> str:

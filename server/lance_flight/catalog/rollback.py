@@ -2,28 +2,47 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pyarrow.compute as pc
 
-from lance_flight.catalog.differences import Difference, check_same_layout
-from lance_flight.catalog.manifest import Manifest
-from lance_flight.catalog.row_commits import commit_rows
+from lance_flight.catalog.differences import Difference
+from lance_flight.catalog.evolution import Evolution
 from lance_flight.catalog.snapshot import Snapshot
 from lance_flight.errors import Unsupported
 
 
-def roll_back(manifest: Manifest, old: Snapshot) -> int:
-    """Make the newest snapshot equal to `old` and return its version; partitions created since then go.
+def back_to(old: Snapshot) -> Callable[[Snapshot], Evolution | None]:
+    """The change that makes the newest snapshot equal to `old` (`evolution.Change`); partitions created since then go.
 
-    What others commit at the same moment comes after it: appends go on top of the old pins.
+    Its columns come back with it. Specs are never taken back: those that are newer stay. What others commit at the same
+    moment comes after it: appends go on top of the old pins.
     """
 
-    def change(newest: Snapshot) -> Difference:
-        check_same_layout(old, newest)
+    def change(newest: Snapshot) -> Evolution | None:
+        _check_specs(old, newest)
         difference = Difference.between(newest, old)
         _refuse_floating(difference, old)
-        return difference
+        is_same = newest.schema.has_columns_of(old.schema)
+        if is_same and not difference.object_ids:
+            return None
+        return Evolution(
+            operation=f"rollback to {old.version}",
+            schema=None if is_same else old.schema.after(newest.schema),
+            rows=difference.rows,
+            removed=difference.removed,
+        )
 
-    return commit_rows(manifest, change, f"rollback to {old.version}")
+    return change
+
+
+def _check_specs(old: Snapshot, newest: Snapshot) -> None:
+    """Refuse a snapshot under specs that are none of the newest ones: its rows may mean something else there."""
+    if old.specs != newest.specs[: len(old.specs)]:
+        then, now = (", ".join(spec.to_text() for spec in found.specs) for found in (old, newest))
+        raise Unsupported(
+            f"snapshot {old.version} cannot be brought back: its partition specs were {then}; the newest are {now}"
+        )
 
 
 def _refuse_floating(difference: Difference, old: Snapshot) -> None:
