@@ -21,11 +21,10 @@ def namespace_id(field: pa.Field) -> int | None:
 
 
 def matching(field: pa.Field, among: Sequence[pa.Field]) -> int | None:
-    """The place of the field of a table that holds a field of the namespace: by id, or by name where it keeps no ids."""
-    ids = [field_id(each) for each in among]
-    if any(number is not None for number in ids):
-        mine = namespace_id(field)
-        return ids.index(mine) if mine is not None and mine in ids else None
+    """The place of the field of a table that holds a field of the namespace: by id, or by name where either has none."""
+    mine, ids = namespace_id(field), [field_id(each) for each in among]
+    if mine is not None and any(number is not None for number in ids):
+        return ids.index(mine) if mine in ids else None
     names = [each.name for each in among]
     return names.index(field.name) if field.name in names else None
 
@@ -54,10 +53,11 @@ def adapted(column: pa.Array, physical: pa.Field, target: pa.Field) -> pa.Array:
 
 
 def same_fields(physical: pa.Field, target: pa.Field) -> bool:
-    """Whether the fields inside a column are, one by one, those of the namespace."""
+    """Whether the fields inside a column are, one by one, those of the namespace, as far as both have ids."""
     inner, wanted = children(physical.type), children(target.type)
     return len(inner) == len(wanted) and all(
-        namespace_id(a) in (namespace_id(b), None) and same_fields(a, b) for a, b in zip(inner, wanted, strict=True)
+        (None in (ids := (namespace_id(a), namespace_id(b))) or ids[0] == ids[1]) and same_fields(a, b)
+        for a, b in zip(inner, wanted, strict=True)
     )
 
 

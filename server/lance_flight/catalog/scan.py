@@ -16,9 +16,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from lance import LanceDataset, LanceFragment
 
+from lance_flight.catalog.adapting import adapted, namespace_id, same_fields
 from lance_flight.catalog.addresses import ROW_ADDRESS
 from lance_flight.catalog.disagreeing import Misfit, cast, physical
 from lance_flight.catalog.store import Store
+from lance_flight.model.nested import children
 
 BATCH_ROWS = 64 * 1024
 AHEAD = 1
@@ -79,7 +81,8 @@ class Scan:
     """What to read from every table: `schema` is the result, `filter` decides the rows, over columns of `source`.
 
     A filter that Lance does not take, or should not (`pushable`), is applied to what it returns: `rest` is the same
-    filter in Arrow's terms. `ids` are the field ids of the columns of `source` (empty: by name).
+    filter in Arrow's terms. `ids` are the field ids of the columns of `source` (empty: by name); fields inside them may carry
+    theirs.
     `schema` may end with `ADDRESS_FIELDS`.
     """
 
@@ -114,7 +117,8 @@ class Scan:
         return [name for name in dict.fromkeys([*self.schema.names, *self.filter_columns]) if name not in _ADDRESSES]
 
     def _is_plain(self, name: str, field: pa.Field) -> bool:
-        return bool(field.name == name and field.type.equals(self.source.field(name).type))
+        target = self.source.field(name)
+        return bool(field.name == name and field.type.equals(target.type) and same_fields(field, target))
 
     def _direct(self, source: Source, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
         """A table whose columns are just what is asked for; Lance filters where it understands the filter."""
@@ -140,7 +144,7 @@ class Scan:
             columns = [
                 pa.nulls(batch.num_rows, self.source.field(name).type)
                 if field is None
-                else self._cast(batch.column(field.name), field.name, self.source.field(name), source)
+                else self._cast(batch.column(field.name), field, self.source.field(name), source)
                 for name, field in fields.items()
             ]
             target = [self.source.field(name) for name in fields]
@@ -149,7 +153,9 @@ class Scan:
                 target.append(pa.field(ROW_ADDRESS, pa.uint64()))
             yield self._shaped(pa.RecordBatch.from_arrays(columns, schema=pa.schema(target)), self.rest, source)
 
-    def _cast(self, column: pa.Array, physical_name: str, field: pa.Field, source: Source) -> pa.Array:
+    def _cast(self, column: pa.Array, theirs: pa.Field, field: pa.Field, source: Source) -> pa.Array:
+        if any(namespace_id(inside) is not None for inside in children(field.type)):
+            return _by_ids(column, theirs, field, source.name)
         try:
             return cast(column, field.name, field.type, source.name)
         except Misfit:
@@ -157,7 +163,7 @@ class Scan:
                 raise
             # Of several tables read as one, the first that has such a value is named.
             for fragment, table in source.fragments_of_tables():
-                for batch in fragment.to_batches(columns=[physical_name]):
+                for batch in fragment.to_batches(columns=[theirs.name]):
                     cast(batch.column(0), field.name, field.type, table)
             raise
 
@@ -191,6 +197,13 @@ class Scan:
             return batch.select([])
         columns = batch.columns if batch.schema.names == self.schema.names else batch.select(self.schema.names).columns
         return pa.RecordBatch.from_arrays(columns, schema=self.schema)
+
+
+def _by_ids(column: pa.Array, theirs: pa.Field, field: pa.Field, table: str) -> pa.Array:
+    try:
+        return adapted(column, theirs, field)
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as exc:
+        raise Misfit(f"column {field.name!r} of table {table!r} is {column.type}, not {field.type}: {exc}") from exc
 
 
 def _counted(rows: int, batch_rows: int) -> Iterator[pa.RecordBatch]:

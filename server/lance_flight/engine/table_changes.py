@@ -50,10 +50,11 @@ class TableChanges:
 
 @dataclass(frozen=True, slots=True)
 class _Rows:
-    """The columns of a table, and their field ids by name."""
+    """The columns of a table, and their field ids by name; `stored` are the same columns with the ids of fields inside."""
 
     columns: pa.Schema
     ids: Mapping[str, int]
+    stored: pa.Schema
 
     @property
     def schema(self) -> pa.Schema:
@@ -63,7 +64,7 @@ class _Rows:
     def of(self, step: Step, moved: RowsMoved, names: Sequence[str]) -> Iterator[pa.RecordBatch]:
         """Some columns of rows that came or went."""
         schema = pa.schema([self.schema.field(name) for name in names])
-        stored = pa.schema([self.columns.field(name) for name in names if name in self.columns.names])
+        stored = pa.schema([self.stored.field(name) for name in names if name in self.columns.names])
         own = {_CHANGE.name: moved.change, _PARTITION.name: step.partition, _SNAPSHOT.name: step.snapshot}
         for batch in moved.read(stored, self.ids):
             columns = [
@@ -85,9 +86,11 @@ def changes_table(table: Table, name: TableName, ends: tuple[int, ...], *, ways:
         )
     if isinstance(table, PartitionedNamespace):
         schema = table.snapshot(last).schema
-        rows, steps = _Rows(_nullable(schema.plain), schema.ids), steps_of_namespace(table, first, last)
+        rows = _Rows(_nullable(schema.plain), schema.ids, _nullable(schema.arrow))
+        steps = steps_of_namespace(table, first, last)
     else:
-        rows, steps = _Rows(_nullable(table.open(last).schema), {}), steps_of_plain(table, first, last)
+        columns = _nullable(table.open(last).schema)
+        rows, steps = _Rows(columns, {}, columns), steps_of_plain(table, first, last)
     taken = [
         f"column {field.name!r} is what {TABLE_CHANGES} calls one of its own"
         for field in _OWN
@@ -119,7 +122,7 @@ class _Changes:
         needed = list(dict.fromkeys([*names, *columns]))
         try:
             for step in steps:
-                for moved in step.moved(self.rows.columns, self.rows.ids):
+                for moved in step.moved(self.rows.stored, self.rows.ids):
                     for batch in self.rows.of(step, moved, needed):
                         kept = batch if condition is None else batch.filter(condition)
                         yield kept.select(list(names))
