@@ -15,12 +15,12 @@ from lance_flight.cli.service import build
 from lance_flight.config import ServerConfig
 
 from tests.faults.aftermath import check
-from tests.faults.writes import EVERYWHERE, START, WRITES, Stop, Write, sample
+from tests.faults.writes import EVERYWHERE, START, WRITES, Stop, Write, check_layout, sample
 from tests.service.server_process import Server, serving
 from tests.stock import manifest
 
 FULL = os.environ.get("LANCE_FLIGHT_TESTS") == "full"
-UNANSWERED = {"committed"}
+UNANSWERED = {"committed", "evolved"}
 """Where the write is done: that something fails behind it is the server's own affair."""
 
 NOTHING_STAGED = {"rows_received", "file_written", "data_written", "rows_removed"}
@@ -73,6 +73,7 @@ def test_a_write_that_finds_the_disk_full_leaves_nothing_to_be_seen(
     monkeypatch.setattr(faults, "_fault", None)
     if stop.point in NOTHING_STAGED and stop.write.name in CLEANED:
         assert data_files(place) - before == set(), "what was written is deleted again"
+    check_layout(server, stop.write, stop.table, is_done=stop.write.is_visible_at(stop.point))
     check(server, stop.write, stop.table, then, version)
     private = {path.name for path in (server.root / ".lance-flight").iterdir()}
     assert private <= {"ticket.key"}, "what was made in a private place is gone"
@@ -104,10 +105,13 @@ def test_a_server_whose_files_cannot_grow_stores_all_or_nothing_and_goes_on_when
             write.run(limited, table)
         except Error:
             outcomes.append(write.before)
+            is_done = False
         else:
             outcomes.append(write.then)
+            is_done = True
         finally:
             grow_up_to(limited, resource.RLIM_INFINITY)
+        check_layout(limited, write, table, is_done=is_done)
         check(limited, write, table, outcomes[-1], version)
     assert outcomes[0] == START
     assert outcomes[-1] == write.then

@@ -13,7 +13,7 @@ from adbc_driver_manager import Error
 from lance_flight.faults import POINTS, VARIABLE
 
 from tests.faults.aftermath import check
-from tests.faults.writes import EVERYWHERE, WRITES, Stop, Write, sample
+from tests.faults.writes import EVERYWHERE, WRITES, Stop, Write, check_layout, sample
 from tests.service.server_process import Server, serving, started
 from tests.stock import manifest
 
@@ -63,6 +63,7 @@ def how_it_ends(root: Path, write: Write, table: str, fault: str) -> int:
 @pytest.mark.parametrize("stop", STOPS, ids=lambda stop: stop.table)
 def test_a_write_is_there_whole_from_one_step_on_and_before_not_at_all(killed: Killed, stop: Stop) -> None:
     assert killed.exits[stop.table] == EXIT_BY_KILL
+    check_layout(killed.server, stop.write, stop.table, is_done=stop.write.is_visible_at(stop.point))
     check(killed.server, stop.write, stop.table, stop.then, killed.versions.get(stop.table))
 
 

@@ -12,8 +12,10 @@ import lance
 import pyarrow as pa
 from adbc_driver_flightsql import dbapi
 from adbc_driver_manager import Error
+from lance_flight.catalog.directory import Root
 from lance_flight.catalog.namespace import PartitionedNamespace
 from lance_flight.catalog.store import Store
+from lance_flight.engine.engine import Engine
 from lance_flight.engine.functions import evaluate
 from lance_flight.faults import POINTS
 
@@ -24,6 +26,7 @@ Row = tuple[int, str | None, int]
 Rows = list[Row]
 SCHEMA = pa.schema({"id": pa.int64(), "p": pa.utf8(), "n": pa.int64()})
 BY = "p"
+AS_MADE = "id int64, p string, n int64"
 
 FIRST: Rows = [(number, ("a", "b", None)[number % 3], 0) for number in range(6)]
 SECOND: Rows = [(number, ("a", "b", None)[number % 3], 0) for number in range(6, 12)]
@@ -46,7 +49,7 @@ class Write:
 
     `passes` says how often it comes by each point; at `visible_at` all of it is there, and before nothing. `before` is
     what the table holds when it begins (None: there is no table), `then` what it holds when it is done. One that `forgets` takes
-    older snapshots away.
+    older snapshots away. `layouts` is what `layout_of` says before and afterwards.
     """
 
     name: str
@@ -58,6 +61,7 @@ class Write:
     partition_by: str | None = BY
     prepare: Callable[[Path], object] | None = None
     forgets: bool = False
+    layouts: tuple[str, str] | None = None
 
     def set_up(self, server: Server, table: str) -> None:
         """The table as it is before."""
@@ -69,8 +73,11 @@ class Write:
 
     def after(self, point: str) -> Rows | None:
         """What the table holds when the write has stopped at a point."""
-        reached = list(POINTS).index(point) >= list(POINTS).index(self.visible_at)
-        return self.then if reached or self.then == self.before else self.before
+        return self.then if self.is_visible_at(point) or self.then == self.before else self.before
+
+    def is_visible_at(self, point: str) -> bool:
+        """Whether a write that has stopped at a point is done."""
+        return list(POINTS).index(point) >= list(POINTS).index(self.visible_at)
 
     def stops(self) -> Iterator[tuple[str, int]]:
         """Every place to stop it at: a point, and the how-manieth time that it is passed."""
@@ -94,6 +101,20 @@ class Stop:
     def then(self) -> Rows | None:
         """What the table must hold afterwards."""
         return self.write.after(self.point)
+
+
+def layout_of(server: Server, table: str) -> str:
+    """The columns of a table and the fields of its newest spec, as text."""
+    columns = ", ".join(f"{field.name} {field.type}" for field in server.query(f"SELECT * FROM {table} LIMIT 0").schema)
+    newest = f"spec_id = (SELECT max(spec_id) FROM {table}$specs)"
+    fields = server.rows(f"SELECT field_id FROM {table}$specs WHERE {newest} ORDER BY position")
+    return f"{columns} by {', '.join(field for (field,) in fields)}"
+
+
+def check_layout(server: Server, write: Write, table: str, *, is_done: bool) -> None:
+    """The table has the columns and the partitioning from before, or those that the write gives it."""
+    if write.layouts is not None:
+        assert layout_of(server, table) == write.layouts[is_done]
 
 
 def sql(*statements: str) -> Callable[[Server, str], object]:
@@ -150,6 +171,12 @@ def _stage_and_die(place: Path) -> None:
 def _beside(place: Path) -> None:
     """A plain table of one row beside a partitioned one."""
     lance.write_dataset(table_of(RIVAL[:1]), str(place.with_name(f"{place.name}_out.lance")))
+
+
+def _with_one_more(place: Path) -> None:
+    """Another column, of which the rows of other writes say nothing."""
+    table = f"ALTER TABLE {place.name}"
+    Engine(Root(Store(str(place.parent))), ways=1).update(f"{table} ADD COLUMN more INT DEFAULT 1")
 
 
 def _ingest(mode: str, rows: Rows, partition_by: str | None = None) -> Callable[[Server, str], object]:
@@ -288,6 +315,46 @@ WRITES = (
         then=START,
         forgets=True,
         passes={"expiry_announced": 1, "tables_trimmed": 1, "snapshots_removed": 1},
+    ),
+    Write(
+        name="set_partitioned_by",
+        run=sql("ALTER TABLE {t} SET PARTITIONED BY (bucket(2, n), p)"),
+        before=START,
+        then=START,
+        layouts=(f"{AS_MADE} by p", f"{AS_MADE} by n_bucket, p"),
+        passes={"manifest_written": 1, "committed": 1, "columns_added": 1, "evolved": 1},
+    ),
+    Write(
+        name="add_column",
+        run=sql("ALTER TABLE {t} ADD COLUMN more INT"),
+        before=START,
+        then=START,
+        layouts=(f"{AS_MADE} by p", f"{AS_MADE}, more int32 by p"),
+        passes={"table_staged": 3, "manifest_written": 1, "committed": 1, "evolved": 1},
+    ),
+    Write(
+        name="add_computed",
+        run=sql("ALTER TABLE {t} ADD COLUMN more BIGINT AS (id + n)"),
+        before=START,
+        then=START,
+        layouts=(f"{AS_MADE} by p", f"{AS_MADE}, more int64 by p"),
+        passes={"table_staged": 3, "manifest_written": 1, "committed": 1, "evolved": 1},
+    ),
+    *(
+        Write(
+            name=name,
+            run=sql(statement),
+            prepare=_with_one_more,
+            before=START,
+            then=START,
+            layouts=(f"{AS_MADE}, more int32 by p", f"{AS_MADE}{after} by p"),
+            passes={"table_staged": 3, "manifest_written": 1, "committed": 1, "evolved": 1},
+        )
+        for name, statement, after in (
+            ("drop_column", "ALTER TABLE {t} DROP COLUMN more", ""),
+            ("rename_column", "ALTER TABLE {t} RENAME COLUMN more TO less", ", less int32"),
+            ("widen", "ALTER TABLE {t} ALTER COLUMN more TYPE BIGINT", ", more int64"),
+        )
     ),
     Write(
         name="create",
