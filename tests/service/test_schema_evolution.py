@@ -1,0 +1,434 @@
+"""ALTER TABLE … COLUMN: what clients see, what lies in the tables, and what is refused."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from tests.service.server_process import Server, files
+from tests.stock import manifest, stored_tables
+
+INNER = pa.struct([pa.field("x", pa.int32()), pa.field("y", pa.utf8())])
+COLUMNS = pa.schema(
+    [
+        pa.field("id", pa.int64()),
+        pa.field("p", pa.utf8()),
+        pa.field("small", pa.int32()),
+        pa.field("d", pa.decimal128(9, 2)),
+        pa.field("s", INNER),
+        pa.field("l", pa.list_(pa.field("item", INNER))),
+        pa.field("m", pa.map_(pa.utf8(), pa.field("value", pa.int16()))),
+    ]
+)
+IDS = {"id": 0, "p": 1, "small": 2, "d": 3, "s": 4, "l": 7, "m": 11}
+NEXT_ID = 14
+ONE, TWO = {"x": 1, "y": "a"}, {"x": 2, "y": None}
+ROWS = [
+    {"id": 1, "p": "a", "small": 10, "d": None, "s": ONE, "l": [ONE, TWO], "m": [("k", 1)]},
+    {"id": 2, "p": "a", "small": None, "d": None, "s": None, "l": None, "m": None},
+    {"id": 3, "p": "b", "small": 30, "d": None, "s": TWO, "l": [], "m": []},
+]
+Rows = list[dict[str, Any]]
+
+
+def made(server: Server, table: str, partition_by: str = "p") -> None:
+    """A table with columns of every kind, and three rows in two partitions."""
+    server.ingest(table, pa.Table.from_pylist(ROWS, schema=COLUMNS), partition_by=partition_by)
+
+
+def alter(server: Server, table: str, change: str) -> None:
+    """Change the table, and nothing else."""
+    assert server.run(f"ALTER TABLE {table} {change}") == 0
+
+
+def rows(server: Server, table: str) -> Rows:
+    """All rows by their ids, as a client reads them."""
+    found: Rows = server.query(f"SELECT * FROM {table}").to_pylist()
+    return sorted(found, key=lambda row: str(row.get("id")))
+
+
+def seen(server: Server, table: str) -> pa.Schema:
+    """The columns as the metadata of the protocol says them; the same as a query has."""
+    found = server.connection.adbc_get_table_schema(table).remove_metadata()
+    assert found.names == server.query(f"SELECT * FROM {table} LIMIT 0").schema.names
+    return found
+
+
+def next_id(server: Server, table: str) -> int:
+    """The lowest id that no column has ever had, as the namespace's schema says it or implies it."""
+    schema = json.loads(manifest(server.root / table).metadata["schema"])
+
+    def ids(fields: Sequence[Any]) -> list[int]:
+        mine = [int(field["metadata"]["lance:field_id"]) for field in fields if "metadata" in field]
+        return mine + [number for field in fields for number in ids(field["type"].get("fields") or [])]
+
+    stored = (schema.get("metadata") or {}).get("lance_flight:next_field_id", 0)
+    return max(int(stored), max(ids(schema["fields"])) + 1)
+
+
+def stock_schemas(server: Server, table: str) -> list[pa.Schema]:
+    """What every partition table has for columns, at its pin."""
+    return [stored.dataset.schema for stored in stored_tables(server.root / table)]
+
+
+def ids_of(schema: pa.Schema) -> dict[str, int]:
+    """The ids that a partition table keeps with its columns."""
+    return {field.name: int(field.metadata[b"lance_flight:field_id"]) for field in schema}
+
+
+def data_files(server: Server, table: str) -> set[str]:
+    """The data files of the partition tables."""
+    return {name for name in files(server.root / table) if "/data/" in name and not name.startswith("__manifest")}
+
+
+def without(*names: str) -> Rows:
+    return [{key: value for key, value in row.items() if key not in names} for row in ROWS]
+
+
+def with_(name: str, *values: Any) -> Rows:
+    return [{**row, name: value} for row, value in zip(ROWS, values, strict=True)]
+
+
+FREE = [
+    pytest.param("ADD COLUMN c VARCHAR", with_("c", None, None, None), id="add"),
+    pytest.param("ADD COLUMN c VARCHAR[]", with_("c", None, None, None), id="add a list"),
+    pytest.param(
+        "ADD COLUMN s.z BIGINT", with_("s", ONE | {"z": None}, None, TWO | {"z": None}), id="add inside a struct"
+    ),
+    pytest.param(
+        "ADD COLUMN l.item.z INT",
+        with_("l", [ONE | {"z": None}, TWO | {"z": None}], None, []),
+        id="add inside the structs of a list",
+    ),
+    pytest.param("DROP COLUMN small", without("small"), id="drop"),
+    pytest.param("DROP COLUMN s", without("s"), id="drop a struct"),
+    pytest.param("DROP COLUMN s.x", with_("s", {"y": "a"}, None, {"y": None}), id="drop inside a struct"),
+    pytest.param("DROP COLUMN p", without("p"), id="drop what partitions"),
+    pytest.param(
+        "RENAME COLUMN small TO c",
+        [{("c" if k == "small" else k): v for k, v in row.items()} for row in ROWS],
+        id="rename",
+    ),
+    pytest.param(
+        'RENAME COLUMN p TO "Some p"',
+        [{("Some p" if k == "p" else k): v for k, v in row.items()} for row in ROWS],
+        id="rename what partitions",
+    ),
+    pytest.param(
+        "RENAME COLUMN s.x TO z",
+        with_("s", {"z": 1, "y": "a"}, None, {"z": 2, "y": None}),
+        id="rename inside a struct",
+    ),
+    pytest.param("ALTER COLUMN id SET NOT NULL", ROWS, id="set not null"),
+    pytest.param("ALTER COLUMN small DROP NOT NULL", ROWS, id="nothing"),
+]
+WRITTEN = [
+    pytest.param("ADD COLUMN c INT DEFAULT 7", with_("c", 7, 7, 7), id="default"),
+    pytest.param("ADD COLUMN c INT NOT NULL DEFAULT -7", with_("c", -7, -7, -7), id="default, not null"),
+    pytest.param("ADD COLUMN c VARCHAR DEFAULT 'x''y'", with_("c", "x'y", "x'y", "x'y"), id="default text"),
+    pytest.param("ADD COLUMN c BIGINT AS (id * 2 + coalesce(small, 0))", with_("c", 12, 4, 36), id="computed"),
+    pytest.param("ADD COLUMN c VARCHAR NOT NULL AS (upper(p))", with_("c", "A", "A", "B"), id="computed, not null"),
+    pytest.param("ADD COLUMN c BIGINT AS (small)", with_("c", 10, None, 30), id="copied"),
+    pytest.param("ALTER COLUMN small TYPE BIGINT", ROWS, id="widen"),
+    pytest.param("ALTER COLUMN d SET DATA TYPE DECIMAL(12, 2)", ROWS, id="widen a decimal"),
+    pytest.param("ALTER COLUMN s.x TYPE BIGINT", ROWS, id="widen inside a struct"),
+    pytest.param("ALTER COLUMN l.item.x TYPE BIGINT", ROWS, id="widen inside the structs of a list"),
+    pytest.param("ALTER COLUMN m.value TYPE INT", ROWS, id="widen the values of a map"),
+]
+
+
+def check(server: Server, table: str, expected: Rows) -> None:
+    """Clients and stock Lance find these rows under these columns, and each column keeps its id."""
+    assert rows(server, table) == expected
+    names = list(expected[0])
+    assert seen(server, table).names == names
+    before = {name: number for name, number in IDS.items() if name in names}
+    for schema in stock_schemas(server, table):
+        assert schema.names == names
+        found = ids_of(schema)
+        assert before.items() <= found.items()
+    stored = [row for t in stored_tables(server.root / table) for row in t.dataset.to_table().to_pylist()]
+    assert sorted(stored, key=str) == sorted(expected, key=str)
+    server.ingest(table, server.query(f"SELECT * FROM {table}"), "append")
+    assert sorted(rows(server, table), key=str) == sorted(expected * 2, key=str)
+
+
+@pytest.mark.parametrize(("change", "expected"), FREE)
+def test_names_and_columns_without_values_cost_no_data(server: Server, table: str, change: str, expected: Rows) -> None:
+    made(server, table)
+    before = data_files(server, table)
+    alter(server, table, change)
+    assert data_files(server, table) == before
+    check(server, table, expected)
+
+
+@pytest.mark.parametrize(("change", "expected"), WRITTEN)
+def test_values_are_written_beside_those_that_stay(server: Server, table: str, change: str, expected: Rows) -> None:
+    made(server, table)
+    before = data_files(server, table)
+    alter(server, table, change)
+    assert len(data_files(server, table) - before) == len(before)
+    check(server, table, expected)
+
+
+TYPES = [
+    pytest.param("ADD COLUMN c INT NOT NULL DEFAULT 1", pa.field("c", pa.int32(), nullable=False), id="add"),
+    pytest.param("ALTER COLUMN small TYPE BIGINT", pa.field("small", pa.int64()), id="widen"),
+    pytest.param("ALTER COLUMN id SET NOT NULL", pa.field("id", pa.int64(), nullable=False), id="not null"),
+    pytest.param(
+        "ALTER COLUMN m.value TYPE BIGINT",
+        pa.field("m", pa.map_(pa.utf8(), pa.field("value", pa.int64()))),
+        id="inside a map",
+    ),
+    pytest.param(
+        "RENAME COLUMN l.item.y TO z",
+        pa.field("l", pa.list_(pa.field("item", pa.struct({"x": pa.int32(), "z": pa.utf8()})))),
+        id="inside a list",
+    ),
+]
+
+
+@pytest.mark.parametrize(("change", "field"), TYPES)
+def test_clients_see_the_columns_as_they_are_now(server: Server, table: str, change: str, field: pa.Field) -> None:
+    made(server, table)
+    alter(server, table, change)
+    assert seen(server, table).field(field.name).equals(field)
+
+
+def test_what_is_left_of_a_nested_column_keeps_its_lengths_and_its_nulls(server: Server, table: str) -> None:
+    made(server, table)
+    for above in ("s", "l.item"):
+        alter(server, table, f"ADD COLUMN {above}.z INT")
+        alter(server, table, f"DROP COLUMN {above}.x")
+        alter(server, table, f"DROP COLUMN {above}.y")
+    found = [(row["s"], row["l"]) for row in rows(server, table)]
+    assert found == [({"z": None}, [{"z": None}, {"z": None}]), (None, None), ({"z": None}, [])]
+
+
+def test_a_column_is_added_inside_the_structs_of_a_map(server: Server, table: str) -> None:
+    data = pa.table({"id": [1, 2]}).append_column(
+        pa.field("m", pa.map_(pa.utf8(), INNER)), pa.array([[("k", ONE)], None], pa.map_(pa.utf8(), INNER))
+    )
+    server.ingest(table, data, partition_by="id")
+    alter(server, table, "ADD COLUMN m.value.z INT")
+    assert [row["m"] for row in rows(server, table)] == [[("k", ONE | {"z": None})], None]
+
+
+REFUSED = [
+    pytest.param("DROP COLUMN smal", ["not_found", "'smal'", "'small'"], id="no such column"),
+    pytest.param("RENAME COLUMN s.xx TO z", ["not_found", "'s.xx'", "'s.x'"], id="none inside a struct"),
+    pytest.param("ALTER COLUMN q.x TYPE BIGINT", ["not_found", "'q'"], id="no such struct"),
+    pytest.param("ADD COLUMN small INT", ["already_exists", "'small'"], id="add: name taken"),
+    pytest.param("ADD COLUMN s.x INT", ["already_exists", "'x'"], id="add: name taken inside a struct"),
+    pytest.param("RENAME COLUMN small TO id", ["already_exists", "'id'"], id="rename: name taken"),
+    pytest.param('ADD COLUMN "a.b" INT', ["'a.b' has '.' in its name"], id="add: a name that cannot be"),
+    pytest.param('RENAME COLUMN small TO "*"', ["'*' has a name that Lance keeps"], id="rename: a name that cannot be"),
+    pytest.param('ADD COLUMN "" INT', ["empty name"], id="no name"),
+    pytest.param("ADD COLUMN small.x INT", ["'small' is int32; expected a struct"], id="inside a number"),
+    pytest.param("ADD COLUMN c NOSUCH", ["'NOSUCH' is not a type"], id="no type"),
+    pytest.param("ALTER COLUMN small TYPE SMALLINT", ["'small' is int32 and cannot become int16"], id="narrower"),
+    pytest.param("ALTER COLUMN id TYPE INT UNSIGNED", ["cannot become uint32"], id="without a sign"),
+    pytest.param("ALTER COLUMN small TYPE VARCHAR", ["cannot become string"], id="another kind"),
+    pytest.param("ALTER COLUMN small TYPE DOUBLE", ["cannot become double"], id="floating"),
+    pytest.param("ALTER COLUMN d TYPE DECIMAL(12, 3)", ["cannot become decimal128(12, 3)"], id="another scale"),
+    pytest.param("ALTER COLUMN s TYPE BIGINT", ["cannot become int64"], id="a struct"),
+    pytest.param("ALTER COLUMN small SET NOT NULL", ["NULL in 1 rows"], id="set not null over NULL"),
+    pytest.param("ALTER COLUMN s.y SET NOT NULL", ["'s.y'", "NULL in 1 rows"], id="set not null inside a struct"),
+    pytest.param("ADD COLUMN c INT NOT NULL", ["NULL in 3 rows"], id="add: not null and no value"),
+    pytest.param("ADD COLUMN c INT DEFAULT small", ["small"], id="default that is a column"),
+    pytest.param("ADD COLUMN c INT DEFAULT NULL", ["cannot be kept"], id="default that is NULL"),
+    pytest.param("ADD COLUMN c INT DEFAULT 'x'", ["'x'"], id="default of another type"),
+    pytest.param("ADD COLUMN c SMALLINT DEFAULT 100000", ["100000"], id="default too large"),
+    pytest.param("ADD COLUMN c DOUBLE DEFAULT random()", ["random"], id="default that is no constant"),
+    pytest.param("ADD COLUMN s.z INT DEFAULT 1", ["'s.z'", "default"], id="default inside a struct"),
+    pytest.param("ADD COLUMN s.z INT AS (1)", ["'s.z'", "computed"], id="computed inside a struct"),
+    pytest.param("ADD COLUMN c INT AS (nope + 1)", ["nope"], id="computed from what is not there"),
+    pytest.param("ADD COLUMN c INT AS (p)", ["'a'"], id="computed: a value that does not fit"),
+    pytest.param("ADD COLUMN c INT AS (max(id))", ["aggregate"], id="computed: an aggregate"),
+    pytest.param("ADD COLUMN c DOUBLE AS (random())", ["random"], id="computed: not deterministic"),
+    pytest.param("ADD COLUMN c INT NOT NULL AS (small)", ["'c' is NOT NULL"], id="computed: NULL in NOT NULL"),
+    pytest.param("ADD COLUMN c INT AS (10 / (id - 1))", ["ivide"], id="computed: fails on a row"),
+    pytest.param("ADD COLUMN c INT AS (SELECT 1)", ["a subquery"], id="computed: a query"),
+]
+
+
+@pytest.mark.parametrize(("change", "says"), REFUSED)
+def test_what_cannot_be_is_refused_and_changes_nothing(
+    server: Server, table: str, change: str, says: list[str]
+) -> None:
+    made(server, table)
+    before = manifest(server.root / table).version
+    message = server.refuses(f"ALTER TABLE {table} {change}")
+    assert [part for part in says if part not in message] == [], message
+    assert str(server.root) not in message
+    assert "internal" not in message
+    assert manifest(server.root / table).version == before
+    assert rows(server, table) == ROWS
+
+
+@pytest.mark.parametrize("column", ["c", "s.x"])
+def test_the_last_column_stays(server: Server, table: str, column: str) -> None:
+    server.ingest(table, pa.table({"c": [1]}), partition_by="c")
+    alter(server, table, "ADD COLUMN s STRUCT<x INT>")
+    if column == "c":
+        alter(server, table, "DROP COLUMN s")
+    assert f"column '{column}' is the last one" in server.refuses(f"ALTER TABLE {table} DROP COLUMN {column}")
+
+
+SPECS = [
+    pytest.param("small", "its result_type int32 cannot hold the values of int64", id="identity"),
+    pytest.param("truncate(10, small)", "its result_type int32 cannot hold the values of int64", id="truncate"),
+    pytest.param("expr('abs(col0)', small)", "field 'small_expr'", id="expression"),
+    pytest.param("bucket(4, small)", None, id="bucket"),
+]
+
+
+@pytest.mark.parametrize(("fields", "says"), SPECS)
+def test_a_type_that_a_spec_cannot_follow_is_refused(server: Server, table: str, fields: str, says: str | None) -> None:
+    made(server, table, fields)
+    alter(server, table, "SET PARTITIONED BY (p)")
+    if says is None:
+        alter(server, table, "ALTER COLUMN small TYPE BIGINT")
+    else:
+        message = server.refuses(f"ALTER TABLE {table} ALTER COLUMN small TYPE BIGINT")
+        assert says in message
+        assert "v1" in message
+    assert server.rows(f"SELECT id FROM {table} WHERE small = 30") == [(3,)]
+
+
+@pytest.mark.parametrize("how", ["INSERT", "ingest", "MERGE"])
+def test_a_default_is_what_later_rows_have_that_say_nothing(server: Server, table: str, how: str) -> None:
+    made(server, table)
+    alter(server, table, "ADD COLUMN c INT NOT NULL DEFAULT 7")
+    alter(server, table, "RENAME COLUMN c TO e")
+    alter(server, table, "ALTER COLUMN e TYPE BIGINT")
+    match how:
+        case "INSERT":
+            server.run(f"INSERT INTO {table} (id, p) VALUES (4, 'a'), (5, 'new')")
+        case "ingest":
+            server.ingest(table, pa.table({"id": [4, 5], "p": ["a", "new"]}), "append")
+        case _:
+            source = "(SELECT column1 AS id, column2 AS p FROM (VALUES (4, 'a'), (5, 'new'))) AS q"
+            insert = "WHEN NOT MATCHED THEN INSERT (id, p) VALUES (q.id, q.p)"
+            server.run(f"MERGE INTO {table} USING {source} ON {table}.id = q.id {insert}")
+    assert server.rows(f"SELECT id, e FROM {table} ORDER BY id") == [(n, 7) for n in range(1, 6)]
+    server.run(f"INSERT INTO {table} (id, e) VALUES (6, 8)")
+    assert server.value(f"SELECT e FROM {table} WHERE id = 6") == 8
+
+
+def test_not_null_is_held_from_then_on(server: Server, table: str) -> None:
+    made(server, table)
+    alter(server, table, "ALTER COLUMN id SET NOT NULL")
+    assert "NOT NULL" in server.refuses(f"INSERT INTO {table} (p) VALUES ('a')")
+    assert "NOT NULL" in server.refuses(f"UPDATE {table} SET id = NULL")
+    with pytest.raises(Exception, match="NOT NULL"):
+        server.ingest(table, pa.table({"p": ["a"]}), "append")
+    assert rows(server, table) == ROWS
+    alter(server, table, "ALTER COLUMN id DROP NOT NULL")
+    server.run(f"INSERT INTO {table} (p) VALUES ('a')")
+    assert server.value(f"SELECT count(*) FROM {table} WHERE id IS NULL") == 1
+
+
+def test_not_null_inside_a_struct_is_held_where_the_struct_is_there(server: Server, table: str) -> None:
+    made(server, table)
+    alter(server, table, "ALTER COLUMN s.x SET NOT NULL")
+    columns = pa.schema([COLUMNS.field(name) for name in ("id", "p", "s")])
+    for place in ("a", "new"):
+        good = [{"id": 4, "p": place, "s": None}, {"id": 5, "p": place, "s": {"x": 5, "y": None}}]
+        server.ingest(table, pa.Table.from_pylist(good, schema=columns), "append")
+        bad = [{"id": 6, "p": place, "s": {"x": None, "y": "b"}}]
+        with pytest.raises(Exception, match=r"'s'.*non-nullable field 'x'"):
+            server.ingest(table, pa.Table.from_pylist(bad, schema=columns), "append")
+    assert server.value(f"SELECT count(*) FROM {table}") == len(ROWS) + 4
+
+
+def test_an_id_is_never_given_again(server: Server, table: str) -> None:
+    made(server, table)
+    assert next_id(server, table) == NEXT_ID
+    for _ in range(3):
+        alter(server, table, "ADD COLUMN c INT DEFAULT 1")
+        alter(server, table, "DROP COLUMN c")
+    assert next_id(server, table) == NEXT_ID + 3
+    alter(server, table, "ADD COLUMN c INT")
+    assert {ids_of(schema)["c"] for schema in stock_schemas(server, table)} == {NEXT_ID + 3}
+    assert server.rows(f"SELECT DISTINCT c FROM {table}") == [(None,)]
+    alter(server, table, f"ROLLBACK TO {manifest(server.root / table).version - 2}")
+    assert next_id(server, table) == NEXT_ID + 4
+
+
+def test_rows_whose_partition_column_is_gone_fall_into_the_null_partition(server: Server, table: str) -> None:
+    made(server, table)
+    alter(server, table, "DROP COLUMN p")
+    server.run(f"INSERT INTO {table} (id, small) VALUES (4, 40), (5, 50)")
+    values = {t.values["p"]: t.dataset.count_rows() for t in stored_tables(server.root / table)}
+    assert values == {"a": 2, "b": 1, None: 2}
+    assert "no column 'p'" in server.refuses(f"ALTER TABLE {table} SET PARTITIONED BY (p, id)")
+    alter(server, table, "ADD COLUMN p INT DEFAULT 1")
+    assert server.rows(f"SELECT id FROM {table} WHERE p = 1 ORDER BY id") == [(n,) for n in range(1, 6)]
+    alter(server, table, "SET PARTITIONED BY (p)")
+    server.run(f"INSERT INTO {table} (id) VALUES (6)")
+    assert sorted(t.spec_id for t in stored_tables(server.root / table)) == [1, 1, 1, 2]
+    assert server.value(f"SELECT count(*) FROM {table} WHERE p = 1") == 6
+
+
+FORMS = ["ADD COLUMN c INT", "DROP COLUMN p", "RENAME COLUMN p TO q", "ALTER COLUMN id SET NOT NULL"]
+
+
+@pytest.mark.parametrize("change", FORMS)
+def test_branches_transactions_and_plain_tables_are_refused(server: Server, table: str, change: str) -> None:
+    made(server, table)
+    server.run(f"ALTER TABLE {table} CREATE BRANCH b")
+    assert "only the main branch" in server.refuses(f'ALTER TABLE "{table}@b" {change}')
+    plain = f"{table}_plain"
+    server.ingest(plain, pa.table({"id": [1], "p": ["a"]}))
+    assert "is not partitioned" in server.refuses(f"ALTER TABLE {plain} {change}")
+
+
+def test_old_snapshots_answer_under_their_own_columns(server: Server, table: str) -> None:
+    made(server, table)
+    first = manifest(server.root / table).version
+    alter(server, table, "RENAME COLUMN small TO large")
+    alter(server, table, "ALTER COLUMN large TYPE BIGINT")
+    alter(server, table, "DROP COLUMN s")
+    alter(server, table, "SET PARTITIONED BY (bucket(2, id))")
+    server.run(f"DELETE FROM {table} WHERE id = 1")
+    found = server.query(f'SELECT * FROM "{table}@{first}" ORDER BY id')
+    assert found.schema.equals(COLUMNS)
+    assert found.to_pylist() == ROWS
+    alter(server, table, f"ROLLBACK TO {first}")
+    assert rows(server, table) == ROWS
+    assert seen(server, table).equals(COLUMNS)
+    assert [spec for (spec,) in server.rows(f"SELECT spec_id FROM {table}$specs ORDER BY spec_id")] == [1, 2]
+    server.run(f"INSERT INTO {table} (id, small) VALUES (4, 1)")
+    assert server.rows(f"SELECT id FROM {table} WHERE small = 1 OR small = 30 ORDER BY id") == [(3,), (4,)]
+
+
+def test_changes_across_other_columns_are_told_in_the_newest_ones(server: Server, table: str) -> None:
+    made(server, table)
+    first = manifest(server.root / table).version
+    server.run(f"DELETE FROM {table} WHERE id = 1")
+    alter(server, table, "RENAME COLUMN small TO large")
+    alter(server, table, "ALTER COLUMN large TYPE BIGINT")
+    alter(server, table, "RENAME COLUMN s.x TO z")
+    alter(server, table, "ALTER COLUMN l.item.x TYPE BIGINT")
+    alter(server, table, "ADD COLUMN c INT DEFAULT 7")
+    alter(server, table, "ADD COLUMN s.w INT")
+    alter(server, table, "DROP COLUMN d")
+    server.run(f"INSERT INTO {table} (id, p, large) VALUES (4, 'a', {2**40})")
+    last = manifest(server.root / table).version
+    changes = server.query(f"SELECT * FROM table_changes('{table}', {first}, {last})")
+    assert changes.schema.names[3:] == seen(server, table).names
+    found = {(row["_change"], row["id"]): row for row in changes.to_pylist()}
+    assert sorted(found) == [("delete", 1), ("insert", 4)]
+    gone = found["delete", 1]
+    assert (gone["large"], gone["s"], gone["l"], gone["c"]) == (
+        10,
+        {"z": 1, "y": "a", "w": None},
+        [ONE, TWO],
+        None,
+    )
+    assert (found["insert", 4]["large"], found["insert", 4]["c"]) == (2**40, 7)
