@@ -1,0 +1,274 @@
+"""Changes of columns and partitionings beside other writers, and commits of theirs that are not answered."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from lance_flight.catalog.directory import Root, TableName
+from lance_flight.catalog.manifest import Manifest
+from lance_flight.catalog.snapshot import Snapshot
+from lance_flight.catalog.store import Store
+from lance_flight.engine.clients import ClientSession
+from lance_flight.engine.engine import Engine, Scope
+from lance_flight.engine.ingest import Existing
+from lance_flight.engine.transactions import SqlTransaction
+from lance_flight.errors import AlreadyExists, DataError, LanceFlightError, NotFound, SerializationFailure
+from lance_flight.model.schema import NamespaceSchema
+
+from tests.catalog.test_rollback import interrupted
+from tests.stock import manifest, stored_tables
+
+T = TableName("public", "t")
+HELD = [(1, "a"), (2, "b"), (3, "a")]
+CHANGES = {
+    "add": "ADD COLUMN more INT",
+    "add with values": "ADD COLUMN more INT DEFAULT 1",
+    "drop": "DROP COLUMN n",
+    "rename": "RENAME COLUMN n TO m",
+    "widen": "ALTER COLUMN n TYPE BIGINT",
+    "not null": "ALTER COLUMN id SET NOT NULL",
+}
+EACH = pytest.mark.parametrize("change", CHANGES.values(), ids=CHANGES)
+
+
+@pytest.fixture
+def engine(tmp_path: Path) -> Engine:
+    """A table of two partitions, with three rows."""
+    engine = Engine(Root(Store(str(tmp_path))), ways=2)
+    engine.update("CREATE TABLE t (id BIGINT, p VARCHAR, n INT) PARTITIONED BY (p)")
+    engine.update(f"INSERT INTO t (id, p) VALUES {', '.join(map(str, HELD))}")
+    return engine
+
+
+def place(engine: Engine) -> Path:
+    return Path(engine.root.store.uri) / "t"
+
+
+def rows(engine: Engine) -> list[tuple[int, str]]:
+    """The rows, as a query and stock Lance find them alike."""
+    found = engine.query("SELECT id, p FROM t").to_pylist()
+    stored = [row for table in stored_tables(place(engine)) for row in table.dataset.to_table(["id", "p"]).to_pylist()]
+    assert sorted(map(str, found)) == sorted(map(str, stored))
+    return sorted((row["id"], row["p"]) for row in found)
+
+
+def columns(engine: Engine) -> list[str]:
+    """The columns, as the namespace and each of its tables have them."""
+    names: list[str] = engine.schema_of(T).names
+    assert all(table.dataset.schema.names == names for table in stored_tables(place(engine)))
+    return names
+
+
+def another(engine: Engine) -> Engine:
+    """A writer in a process of its own, as far as memory goes."""
+    return Engine(Root(Store(engine.root.store.uri)), ways=2)
+
+
+@EACH
+@pytest.mark.parametrize("statement", ["INSERT INTO t (id, p) VALUES (7, 'a'), (8, 'c')", "UPDATE t SET p = 'c'"])
+def test_a_transaction_that_began_before_fails_and_shows_nothing(engine: Engine, change: str, statement: str) -> None:
+    session = ClientSession()
+    scope = Scope(session, engine.clients.begin(session))
+    engine.update(statement, scope=scope)
+    another(engine).update(f"ALTER TABLE t {change}")
+    after = columns(engine)
+    assert scope.transaction is not None
+    with pytest.raises(SerializationFailure, match="changed in its schema"):
+        engine.clients.end(scope.transaction, commit=True)
+    assert (rows(engine), columns(engine)) == (HELD, after)
+    engine.update(statement)
+
+
+@EACH
+def test_a_statement_that_began_before_runs_again(engine: Engine, monkeypatch: pytest.MonkeyPatch, change: str) -> None:
+    before_its_commit(monkeypatch, lambda: another(engine).update(f"ALTER TABLE t {change}"))
+    engine.update("INSERT INTO t (id, p) VALUES (7, 'a'), (8, 'c')")
+    assert rows(engine) == [*HELD, (7, "a"), (8, "c")]
+    columns(engine)
+
+
+@pytest.mark.parametrize("change", ["DROP COLUMN n", "RENAME COLUMN n TO m"])
+def test_a_statement_that_names_what_is_gone_by_then_is_refused(
+    engine: Engine, monkeypatch: pytest.MonkeyPatch, change: str
+) -> None:
+    before_its_commit(monkeypatch, lambda: another(engine).update(f"ALTER TABLE t {change}"))
+    with pytest.raises(NotFound, match="no column 'n'"):
+        engine.update("INSERT INTO t (id, p, n) VALUES (7, 'a', 1), (8, 'c', 1)")
+    assert rows(engine) == HELD
+
+
+def before_its_commit(monkeypatch: pytest.MonkeyPatch, other: Callable[[], object]) -> None:
+    """Let something happen right before the next commit of a statement."""
+    commit = SqlTransaction.commit
+
+    def late(transaction: SqlTransaction) -> None:
+        monkeypatch.setattr(SqlTransaction, "commit", commit)
+        other()
+        commit(transaction)
+
+    monkeypatch.setattr(SqlTransaction, "commit", late)
+
+
+@EACH
+def test_an_ingest_that_began_before_fails_and_leaves_nothing(engine: Engine, change: str) -> None:
+    before = {path for path in place(engine).glob("*/data/*") if path.parent.parent.name != "__manifest"}
+    schema = pa.schema({"id": pa.int64(), "p": pa.utf8(), "n": pa.int32()})
+
+    def batches() -> Iterator[pa.RecordBatch]:
+        yield pa.RecordBatch.from_pylist([{"id": 7, "p": "a"}], schema=schema)
+        another(engine).update(f"ALTER TABLE t {change}")
+        yield pa.RecordBatch.from_pylist([{"id": 8, "p": "c"}], schema=schema)
+
+    reader = pa.RecordBatchReader.from_batches(schema, batches())
+    with pytest.raises(SerializationFailure, match="changed in its schema"):
+        engine.ingest(T, reader, create_missing=False, existing=Existing.APPEND)
+    assert rows(engine) == HELD
+    columns(engine)
+    referred = {
+        Path(table.dataset.uri) / "data" / file.path
+        for table in stored_tables(place(engine))
+        for fragment in table.dataset.get_fragments()
+        for file in fragment.metadata.files
+    }
+    found = {path for path in place(engine).glob("*/data/*") if path.parent.parent.name != "__manifest"}
+    assert found - before <= referred
+
+
+OTHERS = {
+    "an append": ("INSERT INTO t (id, p) VALUES (9, 'a')", [*HELD, (9, "a")]),
+    "a new partition": ("INSERT INTO t (id, p) VALUES (9, 'z')", [*HELD, (9, "z")]),
+    "a deletion": ("DELETE FROM t WHERE id = 1", HELD[1:]),
+    "an update": ("UPDATE t SET p = 'b' WHERE id = 1", [(1, "b"), *HELD[1:]]),
+    "a truncation": ("TRUNCATE t", []),
+    "another column": ("ALTER TABLE t ADD COLUMN other INT DEFAULT 3", HELD),
+    "another spec": ("ALTER TABLE t SET PARTITIONED BY (bucket(2, id))", HELD),
+}
+
+
+@EACH
+@pytest.mark.parametrize(("other", "then"), OTHERS.values(), ids=OTHERS)
+def test_what_others_commit_first_is_changed_as_well(
+    engine: Engine, monkeypatch: pytest.MonkeyPatch, change: str, other: str, then: list[tuple[int, str]]
+) -> None:
+    interrupted(monkeypatch, lambda: another(engine).update(other))
+    engine.update(f"ALTER TABLE t {change}")
+    assert rows(engine) == then
+    assert ("other" in columns(engine)) == ("ADD COLUMN" in other)
+    assert change.rsplit(maxsplit=1)[-1] == "NULL" or ("more" in columns(engine)) == ("more" in change)
+    engine.update("INSERT INTO t (id, p) VALUES (20, 'a'), (21, 'y')")
+    assert rows(engine) == sorted([*then, (20, "a"), (21, "y")])
+
+
+AT_ODDS = [
+    pytest.param("ADD COLUMN more INT", "ADD COLUMN more BIGINT", AlreadyExists, id="the same name"),
+    pytest.param("RENAME COLUMN n TO m", "DROP COLUMN n", NotFound, id="what is gone"),
+    pytest.param("ALTER COLUMN n TYPE BIGINT", "RENAME COLUMN n TO m", NotFound, id="what is called otherwise"),
+]
+
+
+@pytest.mark.parametrize(("change", "other", "error"), AT_ODDS)
+def test_of_two_changes_that_cannot_both_be_the_second_is_refused(
+    engine: Engine, monkeypatch: pytest.MonkeyPatch, change: str, other: str, error: type[LanceFlightError]
+) -> None:
+    interrupted(monkeypatch, lambda: another(engine).update(f"ALTER TABLE t {other}"))
+    with pytest.raises(error):
+        engine.update(f"ALTER TABLE t {change}")
+    assert rows(engine) == HELD
+    columns(engine)
+
+
+def test_a_null_that_comes_meanwhile_keeps_a_column_from_being_not_null(
+    engine: Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    interrupted(monkeypatch, lambda: another(engine).update("INSERT INTO t (p) VALUES ('a')"))
+    with pytest.raises(DataError, match="NULL in 1 rows"):
+        engine.update("ALTER TABLE t ALTER COLUMN id SET NOT NULL")
+    assert engine.schema_of(T).field("id").nullable
+
+
+@EACH
+def test_a_change_whose_answer_was_lost_happens_once(
+    engine: Engine, monkeypatch: pytest.MonkeyPatch, change: str
+) -> None:
+    before = engine.schema_of(T)
+    interrupted(monkeypatch, lambda: another(engine).update("INSERT INTO t (id, p) VALUES (9, 'z')"), after=True)
+    engine.update(f"ALTER TABLE t {change}")
+    assert not engine.schema_of(T).equals(before)
+    columns(engine)
+    assert rows(engine) == [*HELD, (9, "z")]
+
+
+@pytest.mark.parametrize("change", [*CHANGES.values(), "SET PARTITIONED BY (bucket(2, id))"])
+@pytest.mark.parametrize(
+    "later",
+    ["INSERT INTO t (id, p) VALUES (9, 'a')", "ALTER TABLE t ADD COLUMN last INT", "DELETE FROM t WHERE id = 9"],
+    ids=["insert", "change", "nothing"],
+)
+def test_the_next_writer_puts_into_metadata_what_the_commit_has_said(
+    engine: Engine, monkeypatch: pytest.MonkeyPatch, change: str, later: str
+) -> None:
+    def forget(self: Manifest, snapshot: Snapshot) -> None:
+        pass
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Manifest, "follow", forget)
+        engine.update(f"ALTER TABLE t {change}")
+    committed = manifest(place(engine)).version
+    says, then = metadata(engine), another(engine).schema_of(T)
+    snapshot = another(engine).root.read(T, lambda table: table.snapshot())  # type: ignore[union-attr]
+    assert snapshot.pending
+    assert another(engine).query(f'SELECT * FROM "t@{committed}"').schema.names == then.names
+    another(engine).update(later)
+    assert metadata(engine) != says
+    assert snapshot.pending.items() <= dict(manifest(place(engine)).metadata).items() or "last" in later
+    assert [name for name in columns(another(engine)) if name != "last"] == then.names
+
+
+def metadata(engine: Engine) -> dict[str, str]:
+    return dict(manifest(place(engine)).metadata)
+
+
+def test_a_not_null_that_comes_back_is_another_schema(engine: Engine) -> None:
+    engine.update("ALTER TABLE t ALTER COLUMN id SET NOT NULL")
+    session = ClientSession()
+    scope = Scope(session, engine.clients.begin(session))
+    engine.update("INSERT INTO t (id, p) VALUES (7, 'a')", scope=scope)
+    engine.update("ALTER TABLE t ALTER COLUMN id DROP NOT NULL")
+    engine.update("ALTER TABLE t ALTER COLUMN id SET NOT NULL")
+    assert scope.transaction is not None
+    with pytest.raises(SerializationFailure):
+        engine.clients.end(scope.transaction, commit=True)
+    assert rows(engine) == HELD
+
+
+def test_a_schema_that_is_rolled_back_to_is_another_one(engine: Engine) -> None:
+    """Two columns that are written anew twice, in another order: Lance gives their numbers the other way round."""
+    engine.update("ALTER TABLE t ADD COLUMN m INT DEFAULT 1")
+    first = manifest(place(engine)).version
+    engine.update("ALTER TABLE t ALTER COLUMN n TYPE BIGINT")
+    engine.update("ALTER TABLE t ALTER COLUMN m TYPE BIGINT")
+    session = ClientSession()
+    scope = Scope(session, engine.clients.begin(session))
+    engine.update("INSERT INTO t (id, p, n, m) VALUES (7, 'a', 70, 700)", scope=scope)
+    for change in (f"ROLLBACK TO {first}", "ALTER COLUMN m TYPE BIGINT", "ALTER COLUMN n TYPE BIGINT"):
+        engine.update(f"ALTER TABLE t {change}")
+    assert scope.transaction is not None
+    with pytest.raises(SerializationFailure):
+        engine.clients.end(scope.transaction, commit=True)
+    assert rows(engine) == HELD
+    engine.update("INSERT INTO t (id, p, n, m) VALUES (7, 'a', 70, 700)")
+    assert engine.query("SELECT n, m FROM t WHERE id = 7").to_pylist() == [{"n": 70, "m": 700}]
+
+
+def test_no_two_schemas_have_one_number(engine: Engine) -> None:
+    seen: list[NamespaceSchema] = []
+    back = f"ROLLBACK TO {manifest(place(engine)).version}"
+    there_and_back = ("RENAME COLUMN n TO m", "RENAME COLUMN m TO n")
+    for change in ("ADD COLUMN m INT", "DROP COLUMN m", "ALTER COLUMN n TYPE BIGINT", back, *there_and_back):
+        engine.update(f"ALTER TABLE t {change}")
+        seen.append(engine.root.read(T, lambda table: table.snapshot()).schema)  # type: ignore[union-attr]
+    assert [schema.version for schema in seen] == [1, 2, 3, 4, 5, 6]
+    assert [schema.next_field_id for schema in seen] == [4] * 6
