@@ -9,11 +9,11 @@ from __future__ import annotations
 from contextlib import suppress
 
 from lance_flight.catalog.branches import BranchRef
-from lance_flight.catalog.differences import Difference, check_same_layout
+from lance_flight.catalog.differences import Difference
 from lance_flight.catalog.manifest import Manifest
 from lance_flight.catalog.row_commits import commit_rows
 from lance_flight.catalog.snapshot import Snapshot
-from lance_flight.errors import NotFound, SerializationFailure
+from lance_flight.errors import NotFound, SerializationFailure, Unsupported
 from lance_flight.model.naming import SEPARATOR, TABLE
 
 PUBLISHED = "lance_flight:published"
@@ -27,7 +27,7 @@ def publish(main: Manifest, branch: Manifest, ref: BranchRef) -> int:
     tip = branch.snapshot()
 
     def change(newest: Snapshot) -> Difference:
-        check_same_layout(tip, newest)
+        _check_layout(ref, tip, newest)
         base = _met_at(main, branch, ref)
         mine = set(Difference.between(base, tip).object_ids)
         missing = Difference.between(newest, tip).only(mine)
@@ -41,6 +41,28 @@ def publish(main: Manifest, branch: Manifest, ref: BranchRef) -> int:
 
     properties = {PUBLISHED: f"{ref.identifier}@{tip.version}"}
     return commit_rows(main, change, f"publish branch {ref.name}", properties)
+
+
+def _check_layout(ref: BranchRef, tip: Snapshot, newest: Snapshot) -> None:
+    """Refuse a branch of other specs or columns: its rows may not mean the same under those of the main one."""
+    if tip.specs != newest.specs:
+        what, shown = "partition specs", _shown_specs
+    elif not tip.schema.has_columns_of(newest.schema):
+        what, shown = "columns", _shown_columns
+    else:
+        return
+    raise Unsupported(
+        f"branch {ref.name!r} cannot be published: it and the main branch have different {what}:"
+        f" {shown(tip)} and {shown(newest)}"
+    )
+
+
+def _shown_specs(snapshot: Snapshot) -> str:
+    return ", ".join(spec.to_text() for spec in snapshot.specs)
+
+
+def _shown_columns(snapshot: Snapshot) -> str:
+    return ", ".join(f"{f.name} {f.type}{' NOT NULL' * (not f.nullable)}" for f in snapshot.schema.plain)
 
 
 def _met_at(main: Manifest, branch: Manifest, ref: BranchRef) -> Snapshot:

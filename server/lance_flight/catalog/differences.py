@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection
 from dataclasses import dataclass
 
 import numpy as np
@@ -10,7 +10,6 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lance_flight.catalog.snapshot import Snapshot
-from lance_flight.errors import Unsupported
 
 _OURS = r"^v[1-9][0-9]*\$"
 """Everything below a spec; the rows of the specs themselves are never taken from one snapshot to another."""
@@ -43,24 +42,6 @@ class Difference:
     def object_ids(self) -> list[str]:
         """All objects that differ."""
         return [*self.rows["object_id"].to_pylist(), *self.removed]
-
-
-def check_same_layout(one: Snapshot, other: Snapshot) -> None:
-    """Refuse two snapshots of different specs or columns: rows of the one may not mean the same under the other."""
-    if one.specs != other.specs:
-        raise Unsupported(
-            f"snapshots {one.version} and {other.version} have different partition specs:"
-            f" {_listed(spec.to_text() for spec in one.specs)} and {_listed(spec.to_text() for spec in other.specs)}"
-        )
-    if one.schema != other.schema:
-        raise Unsupported(
-            f"snapshots {one.version} and {other.version} have different columns:"
-            f" {_listed(map(str, one.schema.plain))} and {_listed(map(str, other.schema.plain))}"
-        )
-
-
-def _listed(texts: Iterable[str]) -> str:
-    return ", ".join(texts)
 
 
 def _ours(rows: pa.Table) -> pa.Table:
