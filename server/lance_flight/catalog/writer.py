@@ -157,7 +157,7 @@ class PartitionWriter:
         if pending.open_file is None:
             pending.open_file = OpenFile(store, layout, cache_bytes=self._cache_bytes)
             edit.files.append(pending.open_file.name)
-        pending.open_file.write(rows.cast(layout.schema).to_batches())
+        pending.open_file.write(pa.Table.from_arrays(rows.columns, schema=layout.schema).to_batches())
         if pending.open_file.rows >= MOST_ROWS_IN_A_FILE or len(self._pending) > MOST_OPEN_FILES:
             pending.close_file()
 
