@@ -35,11 +35,14 @@ def place_of_files(location: str, base: FixedPin | None) -> str:
     return f"{location}/{BRANCHES}/{base.branch}" if isinstance(base, BranchVersion) else location
 
 
-def write_files(store: Store, version: int, rows: pa.Table | pa.RecordBatchReader) -> list[FragmentMetadata]:
-    """Write rows as data files for a version of a table, in its numbering of columns; nothing of them is visible."""
+def write_files(store: Store, version: int | None, rows: pa.Table | pa.RecordBatchReader) -> list[FragmentMetadata]:
+    """Write rows as data files for a version of a table (None: for a new one), in its numbering of columns.
+
+    Nothing of them is visible.
+    """
     written: list[FragmentMetadata] = write_fragments(
         rows,
-        store.open(version),
+        store.uri if version is None else store.open(version),
         schema=rows.schema,
         mode="append",
         max_rows_per_file=MAX_ROWS_PER_FILE,

@@ -173,12 +173,10 @@ def _move(root: Store, part: Part, location: str, place: str, base: FixedPin | N
     if root.is_remote and not part.owns_directory:
         raise SerializationFailure(f"the partition of {part.added.object_id!r} was made by several others at once")
     source = root.child(part.added.place)
-    if base is None:
-        raise AssertionError("files are moved to a table that is there")
     of = None if part.table is None else partitions.open_at(root.child(part.table.location), part.table.pin)
     rows = partitions.read_files(source, part.added.schema, part.added.fragments, of)
     before = part.added.data_files
-    part.added.fragments[:] = partitions.write_files(root.child(place), base.version, rows)
+    part.added.fragments[:] = partitions.write_files(root.child(place), None if base is None else base.version, rows)
     reached("files_moved")
     part.added.files.clear()
     if part.owns_directory:
