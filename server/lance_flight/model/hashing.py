@@ -40,6 +40,8 @@ _C1, _C2 = np.uint32(0xCC9E2D51), np.uint32(0x1B873593)
 _ADD, _FIVE = np.uint32(0xE6546B64), np.uint32(5)
 _MIX1, _MIX2 = np.uint32(0x85EBCA6B), np.uint32(0xC2B2AE35)
 
+# Rows that are hashed one by one sooner than together.
+_FEW = 64
 # Rows hashed at a time: the five working arrays of 4 bytes a row stay in a core's own cache.
 _BLOCK = 1 << 14
 # Rows looked at to decide whether a column repeats its values often enough to hash each distinct one once.
@@ -119,7 +121,7 @@ def murmur3(array: pa.Array | pa.ChunkedArray) -> pa.Int32Array:
     kind = _kind_of(array.type)
     if types.is_dictionary(array.type):
         return murmur3(array.dictionary).take(array.indices)
-    if kind in _WORDS:
+    if kind in _WORDS and len(array) > _FEW:
         return _with_nulls(_hash_words([_WORDS[kind](array)]), _nulls(array))
     if _repeats(array):
         encoded = array.dictionary_encode()
