@@ -28,7 +28,7 @@ from lance_flight.engine.provider import ScanLog
 from lance_flight.errors import Conflict, LanceFlightError, NotFound, QueryFailed
 from lance_flight.model.pins import FixedPin
 from lance_flight.model.spec import Evaluate
-from lance_flight.planning.partitions import SpecPartitions
+from lance_flight.planning.partitions import Partitions, SpecPartitions
 from lance_flight.planning.predicates import ALWAYS, Predicate, all_of
 from lance_flight.planning.pruning import Pruning, SpecPruning, prune
 
@@ -37,7 +37,7 @@ Work = tuple[Predicate | None, list[Open]]
 
 RESOLVERS = 8
 MERGED_TABLES = 128
-_coded: WeakKeyDictionary[Snapshot, tuple[SpecPartitions, ...]] = WeakKeyDictionary()
+_coded: WeakKeyDictionary[Snapshot, Partitions] = WeakKeyDictionary()
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,11 +137,11 @@ class PartitionedView:
 
     def plan(self, predicate: Predicate) -> Lanes:
         """Prune, pin and deal out (`provider.Readable`)."""
-        versions, schema = partitions_of(self.snapshot), self.snapshot.schema
+        whole, schema = partitions_of(self.snapshot), self.snapshot.schema
         hint = self.hint()
-        pruning = prune(versions, schema, all_of([predicate, hint]), self.evaluate)
+        pruning = prune(whole, schema, all_of([predicate, hint]), self.evaluate)
         # What the scan itself must still filter is decided by its own filters alone: hints are applied above it.
-        residuals = pruning if hint == ALWAYS else prune(versions, schema, predicate, self.evaluate)
+        residuals = pruning if hint == ALWAYS else prune(whole, schema, predicate, self.evaluate)
         self.planned.append(pruning)
         self.log.reports.append(report(self.name, pruning, self.snapshot.version))
         kept = [
@@ -248,11 +248,11 @@ def _part(source: Source, part: int, of: int) -> list[Source]:
     return [mine] if mine.fragments else []
 
 
-def partitions_of(snapshot: Snapshot) -> tuple[SpecPartitions, ...]:
+def partitions_of(snapshot: Snapshot) -> Partitions:
     """The partition values of a snapshot as planning wants them; made once for as long as the snapshot lives."""
     found = _coded.get(snapshot)
     if found is None:
-        found = tuple(SpecPartitions(spec=tables.spec, values=tables.values) for tables in snapshot.tables)
+        found = Partitions.together([SpecPartitions(spec=each.spec, values=each.values) for each in snapshot.tables])
         _coded[snapshot] = found
     return found
 

@@ -80,9 +80,10 @@ class Alternative:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Conjunct:
-    """A top-level part of the predicate and its branches; None where they are too many to look at."""
+    """A top-level part of the predicate, its SQL and its branches; None where they are too many to look at."""
 
     predicate: Predicate
+    text: str
     branches: Sequence[tuple[Stated, ...]] | None
 
     @classmethod
@@ -90,9 +91,9 @@ class Conjunct:
         """Expand and resolve one conjunct."""
         found = branches(simplified(predicate))
         if found is None:
-            return cls(predicate, None)
+            return cls(predicate, str(predicate), None)
         stated = {id(leaf): Stated.of(leaf, schema) for branch in found for leaf in branch}
-        return cls(predicate, [tuple(stated[id(leaf)] for leaf in branch) for branch in found])
+        return cls(predicate, str(predicate), [tuple(stated[id(leaf)] for leaf in branch) for branch in found])
 
 
 @dataclass(frozen=True, slots=True, eq=False)

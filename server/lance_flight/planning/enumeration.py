@@ -30,7 +30,7 @@ class Unresolved(LanceFlightError):
     code = "unresolved"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Candidates:
     """The values that one source column may have: an array without NULL, and whether NULL is one more."""
 
@@ -42,7 +42,22 @@ class Candidates:
 
     def with_null(self) -> pa.Array:
         """All of them as one array."""
-        return pa.concat_arrays([self.values, pa.nulls(int(self.nulls), self.values.type)])
+        return pa.concat_arrays([self.values, pa.nulls(1, self.values.type)]) if self.nulls else self.values
+
+
+@dataclass(frozen=True, slots=True)
+class Sources:
+    """What one alternative leaves to each source column, `constrained` or not; candidates are listed once for all fields."""
+
+    domains: Mapping[int, Domain]
+    constrained: frozenset[int]
+    _listed: dict[int, Candidates | None] = field(default_factory=dict)
+
+    def candidates(self, number: int) -> Candidates | None:
+        """The values of a column that has few."""
+        if number not in self._listed:
+            self._listed[number] = candidates(self.domains[number])
+        return self._listed[number]
 
 
 def candidates(domain: Domain) -> Candidates | None:
@@ -71,6 +86,8 @@ def _distinct(values: pa.Array, order: Ordering) -> pa.Array:
 
 def combinations(sources: Mapping[int, Candidates]) -> dict[int, pa.Array]:
     """Every combination of the candidates, one column for each source."""
+    if len(sources) == 1:
+        return {number: some.with_null() for number, some in sources.items()}
     sizes = [len(some) for some in sources.values()]
     places = np.indices(sizes).reshape(len(sizes), -1)
     return {
@@ -124,18 +141,14 @@ class Expressions:
 def rows_of(columns: Sequence[tuple[Coded, pa.Array]]) -> Mask:
     """The rows whose values, taken together, are those of one point; `columns` pairs each field with its points."""
     codes = [coded.find(points) for coded, points in columns]
+    if len(codes) == 1:
+        return columns[0][0].among(codes[0])
     known = np.logical_and.reduce([found >= 0 for found in codes])
     tuples = np.unique(np.stack([found[known] for found in codes]), axis=1)
-    rows = np.logical_and.reduce([_among(coded, found) for (coded, _), found in zip(columns, tuples, strict=True)])
+    rows = np.logical_and.reduce([coded.among(found) for (coded, _), found in zip(columns, tuples, strict=True)])
     if prod(len(np.unique(found)) for found in tuples) == tuples.shape[1]:
         return rows  # type: ignore[no-any-return]
     return _exactly(rows, [coded for coded, _ in columns], tuples)
-
-
-def _among(coded: Coded, codes: np.typing.NDArray[np.intp]) -> Mask:
-    flags = np.zeros(coded.null + 1, np.bool_)
-    flags[codes] = True
-    return flags.take(coded.codes)
 
 
 def _exactly(rows: Mask, columns: Sequence[Coded], tuples: np.typing.NDArray[np.intp]) -> Mask:

@@ -26,13 +26,13 @@ from lance_flight.planning.enumeration import (
     MAX_COMBINATIONS,
     Candidates,
     Expressions,
-    candidates,
+    Sources,
     combinations,
     count,
     rows_of,
     stored,
 )
-from lance_flight.planning.partitions import SpecPartitions
+from lance_flight.planning.partitions import Component
 from lance_flight.planning.projection import accepted, cut
 
 _TIME_PARTS = (Year, Month, Day, Hour)
@@ -70,12 +70,10 @@ class _Points:
 
 @dataclass(slots=True)
 class Match:
-    """The comparison of one alternative with one group of fields: `plan` asks for expressions, `find` uses them."""
+    """The comparison of one alternative with one component: `plan` asks for expressions, `find` uses them."""
 
-    partitions: SpecPartitions
-    fields: tuple[PartitionField, ...]
-    domains: Mapping[int, Domain]
-    constrained: frozenset[int]
+    component: Component
+    sources: Sources
     expressions: Expressions
     points: list[_Points] = field(default_factory=list)
     obstacles: list[tuple[PartitionField, str]] = field(default_factory=list)
@@ -96,12 +94,12 @@ class Match:
 
     def _enumerable(self, lists: Mapping[int, Candidates]) -> list[PartitionField]:
         """The fields over constrained columns that have few values, and those that only repeat their columns."""
-        listed = [each for each in self.fields if set(each.source_ids) <= lists.keys()]
-        asked = _sources([each for each in listed if self.constrained & set(each.source_ids)])
+        listed = [each for each in self.component.fields if set(each.source_ids) <= lists.keys()]
+        asked = _sources([each for each in listed if self.sources.constrained & set(each.source_ids)])
         return [each for each in listed if set(each.source_ids) <= set(asked) and not self._meets_nan(each)]
 
     def _meets_nan(self, each: PartitionField) -> bool:
-        domains = [self.domains[number] for number in each.source_ids]
+        domains = [self.sources.domains[number] for number in each.source_ids]
         found = isinstance(each.rule, Expression) and any(d.order.is_float and d.holds_nan for d in domains)
         if found:
             self.obstacles.append((each, "an expression may tell one NaN from another"))
@@ -109,14 +107,15 @@ class Match:
 
     def _lists(self) -> dict[int, Candidates]:
         """The candidates of each source column that has few, or whose identity another field of the group keeps."""
-        found = {number: candidates(domain) for number, domain in self.domains.items()}
+        known = self.component.sources & self.sources.domains.keys()
+        found = {number: self.sources.candidates(number) for number in known}
         lists = {number: some for number, some in found.items() if some is not None}
-        given = lists.keys() & self.constrained
-        identities = {each.source_ids[0]: each for each in self.fields if isinstance(each.rule, Identity)}
-        for each in self.fields:
+        given = lists.keys() & self.sources.constrained
+        identities = {each.source_ids[0]: each for each in self.component.fields if isinstance(each.rule, Identity)}
+        for each in self.component.fields:
             if given & set(each.source_ids):
                 for number in set(each.source_ids) & identities.keys() - lists.keys():
-                    lists[number] = stored(self.partitions.coded(identities[number]), self.domains[number])
+                    lists[number] = stored(self.component.coded(identities[number]), self.sources.domains[number])
         return lists
 
     def _applied(
@@ -126,7 +125,7 @@ class Match:
             inputs = [columns[number] for number in each.source_ids]
             if isinstance(each.rule, Expression):
                 exact = [
-                    values.cast(self.domains[number].order.kind)
+                    values.cast(self.sources.domains[number].order.kind)
                     for number, values in zip(each.source_ids, inputs, strict=True)
                 ]
                 yield each, self.expressions.ask(each, exact)
@@ -138,11 +137,11 @@ class Match:
 
     def find(self) -> Findings:
         """The rows that are left."""
-        findings = Findings(np.ones(len(self.partitions), np.bool_))
+        findings = Findings(np.ones(len(self.component), np.bool_))
         for each, why in self.obstacles:
             findings.object(each.source_ids, why)
         looked_up = {each.field_id for points in self.points for each in self._look_up(points, findings)}
-        rest = [each for each in self.fields if each.field_id not in looked_up]
+        rest = [each for each in self.component.fields if each.field_id not in looked_up]
         for each in rest:
             self._not_null(each, findings)
             self._in_order(each, findings)
@@ -159,7 +158,7 @@ class Match:
                 known.append((each, answer))
         try:
             if known:
-                findings.rows &= rows_of([(self.partitions.coded(each), values) for each, values in known])
+                findings.rows &= rows_of([(self.component.coded(each), values) for each, values in known])
         except pa.ArrowException as exc:
             findings.object(points.sources, f"stored values do not compare with what the columns give now: {exc}")
             return []
@@ -172,19 +171,19 @@ class Match:
         """A NULL value says that the source is NULL (every source, for multi_bucket)."""
         if isinstance(each.rule, Expression):
             return
-        certain = [n for n in each.source_ids if n in self.domains and not self.domains[n].nulls]
+        certain = [n for n in each.source_ids if n in self.sources.domains and not self.sources.domains[n].nulls]
         if certain:
-            findings.rows &= ~self.partitions.coded(each).is_null
+            findings.rows &= ~self.component.coded(each).is_null
             findings.used.update((number, Aspect.NULLNESS, "") for number in certain)
             if not isinstance(each.rule, MultiBucket):
                 findings.exact.add((certain[0], Aspect.NULLNESS, ""))
 
     def _in_order(self, each: PartitionField, findings: Findings) -> None:
         number = each.source_ids[0]
-        if number not in self.constrained or not isinstance(each.rule, Identity | Truncate):
+        if number not in self.sources.constrained or not isinstance(each.rule, Identity | Truncate):
             return
-        domain = self.domains[number]
-        coded = self.partitions.coded(each)
+        domain = self.sources.domains[number]
+        coded = self.component.coded(each)
         inside = accepted(each, coded.values, domain)
         if inside is None:
             findings.object([number], f"the values of {each.field_id} do not compare with {domain.order.kind}")
@@ -200,17 +199,17 @@ class Match:
 
     def _note_exact(self, each: PartitionField, findings: Findings) -> None:
         number = each.source_ids[0]
-        if isinstance(each.rule, Identity) and not self.domains[number].order.is_float:
+        if isinstance(each.rule, Identity) and not self.sources.domains[number].order.is_float:
             findings.exact.add(number)
 
     def _times(self, fields: Sequence[PartitionField], findings: Findings) -> None:
-        for number in {each.source_ids[0] for each in fields} & self.constrained:
+        for number in {each.source_ids[0] for each in fields} & self.sources.constrained:
             mine = {each.rule.type: each for each in fields if each.source_ids[0] == number}  # type: ignore[union-attr]
-            domain = self.domains[number]
+            domain = self.sources.domains[number]
             if not within_calendar(domain):
                 findings.object([number], "the range lies beyond the calendar")
                 continue
-            coded = {name: self.partitions.coded(each) for name, each in mine.items()}
+            coded = {name: self.component.coded(each) for name, each in mine.items()}
             rows = calendar_rows(coded, domain)
             findings.rows &= rows
             findings.used.update((number, aspect, "") for aspect in _ranging(domain))

@@ -6,7 +6,7 @@ cannot be used prunes nothing and is reported with the reason.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -16,14 +16,14 @@ from lance_flight.model.schema import NamespaceSchema
 from lance_flight.model.spec import Evaluate
 from lance_flight.planning.alternatives import Alternative, Question
 from lance_flight.planning.domains import Domain, Mask
-from lance_flight.planning.enumeration import Expressions, Unresolved
-from lance_flight.planning.matching import Match
+from lance_flight.planning.enumeration import Expressions, Sources, Unresolved
+from lance_flight.planning.matching import Findings, Match
 from lance_flight.planning.ordering import ordering
-from lance_flight.planning.partitions import SpecPartitions
+from lance_flight.planning.partitions import Component, Part, Partitions, SpecPartitions
 from lance_flight.planning.predicates import Predicate, all_of
 from lance_flight.planning.reasons import Account, Unused
 
-__all__ = ["Pruning", "SpecPartitions", "SpecPruning", "Unresolved", "Unused", "prune"]
+__all__ = ["Partitions", "Pruning", "SpecPartitions", "SpecPruning", "Unresolved", "Unused", "prune"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -61,80 +61,92 @@ class Pruning:
 
 
 def prune(
-    versions: Sequence[SpecPartitions], schema: NamespaceSchema, predicate: Predicate, evaluate: Evaluate | None
+    partitions: Partitions | Sequence[SpecPartitions],
+    schema: NamespaceSchema,
+    predicate: Predicate,
+    evaluate: Evaluate | None,
 ) -> Pruning:
     """The partition tables that can hold a row for which `predicate` is TRUE.
 
     `evaluate` computes custom expressions, once for each field; without it (or when it raises `Unresolved`) they
     prune nothing. An error of it is a reason too, never an exception of this function.
     """
+    whole = partitions if isinstance(partitions, Partitions) else Partitions.apart(partitions)
     question = Question.of(predicate, schema)
     expressions = Expressions(evaluate)
-    plans = [_Plan.of(version, question, expressions, schema) for version in versions]
-    return Pruning(versions=tuple(plan.result(question) for plan in plans))
+    everything = _everything(schema, whole.components)
+    plans = [[(each, _matches(whole, each, expressions, everything)) for each in group] for group in question.groups]
+    names = {number: name for name, number in schema.ids.items()}
+    versions = [
+        _Version(version.spec.id, parts, np.ones(len(version), np.bool_), Account(version.spec, names))
+        for version, parts in zip(whole.versions, whole.parts, strict=True)
+    ]
+    for group in plans:
+        _keep_any_of(group, versions)
+    return Pruning(versions=tuple(version.result(question) for version in versions))
 
 
-@dataclass(frozen=True, slots=True)
-class _Plan:
-    """One spec version: for each group of alternatives (all must hold), what each alternative is matched with."""
+@dataclass(slots=True)
+class _Version:
+    """One spec version: the rows that are left, and what the predicate did for it."""
 
-    partitions: SpecPartitions
-    names: Mapping[int, str]
-    groups: list[list[tuple[Alternative, list[Match]]]]
+    spec_id: int
+    parts: Sequence[Part]
+    rows: Mask
+    account: Account
 
-    @classmethod
-    def of(
-        cls, partitions: SpecPartitions, question: Question, expressions: Expressions, schema: NamespaceSchema
-    ) -> _Plan:
-        names, orders = _columns(schema)
-        groups = [
-            [(each, list(_matches(partitions, each, expressions, orders))) for each in group]
-            for group in question.groups
-        ]
-        return cls(partitions, names, groups)
+    def left(self, alternative: Alternative, found: Mapping[Component, Findings]) -> Mask:
+        """The rows that one alternative leaves."""
+        mine = [(found[part.component], part.rows) for part in self.parts if part.component in found]
+        self.account.add(alternative, [each for each, _ in mine])
+        left = np.full(len(self.rows), alternative.possible)
+        for each, rows in mine:
+            left &= each.rows[rows]
+        return left
 
     def result(self, question: Question) -> SpecPruning:
-        rows = np.ones(len(self.partitions), np.bool_)
-        account = Account(self.partitions.spec, self.names)
-        for group in self.groups:
-            rows &= self._any_of(group, account)
-        conjuncts = question.conjuncts
+        account, conjuncts = self.account, question.conjuncts
         unguaranteed = [each.predicate for each in conjuncts if not account.is_exact(each)]
         return SpecPruning(
-            spec_id=self.partitions.spec.id,
-            total=len(rows),
-            kept=np.flatnonzero(rows).astype(np.int64, copy=False),
-            used=tuple(str(each.predicate) for each in conjuncts if account.is_used(each)),
+            spec_id=self.spec_id,
+            total=len(self.rows),
+            kept=np.flatnonzero(self.rows).astype(np.int64, copy=False),
+            used=tuple(each.text for each in conjuncts if account.is_used(each)),
             unused=tuple(account.unused(each) for each in conjuncts if not account.is_used(each)),
             residual=all_of(unguaranteed) if unguaranteed else None,
         )
 
-    def _any_of(self, group: list[tuple[Alternative, list[Match]]], account: Account) -> Mask:
-        rows = np.zeros(len(self.partitions), np.bool_)
-        for alternative, matches in group:
-            found = [match.find() for match in matches]
-            account.add(alternative, found)
-            if alternative.possible:
-                rows |= np.logical_and.reduce([np.ones(len(rows), np.bool_), *(each.rows for each in found)])
-        return rows
+
+def _keep_any_of(group: Sequence[tuple[Alternative, Mapping[Component, Match]]], versions: Sequence[_Version]) -> None:
+    """Keep what some alternative of a group leaves."""
+    kept = [np.zeros(len(version.rows), np.bool_) for version in versions]
+    for alternative, matches in group:
+        found = {component: match.find() for component, match in matches.items()}
+        kept = [rows | version.left(alternative, found) for rows, version in zip(kept, versions, strict=True)]
+    for rows, version in zip(kept, versions, strict=True):
+        version.rows &= rows
 
 
-def _columns(schema: NamespaceSchema) -> tuple[dict[int, str], dict[int, Domain]]:
-    """The names of the top-level columns, and the domains of those that have an order, by id."""
-    names = {number: name for name, number in schema.ids.items()}
-    orders = {number: ordering(schema.arrow.field(name).type) for number, name in names.items()}
-    return names, {number: Domain.everything(order) for number, order in orders.items() if order is not None}
+def _everything(schema: NamespaceSchema, components: Sequence[Component]) -> dict[int, Domain]:
+    """The domains of the source columns that have an order, by id."""
+    sources = frozenset[int]().union(*(component.sources for component in components))
+    kinds = {number: schema.arrow.field(name).type for name, number in schema.ids.items() if number in sources}
+    orders = {number: ordering(kind) for number, kind in kinds.items()}
+    return {number: Domain.everything(order) for number, order in orders.items() if order is not None}
 
 
 def _matches(
-    partitions: SpecPartitions, alternative: Alternative, expressions: Expressions, whole: Mapping[int, Domain]
-) -> Iterator[Match]:
-    if not alternative.possible:
-        return
-    for fields in partitions.components:
-        sources = {number for each in fields for number in each.source_ids}
-        if sources & alternative.domains.keys():
-            domains = {number: alternative.domains.get(number, whole[number]) for number in sources & whole.keys()}
-            match = Match(partitions, fields, domains, frozenset(alternative.domains), expressions)
-            match.plan()
-            yield match
+    partitions: Partitions, alternative: Alternative, expressions: Expressions, everything: Mapping[int, Domain]
+) -> dict[Component, Match]:
+    """What an alternative is matched with: the components over the columns that it constrains."""
+    constrained = frozenset(alternative.domains)
+    domains = {number: alternative.domains.get(number, domain) for number, domain in everything.items()}
+    sources = Sources(domains, constrained)
+    matches = {
+        component: Match(component, sources, expressions)
+        for component in partitions.components
+        if alternative.possible and component.sources & constrained
+    }
+    for match in matches.values():
+        match.plan()
+    return matches

@@ -59,11 +59,11 @@ class Account:
     def unused(self, conjunct: Conjunct) -> Unused:
         """A conjunct that did nothing, with the reason."""
         if conjunct.branches is None:
-            return Unused(str(conjunct.predicate), f"it has more than {MAX_BRANCHES} alternatives")
+            return Unused(conjunct.text, f"it has more than {MAX_BRANCHES} alternatives")
         idle = next(branch for branch in conjunct.branches if not any(leaf in self._used for leaf in branch))
         whys = dict.fromkeys(self._why(leaf) for leaf in idle)
         place = f"{' AND '.join(str(leaf.leaf) for leaf in idle)}: " if len(conjunct.branches) > 1 else ""
-        return Unused(str(conjunct.predicate), place + "; ".join(whys))
+        return Unused(conjunct.text, place + "; ".join(whys))
 
     def _why(self, stated: Stated) -> str:
         if stated.why or stated.source is None:
