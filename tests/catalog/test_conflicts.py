@@ -318,9 +318,15 @@ def check_second_run(table: Table, pair: Pair, isolation: Isolation, monkeypatch
     assert table.rows() == pair.in_turn or (not pair.fails(isolation) and table.rows() == pair.reversed)
 
 
+EVERYWHERE = (truncate, compact, add_column, drop_column)
 DROPS = [
     pytest.param(
-        Pair(first, drop, place, "." if place == "other" and first not in (truncate, compact) else "x"),
+        Pair(
+            first,
+            drop,
+            place,
+            "x" if first in EVERYWHERE or (place == "same" and first is not set_partitioned_by) else ".",
+        ),
         id=f"{place}: {first.__name__}",
     )
     for place in ("same", "other")
