@@ -29,7 +29,7 @@ from lance_flight.errors import Conflict, LanceFlightError, NotFound, QueryFaile
 from lance_flight.model.pins import FixedPin
 from lance_flight.model.spec import Evaluate
 from lance_flight.planning.partitions import Partitions, SpecPartitions
-from lance_flight.planning.predicates import ALWAYS, Predicate, all_of
+from lance_flight.planning.predicates import ALWAYS, Predicate
 from lance_flight.planning.pruning import Pruning, SpecPruning, prune
 
 T = TypeVar("T")
@@ -138,15 +138,12 @@ class PartitionedView:
     def plan(self, predicate: Predicate) -> Lanes:
         """Prune, pin and deal out (`provider.Readable`)."""
         whole, schema = partitions_of(self.snapshot), self.snapshot.schema
-        hint = self.hint()
-        pruning = prune(whole, schema, all_of([predicate, hint]), self.evaluate)
-        # What the scan itself must still filter is decided by its own filters alone: hints are applied above it.
-        residuals = pruning if hint == ALWAYS else prune(whole, schema, predicate, self.evaluate)
+        pruning = prune(whole, schema, predicate, self.evaluate, self.hint())
         self.planned.append(pruning)
         self.log.reports.append(report(self.name, pruning, self.snapshot.version))
         kept = [
-            (rest.residual, self.floating.pinned(self.share.pick(_kept(tables, version)), self.targets))
-            for tables, version, rest in zip(self.snapshot.tables, pruning.versions, residuals.versions, strict=True)
+            (version.unfiltered, self.floating.pinned(self.share.pick(_kept(tables, version)), self.targets))
+            for tables, version in zip(self.snapshot.tables, pruning.versions, strict=True)
         ]
         if self.on_read is not None:
             tables = zip(self.snapshot.tables, pruning.versions, strict=True)

@@ -20,7 +20,7 @@ from lance_flight.planning.enumeration import Expressions, Sources, Unresolved
 from lance_flight.planning.matching import Findings, Match
 from lance_flight.planning.ordering import ordering
 from lance_flight.planning.partitions import Component, Part, Partitions, SpecPartitions
-from lance_flight.planning.predicates import Predicate, all_of
+from lance_flight.planning.predicates import ALWAYS, Predicate, all_of, conjuncts
 from lance_flight.planning.reasons import Account, Unused
 
 __all__ = ["Partitions", "Pruning", "SpecPartitions", "SpecPruning", "Unresolved", "Unused", "prune"]
@@ -32,7 +32,7 @@ class SpecPruning:
 
     `kept` holds ascending row numbers of `SpecPartitions.values`. `used` are the conjuncts that narrowed the
     choice, `unused` the others with the reason. `residual` is what the kept partitions do not guarantee already:
-    None means that every row of theirs matches.
+    None means that every row of theirs matches. `unfiltered` is the part of it that is not a hint's.
     """
 
     spec_id: int
@@ -41,6 +41,7 @@ class SpecPruning:
     used: tuple[str, ...]
     unused: tuple[Unused, ...]
     residual: Predicate | None
+    unfiltered: Predicate | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -65,14 +66,16 @@ def prune(
     schema: NamespaceSchema,
     predicate: Predicate,
     evaluate: Evaluate | None,
+    hint: Predicate = ALWAYS,
 ) -> Pruning:
-    """The partition tables that can hold a row for which `predicate` is TRUE.
+    """The partition tables that can hold a row for which `predicate` and `hint` are TRUE.
 
+    Who reads filters by the predicate alone; rows for which the hint is not TRUE are dropped later.
     `evaluate` computes custom expressions, once for each field; without it (or when it raises `Unresolved`) they
     prune nothing. An error of it is a reason too, never an exception of this function.
     """
     whole = partitions if isinstance(partitions, Partitions) else Partitions.apart(partitions)
-    question = Question.of(predicate, schema)
+    question = Question.of(all_of([predicate, hint]), schema)
     expressions = Expressions(evaluate)
     everything = _everything(schema, whole.components)
     plans = [[(each, _matches(whole, each, expressions, everything)) for each in group] for group in question.groups]
@@ -83,7 +86,7 @@ def prune(
     ]
     for group in plans:
         _keep_any_of(group, versions)
-    return Pruning(versions=tuple(version.result(question) for version in versions))
+    return Pruning(versions=tuple(version.result(question, len(conjuncts(predicate))) for version in versions))
 
 
 @dataclass(slots=True)
@@ -104,17 +107,23 @@ class _Version:
             left &= each.rows[rows]
         return left
 
-    def result(self, question: Question) -> SpecPruning:
-        account, conjuncts = self.account, question.conjuncts
-        unguaranteed = [each.predicate for each in conjuncts if not account.is_exact(each)]
+    def result(self, question: Question, of_the_predicate: int) -> SpecPruning:
+        """What is left; the first so many conjuncts are the predicate's, the others the hint's."""
+        account, parts = self.account, question.conjuncts
+        unsure = [(place, each.predicate) for place, each in enumerate(parts) if not account.is_exact(each)]
         return SpecPruning(
             spec_id=self.spec_id,
             total=len(self.rows),
             kept=np.flatnonzero(self.rows).astype(np.int64, copy=False),
-            used=tuple(each.text for each in conjuncts if account.is_used(each)),
-            unused=tuple(account.unused(each) for each in conjuncts if not account.is_used(each)),
-            residual=all_of(unguaranteed) if unguaranteed else None,
+            used=tuple(each.text for each in parts if account.is_used(each)),
+            unused=tuple(account.unused(each) for each in parts if not account.is_used(each)),
+            residual=_conjunction([each for _, each in unsure]),
+            unfiltered=_conjunction([each for place, each in unsure if place < of_the_predicate]),
         )
+
+
+def _conjunction(parts: Sequence[Predicate]) -> Predicate | None:
+    return all_of(parts) if parts else None
 
 
 def _keep_any_of(group: Sequence[tuple[Alternative, Mapping[Component, Match]]], versions: Sequence[_Version]) -> None:
