@@ -169,6 +169,13 @@ class Evolving(RuleBasedStateMachine):
         self.engine.query("ALTER TABLE t COMPACT")
         self.done()
 
+    @rule()
+    def rewrite_partitions(self) -> None:
+        self.engine.query("ALTER TABLE t REWRITE PARTITIONS")
+        newest = self.snapshot()
+        assert all(len(tables) == 0 for tables in newest.tables if tables.spec.id != newest.current_spec.id)
+        self.done()
+
     @precondition(lambda self: len(self.history) > 4)
     @rule()
     def vacuum(self) -> None:

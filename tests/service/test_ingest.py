@@ -252,3 +252,14 @@ def test_a_schema_of_the_root_holds_tables_of_its_own(server: Server, table: str
     assert stored_by_value(server.root / "staging" / table, "id") == SPLIT
     assert ("staging", table, True) in server.rows("SHOW TABLES")
     assert "not_found" in server.refuses(f"SELECT * FROM {table}")
+
+
+def test_structs_inside_structs_go_into_several_partitions(server: Server, table: str) -> None:
+    inner = pa.struct({"u": pa.int32(), "v": pa.utf8()})
+    schema = pa.schema({"id": pa.int64(), "s": pa.struct({"x": pa.int16(), "y": inner})})
+    values = [None, {"x": 1, "y": None}, {"x": None, "y": {"u": 2, "v": "b"}}]
+    rows = pa.Table.from_pylist([{"id": n, "s": value} for n, value in enumerate(values)], schema=schema)
+    assert server.ingest(table, rows, partition_by="id") == len(values)
+    server.run(f"INSERT INTO {table} (id) VALUES (3), (4), (5)")
+    found = server.query(f"SELECT s FROM {table} ORDER BY id")["s"].to_pylist()
+    assert found == [*values, None, None, None]

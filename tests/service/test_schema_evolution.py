@@ -270,6 +270,13 @@ def test_what_cannot_be_is_refused_and_changes_nothing(
     assert rows(server, table) == ROWS
 
 
+def test_a_computed_column_that_is_not_null_has_none_in_files_of_one_row(server: Server, table: str) -> None:
+    made(server, table, "id")
+    message = server.refuses(f"ALTER TABLE {table} ADD COLUMN c INT NOT NULL AS (small)")
+    assert "column 'c' is NOT NULL and its expression gives NULL" in message
+    assert rows(server, table) == ROWS
+
+
 @pytest.mark.parametrize("column", ["c", "s.x"])
 def test_the_last_column_stays(server: Server, table: str, column: str) -> None:
     server.ingest(table, pa.table({"c": [1]}), partition_by="c")
