@@ -45,3 +45,14 @@ def test_many_batches_become_one_file_in_each_partition(
     assert after == {object_id: count + 1 for object_id, count in files.items()}
     expected = sorted(map(str, before.to_pylist() * 6))
     assert sorted(map(str, engine.query("SELECT * FROM t").to_pylist())) == expected
+
+
+def test_a_struct_stays_null_where_its_fields_are_not(tmp_path: Path) -> None:
+    engine = Engine(Root(Store(str(tmp_path))), ways=2)
+    engine.update("CREATE TABLE t (id BIGINT, s STRUCT<x INT, y STRUCT<u INT, v VARCHAR>>) PARTITIONED BY (id)")
+    engine.update("INSERT INTO t VALUES (1, NULL), (2, named_struct('x', 2, 'y', named_struct('u', 1, 'v', 'w')))")
+    before = engine.query("SELECT * FROM t ORDER BY id").to_pylist()
+    engine.update("ALTER TABLE t ALTER COLUMN s.x SET NOT NULL")
+    assert engine.query("SELECT * FROM t ORDER BY id").to_pylist() == before
+    engine.update("INSERT INTO t SELECT id + 2, s FROM t")
+    assert engine.query("SELECT s FROM t WHERE id > 2 ORDER BY id").to_pylist() == [{"s": row["s"]} for row in before]

@@ -36,6 +36,9 @@ def adapted(column: pa.Array, physical: pa.Field, target: pa.Field) -> pa.Array:
     kind, inner, wanted = target.type, children(physical.type), children(target.type)
     if pa.types.is_struct(kind) and pa.types.is_struct(column.type):
         places = [matching(field, inner) for field in wanted]
+        for field, place in zip(wanted, places, strict=True):
+            if place is None and not field.nullable and column.null_count < len(column):
+                raise pa.ArrowInvalid(f"field {field.name!r} is NOT NULL and missing")
         found = [
             pa.nulls(len(column), field.type) if place is None else adapted(column.field(place), inner[place], field)
             for place, field in zip(places, wanted, strict=True)

@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping
 
 import pyarrow as pa
 
+from lance_flight.catalog.adapting import adapted
 from lance_flight.errors import DataError, SchemaError
 from lance_flight.model.schema import TABLE_FIELD_ID
 
@@ -33,7 +34,7 @@ def physical(schema: pa.Schema, name: str, field_id: int | None) -> pa.Field | N
 def cast(column: pa.Array | pa.ChunkedArray, name: str, kind: pa.DataType, table: str) -> pa.Array | pa.ChunkedArray:
     """A column in another type; `Misfit` names the column, the table and the first value that has none in it."""
     try:
-        return column.cast(kind)
+        return _converted(column, kind)
     except _NO_CAST as exc:
         raise Misfit(f"column {name!r} of table {table!r} {_what_fails(column, kind)}: {exc}") from exc
 
@@ -80,7 +81,7 @@ def readable(schema: pa.Schema, table: pa.Schema) -> list[str]:
 def _what_fails(column: pa.Array | pa.ChunkedArray, kind: pa.DataType) -> str:
     """The first value without a counterpart; without one, the types alone do not go together."""
     flat = column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
-    if not len(flat) or not _fits(flat.slice(0, 0), kind):
+    if not len(flat) or not _fits(flat.take(pa.array([], pa.int64())), kind):
         return f"is {flat.type}, not {kind}"
     # The first place up to which the values do not all fit; a slice of a list would bring along what lies around it.
     low, high = 0, len(flat) - 1
@@ -90,9 +91,16 @@ def _what_fails(column: pa.Array | pa.ChunkedArray, kind: pa.DataType) -> str:
     return f"holds {flat[low].as_py()!r} ({flat.type}), which is no {kind}"
 
 
+def _converted(column: pa.Array | pa.ChunkedArray, kind: pa.DataType) -> pa.Array | pa.ChunkedArray:
+    """A column cast, at every depth: Arrow itself takes a NULL struct for one whose fields are NULL against their type."""
+    if isinstance(column, pa.ChunkedArray):
+        return pa.chunked_array([_converted(chunk, kind) for chunk in column.chunks], kind)
+    return adapted(column, pa.field("", column.type), pa.field("", kind))
+
+
 def _fits(column: pa.Array, kind: pa.DataType) -> bool:
     try:
-        column.cast(kind)
+        _converted(column, kind)
     except _NO_CAST:
         return False
     return True
