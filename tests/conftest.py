@@ -19,15 +19,18 @@ settings.register_profile(
 settings.register_profile("full", max_examples=3000, deadline=None, suppress_health_check=_SLOW)
 settings.load_profile("full" if os.environ.get("LANCE_FLIGHT_TESTS") == "full" else "sample")
 
-_SAID = pytest.StashKey[list[str]]()
+_SAID = "said"
 
 
 @pytest.fixture
 def say(request: pytest.FixtureRequest) -> Callable[[str], None]:
-    """Puts a line of counts below the summary of the run."""
-    return request.config.stash.setdefault(_SAID, []).append
+    """Puts a line of counts below the summary of the run, whichever worker the test ran in."""
+    return lambda line: request.node.user_properties.append((_SAID, line))
 
 
-def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
-    for line in config.stash.get(_SAID, []):
-        terminalreporter.write_line(line)
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    for outcome in ("passed", "failed"):
+        for report in terminalreporter.stats.get(outcome, []):
+            for name, line in report.user_properties if report.when == "call" else ():
+                if name == _SAID:
+                    terminalreporter.write_line(line)
