@@ -74,7 +74,7 @@ REFUSED = [
     pytest.param("CREATE TAG x AS OF", ["invalid_sql", "a version, a tag or a time"], id="as of nothing"),
     pytest.param("CREATE TAG x OF 12", ["invalid_sql", "the end of the statement"], id="of"),
     pytest.param("DROP TAG takn", ["not_found", "'takn'", "did you mean 'taken'"], id="a misspelt tag"),
-    pytest.param("RENAME TO x", ["invalid_sql", "CREATE TAG"], id="something else"),
+    pytest.param("MOVE TO x", ["invalid_sql", "CREATE TAG"], id="something else"),
 ]
 
 
