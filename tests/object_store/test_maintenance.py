@@ -57,11 +57,11 @@ def test_a_namespace_is_compacted_vacuumed_and_whole(namespace: PartitionedNames
 def test_a_lease_in_the_store_keeps_a_snapshot(namespace: PartitionedNamespace) -> None:
     old = namespace.snapshot()
     compact(namespace)
-    reader = Leases()
+    reader, began = Leases(), time.time()
     hold = reader.hold_all(namespace.store, [(None, old.version)])
     assert leased(namespace.store, time.time()) == {(None, old.version)}
     # So long after that the snapshot may go, and so soon that the lease is not over.
-    vacuum(namespace, VacuumRules(retain_hours=0, force=True), now=time.time() + 59)
+    vacuum(namespace, VacuumRules(retain_hours=0, force=True), now=began + 59)
     assert namespace.snapshot(old.version).version == old.version
     del hold
     reader.publish_all()
