@@ -1,0 +1,226 @@
+"""What the partition values of a scan determine of its keys: the functions of keys by which its tables are grouped.
+
+Spec: Storage Partitioned Join, Transform Compatibility. A finer field determines a coarser one: bucket counts that
+are multiples, and the identity of a key every other transform of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from itertools import product
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+from pyarrow import types
+
+from lance_flight.errors import LanceFlightError
+from lance_flight.model.hashing import bucket
+from lance_flight.model.schema import NamespaceSchema
+from lance_flight.model.spec import Evaluate, Expression, PartitionField
+from lance_flight.model.transforms import Bucket, Identity, MultiBucket, Transform, Truncate
+from lance_flight.planning.key_types import common_type, in_type, keeps, value_type
+from lance_flight.planning.partitions import Partitions, SpecPartitions
+from lance_flight.planning.reasons import describe
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Side:
+    """One scan of a join: what is left of its partition tables, and the columns that the keys are.
+
+    `name` is how messages call the table. `kept` has for each version of `partitions` the ascending rows of
+    `SpecPartitions.values` that are read. `keys` are the `lance:field_id` of the column that each key is: the same
+    keys in the same order on every side.
+    """
+
+    name: str
+    schema: NamespaceSchema
+    partitions: Partitions
+    kept: tuple[npt.NDArray[np.int64], ...]
+    keys: tuple[int, ...]
+
+    def key_type(self, place: int) -> pa.DataType:
+        """The type of the column that a key is."""
+        return self.schema.paths[self.keys[place]][1].type
+
+
+@dataclass(frozen=True, slots=True)
+class Dimension:
+    """A function of keys: what is computed from the keys at which places.
+
+    `result` is the type of a custom expression. `field` is one that has these values, for its name and type alone.
+    """
+
+    rule: Transform | Expression
+    places: tuple[int, ...]
+    result: pa.DataType | None
+    field: PartitionField = field(compare=False)
+
+    @classmethod
+    def of(cls, each: PartitionField, places: tuple[int, ...]) -> Dimension:
+        """What a partition field is, given the keys that its source columns are."""
+        rule = each.rule
+        if isinstance(rule, MultiBucket) and len(places) == 1:
+            rule = Bucket(rule.num_buckets)  # the hash of one column is the same
+        return cls(rule, places, each.result_type if isinstance(rule, Expression) else None, each)
+
+    def on(self, side: Side) -> PartitionField:
+        """This function of the columns of a side."""
+        return replace(self.field, source_ids=tuple(side.keys[place] for place in self.places), rule=self.rule)
+
+    def shown(self, side: Side) -> str:
+        """As EXPLAIN shows it, in the names of a side's columns."""
+        return describe(self.on(side), {number: name for name, number in side.schema.ids.items()})
+
+    def type(self, sides: Sequence[Side]) -> pa.DataType | None:
+        """The type in which the values of these sides are compared; None where equal keys may have different ones."""
+        kinds = [[side.key_type(place) for side in sides] for place in self.places]
+        if isinstance(self.rule, Expression):
+            return common_type([self.field.result_type]) if all(len(set(some)) == 1 for some in kinds) else None
+        if isinstance(self.rule, Truncate) and types.is_floating(value_type(kinds[0][0])):
+            # What is cut off is rounded, by its width.
+            return common_type(kinds[0]) if len({value_type(kind) for kind in kinds[0]}) == 1 else None
+        return common_type(kinds[0]) if isinstance(self.rule, Identity | Truncate) else pa.int64()
+
+    def follows_from(self, other: Dimension) -> bool:
+        """Whether this is a coarser bucket of the same keys, or the same."""
+        if not (isinstance(self.rule, Bucket | MultiBucket) and isinstance(other.rule, Bucket | MultiBucket)):
+            return self == other
+        return self.places == other.places and other.rule.num_buckets % self.rule.num_buckets == 0
+
+
+class Uncomputable(LanceFlightError):
+    """A dimension cannot be computed from the partition values that determine it."""
+
+    code = "uncomputable"
+
+
+@dataclass(frozen=True, eq=False)
+class Tables:
+    """The tables of one spec version that a side reads; never none."""
+
+    side: Side
+    place: int
+
+    @classmethod
+    def of(cls, side: Side) -> list[Tables]:
+        """Those of a side, version by version."""
+        return [cls(side, place) for place, rows in enumerate(side.kept) if len(rows)]
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    @property
+    def rows(self) -> npt.NDArray[np.int64]:
+        """The rows of `SpecPartitions.values` that are read."""
+        return self.side.kept[self.place]
+
+    @property
+    def version(self) -> SpecPartitions:
+        """The version with all its tables."""
+        return self.side.partitions.versions[self.place]
+
+    @property
+    def label(self) -> str:
+        """How messages call them."""
+        alone = sum(len(rows) > 0 for rows in self.side.kept) == 1
+        return self.side.name if alone else f"{self.side.name} v{self.version.spec.id}"
+
+    @cached_property
+    def fields(self) -> dict[Dimension, PartitionField]:
+        """The partition fields of keys alone, by what they are."""
+        found: dict[Dimension, PartitionField] = {}
+        for each in self.version.spec.fields:
+            if obstacle(each, self.side) is None:
+                for dimension in _dimensions(each, self.side.keys):
+                    found.setdefault(dimension, each)
+        return found
+
+    @cached_property
+    def identities(self) -> dict[int, PartitionField]:
+        """The identity fields, by the place of their key."""
+        return {each.places[0]: own for each, own in self.fields.items() if isinstance(each.rule, Identity)}
+
+    def determines(self, dimension: Dimension) -> bool:
+        """Whether the partition values say what a row's value is."""
+        finer = any(dimension.follows_from(own) for own in self.fields)
+        return finer or self.identities.keys() >= set(dimension.places)
+
+    def values(self, dimension: Dimension, kind: pa.DataType, evaluate: Evaluate | None) -> pa.Array:
+        """The value of each table for a dimension that they determine; `Uncomputable` where it fails."""
+        if dimension in self.fields:
+            return in_type(self._stored(self.fields[dimension]), kind)
+        finer = next((each for own, each in self.fields.items() if dimension.follows_from(own)), None)
+        if finer is not None and isinstance(dimension.rule, Bucket | MultiBucket):
+            buckets = self._stored(finer).cast(pa.int32())
+            return bucket(buckets, dimension.rule.num_buckets).cast(kind)
+        try:
+            return in_type(self._computed(dimension, evaluate), kind)
+        except (LanceFlightError, pa.ArrowException) as exc:
+            raise Uncomputable(f"{dimension.shown(self.side)} of {self.label} cannot be computed: {exc}") from exc
+
+    def _computed(self, dimension: Dimension, evaluate: Evaluate | None) -> pa.Array:
+        """From the identity of each key."""
+        wanted, custom = dimension.on(self.side), isinstance(dimension.rule, Expression)
+        if custom and evaluate is None:
+            raise Uncomputable("there is nothing here that computes expressions")
+        kinds = [self.side.key_type(place) for place in dimension.places]
+        kinds = kinds if custom else [value_type(kind) for kind in kinds]
+        if not isinstance(dimension.rule, Expression):
+            wanted = replace(wanted, result_type=dimension.rule.result_type(kinds))
+        stored = [self._stored(self.identities[place]) for place in dimension.places]
+        columns = [values.cast(kind) for values, kind in zip(stored, kinds, strict=True)]
+        return wanted.apply(columns, evaluate or _no_expression)
+
+    def _stored(self, each: PartitionField) -> pa.Array:
+        column = self.version.values.column(each.column)
+        some = column.take(pa.array(self.rows))
+        return pa.concat_arrays(some.chunks or [pa.nulls(0, some.type)]) if isinstance(some, pa.ChunkedArray) else some
+
+
+def common(tables: Sequence[Tables]) -> dict[Dimension, pa.DataType]:
+    """The dimensions that all tables determine, each with the type in which its values are compared.
+
+    Where one follows from another there is the finest alone.
+    """
+    sides = list(dict.fromkeys(each.side for each in tables))
+    offered = dict.fromkeys(dimension for each in tables for dimension in each.fields)
+    types_of = {dimension: dimension.type(sides) for dimension in offered}
+    shared = [
+        each for each, kind in types_of.items() if kind is not None and all(some.determines(each) for some in tables)
+    ]
+    known = {each.places[0] for each in shared if isinstance(each.rule, Identity)}
+    return {
+        each: types_of[each]
+        for each in shared
+        if isinstance(each.rule, Identity)
+        or not (known >= set(each.places) or any(each != other and each.follows_from(other) for other in shared))
+    }
+
+
+def obstacle(each: PartitionField, side: Side) -> str | None:
+    """Why the values of a partition field are not to be relied on, or that it is not of keys alone."""
+    if not set(each.source_ids) <= set(side.keys):
+        return "it is not of keys alone"
+    kinds = [side.key_type(side.keys.index(number)) for number in each.source_ids]
+    if isinstance(each.rule, Expression):
+        if any(types.is_floating(value_type(kind)) for kind in kinds):
+            return "an expression may tell 0.0 from −0.0, and one NaN from another"
+        return None if common_type([each.result_type]) else f"values of {each.result_type} are not compared"
+    if isinstance(each.rule, Identity | Truncate):
+        kept = keeps(each.result_type, kinds[0])
+        return None if kept else f"its values are {each.result_type}, those of the column {kinds[0]}"
+    return None if types.is_integer(each.result_type) else f"its values are {each.result_type}; expected an integer"
+
+
+def _dimensions(each: PartitionField, keys: Sequence[int]) -> Iterator[Dimension]:
+    """What a field is, several times where one column is several keys."""
+    places = [[place for place, key in enumerate(keys) if key == number] for number in each.source_ids]
+    for some in product(*places):
+        yield Dimension.of(each, some)
+
+
+def _no_expression(sql: str, columns: Sequence[pa.Array], result: pa.DataType) -> pa.Array:
+    raise Uncomputable(f"there is nothing here that computes {sql}")

@@ -1,0 +1,87 @@
+"""Which partition tables of several scans are joined with one another, group by group.
+
+Spec: Storage Partitioned Join, Appendix F. Rows whose keys are equal always lie in tables of one group; where that
+cannot be had, the reason is the answer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from itertools import product
+from math import prod
+
+import numpy as np
+import pyarrow as pa
+
+from lance_flight.model.spec import Evaluate, Expression
+from lance_flight.planning.dimensions import Dimension, Side, Tables, Uncomputable, common
+from lance_flight.planning.domains import Mask
+from lance_flight.planning.grouping import Apart, Column, Group, Groups, grouped
+from lance_flight.planning.join_reasons import why_apart, why_incomparable
+
+__all__ = ["Apart", "Group", "Groups", "Side", "match"]
+
+MAX_PAIRS = 16
+"""So many combinations of one version of each side are matched on their own."""
+
+
+def match(sides: Sequence[Side], evaluate: Evaluate | None, *, inner: bool) -> Groups | Apart:
+    """The groups of the tables of all sides: any two rows of different sides with equal keys are in one.
+
+    Every table is in exactly one group. With `inner` (all joins are inner, and by `=`) groups are left out that no
+    row can come of: those without a table of each side, and those of keys that are NULL. Where the versions of a side
+    have nothing in common, inner joins are also matched version by version: then `by` names the dimensions of each
+    combination, and a table is in groups of several. For one side alone, rows with equal keys are in one group.
+    """
+    why = why_incomparable(sides)
+    if why is not None:
+        return Apart(why)
+    tables = [Tables.of(side) for side in sides]
+    if not any(tables) or (inner and not all(tables)):
+        return Groups((), ())
+    found = _matched(sides, tables, evaluate, inner=inner)
+    if isinstance(found, Groups) or not inner or len(sides) == 1 or all(len(some) == 1 for some in tables):
+        return found
+    if prod(map(len, tables)) > MAX_PAIRS:
+        return Apart(f"{found.why}; and their versions make more than {MAX_PAIRS} combinations")
+    return _by_version(sides, tables, evaluate)
+
+
+def _by_version(sides: Sequence[Side], tables: Sequence[Sequence[Tables]], evaluate: Evaluate | None) -> Groups | Apart:
+    by: list[str] = []
+    groups: list[Group] = []
+    for some in product(*tables):
+        found = _matched(sides, [[each] for each in some], evaluate, inner=True)
+        if isinstance(found, Apart):
+            return found
+        by.append(f"{' with '.join(each.label for each in some)}: {', '.join(found.by)}")
+        groups += found.groups
+    return Groups(tuple(by), tuple(groups))
+
+
+def _matched(
+    sides: Sequence[Side], tables: Sequence[Sequence[Tables]], evaluate: Evaluate | None, *, inner: bool
+) -> Groups | Apart:
+    every = [each for some in tables for each in some]
+    columns: dict[Dimension, Column] = {}
+    failures = []
+    for dimension, kind in common(every).items():
+        try:
+            columns[dimension] = Column.of(pa.concat_arrays([each.values(dimension, kind, evaluate) for each in every]))
+        except Uncomputable as exc:
+            failures.append(str(exc))
+    if not columns:
+        return Apart("; ".join(failures) or why_apart(every))
+    groups = grouped(sides, tables, [*columns.values()], _taken(columns, inner=inner))
+    if inner:
+        groups = [group for group in groups if all(any(map(len, versions)) for versions in group.rows)]
+    return Groups(tuple(dimension.shown(sides[0]) for dimension in columns), tuple(groups))
+
+
+def _taken(columns: Mapping[Dimension, Column], *, inner: bool) -> Mask:
+    """The tables with a row that may find another: a transform gives NULL for NULL alone, an expression for anything."""
+    taken = np.ones(len(next(iter(columns.values())).ranks), np.bool_)
+    for dimension, column in columns.items():
+        if inner and not isinstance(dimension.rule, Expression):
+            taken &= ~column.null
+    return taken
