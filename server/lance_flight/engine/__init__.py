@@ -3,4 +3,4 @@
 import os
 
 # Read once, when DataFusion starts its runtime. Lanes block a worker while Lance reads: have more than cores.
-os.environ.setdefault("TOKIO_WORKER_THREADS", "16")
+os.environ.setdefault("TOKIO_WORKER_THREADS", "64")

@@ -18,10 +18,11 @@ from lance_flight.engine.functions import shown_name
 from lance_flight.engine.maintenance import Compact, Maintenance, Migrate, Repair, RewritePartitions, Vacuum, maintained
 from lance_flight.engine.merge_keys import matched_rows
 from lance_flight.engine.partition_changes import partitioned
+from lance_flight.engine.partition_wise.grouped import divide
 from lance_flight.engine.pure_scans import bare_columns, stream
 from lance_flight.engine.references import TableRef
 from lance_flight.engine.row_changes import Merge
-from lance_flight.engine.session import CATALOG, Session
+from lance_flight.engine.session import CATALOG, Session, shaped
 from lance_flight.engine.statements import (
     Describe,
     DescribeNamespace,
@@ -93,7 +94,7 @@ class QueryAnswer:
             direct = stream(self.session.log, columns, self.schema)
             if direct is not None:
                 return direct
-        return self.session.batches(self.frame, self.schema)
+        return shaped(divide(self.session, self.frame).batches(), self.schema)
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 
 from lance_flight.catalog.directory import Root
+from lance_flight.engine.execution import Execution
 from lance_flight.engine.transactions import SqlTransaction
 from lance_flight.errors import Conflict, InvalidInput, NotFound, OutcomeUnknown
 
@@ -33,6 +34,7 @@ class ClientSession:
 
     isolation: Isolation = Isolation.SNAPSHOT
     branch: str | None = None
+    execution: Execution = field(default_factory=Execution)
     open: dict[bytes, OpenTransaction] = field(default_factory=dict)
 
     @property

@@ -16,6 +16,7 @@ from lance_flight.engine.answers import Answer, answer
 from lance_flight.engine.changes import change, insert_columns
 from lance_flight.engine.clients import Clients, ClientSession
 from lance_flight.engine.dml import row_query, table_name
+from lance_flight.engine.execution import Execution
 from lance_flight.engine.parameters import check_parameters, parameter_schema
 from lance_flight.engine.partition_fields import PartitionDef
 from lance_flight.engine.pure_scans import is_pure_scan
@@ -60,6 +61,11 @@ class Scope:
     def branch(self) -> str | None:
         """The branch that the session is on."""
         return None if self.session is None else self.session.branch
+
+    @property
+    def execution(self) -> Execution:
+        """How its queries are run."""
+        return Execution() if self.session is None else self.session.execution
 
 
 ALONE = Scope()
@@ -114,7 +120,7 @@ class Engine:
         holds: list[Hold] = []
         root = self.root.on_branch(scope.branch)
         with self._transaction(scope) as transaction:
-            session = self._session(root, transaction, _target(statement), holds=holds)
+            session = self._session(root, transaction, _target(statement), holds=holds, execution=scope.execution)
             answered = answer(session, statement, parameters)
             if answered.frame is not None:
                 session.resolve_pins(answered.frame)
@@ -130,6 +136,7 @@ class Engine:
                 share=Share(n, shares),
                 transaction=scope.transaction,
                 branch=scope.branch,
+                execution=scope.execution,
             )
             for n in range(shares)
         )
@@ -147,7 +154,13 @@ class Engine:
         holds: list[Hold] = []
         root = self.root.on_branch(task.branch)
         session = self._session(
-            root, transaction, _target(statement), readings=task.readings, share=task.share, holds=holds
+            root,
+            transaction,
+            _target(statement),
+            readings=task.readings,
+            share=task.share,
+            holds=holds,
+            execution=task.execution,
         )
         answered = answer(session, statement, task.parameters)
         return pa.RecordBatchReader.from_batches(answered.schema, _held(answered.batches(), holds))
@@ -230,6 +243,7 @@ class Engine:
         readings: Mapping[str, Reading] | None = None,
         share: Share | None = None,
         holds: list[Hold] | None = None,
+        execution: Execution | None = None,
     ) -> Session:
         return Session(
             root,
@@ -240,6 +254,7 @@ class Engine:
             transaction=transaction,
             target=target,
             holds=holds if holds is not None or transaction is None else transaction.holds,
+            execution=execution,
         )
 
 

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import partial
-from typing import Any
+from threading import Lock
+from typing import Any, TypeVar
 
 import pyarrow as pa
 import pyarrow.dataset as pads
@@ -18,6 +20,7 @@ from lance_flight.catalog.namespace import PartitionedNamespace
 from lance_flight.catalog.plain import PlainTable
 from lance_flight.catalog.scan import Source
 from lance_flight.catalog.snapshot import Snapshot
+from lance_flight.engine.execution import Execution
 from lance_flight.engine.functions import QUERIES_ONLY, HashCalls, evaluate, plain_message, session_config
 from lance_flight.engine.hints import hints
 from lance_flight.engine.metadata_tables import METADATA_TABLES, PLAIN_METADATA_TABLES, MetadataTable
@@ -28,13 +31,15 @@ from lance_flight.engine.row_queries import TARGET_ROWS
 from lance_flight.engine.sql import for_datafusion
 from lance_flight.engine.table_catalog import TableCatalog
 from lance_flight.engine.table_changes import TABLE_CHANGES, ChangesTable, TableChanges, changes_table
-from lance_flight.engine.tables import Floating, PartitionedView, PlainView, Share, Targets
+from lance_flight.engine.tables import Floating, PartitionedView, PlainView, Rows, Share, Targets
 from lance_flight.engine.transactions import SqlTransaction
 from lance_flight.errors import Conflict, LanceFlightError, NotFound, QueryFailed, SqlError
 from lance_flight.model.pins import FixedPin
 from lance_flight.model.spec import Expression
 from lance_flight.planning.enumeration import Unresolved
 from lance_flight.planning.predicates import ALWAYS, Predicate, all_of
+
+T = TypeVar("T")
 
 CATALOG = "lance"
 PLANNING_ROUNDS = 4
@@ -82,7 +87,8 @@ class Session:
     `readings` fixes the versions of tables (from a ticket); others are read at their newest snapshot, and which one
     that was stands in `readings` afterwards. `share` restricts every scan to one part. Inside a `transaction` tables are
     read as it sees them. The rows of `target` have addresses under the name `t$rows`, in tables numbered by `targets`.
-    What keeps the snapshots from being vacuumed is put into `holds`.
+    What keeps the snapshots from being vacuumed is put into `holds`. `views` are the partitioned tables by `schema.name`,
+    and `divisible` those whose rows are read, in portions if need be.
     """
 
     def __init__(
@@ -96,6 +102,7 @@ class Session:
         transaction: SqlTransaction | None = None,
         target: TableName | None = None,
         holds: list[Hold] | None = None,
+        execution: Execution | None = None,
     ) -> None:
         self.root = root
         self.transaction = transaction
@@ -103,15 +110,18 @@ class Session:
         self.targets = Targets()
         self._target = target
         self.ways = ways
+        self.execution = execution or Execution()
         self.share = share or Share()
         self.readings: dict[str, Reading] = dict(readings or {})
         self.log = ScanLog()
         self.views: dict[str, PartitionedView] = {}
+        self.divisible: dict[str, PartitionedView] = {}
         self._holds = holds
         self._hints: dict[str, Predicate] = {}
         self._narrowed: Predicate = ALWAYS
         self._evaluations = _Evaluations()
         self._missing: dict[str, NotFound] = {}
+        self._planning = Lock()
         runtime = RuntimeEnvBuilder()
         if memory_limit is not None:
             runtime = runtime.with_disk_manager_os().with_fair_spill_pool(memory_limit)
@@ -134,11 +144,11 @@ class Session:
                 frame.optimized_logical_plan()
             return frame
 
-        return self._planned(lambda: calls.plan(self.context, plan))
+        return self.planned(lambda: calls.plan(self.context, plan))
 
     def optimised(self, frame: DataFrame) -> LogicalPlan:
         """The optimised plan of a query; what DataFusion refuses only now (types that do not compare …) is `SqlError`."""
-        plan: LogicalPlan = self._planned(frame.optimized_logical_plan)
+        plan: LogicalPlan = self.planned(frame.optimized_logical_plan)
         return plan
 
     def prepare(self, frame: DataFrame) -> None:
@@ -166,21 +176,41 @@ class Session:
         """Plan how a query is run; what that decides about its scans stands in the log, and nothing else."""
         self.log.reports.clear()
         self.log.scans.clear()
-        return self._planned(frame.execution_plan)
+        return self.planned(frame.execution_plan)
 
     def batches(self, frame: DataFrame, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
         """Run a planned query; every batch is of exactly `schema`."""
-        try:
+        return shaped(self.stream(frame), schema)
+
+    def stream(self, frame: DataFrame) -> Iterator[pa.RecordBatch]:
+        """Run a planned query; its batches are as DataFusion made them."""
+        with self._run_errors():
             for batch in frame.execute_stream():
-                arrow = batch.to_pyarrow()
-                yield pa.RecordBatch.from_arrays(
-                    [c if c.type == f.type else c.cast(f.type) for c, f in zip(arrow.columns, schema, strict=True)],
-                    schema=schema,
-                )
-        except LanceFlightError:
-            raise
-        except Exception as exc:
-            raise self._error(exc, QueryFailed) from exc
+                yield batch.to_pyarrow()
+
+    def stream_portion(self, frame: DataFrame, portion: Mapping[str, Rows]) -> Iterator[pa.RecordBatch]:
+        """Run a query over some partition tables alone, those of each table in `views`. Safe to call from several threads."""
+        with self._planning:
+            # A query learns what it reads when it is planned.
+            for name, rows in portion.items():
+                self.views[name].portion.rows = rows
+            try:
+                with self._run_errors():
+                    started = frame.execute_stream()
+            finally:
+                for name in portion:
+                    self.views[name].portion.rows = None
+        with self._run_errors():
+            for batch in started:
+                yield batch.to_pyarrow()
+
+    def lane_frame(self, plan: LogicalPlan) -> DataFrame:
+        """A frame whose queries run on one of the session's lanes."""
+        self.context.sql("SET datafusion.execution.target_partitions = 1")
+        try:
+            return self.context.create_dataframe_from_logical_plan(plan)
+        finally:
+            self.context.sql(f"SET datafusion.execution.target_partitions = {self.ways}")
 
     def resolve(self, db_schema: str, reference: str) -> pads.Dataset | None:
         """The table behind a name as it stands in SQL (`t`, `t@12`, `t@tag`, `t@time`, `t$partitions`), if there is one."""
@@ -208,7 +238,10 @@ class Session:
                     return Provider(self._plain(found, table, name.name, at, is_target=True), self.log)
                 case PartitionedNamespace():
                     view = self._partitioned(found, table, name.name, at)
-                    return Provider(view, self.log) if metadata is None else _metadata_table(metadata, found, view)
+                    if metadata is not None:
+                        return _metadata_table(metadata, found, view)
+                    self.divisible[f"{name.db_schema}.{name.name}"] = view
+                    return Provider(view, self.log)
                 case PlainTable() if metadata is not None:
                     return _plain_metadata_table(metadata, found, table)
                 case PlainTable():
@@ -322,7 +355,18 @@ class Session:
             is_target=is_target,
         )
 
-    def _planned(self, plan: Callable[[], Any]) -> Any:
+    @contextmanager
+    def _run_errors(self) -> Iterator[None]:
+        """What ends a query that runs, as an error of ours."""
+        try:
+            yield
+        except LanceFlightError:
+            raise
+        except Exception as exc:
+            raise self._error(exc, QueryFailed) from exc
+
+    def planned(self, plan: Callable[[], T]) -> T:
+        """What planning gives; what DataFusion refuses is `SqlError`."""
         try:
             return plan()
         except LanceFlightError:
@@ -338,6 +382,13 @@ class Session:
             if said in str(exc):
                 return why
         return otherwise(self.root.store.words(plain_message(exc)))
+
+
+def shaped(batches: Iterator[pa.RecordBatch], schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+    """The same batches, each of exactly `schema`, its columns found by their places."""
+    for batch in batches:
+        columns = [c if c.type == f.type else c.cast(f.type) for c, f in zip(batch.columns, schema, strict=True)]
+        yield pa.RecordBatch.from_arrays(columns, schema=schema)
 
 
 def _metadata_table(name: str, namespace: PartitionedNamespace, view: PartitionedView) -> MetadataTable:

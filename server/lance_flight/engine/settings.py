@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from types import MappingProxyType
 
 from lance_flight.engine.clients import ClientSession, Isolation
@@ -38,6 +39,30 @@ def _branch(value: str, session: ClientSession) -> None:
     session.branch = None if value == MAIN else check_label("branch", value)
 
 
+def _switch(name: str) -> Callable[[str, ClientSession], None]:
+    """Turn one way of running queries on or off."""
+
+    def choose(value: str, session: ClientSession) -> None:
+        if value.lower() not in _SWITCHED:
+            raise InvalidInput(f"{name} is {value!r}; expected 'on' or 'off'")
+        session.execution = replace(session.execution, **{name: _SWITCHED[value.lower()]})
+
+    return choose
+
+
+def _group_rows(value: str, session: ClientSession) -> None:
+    if not value.isdecimal():
+        raise InvalidInput(f"group_rows is {value!r}; expected a number of rows")
+    session.execution = replace(session.execution, group_rows=int(value))
+
+
+_SWITCHED = MappingProxyType({"on": True, "true": True, "off": False, "false": False})
 _SETTINGS: Mapping[str, Callable[[str, ClientSession], None]] = MappingProxyType(
-    {"isolation": _isolation, "branch": _branch}
+    {
+        "isolation": _isolation,
+        "branch": _branch,
+        "partition_wise_join": _switch("partition_wise_join"),
+        "dynamic_pruning": _switch("dynamic_pruning"),
+        "group_rows": _group_rows,
+    }
 )

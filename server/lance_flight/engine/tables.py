@@ -11,18 +11,22 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from datetime import datetime
 from functools import partial
+from itertools import islice
 from threading import Lock
 from typing import TypeVar
 from weakref import WeakKeyDictionary
 
+import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
 from lance_flight.catalog import partitions
 from lance_flight.catalog.branches import BranchRef
 from lance_flight.catalog.merged import PinnedTable, merge
 from lance_flight.catalog.namespace import PartitionedNamespace
+from lance_flight.catalog.row_counts import row_counts
 from lance_flight.catalog.scan import ADDRESS_FIELDS, Open, Source
-from lance_flight.catalog.snapshot import PartitionTable, Snapshot, SpecTables
+from lance_flight.catalog.snapshot import PartitionTable, Snapshot
 from lance_flight.catalog.store import Store
 from lance_flight.engine.provider import ScanLog
 from lance_flight.errors import Conflict, LanceFlightError, NotFound, QueryFailed
@@ -30,7 +34,7 @@ from lance_flight.model.pins import FixedPin
 from lance_flight.model.spec import Evaluate
 from lance_flight.planning.partitions import Partitions, SpecPartitions
 from lance_flight.planning.predicates import ALWAYS, Predicate
-from lance_flight.planning.pruning import Pruning, SpecPruning, prune
+from lance_flight.planning.pruning import Pruning, prune
 
 T = TypeVar("T")
 Work = tuple[Predicate | None, list[Open]]
@@ -90,6 +94,21 @@ class Floating:
                 self.known |= {table.object_id: pin for table, pin in zip(tables, found, strict=True)}
 
 
+Rows = tuple[npt.NDArray[np.int64], ...]
+"""Partition tables of a snapshot: for each spec version the rows of `SpecTables`."""
+
+
+@dataclass(slots=True)
+class Portion:
+    """What scans that are planned now may read of a table; None for all of it."""
+
+    rows: Rows | None = None
+
+    def of(self, kept: npt.NDArray[np.int64], version: int) -> npt.NDArray[np.int64]:
+        """Those of the `kept` tables of a version that belong to it."""
+        return kept if self.rows is None else np.intersect1d(kept, self.rows[version], assume_unique=True)
+
+
 class Targets:
     """The partition tables whose rows a statement may change, numbered as its scans come upon them."""
 
@@ -123,6 +142,7 @@ class PartitionedView:
     hint: Callable[[], Predicate]
     evaluate: Evaluate
     planned: list[Pruning] = field(default_factory=list)
+    portion: Portion = field(default_factory=Portion)
     targets: Targets | None = None
     on_read: Callable[[Sequence[str]], None] | None = None
 
@@ -141,14 +161,22 @@ class PartitionedView:
         pruning = prune(whole, schema, predicate, self.evaluate, self.hint())
         self.planned.append(pruning)
         self.log.reports.append(report(self.name, pruning, self.snapshot.version))
-        kept = [
-            (version.unfiltered, self.floating.pinned(self.share.pick(_kept(tables, version)), self.targets))
-            for tables, version in zip(self.snapshot.tables, pruning.versions, strict=True)
+        chosen = [
+            (version.unfiltered, tables.tables(self.portion.of(version.kept, place)))
+            for place, (tables, version) in enumerate(zip(self.snapshot.tables, pruning.versions, strict=True))
         ]
         if self.on_read is not None:
-            tables = zip(self.snapshot.tables, pruning.versions, strict=True)
-            self.on_read([table.object_id for mine, version in tables for table in _kept(mine, version)])
-        return Lanes(deal(kept, self.ways, self.log, merging=self.targets is None))
+            self.on_read([table.object_id for _, tables in chosen for table in tables])
+        kept = [(rest, self.floating.pinned(self.share.pick(tables), self.targets)) for rest, tables in chosen]
+        # One group of tables among others is read in one lane: the others are read beside it.
+        ways = self.ways if self.portion.rows is None else 1
+        return Lanes(deal(kept, ways, self.log, merging=self.targets is None))
+
+    def row_counts(self, rows: Rows) -> list[npt.NDArray[np.int64]]:
+        """How many rows partition tables have, in the order of `rows`."""
+        tables = [mine.tables(kept) for mine, kept in zip(self.snapshot.tables, rows, strict=True)]
+        counted = iter(row_counts(self.floating.pinned([table for mine in tables for table in mine])))
+        return [np.fromiter(islice(counted, len(mine)), np.int64, len(mine)) for mine in tables]
 
     def failure(self, exc: Exception) -> LanceFlightError:
         """Why a scan of it failed (`provider.Readable`)."""
@@ -252,10 +280,6 @@ def partitions_of(snapshot: Snapshot) -> Partitions:
         found = Partitions.together([SpecPartitions(spec=each.spec, values=each.values) for each in snapshot.tables])
         _coded[snapshot] = found
     return found
-
-
-def _kept(tables: SpecTables, version: SpecPruning) -> list[PartitionTable]:
-    return [tables.table(int(row)) for row in version.kept]
 
 
 def report(name: str, pruning: Pruning, snapshot: int) -> str:

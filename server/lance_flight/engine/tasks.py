@@ -8,10 +8,11 @@ from __future__ import annotations
 import base64
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 
 import pyarrow as pa
 
+from lance_flight.engine.execution import Execution
 from lance_flight.engine.session import Reading
 from lance_flight.engine.tables import Share
 from lance_flight.errors import TicketError
@@ -28,6 +29,7 @@ class Task:
     share: Share = field(default_factory=Share)
     transaction: bytes | None = None
     branch: str | None = None
+    execution: Execution = field(default_factory=Execution)
 
     def to_bytes(self) -> bytes:
         """As compact JSON."""
@@ -40,6 +42,7 @@ class Task:
             },
             "share": [self.share.part, self.share.of],
             "branch": self.branch,
+            "execution": asdict(self.execution),
             "transaction": None if self.transaction is None else self.transaction.hex(),
         }
         return json.dumps(value, separators=(",", ":")).encode()
@@ -58,6 +61,7 @@ class Task:
                 },
                 share=Share(*value["share"]),
                 branch=value["branch"],
+                execution=Execution(**value["execution"]),
                 transaction=None if value["transaction"] is None else bytes.fromhex(value["transaction"]),
             )
         except (ValueError, KeyError, TypeError, pa.ArrowInvalid) as exc:

@@ -1,0 +1,200 @@
+"""DataFusion's logical plans as a tree of nodes: what each does, which columns it returns, and which are others unchanged."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from types import MappingProxyType
+from typing import Any
+
+from datafusion import Expr, LogicalPlan
+from datafusion.expr import (
+    Aggregate,
+    Distinct,
+    Filter,
+    Join,
+    Limit,
+    Projection,
+    Sort,
+    SubqueryAlias,
+    TableScan,
+    Union,
+    WindowExpr,
+)
+
+_KINDS = (
+    Aggregate,
+    Distinct,
+    Filter,
+    Join,
+    Limit,
+    Projection,
+    Sort,
+    SubqueryAlias,
+    TableScan,
+    Union,
+    WindowExpr,
+)
+
+LEFT_ONLY = frozenset({"LeftSemi", "LeftAnti"})
+RIGHT_ONLY = frozenset({"RightSemi", "RightAnti"})
+BOTH_SIDES = frozenset({"Inner", "Left", "Right", "Full"})
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """A column as expressions name it: its relation (catalog, schema and table, as far as they are said) and its name."""
+
+    relation: tuple[str, ...]
+    name: str
+
+    @property
+    def key(self) -> tuple[str, str]:
+        """What tells it apart from the other columns of a node."""
+        return ".".join(self.relation), self.name
+
+
+@dataclass(frozen=True, eq=False)
+class Node:
+    """One node of a plan. `variant` is DataFusion's class of its kind, None for the kinds that nothing here deals with."""
+
+    plan: LogicalPlan
+    variant: Any
+    inputs: tuple[Node, ...]
+
+    @classmethod
+    def of(cls, plan: LogicalPlan) -> Node:
+        """The tree of a plan."""
+        return cls(plan, _variant(plan), tuple(cls.of(child) for child in plan.inputs()))
+
+    def walk(self) -> Iterator[Node]:
+        """This node and all below."""
+        yield self
+        for child in self.inputs:
+            yield from child.walk()
+
+    @cached_property
+    def said(self) -> str:
+        """What the node does, in one line, as EXPLAIN shows it."""
+        return str(self.plan.display())
+
+    @cached_property
+    def outputs(self) -> list[Column] | None:
+        """Its columns in order; None where they are not known."""
+        return _outputs(self)
+
+
+def expressions(raw: Sequence[Any]) -> list[Expr]:
+    """The expressions that a variant holds."""
+    return [Expr(each) for each in raw]
+
+
+def column_key(expression: Expr) -> tuple[str, str] | None:
+    """The column that an expression is, by `Column.key`."""
+    if expression.variant_name() != "Column":
+        return None
+    found = expression.to_variant()
+    return found.relation() or "", found.name()
+
+
+def unaliased(expression: Expr) -> Expr:
+    """The expression without the names it is given."""
+    while expression.variant_name() == "Alias":
+        expression = Expr(expression.to_variant().expr())
+    return expression
+
+
+def join_type(join: Any) -> str:
+    """The type of a join as DataFusion prints it: Inner, Left, LeftSemi and so on."""
+    return str(join.join_type())
+
+
+def is_null_aware(node: Node) -> bool:
+    """Whether a join is NOT IN, whose every row depends on whether there is a NULL anywhere on the other side."""
+    return node.said.endswith(" null_aware")
+
+
+def has_subquery(node: Node) -> bool:
+    """Whether expressions of the node, or of one below, have queries of their own."""
+    return "Subquery:" in node.plan.display_indent()
+
+
+# What DataFusion raises of a node that there is no class for in Python.
+_NO_VARIANT = (NotImplementedError, ValueError, TypeError, RuntimeError)
+
+
+def _variant(plan: LogicalPlan) -> Any:
+    try:
+        found = plan.to_variant()
+    except _NO_VARIANT:
+        return None
+    return found if isinstance(found, _KINDS) else None
+
+
+def _outputs(node: Node) -> list[Column] | None:
+    below = [child.outputs for child in node.inputs]
+    known = [some for some in below if some is not None]
+    if len(known) != len(below):
+        return None
+    name = _OUTPUTS.get(type(node.variant))
+    return None if name is None else name(node.variant, *known)
+
+
+def _scanned(scan: TableScan) -> list[Column]:
+    relation = tuple(part for part in scan.fqn() if part)
+    return [Column(relation, name) for _, name in scan.projection()]
+
+
+def _aggregated(aggregate: Aggregate, below: list[Column]) -> list[Column] | None:
+    grouped = expressions(aggregate.group_by_exprs())
+    if any(each.variant_name() == "GroupingSet" for each in grouped):
+        return None
+    return _named([*grouped, *expressions(aggregate.aggregate_exprs())], below)
+
+
+def _windowed(window: WindowExpr, below: list[Column]) -> list[Column]:
+    return [*below, *(Column((), each.schema_name()) for each in expressions(window.get_window_expr()))]
+
+
+def _joined(join: Join, left: list[Column], right: list[Column]) -> list[Column] | None:
+    kind = join_type(join)
+    if kind in BOTH_SIDES:
+        return left + right
+    if kind in LEFT_ONLY:
+        return left
+    return right if kind in RIGHT_ONLY else None
+
+
+def _named(said: Sequence[Expr], below: Sequence[Column]) -> list[Column] | None:
+    """What expressions over the columns `below` are called."""
+    known = {each.key: each for each in below}
+    found: list[Column | None] = []
+    for expression in said:
+        key = column_key(expression)
+        if key is not None:
+            found.append(known.get(key))
+        elif expression.variant_name() == "Alias":
+            name, whole = expression.to_variant().alias(), expression.schema_name()
+            relation = whole.removesuffix(f".{name}") if whole != name else ""
+            # A relation of several parts cannot be told from one with dots in its name.
+            found.append(None if "." in relation else Column((relation,) if relation else (), name))
+        else:
+            found.append(Column((), expression.schema_name()))
+    return [each for each in found if each is not None] if None not in found else None
+
+
+_OUTPUTS: Mapping[type[Any], Callable[..., list[Column] | None]] = MappingProxyType(
+    {
+        TableScan: _scanned,
+        SubqueryAlias: lambda alias, below: [replace(each, relation=(alias.alias(),)) for each in below],
+        Filter: lambda _, below: below,
+        Sort: lambda _, below: below,
+        Limit: lambda _, below: below,
+        Projection: lambda projection, below: _named(expressions(projection.projections()), below),
+        Aggregate: _aggregated,
+        WindowExpr: _windowed,
+        Union: lambda _, below, *__: [replace(each, relation=()) for each in below],
+        Join: _joined,
+    }
+)

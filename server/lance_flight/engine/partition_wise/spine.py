@@ -1,0 +1,216 @@
+"""What stands above the parts that are run in groups, built again over their rows.
+
+Every node is made anew of the very expressions that it had. They name columns with their relations, which the rows of a
+part do not have: those are given by aliases with a relation, which Python can only say in DataFusion's protobuf.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import reduce
+from types import MappingProxyType
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.dataset as pads
+from datafusion import DataFrame, Expr, SessionContext
+from datafusion.expr import (
+    Aggregate,
+    Distinct,
+    Filter,
+    Join,
+    Limit,
+    Projection,
+    Sort,
+    SubqueryAlias,
+    Union,
+    WindowExpr,
+)
+
+from lance_flight.engine.partition_wise.lanes import Tasks, run
+from lance_flight.engine.partition_wise.plans import Column, Node, expressions, is_null_aware, join_type
+from lance_flight.errors import Unsupported
+
+
+class GroupRows(pads.Dataset):
+    """The rows of a part as DataFusion reads them: one fragment for each lane, and a lane takes group after group."""
+
+    def __init__(self, schema: pa.Schema, tasks: Callable[[], Tasks], lanes: int) -> None:
+        self._schema = schema
+        self._tasks = tasks
+        self._lanes = lanes
+
+    @property
+    def schema(self) -> pa.Schema:
+        return self._schema
+
+    def scanner(self, columns: list[str] | None = None, filter: pc.Expression | None = None, **_: Any) -> _Scanner:
+        return _Scanner(_projected(self._schema, columns), self._schema, Tasks(iter([])), filter)
+
+    def get_fragments(self, filter: pc.Expression | None = None) -> Iterator[_Lane]:
+        tasks = self._tasks()
+        return iter([_Lane(self._schema, tasks) for _ in range(self._lanes)])
+
+
+@dataclass(frozen=True, slots=True)
+class _Lane:
+    """One fragment: the groups that its lane comes upon."""
+
+    rows_schema: pa.Schema
+    tasks: Tasks
+
+    def scanner(
+        self,
+        schema: pa.Schema | None = None,
+        columns: list[str] | None = None,
+        filter: pc.Expression | None = None,
+        **_: Any,
+    ) -> _Scanner:
+        return _Scanner(_projected(self.rows_schema, columns), self.rows_schema, self.tasks, filter)
+
+
+@dataclass(frozen=True, slots=True)
+class _Scanner:
+    """The rows of one lane, filtered and projected."""
+
+    projected_schema: pa.Schema
+    rows_schema: pa.Schema
+    tasks: Tasks
+    filter: pc.Expression | None
+
+    def to_batches(self) -> Iterator[pa.RecordBatch]:
+        """The batches."""
+        for batch in run(self.tasks, 1):
+            # Arrow takes a batch that is made of no columns for one without rows.
+            named = pa.RecordBatch.from_arrays(batch.columns, schema=self.rows_schema) if batch.columns else batch
+            kept = named if self.filter is None else named.filter(self.filter)
+            yield kept.select(self.projected_schema.names)
+
+
+def _projected(schema: pa.Schema, columns: list[str] | None) -> pa.Schema:
+    return schema if columns is None else pa.schema([schema.field(name) for name in columns])
+
+
+def numbered(schema: pa.Schema) -> pa.Schema:
+    """The same columns, called by their places."""
+    return pa.schema([field.with_name(f"c{place}") for place, field in enumerate(schema)])
+
+
+def rows_frame(context: SessionContext, rows: pads.Dataset, columns: Sequence[Column]) -> DataFrame:
+    """A frame over `rows`, with its columns called as expressions above a part name them."""
+    aliases = [
+        Expr.from_bytes(_alias(name, column), context) for name, column in zip(rows.schema.names, columns, strict=True)
+    ]
+    return context.read_table(rows).select(*aliases)
+
+
+def rebuilt(context: SessionContext, node: Node, replaced: Mapping[Node, DataFrame]) -> DataFrame:
+    """The plan below `node` with frames in place of some of its nodes; `Unsupported` if it cannot be built again."""
+    if node in replaced:
+        return replaced[node]
+    if not any(below in replaced for below in node.walk()):
+        return context.create_dataframe_from_logical_plan(node.plan)
+    inputs = [rebuilt(context, child, replaced) for child in node.inputs]
+    build = _BUILDERS.get(type(node.variant))
+    if build is None:
+        raise _Unbuildable(node)
+    return build(node, *inputs)
+
+
+class _Unbuildable(Unsupported):
+    """A node that cannot stand above rows of groups."""
+
+    def __init__(self, node: Node) -> None:
+        super().__init__(f"{node.said}: it cannot be planned over the rows of groups")
+
+
+def _projected_frame(node: Node, frame: DataFrame) -> DataFrame:
+    return frame.select(*expressions(node.variant.projections()))
+
+
+def _filtered(node: Node, frame: DataFrame) -> DataFrame:
+    return frame.filter(Expr(node.variant.predicate()))
+
+
+def _aggregated(node: Node, frame: DataFrame) -> DataFrame:
+    return frame.aggregate(expressions(node.variant.group_by_exprs()), expressions(node.variant.aggregate_exprs()))
+
+
+def _sorted(node: Node, frame: DataFrame) -> DataFrame:
+    sort = node.variant
+    ordered = frame.sort(*(Expr(by.expr()).sort(by.ascending(), by.nulls_first()) for by in sort.sort_exprs()))
+    return ordered if sort.get_fetch_val() is None else ordered.limit(sort.get_fetch_val())
+
+
+def _limited(node: Node, frame: DataFrame) -> DataFrame:
+    skip, fetch = (
+        None if raw is None else Expr(raw).python_value() for raw in (node.variant.skip(), node.variant.fetch())
+    )
+    if fetch is None:
+        raise _Unbuildable(node)
+    return frame.limit(_number(fetch), 0 if skip is None else _number(skip))
+
+
+def _number(value: Any) -> int:
+    return int(value.as_py() if isinstance(value, pa.Scalar) else value)
+
+
+def _united(_: Node, first: DataFrame, *others: DataFrame) -> DataFrame:
+    return reduce(lambda frame, other: frame.union(other), others, first)
+
+
+def _joined(node: Node, left: DataFrame, right: DataFrame) -> DataFrame:
+    join = node.variant
+    kind = _JOINS.get(join_type(join))
+    conditions = [Expr(mine) == Expr(theirs) for mine, theirs in join.on()]
+    if join.filter() is not None:
+        conditions.append(Expr(join.filter()))
+    if kind is None or not conditions or join.null_equals_null() or is_null_aware(node):
+        raise _Unbuildable(node)
+    return left.join_on(right, *conditions, how=kind)
+
+
+_JOINS = MappingProxyType(
+    {"Inner": "inner", "Left": "left", "Right": "right", "Full": "full", "LeftSemi": "semi", "LeftAnti": "anti"}
+)
+_BUILDERS: Mapping[type[Any], Callable[..., DataFrame]] = MappingProxyType(
+    {
+        Projection: _projected_frame,
+        Filter: _filtered,
+        SubqueryAlias: lambda node, frame: frame.alias(node.variant.alias()),
+        Aggregate: _aggregated,
+        WindowExpr: lambda node, frame: frame.window(*expressions(node.variant.get_window_expr())),
+        Distinct: lambda _, frame: frame.distinct(),
+        Sort: _sorted,
+        Limit: _limited,
+        Union: _united,
+        Join: _joined,
+    }
+)
+
+
+def _alias(name: str, column: Column) -> bytes:
+    """`name AS relation.column`: LogicalExprNode.alias over LogicalExprNode.column in datafusion.proto."""
+    source = _field(1, _field(1, name.encode()))
+    return _field(2, _field(1, source) + _field(2, column.name.encode()) + _relation(column.relation))
+
+
+def _relation(parts: Sequence[str]) -> bytes:
+    """AliasNode.relation: a TableReference that is bare, partial or full."""
+    if not parts:
+        return b""
+    said = b"".join(_field(place, part.encode()) for place, part in enumerate(parts, 1))
+    return _field(3, _field(len(parts), said))
+
+
+def _field(number: int, payload: bytes) -> bytes:
+    """A field of bytes in the protobuf wire format."""
+    return bytes([number << 3 | 2]) + _varint(len(payload)) + payload
+
+
+def _varint(value: int) -> bytes:
+    """Seven bits in each byte, the lowest first; all but the last have the eighth."""
+    more, low = divmod(value, 128)
+    return bytes([low | 128]) + _varint(more) if more else bytes([low])
