@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
@@ -12,7 +12,8 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lance_flight.planning.dimensions import Side, Tables
+from lance_flight.model.spec import Evaluate
+from lance_flight.planning.dimensions import Dimension, Side, Tables, Uncomputable
 from lance_flight.planning.domains import Mask
 from lance_flight.planning.partitions import Coded
 
@@ -76,6 +77,21 @@ class Column:
             known = self.values.cast(pa.string()).to_pylist()  # a date outside of Python's years
         known.append(None)
         return [known[rank] for rank in self.ranks[rows].tolist()]
+
+
+def columns_of(
+    dimensions: Mapping[Dimension, pa.DataType], tables: Sequence[Tables], evaluate: Evaluate | None
+) -> tuple[dict[Dimension, Column], list[str]]:
+    """The columns of dimensions that are compared in these types, and why there are no more of them."""
+    columns, failures = {}, []
+    for dimension, kind in dimensions.items():
+        try:
+            columns[dimension] = Column.of(
+                pa.concat_arrays([each.values(dimension, kind, evaluate) for each in tables])
+            )
+        except Uncomputable as exc:
+            failures.append(str(exc))
+    return columns, failures
 
 
 def grouped(

@@ -11,12 +11,11 @@ from itertools import product
 from math import prod
 
 import numpy as np
-import pyarrow as pa
 
 from lance_flight.model.spec import Evaluate, Expression
-from lance_flight.planning.dimensions import Dimension, Side, Tables, Uncomputable, common
+from lance_flight.planning.dimensions import Dimension, Side, Tables, common
 from lance_flight.planning.domains import Mask
-from lance_flight.planning.grouping import Apart, Column, Group, Groups, grouped
+from lance_flight.planning.grouping import Apart, Column, Group, Groups, columns_of, grouped
 from lance_flight.planning.join_reasons import why_apart, why_incomparable
 
 __all__ = ["Apart", "Group", "Groups", "Side", "match"]
@@ -63,13 +62,7 @@ def _matched(
     sides: Sequence[Side], tables: Sequence[Sequence[Tables]], evaluate: Evaluate | None, *, inner: bool
 ) -> Groups | Apart:
     every = [each for some in tables for each in some]
-    columns: dict[Dimension, Column] = {}
-    failures = []
-    for dimension, kind in common(every).items():
-        try:
-            columns[dimension] = Column.of(pa.concat_arrays([each.values(dimension, kind, evaluate) for each in every]))
-        except Uncomputable as exc:
-            failures.append(str(exc))
+    columns, failures = columns_of(common(every), every, evaluate)
     if not columns:
         return Apart("; ".join(failures) or why_apart(every))
     groups = grouped(sides, tables, [*columns.values()], _taken(columns, inner=inner))
