@@ -18,7 +18,7 @@ from lance_flight.engine.functions import shown_name
 from lance_flight.engine.maintenance import Compact, Maintenance, Migrate, Repair, RewritePartitions, Vacuum, maintained
 from lance_flight.engine.merge_keys import matched_rows
 from lance_flight.engine.partition_changes import partitioned
-from lance_flight.engine.partition_wise.grouped import divide
+from lance_flight.engine.partition_wise.division import divide
 from lance_flight.engine.pure_scans import bare_columns, stream
 from lance_flight.engine.references import TableRef
 from lance_flight.engine.row_changes import Merge

@@ -7,7 +7,7 @@ import time
 import pyarrow as pa
 from datafusion import DataFrame
 
-from lance_flight.engine.partition_wise.grouped import divide
+from lance_flight.engine.partition_wise.division import divide
 from lance_flight.engine.session import Session
 
 EXPLAIN_SCHEMA = pa.schema(
@@ -17,9 +17,9 @@ EXPLAIN_SCHEMA = pa.schema(
 
 def explain(session: Session, frame: DataFrame, *, analyze: bool) -> pa.Table:
     """The plans of a query; with `analyze` it is run, and what was really read is said."""
-    division = divide(session, frame)
-    rows = [("logical_plan", session.optimised(frame).display_indent())]
-    rows.append(("physical_plan", session.plan(frame).display_indent()))
+    division = divide(session, frame, ask_keys=analyze)
+    rows = [("logical_plan", session.optimised(division.whole).display_indent())]
+    rows.append(("physical_plan", session.plan(division.whole).display_indent()))
     reports = list(session.log.reports)
     if analyze:
         session.log.tables_read = 0
@@ -28,8 +28,7 @@ def explain(session: Session, frame: DataFrame, *, analyze: bool) -> pa.Table:
         seconds = time.perf_counter() - began
         rows.append(("analyze", f"rows: {produced}\ntables opened: {session.log.tables_read}\nseconds: {seconds:.3f}"))
     rows += [("partitions", report) for report in reports]
-    if division.is_worth_telling:
-        rows.append(("groups", str(division)))
+    rows += division.notes
     return pa.Table.from_arrays(
         [pa.array(column, pa.utf8()) for column in zip(*rows, strict=True)], schema=EXPLAIN_SCHEMA
     )

@@ -88,7 +88,7 @@ class Session:
     that was stands in `readings` afterwards. `share` restricts every scan to one part. Inside a `transaction` tables are
     read as it sees them. The rows of `target` have addresses under the name `t$rows`, in tables numbered by `targets`.
     What keeps the snapshots from being vacuumed is put into `holds`. `views` are the partitioned tables by `schema.name`,
-    and `divisible` those whose rows are read, in portions if need be.
+    and `divisible` those whose rows are read, in portions if need be; `plain` are the others.
     """
 
     def __init__(
@@ -116,6 +116,7 @@ class Session:
         self.log = ScanLog()
         self.views: dict[str, PartitionedView] = {}
         self.divisible: dict[str, PartitionedView] = {}
+        self.plain: dict[str, PlainView] = {}
         self._holds = holds
         self._hints: dict[str, Predicate] = {}
         self._narrowed: Predicate = ALWAYS
@@ -172,10 +173,16 @@ class Session:
             self.prepare(frame)
             self.plan(frame)
 
+    def prune_by(self, table: str, predicate: Predicate) -> None:
+        """Prune a table (`schema.name`) by what is known of the rows that count, for all plans that are made from here on."""
+        self._hints[table] = all_of([self._hints.get(table, ALWAYS), predicate])
+
     def plan(self, frame: DataFrame) -> ExecutionPlan:
-        """Plan how a query is run; what that decides about its scans stands in the log, and nothing else."""
+        """Plan how a query is run; what that decides about its scans stands in the log and the views, and nothing else."""
         self.log.reports.clear()
         self.log.scans.clear()
+        for view in self.views.values():
+            view.planned.clear()
         return self.planned(frame.execution_plan)
 
     def batches(self, frame: DataFrame, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
@@ -188,29 +195,38 @@ class Session:
             for batch in frame.execute_stream():
                 yield batch.to_pyarrow()
 
-    def stream_portion(self, frame: DataFrame, portion: Mapping[str, Rows]) -> Iterator[pa.RecordBatch]:
-        """Run a query over some partition tables alone, those of each table in `views`. Safe to call from several threads."""
+    def stream_portion(self, frame: DataFrame, portion: Mapping[str, Rows], ways: int) -> Iterator[pa.RecordBatch]:
+        """Run a query over some partition tables alone, those of each table in `divisible`, each read in so many lanes.
+
+        Safe to call from several threads.
+        """
         with self._planning:
             # A query learns what it reads when it is planned.
             for name, rows in portion.items():
-                self.views[name].portion.rows = rows
+                self.divisible[name].portion.rows, self.divisible[name].portion.ways = rows, ways
             try:
                 with self._run_errors():
                     started = frame.execute_stream()
             finally:
                 for name in portion:
-                    self.views[name].portion.rows = None
+                    self.divisible[name].portion.rows = self.divisible[name].portion.ways = None
         with self._run_errors():
             for batch in started:
                 yield batch.to_pyarrow()
 
-    def lane_frame(self, plan: LogicalPlan) -> DataFrame:
-        """A frame whose queries run on one of the session's lanes."""
-        self.context.sql("SET datafusion.execution.target_partitions = 1")
+    @contextmanager
+    def lanes(self, ways: int) -> Iterator[None]:
+        """Frames that are made inside run their queries on so many lanes, whenever they do."""
+        self.context.sql(f"SET datafusion.execution.target_partitions = {ways}")
         try:
-            return self.context.create_dataframe_from_logical_plan(plan)
+            yield
         finally:
             self.context.sql(f"SET datafusion.execution.target_partitions = {self.ways}")
+
+    def frame_of(self, plan: LogicalPlan, ways: int) -> DataFrame:
+        """A frame of an optimised plan, or of a part of one."""
+        with self.lanes(ways):
+            return self.context.create_dataframe_from_logical_plan(plan)
 
     def resolve(self, db_schema: str, reference: str) -> pads.Dataset | None:
         """The table behind a name as it stands in SQL (`t`, `t@12`, `t@tag`, `t@time`, `t$partitions`), if there is one."""
@@ -245,7 +261,9 @@ class Session:
                 case PlainTable() if metadata is not None:
                     return _plain_metadata_table(metadata, found, table)
                 case PlainTable():
-                    return Provider(self._plain(found, table, name.name, at), self.log)
+                    plain = self._plain(found, table, name.name, at)
+                    self.plain[f"{name.db_schema}.{name.name}"] = plain
+                    return Provider(plain, self.log)
 
         return self.tables.read(table, opened)
 

@@ -27,7 +27,7 @@ from lance_flight.catalog.namespace import PartitionedNamespace
 from lance_flight.catalog.row_counts import row_counts
 from lance_flight.catalog.scan import ADDRESS_FIELDS, Open, Source
 from lance_flight.catalog.snapshot import PartitionTable, Snapshot
-from lance_flight.catalog.store import Store
+from lance_flight.catalog.store import UNREADABLE, Store
 from lance_flight.engine.provider import ScanLog
 from lance_flight.errors import Conflict, LanceFlightError, NotFound, QueryFailed
 from lance_flight.model.pins import FixedPin
@@ -100,9 +100,10 @@ Rows = tuple[npt.NDArray[np.int64], ...]
 
 @dataclass(slots=True)
 class Portion:
-    """What scans that are planned now may read of a table; None for all of it."""
+    """What scans that are planned now may read of a table (None: all of it), and in how many lanes (None: as it would)."""
 
     rows: Rows | None = None
+    ways: int | None = None
 
     def of(self, kept: npt.NDArray[np.int64], version: int) -> npt.NDArray[np.int64]:
         """Those of the `kept` tables of a version that belong to it."""
@@ -168,14 +169,15 @@ class PartitionedView:
         if self.on_read is not None:
             self.on_read([table.object_id for _, tables in chosen for table in tables])
         kept = [(rest, self.floating.pinned(self.share.pick(tables), self.targets)) for rest, tables in chosen]
-        # One group of tables among others is read in one lane: the others are read beside it.
-        ways = self.ways if self.portion.rows is None else 1
-        return Lanes(deal(kept, ways, self.log, merging=self.targets is None))
+        return Lanes(deal(kept, self.portion.ways or self.ways, self.log, merging=self.targets is None))
 
     def row_counts(self, rows: Rows) -> list[npt.NDArray[np.int64]]:
         """How many rows partition tables have, in the order of `rows`."""
         tables = [mine.tables(kept) for mine, kept in zip(self.snapshot.tables, rows, strict=True)]
-        counted = iter(row_counts(self.floating.pinned([table for mine in tables for table in mine])))
+        try:
+            counted = iter(row_counts(self.floating.pinned([table for mine in tables for table in mine])))
+        except (LanceFlightError, *UNREADABLE) as exc:
+            raise self.failure(exc) from exc
         return [np.fromiter(islice(counted, len(mine)), np.int64, len(mine)) for mine in tables]
 
     def failure(self, exc: Exception) -> LanceFlightError:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import pyarrow as pa
 from datafusion import Expr
@@ -19,15 +20,18 @@ from lance_flight.engine.partition_wise.plans import (
     BOTH_SIDES,
     LEFT_ONLY,
     RIGHT_ONLY,
+    ColumnKey,
     Node,
+    alias_key,
     column_key,
     expressions,
     is_null_aware,
     join_type,
+    table_key,
     unaliased,
+    window_columns,
 )
 
-ColumnKey = tuple[str, str]
 Present = Sequence[bool]
 
 _CAST = re.compile(r"^Expr\(CAST\(.* AS (?P<type>\w+)\)\)$", re.DOTALL)
@@ -78,20 +82,21 @@ class Divisible:
 class Divider:
     """Finds the divisible parts of a plan over `tables`: the partitioned ones, by `schema.table`, with their columns."""
 
-    def __init__(self, tables: Mapping[str, pa.Schema], default_schema: str) -> None:
-        self._obstacles: dict[str, None] = {}
+    def __init__(self, tables: Mapping[str, pa.Schema]) -> None:
+        self._obstacles: dict[Node, str] = {}
         self._tables = tables
-        self._default_schema = default_schema
         self._found: dict[Node, Divisible | None] = {}
 
-    @property
-    def said(self) -> tuple[str, ...]:
-        """What keeps joins, aggregates and windows from being run in groups."""
-        return tuple(self._obstacles)
+    def obstacles(self, parts: Iterable[Node]) -> tuple[str, ...]:
+        """What keeps joins, aggregates and windows outside of `parts` from being run in groups."""
+        inside = {node for part in parts for node in part.walk()}
+        return tuple(
+            dict.fromkeys(f"{node.said}: {why}" for node, why in self._obstacles.items() if node not in inside)
+        )
 
     def meet(self, node: Node, why: str) -> None:
         """Note what keeps a node from it."""
-        self._obstacles[f"{node.said}: {why}"] = None
+        self._obstacles[node] = why
 
     def part(self, node: Node) -> Divisible | None:
         """The node as a divisible part, if it is one."""
@@ -110,12 +115,11 @@ class Divider:
                 return self._union(node, first, others)
             case Aggregate() as aggregate, [Divisible() as part]:
                 grouped = expressions(aggregate.group_by_exprs())
-                columns = {column_key(unaliased(each)): _key_of(each) for each in grouped}
-                return self._within(node, part, columns, "the columns that it groups by")
+                names = {column_key(unaliased(each)): alias_key(each) for each in grouped}
+                return self._within(node, part, names, "the columns that it groups by")
             case WindowExpr() as window, [Divisible() as part]:
-                return self._within(
-                    node, part, _window_columns(window), "the columns that all its windows partition by"
-                )
+                same = {column: column for column in window_columns(window)}
+                return self._within(node, part, same, "the columns that all its windows partition by")
             case SubqueryAlias() as alias, [Divisible() as part]:
                 renamed = [(alias.alias(), name) for _, name in _keys(node.inputs[0])]
                 return replace(
@@ -123,15 +127,14 @@ class Divider:
                 )
             case Projection() as projection, [Divisible() as part]:
                 said = expressions(projection.projections())
-                pairs = [(column_key(unaliased(each)), _key_of(each)) for each in said]
+                pairs = [(column_key(unaliased(each)), alias_key(each)) for each in said]
                 return replace(part, node=node, keys=_renamed(part.keys, pairs))
             case Filter(), [Divisible() as part]:
                 return replace(part, node=node)
         return None
 
     def _scan(self, node: Node, scan: TableScan) -> Divisible | None:
-        _, db_schema, table = scan.fqn()
-        name = f"{db_schema or self._default_schema}.{table}"
+        name = table_key(scan)
         schema = self._tables.get(name)
         if schema is None or scan.fetch() is not None:
             return None
@@ -195,12 +198,12 @@ class Divider:
         )
 
     def _within(
-        self, node: Node, part: Divisible, columns: Mapping[ColumnKey | None, ColumnKey | None], what: str
+        self, node: Node, part: Divisible, columns: Mapping[Any, ColumnKey | None], what: str
     ) -> Divisible | None:
         """What treats all rows with equal `columns` together: by the keys among them."""
         keys = _renamed([key for key in part.keys if key.columns & columns.keys()], columns.items())
         if not keys:
-            return self._none(node, f"{what} hold no key of its groups")
+            return self._none(node, f"{what} hold no key of its groups") if columns else None
         return replace(part, node=node, keys=keys, is_inner=False, is_worth=True)
 
     def _none(self, node: Node, why: str) -> Divisible | None:
@@ -256,22 +259,6 @@ def _keeps(source: pa.DataType, cast: str) -> bool:
     if pa.types.is_floating(source):
         return cast == "Float64"
     return bool(pa.types.is_string(source) or pa.types.is_large_string(source)) and cast in _TEXTS
-
-
-def _key_of(expression: Expr) -> ColumnKey | None:
-    """What a column is called above the node that says it; None for what is more than another name."""
-    if expression.variant_name() == "Alias":
-        name, whole = expression.to_variant().alias(), expression.schema_name()
-        return (whole.removesuffix(f".{name}") if whole != name else ""), name
-    return column_key(expression)
-
-
-def _window_columns(window: WindowExpr) -> dict[ColumnKey | None, ColumnKey | None]:
-    shared: set[ColumnKey | None] | None = None
-    for each in window.get_window_expr():
-        columns = {column_key(part) for part in expressions(window.get_partition_exprs(each))}
-        shared = columns if shared is None else shared & columns
-    return {column: column for column in shared or ()}
 
 
 def _keys(node: Node) -> list[ColumnKey]:

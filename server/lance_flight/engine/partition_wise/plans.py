@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from types import MappingProxyType
-from typing import Any
+from typing import Any, TypeAlias
 
 from datafusion import Expr, LogicalPlan
 from datafusion.expr import (
@@ -23,6 +23,8 @@ from datafusion.expr import (
     WindowExpr,
 )
 
+from lance_flight.catalog.directory import PUBLIC
+
 _KINDS = (
     Aggregate,
     Distinct,
@@ -37,6 +39,9 @@ _KINDS = (
     WindowExpr,
 )
 
+ColumnKey: TypeAlias = tuple[str, str]
+"""What tells a column apart from the others of a node: its relation as one text, and its name."""
+
 LEFT_ONLY = frozenset({"LeftSemi", "LeftAnti"})
 RIGHT_ONLY = frozenset({"RightSemi", "RightAnti"})
 BOTH_SIDES = frozenset({"Inner", "Left", "Right", "Full"})
@@ -50,7 +55,7 @@ class Column:
     name: str
 
     @property
-    def key(self) -> tuple[str, str]:
+    def key(self) -> ColumnKey:
         """What tells it apart from the other columns of a node."""
         return ".".join(self.relation), self.name
 
@@ -90,7 +95,7 @@ def expressions(raw: Sequence[Any]) -> list[Expr]:
     return [Expr(each) for each in raw]
 
 
-def column_key(expression: Expr) -> tuple[str, str] | None:
+def column_key(expression: Expr) -> ColumnKey | None:
     """The column that an expression is, by `Column.key`."""
     if expression.variant_name() != "Column":
         return None
@@ -98,11 +103,35 @@ def column_key(expression: Expr) -> tuple[str, str] | None:
     return found.relation() or "", found.name()
 
 
+def table_key(scan: TableScan) -> str:
+    """The table that a scan reads, as sessions know it: `schema.table`."""
+    _, db_schema, table = scan.fqn()
+    return f"{db_schema or PUBLIC}.{table}"
+
+
 def unaliased(expression: Expr) -> Expr:
     """The expression without the names it is given."""
     while expression.variant_name() == "Alias":
         expression = Expr(expression.to_variant().expr())
     return expression
+
+
+def alias_key(expression: Expr) -> ColumnKey | None:
+    """What a column is called above the node that says it; None for an expression without a name of its own."""
+    if expression.variant_name() == "Alias":
+        name, whole = expression.to_variant().alias(), expression.schema_name()
+        return (whole.removesuffix(f".{name}") if whole != name else ""), name
+    return column_key(expression)
+
+
+def window_columns(window: WindowExpr) -> frozenset[ColumnKey]:
+    """The columns that all windows of a node partition by."""
+    shared: frozenset[ColumnKey] | None = None
+    for each in window.get_window_expr():
+        keys = {column_key(part) for part in expressions(window.get_partition_exprs(each))}
+        columns = frozenset(key for key in keys if key is not None)
+        shared = columns if shared is None else shared & columns
+    return shared or frozenset()
 
 
 def join_type(join: Any) -> str:

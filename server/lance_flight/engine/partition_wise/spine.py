@@ -106,17 +106,29 @@ def rows_frame(context: SessionContext, rows: pads.Dataset, columns: Sequence[Co
     return context.read_table(rows).select(*aliases)
 
 
-def rebuilt(context: SessionContext, node: Node, replaced: Mapping[Node, DataFrame]) -> DataFrame:
-    """The plan below `node` with frames in place of some of its nodes; `Unsupported` if it cannot be built again."""
+def rebuilt(
+    context: SessionContext,
+    node: Node,
+    replaced: Mapping[Node, DataFrame],
+    exchanged: frozenset[Node] = frozenset(),
+) -> DataFrame:
+    """The plan below `node` with frames in place of some nodes, and with joins whose sides are `exchanged`.
+
+    `Unsupported` if it cannot be built again.
+    """
     if node in replaced:
         return replaced[node]
-    if not any(below in replaced for below in node.walk()):
+    if not any(below in replaced or below in exchanged for below in node.walk()):
         return context.create_dataframe_from_logical_plan(node.plan)
-    inputs = [rebuilt(context, child, replaced) for child in node.inputs]
+    inputs = [rebuilt(context, child, replaced, exchanged) for child in node.inputs]
     build = _BUILDERS.get(type(node.variant))
     if build is None:
         raise _Unbuildable(node)
-    return build(node, *inputs)
+    if node not in exchanged:
+        return build(node, *inputs)
+    return _joined(node, *inputs, exchange=True).select(
+        *(Expr.from_bytes(_column(column), context) for column in node.outputs or ())
+    )
 
 
 class _Unbuildable(Unsupported):
@@ -161,7 +173,7 @@ def _united(_: Node, first: DataFrame, *others: DataFrame) -> DataFrame:
     return reduce(lambda frame, other: frame.union(other), others, first)
 
 
-def _joined(node: Node, left: DataFrame, right: DataFrame) -> DataFrame:
+def _joined(node: Node, left: DataFrame, right: DataFrame, *, exchange: bool = False) -> DataFrame:
     join = node.variant
     kind = _JOINS.get(join_type(join))
     conditions = [Expr(mine) == Expr(theirs) for mine, theirs in join.on()]
@@ -169,12 +181,15 @@ def _joined(node: Node, left: DataFrame, right: DataFrame) -> DataFrame:
         conditions.append(Expr(join.filter()))
     if kind is None or not conditions or join.null_equals_null() or is_null_aware(node):
         raise _Unbuildable(node)
+    if exchange:
+        return right.join_on(left, *conditions, how=_EXCHANGED.get(kind, kind))
     return left.join_on(right, *conditions, how=kind)
 
 
 _JOINS = MappingProxyType(
     {"Inner": "inner", "Left": "left", "Right": "right", "Full": "full", "LeftSemi": "semi", "LeftAnti": "anti"}
 )
+_EXCHANGED = MappingProxyType({"left": "right", "right": "left"})
 _BUILDERS: Mapping[type[Any], Callable[..., DataFrame]] = MappingProxyType(
     {
         Projection: _projected_frame,
@@ -195,6 +210,13 @@ def _alias(name: str, column: Column) -> bytes:
     """`name AS relation.column`: LogicalExprNode.alias over LogicalExprNode.column in datafusion.proto."""
     source = _field(1, _field(1, name.encode()))
     return _field(2, _field(1, source) + _field(2, column.name.encode()) + _relation(column.relation))
+
+
+def _column(column: Column) -> bytes:
+    """LogicalExprNode.column, its relation as SQL writes it."""
+    relation = ".".join('"' + part.replace('"', '""') + '"' for part in column.relation)
+    named = _field(1, column.name.encode())
+    return _field(1, named + _field(2, _field(1, relation.encode())) if relation else named)
 
 
 def _relation(parts: Sequence[str]) -> bytes:

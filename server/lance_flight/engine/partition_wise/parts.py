@@ -1,0 +1,217 @@
+"""The parts of a plan that are run otherwise than DataFusion would: which ones, over which tables, one after another or beside."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import TypeAlias
+
+import pyarrow as pa
+import pyarrow.dataset as pads
+from datafusion import DataFrame, Expr
+from datafusion.expr import Sort
+
+from lance_flight.engine.functions import evaluate
+from lance_flight.engine.partition_wise import steps
+from lance_flight.engine.partition_wise.divisible import Divider, Divisible, Key
+from lance_flight.engine.partition_wise.lanes import Tasks, run
+from lance_flight.engine.partition_wise.metadata_answers import MetadataPart, from_metadata
+from lance_flight.engine.partition_wise.plans import Node, column_key, has_subquery
+from lance_flight.engine.partition_wise.spine import GroupRows, numbered
+from lance_flight.engine.partition_wise.statistics import read_tables
+from lance_flight.engine.session import Session
+from lance_flight.engine.tables import PartitionedView, partitions_of
+from lance_flight.planning.grouping import Apart, Group, Groups
+from lance_flight.planning.joins import Side, match
+from lance_flight.planning.key_order import in_order
+
+SHOWN_GROUPS = 64
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class GroupedPart:
+    """A part that is run over the tables of one group after another, on several lanes; `steps` may hold several groups.
+
+    One whose rows are in the order of the groups runs them one by one, until it has `fetch` rows.
+    """
+
+    session: Session
+    part: Divisible
+    views: tuple[PartitionedView, ...]
+    groups: Groups
+    steps: tuple[Group, ...]
+    is_ordered: bool = False
+    fetch: int | None = None
+
+    def __str__(self) -> str:
+        count = len(self.groups.groups)
+        lines = [f"groups: {count}  by {', '.join(self.groups.by)}: {self.part.does}"]
+        if self.is_ordered:
+            lines[0] += "; in this order" + (f" until there are {self.fetch} rows" if self.fetch is not None else "")
+        if len(self.steps) < count:
+            lines[0] += f"; small ones together, in {len(self.steps)} {'step' if len(self.steps) == 1 else 'steps'}"
+        lines += [f"  {self._told(group)}" for group in self.groups.groups[:SHOWN_GROUPS]]
+        if count > SHOWN_GROUPS:
+            lines.append(f"  and {count - SHOWN_GROUPS} more")
+        return "\n".join(lines)
+
+    @property
+    def node(self) -> Node:
+        """What it is in the plan."""
+        return self.part.node
+
+    @property
+    def lanes(self) -> int:
+        """How many groups are run at the same time."""
+        return 1 if self.is_ordered else min(self.session.ways, max(len(self.steps), 1))
+
+    def batches(self) -> Iterator[pa.RecordBatch]:
+        """Its rows, with its columns in their places."""
+        return run(self._tasks(self._frame()), self.lanes)
+
+    def dataset(self) -> pads.Dataset:
+        """Its rows for a plan above it, with its columns called by their places."""
+        frame = self._frame()
+        return GroupRows(numbered(frame.schema()), lambda: self._tasks(frame), self.lanes)
+
+    def _told(self, group: Group) -> str:
+        counts = [sum(map(len, rows)) for rows in group.rows]
+        tables = [
+            f"{view.name} {count} {'table' if count == 1 else 'tables'}"
+            for view, count in zip(self.views, counts, strict=True)
+        ]
+        return f"{', '.join('NULL' if v is None else str(v) for v in group.values)}: {', '.join(tables)}"
+
+    def _frame(self) -> DataFrame:
+        ways = self.session.ways if self.is_ordered else 1
+        return self.session.frame_of(self.node.plan, ways)
+
+    def _tasks(self, frame: DataFrame) -> Tasks:
+        tables = [scan.table for scan in self.part.scans]
+        ways = self.session.ways if self.is_ordered else 1
+
+        def task(step: Group) -> Iterator[pa.RecordBatch]:
+            return self.session.stream_portion(frame, dict(zip(tables, step.rows, strict=True)), ways)
+
+        def in_turn() -> Iterator[pa.RecordBatch]:
+            return _first(self.fetch, (batch for step in self.steps for batch in task(step)))
+
+        return Tasks(iter([in_turn] if self.is_ordered else [partial(task, step) for step in self.steps]))
+
+
+Part: TypeAlias = GroupedPart | MetadataPart
+
+
+class Chooser:
+    """Chooses the largest parts of a plan whose scans are planned."""
+
+    def __init__(self, session: Session, divider: Divider) -> None:
+        self._session = session
+        self._divider = divider
+
+    def chosen(self, node: Node) -> Iterator[Part]:
+        """The parts in and below a node."""
+        found = from_metadata(self._session, node) or self._ordered(node) or self._grouped(node)
+        if found is not None:
+            yield found
+            return
+        for child in node.inputs:
+            yield from self.chosen(child)
+
+    def _grouped(self, node: Node) -> GroupedPart | None:
+        part = self._divider.part(node)
+        if part is None or not part.is_worth or not self._is_whole(part):
+            return None
+        part = _agreeing(part)
+        views = tuple(self._session.divisible[scan.table] for scan in part.scans)
+        if not part.keys:
+            return self._none(node, "a table is read more than once, by other columns each time")
+        sides = [_side(view, part.keys, place) for place, view in enumerate(views)]
+        is_once = len({scan.table for scan in part.scans}) == len(part.scans)
+        found = match(sides, evaluate, inner=part.is_inner and is_once)
+        if isinstance(found, Apart):
+            return self._none(node, found.why)
+        groups = [group for group in found.groups if part.has_rows([any(map(len, rows)) for rows in group.rows])]
+        if len(found.groups) == 1 and groups:
+            return self._none(node, f"all rows are in one group by {', '.join(found.by)}")
+        together = steps.joined(groups, views, self._session.execution.group_rows)
+        return GroupedPart(
+            session=self._session, part=part, views=views, groups=Groups(found.by, tuple(groups)), steps=together
+        )
+
+    def _ordered(self, node: Node) -> GroupedPart | None:
+        """A sort whose first key has the order of the partitions."""
+        if not isinstance(node.variant, Sort) or not (part := self._divider.part(node.inputs[0])):
+            return None
+        first = node.variant.sort_exprs()[0]
+        column = column_key(Expr(first.expr()))
+        keys = [key for key in part.keys if column in key.columns]
+        if not keys or len(part.scans) > 1 or not self._is_whole(part):
+            return None
+        view = self._session.divisible[part.scans[0].table]
+        side = _side(view, keys[:1], 0)
+        found = in_order(side, descending=not first.ascending(), nulls_first=first.nulls_first())
+        if isinstance(found, Apart):
+            return self._none(node, found.why)
+        if len(found.groups) < 2:  # noqa: PLR2004 - one group has no order
+            return None
+        fetch = node.variant.get_fetch_val()
+        if fetch is None:
+            together = steps.joined(found.groups, [view], self._session.execution.group_rows)
+        else:
+            together = steps.growing(found.groups, [view], fetch)
+        return GroupedPart(
+            session=self._session,
+            part=replace(part, node=node),
+            views=(view,),
+            groups=found,
+            steps=together,
+            is_ordered=True,
+            fetch=fetch,
+        )
+
+    def _is_whole(self, part: Divisible) -> bool:
+        if has_subquery(part.node):
+            self._divider.meet(part.node, "a query inside an expression reads other rows than those of its group")
+            return False
+        return True
+
+    def _none(self, node: Node, why: str) -> GroupedPart | None:
+        self._divider.meet(node, why)
+        return None
+
+
+def _agreeing(part: Divisible) -> Divisible:
+    """The part with the keys alone that are the same column in all scans of one table: these read the same tables."""
+
+    def agrees(key: Key) -> bool:
+        columns: dict[str, str] = {}
+        return all(
+            columns.setdefault(scan.table, source) == source
+            for scan, source in zip(part.scans, key.sources, strict=True)
+        )
+
+    return replace(part, keys=tuple(filter(agrees, part.keys)))
+
+
+def _side(view: PartitionedView, keys: Sequence[Key], place: int) -> Side:
+    schema = view.snapshot.schema
+    return Side(
+        name=view.name,
+        schema=schema,
+        partitions=partitions_of(view.snapshot),
+        kept=read_tables(view),
+        keys=tuple(schema.ids[key.sources[place]] for key in keys),
+    )
+
+
+def _first(rows: int | None, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """The first so many rows; nothing more is asked for when there are enough."""
+    left = rows
+    for batch in batches:
+        yield batch if left is None else batch.slice(0, left)
+        if left is not None:
+            left -= batch.num_rows
+            if left <= 0:
+                return
