@@ -61,8 +61,8 @@ class Division:
         return self._above()
 
     def _above(self) -> Iterator[pa.RecordBatch]:
-        """A query whose workers wait for lanes: when too many do already, it is run as a whole."""
-        with admission.of(sum(part.lanes for part in self.parts), ADMISSION_SECONDS) as is_admitted:
+        """A query with workers that wait for lanes, one for each part: when too many do already, it is run as a whole."""
+        with admission.of(len(self.parts), ADMISSION_SECONDS) as is_admitted:
             yield from self.session.stream(self.whole if self.outer is None or not is_admitted else self.outer)
 
 

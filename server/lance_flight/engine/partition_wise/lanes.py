@@ -9,32 +9,22 @@ from __future__ import annotations
 import os
 import threading
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 
 import pyarrow as pa
+
+from lance_flight.errors import QueryFailed
 
 Task = Callable[[], Iterator[pa.RecordBatch]]
 
 AHEAD = 2
 """So many batches of each lane wait for their reader."""
-
-
-class Tasks:
-    """Tasks that lanes take one after another, each of them once. Safe to share among threads."""
-
-    def __init__(self, tasks: Iterator[Task]) -> None:
-        self._tasks = tasks
-        self._lock = threading.Lock()
-
-    def next(self) -> Task | None:
-        """The next task; None if there is none left."""
-        with self._lock:
-            return next(self._tasks, None)
+_NO_MEMORY = "Resources exhausted"
 
 
 class Admission:
-    """How many of DataFusion's workers may wait for lanes at the same time: those must be left that the lanes need themselves.
+    """How many of DataFusion's workers may wait for lanes at the same time: some must be left, which the lanes need.
 
     Safe to share among threads.
     """
@@ -44,66 +34,124 @@ class Admission:
         self._changed = threading.Condition()
 
     @contextmanager
-    def of(self, lanes: int, seconds: float) -> Iterator[bool]:
-        """Whether so many lanes are let in before the time is over; they are for as long as the block lasts."""
+    def of(self, workers: int, seconds: float) -> Iterator[bool]:
+        """Whether so many more may wait before the time is over; they do for as long as the block lasts."""
         with self._changed:
-            admitted = self._changed.wait_for(lambda: self._free >= lanes, seconds)
-            self._free -= lanes if admitted else 0
+            admitted = self._changed.wait_for(lambda: self._free >= workers, seconds)
+            self._free -= workers if admitted else 0
         try:
             yield admitted
         finally:
             with self._changed:
-                self._free += lanes if admitted else 0
+                self._free += workers if admitted else 0
                 self._changed.notify_all()
 
 
 admission = Admission(int(os.environ["TOKIO_WORKER_THREADS"]) - (os.cpu_count() or 1))
 
 
-def run(tasks: Tasks, lanes: int) -> Iterator[pa.RecordBatch]:
-    """The batches of all tasks, in any order; when the reader goes the lanes end with their next batch."""
-    stream = _Stream(lanes * AHEAD)
-    threads = [
-        threading.Thread(target=_drain, args=(tasks, stream), name="group lane", daemon=True) for _ in range(lanes)
-    ]
+def run(tasks: Sequence[Task], lanes: int) -> Iterator[pa.RecordBatch]:
+    """The batches of all tasks, in any order but those of one; when the reader goes the lanes end with their next batch.
+
+    A task that there is not enough memory for beside the others is run again by itself.
+    """
+    work = _Lanes(tasks, lanes)
     try:
-        for thread in threads:
-            thread.start()
-        running = lanes
-        while running:
-            got = stream.get()
+        yield from work.batches()
+    finally:
+        work.close()
+
+
+class _Lanes:
+    """Threads that take one task after another, and the bounded queue that they put batches into."""
+
+    def __init__(self, tasks: Sequence[Task], lanes: int) -> None:
+        self._tasks = deque(tasks)
+        self._count = min(lanes, len(tasks))
+        self._bound = self._count * AHEAD
+        self._waiting: deque[pa.RecordBatch | BaseException | None] = deque()
+        self._running = 0
+        self._is_alone = False
+        self._is_closed = False
+        self._changed = threading.Condition()
+
+    def batches(self) -> Iterator[pa.RecordBatch]:
+        """Start the lanes, and return what they find until all have ended; what one raises ends them."""
+        for _ in range(self._count):
+            threading.Thread(target=self._drain, name="group lane", daemon=True).start()
+        ended = 0
+        while ended < self._count:
+            got = self._get()
             if isinstance(got, BaseException):
                 raise got
             if got is None:
-                running -= 1
+                ended += 1
             else:
                 yield got
-    finally:
-        stream.close()
 
+    def close(self) -> None:
+        """Read no more."""
+        with self._changed:
+            self._is_closed = True
+            self._tasks.clear()
+            self._waiting.clear()
+            self._changed.notify_all()
 
-def _drain(tasks: Tasks, stream: _Stream) -> None:
-    try:
-        while (task := tasks.next()) is not None:
+    def _drain(self) -> None:
+        """What one lane does."""
+        try:
+            while (task := self._next()) is not None:
+                self._run(task)
+        except BaseException as exc:  # noqa: BLE001 - whatever it is, the reader of the batches raises it
+            self._put(exc)
+        else:
+            self._put(None)
+
+    def _run(self, task: Task) -> None:
+        """Run a task beside others, and by itself if that takes more memory than there is."""
+        begun = False
+        try:
+            with self._turn(alone=False):
+                for batch in task():
+                    begun = True
+                    if not self._put(batch):
+                        return
+        except QueryFailed as exc:
+            if begun or _NO_MEMORY not in str(exc):
+                raise
+        else:
+            return
+        with self._turn(alone=True):
             for batch in task():
-                if not stream.put(batch):
+                if not self._put(batch):
                     return
-    except BaseException as exc:  # noqa: BLE001 - whatever it is, the reader of the stream raises it
-        stream.put(exc)
-    else:
-        stream.put(None)
 
+    @contextmanager
+    def _turn(self, *, alone: bool) -> Iterator[None]:
+        """One task of several, or of one, at a time. Whoever waits to be alone lets nobody else begin."""
+        with self._changed:
+            if alone:
+                self._changed.wait_for(lambda: not self._is_alone)
+                self._is_alone = True
+                self._changed.wait_for(lambda: self._running == 0)
+            else:
+                self._changed.wait_for(lambda: not self._is_alone)
+                self._running += 1
+        try:
+            yield
+        finally:
+            with self._changed:
+                if alone:
+                    self._is_alone = False
+                else:
+                    self._running -= 1
+                self._changed.notify_all()
 
-class _Stream:
-    """A bounded queue whose reader may go away."""
+    def _next(self) -> Task | None:
+        with self._changed:
+            return self._tasks.popleft() if self._tasks else None
 
-    def __init__(self, bound: int) -> None:
-        self._bound = bound
-        self._waiting: deque[pa.RecordBatch | BaseException | None] = deque()
-        self._changed = threading.Condition()
-        self._is_closed = False
-
-    def put(self, item: pa.RecordBatch | BaseException | None) -> bool:
+    def _put(self, item: pa.RecordBatch | BaseException | None) -> bool:
         """Wait for room; False if nobody reads any more."""
         with self._changed:
             self._changed.wait_for(lambda: self._is_closed or len(self._waiting) < self._bound)
@@ -113,17 +161,10 @@ class _Stream:
             self._changed.notify_all()
             return True
 
-    def get(self) -> pa.RecordBatch | BaseException | None:
+    def _get(self) -> pa.RecordBatch | BaseException | None:
         """Wait for the next item."""
         with self._changed:
             self._changed.wait_for(lambda: self._waiting)
             item = self._waiting.popleft()
             self._changed.notify_all()
             return item
-
-    def close(self) -> None:
-        """Read no more."""
-        with self._changed:
-            self._is_closed = True
-            self._waiting.clear()
-            self._changed.notify_all()

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from typing import ClassVar
 
 import numpy as np
 import pyarrow as pa
@@ -40,7 +39,6 @@ class MetadataPart:
     table: str
     partitions: int
     rows: pa.Table
-    lanes: ClassVar[int] = 0
 
     def __str__(self) -> str:
         return f"answered from metadata: {self.node.said}, of {self.partitions} partitions of {self.table}"

@@ -15,7 +15,7 @@ from datafusion.expr import Sort
 from lance_flight.engine.functions import evaluate
 from lance_flight.engine.partition_wise import steps
 from lance_flight.engine.partition_wise.divisible import Divider, Divisible, Key
-from lance_flight.engine.partition_wise.lanes import Tasks, run
+from lance_flight.engine.partition_wise.lanes import run
 from lance_flight.engine.partition_wise.metadata_answers import MetadataPart, from_metadata
 from lance_flight.engine.partition_wise.plans import Node, column_key, has_subquery
 from lance_flight.engine.partition_wise.spine import GroupRows, numbered
@@ -61,19 +61,14 @@ class GroupedPart:
         """What it is in the plan."""
         return self.part.node
 
-    @property
-    def lanes(self) -> int:
-        """How many groups are run at the same time."""
-        return 1 if self.is_ordered else min(self.session.ways, max(len(self.steps), 1))
-
     def batches(self) -> Iterator[pa.RecordBatch]:
         """Its rows, with its columns in their places."""
-        return run(self._tasks(self._frame()), self.lanes)
+        return self._run(self._frame())
 
     def dataset(self) -> pads.Dataset:
         """Its rows for a plan above it, with its columns called by their places."""
         frame = self._frame()
-        return GroupRows(numbered(frame.schema()), lambda: self._tasks(frame), self.lanes)
+        return GroupRows(numbered(frame.schema()), partial(self._run, frame))
 
     def _told(self, group: Group) -> str:
         counts = [sum(map(len, rows)) for rows in group.rows]
@@ -83,21 +78,23 @@ class GroupedPart:
         ]
         return f"{', '.join('NULL' if v is None else str(v) for v in group.values)}: {', '.join(tables)}"
 
+    @property
+    def _ways(self) -> int:
+        """How many threads of DataFusion's one group has."""
+        return self.session.ways if self.is_ordered else 1
+
     def _frame(self) -> DataFrame:
-        ways = self.session.ways if self.is_ordered else 1
-        return self.session.frame_of(self.node.plan, ways)
+        return self.session.frame_of(self.node.plan, self._ways)
 
-    def _tasks(self, frame: DataFrame) -> Tasks:
+    def _run(self, frame: DataFrame) -> Iterator[pa.RecordBatch]:
+        """The rows of all groups, each planned as a lane comes to it."""
         tables = [scan.table for scan in self.part.scans]
-        ways = self.session.ways if self.is_ordered else 1
-
-        def task(step: Group) -> Iterator[pa.RecordBatch]:
-            return self.session.stream_portion(frame, dict(zip(tables, step.rows, strict=True)), ways)
-
-        def in_turn() -> Iterator[pa.RecordBatch]:
-            return _first(self.fetch, (batch for step in self.steps for batch in task(step)))
-
-        return Tasks(iter([in_turn] if self.is_ordered else [partial(task, step) for step in self.steps]))
+        portions = [dict(zip(tables, step.rows, strict=True)) for step in self.steps]
+        tasks = [partial(self.session.stream_portion, frame, portion, self._ways) for portion in portions]
+        if self.is_ordered:
+            in_turn = (batch for task in tasks for batch in task())
+            return run([lambda: _first(self.fetch, in_turn)], 1)
+        return run(tasks, self.session.ways)
 
 
 Part: TypeAlias = GroupedPart | MetadataPart

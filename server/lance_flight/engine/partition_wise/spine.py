@@ -29,37 +29,40 @@ from datafusion.expr import (
     WindowExpr,
 )
 
-from lance_flight.engine.partition_wise.lanes import Tasks, run
 from lance_flight.engine.partition_wise.plans import Column, Node, expressions, is_null_aware, join_type
 from lance_flight.errors import Unsupported
 
 
 class GroupRows(pads.Dataset):
-    """The rows of a part as DataFusion reads them: one fragment for each lane, and a lane takes group after group."""
+    """The rows of a part as DataFusion reads them: one fragment, which `batches` begins anew each time that it is read."""
 
-    def __init__(self, schema: pa.Schema, tasks: Callable[[], Tasks], lanes: int) -> None:
+    def __init__(self, schema: pa.Schema, batches: Callable[[], Iterator[pa.RecordBatch]]) -> None:
         self._schema = schema
-        self._tasks = tasks
-        self._lanes = lanes
+        self._batches = batches
 
     @property
     def schema(self) -> pa.Schema:
         return self._schema
 
     def scanner(self, columns: list[str] | None = None, filter: pc.Expression | None = None, **_: Any) -> _Scanner:
-        return _Scanner(_projected(self._schema, columns), self._schema, Tasks(iter([])), filter)
+        names = self._schema.names if columns is None else columns
+        return _Scanner(pa.schema([self._schema.field(name) for name in names]), self, filter)
 
-    def get_fragments(self, filter: pc.Expression | None = None) -> Iterator[_Lane]:
-        tasks = self._tasks()
-        return iter([_Lane(self._schema, tasks) for _ in range(self._lanes)])
+    def get_fragments(self, filter: pc.Expression | None = None) -> Iterator[_Fragment]:
+        return iter([_Fragment(self)])
+
+    def batches(self) -> Iterator[pa.RecordBatch]:
+        """The rows, with their columns called by their places."""
+        for batch in self._batches():
+            # Arrow takes a batch that is made of no columns for one without rows.
+            yield pa.RecordBatch.from_arrays(batch.columns, schema=self._schema) if batch.columns else batch
 
 
 @dataclass(frozen=True, slots=True)
-class _Lane:
-    """One fragment: the groups that its lane comes upon."""
+class _Fragment:
+    """All of the rows."""
 
-    rows_schema: pa.Schema
-    tasks: Tasks
+    rows: GroupRows
 
     def scanner(
         self,
@@ -68,29 +71,22 @@ class _Lane:
         filter: pc.Expression | None = None,
         **_: Any,
     ) -> _Scanner:
-        return _Scanner(_projected(self.rows_schema, columns), self.rows_schema, self.tasks, filter)
+        return self.rows.scanner(columns, filter)
 
 
 @dataclass(frozen=True, slots=True)
 class _Scanner:
-    """The rows of one lane, filtered and projected."""
+    """The rows, filtered and projected."""
 
     projected_schema: pa.Schema
-    rows_schema: pa.Schema
-    tasks: Tasks
+    rows: GroupRows
     filter: pc.Expression | None
 
     def to_batches(self) -> Iterator[pa.RecordBatch]:
         """The batches."""
-        for batch in run(self.tasks, 1):
-            # Arrow takes a batch that is made of no columns for one without rows.
-            named = pa.RecordBatch.from_arrays(batch.columns, schema=self.rows_schema) if batch.columns else batch
-            kept = named if self.filter is None else named.filter(self.filter)
+        for batch in self.rows.batches():
+            kept = batch if self.filter is None else batch.filter(self.filter)
             yield kept.select(self.projected_schema.names)
-
-
-def _projected(schema: pa.Schema, columns: list[str] | None) -> pa.Schema:
-    return schema if columns is None else pa.schema([schema.field(name) for name in columns])
 
 
 def numbered(schema: pa.Schema) -> pa.Schema:
