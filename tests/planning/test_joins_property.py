@@ -7,6 +7,7 @@ from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import combinations, pairwise, product
+from random import Random
 from typing import Any
 
 import numpy as np
@@ -23,19 +24,20 @@ from tests.planning.join_cases import of
 from tests.planning.planning_oracle import evaluate, field, split
 from tests.planning.planning_strategies import KINDS, Kind
 
-INTEGERS = (-25, -10, -1, 0, 1, 9, 10, 11)
+INTEGERS = (-25, -10, -1, 0, 1, 2, 3, 4, 9, 10, 11, 25)
+ROWS = 16
 BUCKETS = [Bucket(2), Bucket(4), Bucket(6), MultiBucket(4)]
 CALENDAR = [Year(), Month(), Day(), Year(), Month()]
 FAMILIES: dict[str, tuple[list[Kind], list[Any]]] = {
     "integer": (
         [Kind(kind, INTEGERS[3 * pa.types.is_unsigned_integer(kind) :], str) for kind in (pa.int8(), pa.int32(), pa.int64(), pa.uint64())],
-        [*BUCKETS, Truncate(2), Truncate(10), Expression("col0 % 3"), Expression("coalesce(col0, 1)")],
+        [*BUCKETS, Truncate(2), Truncate(10), Expression("col0 % 3"), Expression("nullif(col0 % 4, 1)")],
     ),
     "text": (
         [KINDS["s"], KINDS["ls"], replace(KINDS["s"], type=pa.dictionary(pa.int8(), pa.utf8()))],
         [*BUCKETS, Truncate(1), Truncate(2)],
     ),
-    "float": ([KINDS["f"], KINDS["f32"]], [*BUCKETS, Truncate(2), Truncate(10), Expression("CASE WHEN col0 < 2 THEN 1 END")]),
+    "float": ([KINDS["f"], KINDS["f32"]], [*BUCKETS, Truncate(2), Truncate(10), Expression("CASE WHEN 1.0 / col0 > 0 THEN 1 END")]),
     "decimal": ([KINDS["dec"], replace(KINDS["dec"], type=pa.decimal128(12, 2))], [*BUCKETS, Truncate(2)]),
     "date": ([KINDS["d"], replace(KINDS["d"], type=pa.date64())], [*BUCKETS, *CALENDAR]),
     "local time": ([KINDS["ts"]], [*BUCKETS, *CALENDAR, Hour()]),
@@ -53,54 +55,52 @@ class Rows:
     tables: list[tuple[int, int]]
 
 
-@st.composite
-def worlds(draw: st.DrawFn, *, sides: int, keys: int) -> list[Rows]:
-    families = draw(st.lists(st.sampled_from(sorted(FAMILIES)), min_size=keys, max_size=keys))
-    rules = [
-        draw(st.lists(st.sampled_from([Identity(), *FAMILIES[name][1]]), min_size=1, max_size=3)) for name in families
-    ]
-    return [draw(read(f"t{number}", families, rules)) for number in range(sides)]
+@dataclass(frozen=True, slots=True)
+class Maker:
+    """Random worlds. Their shapes come of a seed: shrunk ones would rarely have anything in common to get wrong."""
 
+    random: Random
 
-@st.composite
-def read(draw: st.DrawFn, name: str, families: Sequence[str], rules: Sequence[Sequence[Any]]) -> Rows:
-    """A side whose versions have fields over the keys, and over a column that is no key."""
-    kinds = [draw(st.sampled_from(FAMILIES[family][0])) for family in families] + [KINDS["i8"]]
-    names = [f"k{place}" for place in range(len(families))] + ["v"]
-    schema = NamespaceSchema.assign(pa.schema([(each, kind.type) for each, kind in zip(names, kinds, strict=True)]))
-    versions, kept, keys, tables = [], [], [], []
-    for number in range(draw(st.sampled_from([1, 1, 2, 3]))):
-        size = draw(st.integers(0, 12))
-        some = st.lists(st.integers(0, 99), min_size=size, max_size=size)
-        values = [[[None, *kind.values][draw_ % (1 + len(kind.values))] for draw_ in draw(some)] for kind in kinds]
-        rows = pa.table([kind.array(each) for kind, each in zip(kinds, values, strict=True)], schema=schema.plain)
-        found = split(draw(specs(number + 1, schema, [*rules, [Identity(), Bucket(2)]])), schema, rows)
-        taken = [table for table in range(len(found.partitions)) if draw(st.integers(0, 5))]
-        versions.append(found.partitions)
-        kept.append(np.array(taken, np.int64))
-        for row, table in enumerate(found.place.tolist()):
-            if table in taken:
-                keys.append(tuple(comparable(rows[place][row]) for place in range(len(families))))
-                tables.append((number, table))
-    whole = of(name, schema, versions, range(len(families)))
-    return Rows(replace(whole, kept=tuple(kept)), keys, tables)
+    def world(self, *, sides: int, keys: int) -> list[Rows]:
+        families = self.random.choices(sorted(FAMILIES), k=keys)
+        rules = [self.random.sample(FAMILIES[name][1], k=self.random.randint(1, 2)) for name in families]
+        pools = [[*some, Identity()] if self.random.random() < 0.5 else some for some in rules]
+        return [self.side(f"t{number}", families, pools) for number in range(sides)]
 
+    def side(self, name: str, families: Sequence[str], rules: Sequence[Sequence[Any]]) -> Rows:
+        """A side whose versions have fields over the keys, and over a column that is no key."""
+        kinds = [self.random.choice(FAMILIES[family][0]) for family in families] + [KINDS["i8"]]
+        names = [f"k{place}" for place in range(len(families))] + ["v"]
+        schema = NamespaceSchema.assign(pa.schema([(each, kind.type) for each, kind in zip(names, kinds, strict=True)]))
+        versions, kept, keys, tables = [], [], [], []
+        for number in range(self.random.choice([1, 1, 2, 3])):
+            values = [self.random.choices([None, *kind.values], k=ROWS) for kind in kinds]
+            rows = pa.table([kind.array(some) for kind, some in zip(kinds, values, strict=True)], schema=schema.plain)
+            found = split(self.spec(number + 1, schema, [*rules, [Identity(), Bucket(2)]]), schema, rows)
+            taken = [table for table in range(len(found.partitions)) if self.random.random() < 0.8]
+            versions.append(found.partitions)
+            kept.append(np.array(taken, np.int64))
+            for row, table in enumerate(found.place.tolist()):
+                if table in taken:
+                    keys.append(tuple(comparable(rows[place][row]) for place in range(len(families))))
+                    tables.append((number, table))
+        whole = of(name, schema, versions, range(len(families)))
+        return Rows(replace(whole, kept=tuple(kept)), keys, tables)
 
-@st.composite
-def specs(draw: st.DrawFn, number: int, schema: NamespaceSchema, rules: Sequence[Sequence[Any]]) -> PartitionSpec:
-    made: dict[Any, PartitionField] = {}
-    for _ in range(draw(st.integers(1, 3))):
-        place = draw(st.integers(0, len(rules) - 1))
-        sources, rule = [place], draw(st.sampled_from(rules[place]))
-        if isinstance(rule, MultiBucket):
-            sources = draw(st.permutations(range(len(rules))))[: draw(st.integers(1, 2))]
-        kinds = [schema.arrow.field(source).type for source in sources]
-        result = pa.int64() if isinstance(rule, Expression) else rule.result_type(kinds)
-        if isinstance(rule, Truncate) and pa.types.is_dictionary(kinds[0]):
-            rule, result = Identity(), kinds[0].value_type
-        one = field(f"f{len(made)}", rule, *sources, result=result)
-        made.setdefault(one.derivation, one)
-    return PartitionSpec(id=number, fields=tuple(made.values()))
+    def spec(self, number: int, schema: NamespaceSchema, rules: Sequence[Sequence[Any]]) -> PartitionSpec:
+        made: dict[Any, PartitionField] = {}
+        for _ in range(self.random.randint(1, 3)):
+            place = self.random.randrange(len(rules))
+            sources, rule = [place], self.random.choice(rules[place])
+            if isinstance(rule, MultiBucket):
+                sources = self.random.sample(range(len(rules)), k=self.random.randint(1, 2))
+            kinds = [schema.arrow.field(source).type for source in sources]
+            result = pa.int64() if isinstance(rule, Expression) else rule.result_type(kinds)
+            if isinstance(rule, Truncate) and pa.types.is_dictionary(kinds[0]):
+                rule, result = Identity(), kinds[0].value_type
+            one = field(f"f{len(made)}", rule, *sources, result=result)
+            made.setdefault(one.derivation, one)
+        return PartitionSpec(id=number, fields=tuple(made.values()))
 
 
 def comparable(value: pa.Scalar) -> Any:
@@ -132,9 +132,9 @@ def kept(world: Sequence[Rows]) -> set[tuple[int, int, int]]:
     }
 
 
-WORLDS = st.tuples(st.sampled_from([1, 2, 2, 2, 3]), st.sampled_from([1, 1, 2])).flatmap(
-    lambda sizes: worlds(sides=sizes[0], keys=sizes[1])
-)
+MAKERS = st.integers(0, 2**64 - 1).map(lambda seed: Maker(Random(seed)))  # noqa: S311
+SIZES = st.tuples(MAKERS, st.sampled_from([1, 2, 2, 2, 3]), st.sampled_from([1, 1, 2]))
+WORLDS = SIZES.map(lambda drawn: drawn[0].world(sides=drawn[1], keys=drawn[2]))
 
 
 @given(WORLDS)
@@ -161,13 +161,16 @@ def test_inner_joins_group_by_group_give_each_answer_of_the_nested_loop_once(wor
     if isinstance(found, Apart):
         event("apart")
         return
-    wanted = sorted(joined([range(len(each.keys)) for each in world], world))
-    answers = [answer for group in found.groups for answer in joined(list(within(group, world)), world)]
+    # Of one side, rows with equal keys are in one group: it is joined with itself.
+    times = 2 if len(world) == 1 else 1
+    wanted = sorted(joined([range(len(each.keys)) for each in world] * times, world * times))
+    rows = [list(within(group, world)) * times for group in found.groups]
+    answers = [answer for some in rows for answer in joined(some, world * times)]
     assert sorted(answers) == wanted
     assert all(any(map(len, versions)) for group in found.groups for versions in group.rows)
 
 
-@given(worlds(sides=1, keys=1), st.booleans(), st.booleans())
+@given(MAKERS.map(lambda maker: maker.world(sides=1, keys=1)), st.booleans(), st.booleans())
 def test_groups_in_the_order_of_a_key_do_not_overlap(world: list[Rows], descending: bool, nulls_first: bool) -> None:  # noqa: FBT001
     (only,) = world
     found = in_order(only.side, descending=descending, nulls_first=nulls_first)
@@ -192,10 +195,13 @@ def within(group: Group, world: Sequence[Rows]) -> Iterator[list[int]]:
 
 def joined(rows: Sequence[Sequence[int]], world: Sequence[Rows]) -> Iterator[tuple[int, ...]]:
     """One row of each side whose keys are equal, none of them NULL."""
-    for some in product(*rows):
-        keys = [each.keys[row] for each, row in zip(world, some, strict=True)]
-        if None not in keys[0] and all(key == keys[0] for key in keys[1:]):
-            yield some
+    by_key: dict[tuple[Any, ...], list[list[int]]] = {}
+    for place, (each, some) in enumerate(zip(world, rows, strict=True)):
+        for row in some:
+            by_key.setdefault(each.keys[row], [[] for _ in world])[place].append(row)
+    for key, found in by_key.items():
+        if None not in key:
+            yield from product(*found)
 
 
 def before(one: Any, other: Any, *, descending: bool, nulls_first: bool) -> bool:
