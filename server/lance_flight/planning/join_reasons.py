@@ -59,7 +59,7 @@ def _differences(tables: Sequence[Tables]) -> Iterator[str]:
     for each in dict.fromkeys(own for some in tables for own in some.fields) if alone else ():
         having, missing = ([some for some in tables if some.determines(each) is has] for has in (True, False))
         if missing:
-            yield f"{_of(each, having[0])} says nothing of {missing[0].label}"
+            yield f"{missing[0].label} does not determine {_of(each, having[0])}"
 
 
 def _difference(one: Tables, other: Tables) -> str:
