@@ -149,17 +149,19 @@ class Tables:
         return finer or self.identities.keys() >= set(dimension.places)
 
     def values(self, dimension: Dimension, kind: pa.DataType, evaluate: Evaluate | None) -> pa.Array:
-        """The value of each table for a dimension that they determine; `Uncomputable` where it fails."""
-        if dimension in self.fields:
-            return in_type(self._stored(self.fields[dimension]), kind)
-        finer = next((each for own, each in self.fields.items() if dimension.follows_from(own)), None)
-        if finer is not None and isinstance(dimension.rule, Bucket | MultiBucket):
-            buckets = self._stored(finer).cast(pa.int32())
-            return bucket(buckets, dimension.rule.num_buckets).cast(kind)
+        """The value of each table for a dimension that they determine, in a type; `Uncomputable` where it fails."""
         try:
-            return in_type(self._computed(dimension, evaluate), kind)
+            return in_type(self._values(dimension, evaluate), kind)
         except (LanceFlightError, pa.ArrowException) as exc:
             raise Uncomputable(f"{dimension.shown(self.side)} of {self.label} cannot be computed: {exc}") from exc
+
+    def _values(self, dimension: Dimension, evaluate: Evaluate | None) -> pa.Array:
+        if dimension in self.fields:
+            return self._stored(self.fields[dimension])
+        finer = next((each for own, each in self.fields.items() if dimension.follows_from(own)), None)
+        if finer is not None and isinstance(dimension.rule, Bucket | MultiBucket):
+            return bucket(self._stored(finer).cast(pa.int32()), dimension.rule.num_buckets)
+        return self._computed(dimension, evaluate)
 
     def _computed(self, dimension: Dimension, evaluate: Evaluate | None) -> pa.Array:
         """From the identity of each key."""

@@ -24,7 +24,7 @@ Rows = npt.NDArray[np.int64]
 class Group:
     """Tables that are read together: for each side and each of its versions the rows of `SpecPartitions.values`.
 
-    `values` are those of the dimensions, None for NULL; a text where Python has no such value.
+    `values` are those of the dimensions: None for NULL, instants in UTC, a text where Python has no such value.
     """
 
     values: tuple[Any, ...]
@@ -33,7 +33,7 @@ class Group:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Groups:
-    """Groups sorted by their values, NULL last, and the dimensions as EXPLAIN shows them."""
+    """Groups in a fixed order, and the dimensions as EXPLAIN shows them, in the names of the first side's columns."""
 
     by: tuple[str, ...]
     groups: tuple[Group, ...]

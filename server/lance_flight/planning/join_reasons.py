@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from itertools import combinations
+from itertools import combinations, islice
 
 from lance_flight.model.spec import Expression
 from lance_flight.model.transforms import Bucket, Day, Hour, Identity, Month, MultiBucket, Truncate, Year
@@ -37,8 +37,8 @@ def why_incomparable(sides: Sequence[Side]) -> str | None:
 def why_apart(tables: Sequence[Tables]) -> str:
     """Why these tables determine nothing in common."""
     bare = [each for each in tables if not each.fields]
-    reasons = [_without_fields(each) for each in bare] or list(_differences(tables))
-    return "; ".join(dict.fromkeys(reasons[:MAX_REASONS]))
+    reasons = map(_without_fields, bare) if bare else _differences(tables)
+    return "; ".join(islice(reasons, MAX_REASONS))
 
 
 def _without_fields(tables: Tables) -> str:

@@ -27,10 +27,13 @@ MAX_PAIRS = 16
 def match(sides: Sequence[Side], evaluate: Evaluate | None, *, inner: bool) -> Groups | Apart:
     """The groups of the tables of all sides: any two rows of different sides with equal keys are in one.
 
-    Every table is in exactly one group. With `inner` (all joins are inner, and by `=`) groups are left out that no
-    row can come of: those without a table of each side, and those of keys that are NULL. Where the versions of a side
-    have nothing in common, inner joins are also matched version by version: then `by` names the dimensions of each
-    combination, and a table is in groups of several. For one side alone, rows with equal keys are in one group.
+    Every table is in exactly one group; these are sorted by their values, NULL last. For one side alone, rows with
+    equal keys are in one group.
+
+    With `inner` (all joins are inner, and by `=`) groups that no row can come of are left out: those without a table of
+    each side, and those of keys that are NULL. Where the versions of a side have nothing in common, inner joins are
+    also matched version by version: then `by` names the dimensions of each combination, whose groups follow one
+    another, and a table is in groups of several.
     """
     why = why_incomparable(sides)
     if why is not None:
