@@ -73,7 +73,7 @@ class Maker:
         names = [f"k{place}" for place in range(len(families))] + ["v"]
         schema = NamespaceSchema.assign(pa.schema([(each, kind.type) for each, kind in zip(names, kinds, strict=True)]))
         versions, kept, keys, tables = [], [], [], []
-        for number in range(self.random.choice([1, 1, 2, 3])):
+        for number in range(self.random.choice([1, 1, 1, 2, 2, 3])):
             values = [self.random.choices([None, *kind.values], k=ROWS) for kind in kinds]
             rows = pa.table([kind.array(some) for kind, some in zip(kinds, values, strict=True)], schema=schema.plain)
             found = split(self.spec(number + 1, schema, [*rules, [Identity(), Bucket(2)]]), schema, rows)
@@ -88,9 +88,12 @@ class Maker:
         return Rows(replace(whole, kept=tuple(kept)), keys, tables)
 
     def spec(self, number: int, schema: NamespaceSchema, rules: Sequence[Sequence[Any]]) -> PartitionSpec:
+        """Fields over most of the keys, and now and then over the other column."""
+        *keys, other = range(len(rules))
+        places = [place for place in keys for _ in range(2) if self.random.random() < 0.7] or [other]
+        places += [other] * (self.random.random() < 0.3)
         made: dict[Any, PartitionField] = {}
-        for _ in range(self.random.randint(1, 3)):
-            place = self.random.randrange(len(rules))
+        for place in places:
             sources, rule = [place], self.random.choice(rules[place])
             if isinstance(rule, MultiBucket):
                 sources = self.random.sample(range(len(rules)), k=self.random.randint(1, 2))
