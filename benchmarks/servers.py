@@ -27,10 +27,15 @@ class Server:
 
     def peak_bytes(self) -> int:
         """The most memory that was resident at once since the process began."""
-        for line in Path(f"/proc/{self.pid}/status").read_text().splitlines():
-            if line.startswith("VmHWM:"):
-                return int(line.split()[1]) * 1024
-        raise OSError(f"/proc/{self.pid}/status has no VmHWM")
+        return memory(self.pid, "VmHWM")
+
+
+def memory(pid: int, name: str) -> int:
+    """Bytes that Linux states of a process: `VmRSS` is resident now, `VmHWM` was at most."""
+    for line in Path(f"/proc/{pid}/status").read_text().splitlines():
+        if line.startswith(f"{name}:"):
+            return int(line.split()[1]) * 1024
+    raise OSError(f"/proc/{pid}/status has no {name}")
 
 
 @contextmanager
