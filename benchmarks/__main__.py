@@ -16,14 +16,14 @@ from benchmarks.areas import AREAS
 from benchmarks.bench import Bench, Options
 from benchmarks.servers import CORES
 
-ROWS, ROUNDS = 10_000_000, 5
+ROWS, ROUNDS, SCALE = 10_000_000, 5, 1.0
 PACKAGES = ("pylance", "datafusion", "pyarrow")
 
 
 def main() -> int:
     """0 whether or not every aim is met; 1 where an area could not be measured, as when an answer is wrong."""
     arguments = _parser().parse_args()
-    options = Options(rows=arguments.rows, rounds=arguments.rounds)
+    options = Options(rows=arguments.rows, rounds=arguments.rounds, scale=arguments.scale)
     with tempfile.TemporaryDirectory(prefix="lance-flight-bench-") as place:
         lines, failed = _measure(Bench(Path(place), options), arguments.only or list(AREAS))
     print(_headline(options))
@@ -52,7 +52,7 @@ def _measure(bench: Bench, areas: list[str]) -> tuple[list[tuple[str, ...]], lis
 def _headline(options: Options) -> str:
     packages = ", ".join(f"{name} {version(name)}" for name in PACKAGES)
     return (
-        f"{options.rows:,} rows × 6 columns, medians of {options.rounds} interleaved rounds;"
+        f"{options.rows:,} rows × 6 columns, TPC-H at scale {options.scale:g}, medians of {options.rounds} interleaved rounds;"
         f" {CORES} cores shared by client and server, Python {platform.python_version()}, {packages}"
     )
 
@@ -66,6 +66,13 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--rows", type=_positive, default=ROWS, metavar="N", help="rows (default: %(default)s)")
     parser.add_argument(
         "--rounds", type=_positive, default=ROUNDS, metavar="N", help="rounds after the warm-up (default: %(default)s)"
+    )
+    parser.add_argument(
+        "--scale",
+        type=float,
+        default=SCALE,
+        metavar="X",
+        help="scale factor of TPC-H, for joins (default: %(default)s)",
     )
     parser.add_argument("--only", nargs="+", choices=AREAS, metavar="AREA", help=f"areas: {', '.join(AREAS)}")
     parser.add_argument("--markdown", action="store_true", help="print the table as markdown")

@@ -24,6 +24,7 @@ class Options:
 
     rows: int
     rounds: int
+    scale: float
 
 
 @dataclass(frozen=True, slots=True)
