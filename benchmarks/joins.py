@@ -20,7 +20,6 @@ from types import MappingProxyType
 from typing import TypeVar
 
 import pyarrow as pa
-from lance_flight.engine.engine import Engine
 
 from benchmarks import data, engines, tpch
 from benchmarks.bench import HUNDRED, Bench
@@ -86,9 +85,9 @@ class Sides:
         """Run one of them."""
         data.expect(f"rows of {statement}", process(engines.drain, statement), self.answer.rows)
 
-    def costs(self, statement: Statement) -> Costs:
+    def costs(self, statement: Statement, warm_up: str) -> Costs:
         """What one of them takes in a fresh process."""
-        found = _fresh(self.root, engines.costs, statement)
+        found = _fresh(self.root, engines.costs, statement, warm_up)
         data.expect(f"rows of {statement}", found.rows, self.answer.rows)
         return found
 
@@ -134,11 +133,11 @@ def _times(name: str, query: Query, sides: Sides, rounds: int) -> Result:
 
 def _peaks(name: str, query: Query, sides: Sides) -> list[Result]:
     """Of the query, and of the scan that both sides have to pay for."""
-    scan = Statement(query.scan)
-    taken = [
-        [*(sides.costs(side).peak_bytes for side in sides.both), _fresh(sides.root, engines.costs, scan).peak_bytes]
-        for _ in range(FRESH_ROUNDS)
-    ]
+    taken = []
+    for _ in range(FRESH_ROUNDS):
+        costs = [sides.costs(side, WARM_UP) for side in sides.both]
+        costs.append(_fresh(sides.root, engines.costs, Statement(query.scan), WARM_UP))
+        taken.append([cost.peak_bytes for cost in costs])
     ours, plain, scanned = map(statistics.median, zip(*taken, strict=True))
     return [
         Result(what=f"{name}: peak memory", ours=ours, limit=plain, unit=MEBIBYTES, aims=query.memory_aims),
@@ -173,7 +172,7 @@ def _reads(bench: Bench) -> Result:
     places = pa.table({"c": range(data.HUNDRED), "name": [f"place {number}" for number in range(data.HUNDRED)]})
     engines.store(bench.root, PLACES, places.to_reader())
     sides = Sides.checked(bench.root, PRUNED, DYNAMIC)
-    ours, plain = (sides.costs(statement).read_bytes for statement in sides.both)
+    ours, plain = (sides.costs(statement, f"SELECT count(*) AS n FROM {PLACES}").read_bytes for statement in sides.both)
     return Result(
         what="join that leaves 1 partition of 100: bytes read",
         ours=ours,
@@ -183,11 +182,17 @@ def _reads(bench: Bench) -> Result:
     )
 
 
-def _fresh(root: Path, work: Callable[[Engine, Statement], T], statement: Statement) -> T:
+def _fresh(root: Path, work: Callable[..., T], *arguments: object) -> T:
     """What a function of `engines` returns in a process made for it."""
     with EngineProcess(root) as process:
-        return process(work, statement)
+        return process(work, *arguments)
 
+
+WARM_UP = (
+    "SELECT o_orderpriority, sum(l_quantity) AS quantity FROM orders JOIN lineitem ON o_orderkey = l_orderkey"
+    " WHERE o_orderkey = 7 GROUP BY o_orderpriority"
+)
+"""Has the code of a scan, a join and an aggregate loaded: its pages are resident memory too, some 80 MiB."""
 
 PRUNED = (
     "SELECT count(*) AS n, sum(id) AS ids, sum(b) AS b, max(s) AS s"
