@@ -6,7 +6,7 @@ import multiprocessing
 import os
 import traceback
 from collections.abc import Callable
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Concatenate, ParamSpec, Self, TypeVar
@@ -52,11 +52,12 @@ class Statement:
     sql: str
     off: tuple[str, ...] = ()
 
-    @property
-    def scope(self) -> Scope:
-        """A session with these settings; those that the engine does not have yet make no difference."""
-        known = {field.name for field in fields(ClientSession)}
-        return Scope(ClientSession(**{name: False for name in self.off if name in known}))
+    def scope(self, engine: Engine) -> Scope:
+        """A session with these settings."""
+        scope = Scope(ClientSession())
+        for name in self.off:
+            engine.update(f"SET {name} = 'off'", scope=scope)
+        return scope
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -118,7 +119,7 @@ def store(root: Path, name: str, reader: pa.RecordBatchReader, *, partition_by: 
 
 def stream(engine: Engine, statement: Statement) -> pa.RecordBatchReader:
     """The batches of a query."""
-    plan = engine.plan(statement.sql, scope=statement.scope)
+    plan = engine.plan(statement.sql, scope=statement.scope(engine))
     if plan is None:
         raise ValueError(f"{statement.sql!r} returns no rows")
     (task,) = plan.tasks
