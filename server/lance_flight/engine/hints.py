@@ -16,6 +16,7 @@ from datafusion import Expr, LogicalPlan
 from datafusion.expr import Filter, TableScan
 
 from lance_flight.planning.predicates import (
+    ALWAYS,
     Column,
     Compare,
     DatePart,
@@ -44,7 +45,7 @@ def hints(plan: LogicalPlan, default_schema: str) -> dict[str, Predicate]:
     found: dict[str, list[Predicate]] = defaultdict(list)
     for (db_schema, table), condition in _scans(plan, []):
         found[f"{db_schema or default_schema}.{table}"].append(condition)
-    return {table: any_of(conditions) for table, conditions in found.items()}
+    return {table: ALWAYS if ALWAYS in conditions else any_of(conditions) for table, conditions in found.items()}
 
 
 def _scans(plan: LogicalPlan, above: list[Expr]) -> Iterator[tuple[tuple[str | None, str], Predicate]]:

@@ -6,7 +6,7 @@ are multiples, and the identity of a key every other transform of it.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import product
@@ -32,7 +32,7 @@ class Side:
 
     `name` is how messages call the table. `kept` has for each version of `partitions` the ascending rows of
     `SpecPartitions.values` that are read. `keys` are the `lance:field_id` of the column that each key is: the same
-    keys in the same order on every side.
+    keys in the same order on every side. A key with `parts` is not the column but these of its date parts.
     """
 
     name: str
@@ -40,6 +40,17 @@ class Side:
     partitions: Partitions
     kept: tuple[npt.NDArray[np.int64], ...]
     keys: tuple[int, ...]
+    parts: Mapping[int, frozenset[str]] = field(default_factory=dict)
+
+    def with_keys(self, places: Sequence[int]) -> Side:
+        """The same side by some of its keys."""
+        parts = {new: self.parts[old] for new, old in enumerate(places) if old in self.parts}
+        return replace(self, keys=tuple(self.keys[place] for place in places), parts=parts)
+
+    def holds(self, dimension: Dimension) -> bool:
+        """Whether the keys say what a dimension is."""
+        allowed = [self.parts.get(place) for place in dimension.places]
+        return all(some is None or getattr(dimension.rule, "type", None) in some for some in allowed)
 
     def key_type(self, place: int) -> pa.DataType:
         """The type of the column that a key is."""
@@ -135,7 +146,8 @@ class Tables:
         for each in self.version.spec.fields:
             if obstacle(each, self.side) is None:
                 for dimension in _dimensions(each, self.side.keys):
-                    found.setdefault(dimension, each)
+                    if self.side.holds(dimension):
+                        found.setdefault(dimension, each)
         return found
 
     @cached_property

@@ -46,7 +46,9 @@ def _without_fields(tables: Tables) -> str:
     names = {number: name for name, number in side.schema.ids.items()}
     keys = ", ".join(dict.fromkeys(names[number] for number in side.keys))
     near = [each for each in tables.version.spec.fields if set(each.source_ids) & set(side.keys)]
-    notes = [f"{describe(each, names)}: {obstacle(each, side)}" for each in near]
+    notes = [
+        f"{describe(each, names)}: {obstacle(each, side) or 'the parts of the date do not say it'}" for each in near
+    ]
     return f"{tables.label} has no partition field of {keys} alone" + "".join(f" ({note})" for note in notes[:1])
 
 

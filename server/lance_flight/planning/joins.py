@@ -28,16 +28,17 @@ def match(sides: Sequence[Side], evaluate: Evaluate | None, *, inner: bool) -> G
     """The groups of the tables of all sides: any two rows of different sides with equal keys are in one.
 
     Every table is in exactly one group; these are sorted by their values, NULL last. For one side alone, rows with
-    equal keys are in one group.
+    equal keys are in one group. Keys that cannot be compared without loss are left out.
 
     With `inner` (all joins are inner, and by `=`) groups that no row can come of are left out: those without a table of
     each side, and those of keys that are NULL. Where the versions of a side have nothing in common, inner joins are
     also matched version by version: then `by` names the dimensions of each combination, whose groups follow one
     another, and a table is in groups of several.
     """
-    why = why_incomparable(sides)
-    if why is not None:
-        return Apart(why)
+    comparable = _comparable(sides)
+    if isinstance(comparable, Apart):
+        return comparable
+    sides = comparable
     tables = [Tables.of(side) for side in sides]
     if not any(tables) or (inner and not all(tables)):
         return Groups((), ())
@@ -47,6 +48,16 @@ def match(sides: Sequence[Side], evaluate: Evaluate | None, *, inner: bool) -> G
     if prod(map(len, tables)) > MAX_PAIRS:
         return Apart(f"{found.why}; and their versions make more than {MAX_PAIRS} combinations")
     return _by_version(sides, tables, evaluate)
+
+
+def _comparable(sides: Sequence[Side]) -> Sequence[Side] | Apart:
+    """The sides with those of their keys that can be compared: the others say nothing of where equal ones lie."""
+    places = range(len(sides[0].keys))
+    whys = [why_incomparable([side.with_keys([place]) for side in sides]) for place in places]
+    usable = [place for place in places if whys[place] is None]
+    if not usable:
+        return Apart("; ".join(dict.fromkeys(filter(None, whys))) or "there are no keys")
+    return [side.with_keys(usable) for side in sides]
 
 
 def _by_version(sides: Sequence[Side], tables: Sequence[Sequence[Tables]], evaluate: Evaluate | None) -> Groups | Apart:

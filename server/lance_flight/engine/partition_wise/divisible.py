@@ -14,7 +14,7 @@ from typing import Any
 
 import pyarrow as pa
 from datafusion import Expr
-from datafusion.expr import Aggregate, Filter, Join, Projection, SubqueryAlias, TableScan, Union, WindowExpr
+from datafusion.expr import Aggregate, Filter, Join, Projection, Sort, SubqueryAlias, TableScan, Union, WindowExpr
 
 from lance_flight.engine.partition_wise.plans import (
     BOTH_SIDES,
@@ -24,6 +24,7 @@ from lance_flight.engine.partition_wise.plans import (
     Node,
     alias_key,
     column_key,
+    date_part,
     expressions,
     is_null_aware,
     join_type,
@@ -39,6 +40,10 @@ _INTEGERS = frozenset(f"{sign}Int{bits}" for sign in ("", "U") for bits in (8, 1
 _TEXTS = frozenset({"Utf8", "LargeUtf8", "Utf8View"})
 
 
+WORTH = (Join, Aggregate, Sort, WindowExpr)
+"""What does more than to take rows one by one."""
+
+
 @dataclass(frozen=True, slots=True)
 class Scanned:
     """One scan of a partitioned table: which table (`schema.table`), and the types of its columns."""
@@ -49,10 +54,14 @@ class Scanned:
 
 @dataclass(frozen=True, slots=True)
 class Key:
-    """Columns that are equal in rows that belong together: one of each scan, and those of the part that still hold it."""
+    """Columns that are equal in rows that belong together: one of each scan, and those of the part that still hold it.
+
+    With `parts` only these date parts of them are.
+    """
 
     sources: tuple[str, ...]
     columns: frozenset[ColumnKey]
+    parts: frozenset[str] | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,9 +83,7 @@ class Divisible:
     @property
     def does(self) -> str:
         """What is done in each group."""
-        return "; ".join(
-            node.said for node in self.node.walk() if isinstance(node.variant, Join | Aggregate | WindowExpr)
-        )
+        return "; ".join(node.said for node in self.node.walk() if isinstance(node.variant, WORTH))
 
 
 class Divider:
@@ -114,9 +121,7 @@ class Divider:
             case Union(), [first, *others]:
                 return self._union(node, first, others)
             case Aggregate() as aggregate, [Divisible() as part]:
-                grouped = expressions(aggregate.group_by_exprs())
-                names = {column_key(unaliased(each)): alias_key(each) for each in grouped}
-                return self._within(node, part, names, "the columns that it groups by")
+                return self._aggregate(node, aggregate, part)
             case WindowExpr() as window, [Divisible() as part]:
                 same = {column: column for column in window_columns(window)}
                 return self._within(node, part, same, "the columns that all its windows partition by")
@@ -197,11 +202,28 @@ class Divider:
             ),
         )
 
+    def _aggregate(self, node: Node, aggregate: Aggregate, part: Divisible) -> Divisible | None:
+        grouped = expressions(aggregate.group_by_exprs())
+        names = {column_key(unaliased(each)): alias_key(each) for each in grouped}
+        dated = [found for each in grouped if (found := date_part(unaliased(each))) is not None]
+        by_part = [
+            Key(key.sources, frozenset(), frozenset(parts))
+            for key in part.keys
+            if all(map(_is_in_utc, _types(part, key)))
+            and (parts := {name for name, column in dated if column in key.columns})
+        ]
+        return self._within(node, part, names, "the columns that it groups by", by_part)
+
     def _within(
-        self, node: Node, part: Divisible, columns: Mapping[Any, ColumnKey | None], what: str
+        self,
+        node: Node,
+        part: Divisible,
+        columns: Mapping[Any, ColumnKey | None],
+        what: str,
+        others: Sequence[Key] = (),
     ) -> Divisible | None:
-        """What treats all rows with equal `columns` together: by the keys among them."""
-        keys = _renamed([key for key in part.keys if key.columns & columns.keys()], columns.items())
+        """What treats all rows with equal `columns` together: by the keys among them, and by `others`."""
+        keys = (*_renamed([key for key in part.keys if key.columns & columns.keys()], columns.items()), *others)
         if not keys:
             return self._none(node, f"{what} hold no key of its groups") if columns else None
         return replace(part, node=node, keys=keys, is_inner=False, is_worth=True)
@@ -250,6 +272,11 @@ def _carried(part: Divisible, expression: Expr) -> list[Key]:
 
 def _types(part: Divisible, key: Key) -> list[pa.DataType]:
     return [scan.schema.field(name).type for scan, name in zip(part.scans, key.sources, strict=True)]
+
+
+def _is_in_utc(source: pa.DataType) -> bool:
+    """Whether date parts of a column are those of its partition fields, which are taken in UTC (decision 8)."""
+    return not pa.types.is_timestamp(source) or source.tz in {None, "UTC"}
 
 
 def _keeps(source: pa.DataType, cast: str) -> bool:

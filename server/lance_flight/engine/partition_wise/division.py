@@ -8,10 +8,9 @@ from functools import partial
 
 import pyarrow as pa
 from datafusion import DataFrame
-from datafusion.expr import Aggregate, Join, Sort, WindowExpr
 
 from lance_flight.engine.partition_wise import key_pruning, sides
-from lance_flight.engine.partition_wise.divisible import Divider
+from lance_flight.engine.partition_wise.divisible import WORTH, Divider
 from lance_flight.engine.partition_wise.lanes import admission
 from lance_flight.engine.partition_wise.parts import Chooser, GroupedPart, Part
 from lance_flight.engine.partition_wise.plans import Node
@@ -69,9 +68,7 @@ class Division:
 def divide(session: Session, frame: DataFrame, *, ask_keys: bool = True) -> Division:
     """Find how to run a query. With `ask_keys` the keys of small sides of joins are read now, to prune the others."""
     root = Node.of(session.optimised(frame))
-    if session.share.of > 1 or not any(
-        isinstance(n.variant, Aggregate | Join | Sort | WindowExpr) for n in root.walk()
-    ):
+    if session.share.of > 1 or not any(isinstance(n.variant, WORTH) for n in root.walk()):
         return Division(session=session, whole=frame)
     session.plan(frame)
     counts = RowCounts(session)

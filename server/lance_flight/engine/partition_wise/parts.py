@@ -10,11 +10,11 @@ from typing import TypeAlias
 import pyarrow as pa
 import pyarrow.dataset as pads
 from datafusion import DataFrame, Expr
-from datafusion.expr import Sort
+from datafusion.expr import Filter, Projection, Sort, SubqueryAlias
 
 from lance_flight.engine.functions import evaluate
 from lance_flight.engine.partition_wise import steps
-from lance_flight.engine.partition_wise.divisible import Divider, Divisible, Key
+from lance_flight.engine.partition_wise.divisible import WORTH, Divider, Divisible, Key
 from lance_flight.engine.partition_wise.lanes import run
 from lance_flight.engine.partition_wise.metadata_answers import MetadataPart, from_metadata
 from lance_flight.engine.partition_wise.plans import Node, column_key, has_subquery
@@ -109,12 +109,18 @@ class Chooser:
 
     def chosen(self, node: Node) -> Iterator[Part]:
         """The parts in and below a node."""
-        found = from_metadata(self._session, node) or self._ordered(node) or self._grouped(node)
+        found = self._answered(node) or self._ordered(node) or self._grouped(node)
         if found is not None:
             yield found
             return
         for child in node.inputs:
             yield from self.chosen(child)
+
+    def _answered(self, node: Node) -> MetadataPart | None:
+        """An aggregate under nothing but what takes rows one by one."""
+        while isinstance(node.variant, Projection | Filter | SubqueryAlias):
+            (node,) = node.inputs
+        return from_metadata(self._session, node)
 
     def _grouped(self, node: Node) -> GroupedPart | None:
         part = self._divider.part(node)
@@ -175,7 +181,8 @@ class Chooser:
         return True
 
     def _none(self, node: Node, why: str) -> GroupedPart | None:
-        self._divider.meet(node, why)
+        if isinstance(node.variant, WORTH):
+            self._divider.meet(node, why)
         return None
 
 
@@ -200,6 +207,7 @@ def _side(view: PartitionedView, keys: Sequence[Key], place: int) -> Side:
         partitions=partitions_of(view.snapshot),
         kept=read_tables(view),
         keys=tuple(schema.ids[key.sources[place]] for key in keys),
+        parts={number: key.parts for number, key in enumerate(keys) if key.parts is not None},
     )
 
 

@@ -8,6 +8,7 @@ from functools import cached_property
 from types import MappingProxyType
 from typing import Any, TypeAlias
 
+import pyarrow as pa
 from datafusion import Expr, LogicalPlan
 from datafusion.expr import (
     Aggregate,
@@ -114,6 +115,18 @@ def unaliased(expression: Expr) -> Expr:
     while expression.variant_name() == "Alias":
         expression = Expr(expression.to_variant().expr())
     return expression
+
+
+def date_part(expression: Expr) -> tuple[str, ColumnKey] | None:
+    """The part and the column of a `date_part` call."""
+    if expression.variant_name() != "ScalarFunction" or expression.rex_call_operator() != "date_part":
+        return None
+    part, of = expression.rex_call_operands()
+    column = column_key(of)
+    if part.variant_name() != "Literal" or column is None:
+        return None
+    name = part.python_value()
+    return str(name.as_py() if isinstance(name, pa.Scalar) else name).lower(), column
 
 
 def alias_key(expression: Expr) -> ColumnKey | None:
