@@ -10,7 +10,6 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 import pyarrow as pa
 from datafusion import Expr
@@ -20,6 +19,7 @@ from lance_flight.engine.partition_wise.plans import (
     BOTH_SIDES,
     LEFT_ONLY,
     RIGHT_ONLY,
+    Column,
     ColumnKey,
     Node,
     alias_key,
@@ -121,19 +121,27 @@ class Divider:
             case Union(), [first, *others]:
                 return self._union(node, first, others)
             case Aggregate() as aggregate, [Divisible() as part]:
-                return self._aggregate(node, aggregate, part)
+                said = expressions(aggregate.group_by_exprs())
+                return self._within(
+                    node, part, _said(part, said), is_all=not said, what="the columns that it groups by"
+                )
             case WindowExpr() as window, [Divisible() as part]:
-                same = {column: column for column in window_columns(window)}
-                return self._within(node, part, same, "the columns that all its windows partition by")
+                columns = window_columns(window)
+                keys = [key for key in part.keys if key.columns & columns]
+                return self._within(
+                    node, part, keys, is_all=False, what="the columns that all its windows partition by"
+                )
             case SubqueryAlias() as alias, [Divisible() as part]:
                 renamed = [(alias.alias(), name) for _, name in _keys(node.inputs[0])]
                 return replace(
                     part, node=node, keys=_renamed(part.keys, zip(_keys(node.inputs[0]), renamed, strict=True))
                 )
             case Projection() as projection, [Divisible() as part]:
-                said = expressions(projection.projections())
-                pairs = [(column_key(unaliased(each)), alias_key(each)) for each in said]
-                return replace(part, node=node, keys=_renamed(part.keys, pairs))
+                # A key that is not said above still divides what is below.
+                said = _said(part, expressions(projection.projections()))
+                held = {key.sources for key in said if key.parts is None}
+                lost = [replace(key, columns=frozenset()) for key in part.keys if key.sources not in held]
+                return replace(part, node=node, keys=(*said, *lost))
             case Filter(), [Divisible() as part]:
                 return replace(part, node=node)
         return None
@@ -180,21 +188,14 @@ class Divider:
         known = [some for some in outputs if some is not None]
         if len(parts) != len(outputs) or len(known) != len(outputs):
             return None
-        keys: list[Key] = []
-        for columns in zip(*known, strict=True):
-            carried = [
-                [key for key in part.keys if c.key in key.columns] for part, c in zip(parts, columns, strict=True)
-            ]
-            if all(carried):
-                names = frozenset([("", columns[0].name)])
-                keys.append(Key(tuple(source for some in carried for source in some[0].sources), names))
+        keys = tuple(key for columns in zip(*known, strict=True) if (key := _united(parts, columns)) is not None)
         if not keys:
             return None
         splits = [len(part.scans) for part in parts]
         return Divisible(
             node=node,
             scans=tuple(scan for part in parts for scan in part.scans),
-            keys=tuple(keys),
+            keys=keys,
             is_inner=False,
             is_worth=any(part.is_worth for part in parts),
             has_rows=lambda p: any(
@@ -202,31 +203,11 @@ class Divider:
             ),
         )
 
-    def _aggregate(self, node: Node, aggregate: Aggregate, part: Divisible) -> Divisible | None:
-        grouped = expressions(aggregate.group_by_exprs())
-        names = {column_key(unaliased(each)): alias_key(each) for each in grouped}
-        dated = [found for each in grouped if (found := date_part(unaliased(each))) is not None]
-        by_part = [
-            Key(key.sources, frozenset(), frozenset(parts))
-            for key in part.keys
-            if all(map(_is_in_utc, _types(part, key)))
-            and (parts := {name for name, column in dated if column in key.columns})
-        ]
-        return self._within(node, part, names, "the columns that it groups by", by_part)
-
-    def _within(
-        self,
-        node: Node,
-        part: Divisible,
-        columns: Mapping[Any, ColumnKey | None],
-        what: str,
-        others: Sequence[Key] = (),
-    ) -> Divisible | None:
-        """What treats all rows with equal `columns` together: by the keys among them, and by `others`."""
-        keys = (*_renamed([key for key in part.keys if key.columns & columns.keys()], columns.items()), *others)
+    def _within(self, node: Node, part: Divisible, keys: Sequence[Key], *, is_all: bool, what: str) -> Divisible | None:
+        """What treats all rows with equal `keys` together; `is_all`: all rows there are."""
         if not keys:
-            return self._none(node, f"{what} hold no key of its groups") if columns else None
-        return replace(part, node=node, keys=keys, is_inner=False, is_worth=True)
+            return None if is_all else self._none(node, f"{what} hold no key of its groups")
+        return replace(part, node=node, keys=tuple(keys), is_inner=False, is_worth=True)
 
     def _none(self, node: Node, why: str) -> Divisible | None:
         self.meet(node, why)
@@ -246,28 +227,67 @@ _JOINED: Mapping[str, Callable[[bool, bool], bool]] = {
 """Whether a join can have rows, by whether its sides have."""
 
 
+def _united(parts: Sequence[Divisible], columns: Sequence[Column]) -> Key | None:
+    """The key that all parts of a union hold in the column of one place."""
+    sources: list[str] = []
+    for part, column in zip(parts, columns, strict=True):
+        whole = [key for key in part.keys if column.key in key.columns and key.parts is None]
+        if not whole:
+            return None
+        sources += whole[0].sources
+    return Key(tuple(sources), frozenset([("", columns[0].name)]))
+
+
 def _met(left: Divisible, on_left: Expr, right: Divisible, on_right: Expr, kind: str) -> Iterable[Key]:
     """The keys of two sides that an equality makes one."""
     for mine in _carried(left, on_left):
         for theirs in _carried(right, on_right):
+            if mine.parts != theirs.parts:
+                continue
             columns: frozenset[ColumnKey] = frozenset()
             if kind in {"Inner", "Left"} | LEFT_ONLY:
                 columns |= mine.columns
             if kind in {"Inner", "Right"} | RIGHT_ONLY:
                 columns |= theirs.columns
-            yield Key(mine.sources + theirs.sources, columns)
+            yield Key(mine.sources + theirs.sources, columns, mine.parts)
 
 
 def _carried(part: Divisible, expression: Expr) -> list[Key]:
-    """The keys that an expression is: a column, or one as a wider type, in which unequal values stay so."""
+    """The keys that an expression is: a column, a date part of one, or one as a wider type, in which unequal values stay so."""
+    dated = date_part(expression)
+    if dated is not None:
+        name, column = dated
+        keys = [key for key in part.keys if column in key.columns and key.parts is None]
+        return [
+            replace(key, columns=frozenset(), parts=frozenset([name]))
+            for key in keys
+            if all(map(_is_in_utc, _types(part, key)))
+        ]
     kind = None
     if expression.variant_name() == "Cast":
         found = _CAST.match(str(expression))
         kind = found["type"] if found else ""
         (expression,) = expression.rex_call_operands()
-    column = column_key(expression)
-    keys = [key for key in part.keys if column in key.columns]
-    return [key for key in keys if kind is None or all(map(_keeps, _types(part, key), [kind] * len(key.sources)))]
+    keys = [key for key in part.keys if column_key(expression) in key.columns]
+    return [key for key in keys if kind is None or _keeps_apart(part, key, kind)]
+
+
+def _keeps_apart(part: Divisible, key: Key, kind: str) -> bool:
+    return key.parts is None and all(_keeps(source, kind) for source in _types(part, key))
+
+
+def _said(part: Divisible, said: Iterable[Expr]) -> list[Key]:
+    """The keys that are among some expressions, by what these are called above."""
+    found: dict[tuple[tuple[str, ...], frozenset[str] | None], frozenset[ColumnKey]] = {}
+    for expression in said:
+        name = alias_key(expression) or ("", expression.schema_name())
+        inner = unaliased(expression)
+        if inner.variant_name() == "Cast":
+            continue
+        for key in _carried(part, inner):
+            known = found.setdefault((key.sources, key.parts), frozenset())
+            found[key.sources, key.parts] = known | {name}
+    return [Key(sources, columns, parts) for (sources, parts), columns in found.items()]
 
 
 def _types(part: Divisible, key: Key) -> list[pa.DataType]:

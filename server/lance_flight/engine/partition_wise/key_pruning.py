@@ -1,7 +1,7 @@
 """Dynamic partition pruning: the few keys of one side of a join say which partitions of the other can matter.
 
 The keys are read before the join is planned, and prune like an IN. Only sides are asked that give the same rows whenever
-they are read, that are filtered, and that have fewer rows than what they prune.
+they are read, that are filtered, and that have no more rows than what they prune.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ def found(session: Session, root: Node, counts: RowCounts) -> list[KeyPruning]:
         for node in root.walk()
         if isinstance(node.variant, Join)
         for each in _of_join(session, node)
-        if scans.count(each.table) == 1 and counts.of(each.keys) < counts.of(each.scan)
+        if scans.count(each.table) == 1 and counts.of(each.keys) <= counts.of(each.scan)
     ]
 
 

@@ -10,7 +10,7 @@ from typing import TypeAlias
 import pyarrow as pa
 import pyarrow.dataset as pads
 from datafusion import DataFrame, Expr
-from datafusion.expr import Filter, Projection, Sort, SubqueryAlias
+from datafusion.expr import Aggregate, Sort
 
 from lance_flight.engine.functions import evaluate
 from lance_flight.engine.partition_wise import steps
@@ -117,8 +117,8 @@ class Chooser:
             yield from self.chosen(child)
 
     def _answered(self, node: Node) -> MetadataPart | None:
-        """An aggregate under nothing but what takes rows one by one."""
-        while isinstance(node.variant, Projection | Filter | SubqueryAlias):
+        """An aggregate under what needs no other rows."""
+        while len(node.inputs) == 1 and not isinstance(node.variant, Aggregate):
             (node,) = node.inputs
         return from_metadata(self._session, node)
 
@@ -149,7 +149,7 @@ class Chooser:
             return None
         first = node.variant.sort_exprs()[0]
         column = column_key(Expr(first.expr()))
-        keys = [key for key in part.keys if column in key.columns]
+        keys = [key for key in part.keys if column in key.columns and key.parts is None]
         if not keys or len(part.scans) > 1 or not self._is_whole(part):
             return None
         view = self._session.divisible[part.scans[0].table]
