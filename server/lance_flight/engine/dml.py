@@ -92,7 +92,7 @@ def change_rows(
     written = table.written(inner.snapshot, changes, evaluate)
     with table.discarding(inner.snapshot, written):
         changes.check(statement, name)
-        gone = rows_removed(table.store, inner.snapshot, changes.by_table(session.targets))
+        gone = rows_removed(table.store, inner.snapshot, changes.by_table(session.named.targets))
     edits = combined([*gone, *written])
     if edits:
         inner.add(edits, f"{type(statement).__name__.lower()} {changes.count} rows in {len(edits)} partitions")

@@ -17,11 +17,12 @@ from lance_flight.engine.changes import change, insert_columns
 from lance_flight.engine.clients import Clients, ClientSession
 from lance_flight.engine.dml import row_query, table_name
 from lance_flight.engine.execution import Execution
+from lance_flight.engine.named_tables import Reading
 from lance_flight.engine.parameters import check_parameters, parameter_schema
 from lance_flight.engine.partition_fields import PartitionDef
 from lance_flight.engine.pure_scans import is_pure_scan
 from lance_flight.engine.row_changes import Delete, Merge, Update
-from lance_flight.engine.session import CATALOG, Reading, Session
+from lance_flight.engine.session import CATALOG, Session
 from lance_flight.engine.settings import set_option
 from lance_flight.engine.statements import Explain, Insert, RowsStatement, SetOption, parse
 from lance_flight.engine.tables import Share
@@ -127,7 +128,7 @@ class Engine:
             shares = _shares(session, answered, endpoints) if endpoints > 1 else 1
         leases.keep(holds, TICKET_SECONDS)
         holds.clear()
-        readings = dict(session.readings)
+        readings = dict(session.named.readings)
         tasks = (
             Task(
                 sql=sql,

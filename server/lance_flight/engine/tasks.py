@@ -13,7 +13,7 @@ from dataclasses import asdict, dataclass, field
 import pyarrow as pa
 
 from lance_flight.engine.execution import Execution
-from lance_flight.engine.session import Reading
+from lance_flight.engine.named_tables import Reading
 from lance_flight.engine.tables import Share
 from lance_flight.errors import TicketError
 from lance_flight.model.pins import BranchVersion, FixedPin, Version

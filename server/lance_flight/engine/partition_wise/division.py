@@ -119,6 +119,7 @@ def _pruned(session: Session, frame: DataFrame, root: Node, counts: RowCounts, *
         predicate = key_pruning.keys(session, each) if ask_keys else None
         if predicate is not None:
             session.prune_by(each.table, predicate)
+            session.settle(frame)
         before = session.divisible[each.table].planned[-1].scanned
         session.plan(frame)
         after = session.divisible[each.table].planned[-1].scanned

@@ -41,5 +41,5 @@ class RowCounts:
         if name in self.session.divisible:
             view = self.session.divisible[name]
             return sum(int(counts.sum()) for counts in view.row_counts(read_tables(view)))
-        plain = self.session.plain.get(name)
+        plain = self.session.named.plain.get(name)
         return 0 if plain is None else plain.source.count_rows()

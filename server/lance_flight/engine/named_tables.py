@@ -1,0 +1,237 @@
+"""The tables that one statement names, each at the one snapshot that the statement reads."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from functools import partial
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.dataset as pads
+
+from lance_flight.catalog.directory import BRANCH_SIGN, Root, Table, TableName
+from lance_flight.catalog.leases import Hold
+from lance_flight.catalog.namespace import PartitionedNamespace
+from lance_flight.catalog.plain import PlainTable
+from lance_flight.catalog.scan import Source
+from lance_flight.catalog.snapshot import Snapshot
+from lance_flight.engine.metadata_tables import METADATA_TABLES, PLAIN_METADATA_TABLES, MetadataTable
+from lance_flight.engine.points import Point, Reference, naming
+from lance_flight.engine.provider import Provider, ScanLog
+from lance_flight.engine.row_queries import TARGET_ROWS
+from lance_flight.engine.table_changes import ChangesTable, changes_table
+from lance_flight.engine.tables import Floating, PartitionedView, PlainView, Share, Targets
+from lance_flight.engine.transactions import SqlTransaction
+from lance_flight.errors import Conflict, NotFound
+from lance_flight.model.pins import FixedPin
+from lance_flight.model.spec import Evaluate
+from lance_flight.planning.predicates import ALWAYS, Predicate, all_of
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """At which version a statement reads a table, and what that means for the rows without a fixed pin that it reads.
+
+    `committed_at` tells the version from one of another table that has taken the name. `step` counts the statements of
+    the transaction that had changed the table by then.
+    """
+
+    version: int
+    resolved: Mapping[str, FixedPin] = field(default_factory=dict)
+    committed_at: str = ""
+    step: int | None = None
+
+
+class NamedTables:
+    """The tables of one statement, as they are resolved.
+
+    `readings` fixes the versions of tables (from a ticket); others are read at their newest snapshot, and which one
+    that was stands in `readings` afterwards. `share` restricts every scan to one part. Inside a `transaction` tables are
+    read as it sees them. The rows of `target` have addresses under the name `t$rows`, in tables numbered by `targets`.
+    What keeps the snapshots from being vacuumed is put into `holds`.
+
+    `views` are the partitioned tables by `schema.name`, and `divisible` those whose rows are read, in portions if need be;
+    `plain` are the others. They are pruned by `hints`, by name, and the target by `narrowed`, too.
+    """
+
+    def __init__(
+        self,
+        root: Root,
+        *,
+        ways: int,
+        log: ScanLog,
+        evaluate: Evaluate,
+        readings: Mapping[str, Reading] | None = None,
+        share: Share | None = None,
+        transaction: SqlTransaction | None = None,
+        target: TableName | None = None,
+        holds: list[Hold] | None = None,
+    ) -> None:
+        self.targets = Targets()
+        self.readings: dict[str, Reading] = dict(readings or {})
+        self.views: dict[str, PartitionedView] = {}
+        self.divisible: dict[str, PartitionedView] = {}
+        self.plain: dict[str, PlainView] = {}
+        self.hints: dict[str, Predicate] = {}
+        self.narrowed: Predicate = ALWAYS
+        self._tables: Root | SqlTransaction = root if transaction is None else transaction
+        self._ways = ways
+        self._log = log
+        self._evaluate = evaluate
+        self._share = share or Share()
+        self._transaction = transaction
+        self._target = target
+        self._holds = holds
+
+    def dataset(self, name: TableName) -> pads.Dataset:
+        """The table behind a name as it stands in SQL, as DataFusion reads it; `NotFound` if there is none."""
+        named = self._reference(name)
+        table, at, metadata = named.table, named.at, named.metadata
+        is_target = metadata == TARGET_ROWS and table == self._target
+
+        def opened(found: Table) -> pads.Dataset:
+            match found:
+                case PartitionedNamespace() if is_target:
+                    return Provider(self._partitioned(found, table, name.name, at, self.targets), self._log)
+                case PlainTable() if is_target:
+                    return Provider(self._plain(found, table, name.name, at, is_target=True), self._log)
+                case PartitionedNamespace():
+                    view = self._partitioned(found, table, name.name, at)
+                    if metadata is not None:
+                        return _metadata_table(metadata, found, view)
+                    self.divisible[f"{name.db_schema}.{name.name}"] = view
+                    return Provider(view, self._log)
+                case PlainTable() if metadata is not None:
+                    return _plain_metadata_table(metadata, found, table)
+                case PlainTable():
+                    plain = self._plain(found, table, name.name, at)
+                    self.plain[f"{name.db_schema}.{name.name}"] = plain
+                    return Provider(plain, self._log)
+
+        return self._tables.read(table, opened)
+
+    def _reference(self, name: TableName) -> Reference:
+        named = Reference.parse(name)
+        if named.table != name and self._tables.has(name):
+            return Reference(name)
+        if isinstance(named.at, str):
+            branch = TableName(name.db_schema, f"{named.table.name}{BRANCH_SIGN}{named.at}")
+            if self._tables.has(branch):
+                return Reference(branch, None, named.metadata)
+        return named
+
+    def changes(self, name: TableName, first: Point, last: Point) -> ChangesTable:
+        """The rows that came and went between two points of a table's history."""
+
+        def opened(table: Table) -> ChangesTable:
+            ends = self._version(table, name, first), self._version(table, name, last)
+            if self._holds is not None and isinstance(table, PartitionedNamespace):
+                self._holds += table.hold_between(*ends)
+            return changes_table(table, name, ends, ways=self._ways, log=self._log)
+
+        return self._tables.read(name, opened)
+
+    def _version(self, table: Table, name: TableName, at: Point) -> int:
+        """The version that a point stands for, the same one for as long as the statement runs."""
+        key = f"{name}$changes@{at}"
+        if key not in self.readings:
+            with naming(name, at):
+                found = table.snapshot(at) if isinstance(table, PartitionedNamespace) else table.open_at(at)
+            self.readings[key] = Reading(int(found.version))
+        return self.readings[key].version
+
+    def _partitioned(
+        self,
+        namespace: PartitionedNamespace,
+        name: TableName,
+        reference: str,
+        at: Any,
+        targets: Targets | None = None,
+    ) -> PartitionedView:
+        key = f"{name.db_schema}.{reference}"
+        if key in self.views:
+            return self.views[key]
+        reading = self.readings.get(key)
+        with naming(name, at):
+            snapshot, step = self._snapshot(namespace, reading, at)
+        _check_identity(name, reading, snapshot.committed_at)
+        floating = Floating(namespace.store, reading.resolved if reading else {})
+        self.readings[key] = Reading(snapshot.version, floating.known, snapshot.committed_at.isoformat(), step)
+        transaction = self._transaction
+        view = PartitionedView(
+            name=name.name,
+            store=namespace.store,
+            branch=namespace.branch,
+            snapshot=snapshot,
+            floating=floating,
+            ways=self._ways,
+            share=self._share,
+            log=self._log,
+            hint=lambda: all_of([self.hints.get(key, ALWAYS), ALWAYS if targets is None else self.narrowed]),
+            evaluate=self._evaluate,
+            targets=targets,
+            on_read=None
+            if transaction is None or not transaction.serializable
+            else partial(transaction.note_reads, namespace),
+        )
+        self.views[key] = view
+        return view
+
+    def _snapshot(
+        self, namespace: PartitionedNamespace, reading: Reading | None, at: Any
+    ) -> tuple[Snapshot, int | None]:
+        """The snapshot to read, and how many statements of the transaction it shows."""
+        transaction = self._transaction
+        if transaction is not None and reading is not None and reading.step is not None:
+            return transaction.snapshot_at(reading.step), reading.step
+        if transaction is not None and reading is None and at is None:
+            return transaction.snapshot(namespace), transaction.step(namespace)
+        snapshot = namespace.snapshot(at if reading is None else reading.version)
+        if self._holds is not None:
+            self._holds.append(namespace.hold(snapshot, is_newest=reading is None and at is None))
+        return snapshot, None
+
+    def _plain(
+        self, table: PlainTable, name: TableName, reference: str, at: Any, *, is_target: bool = False
+    ) -> PlainView:
+        key = f"{name.db_schema}.{reference}"
+        reading = self.readings.get(key)
+        with naming(name, at):
+            if reading is not None:
+                at = reading.version
+            elif at is None and self._transaction is not None:
+                at = self._transaction.version(table)
+            dataset = table.open_at(at)
+        committed_at = dataset.get_version()["timestamp"].astimezone(UTC)
+        _check_identity(name, reading, committed_at)
+        self.readings[key] = Reading(int(dataset.version), committed_at=committed_at.isoformat())
+        schema = pa.schema([f.remove_metadata() for f in dataset.schema])
+        return PlainView(
+            name=name.name,
+            store=table.store,
+            source=Source(dataset),
+            columns=schema,
+            ways=self._ways,
+            share=self._share,
+            is_target=is_target,
+        )
+
+
+def _metadata_table(name: str, namespace: PartitionedNamespace, view: PartitionedView) -> MetadataTable:
+    if name not in METADATA_TABLES:
+        raise NotFound.named("metadata table", f"${name}", [f"${known}" for known in METADATA_TABLES])
+    return METADATA_TABLES[name](namespace, view)
+
+
+def _check_identity(name: TableName, reading: Reading | None, committed_at: datetime) -> None:
+    """Refuse a version of a table that was dropped and made again since it was chosen: it is another one."""
+    if reading is not None and reading.committed_at and reading.committed_at != committed_at.isoformat():
+        raise Conflict(f"table {name.name!r} was dropped and made again since this statement was planned")
+
+
+def _plain_metadata_table(name: str, table: PlainTable, of: TableName) -> MetadataTable:
+    if name not in PLAIN_METADATA_TABLES:
+        raise NotFound(f"table {of.name!r} is not partitioned and has no ${name}")
+    return PLAIN_METADATA_TABLES[name](table)
