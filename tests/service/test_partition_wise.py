@@ -104,6 +104,18 @@ IN_GROUPS = [
         id="an aggregate of UNION ALL",
     ),
     pytest.param(
+        "SELECT o.total % 7 AS rest, count(*), count(c.name), sum(o.total), min(c.name), max(o.id) FROM f_orders o "
+        "LEFT JOIN f_customers c ON o.customer_id = c.id AND c.id < 99 GROUP BY 1",
+        "8",
+        id="an aggregate of other columns",
+    ),
+    pytest.param(
+        "SELECT count(*), sum(o.total), min(name) FROM f_orders o JOIN f_customers c ON o.customer_id = c.id "
+        "WHERE o.total < 0",
+        "8",
+        id="an aggregate of no rows",
+    ),
+    pytest.param(
         "SELECT customer_id, sum(total) OVER (PARTITION BY customer_id ORDER BY id) FROM f_orders", "16", id="window"
     ),
     pytest.param(

@@ -14,7 +14,7 @@ from lance_flight.engine.partition_wise.divisible import WORTH, Divider
 from lance_flight.engine.partition_wise.lanes import admission
 from lance_flight.engine.partition_wise.parts import Chooser, GroupedPart, Part
 from lance_flight.engine.partition_wise.plans import Node
-from lance_flight.engine.partition_wise.spine import rebuilt, rows_frame
+from lance_flight.engine.partition_wise.spine import rebuilt
 from lance_flight.engine.partition_wise.statistics import RowCounts
 from lance_flight.engine.session import Session
 from lance_flight.errors import SqlError, Unsupported
@@ -57,12 +57,12 @@ class Division:
         (first, *_) = self.parts
         if self.outer is None and isinstance(first, GroupedPart):
             return first.batches()
-        return self._above()
+        return self._above(self.outer or self.whole)
 
-    def _above(self) -> Iterator[pa.RecordBatch]:
+    def _above(self, outer: DataFrame) -> Iterator[pa.RecordBatch]:
         """A query with workers that wait for lanes, one for each part: when too many do already, it is run as a whole."""
         with admission.of(len(self.parts), ADMISSION_SECONDS) as is_admitted:
-            yield from self.session.stream(self.whole if self.outer is None or not is_admitted else self.outer)
+            yield from self.session.stream(outer if is_admitted else self.whole)
 
 
 def divide(session: Session, frame: DataFrame, *, ask_keys: bool = True) -> Division:
@@ -96,7 +96,7 @@ def divide(session: Session, frame: DataFrame, *, ask_keys: bool = True) -> Divi
 
 
 def _is_all(parts: tuple[Part, ...], root: Node) -> bool:
-    return parts[0].node is root and isinstance(parts[0], GroupedPart)
+    return parts[0].node is root and isinstance(parts[0], GroupedPart) and not parts[0].is_partial
 
 
 def _outer(session: Session, root: Node, parts: tuple[Part, ...]) -> DataFrame:
@@ -108,7 +108,7 @@ def _outer(session: Session, root: Node, parts: tuple[Part, ...]) -> DataFrame:
         for part in parts:
             if part.node.outputs is None:
                 raise Unsupported(f"{part.node.said}: its columns have no names of their own")
-            replaced[part.node] = rows_frame(session.context, part.dataset(), part.node.outputs)
+            replaced[part.node] = part.frame(part.node.outputs)
         return rebuilt(session.context, root, replaced)
 
 

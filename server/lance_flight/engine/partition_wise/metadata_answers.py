@@ -12,13 +12,13 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 import pyarrow.dataset as pads
-from datafusion import Expr, SessionContext
+from datafusion import DataFrame, Expr, SessionContext
 from datafusion.expr import Aggregate, Projection, SubqueryAlias, TableScan
 
 from lance_flight.engine.functions import session_config
 from lance_flight.engine.partition_wise.origins import Origin, origin
-from lance_flight.engine.partition_wise.plans import Node, column_key, expressions, table_key, unaliased
-from lance_flight.engine.partition_wise.spine import numbered
+from lance_flight.engine.partition_wise.plans import Column, Node, column_key, expressions, table_key, unaliased
+from lance_flight.engine.partition_wise.spine import named, numbered
 from lance_flight.engine.partition_wise.statistics import read_tables
 from lance_flight.engine.session import Session
 from lance_flight.engine.tables import PartitionedView
@@ -35,6 +35,7 @@ _COUNT = "row_count"
 class MetadataPart:
     """An aggregate with its answer."""
 
+    session: Session
     node: Node
     table: str
     partitions: int
@@ -43,9 +44,9 @@ class MetadataPart:
     def __str__(self) -> str:
         return f"answered from metadata: {self.node.said}, of {self.partitions} partitions of {self.table}"
 
-    def dataset(self) -> pads.Dataset:
-        """The answer, with its columns called by their places."""
-        return pads.dataset(self.rows)
+    def frame(self, columns: list[Column]) -> DataFrame:
+        """The answer for a plan above it, with its columns called so."""
+        return named(self.session.context, self.session.context.read_table(pads.dataset(self.rows)), columns)
 
 
 def from_metadata(session: Session, node: Node) -> MetadataPart | None:
@@ -67,7 +68,7 @@ def from_metadata(session: Session, node: Node) -> MetadataPart | None:
     if keys:
         query += f" GROUP BY {', '.join(keys)}"
     kind = session.context.create_dataframe_from_logical_plan(node.plan).schema()
-    return MetadataPart(node, view.name, known.num_rows, _answer(query, known, numbered(kind)))
+    return MetadataPart(session, node, view.name, known.num_rows, _answer(query, known, numbered(kind)))
 
 
 def _whole_partitions(session: Session, node: Node) -> PartitionedView | None:

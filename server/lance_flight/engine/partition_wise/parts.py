@@ -8,7 +8,6 @@ from functools import partial
 from typing import TypeAlias
 
 import pyarrow as pa
-import pyarrow.dataset as pads
 from datafusion import DataFrame, Expr
 from datafusion.expr import Aggregate, Sort
 
@@ -17,8 +16,9 @@ from lance_flight.engine.partition_wise import steps
 from lance_flight.engine.partition_wise.divisible import WORTH, Divider, Divisible, Key
 from lance_flight.engine.partition_wise.lanes import run
 from lance_flight.engine.partition_wise.metadata_answers import MetadataPart, from_metadata
-from lance_flight.engine.partition_wise.plans import Node, column_key, has_subquery
-from lance_flight.engine.partition_wise.spine import GroupRows, numbered
+from lance_flight.engine.partition_wise.partial import is_mergeable, merged
+from lance_flight.engine.partition_wise.plans import Column, Node, column_key, has_subquery
+from lance_flight.engine.partition_wise.spine import GroupRows, named, numbered
 from lance_flight.engine.partition_wise.statistics import read_tables
 from lance_flight.engine.session import Session
 from lance_flight.engine.tables import PartitionedView, partitions_of
@@ -33,7 +33,8 @@ SHOWN_GROUPS = 64
 class GroupedPart:
     """A part that is run over the tables of one group after another, on several lanes; `steps` may hold several groups.
 
-    One whose rows are in the order of the groups runs them one by one, until it has `fetch` rows.
+    One whose rows are in the order of the groups runs them one by one, until it has `fetch` rows. The rows of a partial
+    one are aggregated once more.
     """
 
     session: Session
@@ -43,12 +44,15 @@ class GroupedPart:
     steps: tuple[Group, ...]
     is_ordered: bool = False
     fetch: int | None = None
+    is_partial: bool = False
 
     def __str__(self) -> str:
         count = len(self.groups.groups)
         lines = [f"groups: {count}  by {', '.join(self.groups.by)}: {self.part.does}"]
         if self.is_ordered:
             lines[0] += "; in this order" + (f" until there are {self.fetch} rows" if self.fetch is not None else "")
+        if self.is_partial:
+            lines[0] += "; the aggregates of the groups are put together"
         if len(self.steps) < count:
             lines[0] += f"; small ones together, in {len(self.steps)} {'step' if len(self.steps) == 1 else 'steps'}"
         lines += [f"  {self._told(group)}" for group in self.groups.groups[:SHOWN_GROUPS]]
@@ -65,10 +69,15 @@ class GroupedPart:
         """Its rows, with its columns in their places."""
         return self._run(self._frame())
 
-    def dataset(self) -> pads.Dataset:
-        """Its rows for a plan above it, with its columns called by their places."""
-        frame = self._frame()
-        return GroupRows(numbered(frame.schema()), partial(self._run, frame))
+    def frame(self, columns: list[Column]) -> DataFrame:
+        """Its rows for a plan above it, with its columns called so."""
+        context, frame = self.session.context, self._frame()
+        rows = GroupRows(numbered(frame.schema()), partial(self._run, frame))
+        return (
+            merged(context, self.node, rows, columns)
+            if self.is_partial
+            else named(context, context.read_table(rows), columns)
+        )
 
     def _told(self, group: Group) -> str:
         counts = [sum(map(len, rows)) for rows in group.rows]
@@ -109,7 +118,7 @@ class Chooser:
 
     def chosen(self, node: Node) -> Iterator[Part]:
         """The parts in and below a node."""
-        found = self._answered(node) or self._ordered(node) or self._grouped(node)
+        found = self._answered(node) or self._ordered(node) or self._grouped(node) or self._partial(node)
         if found is not None:
             yield found
             return
@@ -142,6 +151,13 @@ class Chooser:
         return GroupedPart(
             session=self._session, part=part, views=views, groups=Groups(found.by, tuple(groups)), steps=together
         )
+
+    def _partial(self, node: Node) -> GroupedPart | None:
+        """An aggregate whose groups are not those of the part below, which is worth it by itself."""
+        if not is_mergeable(node) or has_subquery(node):
+            return None
+        found = self._grouped(node.inputs[0])
+        return None if found is None else replace(found, part=replace(found.part, node=node), is_partial=True)
 
     def _ordered(self, node: Node) -> GroupedPart | None:
         """A sort whose first key has the order of the partitions."""

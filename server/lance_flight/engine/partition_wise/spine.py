@@ -94,12 +94,10 @@ def numbered(schema: pa.Schema) -> pa.Schema:
     return pa.schema([field.with_name(f"c{place}") for place, field in enumerate(schema)])
 
 
-def rows_frame(context: SessionContext, rows: pads.Dataset, columns: Sequence[Column]) -> DataFrame:
-    """A frame over `rows`, with its columns called as expressions above a part name them."""
-    aliases = [
-        Expr.from_bytes(_alias(name, column), context) for name, column in zip(rows.schema.names, columns, strict=True)
-    ]
-    return context.read_table(rows).select(*aliases)
+def named(context: SessionContext, frame: DataFrame, columns: Sequence[Column]) -> DataFrame:
+    """The rows of a frame, with its columns called as expressions above a part name them."""
+    names = frame.schema().names
+    return frame.select(*(Expr.from_bytes(_alias(n, c), context) for n, c in zip(names, columns, strict=True)))
 
 
 def rebuilt(
