@@ -16,6 +16,7 @@ from lance_flight.engine.definitions import arrow_schema, storable
 from lance_flight.engine.dml import NewSession, table_name
 from lance_flight.engine.partition_alterations import AttachTable, DetachPartition, DropPartition
 from lance_flight.engine.partition_changes import attach_table, detach_partition, drop_partition
+from lance_flight.engine.partition_wise import division
 from lance_flight.engine.row_changes import RowChange
 from lance_flight.engine.statements import AlterTable, ChangeStatement, CreateTable, DropTable, Insert
 from lance_flight.engine.transactions import SqlTransaction, autocommit
@@ -111,8 +112,7 @@ def _insert(statement: Insert, new_session: NewSession, bindings: Bindings, tran
                     f"INSERT INTO {name.name} has {len(source)} values for {len(target)} columns"  # noqa: S608 - a message
                     f" ({', '.join(target.names)})"
                 )
-            session.prepare(frame)
-            for batch in session.batches(frame, source):
+            for batch in division.rows(session, frame, source):
                 yield dml.assigned(pa.Table.from_arrays(batch.columns, names=target.names), target)
 
     store = dml.overwrite if statement.overwrite else dml.append
@@ -154,8 +154,7 @@ def _created(
     session = new_session(transaction or SqlTransaction(root), None)
     frame = session.frame(statement.query, binding)
     schema = storable(frame.schema())
-    session.prepare(frame)
-    found = (pa.Table.from_batches([batch]) for batch in session.batches(frame, schema))
+    found = (pa.Table.from_batches([batch]) for batch in division.rows(session, frame, schema))
     return ingest.create(root, name, schema, statement.partitioned_by, found, transaction=transaction)
 
 

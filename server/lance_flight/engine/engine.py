@@ -190,7 +190,7 @@ class Engine:
             return change(
                 root,
                 statement,
-                partial(self._session, root),
+                partial(self._session, root, execution=scope.execution),
                 bindings,
                 transaction=transaction,
                 serializable=serializable,

@@ -16,7 +16,7 @@ from lance_flight.engine.partition_wise.parts import Chooser, GroupedPart, Part
 from lance_flight.engine.partition_wise.plans import Node
 from lance_flight.engine.partition_wise.spine import rebuilt
 from lance_flight.engine.partition_wise.statistics import RowCounts
-from lance_flight.engine.session import Session
+from lance_flight.engine.session import Session, shaped
 from lance_flight.errors import SqlError, Unsupported
 
 ADMISSION_SECONDS = 5.0
@@ -63,6 +63,12 @@ class Division:
         """A query with workers that wait for lanes, one for each part: when too many do already, it is run as a whole."""
         with admission.of(len(self.parts), ADMISSION_SECONDS) as is_admitted:
             yield from self.session.stream(outer if is_admitted else self.whole)
+
+
+def rows(session: Session, frame: DataFrame, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+    """The rows of a query, in exactly `schema`."""
+    session.prepare(frame)
+    return shaped(divide(session, frame).batches(), schema)
 
 
 def divide(session: Session, frame: DataFrame, *, ask_keys: bool = True) -> Division:
