@@ -31,12 +31,15 @@ def physical(schema: pa.Schema, name: str, field_id: int | None) -> pa.Field | N
     return schema.field(at) if at >= 0 else None
 
 
-def cast(column: pa.Array | pa.ChunkedArray, name: str, kind: pa.DataType, table: str) -> pa.Array | pa.ChunkedArray:
-    """A column in another type; `Misfit` names the column, the table and the first value that has none in it."""
+def cast(
+    column: pa.Array | pa.ChunkedArray, theirs: pa.Field, field: pa.Field, table: str
+) -> pa.Array | pa.ChunkedArray:
+    """A column, which is `theirs` there, as `field`; `Misfit` names the column, the table and the first value that cannot be."""
     try:
-        return _converted(column, kind)
+        return _converted(column, theirs, field)
     except _NO_CAST as exc:
-        raise Misfit(f"column {name!r} of table {table!r} {_what_fails(column, kind)}: {exc}") from exc
+        why = _what_fails(column, theirs, field)
+        raise Misfit(f"column {field.name!r} of table {table!r} {why}: {exc}") from exc
 
 
 def writable(rows: pa.Table, schema: pa.Schema, ids: Mapping[str, int], table: str) -> pa.Table:
@@ -55,7 +58,7 @@ def writable(rows: pa.Table, schema: pa.Schema, ids: Mapping[str, int], table: s
     if problems:
         raise SchemaError(f"partition table {table!r}", problems)
     columns = [
-        _with_values(cast(rows[names[field.name]], names[field.name], field.type, table), field, table)
+        _with_values(cast(rows[names[field.name]], rows.schema.field(names[field.name]), field, table), field, table)
         if field.name in names
         else pa.nulls(rows.num_rows, field.type)
         for field in schema
@@ -78,29 +81,30 @@ def readable(schema: pa.Schema, table: pa.Schema) -> list[str]:
     return problems
 
 
-def _what_fails(column: pa.Array | pa.ChunkedArray, kind: pa.DataType) -> str:
+def _what_fails(column: pa.Array | pa.ChunkedArray, theirs: pa.Field, field: pa.Field) -> str:
     """The first value without a counterpart; without one, the types alone do not go together."""
     flat = column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
-    if not len(flat) or not _fits(flat.take(pa.array([], pa.int64())), kind):
-        return f"is {flat.type}, not {kind}"
+    if not len(flat) or not _fits(flat.take(pa.array([], pa.int64())), theirs, field):
+        return f"is {flat.type}, not {field.type}"
     # The first place up to which the values do not all fit; a slice of a list would bring along what lies around it.
     low, high = 0, len(flat) - 1
     while low < high:
         middle = (low + high) // 2
-        low, high = (middle + 1, high) if _fits(flat.take(pa.array(range(low, middle + 1))), kind) else (low, middle)
-    return f"holds {flat[low].as_py()!r} ({flat.type}), which is no {kind}"
+        fits = _fits(flat.take(pa.array(range(low, middle + 1))), theirs, field)
+        low, high = (middle + 1, high) if fits else (low, middle)
+    return f"holds {flat[low].as_py()!r} ({flat.type}), which is no {field.type}"
 
 
-def _converted(column: pa.Array | pa.ChunkedArray, kind: pa.DataType) -> pa.Array | pa.ChunkedArray:
+def _converted(column: pa.Array | pa.ChunkedArray, theirs: pa.Field, field: pa.Field) -> pa.Array | pa.ChunkedArray:
     """A column cast, at every depth: Arrow itself takes a NULL struct for one whose fields are NULL against their type."""
     if isinstance(column, pa.ChunkedArray):
-        return pa.chunked_array([_converted(chunk, kind) for chunk in column.chunks], kind)
-    return adapted(column, pa.field("", column.type), pa.field("", kind))
+        return pa.chunked_array([_converted(chunk, theirs, field) for chunk in column.chunks], field.type)
+    return adapted(column, theirs, field)
 
 
-def _fits(column: pa.Array, kind: pa.DataType) -> bool:
+def _fits(column: pa.Array, theirs: pa.Field, field: pa.Field) -> bool:
     try:
-        _converted(column, kind)
+        _converted(column, theirs, field)
     except _NO_CAST:
         return False
     return True

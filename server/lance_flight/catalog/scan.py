@@ -16,11 +16,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from lance import LanceDataset, LanceFragment
 
-from lance_flight.catalog.adapting import adapted, namespace_id, same_fields
+from lance_flight.catalog.adapting import same_fields
 from lance_flight.catalog.addresses import ROW_ADDRESS
 from lance_flight.catalog.disagreeing import Misfit, cast, physical
 from lance_flight.catalog.store import Store
-from lance_flight.model.nested import children
 
 BATCH_ROWS = 64 * 1024
 AHEAD = 1
@@ -154,17 +153,15 @@ class Scan:
             yield self._shaped(pa.RecordBatch.from_arrays(columns, schema=pa.schema(target)), self.rest, source)
 
     def _cast(self, column: pa.Array, theirs: pa.Field, field: pa.Field, source: Source) -> pa.Array:
-        if any(namespace_id(inside) is not None for inside in children(field.type)):
-            return _by_ids(column, theirs, field, source.name)
         try:
-            return cast(column, field.name, field.type, source.name)
+            return cast(column, theirs, field, source.name)
         except Misfit:
             if not source.tables:
                 raise
             # Of several tables read as one, the first that has such a value is named.
             for fragment, table in source.fragments_of_tables():
                 for batch in fragment.to_batches(columns=[theirs.name]):
-                    cast(batch.column(0), field.name, field.type, table)
+                    cast(batch.column(0), theirs, field, table)
             raise
 
     def _reader(self, source: Source, columns: list[str], condition: pc.Expression | None) -> Iterable[pa.RecordBatch]:
@@ -197,13 +194,6 @@ class Scan:
             return batch.select([])
         columns = batch.columns if batch.schema.names == self.schema.names else batch.select(self.schema.names).columns
         return pa.RecordBatch.from_arrays(columns, schema=self.schema)
-
-
-def _by_ids(column: pa.Array, theirs: pa.Field, field: pa.Field, table: str) -> pa.Array:
-    try:
-        return adapted(column, theirs, field)
-    except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as exc:
-        raise Misfit(f"column {field.name!r} of table {table!r} is {column.type}, not {field.type}: {exc}") from exc
 
 
 def _counted(rows: int, batch_rows: int) -> Iterator[pa.RecordBatch]:

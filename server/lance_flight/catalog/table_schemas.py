@@ -15,12 +15,13 @@ from lance.schema import LanceSchema
 from lance.udf import BatchUDF
 
 from lance_flight.catalog import partitions
-from lance_flight.catalog.adapting import adapted, matching, namespace_id
+from lance_flight.catalog.adapting import matching, namespace_id
+from lance_flight.catalog.disagreeing import cast
 from lance_flight.catalog.lance_fields import Key, field_id, free_number, numbers, walk, with_numbers
 from lance_flight.catalog.rows import aligned
 from lance_flight.catalog.store import UNREADABLE, Store
 from lance_flight.catalog.whole_files import check_data
-from lance_flight.errors import DataError, LanceFlightError, SchemaError
+from lance_flight.errors import LanceFlightError, SchemaError
 from lance_flight.model.nested import children, rebuilt
 from lance_flight.model.pins import FixedPin
 from lance_flight.model.schema import TABLE_FIELD_ID, NamespaceSchema
@@ -178,11 +179,12 @@ def _written(
     read = {n for each in fresh for n in _sources(each, step)}
     sources = [each.name for each in physical if field_id(each) in read] or [physical[0].name]
 
+    table = Store(dataset.uri).name
     failed: list[LanceFlightError] = []
 
     def compute(batch: pa.RecordBatch) -> pa.RecordBatch:
         try:
-            columns = [_values(each, batch, physical, step) for each in fresh]
+            columns = [_values(each, batch, physical, step, table) for each in fresh]
         except LanceFlightError as exc:
             failed.append(exc)
             raise
@@ -206,22 +208,22 @@ def _sources(target: pa.Field, step: SchemaStep) -> Sequence[int]:
     return step.computed[mine].sources if mine in step.computed else (mine,)
 
 
-def _values(target: pa.Field, batch: pa.RecordBatch, physical: Sequence[pa.Field], step: SchemaStep) -> pa.Array:
+def _values(
+    target: pa.Field, batch: pa.RecordBatch, physical: Sequence[pa.Field], step: SchemaStep, table: str
+) -> pa.Array:
     computed = step.computed.get(_required(target))
     if computed is None:
-        return _adapted(target, batch, physical)
-    columns = (step.before.column(number) for number in computed.sources)
-    return computed.values([_adapted(each, batch, physical) for each in columns if each is not None], batch.num_rows)
+        return _cast(target, batch, physical, table)
+    columns = [step.before.column(number) for number in computed.sources]
+    sources = [_cast(each, batch, physical, table) for each in columns if each is not None]
+    return computed.values(sources, batch.num_rows)
 
 
-def _adapted(target: pa.Field, batch: pa.RecordBatch, physical: Sequence[pa.Field]) -> pa.Array:
+def _cast(target: pa.Field, batch: pa.RecordBatch, physical: Sequence[pa.Field], table: str) -> pa.Array:
     there = next((each for each in physical if field_id(each) == namespace_id(target)), None)
     if there is None:
         return pa.nulls(batch.num_rows, target.type)
-    try:
-        return adapted(batch.column(there.name), there, target)
-    except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as exc:
-        raise DataError(f"column {target.name!r} is {there.type}, not {target.type}: {exc}") from exc
+    return cast(batch.column(there.name), there, target, table)
 
 
 def _required(target: pa.Field) -> int:
