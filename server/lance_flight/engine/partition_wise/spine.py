@@ -118,11 +118,11 @@ def rebuilt(
     build = _BUILDERS.get(type(node.variant))
     if build is None:
         raise _Unbuildable(node)
-    if node not in exchanged:
-        return build(node, *inputs)
-    return _joined(node, *inputs, exchange=True).select(
-        *(Expr.from_bytes(_column(column), context) for column in node.outputs or ())
-    )
+    frame = _joined(node, *inputs, exchange=True) if node in exchanged else build(node, *inputs)
+    # DataFusion groups by the columns that depend on those in GROUP BY as well, and so gives more than the node has.
+    if node not in exchanged and (node.outputs is None or len(node.outputs) == len(frame.schema())):
+        return frame
+    return frame.select(*(Expr.from_bytes(_column(column), context) for column in node.outputs or ()))
 
 
 class _Unbuildable(Unsupported):
