@@ -14,7 +14,7 @@ from datafusion.expr import Aggregate, Sort
 from lance_flight.engine.functions import evaluate
 from lance_flight.engine.partition_wise import steps
 from lance_flight.engine.partition_wise.divisible import WORTH, Divider, Divisible, Key
-from lance_flight.engine.partition_wise.lanes import run
+from lance_flight.engine.partition_wise.lanes import Task, run
 from lance_flight.engine.partition_wise.metadata_answers import MetadataPart, from_metadata
 from lance_flight.engine.partition_wise.partial import is_mergeable, merged
 from lance_flight.engine.partition_wise.plans import Column, Node, column_key, has_subquery
@@ -22,6 +22,7 @@ from lance_flight.engine.partition_wise.spine import GroupRows, named, numbered
 from lance_flight.engine.partition_wise.statistics import read_tables
 from lance_flight.engine.session import Session
 from lance_flight.engine.tables import PartitionedView, partitions_of
+from lance_flight.errors import LanceFlightError
 from lance_flight.planning.grouping import Apart, Group, Groups
 from lance_flight.planning.joins import Side, match
 from lance_flight.planning.key_order import in_order
@@ -99,11 +100,16 @@ class GroupedPart:
         """The rows of all groups, each planned as a lane comes to it."""
         tables = [scan.table for scan in self.part.scans]
         portions = [dict(zip(tables, step.rows, strict=True)) for step in self.steps]
-        tasks = [partial(self.session.stream_portion, frame, portion, self._ways) for portion in portions]
+        tasks: list[Task] = [partial(self.session.stream_portion, frame, portion, self._ways) for portion in portions]
         if self.is_ordered:
             in_turn = (batch for task in tasks for batch in task())
-            return run([lambda: _first(self.fetch, in_turn)], 1)
-        return run(tasks, self.session.ways)
+            tasks = [lambda: _first(self.fetch, in_turn)]
+        try:
+            yield from run(tasks, 1 if self.is_ordered else self.session.ways)
+        except LanceFlightError as exc:
+            # It is DataFusion that reads the rows of a part below others, and tells of an error in words alone.
+            self.session.log.error = exc
+            raise
 
 
 Part: TypeAlias = GroupedPart | MetadataPart
