@@ -44,6 +44,22 @@ class Reading:
     step: int | None = None
 
 
+@dataclass(slots=True)
+class Hints:
+    """What is known of the rows that count beyond the filters of scans: by table (`schema.name`), and of the target."""
+
+    by_table: Mapping[str, Predicate] = field(default_factory=dict)
+    of_target: Predicate = ALWAYS
+
+    def add(self, table: str, predicate: Predicate) -> None:
+        """Note more of a table."""
+        self.by_table = {**self.by_table, table: all_of([self.by_table.get(table, ALWAYS), predicate])}
+
+    def of(self, table: str, *, is_target: bool) -> Predicate:
+        """All that is known of a table."""
+        return all_of([self.by_table.get(table, ALWAYS), self.of_target if is_target else ALWAYS])
+
+
 class NamedTables:
     """The tables of one statement, as they are resolved.
 
@@ -53,7 +69,7 @@ class NamedTables:
     What keeps the snapshots from being vacuumed is put into `holds`.
 
     `views` are the partitioned tables by `schema.name`, and `divisible` those whose rows are read, in portions if need be;
-    `plain` are the others. They are pruned by `hints`, by name, and the target by `narrowed`, too.
+    `plain` are the others. They are pruned by `hints`, too.
     """
 
     def __init__(
@@ -74,8 +90,7 @@ class NamedTables:
         self.views: dict[str, PartitionedView] = {}
         self.divisible: dict[str, PartitionedView] = {}
         self.plain: dict[str, PlainView] = {}
-        self.hints: dict[str, Predicate] = {}
-        self.narrowed: Predicate = ALWAYS
+        self.hints = Hints()
         self._tables: Root | SqlTransaction = root if transaction is None else transaction
         self._ways = ways
         self._log = log
@@ -169,7 +184,7 @@ class NamedTables:
             ways=self._ways,
             share=self._share,
             log=self._log,
-            hint=lambda: all_of([self.hints.get(key, ALWAYS), ALWAYS if targets is None else self.narrowed]),
+            hint=partial(self.hints.of, key, is_target=targets is not None),
             evaluate=self._evaluate,
             targets=targets,
             on_read=None

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from threading import Lock
-from typing import TypeVar
+from typing import Any, TypeVar
+from weakref import WeakMethod
 
 import pyarrow as pa
 import pyarrow.dataset as pads
@@ -27,7 +28,7 @@ from lance_flight.engine.tables import PartitionedView, Rows, Share
 from lance_flight.engine.transactions import SqlTransaction
 from lance_flight.errors import LanceFlightError, NotFound, QueryFailed, SqlError
 from lance_flight.model.spec import Expression
-from lance_flight.planning.predicates import ALWAYS, Predicate, all_of
+from lance_flight.planning.predicates import Predicate
 
 T = TypeVar("T")
 
@@ -76,8 +77,9 @@ class Session:
         self._missing: dict[str, NotFound] = {}
         self._planning = Lock()
         self.context = _context(ways, memory_limit)
-        self.context.register_catalog_provider(CATALOG, TableCatalog(self.root, self.resolve))
-        self.context.register_udtf(udtf(TableChanges(self.named.changes, self.log), TABLE_CHANGES))
+        # What DataFusion holds is not seen by Python's collector: through it the session would keep itself for ever.
+        self.context.register_catalog_provider(CATALOG, TableCatalog(self.root, _weak(self.resolve)))
+        self.context.register_udtf(udtf(TableChanges(_weak(self.named.changes), self.log), TABLE_CHANGES))
 
     @property
     def views(self) -> Mapping[str, PartitionedView]:
@@ -112,7 +114,7 @@ class Session:
     def prepare(self, frame: DataFrame) -> None:
         """Learn from the optimised plan what prunes beyond the pushed filters, custom expressions included."""
         if self.views:
-            self.named.hints = hints(self.optimised(frame), PUBLIC)
+            self.named.hints.by_table = hints(self.optimised(frame), PUBLIC)
             self.settle(frame)
 
     def settle(self, frame: DataFrame) -> None:
@@ -125,7 +127,7 @@ class Session:
 
     def narrow(self, predicate: Predicate) -> None:
         """Prune the target by what is known of its rows beyond the query."""
-        self.named.narrowed = predicate
+        self.named.hints.of_target = predicate
 
     def resolve_pins(self, frame: DataFrame) -> None:
         """Fix, in `readings`, the versions of the rows without a fixed one that a query reads."""
@@ -135,7 +137,7 @@ class Session:
 
     def prune_by(self, table: str, predicate: Predicate) -> None:
         """Prune a table (`schema.name`) by what is known of the rows that count, for all plans that are made from here on."""
-        self.named.hints[table] = all_of([self.named.hints.get(table, ALWAYS), predicate])
+        self.named.hints.add(table, predicate)
 
     def plan(self, frame: DataFrame) -> ExecutionPlan:
         """Plan how a query is run; what that decides about its scans stands in the log and the views, and nothing else."""
@@ -235,6 +237,20 @@ def shaped(batches: Iterator[pa.RecordBatch], schema: pa.Schema) -> Iterator[pa.
     for batch in batches:
         columns = [c if c.type == f.type else c.cast(f.type) for c, f in zip(batch.columns, schema, strict=True)]
         yield pa.RecordBatch.from_arrays(columns, schema=schema)
+
+
+def _weak(method: Callable[..., T]) -> Callable[..., T]:
+    """A method that does not keep its object."""
+    reference = WeakMethod(method)
+
+    def call(*arguments: Any) -> T:
+        found = reference()
+        if found is None:
+            raise ReferenceError("the statement has ended")
+        answer: T = found(*arguments)
+        return answer
+
+    return call
 
 
 def _context(ways: int, memory_limit: int | None) -> SessionContext:

@@ -1,0 +1,68 @@
+"""A statement leaves nothing behind: its session holds a context of DataFusion's, which Python's collector cannot look into."""
+
+from __future__ import annotations
+
+import gc
+from pathlib import Path
+
+import pytest
+from lance_flight.catalog.directory import Root
+from lance_flight.catalog.store import Store
+from lance_flight.engine.engine import Engine
+from lance_flight.engine.session import Session
+
+
+@pytest.fixture(scope="module")
+def engine(tmp_path_factory: pytest.TempPathFactory) -> Engine:
+    engine = Engine(Root(Store(str(tmp_path_factory.mktemp("ends")))), ways=2)
+    engine.update("CREATE TABLE t (k BIGINT, x BIGINT) PARTITIONED BY (bucket(4, k))")
+    engine.update("INSERT INTO t SELECT v, v FROM (SELECT unnest(range(0, 99)) AS v) AS n")
+    engine.update("ALTER TABLE t CREATE TAG old")
+    return engine
+
+
+STATEMENTS = [
+    pytest.param("SELECT 1 AS one", id="no table"),
+    pytest.param("SELECT k FROM t", id="straight from Lance"),
+    pytest.param("SELECT sum(x) AS x FROM t", id="aggregated"),
+    pytest.param("SELECT a.k FROM t a JOIN t b ON a.k = b.k", id="in groups"),
+    pytest.param("SELECT a.k FROM t a JOIN t b ON a.k = b.k ORDER BY a.x", id="above groups"),
+    pytest.param("SELECT count(*) AS n FROM t", id="from metadata"),
+    pytest.param("SELECT * FROM table_changes('t', 'old', 'old')", id="a table function"),
+    pytest.param("SELECT * FROM t$partitions", id="a metadata table"),
+    pytest.param("SELECT murmur3(k) AS h FROM t", id="a function of ours"),
+    pytest.param("EXPLAIN ANALYZE SELECT k, count(*) FROM t GROUP BY k", id="explained"),
+]
+
+
+def sessions() -> int:
+    gc.collect()
+    return sum(isinstance(each, Session) for each in gc.get_objects())
+
+
+@pytest.mark.parametrize("sql", STATEMENTS)
+def test_a_query_keeps_no_session(engine: Engine, sql: str) -> None:
+    before = sessions()
+    for _ in range(3):
+        engine.query(sql)
+    assert sessions() == before
+
+
+def test_a_change_keeps_no_session(engine: Engine, tmp_path: Path) -> None:
+    own = Engine(Root(Store(str(tmp_path))), ways=2)
+    before = sessions()
+    own.update("CREATE TABLE t (k BIGINT) PARTITIONED BY (k)")
+    own.update("INSERT INTO t SELECT 1")
+    own.update("UPDATE t SET k = 2")
+    own.update("MERGE INTO t USING (VALUES (2)) AS s (k) ON t.k = s.k WHEN MATCHED THEN DELETE")
+    assert sessions() == before
+
+
+def test_a_reader_that_goes_away_keeps_no_session(engine: Engine) -> None:
+    before = sessions()
+    plan = engine.plan("SELECT a.k FROM t a JOIN t b ON a.k = b.k ORDER BY a.x")
+    assert plan is not None
+    reader = engine.run(plan.tasks[0])
+    reader.read_next_batch()
+    del reader, plan
+    assert sessions() == before
