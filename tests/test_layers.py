@@ -9,7 +9,11 @@ from pathlib import Path
 import pytest
 
 TOP = Path(__file__).parent.parent
-SOURCES = {"lance_flight": TOP / "server", "lance_flight_client": TOP / "client"}
+SOURCES = {
+    "lance_flight": TOP / "server",
+    "lance_flight_client": TOP / "client",
+    "pyspark_lance_flight": TOP / "client",
+}
 
 # Layer → what it may import of ours, beside itself. Imports only go down.
 LAYERS = {
@@ -43,6 +47,23 @@ LAYERS = {
         "lance_flight_client",
     },
     "lance_flight_client": set(),
+    # Spark's executors read and write by themselves, with the storage library.
+    "lance_flight_client.spark": {
+        "lance_flight.engine",
+        "lance_flight.catalog",
+        "lance_flight.planning",
+        "lance_flight.model",
+        "lance_flight.errors",
+    },
+    "pyspark_lance_flight": {"lance_flight_client.spark"},
+}
+
+# Layer, and a layer below it → the only modules of that one which it may import.
+DOORS = {
+    ("lance_flight_client.spark", "lance_flight.engine"): {
+        "lance_flight.engine.functions",
+        "lance_flight.engine.scan_planning",
+    },
 }
 
 # Library → the only layers that may import it.
@@ -50,7 +71,8 @@ LIBRARIES = {
     "lance": {"lance_flight.catalog"},
     "datafusion": {"lance_flight.engine"},
     "mmh3": {"lance_flight.model"},
-    "pyarrow.flight": {"lance_flight.flight"},
+    "pyarrow.flight": {"lance_flight.flight", "lance_flight_client.spark"},
+    "pyspark": {"lance_flight_client.spark"},
     # Lance describes the fields of a table in messages of its own.
     "google.protobuf": {"lance_flight.flight", "lance_flight.catalog.lance_fields"},
     "adbc_driver_flightsql": {"lance_flight_client"},
@@ -103,6 +125,8 @@ def test_a_module_imports_only_the_layers_below_its_own(name: str) -> None:
         if target.split(".")[0] in SOURCES:
             other = layer_of(target)
             assert other in LAYERS[layer] | {layer}, f"{name} imports {target}"
+            doors = DOORS.get((layer, other), {target})
+            assert any(is_under(target, door) for door in doors), f"{name} imports {target}"
 
 
 @pytest.mark.parametrize("name", sorted(MODULES))
