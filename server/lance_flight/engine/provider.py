@@ -6,11 +6,9 @@ tables one after another. These callbacks run on DataFusion's own threads and ne
 
 from __future__ import annotations
 
-import operator
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from functools import partial
-from typing import Any, NamedTuple, Protocol
+from typing import Any, Protocol
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -19,11 +17,9 @@ import pyarrow.dataset as pads
 from lance_flight.catalog.scan import BATCH_ROWS, Open, Scan
 from lance_flight.catalog.store import UNREADABLE
 from lance_flight.errors import LanceFlightError, Unsupported
-from lance_flight.planning.arrow_expression import predicate_from_arrow, to_arrow
-from lance_flight.planning.predicates import ALWAYS, And, Constant, Opaque, Or, Predicate
-
-MOST_DEPTH = 5
-"""Lance's work on a filter doubles with each level of AND and OR (as Substrait); a deeper one is applied to what it returns."""
+from lance_flight.planning.arrow_expression import predicate_from_arrow
+from lance_flight.planning.predicates import ALWAYS, Opaque, Predicate
+from lance_flight.planning.row_filters import RowFilter, row_filter
 
 
 @dataclass(slots=True)
@@ -182,60 +178,12 @@ def _read(filter: pc.Expression) -> Predicate:
         return Opaque("the filter", "it is nested too deeply")
 
 
-class _Condition(NamedTuple):
-    """A filter as Lance runs it and as Arrow does, the columns it speaks of, and whether Lance may be given it."""
-
-    expression: pc.Expression | None
-    rest: pc.Expression | None
-    columns: tuple[str, ...]
-    pushable: bool
-
-
-def _condition(residual: Predicate | None, pushed: pc.Expression | None, source: pa.Schema) -> _Condition:
+def _condition(residual: Predicate | None, pushed: pc.Expression | None, source: pa.Schema) -> RowFilter:
     """The residual; where it cannot be said, the whole filter as DataFusion gave it."""
-    if residual is None or residual == ALWAYS:
-        return _Condition(None, None, (), pushable=True)
     try:
-        said, rest = _arrow(residual, to_arrow), _arrow(residual, partial(to_arrow, sql_floats=True))
-        return _Condition(said, rest, _columns(residual), _depth(residual) <= MOST_DEPTH)
+        return row_filter(residual)
     except Unsupported:
-        return _Condition(pushed, pushed, tuple(source.names), pushable=False)
-
-
-def _arrow(predicate: Predicate, leaf: Callable[[Predicate], pc.Expression]) -> pc.Expression:
-    match predicate:
-        case And(parts):
-            return _balanced([_arrow(part, leaf) for part in parts], operator.and_)
-        case Or(parts):
-            return _balanced([_arrow(part, leaf) for part in parts], operator.or_)
-    return leaf(predicate)
-
-
-def _balanced(parts: Sequence[pc.Expression], join: Callable[[Any, Any], pc.Expression]) -> pc.Expression:
-    if len(parts) == 1:
-        return parts[0]
-    middle = len(parts) // 2
-    return join(_balanced(parts[:middle], join), _balanced(parts[middle:], join))
-
-
-def _depth(predicate: Predicate) -> int:
-    """How deep the expression of `_arrow` is nested."""
-    if isinstance(predicate, And | Or):
-        return (len(predicate.parts) - 1).bit_length() + max(map(_depth, predicate.parts))
-    return 0
-
-
-def _columns(predicate: Predicate) -> tuple[str, ...]:
-    """The columns that a predicate without opaque parts speaks of."""
-    match predicate:
-        case And(parts) | Or(parts):
-            return tuple(dict.fromkeys(name for part in parts for name in _columns(part)))
-        case Constant():
-            return ()
-        case Opaque():
-            raise Unsupported(str(predicate))
-        case leaf:
-            return (leaf.term.name,)
+        return RowFilter(expression=pushed, rest=pushed, columns=tuple(source.names), pushable=False)
 
 
 def _projected(schema: pa.Schema, columns: Sequence[str] | None) -> pa.Schema:
