@@ -16,6 +16,7 @@ from lance import FragmentMetadata, LanceDataset
 from lance.schema import LanceSchema
 
 from lance_flight.catalog.partitions import in_memory, open_at, under_base
+from lance_flight.catalog.scan import Source
 from lance_flight.catalog.store import Store
 from lance_flight.model.pins import FixedPin
 
@@ -72,6 +73,14 @@ def merge(tables: Sequence[PinnedTable]) -> tuple[list[Merged], list[PinnedTable
             dataset = _merged(tuple((table.store.uri, table.pin) for table in group))
             merged.append(Merged(dataset, tuple(table.store.name for table in group)))
     return merged, alone
+
+
+def sources(tables: Sequence[PinnedTable]) -> list[Source]:
+    """What a scan reads for the rows of `tables`: those that can be merged as one, and the others."""
+    merged, alone = merge(tables) if len(tables) > 1 else ((), tables)
+    return [Source(found.dataset, tables=found.tables) for found in merged] + [
+        Source(table.open(), number=table.number) for table in alone
+    ]
 
 
 @lru_cache(KEPT_TABLES)

@@ -22,7 +22,7 @@ import pyarrow as pa
 
 from lance_flight.catalog import partitions
 from lance_flight.catalog.branches import BranchRef
-from lance_flight.catalog.merged import PinnedTable, merge
+from lance_flight.catalog.merged import PinnedTable, sources
 from lance_flight.catalog.namespace import PartitionedNamespace
 from lance_flight.catalog.row_counts import row_counts
 from lance_flight.catalog.scan import ADDRESS_FIELDS, Open, Source
@@ -258,10 +258,7 @@ def deal(
 
 def _open_merged(tables: Sequence[PinnedTable], log: ScanLog) -> list[Source]:
     log.tables_read += len(tables)
-    merged, alone = merge(tables) if len(tables) > 1 else ((), tables)
-    return [Source(found.dataset, tables=found.tables) for found in merged] + [
-        Source(table.open(), number=table.number) for table in alone
-    ]
+    return sources(tables)
 
 
 def _open_part(table: PinnedTable, part: int, of: int, log: ScanLog) -> list[Source]:
