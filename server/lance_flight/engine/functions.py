@@ -6,7 +6,7 @@ Spec: Hash Functions, Partition Expression (the six requirements); decisions 7 a
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 import pyarrow as pa
@@ -131,6 +131,17 @@ def compute(expression: str, columns: pa.RecordBatch, kind: pa.DataType) -> pa.A
     """
     values = _computed_over(expression, columns)
     return values if values.type == kind else cast(values, kind)
+
+
+def columns_in(expression: str, names: Iterable[str]) -> list[str]:
+    """The columns that an expression may speak of; what is called like one (a function, say) counts too.
+
+    >>> columns_in('upper(Origin) = "Dest"', ["origin", "Dest", "carrier"])
+    ['origin', 'Dest']
+    """
+    tokens = [token for token in Cursor.over(expression).tokens if token.kind not in STRINGS]
+    said = {token.text for token in tokens} | {token.text.lower() for token in tokens}
+    return [name for name in names if name in said or name.replace('"', '""') in said]
 
 
 def cast(column: pa.Array, kind: pa.DataType) -> pa.Array:

@@ -122,7 +122,7 @@ class PlannedRead:
 
     def _scan(self, residual: Predicate | None, schema: pa.Schema, batch_rows: int) -> Scan:
         source = self.readable.schema
-        condition = _condition(residual, self.condition, source)
+        condition = filter_of(residual, self.condition, source)
         return Scan(
             source=source,
             schema=schema,
@@ -166,7 +166,7 @@ class _LaneScanner:
 
 def arrow_filter(filter: pc.Expression, source: pa.Schema) -> tuple[pc.Expression | None, tuple[str, ...]]:
     """A pushed filter as Arrow runs it, floats compared as SQL does, and the columns of `source` that it speaks of."""
-    condition = _condition(_read(filter), filter, source)
+    condition = filter_of(_read(filter), filter, source)
     return condition.rest, condition.columns
 
 
@@ -178,7 +178,7 @@ def _read(filter: pc.Expression) -> Predicate:
         return Opaque("the filter", "it is nested too deeply")
 
 
-def _condition(residual: Predicate | None, pushed: pc.Expression | None, source: pa.Schema) -> RowFilter:
+def filter_of(residual: Predicate | None, pushed: pc.Expression | None, source: pa.Schema) -> RowFilter:
     """The residual; where it cannot be said, the whole filter as DataFusion gave it."""
     try:
         return row_filter(residual)
