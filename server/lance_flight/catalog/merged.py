@@ -23,6 +23,7 @@ from lance_flight.model.pins import FixedPin
 KEPT_TABLES = 65_536
 KEPT_MERGERS = 64
 FEWEST_TABLES = 2
+MERGED_TABLES = 128
 
 
 @dataclass(frozen=True, slots=True)

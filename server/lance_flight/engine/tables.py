@@ -22,7 +22,7 @@ import pyarrow as pa
 
 from lance_flight.catalog import partitions
 from lance_flight.catalog.branches import BranchRef
-from lance_flight.catalog.merged import PinnedTable, sources
+from lance_flight.catalog.merged import MERGED_TABLES, PinnedTable, sources
 from lance_flight.catalog.namespace import PartitionedNamespace
 from lance_flight.catalog.row_counts import row_counts
 from lance_flight.catalog.scan import ADDRESS_FIELDS, Open, Source
@@ -40,7 +40,6 @@ T = TypeVar("T")
 Work = tuple[Predicate | None, list[Open]]
 
 RESOLVERS = 8
-MERGED_TABLES = 128
 _coded: WeakKeyDictionary[Snapshot, Partitions] = WeakKeyDictionary()
 
 

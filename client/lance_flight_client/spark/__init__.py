@@ -1,0 +1,5 @@
+"""Partitioned namespaces from PySpark: `spark.read.format("lance_flight")`.
+
+Executors read the files of a root themselves, or the endpoints of a server. Nothing heavy is imported before a table is
+read: Spark forks its Python workers, and Lance does not survive a fork.
+"""

@@ -1,0 +1,273 @@
+"""Reading a root without a server: pruned and pinned where it is planned, read by the tasks.
+
+The rows are those that the server would give: the same planning, the same scan of merged and adapted tables.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
+from functools import partial
+from pathlib import Path
+
+import pyarrow as pa
+from lance_flight.catalog import partitions
+from lance_flight.catalog.directory import Root, TableName
+from lance_flight.catalog.merged import MERGED_TABLES, PinnedTable, sources
+from lance_flight.catalog.namespace import PartitionedNamespace
+from lance_flight.catalog.plain import PlainTable
+from lance_flight.catalog.row_counts import row_counts
+from lance_flight.catalog.scan import Open, Scan, Source
+from lance_flight.catalog.snapshot import Snapshot
+from lance_flight.catalog.store import UNREADABLE, Store
+from lance_flight.engine.functions import columns_in, compute, unsteady
+from lance_flight.engine.scan_planning import plan_scan
+from lance_flight.errors import Conflict, InvalidInput, NotFound, QueryFailed, SqlError, Unsupported
+from lance_flight.model.pins import FixedPin, Version
+from lance_flight.planning.row_filters import RowFilter, row_filter
+from pyspark.sql.types import StructType
+
+from lance_flight_client.spark.balancing import balanced, tasks_for
+from lance_flight_client.spark.options import ReadOptions
+from lance_flight_client.spark.types import carried_batch, carried_schema, spark_schema
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Piece:
+    """A partition table of a spec version, or one of `of` parts of its fragments."""
+
+    spec_id: int
+    table: PinnedTable
+    part: int = 0
+    of: int = 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DirectPortion:
+    """What one task reads: `source` are all columns of the table, `schema` those that are wanted.
+
+    Rows are kept that the filter of their spec version leaves, and for which the SQL `condition` is TRUE, over `columns`.
+    """
+
+    name: str
+    source: pa.Schema
+    ids: Mapping[str, int]
+    schema: pa.Schema
+    columns: Sequence[str]
+    filters: Mapping[int, RowFilter] = field(repr=False)
+    condition: str | None
+    pieces: Sequence[Piece] = field(repr=False)
+
+    def batches(self) -> Iterator[pa.RecordBatch]:
+        """The rows (`source.Portion`)."""
+        carried = carried_schema(self.schema)
+        for batch in self._rows():
+            chosen = batch if self.condition is None else self._chosen(batch, self.condition)
+            yield carried_batch(chosen.select(self.schema.names), carried)
+
+    def _chosen(self, batch: pa.RecordBatch, condition: str) -> pa.RecordBatch:
+        return batch.filter(compute(condition, batch, pa.bool_())) if batch.num_rows else batch
+
+    def _rows(self) -> Iterator[pa.RecordBatch]:
+        for spec_id, filter in self.filters.items():
+            pieces = [piece for piece in self.pieces if piece.spec_id == spec_id]
+            try:
+                yield from self._scan(filter).read(_opens(pieces))
+            except UNREADABLE as exc:
+                words = pieces[0].table.store.words(exc)
+                raise QueryFailed(f"reading {self.name!r} failed: {words}") from exc
+
+    def _scan(self, filter: RowFilter) -> Scan:
+        wanted = dict.fromkeys([*self.schema.names, *self.columns])
+        return Scan(
+            source=self.source,
+            schema=pa.schema([self.source.field(name) for name in wanted]),
+            filter=filter.expression,
+            rest=filter.rest,
+            filter_columns=filter.columns,
+            pushable=filter.pushable,
+            ids=self.ids,
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DirectPlan:
+    """A read of a table at one version (`source.ReadPlan`); `committed_at` tells it from one that was made again since.
+
+    `resolved` are the versions of those partition tables that have no fixed one, by object id.
+    """
+
+    options: ReadOptions
+    table: TableName
+    version: int
+    committed_at: datetime
+    resolved: Mapping[str, FixedPin]
+    source: pa.Schema
+    ids: Mapping[str, int]
+
+    @property
+    def wanted(self) -> pa.Schema:
+        """The columns that are read, as the table has them."""
+        names = self.options.columns
+        return self.source if names is None else pa.schema([self.source.field(name) for name in names])
+
+    @property
+    def schema(self) -> StructType:
+        return spark_schema(self.wanted)
+
+    def portions(self) -> list[DirectPortion]:
+        filters, condition, pieces = self._planned()
+        counts = row_counts([piece.table for piece in pieces])
+        tasks = tasks_for(sum(counts), self.options.partitions)
+        share = -(-sum(counts) // tasks)
+        parts = [part for piece, rows in zip(pieces, counts, strict=True) for part in _divided(piece, rows, share)]
+        columns = [] if condition is None else columns_in(condition, self.source.names)
+        return [
+            DirectPortion(
+                name=self.table.name,
+                source=self.source,
+                ids=self.ids,
+                schema=self.wanted,
+                columns=columns,
+                filters=filters,
+                condition=condition,
+                pieces=task,
+            )
+            for task in balanced(parts, tasks) or [[]]
+        ]
+
+    def _planned(self) -> tuple[Mapping[int, RowFilter], str | None, list[Piece]]:
+        """The filters by spec version, what they do not say of the condition, and the tables that are left."""
+        table = Root(_store(self.options)).table(self.table)
+        if isinstance(table, PlainTable):
+            self._check(_committed_at(table, self.version))
+            pinned = PinnedTable(table.store, Version(self.version))
+            return {0: row_filter(None)}, self.options.filter, [Piece(spec_id=0, table=pinned)]
+        snapshot = table.snapshot(self.version)
+        self._check(snapshot.committed_at)
+        planned = plan_scan(table, self.options.filter, snapshot=snapshot)
+        pieces = [
+            Piece(
+                spec_id=each.spec_id,
+                table=PinnedTable(
+                    Store(each.uri, table.store.storage_options),
+                    each.pin if isinstance(each.pin, FixedPin) else self.resolved[each.object_id],
+                ),
+            )
+            for each in planned.tables
+        ]
+        return {each.spec_id: each.filter for each in planned.tables}, planned.condition, pieces
+
+    def _check(self, committed_at: datetime) -> None:
+        if committed_at != self.committed_at:
+            raise Conflict(
+                f"table {self.table.name!r} was dropped and made again since this read was planned; load it again"
+            )
+
+
+def plan(options: ReadOptions) -> DirectPlan:
+    """Choose the version that is read, and check that the filter and the columns fit it."""
+    if options.table is None:
+        raise AssertionError(options)
+    name = TableName(*options.table)
+    table = Root(_store(options)).table(name)
+    if isinstance(table, PlainTable):
+        planned = _plan_plain(options, name, table)
+    else:
+        planned = _plan_partitioned(options, name, table)
+    _check_columns(planned)
+    carried_schema(planned.wanted)
+    if options.filter is not None:
+        _check_filter(options.filter, planned.source)
+    return planned
+
+
+def _plan_partitioned(options: ReadOptions, name: TableName, table: PartitionedNamespace) -> DirectPlan:
+    if table.branch is not None and options.filter is not None:
+        raise Unsupported(f"{name.name!r} is a branch, and read directly without a filter; read it through a server")
+    snapshot = table.snapshot(options.at)
+    return DirectPlan(
+        options=options,
+        table=name,
+        version=snapshot.version,
+        committed_at=snapshot.committed_at,
+        resolved=_resolved(table, snapshot),
+        source=snapshot.schema.plain,
+        ids=snapshot.schema.ids,
+    )
+
+
+def _plan_plain(options: ReadOptions, name: TableName, table: PlainTable) -> DirectPlan:
+    dataset = table.open_at(options.at)
+    version = int(dataset.version)
+    return DirectPlan(
+        options=options,
+        table=name,
+        version=version,
+        committed_at=_committed_at(table, version),
+        resolved={},
+        source=pa.schema([column.remove_metadata() for column in dataset.schema]),
+        ids={},
+    )
+
+
+def _committed_at(table: PlainTable, version: int) -> datetime:
+    moment: datetime = table.open(version).get_version()["timestamp"]
+    return moment.astimezone(UTC)
+
+
+def _resolved(table: PartitionedNamespace, snapshot: Snapshot) -> dict[str, FixedPin]:
+    """The versions that tables without a fixed one have now."""
+    if snapshot.is_pinned:
+        return {}
+    floating = (each for tables in snapshot.tables for each in tables.tables() if not isinstance(each.pin, FixedPin))
+    return {each.object_id: partitions.resolve(table.store.child(each.location), each.pin) for each in floating}
+
+
+def _check_columns(planned: DirectPlan) -> None:
+    for name in planned.options.columns or ():
+        if name not in planned.source.names:
+            raise NotFound.named("column", name, planned.source.names)
+
+
+def _check_filter(condition: str, source: pa.Schema) -> None:
+    """Refuse a filter that is no condition over one row of the table, the same whenever a task runs again."""
+    problems = list(unsteady(condition))
+    if problems:
+        raise SqlError(f"filter {condition!r}: " + "; ".join(problems))
+    # What is no condition at all is refused here, before any task runs.
+    compute(f"CASE WHEN (\n{condition}\n) THEN TRUE END", pa.RecordBatch.from_pylist([], source), pa.bool_())
+
+
+def _store(options: ReadOptions) -> Store:
+    """The root as the process that runs here finds it."""
+    root = options.root or ""
+    if "://" in root:
+        return Store(root.rstrip("/"), dict(options.storage))
+    path = Path(root).expanduser().resolve()
+    if not path.is_dir():
+        raise InvalidInput(f"root {root!r} is no directory here; expected one, or an object-store URI")
+    return Store(str(path), dict(options.storage))
+
+
+def _divided(piece: Piece, rows: int, share: int) -> list[tuple[Piece, int]]:
+    """A table in parts of about `share` rows, as far as it has fragments for them."""
+    if rows <= share:
+        return [(piece, rows)]
+    of = min(-(-rows // share), len(piece.table.open().get_fragments()))
+    return [(replace(piece, part=part, of=of), rows // of) for part in range(of)]
+
+
+def _opens(pieces: Sequence[Piece]) -> Iterator[Open]:
+    """How tables are opened: parts by themselves, whole ones merged."""
+    for piece in pieces:
+        if piece.of > 1:
+            yield partial(_part, piece)
+    whole = [piece.table for piece in pieces if piece.of == 1]
+    for start in range(0, len(whole), MERGED_TABLES):
+        yield partial(sources, whole[start : start + MERGED_TABLES])
+
+
+def _part(piece: Piece) -> list[Source]:
+    return [Source(piece.table.open()).part(piece.part, piece.of)]

@@ -1,0 +1,84 @@
+"""`lance_flight` as a format of Spark: what is read is planned once for each `load()`, however often Spark plans.
+
+There is no `pushFilters`: Spark keeps a read with its filters on the relation that all uses of a DataFrame share, and gives
+the filtered rows to those that asked for all of them. Filters and columns are options, which belong to one `load()`.
+"""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Protocol, cast
+
+from lance_flight.errors import InvalidInput
+from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
+from pyspark.sql.types import StructType
+
+from lance_flight_client.spark.options import ReadOptions
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+FORMAT = "lance_flight"
+
+
+class Portion(Protocol):
+    """What one task reads; it is pickled, and sent to an executor."""
+
+    def batches(self) -> Iterator[pa.RecordBatch]:
+        """Its rows, every batch in exactly the schema of the plan."""
+        ...
+
+
+class ReadPlan(Protocol):
+    """A read of one table at one version; it is pickled, and what it reads does not change."""
+
+    @property
+    def schema(self) -> StructType:
+        """The columns, as Spark has them."""
+        ...
+
+    def portions(self) -> Sequence[Portion]:
+        """The tasks, at least one."""
+        ...
+
+
+class LanceFlightDataSource(DataSource):
+    """Reads a table of a root, directly or through a server."""
+
+    def __init__(self, options: Mapping[str, str]) -> None:
+        super().__init__(dict(options))
+        self._plan: ReadPlan | None = None
+
+    @classmethod
+    def name(cls) -> str:
+        return FORMAT
+
+    def schema(self) -> StructType:
+        # Spark pickles the source once it knows the schema: every later plan of the DataFrame finds this one.
+        options = ReadOptions.parse(self.options)
+        self._plan = _planner("direct" if options.root is not None else "through_flight").plan(options)
+        return self._plan.schema
+
+    def reader(self, schema: StructType) -> DataSourceReader:
+        if self._plan is None:
+            raise InvalidInput(
+                f"a schema was given: {schema.simpleString()}; leave .schema(…) away, and choose with the option 'columns'"
+            )
+        return _Reader(self._plan)
+
+
+class _Reader(DataSourceReader):
+    def __init__(self, plan: ReadPlan) -> None:
+        self._plan = plan
+
+    def partitions(self) -> Sequence[InputPartition]:
+        return [InputPartition(portion) for portion in self._plan.portions()]
+
+    def read(self, partition: InputPartition) -> Iterator[Any]:
+        return cast("Portion", partition.value).batches()
+
+
+def _planner(name: str) -> Any:
+    """A module that plans reads, imported in the process where it is wanted: the ones that Spark forks must know no Lance yet."""
+    return importlib.import_module(f"lance_flight_client.spark.{name}")
