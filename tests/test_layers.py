@@ -49,6 +49,7 @@ LAYERS = {
     "lance_flight_client": set(),
     # Spark's executors read and write by themselves, with the storage library.
     "lance_flight_client.spark": {
+        "lance_flight_client",
         "lance_flight.engine",
         "lance_flight.catalog",
         "lance_flight.planning",

@@ -1,0 +1,245 @@
+"""Reading through a server: one task for each endpoint of a query.
+
+A task tries the locations of its endpoint in turn until one gives a first batch; what fails after that fails the task, and
+Spark runs it again. A ticket that a server does not take (its key has changed) is asked for again, at the same versions.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import closing
+from dataclasses import dataclass, field
+from datetime import datetime
+from pathlib import Path
+
+import pyarrow as pa
+from lance_flight.errors import Conflict, InvalidInput
+from pyarrow import flight
+from pyspark.sql.types import StructType
+
+from lance_flight_client.errors import ServerError
+from lance_flight_client.spark.options import ReadOptions
+from lance_flight_client.spark.types import carried_batch, carried_schema, spark_schema
+
+ENDPOINTS = 16
+"""How many tasks a read is divided into where nothing else is asked for; a server gives no more than it has tables to read."""
+
+_ENDPOINTS_HEADER = b"lance-flight-endpoints"
+_COMMAND = "type.googleapis.com/arrow.flight.protocol.sql.CommandStatementQuery"
+_SAME_CONNECTION = "arrow-flight-reuse-connection"
+_INVALID_TICKET = "[invalid_ticket]"
+_AROUND = re.compile(
+    r"^Flight (?:error|returned \w+ error)[^:]*: |[.;]? (?:Detail|gRPC client debug context): .*", re.DOTALL
+)
+_ANSWERS = (flight.FlightError, pa.ArrowException, KeyError)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Access:
+    """How a server is reached, and as whom."""
+
+    uri: str
+    username: str | None = None
+    password: str | None = field(default=None, repr=False)
+    token: str | None = field(default=None, repr=False)
+    tls_roots: bytes | None = field(default=None, repr=False)
+
+    @classmethod
+    def of(cls, options: ReadOptions) -> Access:
+        """What the options say; `InvalidInput` for a file of certificates that cannot be read."""
+        try:
+            roots = None if options.tls_roots is None else Path(options.tls_roots).read_bytes()
+        except OSError as exc:
+            raise InvalidInput(f"tls_roots {options.tls_roots!r} cannot be read: {exc.strerror}") from exc
+        return cls(
+            uri=options.uri or "",
+            username=options.username,
+            password=options.password,
+            token=options.token,
+            tls_roots=roots,
+        )
+
+    def connect(self, uri: str) -> flight.FlightClient:
+        """A client of one of the server's locations."""
+        place = self.uri if uri.startswith(_SAME_CONNECTION) else uri
+        return flight.connect(place, tls_root_certs=self.tls_roots)
+
+    def call(self, client: flight.FlightClient, endpoints: int | None = None) -> flight.FlightCallOptions:
+        """The headers of a call."""
+        headers = [] if endpoints is None else [(_ENDPOINTS_HEADER, str(endpoints).encode())]
+        if self.token is not None:
+            headers.append((b"authorization", f"Bearer {self.token}".encode()))
+        elif self.username is not None:
+            headers.append(client.authenticate_basic_token(self.username, self.password or ""))
+        return flight.FlightCallOptions(headers=headers)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Answer:
+    """What a server plans for a query: columns, one ticket and its locations for each endpoint, the versions of its tables."""
+
+    schema: pa.Schema
+    endpoints: Sequence[tuple[bytes, Sequence[str]]]
+    versions: tuple[int, ...]
+
+    def is_like(self, other: Answer) -> bool:
+        """Whether each endpoint of one has the rows of the other's."""
+        return (self.schema, len(self.endpoints), self.versions) == (
+            other.schema,
+            len(other.endpoints),
+            other.versions,
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FlightPortion:
+    """What one task reads: endpoint `number` of the answer to `sql`, planned in `asked` endpoints."""
+
+    access: Access
+    sql: str
+    asked: int
+    number: int
+    answer: Answer = field(repr=False)
+
+    def batches(self) -> Iterator[pa.RecordBatch]:
+        """The rows (`source.Portion`)."""
+        carried = carried_schema(self.answer.schema)
+        unreachable = []
+        for location in self.answer.endpoints[self.number][1] or [self.access.uri]:
+            with closing(self.access.connect(location)) as client:
+                try:
+                    rows = self._opened(client)
+                    first = next(rows, None)
+                except flight.FlightUnavailableError as exc:
+                    unreachable.append(f"{location}: {_said(exc)}")
+                    continue
+                if first is not None:
+                    yield carried_batch(first, carried)
+                    yield from (carried_batch(batch, carried) for batch in rows)
+                return
+        raise ServerError(f"no location of the endpoint answers: {'; '.join(unreachable)}")
+
+    def _opened(self, client: flight.FlightClient) -> Iterator[pa.RecordBatch]:
+        """The stream of the endpoint; of the one in its place, if its ticket is not taken any more."""
+        try:
+            return self._stream(client, self.answer)
+        except pa.ArrowInvalid as exc:
+            if _INVALID_TICKET not in str(exc):
+                raise
+        again = _ask(self.access, client, self.sql, self.asked)
+        if not again.is_like(self.answer):
+            raise Conflict("the tickets of this read have expired, and what it reads has changed since; load it again")
+        return self._stream(client, again)
+
+    def _stream(self, client: flight.FlightClient, answer: Answer) -> Iterator[pa.RecordBatch]:
+        ticket = flight.Ticket(answer.endpoints[self.number][0])
+        stream = client.do_get(ticket, self.access.call(client))
+        return (chunk.data for chunk in stream)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FlightPlan:
+    """The answer to a query (`source.ReadPlan`); `sql` asks for the same versions of tables again, where it can say them."""
+
+    access: Access
+    sql: str
+    asked: int
+    answer: Answer
+
+    @property
+    def schema(self) -> StructType:
+        return spark_schema(self.answer.schema)
+
+    def portions(self) -> list[FlightPortion]:
+        return [
+            FlightPortion(access=self.access, sql=self.sql, asked=self.asked, number=number, answer=self.answer)
+            for number in range(len(self.answer.endpoints))
+        ]
+
+
+def plan(options: ReadOptions) -> FlightPlan:
+    """Have the server plan the read; `ServerError` is what it says instead."""
+    access, asked = Access.of(options), options.partitions or ENDPOINTS
+    sql = table_query(options, options.at)
+    with closing(access.connect(access.uri)) as client:
+        try:
+            if options.query is not None:
+                _check_query(client, access, sql)
+            answer = _ask(access, client, sql, asked)
+        except flight.FlightUnavailableError as exc:
+            raise ServerError(f"no server answers at {access.uri}: {_said(exc)}") from exc
+        except _ANSWERS as exc:
+            raise ServerError(_said(exc)) from exc
+    if options.table is not None:
+        sql = table_query(options, answer.versions[0])
+    planned = FlightPlan(access=access, sql=sql, asked=asked, answer=answer)
+    carried_schema(answer.schema)
+    return planned
+
+
+def table_query(options: ReadOptions, at: int | str | datetime | None) -> str:
+    """The query of the options, for their table at a point of its history.
+
+    >>> table_query(ReadOptions.parse({"uri": "grpc://h:1", "table": "t", "columns": "a"}), 3)
+    'SELECT "a" FROM "public"."t@3"'
+    """
+    if options.table is None:
+        return options.query or ""
+    moment = at.isoformat() if isinstance(at, datetime) else at
+    name = options.table.name if moment is None else f"{options.table.name}@{moment}"
+    columns = "*" if options.columns is None else ", ".join(map(_quoted, options.columns))
+    # The line of its own keeps a comment at the end of the filter from reaching any further.
+    where = "" if options.filter is None else f" WHERE ({options.filter}\n)"
+    return f"SELECT {columns} FROM {_quoted(options.table.db_schema)}.{_quoted(name)}{where}"  # noqa: S608 - quoted
+
+
+def _quoted(name: str) -> str:
+    return '"' + name.replace('"', '""') + '"'
+
+
+def _check_query(client: flight.FlightClient, access: Access, sql: str) -> None:
+    """Refuse a statement that returns no rows before it is run: asking for its endpoints would run it."""
+    schema = client.get_schema(_descriptor(sql), access.call(client)).schema
+    if not schema.names:
+        raise InvalidInput(f"query {sql!r} returns no rows; expected one that does")
+
+
+def _ask(access: Access, client: flight.FlightClient, sql: str, endpoints: int) -> Answer:
+    info = client.get_flight_info(_descriptor(sql), access.call(client, endpoints))
+    snapshots: Mapping[str, int] = json.loads(info.app_metadata or b"{}").get("snapshots", {})
+    return Answer(
+        schema=info.schema,
+        endpoints=[
+            (endpoint.ticket.ticket, [location.uri.decode() for location in endpoint.locations])
+            for endpoint in info.endpoints
+        ],
+        versions=tuple(version for _, version in sorted(snapshots.items())),
+    )
+
+
+def _descriptor(sql: str) -> flight.FlightDescriptor:
+    """A CommandStatementQuery of Flight SQL, whose first field is the query, in a google.protobuf.Any."""
+    statement = _text_field(1, sql)
+    return flight.FlightDescriptor.for_command(_text_field(1, _COMMAND) + _field(2, statement))
+
+
+def _text_field(number: int, text: str) -> bytes:
+    return _field(number, text.encode())
+
+
+def _field(number: int, content: bytes) -> bytes:
+    """A field of a protobuf message that has a length: its number and kind, the length, the content."""
+    return bytes([number << 3 | 2]) + _varint(len(content)) + content
+
+
+def _varint(number: int) -> bytes:
+    low, high = number & 0x7F, number >> 7
+    return bytes([low | 0x80]) + _varint(high) if high else bytes([low])
+
+
+def _said(exc: BaseException) -> str:
+    """What a server said, without what gRPC and Arrow put around it."""
+    text = str(exc.args[0] if exc.args else exc)
+    return _AROUND.sub("", text).strip()
