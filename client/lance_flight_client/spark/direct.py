@@ -21,9 +21,9 @@ from lance_flight.catalog.row_counts import row_counts
 from lance_flight.catalog.scan import Open, Scan, Source
 from lance_flight.catalog.snapshot import Snapshot
 from lance_flight.catalog.store import UNREADABLE, Store
-from lance_flight.engine.functions import columns_in, compute, unsteady
+from lance_flight.engine.functions import check_condition, columns_in, compute
 from lance_flight.engine.scan_planning import plan_scan
-from lance_flight.errors import Conflict, InvalidInput, NotFound, QueryFailed, SqlError, Unsupported
+from lance_flight.errors import Conflict, InvalidInput, NotFound, QueryFailed, Unsupported
 from lance_flight.model.pins import FixedPin, Version
 from lance_flight.planning.row_filters import RowFilter, row_filter
 from pyspark.sql.types import StructType
@@ -179,7 +179,7 @@ def plan(options: ReadOptions) -> DirectPlan:
     _check_columns(planned)
     carried_schema(planned.wanted)
     if options.filter is not None:
-        _check_filter(options.filter, planned.source)
+        check_condition(options.filter, planned.source)
     return planned
 
 
@@ -229,15 +229,6 @@ def _check_columns(planned: DirectPlan) -> None:
     for name in planned.options.columns or ():
         if name not in planned.source.names:
             raise NotFound.named("column", name, planned.source.names)
-
-
-def _check_filter(condition: str, source: pa.Schema) -> None:
-    """Refuse a filter that is no condition over one row of the table, the same whenever a task runs again."""
-    problems = list(unsteady(condition))
-    if problems:
-        raise SqlError(f"filter {condition!r}: " + "; ".join(problems))
-    # What is no condition at all is refused here, before any task runs.
-    compute(f"CASE WHEN (\n{condition}\n) THEN TRUE END", pa.RecordBatch.from_pylist([], source), pa.bool_())
 
 
 def _store(options: ReadOptions) -> Store:

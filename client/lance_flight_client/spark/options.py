@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import difflib
 import re
 from collections.abc import Iterator, Mapping
@@ -37,7 +36,6 @@ MEANINGS: Mapping[str, str] = MappingProxyType(
 )
 """Every option, and what it means; beside them there are storage options."""
 
-_PART = re.compile(r'"(?P<quoted>(?:[^"]|"")*)"|(?P<plain>[^."]+)')
 _SERVER = ("query", "username", "password", "token", "tls_roots")
 _OF_TABLES = ("snapshot", "tag", "time", "filter", "columns")
 _POINTS = ("snapshot", "tag", "time")
@@ -135,22 +133,18 @@ class _Reading:
         text = self.given.get(name)
         if text is None:
             return None
-        found = list(_PART.finditer(text))
-        if not found or ".".join(part.group() for part in found) != text:
+        parts = _names(text, ".")
+        if not parts:
             self._wrong(name, text, 'name or schema.name, with parts in "…" where they hold a dot')
             return None
-        parts = [part["plain"] or part["quoted"].replace('""', '"') for part in found]
         return NamedTable(".".join(parts[:-1]) or "public", parts[-1])
 
     def columns(self, name: str) -> tuple[str, ...] | None:
         text = self.given.get(name)
         if text is None:
             return None
-        try:
-            names = [column.strip() for column in next(csv.reader([text], skipinitialspace=True, strict=True), [])]
-        except csv.Error:
-            names = []
-        if not names or not all(names):
+        names = _names(text, ",")
+        if not names:
             self._wrong(name, text, 'names separated by commas, in "…" where they hold one')
         repeated = sorted({column for column in names if names.count(column) > 1})
         self.problems.extend(f"{name!r} names {column!r} twice" for column in repeated)
@@ -158,6 +152,25 @@ class _Reading:
 
     def _wrong(self, name: str, text: str, expected: str) -> None:
         self.problems.append(f"{name!r} is {text!r}; expected {expected}")
+
+
+def _names(text: str, sign: str) -> list[str]:
+    """Names separated by a sign, as they are or in quotes; none where they are anything else.
+
+    >>> _names('id, "Two, Words"', ",")
+    ['id', 'Two, Words']
+    """
+    part = re.compile(
+        rf'\s*(?:"(?P<quoted>(?:[^"]|"")+)"|(?P<plain>[^"{sign}]*[^"{sign}\s]))\s*(?:{re.escape(sign)}|$)'
+    )
+    names, at = [], 0
+    while at < len(text):
+        found = part.match(text, at)
+        if found is None:
+            return []
+        names.append(found["plain"] or found["quoted"].replace('""', '"'))
+        at = found.end()
+    return [] if text.endswith(sign) else names
 
 
 def _unknown(given: Mapping[str, str]) -> Iterator[str]:

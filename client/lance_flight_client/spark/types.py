@@ -82,13 +82,11 @@ def carried_batch(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
 
 
 def _carry(column: pa.Array, field: pa.Field) -> pa.Array:
-    if column.type == field.type:
-        return column
     try:
         if _has_nanoseconds(column.type):
-            # Spark keeps a time of day as nanoseconds, and shows microseconds.
-            column = column.cast(_in_microseconds(column.type))
-        return column.cast(field.type)
+            # Spark is given a time of day in nanoseconds, and keeps its microseconds.
+            column = column.cast(_in_microseconds(field.type))
+        return column if column.type == field.type else column.cast(field.type)
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as exc:
         raise DataError(f"column {field.name!r} is {column.type}, which Spark reads as {field.type}: {exc}") from exc
 
@@ -143,19 +141,15 @@ def _has_nanoseconds(kind: pa.DataType) -> bool:
 
 
 def _in_microseconds(kind: pa.DataType) -> pa.DataType:
-    """What Spark is given for `kind`, with times of day in microseconds."""
-    return _replaced(_carried(kind))
-
-
-def _replaced(kind: pa.DataType) -> pa.DataType:
+    """A carried type with its times of day in microseconds."""
     if types.is_time64(kind):
         return pa.time64("us")
     if types.is_map(kind):
-        return pa.map_(*(f.with_type(_replaced(f.type)) for f in (kind.key_field, kind.item_field)))
+        return pa.map_(*(field.with_type(_in_microseconds(field.type)) for field in (kind.key_field, kind.item_field)))
     if types.is_list(kind):
-        return pa.list_(kind.value_field.with_type(_replaced(kind.value_type)))
+        return pa.list_(kind.value_field.with_type(_in_microseconds(kind.value_type)))
     if types.is_struct(kind):
-        return pa.struct([field.with_type(_replaced(field.type)) for field in kind])
+        return pa.struct([field.with_type(_in_microseconds(field.type)) for field in kind])
     return kind
 
 
@@ -173,6 +167,8 @@ def _spark_type(kind: pa.DataType) -> spark.DataType:
         return spark.StructType([spark.StructField(field.name, _spark_type(field.type)) for field in kind])
     if types.is_time64(kind):
         return spark.TimeType()
+    if types.is_duration(kind):
+        return spark.DayTimeIntervalType()
     return _SAME[kind.id]()
 
 

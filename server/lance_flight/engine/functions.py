@@ -133,6 +133,21 @@ def compute(expression: str, columns: pa.RecordBatch, kind: pa.DataType) -> pa.A
     return values if values.type == kind else cast(values, kind)
 
 
+def check_condition(condition: str, source: pa.Schema) -> None:
+    """Refuse what is no condition over one row, the same whenever it is computed; `SqlError` says why.
+
+    >>> check_condition("a > 1", pa.schema({"a": pa.int64()}))
+    """
+    problems = list(unsteady(condition))
+    if problems:
+        raise SqlError(f"condition {condition!r}: " + "; ".join(problems))
+    query = f"SELECT 1 FROM source WHERE (\n{condition}\n)"  # noqa: S608 - parsed, planned, never run
+    try:
+        _planned_over(query, pa.RecordBatch.from_pylist([], source)).optimized_logical_plan()
+    except Exception as exc:
+        raise SqlError(f"condition {condition!r} cannot be computed: {plain_message(exc)}") from exc
+
+
 def columns_in(expression: str, names: Iterable[str]) -> list[str]:
     """The columns that an expression may speak of; what is called like one (a function, say) counts too.
 
@@ -252,18 +267,31 @@ def _numbered(columns: Sequence[pa.Array]) -> pa.RecordBatch:
 
 
 def _computed_over(expression: str, columns: pa.RecordBatch) -> pa.Array:
-    context = SessionContext(session_config())
-    context.register_record_batches("source", [[columns]])
     # The lines of their own keep a comment, and an expression that is more than one, from changing the query around it.
     query = f"SELECT (\n{expression}\n) AS value FROM source"  # noqa: S608 - parsed, read-only
-    calls = HashCalls.of(for_datafusion(query))
     try:
-        frame = calls.plan(context, lambda sql: context.sql_with_options(sql, QUERIES_ONLY))
+        frame = _planned_over(query, columns)
         kind = frame.schema().field("value").type
         batches = [batch.to_pyarrow() if hasattr(batch, "to_pyarrow") else batch for batch in frame.collect()]
     except Exception as exc:
         raise SqlError(f"expression {expression!r} cannot be computed: {plain_message(exc)}") from exc
     return pa.chunked_array([batch.column(0) for batch in batches], kind).combine_chunks()
+
+
+def _planned_over(query: str, source: pa.RecordBatch) -> DataFrame:
+    """A query over one batch, called `source`."""
+    context = SessionContext(session_config())
+    context.register_record_batches("source", [[source]])
+    calls = HashCalls.of(for_datafusion(query))
+
+    def plan(sql: str) -> DataFrame:
+        frame = context.sql_with_options(sql, QUERIES_ONLY)
+        if calls.calls:
+            # Some calls are checked against their signatures only now.
+            frame.optimized_logical_plan()
+        return frame
+
+    return calls.plan(context, plan)
 
 
 def plain_message(exc: BaseException) -> str:

@@ -1,0 +1,212 @@
+"""Direct reads and reads through a server give what the server answers, whatever table it is. No Spark runs here."""
+
+from __future__ import annotations
+
+import csv
+import io
+import pickle
+from collections.abc import Iterator, Mapping
+from datetime import datetime
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from lance_flight.errors import Conflict, InvalidInput, LanceFlightError, NotFound, SqlError, Unsupported
+from lance_flight_client.errors import ServerError
+from lance_flight_client.spark import direct, through_flight
+from lance_flight_client.spark.options import ReadOptions
+from lance_flight_client.spark.types import carried_batch, carried_schema
+
+from tests.service.server_process import Server
+from tests.spark.tables import SHAPES, rows
+
+WAYS = {"root": direct, "uri": through_flight}
+
+
+@pytest.fixture(scope="module")
+def made(server: Server) -> Mapping[str, str]:
+    """The name of a table of each shape."""
+    for name, shape in SHAPES.items():
+        shape.make(server, name)
+    return {name: name for name in SHAPES}
+
+
+def options(server: Server, way: str, **given: Any) -> ReadOptions:
+    place = str(server.root) if way == "root" else server.uri
+    return ReadOptions.parse({way: place, **{name: str(value) for name, value in given.items()}})
+
+
+def read(server: Server, way: str, **given: Any) -> pa.Table:
+    """The rows of a read, planned here and read as a task would, from what is sent to it."""
+    planned = sent(WAYS[way].plan(options(server, way, **given)))
+    portions = sent(planned.portions())
+    assert portions
+    return pa.Table.from_batches(
+        [batch for portion in portions for batch in portion.batches()], carried_schema(wanted(planned))
+    )
+
+
+def sent(value: Any) -> Any:
+    """What arrives in another process."""
+    return pickle.loads(pickle.dumps(value))  # noqa: S301 - made here
+
+
+def wanted(planned: Any) -> pa.Schema:
+    return planned.wanted if isinstance(planned, direct.DirectPlan) else planned.answer.schema
+
+
+def answered(server: Server, sql: str) -> pa.Table:
+    """What the server answers, in the types of Spark."""
+    found = server.query(sql)
+    carried = carried_schema(found.schema)
+    return pa.Table.from_batches([carried_batch(batch, carried) for batch in found.to_batches()], carried)
+
+
+def in_order(table: pa.Table) -> list[str]:
+    """Rows as text, sorted: NaN is like itself there."""
+    return sorted(map(str, zip(*(column.to_pylist() for column in table.columns), strict=True)))
+
+
+def same(one: pa.Table, other: pa.Table) -> None:
+    assert one.schema == other.schema
+    assert in_order(one) == in_order(other)
+
+
+def line(names: tuple[str, ...]) -> str:
+    """Names as the option `columns` has them."""
+    out = io.StringIO()
+    csv.writer(out).writerow(names)
+    return out.getvalue().strip()
+
+
+def selected(names: tuple[str, ...]) -> str:
+    return ", ".join('"' + name.replace('"', '""') + '"' for name in names)
+
+
+def cases() -> Iterator[Any]:
+    for name, shape in SHAPES.items():
+        for condition in (None, *shape.filters):
+            yield pytest.param(name, condition, id=f"{name} where {condition}" if condition else name)
+
+
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize(("name", "condition"), list(cases()))
+def test_a_read_gives_what_the_server_answers(
+    server: Server, made: Mapping[str, str], name: str, condition: str | None, way: str
+) -> None:
+    where, given = (f" WHERE {condition}", {"filter": condition}) if condition else ("", {})
+    columns = SHAPES[name].columns
+    same(
+        read(server, way, table=made[name], **given, partitions=3),
+        answered(server, f"SELECT * FROM {made[name]}{where}"),
+    )
+    same(
+        read(server, way, table=made[name], **given, columns=line(columns)),
+        answered(server, f"SELECT {selected(columns)} FROM {made[name]}{where}"),
+    )
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_a_read_goes_back_in_time(server: Server, made: Mapping[str, str], way: str) -> None:
+    table = made["versions"]
+    moments = dict(server.rows(f'SELECT version, committed_at FROM "{table}$snapshots"'))
+    newest = max(moments)
+    assert isinstance(moments[newest - 1], datetime)
+    points = {"snapshot": newest - 2, "tag": "first", "time": moments[newest - 1].isoformat()}
+    expected = {"snapshot": list(range(20)), "tag": list(range(20)), "time": list(range(30))}
+    for option, point in points.items():
+        found = read(server, way, table=table, **{option: point})
+        assert sorted(found["id"].to_pylist()) == expected[option], option
+        assert sorted(read(server, way, table=table, filter="id >= 15", **{option: point})["id"].to_pylist()) == [
+            n for n in expected[option] if n >= 15
+        ]
+    assert sorted(read(server, way, table=table)["id"].to_pylist()) == list(range(10, 30))
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_a_read_stays_at_its_version_however_often_it_is_planned(server: Server, table: str, way: str) -> None:
+    server.ingest(table, rows(0, 20), partition_by="part")
+    planned = WAYS[way].plan(options(server, way, table=table))
+    before = [batch for portion in planned.portions() for batch in portion.batches()]
+    server.ingest(table, rows(20, 40), "append")
+    server.run(f"DELETE FROM {table} WHERE id < 5")
+    after = [batch for portion in planned.portions() for batch in portion.batches()]
+    same(pa.Table.from_batches(before), pa.Table.from_batches(after))
+
+
+def test_a_direct_read_of_a_table_that_was_made_again_is_refused(server: Server, table: str) -> None:
+    server.ingest(table, rows(0, 20), partition_by="part")
+    planned = direct.plan(options(server, "root", table=table))
+    server.run(f"DROP TABLE {table}")
+    server.ingest(table, rows(20, 40), partition_by="part")
+    with pytest.raises(Conflict, match="dropped and made again"):
+        planned.portions()
+
+
+def test_a_direct_read_is_pruned_before_any_task_and_divided_by_rows(server: Server, made: Mapping[str, str]) -> None:
+    def tables(**given: Any) -> list[int]:
+        planned = direct.plan(options(server, "root", table=made["nulls"], **given))
+        return [len(portion.pieces) for portion in planned.portions()]
+
+    everything = sum(tables())
+    assert tables() == [everything]
+    assert sum(tables(filter="part = 'p1'")) < everything / 4
+    assert len(tables(partitions=4)) == 4
+    assert max(tables(partitions=4)) - min(tables(partitions=4)) <= 4
+    assert tables(filter="part = 'none'") == [0]
+
+
+def test_a_large_table_is_divided_by_its_fragments(server: Server, made: Mapping[str, str]) -> None:
+    planned = direct.plan(options(server, "root", table=made["plain"], partitions=3))
+    counts = [sum(batch.num_rows for batch in portion.batches()) for portion in planned.portions()]
+    assert sorted(counts) == [49, 50, 50]
+
+
+def test_a_query_is_read_through_the_server(server: Server, made: Mapping[str, str]) -> None:
+    sql = f"SELECT part, count(*) AS n FROM {made['nulls']} GROUP BY part"
+    same(read(server, "uri", query=sql), answered(server, sql))
+
+
+WRONG = [
+    pytest.param({"table": "nothing"}, NotFound, "no table 'nothing'", id="no such table"),
+    pytest.param({"table": "null"}, NotFound, "did you mean 'nulls'", id="nearly a table"),
+    pytest.param({"table": "nulls", "columns": "idd"}, NotFound, "idd", id="no such column"),
+    pytest.param({"table": "nulls", "filter": "nope = 1"}, SqlError, "nope", id="a filter over no column"),
+    pytest.param({"table": "nulls", "filter": "id +"}, SqlError, "Expected", id="a filter that is no SQL"),
+    pytest.param({"table": "nulls", "filter": "part"}, SqlError, "boolean", id="a filter that is no condition"),
+    pytest.param({"table": "nulls", "filter": "id > 1 LIMIT 1"}, SqlError, "LIMIT", id="a filter and more"),
+    pytest.param({"table": "nulls", "snapshot": "4711"}, NotFound, "4711", id="no such version"),
+    pytest.param({"table": "nulls", "tag": "none"}, NotFound, "none", id="no such tag"),
+    pytest.param({"table": "nulls", "time": "1999-01-01"}, NotFound, "1999", id="before the table"),
+]
+
+
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize(("given", "error", "message"), WRONG)
+@pytest.mark.usefixtures("made")
+def test_what_cannot_be_read_is_refused_where_it_is_planned(
+    server: Server, given: Mapping[str, str], error: type[LanceFlightError], message: str, way: str
+) -> None:
+    with pytest.raises(error if way == "root" else ServerError, match=message):
+        WAYS[way].plan(options(server, way, **given))
+
+
+@pytest.mark.usefixtures("made")
+@pytest.mark.parametrize("condition", ["id = (SELECT max(id) FROM nulls)", "at < now()", "random() < 0.5"])
+def test_a_filter_that_may_differ_from_task_to_task_is_refused(server: Server, condition: str) -> None:
+    with pytest.raises(SqlError, match="condition"):
+        direct.plan(options(server, "root", table="nulls", filter=condition))
+
+
+def test_a_root_that_is_not_here_is_refused(server: Server) -> None:
+    with pytest.raises(InvalidInput, match="no directory here"):
+        direct.plan(ReadOptions.parse({"root": str(server.root / "nowhere"), "table": "t"}))
+
+
+def test_a_branch_is_read_directly_without_a_filter_only(server: Server, table: str) -> None:
+    server.ingest(table, rows(0, 20), partition_by="part")
+    server.run(f"ALTER TABLE {table} CREATE BRANCH dev")
+    server.run(f"ALTER TABLE {table} DROP PARTITION (part = 'p1')")
+    assert read(server, "root", table=f"{table}@dev").num_rows == 20
+    with pytest.raises(Unsupported, match="is a branch"):
+        direct.plan(options(server, "root", table=f"{table}@dev", filter="id = 1"))
