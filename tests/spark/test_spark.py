@@ -1,0 +1,247 @@
+"""Spark itself: the format is there, its rows are right in every use of a DataFrame, its types are Spark's."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from datetime import date, datetime, time, timedelta
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import lance
+import pyarrow as pa
+import pytest
+from lance_flight_client.spark.types import arrow_schema
+from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.types import LongType, StructField, StructType
+
+from tests.service.server_process import Server
+
+README = (Path(__file__).parent.parent.parent / "client" / "README.md").read_text()
+DOCUMENTED_URI = "grpc://127.0.0.1:32010"
+SECRET = "5ecret"  # noqa: S105 - nobody's
+PARTS = 4
+ROWS = 40
+PER_PART = ROWS // PARTS
+
+
+def load(spark: SparkSession, server: Server, way: str = "root", **options: Any) -> DataFrame:
+    place = str(server.root) if way == "root" else server.uri
+    return spark.read.format("lance_flight").options(**{way: place}, **options).load()
+
+
+@pytest.fixture(scope="module")
+def numbers(server: Server) -> str:
+    """Forty rows in four partitions."""
+    data = pa.table({"id": range(ROWS), "p": [n % PARTS for n in range(ROWS)], "x": [n / 2 for n in range(ROWS)]})
+    server.ingest("numbers", data, partition_by="p")
+    return "numbers"
+
+
+def counts(frame: DataFrame) -> list[int]:
+    return [frame.filter("p = 1").count(), frame.count()]
+
+
+def unions(frame: DataFrame) -> list[int]:
+    return [frame.filter("p = 1").union(frame.filter("p = 2")).count(), frame.union(frame).count()]
+
+
+def one_side_filtered(frame: DataFrame) -> list[int]:
+    return [frame.filter("p = 1").union(frame).count(), frame.union(frame.filter("p = 1")).count()]
+
+
+def self_join(frame: DataFrame) -> list[int]:
+    left, right = frame.filter("p = 1").alias("l"), frame.alias("r")
+    return [left.join(right, "id").count(), frame.alias("a").join(frame.filter("p < 2").alias("b"), "id").count()]
+
+
+def subquery(frame: DataFrame) -> list[int]:
+    frame.createOrReplaceTempView("reused")
+    sql = "SELECT count(*) AS n FROM reused WHERE id >= (SELECT min(id) FROM reused WHERE p = 3) AND p IN (0, 1)"
+    return [frame.sparkSession.sql(sql).first().n, frame.count()]  # type: ignore[union-attr]
+
+
+def view(frame: DataFrame) -> list[int]:
+    frame.createOrReplaceTempView("seen")
+    query = frame.sparkSession.sql
+    return [query("SELECT * FROM seen WHERE p = 2").count(), query("SELECT * FROM seen").count()]
+
+
+def common_expression(frame: DataFrame) -> list[int]:
+    frame.createOrReplaceTempView("common")
+    sql = "WITH c AS (SELECT * FROM common) SELECT (SELECT count(*) FROM c WHERE p = 1) AS a, (SELECT count(*) FROM c) AS b"
+    return list(frame.sparkSession.sql(sql).first())  # type: ignore[arg-type]
+
+
+def cached(frame: DataFrame) -> list[int]:
+    kept = frame.filter("p = 1").cache()
+    try:
+        return [kept.count(), frame.count()]
+    finally:
+        kept.unpersist()
+
+
+REUSES = [
+    pytest.param(counts, [PER_PART, ROWS], id="filtered, then whole"),
+    pytest.param(unions, [2 * PER_PART, 2 * ROWS], id="a union of two filters"),
+    pytest.param(one_side_filtered, [PER_PART + ROWS, PER_PART + ROWS], id="a union with the whole"),
+    pytest.param(self_join, [PER_PART, 2 * PER_PART], id="joined with itself"),
+    pytest.param(subquery, [18, ROWS], id="a subquery of the same"),
+    pytest.param(view, [PER_PART, ROWS], id="a temporary view"),
+    pytest.param(common_expression, [PER_PART, ROWS], id="a common table expression"),
+    pytest.param(cached, [PER_PART, ROWS], id="cached"),
+]
+
+
+@pytest.mark.parametrize(("use", "expected"), REUSES)
+def test_a_dataframe_may_be_used_again(
+    spark: SparkSession, server: Server, numbers: str, use: Callable[[DataFrame], list[int]], expected: list[int]
+) -> None:
+    assert use(load(spark, server, table=numbers)) == expected
+
+
+@pytest.mark.parametrize("way", ["root", "uri"])
+def test_the_options_of_one_load_are_not_those_of_another(
+    spark: SparkSession, server: Server, numbers: str, way: str
+) -> None:
+    whole = load(spark, server, way, table=numbers)
+    some = load(spark, server, way, table=numbers, filter="p = 1 AND x > 4", columns="x, id")
+    assert some.columns == ["x", "id"]
+    both = some.join(whole, "id").select("id", "p")
+    assert sorted(both.collect()) == [(n, 1) for n in range(ROWS) if n % PARTS == 1 and n > 8]
+    assert some.union(load(spark, server, way, table=numbers, columns="x, id")).count() == some.count() + ROWS
+
+
+@pytest.mark.parametrize("way", ["root", "uri"])
+def test_a_dataframe_stays_at_its_version(spark: SparkSession, server: Server, table: str, way: str) -> None:
+    server.ingest(table, pa.table({"id": [1, 2, 3], "p": [1, 2, None]}), partition_by="p")
+    before = load(spark, server, way, table=table)
+    server.ingest(table, pa.table({"id": [4], "p": [1]}), "append")
+    after = load(spark, server, way, table=table)
+    assert before.count() == 3
+    assert after.join(before, "id", "left_anti").collect() == [(4, 1)]
+
+
+def test_the_read_is_divided_into_tasks(spark: SparkSession, server: Server, numbers: str) -> None:
+    for way in ("root", "uri"):
+        assert load(spark, server, way, table=numbers, partitions=4).rdd.getNumPartitions() == PARTS
+
+
+def test_an_empty_table_has_its_columns(spark: SparkSession, server: Server, table: str) -> None:
+    server.run(f"CREATE TABLE {table} (id BIGINT, p VARCHAR) PARTITIONED BY (p)")
+    for way in ("root", "uri"):
+        found = load(spark, server, way, table=table)
+        assert (found.columns, found.collect()) == (["id", "p"], [])
+
+
+EVERYTHING = pa.table(
+    {
+        "id": pa.array([1, 2], pa.int64()),
+        "big": pa.array([2**64 - 1, None], pa.uint64()),
+        "small": pa.array([255, None], pa.uint8()),
+        "half": pa.array([1.5, None], pa.float16()),
+        "vector": pa.array([[1.0, 2.0], None], pa.list_(pa.float32(), 2)),
+        "day": pa.array([date(2025, 1, 31), None], pa.date32()),
+        "clock": pa.array([time(1, 2, 3, 4), None], pa.time64("us")),
+        "local": pa.array([datetime(2025, 1, 31, 12), None], pa.timestamp("ms")),
+        "moment": pa.array([datetime(2025, 1, 31, 12), None], pa.timestamp("us", "Europe/Paris")),
+        "lasts": pa.array([timedelta(seconds=5), None], pa.duration("s")),
+        "price": pa.array([Decimal("12.34"), None], pa.decimal128(10, 2)),
+        "raw": pa.array([b"\0\1", None], pa.binary()),
+        "nested": pa.array([{"a": [{"b": 7}]}, None], pa.struct({"a": pa.list_(pa.struct({"b": pa.uint16()}))})),
+    }
+)
+AS_ROW = {
+    "id": 1,
+    "big": Decimal(2**64 - 1),
+    "small": 255,
+    "half": 1.5,
+    "vector": [1.0, 2.0],
+    "day": date(2025, 1, 31),
+    "clock": time(1, 2, 3, 4),
+    "local": datetime(2025, 1, 31, 12),
+    "lasts": timedelta(seconds=5),
+    "price": Decimal("12.34"),
+    "raw": bytearray(b"\0\1"),
+}
+
+
+def test_every_type_arrives(spark: SparkSession, server: Server, table: str) -> None:
+    lance.write_dataset(EVERYTHING, str(server.root / f"{table}.lance"))
+    direct = load(spark, server, table=table)
+    first, second = direct.orderBy("id").collect()
+    assert {name: first[name] for name in AS_ROW} == AS_ROW
+    assert first["nested"].asDict(recursive=True) == {"a": [{"b": 7}]}
+    assert [value for name, value in second.asDict().items() if name != "id"] == [None] * (len(EVERYTHING.schema) - 1)
+    shown = direct.selectExpr("date_format(moment, 'yyyy-MM-dd HH:mm') AS there").first()
+    assert shown is not None
+    assert shown.there == "2025-01-31 07:00", "in the zone of the session"
+    assert arrow_schema(direct.schema).types == EVERYTHING.schema.types
+    served = load(spark, server, "uri", table=table)
+    assert served.dtypes == direct.dtypes
+    assert sorted(map(str, served.collect())) == sorted(map(str, direct.collect()))
+
+
+WRONG = [
+    pytest.param({"table": "nothing"}, "no table 'nothing'", id="no such table"),
+    pytest.param({"tabel": "numbers"}, "no option 'tabel'; did you mean 'table'", id="no such option"),
+    pytest.param({"table": "numbers", "columns": "idd"}, "did you mean 'id'", id="no such column"),
+    pytest.param({"table": "numbers", "filter": "nope = 1"}, "nope", id="a filter over no column"),
+]
+
+
+@pytest.mark.usefixtures("numbers")
+@pytest.mark.parametrize(("options", "message"), WRONG)
+def test_what_cannot_be_read_is_said_at_load(
+    spark: SparkSession, server: Server, options: Mapping[str, str], message: str
+) -> None:
+    with pytest.raises(PySparkException, match=re.escape(message)):
+        load(spark, server, **options)
+
+
+def test_a_schema_of_ones_own_is_refused(spark: SparkSession, server: Server, numbers: str) -> None:
+    asked = StructType([StructField("id", LongType())])
+    read = spark.read.format("lance_flight").options(root=str(server.root), table=numbers).schema(asked)
+    with pytest.raises(PySparkException, match="choose with the option 'columns'"):
+        read.load().count()
+
+
+def test_secrets_stand_in_no_plan(
+    spark: SparkSession, server: Server, numbers: str, capfd: pytest.CaptureFixture[str]
+) -> None:
+    hidden = load(spark, server, "uri", table=numbers, token=SECRET)
+    hidden.explain(extended=True)
+    hidden.explain("formatted")
+    assert hidden.count() == ROWS
+    shown = capfd.readouterr()
+    assert "lance_flight" in shown.out
+    assert SECRET not in shown.out + shown.err
+    with pytest.raises(PySparkException) as raised:
+        load(spark, server, "uri", table="nothing", token=SECRET)
+    assert SECRET not in str(raised.value)
+
+
+def test_the_examples_of_the_readme_run(
+    spark: SparkSession, server: Server, capsys: pytest.CaptureFixture[str]
+) -> None:
+    data = pa.table(
+        {
+            "origin": ["JFK", "EWR", "JFK"],
+            "dest": ["LAX", "ORD", "SFO"],
+            "month": [6, 6, 7],
+            "distance": [2475, 719, 2586],
+        }
+    )
+    server.ingest("flights", data, partition_by="month")
+    snapshot = server.value('SELECT max(version) FROM "flights$snapshots"')
+    names: dict[str, Any] = {"ROOT": str(server.root), "spark": spark}
+    blocks = re.findall(r"^```python\n(.*?)^```$", README, re.MULTILINE | re.DOTALL)
+    for block in blocks:
+        code = block.replace(DOCUMENTED_URI, server.uri).replace("snapshot '1'", f"snapshot '{snapshot}'")
+        exec(compile(code, "client/README.md", "exec"), names)  # noqa: S102 - our own README
+    printed = capsys.readouterr().out
+    assert len(blocks) == 4
+    assert "|   JFK|    2|" in printed
+    assert "|   JFK|         5061|" in printed
