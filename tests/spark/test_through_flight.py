@@ -168,6 +168,10 @@ def test_a_stream_that_breaks_later_fails_the_task(server: Server, stored: str) 
         identities(located(planned(server, table=stored, columns="id"), broken.uri, server.uri))
 
 
+def test_a_server_that_asks_nobody_is_read_with_a_name_too(server: Server, stored: str) -> None:
+    assert identities(planned(server, table=stored, username="me", password=SECRET)) == list(range(20))
+
+
 WHO = [
     pytest.param({"token": SECRET}, "Bearer 5ecret", id="a token"),
     pytest.param({"username": "me", "password": SECRET}, "Bearer granted", id="a password"),

@@ -72,7 +72,9 @@ class Access:
         if self.token is not None:
             headers.append((b"authorization", f"Bearer {self.token}".encode()))
         elif self.username is not None:
-            headers.append(client.authenticate_basic_token(self.username, self.password or ""))
+            granted = client.authenticate_basic_token(self.username, self.password or "")
+            # A server that asks nobody who he is grants nothing.
+            headers += [granted] * bool(granted[0])
         return flight.FlightCallOptions(headers=headers)
 
 
