@@ -80,7 +80,7 @@ LIBRARIES = {
     "adbc_driver_manager": {"lance_flight_client"},
 }
 
-# What `--help` loads must stay light.
+# What `--help` loads must stay light, and what processes of Spark load that fork others.
 HEAVY = {"lance", "datafusion", "pyarrow", "numpy", "adbc_driver_flightsql", "google.protobuf"}
 
 
@@ -152,8 +152,12 @@ def module_of(target: str) -> str | None:
     return target if target in MODULES else MODULES.get(target.rpartition(".")[0]) and target.rpartition(".")[0]
 
 
-def test_help_loads_nothing_heavy() -> None:
-    loaded, waiting = set(), ["lance_flight.cli"]
+@pytest.mark.parametrize(
+    ("first", "reached"),
+    [("lance_flight.cli", "lance_flight.config"), ("pyspark_lance_flight", "lance_flight_client.spark.options")],
+)
+def test_what_must_stay_light_loads_nothing_heavy(first: str, reached: str) -> None:
+    loaded, waiting = set(), [first]
     while waiting:
         name = waiting.pop()
         for target in imports(name):
@@ -162,4 +166,4 @@ def test_help_loads_nothing_heavy() -> None:
             if module is not None and module not in loaded:
                 loaded.add(module)
                 waiting.append(module)
-    assert "lance_flight.config" in loaded
+    assert reached in loaded

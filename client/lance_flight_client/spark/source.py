@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Protocol, cast
+from typing import Any, Protocol, cast
 
 from lance_flight.errors import InvalidInput
 from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
@@ -16,17 +16,14 @@ from pyspark.sql.types import StructType
 
 from lance_flight_client.spark.options import ReadOptions
 
-if TYPE_CHECKING:
-    import pyarrow as pa
-
 FORMAT = "lance_flight"
 
 
 class Portion(Protocol):
     """What one task reads; it is pickled, and sent to an executor."""
 
-    def batches(self) -> Iterator[pa.RecordBatch]:
-        """Its rows, every batch in exactly the schema of the plan."""
+    def batches(self) -> Iterator[Any]:
+        """Its rows, every record batch in exactly the schema of the plan."""
         ...
 
 
