@@ -9,6 +9,7 @@ from collections.abc import Iterator, Mapping
 from datetime import datetime
 from typing import Any
 
+import lance
 import pyarrow as pa
 import pytest
 from lance_flight.errors import Conflict, InvalidInput, LanceFlightError, NotFound, SqlError, Unsupported
@@ -19,6 +20,7 @@ from lance_flight_client.spark.types import carried_batch, carried_schema
 
 from tests.service.server_process import Server
 from tests.spark.tables import SHAPES, rows
+from tests.stock import manifest, stored_tables
 
 WAYS = {"root": direct, "uri": through_flight}
 
@@ -132,6 +134,17 @@ def test_a_read_stays_at_its_version_however_often_it_is_planned(server: Server,
     server.run(f"DELETE FROM {table} WHERE id < 5")
     after = [batch for portion in planned.portions() for batch in portion.batches()]
     same(pa.Table.from_batches(before), pa.Table.from_batches(after))
+
+
+def test_tables_without_a_fixed_version_are_read_as_they_were_at_load(server: Server, table: str) -> None:
+    server.ingest(table, rows(0, 20), partition_by="part")
+    manifest(server.root / table).update({"read_version": "NULL"}, where="partition_field_part = 'p1'")
+    planned = direct.plan(options(server, "root", table=table))
+    (place,) = [t.row["location"] for t in stored_tables(server.root / table) if t.values["part"] == "p1"]
+    lance.write_dataset(rows(96, 97), str(server.root / table / place), mode="append")
+    found = [n for portion in planned.portions() for batch in portion.batches() for n in batch.column("id").to_pylist()]
+    assert sorted(found) == list(range(20))
+    assert read(server, "root", table=table).num_rows == 21
 
 
 def test_a_direct_read_of_a_table_that_was_made_again_is_refused(server: Server, table: str) -> None:

@@ -1,94 +1,35 @@
-"""Reading a root without a server: pruned and pinned where it is planned, read by the tasks.
+"""Reading a root without a server: pruned and pinned here, where it is planned, and read by the tasks.
 
 The rows are those that the server would give: the same planning, the same scan of merged and adapted tables.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
-from functools import partial
 from pathlib import Path
 
 import pyarrow as pa
 from lance_flight.catalog import partitions
 from lance_flight.catalog.directory import Root, TableName
-from lance_flight.catalog.merged import MERGED_TABLES, PinnedTable, sources
+from lance_flight.catalog.merged import PinnedTable
 from lance_flight.catalog.namespace import PartitionedNamespace
 from lance_flight.catalog.plain import PlainTable
 from lance_flight.catalog.row_counts import row_counts
-from lance_flight.catalog.scan import Open, Scan, Source
 from lance_flight.catalog.snapshot import Snapshot
-from lance_flight.catalog.store import UNREADABLE, Store
-from lance_flight.engine.functions import check_condition, columns_in, compute
+from lance_flight.catalog.store import Store
+from lance_flight.engine.functions import check_condition, columns_in
 from lance_flight.engine.scan_planning import plan_scan
-from lance_flight.errors import Conflict, InvalidInput, NotFound, QueryFailed, Unsupported
+from lance_flight.errors import Conflict, InvalidInput, NotFound, Unsupported
 from lance_flight.model.pins import FixedPin, Version
 from lance_flight.planning.row_filters import RowFilter, row_filter
 from pyspark.sql.types import StructType
 
 from lance_flight_client.spark.balancing import balanced, tasks_for
+from lance_flight_client.spark.direct_portion import DirectPortion, Piece
 from lance_flight_client.spark.options import ReadOptions
-from lance_flight_client.spark.types import carried_batch, carried_schema, spark_schema
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Piece:
-    """A partition table of a spec version, or one of `of` parts of its fragments."""
-
-    spec_id: int
-    table: PinnedTable
-    part: int = 0
-    of: int = 1
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DirectPortion:
-    """What one task reads: `source` are all columns of the table, `schema` those that are wanted.
-
-    Rows are kept that the filter of their spec version leaves, and for which the SQL `condition` is TRUE, over `columns`.
-    """
-
-    name: str
-    source: pa.Schema
-    ids: Mapping[str, int]
-    schema: pa.Schema
-    columns: Sequence[str]
-    filters: Mapping[int, RowFilter] = field(repr=False)
-    condition: str | None
-    pieces: Sequence[Piece] = field(repr=False)
-
-    def batches(self) -> Iterator[pa.RecordBatch]:
-        """The rows (`source.Portion`)."""
-        carried = carried_schema(self.schema)
-        for batch in self._rows():
-            chosen = batch if self.condition is None else self._chosen(batch, self.condition)
-            yield carried_batch(chosen.select(self.schema.names), carried)
-
-    def _chosen(self, batch: pa.RecordBatch, condition: str) -> pa.RecordBatch:
-        return batch.filter(compute(condition, batch, pa.bool_())) if batch.num_rows else batch
-
-    def _rows(self) -> Iterator[pa.RecordBatch]:
-        for spec_id, filter in self.filters.items():
-            pieces = [piece for piece in self.pieces if piece.spec_id == spec_id]
-            try:
-                yield from self._scan(filter).read(_opens(pieces))
-            except UNREADABLE as exc:
-                words = pieces[0].table.store.words(exc)
-                raise QueryFailed(f"reading {self.name!r} failed: {words}") from exc
-
-    def _scan(self, filter: RowFilter) -> Scan:
-        wanted = dict.fromkeys([*self.schema.names, *self.columns])
-        return Scan(
-            source=self.source,
-            schema=pa.schema([self.source.field(name) for name in wanted]),
-            filter=filter.expression,
-            rest=filter.rest,
-            filter_columns=filter.columns,
-            pushable=filter.pushable,
-            ids=self.ids,
-        )
+from lance_flight_client.spark.types import carried_schema, spark_schema
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -248,17 +189,3 @@ def _divided(piece: Piece, rows: int, share: int) -> list[tuple[Piece, int]]:
         return [(piece, rows)]
     of = min(-(-rows // share), len(piece.table.open().get_fragments()))
     return [(replace(piece, part=part, of=of), rows // of) for part in range(of)]
-
-
-def _opens(pieces: Sequence[Piece]) -> Iterator[Open]:
-    """How tables are opened: parts by themselves, whole ones merged."""
-    for piece in pieces:
-        if piece.of > 1:
-            yield partial(_part, piece)
-    whole = [piece.table for piece in pieces if piece.of == 1]
-    for start in range(0, len(whole), MERGED_TABLES):
-        yield partial(sources, whole[start : start + MERGED_TABLES])
-
-
-def _part(piece: Piece) -> list[Source]:
-    return [Source(piece.table.open()).part(piece.part, piece.of)]

@@ -1,4 +1,4 @@
-"""Arrow's types as Spark's, and back.
+"""Arrow's types as Spark's; `stored_types.py` is the way back.
 
 What Spark has no type for is carried by one that holds every value of it: unsigned integers by the next wider signed one,
 fixed-size lists by arrays. The exact Arrow type then stands in the metadata of Spark's column, for whoever writes it again.
@@ -12,7 +12,7 @@ from types import MappingProxyType
 
 import pyarrow as pa
 from lance_flight.errors import DataError, SchemaError
-from lance_flight.model.arrow_text import type_from_text, type_to_text
+from lance_flight.model.arrow_text import type_to_text
 from lance_flight.model.arrow_types import storage_of
 from pyarrow import lib, types
 from pyspark.sql import types as spark
@@ -47,7 +47,7 @@ def carried_schema(schema: pa.Schema) -> pa.Schema:
     fields, problems = [], []
     for field in schema:
         try:
-            fields.append(pa.field(field.name, _carried(field.type)))
+            fields.append(pa.field(field.name, carried_type(field.type)))
         except SchemaError as exc:
             problems += [
                 f"column {field.name!r} is {field.type}, and Spark has no type for {why}" for why in exc.problems
@@ -55,23 +55,6 @@ def carried_schema(schema: pa.Schema) -> pa.Schema:
     problems += [f"column {name!r} is there twice; give one another name" for name in _twice(schema.names)]
     if problems:
         raise SchemaError("schema for Spark", problems)
-    return pa.schema(fields)
-
-
-def arrow_schema(schema: spark.StructType) -> pa.Schema:
-    """The columns of a DataFrame as a table stores them; `SchemaError` names each one that no table can store.
-
-    >>> arrow_schema(spark_schema(pa.schema({"vector": pa.list_(pa.float16(), 3)}))).field(0).type
-    FixedSizeListType(fixed_size_list<item: halffloat>[3])
-    """
-    fields, problems = [], []
-    for field in schema:
-        try:
-            fields.append(pa.field(field.name, _stored(field), field.nullable))
-        except SchemaError as exc:
-            problems += [f"column {field.name!r}: {why}" for why in exc.problems]
-    if problems:
-        raise SchemaError("schema from Spark", problems)
     return pa.schema(fields)
 
 
@@ -91,7 +74,7 @@ def _carry(column: pa.Array, field: pa.Field) -> pa.Array:
         raise DataError(f"column {field.name!r} is {column.type}, which Spark reads as {field.type}: {exc}") from exc
 
 
-def _carried(kind: pa.DataType) -> pa.DataType:
+def carried_type(kind: pa.DataType) -> pa.DataType:
     """The Arrow type of Spark's that holds every value of `kind`; `SchemaError` says what of it Spark cannot hold."""
     kind = storage_of(kind)
     if kind.id in _SAME:
@@ -105,7 +88,7 @@ def _carried(kind: pa.DataType) -> pa.DataType:
     if types.is_time(kind) and hasattr(spark, "TimeType"):
         return pa.time64("ns")
     if types.is_dictionary(kind):
-        return _carried(kind.value_type)
+        return carried_type(kind.value_type)
     return _carried_nested(kind)
 
 
@@ -123,7 +106,7 @@ def _carried_nested(kind: pa.DataType) -> pa.DataType:
 
 
 def _field(name: str, kind: pa.DataType, *, nullable: bool = True) -> pa.Field:
-    return pa.field(name, _carried(kind), nullable=nullable)
+    return pa.field(name, carried_type(kind), nullable=nullable)
 
 
 def _carried_decimal(kind: pa.DataType) -> pa.DataType:
@@ -170,41 +153,6 @@ def _spark_type(kind: pa.DataType) -> spark.DataType:
     if types.is_duration(kind):
         return spark.DayTimeIntervalType()
     return _SAME[kind.id]()
-
-
-def _stored(field: spark.StructField) -> pa.DataType:
-    """The Arrow type that a column of Spark's is stored as: the one it was read from, unless its type was changed since."""
-    kind = _arrow_type(field.dataType)
-    text = (field.metadata or {}).get(ARROW_TYPE)
-    if text is None:
-        return kind
-    exact = type_from_text(text)
-    return exact if _carried(exact) == kind else kind
-
-
-def _arrow_type(kind: spark.DataType) -> pa.DataType:
-    match kind:
-        case spark.DecimalType():
-            return pa.decimal128(kind.precision, kind.scale)
-        case spark.TimestampType():
-            return pa.timestamp("us", "UTC")
-        case spark.TimestampNTZType():
-            return pa.timestamp("us")
-        case spark.ArrayType():
-            return pa.list_(pa.field("element", _arrow_type(kind.elementType)))
-        case spark.MapType():
-            key = pa.field("key", _arrow_type(kind.keyType), nullable=False)
-            return pa.map_(key, pa.field("value", _arrow_type(kind.valueType)))
-        case spark.StructType():
-            return pa.struct([pa.field(field.name, _arrow_type(field.dataType)) for field in kind])
-        case spark.CharType() | spark.VarcharType():
-            return pa.utf8()
-    if type(kind).__name__ == "TimeType":
-        return pa.time64("ns")
-    found = _ARROW.get(type(kind))
-    if found is None:
-        raise SchemaError("type", [f"{kind.simpleString()} cannot be stored; expected {EXPECTED}"])
-    return found
 
 
 def _metadata(exact: pa.DataType, carried: pa.DataType) -> dict[str, str] | None:
@@ -260,20 +208,3 @@ _WIDER: Mapping[int, pa.DataType] = MappingProxyType(
     }
 )
 """Arrow types that others hold."""
-
-_ARROW: Mapping[type[spark.DataType], pa.DataType] = MappingProxyType(
-    {
-        spark.NullType: pa.null(),
-        spark.BooleanType: pa.bool_(),
-        spark.ByteType: pa.int8(),
-        spark.ShortType: pa.int16(),
-        spark.IntegerType: pa.int32(),
-        spark.LongType: pa.int64(),
-        spark.FloatType: pa.float32(),
-        spark.DoubleType: pa.float64(),
-        spark.StringType: pa.utf8(),
-        spark.BinaryType: pa.binary(),
-        spark.DateType: pa.date32(),
-        spark.DayTimeIntervalType: pa.duration("us"),
-    }
-)

@@ -1,0 +1,89 @@
+"""What a task of a direct read does: it opens its tables at their pins, filters, and gives the rows in Spark's types."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+
+import pyarrow as pa
+from lance_flight.catalog.merged import MERGED_TABLES, PinnedTable, sources
+from lance_flight.catalog.scan import Open, Scan, Source
+from lance_flight.catalog.store import UNREADABLE
+from lance_flight.engine.functions import compute
+from lance_flight.errors import QueryFailed
+from lance_flight.planning.row_filters import RowFilter
+
+from lance_flight_client.spark.types import carried_batch, carried_schema
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Piece:
+    """A partition table of a spec version, or one of `of` parts of its fragments."""
+
+    spec_id: int
+    table: PinnedTable
+    part: int = 0
+    of: int = 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DirectPortion:
+    """What one task reads: `source` are all columns of the table, `schema` those that are wanted.
+
+    Rows are kept that the filter of their spec version leaves, and for which the SQL `condition` is TRUE, over `columns`.
+    """
+
+    name: str
+    source: pa.Schema
+    ids: Mapping[str, int]
+    schema: pa.Schema
+    columns: Sequence[str]
+    filters: Mapping[int, RowFilter] = field(repr=False)
+    condition: str | None
+    pieces: Sequence[Piece] = field(repr=False)
+
+    def batches(self) -> Iterator[pa.RecordBatch]:
+        """The rows (`source.Portion`)."""
+        carried = carried_schema(self.schema)
+        for batch in self._rows():
+            chosen = batch if self.condition is None else self._chosen(batch, self.condition)
+            yield carried_batch(chosen.select(self.schema.names), carried)
+
+    def _chosen(self, batch: pa.RecordBatch, condition: str) -> pa.RecordBatch:
+        return batch.filter(compute(condition, batch, pa.bool_())) if batch.num_rows else batch
+
+    def _rows(self) -> Iterator[pa.RecordBatch]:
+        for spec_id, filter in self.filters.items():
+            pieces = [piece for piece in self.pieces if piece.spec_id == spec_id]
+            try:
+                yield from self._scan(filter).read(_opens(pieces))
+            except UNREADABLE as exc:
+                words = pieces[0].table.store.words(exc)
+                raise QueryFailed(f"reading {self.name!r} failed: {words}") from exc
+
+    def _scan(self, filter: RowFilter) -> Scan:
+        wanted = dict.fromkeys([*self.schema.names, *self.columns])
+        return Scan(
+            source=self.source,
+            schema=pa.schema([self.source.field(name) for name in wanted]),
+            filter=filter.expression,
+            rest=filter.rest,
+            filter_columns=filter.columns,
+            pushable=filter.pushable,
+            ids=self.ids,
+        )
+
+
+def _opens(pieces: Sequence[Piece]) -> Iterator[Open]:
+    """How tables are opened: parts by themselves, whole ones merged."""
+    for piece in pieces:
+        if piece.of > 1:
+            yield partial(_part, piece)
+    whole = [piece.table for piece in pieces if piece.of == 1]
+    for start in range(0, len(whole), MERGED_TABLES):
+        yield partial(sources, whole[start : start + MERGED_TABLES])
+
+
+def _part(piece: Piece) -> list[Source]:
+    return [Source(piece.table.open()).part(piece.part, piece.of)]
