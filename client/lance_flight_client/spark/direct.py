@@ -5,7 +5,7 @@ The rows are those that the server would give: the same planning, the same scan 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -23,6 +23,7 @@ from lance_flight.engine.functions import check_condition, columns_in
 from lance_flight.engine.scan_planning import plan_scan
 from lance_flight.errors import Conflict, InvalidInput, NotFound, Unsupported
 from lance_flight.model.pins import FixedPin, Version
+from lance_flight.planning.pruning import Pruning
 from lance_flight.planning.row_filters import RowFilter, row_filter
 from pyspark.sql.types import StructType
 
@@ -30,6 +31,20 @@ from lance_flight_client.spark.balancing import balanced, tasks_for
 from lance_flight_client.spark.direct_portion import DirectPortion, Piece
 from lance_flight_client.spark.options import ReadOptions
 from lance_flight_client.spark.types import carried_schema, spark_schema
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """What a read found: the filters by spec version, what they do not say of the condition, and the tables that are left.
+
+    These stand in the order of `pruning`, and are all of the `snapshot` that is left; a plain table has neither.
+    """
+
+    filters: Mapping[int, RowFilter]
+    condition: str | None
+    pieces: Sequence[Piece]
+    snapshot: Snapshot | None = None
+    pruning: Pruning | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,33 +73,35 @@ class DirectPlan:
         return spark_schema(self.wanted)
 
     def portions(self) -> list[DirectPortion]:
-        filters, condition, pieces = self._planned()
-        counts = row_counts([piece.table for piece in pieces])
+        found = self.found()
+        counts = row_counts([piece.table for piece in found.pieces])
         tasks = tasks_for(sum(counts), self.options.partitions)
         share = -(-sum(counts) // tasks)
-        parts = [part for piece, rows in zip(pieces, counts, strict=True) for part in _divided(piece, rows, share)]
-        columns = [] if condition is None else columns_in(condition, self.source.names)
-        return [
-            DirectPortion(
-                name=self.table.name,
-                source=self.source,
-                ids=self.ids,
-                schema=self.wanted,
-                columns=columns,
-                filters=filters,
-                condition=condition,
-                pieces=task,
-            )
-            for task in balanced(parts, tasks) or [[]]
+        parts = [
+            part for piece, rows in zip(found.pieces, counts, strict=True) for part in _divided(piece, rows, share)
         ]
+        return [self.portion(found, task) for task in balanced(parts, tasks) or [[]]]
 
-    def _planned(self) -> tuple[Mapping[int, RowFilter], str | None, list[Piece]]:
-        """The filters by spec version, what they do not say of the condition, and the tables that are left."""
+    def portion(self, found: Found, pieces: Sequence[Piece]) -> DirectPortion:
+        """The task that reads some of the tables that were found."""
+        return DirectPortion(
+            name=self.table.name,
+            source=self.source,
+            ids=self.ids,
+            schema=self.wanted,
+            columns=[] if found.condition is None else columns_in(found.condition, self.source.names),
+            filters=found.filters,
+            condition=found.condition,
+            pieces=pieces,
+        )
+
+    def found(self) -> Found:
+        """Plan the read."""
         table = Root(_store(self.options)).table(self.table)
         if isinstance(table, PlainTable):
             self._check(_committed_at(table, self.version))
             pinned = PinnedTable(table.store, Version(self.version))
-            return {0: row_filter(None)}, self.options.filter, [Piece(spec_id=0, table=pinned)]
+            return Found({0: row_filter(None)}, self.options.filter, [Piece(spec_id=0, table=pinned)])
         snapshot = table.snapshot(self.version)
         self._check(snapshot.committed_at)
         planned = plan_scan(table, self.options.filter, snapshot=snapshot)
@@ -98,7 +115,8 @@ class DirectPlan:
             )
             for each in planned.tables
         ]
-        return {each.spec_id: each.filter for each in planned.tables}, planned.condition, pieces
+        filters = {each.spec_id: each.filter for each in planned.tables}
+        return Found(filters, planned.condition, pieces, snapshot, planned.pruning)
 
     def _check(self, committed_at: datetime) -> None:
         if committed_at != self.committed_at:
