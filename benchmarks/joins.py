@@ -32,14 +32,14 @@ PARTITION_WISE, DYNAMIC = "partition_wise_join", "dynamic_pruning"
 TIME_AIM, MEMORY_AIM = Aim("ratio", "≤", 0.8), Aim("ratio", "≤", 0.25)
 READ_AIM = Aim("ratio", "≤", 0.1)
 
-FRESH_ROUNDS = 3
+FRESH_ROUNDS = 2
 """Fresh processes for each peak: one takes a second to start."""
 
 MEBIBYTE = 1 << 20
 FIRST_LIMIT = 64 * MEBIBYTE
-PRECISION = 1.1
+PRECISION = 1.25
 
-MANY_TIMES = 5
+MANY_TIMES = 3
 """How much longer than without a limit a query may take under one before it counts as hanging."""
 
 PLACES = "places"
