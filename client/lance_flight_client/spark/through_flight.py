@@ -86,30 +86,26 @@ class Answer:
     endpoints: Sequence[tuple[bytes, Sequence[str]]]
     versions: tuple[int, ...]
 
-    def is_like(self, other: Answer) -> bool:
-        """Whether each endpoint of one has the rows of the other's."""
-        return (self.schema, len(self.endpoints), self.versions) == (
-            other.schema,
-            len(other.endpoints),
-            other.versions,
-        )
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FlightPortion:
-    """What one task reads: endpoint `number` of the answer to `sql`, planned in `asked` endpoints."""
+    """What one task reads: endpoint `number` of the `of` in the answer to `sql`, where up to `asked` were asked for."""
 
     access: Access
     sql: str
     asked: int
     number: int
-    answer: Answer = field(repr=False)
+    of: int
+    schema: pa.Schema
+    versions: tuple[int, ...]
+    ticket: bytes = field(repr=False)
+    locations: Sequence[str]
 
     def batches(self) -> Iterator[pa.RecordBatch]:
         """The rows (`source.Portion`)."""
-        carried = carried_schema(self.answer.schema)
+        carried = carried_schema(self.schema)
         unreachable = []
-        for location in self.answer.endpoints[self.number][1] or [self.access.uri]:
+        for location in self.locations or [self.access.uri]:
             with closing(self.access.connect(location)) as client:
                 try:
                     rows = self._opened(client)
@@ -126,18 +122,17 @@ class FlightPortion:
     def _opened(self, client: flight.FlightClient) -> Iterator[pa.RecordBatch]:
         """The stream of the endpoint; of the one in its place, if its ticket is not taken any more."""
         try:
-            return self._stream(client, self.answer)
+            return self._stream(client, self.ticket)
         except pa.ArrowInvalid as exc:
             if _INVALID_TICKET not in str(exc):
                 raise
         again = _ask(self.access, client, self.sql, self.asked)
-        if not again.is_like(self.answer):
+        if (again.schema, len(again.endpoints), again.versions) != (self.schema, self.of, self.versions):
             raise Conflict("the tickets of this read have expired, and what it reads has changed since; load it again")
-        return self._stream(client, again)
+        return self._stream(client, again.endpoints[self.number][0])
 
-    def _stream(self, client: flight.FlightClient, answer: Answer) -> Iterator[pa.RecordBatch]:
-        ticket = flight.Ticket(answer.endpoints[self.number][0])
-        stream = client.do_get(ticket, self.access.call(client))
+    def _stream(self, client: flight.FlightClient, ticket: bytes) -> Iterator[pa.RecordBatch]:
+        stream = client.do_get(flight.Ticket(ticket), self.access.call(client))
         return (chunk.data for chunk in stream)
 
 
@@ -156,8 +151,18 @@ class FlightPlan:
 
     def portions(self) -> list[FlightPortion]:
         return [
-            FlightPortion(access=self.access, sql=self.sql, asked=self.asked, number=number, answer=self.answer)
-            for number in range(len(self.answer.endpoints))
+            FlightPortion(
+                access=self.access,
+                sql=self.sql,
+                asked=self.asked,
+                number=number,
+                of=len(self.answer.endpoints),
+                schema=self.answer.schema,
+                versions=self.answer.versions,
+                ticket=ticket,
+                locations=locations,
+            )
+            for number, (ticket, locations) in enumerate(self.answer.endpoints)
         ]
 
 
