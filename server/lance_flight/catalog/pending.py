@@ -15,6 +15,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from lance_flight.catalog.head_notes import notes_of, with_note
 from lance_flight.errors import InvalidInput
 
 PENDING = "lance_flight:pending"
@@ -24,15 +25,12 @@ _DIGEST_BYTES = 16
 def noted(head: pa.Table, metadata: Mapping[str, str], values: Mapping[str, str]) -> pa.Table:
     """The head row with a note that `values` take the place of what `metadata` says."""
     note = {key: {"was": _digest(metadata.get(key)), "now": value} for key, value in values.items()}
-    said = _properties(head) | {PENDING: json.dumps(note, separators=(",", ":"), ensure_ascii=False)}
-    place = head.schema.get_field_index("metadata")
-    text = json.dumps(said, separators=(",", ":"), ensure_ascii=False)
-    return head.set_column(place, head.schema.field(place), pa.array([text], head.schema.field(place).type))
+    return with_note(head, PENDING, json.dumps(note, separators=(",", ":"), ensure_ascii=False))
 
 
 def pending(head: pa.Table, metadata: Mapping[str, str]) -> dict[str, str]:
     """What the head row says and `metadata` has still the old values of."""
-    text = _properties(head).get(PENDING)
+    text = notes_of(head).get(PENDING)
     note = json.loads(text) if isinstance(text, str) else {}
     if not isinstance(note, dict) or not all(_is_change(each) for each in note.values()):
         raise InvalidInput(f"{PENDING} is {text!r}; expected what was and what is now for each key")
@@ -41,12 +39,6 @@ def pending(head: pa.Table, metadata: Mapping[str, str]) -> dict[str, str]:
 
 def _is_change(value: Any) -> bool:
     return isinstance(value, dict) and all(isinstance(value.get(name), str) for name in ("was", "now"))
-
-
-def _properties(head: pa.Table) -> dict[str, Any]:
-    text = head["metadata"][0].as_py() if head.num_rows and "metadata" in head.column_names else None
-    found = json.loads(text) if text else {}
-    return found if isinstance(found, dict) else {}
 
 
 def _digest(text: str | None) -> str:

@@ -1,0 +1,25 @@
+"""What the head row says beside its columns: notes of ours in its `metadata`, each under a key of its own.
+
+Every commit writes that row back (`new_partitions.head_row`), so that a note changes together with rows.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pyarrow as pa
+
+
+def notes_of(head: pa.Table) -> dict[str, Any]:
+    """All that a head row says; nothing where there is none, or where somebody else keeps other things there."""
+    text = head["metadata"][0].as_py() if head.num_rows and "metadata" in head.column_names else None
+    found = json.loads(text) if text else {}
+    return found if isinstance(found, dict) else {}
+
+
+def with_note(head: pa.Table, key: str, note: object) -> pa.Table:
+    """The head row with one note in place of what it said under that key."""
+    place = head.schema.get_field_index("metadata")
+    text = json.dumps(notes_of(head) | {key: note}, separators=(",", ":"), ensure_ascii=False)
+    return head.set_column(place, head.schema.field(place), pa.array([text], head.schema.field(place).type))
