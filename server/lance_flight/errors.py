@@ -10,6 +10,7 @@ LanceFlightError
 │   └── TicketError         a ticket or handle that we did not issue, or that was altered
 ├── NotFound            no such table, column, schema, snapshot, tag …
 ├── AlreadyExists       a table that is there already
+│   └── AlreadyCommitted      a write whose id is committed: there is nothing left to do
 ├── QueryFailed         planned well, and failed on the data: division by zero, memory …
 ├── Conflict            another writer was first: run it again
 │   └── SerializationFailure  what was read was changed meanwhile: run it again on a new snapshot
@@ -100,6 +101,12 @@ class AlreadyExists(LanceFlightError):
     """Something is there already under this name."""
 
     code = "already_exists"
+
+
+class AlreadyCommitted(AlreadyExists):
+    """The commit id of a write was committed before; nothing of this one is visible."""
+
+    code = "already_committed"
 
 
 class QueryFailed(LanceFlightError):
