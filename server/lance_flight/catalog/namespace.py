@@ -229,9 +229,14 @@ class PartitionedNamespace:
         transaction.add(edits, f"{operation} {count} rows into {len(edits)} partitions")
         return count
 
-    def written(self, snapshot: Snapshot, tables: Iterable[pa.Table], evaluate: Evaluate) -> list[Edit]:
-        """Write rows as data files, one edit for each partition; nothing is left of them if that fails."""
-        with PartitionWriter(self.store, snapshot, namespace_key(snapshot), evaluate) as writer:
+    def written(
+        self, snapshot: Snapshot, tables: Iterable[pa.Table], evaluate: Evaluate, *, mark: str | None = None
+    ) -> list[Edit]:
+        """Write rows as data files, one edit for each partition; nothing is left of them if that fails.
+
+        Others who write with the same `mark` have the directories of new partitions in common with this one.
+        """
+        with PartitionWriter(self.store, snapshot, namespace_key(snapshot), evaluate, mark=mark) as writer:
             try:
                 writer.write_all(
                     rows.conform(table, snapshot.schema.plain, snapshot.schema.defaults) for table in tables
@@ -239,7 +244,10 @@ class PartitionedNamespace:
                 reached("data_written")
             except BaseException:
                 writer.cancel()
-                self.discard(snapshot, writer.edits)
+                if mark is None:
+                    self.discard(snapshot, writer.edits)
+                else:
+                    self.discard_files(writer.edits)
                 raise
         return writer.edits
 
@@ -257,6 +265,11 @@ class PartitionedNamespace:
         failed = Transaction(snapshot)
         failed.add(written, "discard")
         failed.abort(self.store)
+
+    def discard_files(self, written: Iterable[Edit]) -> None:
+        """The same for data files that may lie among those of others: their directories stay."""
+        for edit in written:
+            self.store.child(edit.place).remove_files(edit.data_files)
 
     def describe(self, path: Sequence[str]) -> dict[str, str]:
         """The runtime properties of a namespace below this one (spec: Appendix E).

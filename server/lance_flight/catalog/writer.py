@@ -65,9 +65,12 @@ class PartitionWriter:
 
     Rows come in as tables of exactly the namespace schema. Up to two chunks of `CHUNK_BYTES` are in memory, one
     being read while the other is written. Each partition has one open file for as long as there are not too many.
+    Writers with one `mark` write new partitions into the same directories; without, each has directories of its own.
     """
 
-    def __init__(self, store: Store, snapshot: Snapshot, key: bytes, evaluate: Evaluate) -> None:
+    def __init__(
+        self, store: Store, snapshot: Snapshot, key: bytes, evaluate: Evaluate, *, mark: str | None = None
+    ) -> None:
         self.rows = 0
         self._store = store
         self._schema = snapshot.schema
@@ -79,6 +82,7 @@ class PartitionWriter:
         self._names = NewPartitions(snapshot, self._spec, key)
         self._pending: dict[int, _Pending] = {}
         self._evaluate = evaluate
+        self._mark = mark
         self._writers = ThreadPoolExecutor(WRITERS, thread_name_prefix="partition-writer")
         self._movers = ThreadPoolExecutor(MOVERS, thread_name_prefix="row-mover")
         self._running: list[Future[None]] = []
@@ -205,7 +209,7 @@ class PartitionWriter:
         table = self._existing.table(number) if number < len(self._existing) else None
         if table is None:
             object_id, version = self._names.object_ids(values)[0], 0
-            location = place = directory_name(object_id)
+            location = place = directory_name(object_id, self._mark)
         else:
             object_id, location = table.object_id, table.location
             base = partitions.base_of(self._store.child(location), table.pin, self._branch)

@@ -135,9 +135,14 @@ def namespace_name(key: bytes, spec_id: int, values: Sequence[pa.Scalar]) -> str
     return "".join(_ALPHABET[number // 36**place % 36] for place in range(NAME_LENGTH))
 
 
-def directory_name(object_id: str) -> str:
-    """A new directory for a table: eight random hex digits and its object id (V2 layout, Appendix B)."""
-    return f"{secrets.token_hex(4)}_{object_id}"
+def new_mark() -> str:
+    """What tells the directories of one writer from those of others for the same tables: eight random hex digits."""
+    return secrets.token_hex(4)
+
+
+def directory_name(object_id: str, mark: str | None = None) -> str:
+    """A new directory for a table: a mark (None: one of its own) and its object id (V2 layout, Appendix B)."""
+    return f"{mark or new_mark()}_{object_id}"
 
 
 def _canonical(value: pa.Scalar) -> tuple[bytes, bytes]:

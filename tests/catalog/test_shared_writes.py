@@ -1,0 +1,223 @@
+"""Writes that several processes share: every piece of work that is handed in counts once, and all of it at one moment."""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TypeVar, cast
+
+import pyarrow as pa
+import pytest
+from lance_flight.catalog.commit_ids import NamedCommit
+from lance_flight.catalog.directory import Root
+from lance_flight.catalog.maintenance.vacuum import VacuumRules, vacuum
+from lance_flight.catalog.namespace import PartitionedNamespace
+from lance_flight.catalog.shared_writes import Replaces, SharedWrite, WrittenPart
+from lance_flight.catalog.store import Store
+from lance_flight.engine.engine import Engine
+from lance_flight.engine.functions import evaluate
+from lance_flight.errors import AlreadyCommitted, DataError, SerializationFailure
+
+from tests.catalog.test_commit import SCHEMA, SPEC, ids, opened, rows
+from tests.stock import stored_tables
+
+T = TypeVar("T")
+Pair = tuple[int, str | None]
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Path:
+    PartitionedNamespace.create(Store(str(tmp_path / "t")), SCHEMA, SPEC)
+    opened(tmp_path / "t").append([rows((1, "a"), (2, "b"))], evaluate)
+    return tmp_path / "t"
+
+
+def begin(place: Path) -> SharedWrite:
+    return SharedWrite.begin(opened(place))
+
+
+def sent(value: T) -> T:
+    """A value as it arrives in another process."""
+    return cast("T", pickle.loads(pickle.dumps(value)))  # noqa: S301 - our own
+
+
+def task(write: SharedWrite, *pairs: Pair) -> tuple[WrittenPart, ...]:
+    """What a task hands in, as it comes out of another process."""
+    return sent(sent(write).write([rows(*pairs)], evaluate))
+
+
+def commit(
+    write: SharedWrite,
+    *tasks: tuple[WrittenPart, ...],
+    replaces: Replaces = Replaces.NOTHING,
+    named: NamedCommit | None = None,
+) -> int:
+    return write.commit([part for parts in tasks for part in parts], evaluate, replaces=replaces, named=named)
+
+
+def sql(place: Path, statement: str) -> None:
+    Engine(Root(Store(str(place.parent))), ways=2).update(statement)
+
+
+def held(place: Path) -> list[tuple[int, str | None]]:
+    """All rows, as Lance reads them."""
+    found = [row for table in stored_tables(place) for row in table.dataset.to_table().to_pylist()]
+    return sorted((row["id"], row["p"]) for row in found)
+
+
+def data_files(place: Path) -> set[Path]:
+    return set(place.glob("*_v1*/data/*.lance"))
+
+
+def test_the_work_of_all_tasks_is_one_commit(place: Path) -> None:
+    write = begin(place)
+    tasks = [task(write, (3, "a"), (4, "new")), task(write, (5, "new"), (6, None)), task(write, (7, "a"))]
+    before = opened(place).snapshot()
+    assert ids(place) == [1, 2]
+    assert commit(write, *tasks) == before.version + 1
+    assert held(place) == [(1, "a"), (2, "b"), (3, "a"), (4, "new"), (5, "new"), (6, None), (7, "a")]
+    assert opened(place).snapshot().table_count == 4
+
+
+def test_nothing_to_write_commits_nothing(place: Path) -> None:
+    write = begin(place)
+    assert commit(write, task(write), task(write)) == write.version
+
+
+def test_work_that_was_done_twice_and_handed_in_once_counts_once(place: Path) -> None:
+    write = begin(place)
+    task(write, (3, "a"), (4, "new"))
+    commit(write, task(write, (3, "a"), (4, "new")))
+    assert ids(place) == [1, 2, 3, 4]
+    vacuum(opened(place), VacuumRules(transaction_hours=0, retain_hours=0, force=True))
+    assert ids(place) == [1, 2, 3, 4]
+    assert len(data_files(place)) == 4
+
+
+def test_a_task_that_fails_takes_its_own_files_away_alone(place: Path) -> None:
+    def breaking() -> Iterator[pa.Table]:
+        yield rows((4, "a"), (5, "new"))
+        raise DataError("no more")
+
+    write = begin(place)
+    done = task(write, (3, "new"))
+    files = data_files(place)
+    with pytest.raises(DataError):
+        write.write(breaking(), evaluate)
+    assert data_files(place) == files
+    commit(write, done)
+    assert ids(place) == [1, 2, 3]
+
+
+def test_of_a_discarded_write_nothing_is_left(place: Path) -> None:
+    files = data_files(place)
+    write = begin(place)
+    task(write, (9, "lost"))
+    write.discard(task(write, (3, "a"), (4, "new")))
+    assert data_files(place) == files
+    assert ids(place) == [1, 2]
+
+
+def test_rows_that_are_added_go_on_top_of_what_others_did(place: Path) -> None:
+    write = begin(place)
+    done = task(write, (3, "a"), (4, "new"))
+    sql(place, "INSERT INTO t VALUES (10, 'a'), (11, 'new')")
+    sql(place, "DELETE FROM t WHERE id = 1")
+    commit(write, done)
+    assert ids(place) == [2, 3, 4, 10, 11]
+    assert opened(place).snapshot().table_count == 3
+
+
+def test_two_writes_at_once_both_count(place: Path) -> None:
+    first, second = begin(place), begin(place)
+    mine, theirs = task(first, (3, "a"), (4, "new")), task(second, (5, "a"), (6, "new"))
+    commit(second, theirs)
+    commit(first, mine)
+    assert ids(place) == [1, 2, 3, 4, 5, 6]
+    assert opened(place).snapshot().table_count == 3
+
+
+@pytest.mark.parametrize(
+    ("replaces", "then"),
+    [
+        pytest.param(Replaces.NOTHING, [(1, "a"), (2, "b"), (3, "a"), (4, "new"), (5, "a")], id="nothing"),
+        pytest.param(Replaces.PARTITIONS, [(2, "b"), (3, "a"), (4, "new"), (5, "a")], id="partitions"),
+        pytest.param(Replaces.TABLE, [(3, "a"), (4, "new"), (5, "a")], id="table"),
+    ],
+)
+def test_new_rows_take_the_place_of(place: Path, replaces: Replaces, then: list[Pair]) -> None:
+    write = begin(place)
+    commit(write, task(write, (3, "a"), (4, "new")), task(write, (5, "a")), replaces=replaces)
+    assert held(place) == then
+
+
+def test_rows_of_an_older_spec_are_replaced_as_well(place: Path) -> None:
+    sql(place, "INSERT INTO t VALUES (7, 'x')")
+    sql(place, "ALTER TABLE t SET PARTITIONED BY (id)")
+    write = begin(place)
+    commit(write, task(write, (7, "moved")), replaces=Replaces.PARTITIONS)
+    assert held(place) == [(1, "a"), (2, "b"), (7, "moved")]
+
+
+def test_the_whole_table_is_replaced_by_nothing(place: Path) -> None:
+    write = begin(place)
+    commit(write, task(write), replaces=Replaces.TABLE)
+    assert held(place) == []
+
+
+@pytest.mark.parametrize(
+    ("replaces", "meanwhile", "refused"),
+    [
+        pytest.param(Replaces.PARTITIONS, "INSERT INTO t VALUES (9, 'a')", True, id="rows in its partition"),
+        pytest.param(Replaces.PARTITIONS, "INSERT INTO t VALUES (9, 'new')", True, id="its new partition"),
+        pytest.param(Replaces.PARTITIONS, "INSERT INTO t VALUES (9, 'b')", False, id="rows in another partition"),
+        pytest.param(Replaces.TABLE, "INSERT INTO t VALUES (9, 'b')", True, id="rows anywhere in its table"),
+        pytest.param(Replaces.TABLE, "INSERT INTO t VALUES (9, 'other')", True, id="a new partition of its table"),
+        pytest.param(Replaces.NOTHING, "ALTER TABLE t ADD COLUMN n INTEGER", True, id="another schema"),
+        pytest.param(Replaces.NOTHING, "ALTER TABLE t SET PARTITIONED BY (id)", False, id="another spec"),
+    ],
+)
+def test_others_who_were_first(place: Path, replaces: Replaces, meanwhile: str, *, refused: bool) -> None:
+    write = begin(place)
+    done = task(write, (3, "a"), (4, "new"))
+    sql(place, meanwhile)
+    before, files = held(place), data_files(place)
+    if not refused:
+        commit(write, done, replaces=replaces)
+        assert {(3, "a"), (4, "new")} < set(held(place))
+        return
+    with pytest.raises(SerializationFailure):
+        commit(write, done, replaces=replaces)
+    assert held(place) == before
+    assert len(files - data_files(place)) == 2
+
+
+def test_a_write_can_rest_on_what_was_read_earlier(place: Path) -> None:
+    read = opened(place).snapshot().version
+    sql(place, "INSERT INTO t VALUES (9, 'a')")
+    write = SharedWrite.begin(opened(place), read)
+    with pytest.raises(SerializationFailure):
+        commit(write, task(write, (3, "a")), replaces=Replaces.PARTITIONS)
+    commit(write, task(write, (3, "b")), replaces=Replaces.PARTITIONS)
+    assert held(place) == [(1, "a"), (3, "b"), (9, "a")]
+
+
+def test_a_write_that_runs_again_with_its_id_does_nothing(place: Path) -> None:
+    write = begin(place)
+    commit(write, task(write, (3, "a"), (4, "new")), named=NamedCommit.now("monday", 2))
+    files = data_files(place)
+    again = begin(place)
+    with pytest.raises(AlreadyCommitted):
+        commit(again, task(again, (3, "a"), (4, "new")), named=NamedCommit.now("monday", 2))
+    assert ids(place) == [1, 2, 3, 4]
+    assert data_files(place) == files
+
+
+def test_a_write_on_a_branch_stays_there(place: Path) -> None:
+    opened(place).create_branch("trial")
+    write = SharedWrite.begin(opened(place).on_branch("trial"))
+    commit(write, task(write, (3, "a"), (4, "new")), task(write, (5, "a")))
+    assert ids(place) == [1, 2]
+    opened(place).publish("trial")
+    assert ids(place) == [1, 2, 3, 4, 5]
