@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
-from pathlib import Path
 
 import pyarrow as pa
 from lance_flight.catalog import partitions
@@ -21,7 +20,7 @@ from lance_flight.catalog.snapshot import Snapshot
 from lance_flight.catalog.store import Store
 from lance_flight.engine.functions import check_condition, columns_in
 from lance_flight.engine.scan_planning import plan_scan
-from lance_flight.errors import Conflict, InvalidInput, NotFound, Unsupported
+from lance_flight.errors import Conflict, NotFound, Unsupported
 from lance_flight.model.pins import FixedPin, Version
 from lance_flight.planning.pruning import Pruning
 from lance_flight.planning.row_filters import RowFilter, row_filter
@@ -30,6 +29,7 @@ from pyspark.sql.types import StructType
 from lance_flight_client.spark.balancing import balanced, tasks_for
 from lance_flight_client.spark.direct_portion import DirectPortion, Piece
 from lance_flight_client.spark.options import ReadOptions
+from lance_flight_client.spark.roots import store_of
 from lance_flight_client.spark.types import carried_schema, spark_schema
 
 
@@ -97,7 +97,7 @@ class DirectPlan:
 
     def found(self) -> Found:
         """Plan the read."""
-        table = Root(_store(self.options)).table(self.table)
+        table = Root(store_of(self.options.root or "", self.options.storage)).table(self.table)
         if isinstance(table, PlainTable):
             self._check(_committed_at(table, self.version))
             pinned = PinnedTable(table.store, Version(self.version))
@@ -130,7 +130,7 @@ def plan(options: ReadOptions) -> DirectPlan:
     if options.table is None:
         raise AssertionError(options)
     name = TableName(*options.table)
-    table = Root(_store(options)).table(name)
+    table = Root(store_of(options.root or "", options.storage)).table(name)
     if isinstance(table, PlainTable):
         planned = _plan_plain(options, name, table)
     else:
@@ -188,17 +188,6 @@ def _check_columns(planned: DirectPlan) -> None:
     for name in planned.options.columns or ():
         if name not in planned.source.names:
             raise NotFound.named("column", name, planned.source.names)
-
-
-def _store(options: ReadOptions) -> Store:
-    """The root as the process that runs here finds it."""
-    root = options.root or ""
-    if "://" in root:
-        return Store(root.rstrip("/"), dict(options.storage))
-    path = Path(root).expanduser().resolve()
-    if not path.is_dir():
-        raise InvalidInput(f"root {root!r} is no directory here; expected one, or an object-store URI")
-    return Store(str(path), dict(options.storage))
 
 
 def _divided(piece: Piece, rows: int, share: int) -> list[tuple[Piece, int]]:

@@ -77,7 +77,7 @@ class ReadOptions:
         given = {name.lower(): value for name, value in options.items()}
         storage = {name.removeprefix(STORAGE): text for name, text in given.items() if name.startswith(STORAGE)}
         plain = {name: text for name, text in given.items() if not name.startswith(STORAGE)}
-        reading = _Reading(plain)
+        reading = OptionReading(plain)
         parsed = cls(
             root=plain.get("root"),
             uri=plain.get("uri"),
@@ -93,14 +93,14 @@ class ReadOptions:
             tls_roots=plain.get("tls_roots"),
             storage=storage,
         )
-        problems = [*_unknown(plain), *reading.problems, *_combined(plain, storage)]
+        problems = [*unknown(plain, MEANINGS), *reading.problems, *_combined(plain, storage)]
         if problems:
             raise InvalidInput("options of lance_flight: " + "; ".join(problems))
         return parsed
 
 
 @dataclass(frozen=True, slots=True)
-class _Reading:
+class OptionReading:
     """Options on their way into values, and what was wrong with them."""
 
     given: Mapping[str, str]
@@ -173,10 +173,11 @@ def _names(text: str, sign: str) -> list[str]:
     return [] if text.endswith(sign) else names
 
 
-def _unknown(given: Mapping[str, str]) -> Iterator[str]:
-    for name in given.keys() - MEANINGS.keys():
-        near = difflib.get_close_matches(name, [*MEANINGS, STORAGE], n=1)
-        yield f"no option {name!r}; " + (f"did you mean {near[0]!r}?" if near else f"expected {', '.join(MEANINGS)}")
+def unknown(given: Mapping[str, str], meanings: Mapping[str, str]) -> Iterator[str]:
+    """What is wrong with options that are none of those with meanings."""
+    for name in given.keys() - meanings.keys():
+        near = difflib.get_close_matches(name, [*meanings, STORAGE], n=1)
+        yield f"no option {name!r}; " + (f"did you mean {near[0]!r}?" if near else f"expected {', '.join(meanings)}")
 
 
 def _combined(given: Mapping[str, str], storage: Mapping[str, str]) -> Iterator[str]:
