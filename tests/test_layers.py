@@ -64,6 +64,9 @@ DOORS = {
     ("lance_flight_client.spark", "lance_flight.engine"): {
         "lance_flight.engine.functions",
         "lance_flight.engine.scan_planning",
+        # How a table that is made is partitioned is said in the words of SQL.
+        "lance_flight.engine.definitions",
+        "lance_flight.engine.partition_fields",
     },
 }
 

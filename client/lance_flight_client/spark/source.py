@@ -11,10 +11,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Protocol, cast
 
 from lance_flight.errors import InvalidInput
-from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
+from pyspark.sql.datasource import DataSource, DataSourceArrowWriter, DataSourceReader, InputPartition
 from pyspark.sql.types import StructType
 
 from lance_flight_client.spark.options import ReadOptions
+from lance_flight_client.spark.write_options import WriteOptions
 
 FORMAT = "lance_flight"
 
@@ -41,7 +42,7 @@ class ReadPlan(Protocol):
 
 
 class LanceFlightDataSource(DataSource):
-    """Reads a table of a root, directly or through a server."""
+    """Reads a table of a root, directly or through a server, and writes to one."""
 
     def __init__(self, options: Mapping[str, str]) -> None:
         super().__init__(dict(options))
@@ -54,7 +55,7 @@ class LanceFlightDataSource(DataSource):
     def schema(self) -> StructType:
         # Spark pickles the source once it knows the schema: every later plan of the DataFrame finds this one.
         options = ReadOptions.parse(self.options)
-        self._plan = _planner("direct" if options.root is not None else "through_flight").plan(options)
+        self._plan = _imported("direct" if options.root is not None else "through_flight").plan(options)
         return self._plan.schema
 
     def reader(self, schema: StructType) -> DataSourceReader:
@@ -63,6 +64,10 @@ class LanceFlightDataSource(DataSource):
                 f"a schema was given: {schema.simpleString()}; leave .schema(…) away, and choose with the option 'columns'"
             )
         return _Reader(self._plan)
+
+    def writer(self, schema: StructType, overwrite: bool) -> DataSourceArrowWriter:  # noqa: FBT001 - Spark's interface
+        options = WriteOptions.parse(self.options, overwrite=overwrite)
+        return cast("DataSourceArrowWriter", _imported("write_planning").new_writer(options, schema))
 
 
 class _Reader(DataSourceReader):
@@ -76,6 +81,6 @@ class _Reader(DataSourceReader):
         return cast("Portion", partition.value).batches()
 
 
-def _planner(name: str) -> Any:
-    """A module that plans reads, imported in the process where it is wanted: the ones that Spark forks must know no Lance yet."""
+def _imported(name: str) -> Any:
+    """A module that plans reads or writes, imported in the process where it is wanted: the ones that Spark forks must know no Lance yet."""
     return importlib.import_module(f"lance_flight_client.spark.{name}")

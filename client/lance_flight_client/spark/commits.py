@@ -1,0 +1,20 @@
+"""What became of a write that was given a `commit_id`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from lance_flight.catalog.commit_ids import NamedCommit, named_commit
+from lance_flight.catalog.directory import Root, TableName
+from lance_flight.catalog.plain import PlainTable
+
+from lance_flight_client.spark.roots import store_of
+from lance_flight_client.spark.write_options import WriteOptions
+
+
+def committed(root: str, table: str, commit_id: str, *, storage: Mapping[str, str] | None = None) -> NamedCommit | None:
+    """The commit that was made under an id, with its rows and its time; None where it is not known, or not any more."""
+    where = {"root": root, "table": table, **{f"storage.{name}": value for name, value in (storage or {}).items()}}
+    options = WriteOptions.parse(where, overwrite=False)
+    found = Root(store_of(options.root, options.storage)).find(TableName(*options.table))
+    return None if found is None or isinstance(found, PlainTable) else named_commit(found.snapshot(), commit_id)

@@ -1,0 +1,89 @@
+"""Writing to a root without a server: tasks write data files that nobody sees, and the driver commits all of them at once.
+
+Each task casts its rows by name and splits them by the snapshot's spec, as the server does.
+"""
+
+from __future__ import annotations
+
+import importlib
+import logging
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import cast
+
+import pyarrow as pa
+from lance_flight.catalog.commit_ids import NamedCommit
+from lance_flight.catalog.shared_writes import Replaces, SharedWrite, WrittenPart
+from lance_flight.errors import AlreadyCommitted
+from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Written(WriterCommitMessage):
+    """What a task wrote."""
+
+    parts: tuple[WrittenPart, ...]
+
+
+class TableWriter(DataSourceArrowWriter):
+    """One write of one DataFrame; copies of it run in every task, and on the driver at the end.
+
+    `names` are what the table calls the columns of the DataFrame, in their order.
+    """
+
+    def __init__(self, write: SharedWrite, names: Sequence[str], replaces: Replaces, commit_id: str | None) -> None:
+        self._write = write
+        self._names = list(names)
+        self._replaces = replaces
+        self._commit_id = commit_id
+
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
+        # What was taken from the iterator is gone: a task that fails is run again by Spark, from its first row on.
+        tables = (pa.Table.from_batches([batch]).rename_columns(self._names) for batch in iterator)
+        return Written(self._write.write(tables, evaluated))
+
+    def commit(self, messages: Sequence[WriterCommitMessage | None]) -> None:
+        written = [part for message in messages if message is not None for part in cast("Written", message).parts]
+        count = sum(part.rows for part in written)
+        named = None if self._commit_id is None else NamedCommit.now(self._commit_id, count)
+        try:
+            self._write.commit(written, evaluated, replaces=self._replaces, named=named)
+        except AlreadyCommitted as exc:
+            # Another run of the job was faster than this one.
+            log.warning("%s; nothing was written", exc)
+
+    def abort(self, messages: Sequence[WriterCommitMessage | None]) -> None:
+        if all(message is not None for message in messages):
+            # Every task was done, so that a commit was begun: it has cleaned up itself, or its outcome is not known.
+            return
+        self._write.discard(
+            part for message in messages if message is not None for part in cast("Written", message).parts
+        )
+
+
+class NothingToWrite(DataSourceArrowWriter):
+    """A write that was committed before: rows are left where they are."""
+
+    def __init__(self, known: NamedCommit) -> None:
+        self._known = known
+
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
+        return Written(())
+
+    def commit(self, messages: Sequence[WriterCommitMessage | None]) -> None:
+        log.warning(
+            "commit_id %r was committed at %s with %d rows; nothing was written",
+            self._known.id,
+            self._known.at.isoformat(),
+            self._known.rows,
+        )
+
+
+def evaluated(expression: str, columns: Sequence[pa.Array], result_type: pa.DataType) -> pa.Array:
+    """A custom partition expression (`model.spec.Evaluate`), computed by DataFusion.
+
+    It is loaded where a table has such an expression: every worker of Spark would take twice as long to start with it.
+    """
+    return importlib.import_module("lance_flight.engine.functions").evaluate(expression, columns, result_type)

@@ -1,0 +1,202 @@
+"""`df.write.format("lance_flight")`: what a write leaves behind, as a server, Spark and stock Lance read it."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from datetime import UTC, date, datetime
+from decimal import Decimal
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from lance_flight.model.hashing import murmur3
+from lance_flight_client.spark.clustering import cluster_by_partition
+from pyspark.errors import AnalysisException, PySparkException
+from pyspark.sql import DataFrame, SparkSession
+
+from tests.service.server_process import Server
+from tests.stock import stored_by_value, stored_rows, stored_tables
+
+Event = tuple[int, str | None, datetime]
+
+COLUMNS = "id BIGINT NOT NULL, country STRING, at TIMESTAMP"
+BY = "country, bucket(3, id), year(at)"
+
+
+def at(year: int) -> datetime:
+    return datetime(year, 7, 1, 12, tzinfo=UTC)
+
+
+FIRST: list[Event] = [(number, ("no", "pt", None)[number % 3], at(2023 + number % 2)) for number in range(12)]
+MORE: list[Event] = [(100 + number, ("no", None, "fr")[number % 3], at(2023 + number % 2)) for number in range(6)]
+
+
+def frame(spark: SparkSession, events: Sequence[Event]) -> DataFrame:
+    return spark.createDataFrame(list(events), COLUMNS).repartition(2)
+
+
+def write(df: DataFrame, root: Path, table: str, mode: str = "append", **options: str) -> None:
+    df.write.format("lance_flight").mode(mode).options(root=str(root), table=table, **options).save()
+
+
+def bucket(number: int) -> int:
+    return abs(int(murmur3(pa.array([number], pa.int64()))[0].as_py())) % 3
+
+
+def partition(event: Event) -> tuple[str | None, int, int]:
+    """The partition values of an event, computed without the product's transforms."""
+    return event[1], bucket(event[0]), event[2].year
+
+
+def check(server: Server, table: str, events: Sequence[Event]) -> None:
+    """A table holds exactly these events, each in the partition of its values, and a server shows them."""
+    by_value = stored_by_value(server.root / table)
+    held = {values: sorted(row["id"] for row in found) for values, found in by_value.items() if found}
+    expected: dict[tuple[str | None, int, int], list[int]] = {}
+    for event in sorted(events):
+        expected.setdefault(partition(event), []).append(event[0])
+    assert held == expected
+    shown = server.rows(f"SELECT id, country, at FROM {table} ORDER BY id")
+    assert shown == sorted(events)
+
+
+def version(server: Server, table: str) -> int:
+    return int(server.value(f"SELECT max(version) FROM {table}$snapshots"))
+
+
+def test_a_table_is_made_and_appended_to(spark: SparkSession, server: Server, table: str) -> None:
+    write(frame(spark, FIRST), server.root, table, partition_by=BY)
+    check(server, table, FIRST)
+    before = version(server, table)
+    write(frame(spark, MORE), server.root, table)
+    check(server, table, FIRST + MORE)
+    assert version(server, table) == before + 1
+    said = server.value(f"SELECT operation FROM {table}$snapshots ORDER BY version DESC LIMIT 1")
+    assert said == f"append 6 rows into {len({partition(event) for event in MORE})} partitions"
+    assert {row["id"] for row in spark_rows(spark, server, table)} == {event[0] for event in FIRST + MORE}
+
+
+def spark_rows(spark: SparkSession, server: Server, table: str) -> list[dict[str, object]]:
+    loaded = spark.read.format("lance_flight").options(root=str(server.root), table=table).load()
+    return [row.asDict(recursive=True) for row in loaded.collect()]
+
+
+@pytest.fixture
+def events(server: Server, table: str) -> str:
+    """A table of the server's with the first events in it."""
+    schema = pa.schema(
+        [pa.field("id", pa.int64(), nullable=False), ("country", pa.utf8()), ("at", pa.timestamp("us", "UTC"))]
+    )
+    columns = [pa.array(column) for column in zip(*FIRST, strict=True)]
+    data = pa.Table.from_arrays([c.cast(f.type) for c, f in zip(columns, schema, strict=True)], schema=schema)
+    server.ingest(table, data, partition_by=BY)
+    return table
+
+
+@pytest.mark.parametrize(
+    ("options", "kept"),
+    [
+        pytest.param(
+            {}, [event for event in FIRST if partition(event) not in map(partition, MORE)], id="its partitions"
+        ),
+        pytest.param({"overwrite": "table"}, [], id="the table"),
+    ],
+)
+def test_overwrite_replaces(
+    spark: SparkSession, server: Server, events: str, options: dict[str, str], kept: list[Event]
+) -> None:
+    before = version(server, events)
+    write(frame(spark, MORE), server.root, events, "overwrite", **options)
+    check(server, events, kept + MORE)
+    assert version(server, events) == before + 1
+    assert server.value(f"SELECT count(*) FROM {events}@{before}") == len(FIRST)
+
+
+def test_overwriting_with_nothing(spark: SparkSession, server: Server, events: str) -> None:
+    write(frame(spark, []), server.root, events, "overwrite")
+    check(server, events, FIRST)
+    write(frame(spark, []), server.root, events, "overwrite", overwrite="table")
+    check(server, events, [])
+
+
+def test_columns_are_found_by_name_in_any_order_and_case(spark: SparkSession, server: Server, events: str) -> None:
+    write(frame(spark, MORE).selectExpr("at AS AT", "id AS Id", "country"), server.root, events)
+    check(server, events, FIRST + MORE)
+
+
+def test_a_nullable_column_that_is_missing_is_null(spark: SparkSession, server: Server, events: str) -> None:
+    write(frame(spark, MORE).select("id", "at"), server.root, events)
+    check(server, events, FIRST + [(number, None, moment) for number, _, moment in MORE])
+
+
+def test_rows_that_do_not_fit_are_refused_before_any_task_runs(
+    spark: SparkSession, server: Server, events: str
+) -> None:
+    with pytest.raises(
+        AnalysisException, match=r"SchemaError: rows for table 't.*column 'id' is string; expected int64"
+    ):
+        write(spark.sql("SELECT 'x' AS id"), server.root, events)
+    check(server, events, FIRST)
+
+
+def test_a_value_that_does_not_fit_is_refused_by_its_task(spark: SparkSession, server: Server, events: str) -> None:
+    before = data_files(server.root / events)
+    with pytest.raises(
+        PySparkException, match=r"DataError: column 'id' is NOT NULL and has NULL in row \d+ of a batch"
+    ):
+        write(frame(spark, MORE).selectExpr("IF(id = 102, NULL, id) AS id", "country", "at"), server.root, events)
+    check(server, events, FIRST)
+    assert data_files(server.root / events) == before
+
+
+def data_files(place: Path) -> set[Path]:
+    return set(place.rglob("*.lance"))
+
+
+@pytest.mark.parametrize("mode", ["ignore", "error", None])
+def test_other_modes_are_refused_by_spark(spark: SparkSession, root: Path, table: str, mode: str | None) -> None:
+    writer = spark.range(1).write.format("lance_flight").options(root=str(root), table=table, partition_by="id")
+    with pytest.raises(AnalysisException, match='use either the "Append" or "Overwrite" mode'):
+        (writer if mode is None else writer.mode(mode)).save()
+    assert not (root / table).exists()
+
+
+def test_values_of_every_kind_come_back(spark: SparkSession, server: Server, table: str) -> None:
+    df = spark.sql(
+        "SELECT id, CAST(1.25 AS DECIMAL(10, 2)) AS d, DATE'2024-02-29' AS day, TIMESTAMP_NTZ'2024-07-01 12:00:00' AS local,"
+        " TIMESTAMP'2024-07-01 12:00:00' AS moment, X'00ff' AS raw, ARRAY(1, NULL) AS list, MAP('k', id) AS map,"
+        " NAMED_STRUCT('a', id, 'b', 'é') AS pair, id % 2 = 0 AS even FROM range(3)"
+    )
+    write(df, server.root, table, partition_by="day(day), bucket(2, id)")
+    found = sorted(spark_rows(spark, server, table), key=lambda row: row["id"])
+    assert found == [row.asDict(recursive=True) for row in df.orderBy("id").collect()]
+    stored = stored_rows(server.root / table).slice(0, 1).to_pylist()[0]
+    # Noon in New York, where the session is.
+    assert stored["moment"] == datetime(2024, 7, 1, 16, tzinfo=UTC)
+    assert stored["local"] == datetime(2024, 7, 1, 12)
+    assert (stored["d"], stored["day"], stored["raw"]) == (Decimal("1.25"), date(2024, 2, 29), b"\x00\xff")
+
+
+def test_vectors_keep_their_length(spark: SparkSession, server: Server, table: str) -> None:
+    vectors = pa.array([[1.0, 2.0], [3.0, 4.0]], pa.list_(pa.float32(), 2))
+    server.ingest(table, pa.table({"id": [1, 2], "v": vectors}), partition_by="bucket(2, id)")
+    write(spark.sql("SELECT id + 10 AS id, ARRAY(CAST(id AS FLOAT), 0.5F) AS v FROM range(2)"), server.root, table)
+    assert stored_rows(server.root / table).schema.field("v").type == vectors.type
+    assert server.rows(f"SELECT v FROM {table} WHERE id = 11") == [([1.0, 0.5],)]
+
+
+def test_rows_can_be_brought_together_first(spark: SparkSession, server: Server, events: str) -> None:
+    scattered = frame(spark, [(1000 + n, "no", at(2023)) for n in range(60)]).repartition(6)
+    write(scattered, server.root, events)
+    before = fragments(server.root / events)
+    write(cluster_by_partition(scattered, str(server.root), events), server.root, events)
+    added = fragments(server.root / events) - before
+    assert set(added.values()) == {1}
+    assert len(added) == len({bucket(1000 + n) for n in range(60)})
+    assert server.value(f"SELECT count(*) FROM {events} WHERE id >= 1000") == 120
+
+
+def fragments(place: Path) -> Counter[str]:
+    """How many data files each partition table has."""
+    return Counter({table.object_id: len(table.dataset.get_fragments()) for table in stored_tables(place)})
