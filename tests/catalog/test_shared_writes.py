@@ -17,7 +17,7 @@ from lance_flight.catalog.shared_writes import Replaces, SharedWrite, WrittenPar
 from lance_flight.catalog.store import Store
 from lance_flight.engine.engine import Engine
 from lance_flight.engine.functions import evaluate
-from lance_flight.errors import AlreadyCommitted, DataError, SerializationFailure
+from lance_flight.errors import AlreadyCommitted, DataError, NotFound, SerializationFailure
 
 from tests.catalog.test_commit import SCHEMA, SPEC, ids, opened, rows
 from tests.stock import stored_tables
@@ -191,6 +191,25 @@ def test_others_who_were_first(place: Path, replaces: Replaces, meanwhile: str, 
         commit(write, done, replaces=replaces)
     assert held(place) == before
     assert len(files - data_files(place)) == 2
+
+
+@pytest.mark.parametrize("is_made_again", [False, True])
+def test_a_table_that_was_dropped_meanwhile(place: Path, *, is_made_again: bool) -> None:
+    write = begin(place)
+    done = task(write, (3, "a"), (4, "new"))
+    sql(place, "DROP TABLE t")
+    if is_made_again:
+        sql(place, "CREATE TABLE t (id BIGINT NOT NULL, p VARCHAR) PARTITIONED BY (p)")
+        sql(place, "INSERT INTO t VALUES (7, 'a'), (8, 'new')")
+        assert opened(place).snapshot().version >= write.version
+    with pytest.raises((NotFound, SerializationFailure)):
+        task(write, (5, "late"))
+    with pytest.raises((NotFound, SerializationFailure)):
+        commit(write, done)
+    if is_made_again:
+        assert held(place) == [(7, "a"), (8, "new")]
+    else:
+        assert not place.exists()
 
 
 def test_a_write_can_rest_on_what_was_read_earlier(place: Path) -> None:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from enum import Enum
 from typing import Self
 
@@ -23,6 +24,8 @@ from lance_flight.catalog.removals import all_removed, combined, replaced
 from lance_flight.catalog.snapshot import PartitionTable, Snapshot
 from lance_flight.catalog.store import Store
 from lance_flight.catalog.transaction import Transaction
+from lance_flight.catalog.whole_files import DATA
+from lance_flight.errors import NotFound, SerializationFailure
 from lance_flight.model.naming import directory_name, new_mark
 from lance_flight.model.spec import Evaluate
 
@@ -61,6 +64,12 @@ class WrittenPart:
             rows=edit.rows,
         )
 
+    @property
+    def data_files(self) -> set[str]:
+        """Its files, by their paths within `place`."""
+        written = {file["path"] for fragment in self.fragments for file in json.loads(fragment)["files"]}
+        return {f"{DATA}/{name}" for name in written.union(self.files)}
+
     def edit(self, snapshot: Snapshot, table: PartitionTable | None) -> Edit:
         """The edit again, in another process, of the table that the snapshot has for this partition."""
         return Edit(
@@ -79,11 +88,15 @@ class WrittenPart:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SharedWrite:
-    """What every process of one write knows: the namespace, its snapshot at the beginning, the mark of the write."""
+    """What every process of one write knows: the namespace, its snapshot at the beginning, the mark of the write.
+
+    A snapshot with that number and another `committed_at` is one of another table that has the name by now.
+    """
 
     store: Store
     branch: str | None
     version: int
+    committed_at: datetime
     mark: str
 
     @classmethod
@@ -94,6 +107,7 @@ class SharedWrite:
             store=namespace.store,
             branch=None if namespace.branch is None else namespace.branch.name,
             version=base.version,
+            committed_at=base.committed_at,
             mark=new_mark(),
         )
 
@@ -117,8 +131,13 @@ class SharedWrite:
         Errors as of `Commits.commit`. Rows that are added go on top of whatever others did meanwhile; what is replaced must
         be as it was at the beginning, or it is a `SerializationFailure`. The files go unless the outcome is unknown.
         """
-        namespace, snapshot = self._begun()
-        edits = combined(_edits(snapshot, written))
+        parts = list(written)
+        try:
+            namespace, snapshot = self._begun()
+        except (NotFound, SerializationFailure):
+            self.discard(parts)
+            raise
+        edits = combined(_edits(snapshot, parts))
         with namespace.discarding(snapshot, edits):
             transaction = namespace.begin(snapshot, serializable=replaces is Replaces.TABLE)
             transaction.named = named
@@ -128,21 +147,26 @@ class SharedWrite:
 
     def discard(self, written: Iterable[WrittenPart]) -> None:
         """Delete the files of a write of which no commit was begun: the directories that are its own, and what is `written`."""
-        namespace, snapshot = self._begun()
-        namespace.discard_files(_edits(snapshot, written))
+        for part in written:
+            self.store.child(part.place).remove_files(part.data_files)
         for name in self.store.directories():
             if name.startswith(directory_name("", self.mark)):
                 self.store.child(name).remove()
+        if not self.store.directories():
+            # The table was dropped: nothing but directories of ours was left of it.
+            self.store.remove()
 
     def _begun(self) -> tuple[PartitionedNamespace, Snapshot]:
         namespace = PartitionedNamespace(self.store)
         if self.branch is not None:
             namespace = namespace.on_branch(self.branch)
-        return namespace, namespace.snapshot(self.version)
+        snapshot = namespace.snapshot(self.version)
+        if snapshot.committed_at != self.committed_at:
+            raise SerializationFailure(f"table {self.store.name!r} was dropped or replaced by another writer")
+        return namespace, snapshot
 
 
-def _edits(snapshot: Snapshot, written: Iterable[WrittenPart]) -> list[Edit]:
-    parts = list(written)
+def _edits(snapshot: Snapshot, parts: Sequence[WrittenPart]) -> list[Edit]:
     tables = snapshot.tables_named(list({part.object_id for part in parts}))
     return [part.edit(snapshot, tables.get(part.object_id)) for part in parts]
 
