@@ -1,0 +1,84 @@
+"""Writes in which something goes wrong at a place that the option `fault` names; all else is the product's own."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+
+import pyarrow as pa
+from adbc_driver_flightsql import dbapi
+from lance_flight import faults
+from lance_flight_client.spark.source import LanceFlightDataSource
+from pyspark import TaskContext, cloudpickle
+from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
+from pyspark.sql.types import StructType
+
+FORMAT = "lance_flight_with_faults"
+
+# Spark's workers know the product, and not its tests.
+cloudpickle.register_pickle_by_value(sys.modules[__name__])
+
+
+class FaultySource(LanceFlightDataSource):
+    """`lance_flight` with the options `fault` (below), `uri` and `meanwhile`, a statement that a server runs before the commit."""
+
+    def __init__(self, options: Mapping[str, str]) -> None:
+        own = ("fault", "uri", "meanwhile", "place")
+        self._own = {name: text for name, text in options.items() if name in own}
+        super().__init__({name: text for name, text in options.items() if name not in own})
+
+    @classmethod
+    def name(cls) -> str:
+        return FORMAT
+
+    def writer(self, schema: StructType, overwrite: bool) -> DataSourceArrowWriter:  # noqa: FBT001 - Spark's interface
+        return FaultyWriter(super().writer(schema, overwrite), self._own)
+
+
+class FaultyWriter(DataSourceArrowWriter):
+    """A writer that fails where it was told to."""
+
+    def __init__(self, inner: DataSourceArrowWriter, told: Mapping[str, str]) -> None:
+        self._inner = inner
+        self._fault = told.get("fault", "")
+        self._told = dict(told)
+
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
+        context = TaskContext.get()
+        is_first = context.attemptNumber() == 0
+        if self._fault == "every task is done twice":
+            batches = list(iterator)
+            self._inner.write(iter(batches))
+            return self._inner.write(iter(batches))
+        done = self._inner.write(iterator)
+        if self._fault == "first attempts raise after writing" and is_first:
+            raise RuntimeError("after writing")
+        if self._fault == "first attempts are killed after writing" and is_first:
+            os.kill(os.getpid(), signal.SIGKILL)
+        if self._fault == "the last task fails" and context.partitionId() == 1:
+            raise RuntimeError("whenever it runs")
+        return done
+
+    def commit(self, messages: Sequence[WriterCommitMessage | None]) -> None:
+        if "meanwhile" in self._told:
+            with dbapi.connect(self._told["uri"], autocommit=True) as connection, connection.cursor() as cursor:
+                cursor.execute(self._told["meanwhile"])
+        if self._fault in faults.POINTS:
+            # This process alone is told, and it is the one that dies.
+            faults._fault = faults._Fault(self._fault)
+        if self._fault == "waits before its commit":
+            self._wait()
+        self._inner.commit(messages)
+        if self._fault == "waits after its commit":
+            self._wait()
+
+    def abort(self, messages: Sequence[WriterCommitMessage | None]) -> None:
+        self._inner.abort(messages)
+
+    def _wait(self) -> None:
+        """Say that the place is reached, and stay there."""
+        Path(self._told["place"]).touch()
+        signal.pause()
