@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 from lance_flight.errors import InvalidInput
+from lance_flight_client.spark import write_options
 from lance_flight_client.spark.options import MEANINGS, NamedTable, ReadOptions
 from lance_flight_client.spark.through_flight import Access, table_query
 
@@ -103,5 +104,7 @@ def test_the_query_for_a_table_quotes_what_it_is_given() -> None:
 
 
 def test_the_readme_lists_every_option_with_its_meaning() -> None:
-    documented = dict(re.findall(r"^\| `(\w+)` \| (.*?) \|$", README.read_text(), re.MULTILINE))
-    assert {name: documented.get(name) for name in MEANINGS} == dict(MEANINGS)
+    reading, _, writing = README.read_text().partition("\n### Write\n")
+    for text, meanings in ((reading, MEANINGS), (writing, write_options.MEANINGS)):
+        documented = dict(re.findall(r"^\| `(\w+)` \| (.*?) \|$", text, re.MULTILINE))
+        assert documented == dict(meanings)
