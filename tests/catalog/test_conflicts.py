@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import random
 import shutil
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -223,6 +225,9 @@ def pairs() -> list[Pair]:
 
 
 PAIRS = [pytest.param(p, id=f"{p.place}: {p.first.__name__}, {p.second.__name__}") for p in pairs()]
+FAILING = [param for param in PAIRS if param.values[0].outcome != "."]
+if os.environ.get("LANCE_FLIGHT_TESTS") != "full":
+    FAILING = random.Random(7).sample(FAILING, len(FAILING) // 3)  # noqa: S311 - a sample of cases, no secret
 ISOLATIONS = pytest.mark.parametrize("isolation", Isolation, ids=lambda isolation: isolation.value)
 
 
@@ -292,7 +297,7 @@ def test_the_second_of_two_transactions_commits_or_fails(table: Table, pair: Pai
 
 
 @ISOLATIONS
-@pytest.mark.parametrize("pair", [param for param in PAIRS if param.values[0].outcome != "."])
+@pytest.mark.parametrize("pair", FAILING)
 def test_a_statement_of_its_own_runs_again_where_a_transaction_fails(
     table: Table, pair: Pair, isolation: Isolation, monkeypatch: pytest.MonkeyPatch
 ) -> None:

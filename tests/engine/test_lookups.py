@@ -33,14 +33,14 @@ STATEMENTS = [
 
 
 @pytest.fixture
-def asked(monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
+def asked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
     """How often directories were listed, asked for an entry, and tables opened and read."""
     counted: Counter[str] = Counter()
 
     def counting(name: str, method: Callable[..., Any]) -> Callable[..., Any]:
         def call(self: Any, *arguments: Any, **options: Any) -> Any:
-            # Leases are written now and then, by nobody's statement.
-            counted[name] += PRIVATE not in self.uri
+            # Leases are written now and then, by nobody's statement, and those of other tests' tables are looked after, too.
+            counted[name] += PRIVATE not in self.uri and self.uri.startswith(str(tmp_path))
             return method(self, *arguments, **options)
 
         return call

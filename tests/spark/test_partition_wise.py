@@ -122,6 +122,11 @@ def test_a_join_stays_at_the_versions_that_it_was_made_of(
     assert (before, found.count()) == (4, 4)
 
 
+def test_a_join_without_groups_has_no_rows(spark: SparkSession, shop: dict[str, dict[str, str]]) -> None:
+    nothing = shop["customers"] | {"filter": "customer = 21 AND customer = 22"}
+    assert partition_wise_join(spark, shop["orders"], nothing, "customer").count() == 0
+
+
 def test_what_cannot_be_is_refused(spark: SparkSession, shop: dict[str, dict[str, str]]) -> None:
     with pytest.raises(NotFound, match="outwards"):
         partition_wise_join(spark, shop["orders"], shop["customers"], "customer", "outwards")

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import importlib
 import json
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, cast
+from collections.abc import Mapping
 
 from lance_flight.errors import InvalidInput
-from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
+from pyspark.sql.datasource import DataSource, DataSourceReader
 from pyspark.sql.types import StructType
 
-from lance_flight_client.spark.source import Portion, ReadPlan
+from lance_flight_client.spark.source import PlanReader, ReadPlan, imported
 
 FORMAT = "lance_flight_groups"
 WORK = "work"
@@ -30,24 +28,10 @@ class LanceFlightGroups(DataSource):
         return FORMAT
 
     def schema(self) -> StructType:
-        # In the process where it is wanted: the ones that Spark forks must know no Lance yet.
-        plans: Any = importlib.import_module("lance_flight_client.spark.group_plans")
-        self._plan = plans.plan(json.loads(self.options[WORK]))
+        self._plan = imported("group_plans").plan(json.loads(self.options[WORK]))
         return self._plan.schema
 
     def reader(self, schema: StructType) -> DataSourceReader:
         if self._plan is None:
             raise InvalidInput(f"a schema was given: {schema.simpleString()}; leave .schema(…) away")
-        return _Reader(self._plan)
-
-
-class _Reader(DataSourceReader):
-    def __init__(self, plan: ReadPlan) -> None:
-        self._plan = plan
-
-    def partitions(self) -> Sequence[InputPartition]:
-        return [InputPartition(portion) for portion in self._plan.portions()]
-
-    def read(self, partition: InputPartition) -> Iterator[Any]:
-        portion = cast("Portion | None", partition.value)
-        return iter(()) if portion is None else portion.batches()
+        return PlanReader(self._plan)

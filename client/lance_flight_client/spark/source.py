@@ -37,7 +37,7 @@ class ReadPlan(Protocol):
         ...
 
     def portions(self) -> Sequence[Portion]:
-        """The tasks, at least one."""
+        """The tasks."""
         ...
 
 
@@ -55,7 +55,7 @@ class LanceFlightDataSource(DataSource):
     def schema(self) -> StructType:
         # Spark pickles the source once it knows the schema: every later plan of the DataFrame finds this one.
         options = ReadOptions.parse(self.options)
-        self._plan = _imported("direct" if options.root is not None else "through_flight").plan(options)
+        self._plan = imported("direct" if options.root is not None else "through_flight").plan(options)
         return self._plan.schema
 
     def reader(self, schema: StructType) -> DataSourceReader:
@@ -63,14 +63,16 @@ class LanceFlightDataSource(DataSource):
             raise InvalidInput(
                 f"a schema was given: {schema.simpleString()}; leave .schema(…) away, and choose with the option 'columns'"
             )
-        return _Reader(self._plan)
+        return PlanReader(self._plan)
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceArrowWriter:  # noqa: FBT001 - Spark's interface
         options = WriteOptions.parse(self.options, overwrite=overwrite)
-        return cast("DataSourceArrowWriter", _imported("write_planning").new_writer(options, schema))
+        return cast("DataSourceArrowWriter", imported("write_planning").new_writer(options, schema))
 
 
-class _Reader(DataSourceReader):
+class PlanReader(DataSourceReader):
+    """Reads what was planned: one input partition for each portion."""
+
     def __init__(self, plan: ReadPlan) -> None:
         self._plan = plan
 
@@ -78,9 +80,11 @@ class _Reader(DataSourceReader):
         return [InputPartition(portion) for portion in self._plan.portions()]
 
     def read(self, partition: InputPartition) -> Iterator[Any]:
-        return cast("Portion", partition.value).batches()
+        # Spark makes a partition of nothing where there are none.
+        portion = cast("Portion | None", partition.value)
+        return iter(()) if portion is None else portion.batches()
 
 
-def _imported(name: str) -> Any:
+def imported(name: str) -> Any:
     """A module that plans reads or writes, imported in the process where it is wanted: the ones that Spark forks must know no Lance yet."""
     return importlib.import_module(f"lance_flight_client.spark.{name}")

@@ -122,17 +122,21 @@ def _pruned(session: Session, frame: DataFrame, root: Node, counts: RowCounts, *
     """Prune by keys of joins; what that did."""
     notes = []
     for each in key_pruning.found(session, root, counts):
-        predicate = key_pruning.keys(session, each) if ask_keys else None
+        if not ask_keys:
+            notes.append(f"{each}, when it is run")
+            continue
+        before = session.divisible[each.table].planned[-1].scanned
+        predicate = key_pruning.keys(session, each)
         if predicate is not None:
             session.prune_by(each.table, predicate)
             session.settle(frame)
-        before = session.divisible[each.table].planned[-1].scanned
+        # Reading the keys has planned scans as well.
         session.plan(frame)
         after = session.divisible[each.table].planned[-1].scanned
-        if not ask_keys:
-            notes.append(f"{each}, when it is run")
-        elif predicate is None:
-            notes.append(f"{each}: there are more than {key_pruning.MOST_KEYS}")
-        else:
-            notes.append(f"{each}: {after} of {before} partitions are left")
+        said = (
+            f"there are more than {key_pruning.MOST_KEYS}"
+            if predicate is None
+            else f"{after} of {before} partitions are left"
+        )
+        notes.append(f"{each}: {said}")
     return tuple(notes)
