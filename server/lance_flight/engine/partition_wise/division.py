@@ -10,6 +10,7 @@ import pyarrow as pa
 from datafusion import DataFrame
 
 from lance_flight.engine.partition_wise import key_pruning, sides
+from lance_flight.engine.partition_wise.concerns import concerns_partitions
 from lance_flight.engine.partition_wise.divisible import WORTH, Divider
 from lance_flight.engine.partition_wise.lanes import admission
 from lance_flight.engine.partition_wise.parts import Chooser, GroupedPart, Part
@@ -71,10 +72,15 @@ def rows(session: Session, frame: DataFrame, schema: pa.Schema) -> Iterator[pa.R
     return shaped(divide(session, frame).batches(), schema)
 
 
-def divide(session: Session, frame: DataFrame, *, ask_keys: bool = True) -> Division:
-    """Find how to run a query. With `ask_keys` the keys of small sides of joins are read now, to prune the others."""
+def divide(session: Session, frame: DataFrame, *, ask_keys: bool = True, is_told: bool = False) -> Division:
+    """Find how to run a query.
+
+    With `ask_keys` the keys of small sides of joins are read now, to prune the others. Where it `is_told`, every node says
+    what keeps it from groups; else those are passed over that have nothing to do with partitions, which costs less.
+    """
     root = Node.of(session.optimised(frame))
-    if session.share.of > 1 or not any(isinstance(n.variant, WORTH) for n in root.walk()):
+    nodes = [node for node in root.walk() if isinstance(node.variant, WORTH)]
+    if session.share.of > 1 or not any(is_told or concerns_partitions(session, node) for node in nodes):
         return Division(session=session, whole=frame)
     session.plan(frame)
     counts = RowCounts(session)
