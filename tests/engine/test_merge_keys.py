@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from lance_flight.catalog.directory import Root
 from lance_flight.catalog.store import Store
-from lance_flight.engine import merge_keys, tables
+from lance_flight.engine import few_keys, tables
 from lance_flight.engine.engine import Engine
 
 UPDATE = "WHEN MATCHED THEN UPDATE SET v = s.v"
@@ -84,7 +84,7 @@ def test_the_answer_is_that_of_reading_everything(
     engine.update('INSERT OVERWRITE t SELECT * FROM "t@7"')
     engine.update("DELETE FROM t WHERE id >= 1000")
     assert engine.query("SELECT * FROM t ORDER BY id").equals(before)
-    monkeypatch.setattr(merge_keys, "MOST_KEYS", 0)
+    monkeypatch.setattr(few_keys, "MOST_KEYS", 0)
     assert merged(engine, source, clauses, monkeypatch)[0] in {1, 10, 11}, (
         "the partitions of a literal, or all there are"
     )

@@ -11,12 +11,11 @@ from typing import Any
 import pyarrow as pa
 from datafusion import DataFrame, Expr, LogicalPlan
 
+from lance_flight.engine.few_keys import few_keys
 from lance_flight.engine.row_changes import Matched, Merge
 from lance_flight.engine.row_queries import source_query
 from lance_flight.engine.session import Session
 from lance_flight.planning.predicates import Column, In, Predicate, all_of
-
-MOST_KEYS = 10_000
 
 
 def matched_rows(session: Session, statement: Merge, frame: DataFrame) -> Predicate:
@@ -49,11 +48,8 @@ def _keys(plan: LogicalPlan, alias: str) -> Iterator[tuple[str, Any]]:
 
 
 def _values(session: Session, source: DataFrame, key: Any) -> pa.Array | None:
-    """The different values of a key, but for NULL, which matches nothing; None where there are too many."""
-    keys = source.select(Expr(key).alias("key")).distinct().limit(MOST_KEYS + 1)
+    """The different values of a key; None where there are too many, or none at all."""
+    keys = source.select(Expr(key).alias("key"))
     session.prepare(keys)
-    found = pa.Table.from_batches(
-        list(session.batches(keys, pa.schema(keys.schema()))), schema=pa.schema(keys.schema())
-    )
-    values = found.column(0).combine_chunks().drop_null()
-    return values if found.num_rows <= MOST_KEYS and len(values) else None
+    values = few_keys(session, keys)
+    return values if values is not None and len(values) else None

@@ -9,6 +9,7 @@ from functools import partial
 import pyarrow as pa
 from datafusion import DataFrame
 
+from lance_flight.engine.few_keys import MOST_KEYS
 from lance_flight.engine.partition_wise import key_pruning, sides
 from lance_flight.engine.partition_wise.concerns import concerns_partitions
 from lance_flight.engine.partition_wise.divisible import WORTH, Divider
@@ -139,10 +140,6 @@ def _pruned(session: Session, frame: DataFrame, root: Node, counts: RowCounts, *
         # Reading the keys has planned scans as well.
         session.plan(frame)
         after = session.divisible[each.table].planned[-1].scanned
-        said = (
-            f"there are more than {key_pruning.MOST_KEYS}"
-            if predicate is None
-            else f"{after} of {before} partitions are left"
-        )
+        said = f"there are more than {MOST_KEYS}" if predicate is None else f"{after} of {before} partitions are left"
         notes.append(f"{each}: {said}")
     return tuple(notes)

@@ -13,13 +13,12 @@ import pyarrow as pa
 from datafusion import Expr
 from datafusion.expr import Aggregate, Filter, Join, Projection, SubqueryAlias, TableScan
 
+from lance_flight.engine.few_keys import few_keys
 from lance_flight.engine.partition_wise.origins import origin
 from lance_flight.engine.partition_wise.plans import Node, column_key, has_subquery, is_null_aware, join_type, table_key
 from lance_flight.engine.partition_wise.statistics import RowCounts
 from lance_flight.engine.session import Session
 from lance_flight.planning.predicates import NEVER, Column, In, Predicate
-
-MOST_KEYS = 10_000
 
 _STEADY = (TableScan, Filter, Projection, SubqueryAlias, Join, Aggregate)
 _VOLATILE = ("random(", "uuid(")
@@ -60,12 +59,10 @@ def found(session: Session, root: Node, counts: RowCounts) -> list[KeyPruning]:
 def keys(session: Session, pruning: KeyPruning) -> Predicate | None:
     """What the keys say of the table that they prune; None where they are too many."""
     frame = session.context.create_dataframe_from_logical_plan(pruning.keys.plan)
-    distinct = frame.select(pruning.expression.alias("key")).distinct().limit(MOST_KEYS + 1)
-    kind = session.divisible[pruning.table].schema.field(pruning.column).type
-    batches = [batch.column(0).drop_null() for batch in session.stream(distinct)]
-    values = pa.chunked_array(batches, distinct.schema().field(0).type).combine_chunks()
-    if len(values) > MOST_KEYS:
+    values = few_keys(session, frame.select(pruning.expression.alias("key")))
+    if values is None:
         return None
+    kind = session.divisible[pruning.table].schema.field(pruning.column).type
     try:
         stored = values.cast(kind)
     except pa.ArrowInvalid:
