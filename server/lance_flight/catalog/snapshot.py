@@ -98,6 +98,11 @@ class Snapshot:
         """The spec that new rows are written under: the one with the highest number."""
         return self.specs[-1]
 
+    @cached_property
+    def partition_sources(self) -> frozenset[int]:
+        """The ids of the columns that a partition field of any spec is computed from."""
+        return frozenset(number for spec in self.specs for each in spec.fields for number in each.source_ids)
+
     def spec(self, spec_id: int) -> PartitionSpec:
         """The spec with this number, or `Corrupt`."""
         for spec in self.specs:

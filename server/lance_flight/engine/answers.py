@@ -20,7 +20,7 @@ from lance_flight.engine.merge_keys import matched_rows
 from lance_flight.engine.partition_changes import partitioned
 from lance_flight.engine.partition_wise.division import divide
 from lance_flight.engine.pure_scans import bare_columns, stream
-from lance_flight.engine.references import TableRef
+from lance_flight.engine.references import TableRef, quoted
 from lance_flight.engine.row_changes import Merge
 from lance_flight.engine.session import CATALOG, Session, shaped
 from lance_flight.engine.statements import (
@@ -216,8 +216,8 @@ def _maintained(session: Session, statement: Maintenance) -> Answer:
 
 def _partitions_query(reference: TableRef, where: str | None) -> str:
     name = table_name(reference)
-    quoted = ".".join('"' + part.replace('"', '""') + '"' for part in (name.db_schema, f"{name.name}$partitions"))
-    return f"SELECT * FROM {quoted}" + (f" WHERE {where}" if where is not None else "")  # noqa: S608 - quoted above
+    listed = quoted(name.db_schema, f"{name.name}$partitions")
+    return f"SELECT * FROM {listed}" + (f" WHERE {where}" if where is not None else "")  # noqa: S608 - quoted above
 
 
 def _columns(table: Table) -> tuple[pa.Schema, Mapping[str, int], Mapping[str, str]]:

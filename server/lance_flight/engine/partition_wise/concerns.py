@@ -50,7 +50,4 @@ def _is_source(session: Session, below: Node, column: ColumnKey) -> bool:
     if found is None:
         return True
     view = session.divisible.get(table_key(found.scan.variant))
-    if view is None:
-        return False
-    number = view.snapshot.schema.ids[found.name]
-    return any(number in field.source_ids for spec in view.snapshot.specs for field in spec.fields)
+    return view is not None and view.snapshot.schema.ids[found.name] in view.snapshot.partition_sources

@@ -91,10 +91,8 @@ def _of_side(session: Session, side: Node, mine: Expr, other: Node, theirs: Expr
     view = session.divisible.get(table)
     if view is None or not _is_steady(other) or not _is_filtered(other):
         return
-    number = view.snapshot.schema.ids[source.name]
-    if not any(number in field.source_ids for spec in view.snapshot.specs for field in spec.fields):
-        return
-    yield KeyPruning(source.scan, table, source.name, other, theirs)
+    if view.snapshot.schema.ids[source.name] in view.snapshot.partition_sources:
+        yield KeyPruning(source.scan, table, source.name, other, theirs)
 
 
 def _is_steady(node: Node) -> bool:

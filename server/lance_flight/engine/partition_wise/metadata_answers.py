@@ -20,6 +20,7 @@ from lance_flight.engine.partition_wise.origins import Origin, origin
 from lance_flight.engine.partition_wise.plans import Column, Node, column_key, expressions, table_key, unaliased
 from lance_flight.engine.partition_wise.spine import named, numbered
 from lance_flight.engine.partition_wise.statistics import read_tables
+from lance_flight.engine.references import quoted
 from lance_flight.engine.session import Session
 from lance_flight.engine.tables import PartitionedView
 from lance_flight.model.spec import PartitionField
@@ -63,7 +64,7 @@ def from_metadata(session: Session, node: Node) -> MetadataPart | None:
     if None in grouped or None in said or None in fields.values():
         return None
     known = _partitions(view, {name: field for name, field in fields.items() if field is not None})
-    keys = [_quoted(name) for name in grouped if name is not None]
+    keys = [quoted(name) for name in grouped if name is not None]
     query = f"SELECT {', '.join([*keys, *(text for text, _ in filter(None, said))])} FROM {_TABLES}"  # noqa: S608 - ours
     if keys:
         query += f" GROUP BY {', '.join(keys)}"
@@ -102,7 +103,7 @@ def _said(node: Node, expression: Expr) -> tuple[str, str | None] | None:
     source = origin(node.inputs[0], named[0]) if len(named) == 1 else None
     if source is None:
         return None
-    column = _quoted(source.name)
+    column = quoted(source.name)
     if found["function"] == "count" and not found["distinct"]:
         return f"coalesce(sum({_COUNT}) FILTER (WHERE {column} IS NOT NULL), 0)", source.name
     return f"{found['function']}({found['distinct'] or ''}{column})", source.name
@@ -142,7 +143,3 @@ def _answer(query: str, partitions: pa.Table, kind: pa.Schema) -> pa.Table:
     context.register_table(_TABLES, pads.dataset(partitions))
     found = context.sql(query).to_arrow_table()
     return pa.Table.from_arrays([c.cast(f.type) for c, f in zip(found.columns, kind, strict=True)], schema=kind)
-
-
-def _quoted(name: str) -> str:
-    return '"' + name.replace('"', '""') + '"'

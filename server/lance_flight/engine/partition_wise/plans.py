@@ -12,7 +12,6 @@ import pyarrow as pa
 from datafusion import Expr, LogicalPlan
 from datafusion.expr import (
     Aggregate,
-    Distinct,
     Filter,
     Join,
     Limit,
@@ -25,20 +24,6 @@ from datafusion.expr import (
 )
 
 from lance_flight.catalog.directory import PUBLIC
-
-_KINDS = (
-    Aggregate,
-    Distinct,
-    Filter,
-    Join,
-    Limit,
-    Projection,
-    Sort,
-    SubqueryAlias,
-    TableScan,
-    Union,
-    WindowExpr,
-)
 
 ColumnKey: TypeAlias = tuple[str, str]
 """What tells a column apart from the others of a node: its relation as one text, and its name."""
@@ -63,7 +48,7 @@ class Column:
 
 @dataclass(frozen=True, eq=False)
 class Node:
-    """One node of a plan. `variant` is DataFusion's class of its kind, None for the kinds that nothing here deals with."""
+    """One node of a plan. `variant` is DataFusion's class of its kind, None where it has none in Python."""
 
     plan: LogicalPlan
     variant: Any
@@ -168,10 +153,9 @@ _NO_VARIANT = (NotImplementedError, ValueError, TypeError, RuntimeError)
 
 def _variant(plan: LogicalPlan) -> Any:
     try:
-        found = plan.to_variant()
+        return plan.to_variant()
     except _NO_VARIANT:
         return None
-    return found if isinstance(found, _KINDS) else None
 
 
 def _outputs(node: Node) -> list[Column] | None:
@@ -213,16 +197,12 @@ def _named(said: Sequence[Expr], below: Sequence[Column]) -> list[Column] | None
     known = {each.key: each for each in below}
     found: list[Column | None] = []
     for expression in said:
-        key = column_key(expression)
-        if key is not None:
-            found.append(known.get(key))
-        elif expression.variant_name() == "Alias":
-            name, whole = expression.to_variant().alias(), expression.schema_name()
-            relation = whole.removesuffix(f".{name}") if whole != name else ""
+        relation, name = alias_key(expression) or ("", expression.schema_name())
+        if column_key(expression) is not None:
+            found.append(known.get((relation, name)))
+        else:
             # A relation of several parts cannot be told from one with dots in its name.
             found.append(None if "." in relation else Column((relation,) if relation else (), name))
-        else:
-            found.append(Column((), expression.schema_name()))
     return [each for each in found if each is not None] if None not in found else None
 
 

@@ -30,6 +30,7 @@ from datafusion.expr import (
 )
 
 from lance_flight.engine.partition_wise.plans import Column, Node, expressions, is_null_aware, join_type
+from lance_flight.engine.references import quoted
 from lance_flight.errors import Unsupported
 
 
@@ -208,7 +209,7 @@ def _alias(name: str, column: Column) -> bytes:
 
 def _column(column: Column) -> bytes:
     """LogicalExprNode.column, its relation as SQL writes it."""
-    relation = ".".join('"' + part.replace('"', '""') + '"' for part in column.relation)
+    relation = quoted(*column.relation)
     named = _field(1, column.name.encode())
     return _field(1, named + _field(2, _field(1, relation.encode())) if relation else named)
 
