@@ -18,11 +18,11 @@ from lance_flight.engine.functions import shown_name
 from lance_flight.engine.maintenance import Compact, Maintenance, Migrate, Repair, RewritePartitions, Vacuum, maintained
 from lance_flight.engine.merge_keys import matched_rows
 from lance_flight.engine.partition_changes import partitioned
-from lance_flight.engine.partition_wise.division import divide
+from lance_flight.engine.partition_wise import division
 from lance_flight.engine.pure_scans import bare_columns, stream
 from lance_flight.engine.references import TableRef, quoted
 from lance_flight.engine.row_changes import Merge
-from lance_flight.engine.session import CATALOG, Session, shaped
+from lance_flight.engine.session import CATALOG, Session
 from lance_flight.engine.statements import (
     Describe,
     DescribeNamespace,
@@ -94,7 +94,7 @@ class QueryAnswer:
             direct = stream(self.session.log, columns, self.schema)
             if direct is not None:
                 return direct
-        return shaped(divide(self.session, self.frame).batches(), self.schema)
+        return division.rows(self.session, self.frame, self.schema)
 
 
 @dataclass(frozen=True, slots=True)

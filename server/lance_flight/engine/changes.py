@@ -112,6 +112,7 @@ def _insert(statement: Insert, new_session: NewSession, bindings: Bindings, tran
                     f"INSERT INTO {name.name} has {len(source)} values for {len(target)} columns"  # noqa: S608 - a message
                     f" ({', '.join(target.names)})"
                 )
+            session.prepare(frame)
             for batch in division.rows(session, frame, source):
                 yield dml.assigned(pa.Table.from_arrays(batch.columns, names=target.names), target)
 
@@ -154,6 +155,7 @@ def _created(
     session = new_session(transaction or SqlTransaction(root), None)
     frame = session.frame(statement.query, binding)
     schema = storable(frame.schema())
+    session.prepare(frame)
     found = (pa.Table.from_batches([batch]) for batch in division.rows(session, frame, schema))
     return ingest.create(root, name, schema, statement.partitioned_by, found, transaction=transaction)
 

@@ -68,8 +68,7 @@ class Division:
 
 
 def rows(session: Session, frame: DataFrame, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
-    """The rows of a query, in exactly `schema`."""
-    session.prepare(frame)
+    """The rows of a query that is prepared, in exactly `schema`."""
     return shaped(divide(session, frame).batches(), schema)
 
 

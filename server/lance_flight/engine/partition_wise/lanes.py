@@ -109,33 +109,29 @@ class _Lanes:
 
     def _run(self, task: Task) -> None:
         """Run a task beside others, and by itself if that takes more memory than there is."""
-        begun = False
-        try:
-            with self._turn(alone=False):
-                for batch in task():
-                    begun = True
-                    if not self._put(batch):
-                        return
-        except QueryFailed as exc:
-            if begun or _NO_MEMORY not in str(exc):
-                raise
-        else:
-            return
-        with self._turn(alone=True):
-            for batch in task():
-                if not self._put(batch):
-                    return
+        for alone in (False, True):
+            begun = False
+            try:
+                with self._turn(alone=alone):
+                    for batch in task():
+                        begun = True
+                        if not self._put(batch):
+                            return
+            except QueryFailed as exc:
+                if alone or begun or _NO_MEMORY not in str(exc):
+                    raise
+            else:
+                return
 
     @contextmanager
     def _turn(self, *, alone: bool) -> Iterator[None]:
         """One task of several, or of one, at a time. Whoever waits to be alone lets nobody else begin."""
         with self._changed:
+            self._changed.wait_for(lambda: not self._is_alone)
             if alone:
-                self._changed.wait_for(lambda: not self._is_alone)
                 self._is_alone = True
                 self._changed.wait_for(lambda: self._running == 0)
             else:
-                self._changed.wait_for(lambda: not self._is_alone)
                 self._running += 1
         try:
             yield

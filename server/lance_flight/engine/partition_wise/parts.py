@@ -113,6 +113,8 @@ class GroupedPart:
 
 
 Part: TypeAlias = GroupedPart | MetadataPart
+Matching: TypeAlias = tuple[tuple[str, ...], tuple[tuple[tuple[str, ...], frozenset[str] | None], ...], bool]
+"""What decides the groups of a part: its tables, the columns of its keys, and whether all its joins are inner."""
 
 
 class Chooser:
@@ -121,6 +123,7 @@ class Chooser:
     def __init__(self, session: Session, divider: Divider) -> None:
         self._session = session
         self._divider = divider
+        self._matched: dict[Matching, Groups | Apart] = {}
 
     def chosen(self, node: Node) -> Iterator[Part]:
         """The parts in and below a node."""
@@ -145,9 +148,7 @@ class Chooser:
         views = tuple(self._session.divisible[scan.table] for scan in part.scans)
         if not part.keys:
             return self._none(node, "a table is read more than once, by other columns each time")
-        sides = [_side(view, part.keys, place) for place, view in enumerate(views)]
-        is_once = len({scan.table for scan in part.scans}) == len(part.scans)
-        found = match(sides, evaluate, inner=part.is_inner and is_once)
+        found = self._match(part, views)
         if isinstance(found, Apart):
             return self._none(node, found.why)
         groups = [group for group in found.groups if part.has_rows([any(map(len, rows)) for rows in group.rows])]
@@ -157,6 +158,16 @@ class Chooser:
         return GroupedPart(
             session=self._session, part=part, views=views, groups=Groups(found.by, tuple(groups)), steps=together
         )
+
+    def _match(self, part: Divisible, views: Sequence[PartitionedView]) -> Groups | Apart:
+        """The groups of a part; nodes on top of one another mostly ask for the same."""
+        tables = tuple(scan.table for scan in part.scans)
+        inner = part.is_inner and len(set(tables)) == len(tables)
+        asked = tables, tuple((key.sources, key.parts) for key in part.keys), inner
+        if asked not in self._matched:
+            sides = [_side(view, part.keys, place) for place, view in enumerate(views)]
+            self._matched[asked] = match(sides, evaluate, inner=inner)
+        return self._matched[asked]
 
     def _partial(self, node: Node) -> GroupedPart | None:
         """An aggregate whose groups are not those of the part below, which is worth it by itself."""
