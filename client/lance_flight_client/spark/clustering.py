@@ -83,8 +83,7 @@ def _adding(numbers: PartitionHash) -> Callable[[Iterable[pa.RecordBatch]], Iter
 
 
 def _partition_hash(names: list[str], root: str, table: str, storage: Mapping[str, str]) -> PartitionHash:
-    where = {"root": root, "table": table, **{f"storage.{name}": value for name, value in storage.items()}}
-    options = WriteOptions.parse(where, overwrite=False)
+    options = WriteOptions.of(root, table, storage or {})
     name = TableName(*options.table)
     found = Root(store_of(options.root, options.storage)).table(name)
     if isinstance(found, PlainTable):

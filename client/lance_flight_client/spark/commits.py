@@ -14,7 +14,6 @@ from lance_flight_client.spark.write_options import WriteOptions
 
 def committed(root: str, table: str, commit_id: str, *, storage: Mapping[str, str] | None = None) -> NamedCommit | None:
     """The commit that was made under an id, with its rows and its time; None where it is not known, or not any more."""
-    where = {"root": root, "table": table, **{f"storage.{name}": value for name, value in (storage or {}).items()}}
-    options = WriteOptions.parse(where, overwrite=False)
+    options = WriteOptions.of(root, table, storage or {})
     found = Root(store_of(options.root, options.storage)).find(TableName(*options.table))
     return None if found is None or isinstance(found, PlainTable) else named_commit(found.snapshot(), commit_id)

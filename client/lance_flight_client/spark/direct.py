@@ -19,10 +19,9 @@ from lance_flight.catalog.row_counts import row_counts
 from lance_flight.catalog.snapshot import Snapshot
 from lance_flight.catalog.store import Store
 from lance_flight.engine.functions import check_condition, columns_in
-from lance_flight.engine.scan_planning import plan_scan
+from lance_flight.engine.scan_planning import PlannedScan, plan_scan
 from lance_flight.errors import Conflict, NotFound, Unsupported
 from lance_flight.model.pins import FixedPin, Version
-from lance_flight.planning.pruning import Pruning
 from lance_flight.planning.row_filters import RowFilter, row_filter
 from pyspark.sql.types import StructType
 
@@ -37,14 +36,13 @@ from lance_flight_client.spark.types import carried_schema, spark_schema
 class Found:
     """What a read found: the filters by spec version, what they do not say of the condition, and the tables that are left.
 
-    These stand in the order of `pruning`, and are all of the `snapshot` that is left; a plain table has neither.
+    These stand in the order of the tables of `planned`, which a plain table has not.
     """
 
     filters: Mapping[int, RowFilter]
     condition: str | None
     pieces: Sequence[Piece]
-    snapshot: Snapshot | None = None
-    pruning: Pruning | None = None
+    planned: PlannedScan | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -116,7 +114,7 @@ class DirectPlan:
             for each in planned.tables
         ]
         filters = {each.spec_id: each.filter for each in planned.tables}
-        return Found(filters, planned.condition, pieces, snapshot, planned.pruning)
+        return Found(filters, planned.condition, pieces, planned)
 
     def _check(self, committed_at: datetime) -> None:
         if committed_at != self.committed_at:

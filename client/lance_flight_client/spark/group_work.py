@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from lance_flight.planning.key_types import common_type
@@ -46,16 +47,16 @@ class JoinWork:
         for start in range(0, pairs.num_rows, BATCH_ROWS):
             some = pairs.slice(start, BATCH_ROWS)
             columns = [column.combine_chunks() for column in self._columns(some, left, right)]
-            yield pa.RecordBatch.from_arrays(list(map(_whole, columns)), schema=self.schema)
+            yield pa.RecordBatch.from_arrays(columns, schema=self.schema)
 
     def _pairs(self, left: pa.Table, right: pa.Table) -> pa.Table:
         """The numbers of the rows that belong together, NULL where a row is alone."""
         sides = []
         kinds = [common_type([left.schema.field(a).type, right.schema.field(b).type]) for a, b in self.on]
-        for table, place, number in ((left, 0, _LEFT_ROW), (right, 1, _RIGHT_ROW)):
+        names = [f"k{number}" for number in range(len(self.on))]
+        for table, place, row in ((left, 0, _LEFT_ROW), (right, 1, _RIGHT_ROW)):
             keys = [table[pair[place]].cast(kind) for pair, kind in zip(self.on, kinds, strict=True)]
-            names = [f"k{number}" for number in range(len(keys))]
-            sides.append(pa.table([*keys, pa.array(range(table.num_rows), pa.int64())], names=[*names, number]))
+            sides.append(pa.table([*keys, np.arange(table.num_rows)], names=[*names, row]))
         return sides[0].join(sides[1], names, join_type=HOW[self.how], use_threads=False)
 
     def _columns(self, pairs: pa.Table, left: pa.Table, right: pa.Table) -> list[pa.ChunkedArray]:
@@ -110,7 +111,3 @@ def _merged(left: pa.Field, right: pa.Field, how: str) -> pa.Field:
 
 def _table(portion: DirectPortion) -> pa.Table:
     return pa.Table.from_batches(portion.batches(), schema=carried_schema(portion.schema))
-
-
-def _whole(column: pa.Array | pa.ChunkedArray) -> pa.Array:
-    return pa.concat_arrays(column.chunks) if isinstance(column, pa.ChunkedArray) else column

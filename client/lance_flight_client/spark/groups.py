@@ -9,16 +9,11 @@ from itertools import accumulate
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-from lance_flight.catalog.snapshot import Snapshot
 from lance_flight.engine.functions import evaluate
-from lance_flight.planning.joins import Apart, Side, match
-from lance_flight.planning.partitions import Partitions, SpecPartitions
+from lance_flight.planning.joins import Apart, match
 
-from lance_flight_client.spark.direct import DirectPlan, Found
+from lance_flight_client.spark.direct import DirectPlan
 from lance_flight_client.spark.direct_portion import DirectPortion
-
-Rows = tuple[npt.NDArray[np.int64], ...]
-"""Numbers of tables, version by version."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,42 +46,26 @@ def grouped(sides: Sequence[Keyed], *, inner: bool) -> Grouped | Apart:
             f"{key} of {side.plan.table.name} is a float; Spark and Arrow do not agree which of those are equal"
         )
     found = [side.plan.found() for side in sides]
-    matched = match([_side(side, each) for side, each in zip(sides, found, strict=True)], evaluate, inner=inner)
+    scans = [each.planned for each in found if each.planned is not None]
+    wanted = [scan.side(side.plan.table.name, side.keys) for scan, side in zip(scans, sides, strict=True)]
+    matched = match(wanted, evaluate, inner=inner)
     if isinstance(matched, Apart):
         return matched
     portions = tuple(
-        tuple(_portion(side, each, rows) for side, each, rows in zip(sides, found, group.rows, strict=True))
+        tuple(
+            side.plan.portion(each, [each.pieces[place] for place in _places(scan.kept, rows)])
+            for side, each, scan, rows in zip(sides, found, scans, group.rows, strict=True)
+        )
         for group in matched.groups
     )
     return Grouped(matched.by, portions)
 
 
-def _side(side: Keyed, found: Found) -> Side:
-    snapshot, pruning = _partitioned(found)
-    return Side(
-        name=side.plan.table.name,
-        schema=snapshot.schema,
-        partitions=Partitions.together(
-            [SpecPartitions(spec=each.spec, values=each.values) for each in snapshot.tables]
-        ),
-        kept=pruning,
-        keys=tuple(side.plan.ids[key] for key in side.keys),
-    )
-
-
-def _portion(side: Keyed, found: Found, rows: Rows) -> DirectPortion:
-    """The task of one side of a group: `rows` are numbers of tables, version by version."""
-    _, kept = _partitioned(found)
+def _places(kept: Sequence[npt.NDArray[np.int64]], rows: Sequence[npt.NDArray[np.int64]]) -> list[int]:
+    """Where tables stand among those that are left; both are numbers of tables, version by version."""
     starts = [0, *accumulate(map(len, kept))]
-    places = [
+    return [
         start + int(place)
         for start, mine, wanted in zip(starts, kept, rows, strict=False)
         for place in np.searchsorted(mine, wanted)
     ]
-    return side.plan.portion(found, [found.pieces[place] for place in places])
-
-
-def _partitioned(found: Found) -> tuple[Snapshot, Rows]:
-    if found.snapshot is None or found.pruning is None:
-        raise AssertionError(found)
-    return found.snapshot, tuple(version.kept for version in found.pruning.versions)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, Protocol, cast
+from typing import Any, ClassVar, Protocol, cast
 
 from lance_flight.errors import InvalidInput
 from pyspark.sql.datasource import DataSource, DataSourceArrowWriter, DataSourceReader, InputPartition
@@ -41,29 +41,44 @@ class ReadPlan(Protocol):
         ...
 
 
-class LanceFlightDataSource(DataSource):
-    """Reads a table of a root, directly or through a server, and writes to one."""
+class PlannedSource(DataSource):
+    """A source that is planned once for each `load()`, when Spark asks for its schema."""
+
+    advice: ClassVar[str] = ""
+    """What to do instead of giving a schema."""
 
     def __init__(self, options: Mapping[str, str]) -> None:
         super().__init__(dict(options))
         self._plan: ReadPlan | None = None
 
-    @classmethod
-    def name(cls) -> str:
-        return FORMAT
+    def planned(self) -> ReadPlan:
+        """Plan what the options say."""
+        raise NotImplementedError
 
     def schema(self) -> StructType:
         # Spark pickles the source once it knows the schema: every later plan of the DataFrame finds this one.
-        options = ReadOptions.parse(self.options)
-        self._plan = imported("direct" if options.root is not None else "through_flight").plan(options)
+        self._plan = self.planned()
         return self._plan.schema
 
     def reader(self, schema: StructType) -> DataSourceReader:
         if self._plan is None:
-            raise InvalidInput(
-                f"a schema was given: {schema.simpleString()}; leave .schema(…) away, and choose with the option 'columns'"
-            )
+            raise InvalidInput(f"a schema was given: {schema.simpleString()}; leave .schema(…) away{self.advice}")
         return PlanReader(self._plan)
+
+
+class LanceFlightDataSource(PlannedSource):
+    """Reads a table of a root, directly or through a server, and writes to one."""
+
+    advice = ", and choose with the option 'columns'"
+
+    @classmethod
+    def name(cls) -> str:
+        return FORMAT
+
+    def planned(self) -> ReadPlan:
+        options = ReadOptions.parse(self.options)
+        planner = imported("direct" if options.root is not None else "through_flight")
+        return cast("ReadPlan", planner.plan(options))
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceArrowWriter:  # noqa: FBT001 - Spark's interface
         options = WriteOptions.parse(self.options, overwrite=overwrite)

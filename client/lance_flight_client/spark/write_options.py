@@ -38,6 +38,12 @@ class WriteOptions:
     storage: Mapping[str, str] = field(default_factory=dict, repr=False)
 
     @classmethod
+    def of(cls, root: str, table: str, storage: Mapping[str, str]) -> WriteOptions:
+        """A table by what the options call it: `table` as in SQL, `storage` without the prefix."""
+        where = {"root": root, "table": table} | {f"{STORAGE}{name}": value for name, value in storage.items()}
+        return cls.parse(where, overwrite=False)
+
+    @classmethod
     def parse(cls, options: Mapping[str, str], *, overwrite: bool) -> WriteOptions:
         """Read options as Spark gives them; `InvalidInput` names everything that is wrong with them.
 

@@ -5,6 +5,7 @@ Bulk pipelines and `lance-flight inspect --where` plan with it; the server's own
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import pyarrow.compute as pc
@@ -17,9 +18,10 @@ from lance_flight.engine.provider import filter_of
 from lance_flight.engine.pure_scans import bare_columns
 from lance_flight.engine.references import enclosed, quoted
 from lance_flight.engine.session import Session
-from lance_flight.engine.tables import partitions_of, report
+from lance_flight.engine.tables import Rows, partitions_of, report, side_of
 from lance_flight.model.pins import Pin
 from lance_flight.planning.arrow_expression import predicate_from_arrow
+from lance_flight.planning.joins import Side
 from lance_flight.planning.predicates import ALWAYS, NEVER, Predicate
 from lance_flight.planning.pruning import Pruning, prune
 from lance_flight.planning.row_filters import RowFilter
@@ -55,6 +57,15 @@ class PlannedScan:
 
     def __str__(self) -> str:
         return report(self.name, self.pruning, self.snapshot.version)
+
+    @property
+    def kept(self) -> Rows:
+        """The tables that are left, by their numbers, version by version: `tables` stand in this order."""
+        return tuple(version.kept for version in self.pruning.versions)
+
+    def side(self, name: str, keys: Sequence[str]) -> Side:
+        """This scan as one side of a join by these columns (`planning.joins`), under a name for messages."""
+        return side_of(name, self.snapshot, self.kept, keys)
 
 
 def plan_scan(

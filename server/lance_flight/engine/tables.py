@@ -32,6 +32,7 @@ from lance_flight.engine.provider import ScanLog
 from lance_flight.errors import Conflict, LanceFlightError, NotFound, QueryFailed
 from lance_flight.model.pins import FixedPin
 from lance_flight.model.spec import Evaluate
+from lance_flight.planning.dimensions import Side
 from lance_flight.planning.partitions import Partitions, SpecPartitions
 from lance_flight.planning.predicates import ALWAYS, Predicate
 from lance_flight.planning.pruning import Pruning, prune
@@ -278,6 +279,24 @@ def partitions_of(snapshot: Snapshot) -> Partitions:
         found = Partitions.together([SpecPartitions(spec=each.spec, values=each.values) for each in snapshot.tables])
         _coded[snapshot] = found
     return found
+
+
+def side_of(
+    name: str,
+    snapshot: Snapshot,
+    kept: Rows,
+    columns: Sequence[str],
+    parts: Mapping[int, frozenset[str]] | None = None,
+) -> Side:
+    """One scan of a table for `planning.joins`: the tables that it reads, and the columns that are its keys."""
+    return Side(
+        name=name,
+        schema=snapshot.schema,
+        partitions=partitions_of(snapshot),
+        kept=kept,
+        keys=tuple(snapshot.schema.ids[column] for column in columns),
+        parts=parts or {},
+    )
 
 
 def report(name: str, pruning: Pruning, snapshot: int) -> str:

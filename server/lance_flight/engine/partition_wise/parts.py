@@ -21,7 +21,7 @@ from lance_flight.engine.partition_wise.plans import Column, Node, column_key, h
 from lance_flight.engine.partition_wise.spine import GroupRows, named, numbered
 from lance_flight.engine.partition_wise.statistics import read_tables
 from lance_flight.engine.session import Session
-from lance_flight.engine.tables import PartitionedView, partitions_of
+from lance_flight.engine.tables import PartitionedView, side_of
 from lance_flight.errors import LanceFlightError
 from lance_flight.planning.grouping import Apart, Group, Groups
 from lance_flight.planning.joins import Side, match
@@ -233,15 +233,8 @@ def _agreeing(part: Divisible) -> Divisible:
 
 
 def _side(view: PartitionedView, keys: Sequence[Key], place: int) -> Side:
-    schema = view.snapshot.schema
-    return Side(
-        name=view.name,
-        schema=schema,
-        partitions=partitions_of(view.snapshot),
-        kept=read_tables(view),
-        keys=tuple(schema.ids[key.sources[place]] for key in keys),
-        parts={number: key.parts for number, key in enumerate(keys) if key.parts is not None},
-    )
+    parts = {number: key.parts for number, key in enumerate(keys) if key.parts is not None}
+    return side_of(view.name, view.snapshot, read_tables(view), [key.sources[place] for key in keys], parts)
 
 
 def _first(rows: int | None, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
