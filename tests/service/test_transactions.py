@@ -18,6 +18,7 @@ from lance_flight.flight.commands import (
     BeginTransaction,
     Command,
     EndTransaction,
+    GetSqlInfo,
     StatementIngest,
     StatementQuery,
     TableDefinitionOptions,
@@ -76,6 +77,10 @@ class Raw:
         self.client = flight.connect(server.uri)
         self.options = flight.FlightCallOptions(headers=list(headers))
         self.close = self.client.close
+
+    def introduce(self) -> None:
+        """Ask what drivers ask first on a new connection."""
+        self.client.get_flight_info(_descriptor(GetSqlInfo()), self.options)
 
     def begin(self) -> bytes:
         """Begin a transaction; its id."""
@@ -336,6 +341,7 @@ def test_an_ingest_says_with_its_id_which_transaction_it_belongs_to(server: Serv
 
 
 def test_an_ingest_beside_two_open_transactions_must_say_which(server: Server, raw: Raw, held: str) -> None:
+    raw.introduce()
     first, second = raw.begin(), raw.begin()
     assert "[invalid_input] 2 transactions are open" in refusal(lambda: raw.ingest(held, ROWS))
     assert stored(server, held) == BEFORE
@@ -346,6 +352,19 @@ def test_an_ingest_beside_two_open_transactions_must_say_which(server: Server, r
     assert stored(server, held) == [*BEFORE, (7, "a")]
     raw.ingest(held, ROWS)
     assert stored(server, held) == [*BEFORE, (7, "a"), (7, "a")]
+
+
+def test_an_ingest_joins_no_transaction_that_an_older_connection_from_its_address_may_have_begun(
+    server: Server, raw: Raw, held: str
+) -> None:
+    """A port is used again, and a client without a driver says nothing when it comes or goes."""
+    left = raw.begin()
+    raw.ingest(held, ROWS)
+    assert stored(server, held) == [*BEFORE, (7, "a")]
+    raw.introduce()
+    raw.ingest(held, ROWS)
+    assert stored(server, held) == [*BEFORE, (7, "a"), (7, "a")]
+    raw.end(left, ROLLBACK)
 
 
 def places(root: Path) -> set[str]:

@@ -30,8 +30,12 @@ class Isolation(Enum):
 
 @dataclass(slots=True, eq=False)
 class ClientSession:
-    """The settings of one client, and its open transactions."""
+    """The settings of one client, and its open transactions.
 
+    `is_introduced` says that its client has begun it itself, so that nothing of it is another one's.
+    """
+
+    is_introduced: bool = False
     isolation: Isolation = Isolation.SNAPSHOT
     branch: str | None = None
     execution: Execution = field(default_factory=Execution)
@@ -118,7 +122,7 @@ class Clients:
     def renew(self, key: str) -> None:
         """Begin a session anew: its settings are the default ones, and no open transaction belongs to it."""
         with self._lock:
-            self._sessions[key] = ClientSession()
+            self._sessions[key] = ClientSession(is_introduced=True)
 
     def begin(self, session: ClientSession) -> bytes:
         """Begin a transaction and return its id."""

@@ -123,13 +123,16 @@ def call_of(context: flight.ServerCallContext) -> Call:
 
 
 def _session(headers: Mapping[str, Sequence[str]], peer: str) -> str:
-    """What tells a session apart: its bearer token, else its cookies, else its connection."""
+    """What tells a session apart: its bearer token, else its cookies, else its connection.
+
+    A port is used again by others, so that a connection is told by its client's library as well.
+    """
     for name in _IDENTITIES:
         values = headers.get(name)
         if values:
             digest = hashlib.sha256("\0".join(map(str, values)).encode()).hexdigest()
             return f"{name} {digest}"
-    return f"peer {peer}"
+    return " ".join(["peer", peer, *map(str, headers.get("user-agent", ()))])
 
 
 def _endpoints(values: Sequence[str] | None) -> int:

@@ -80,10 +80,12 @@ class EngineBackend:
         *,
         transaction: bytes | None = None,
     ) -> int:
-        scope = self._scope(caller, transaction)
-        if transaction is None and scope.session is not None:
-            joined = self._engine.clients.joined(scope.session)
-            scope = scope if joined is None else Scope(scope.session, joined.id)
+        session = self._engine.clients.session(caller.session)
+        # Of a mere connection nobody knows whether it is not an older one, of a client that has gone with its transaction.
+        if transaction is None and (session.is_introduced or not caller.is_connection):
+            joined = self._engine.clients.joined(session)
+            transaction = None if joined is None else joined.id
+        scope = Scope(session, transaction)
         if target.temporary:
             raise Unsupported(f"table {target.table!r} was asked for as temporary; only lasting tables are offered")
         if target.catalog not in (None, "", CATALOG):
