@@ -102,7 +102,11 @@ class SharedWrite:
     @classmethod
     def begin(cls, namespace: PartitionedNamespace, at: int | None = None) -> Self:
         """A write on top of the newest snapshot, or of the one whose rows it will replace."""
-        base = namespace.begin(None if at is None else namespace.snapshot(at)).base
+        return cls.of(namespace, namespace.begin(None if at is None else namespace.snapshot(at)).base)
+
+    @classmethod
+    def of(cls, namespace: PartitionedNamespace, base: Snapshot) -> Self:
+        """A write on top of a snapshot that a transaction has begun with."""
         return cls(
             store=namespace.store,
             branch=None if namespace.branch is None else namespace.branch.name,
@@ -137,7 +141,7 @@ class SharedWrite:
         except (NotFound, SerializationFailure):
             self.discard(parts)
             raise
-        edits = combined(_edits(snapshot, parts))
+        edits = edits_of(snapshot, parts)
         with namespace.discarding(snapshot, edits):
             transaction = namespace.begin(snapshot, serializable=replaces is Replaces.TABLE)
             transaction.named = named
@@ -166,9 +170,10 @@ class SharedWrite:
         return namespace, snapshot
 
 
-def _edits(snapshot: Snapshot, parts: Sequence[WrittenPart]) -> list[Edit]:
+def edits_of(snapshot: Snapshot, parts: Sequence[WrittenPart]) -> list[Edit]:
+    """What processes wrote, one edit for each partition."""
     tables = snapshot.tables_named(list({part.object_id for part in parts}))
-    return [part.edit(snapshot, tables.get(part.object_id)) for part in parts]
+    return combined(part.edit(snapshot, tables.get(part.object_id)) for part in parts)
 
 
 def _add(transaction: Transaction, store: Store, edits: Sequence[Edit], replaces: Replaces, evaluate: Evaluate) -> None:

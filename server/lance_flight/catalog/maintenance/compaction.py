@@ -7,28 +7,30 @@ compacted is good for the version that was read alone, and is given up with the 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass, replace
 from functools import partial
+from itertools import islice
 
 import pyarrow as pa
 from lance import LanceDataset
-from lance.optimize import Compaction
+from lance.optimize import Compaction, CompactionTask, RewriteResult
 
 from lance_flight.catalog import partitions
 from lance_flight.catalog.edits import Edit, Removal
+from lance_flight.catalog.maintenance.pieces import THREADS, Progress, Runner, of_tables
 from lance_flight.catalog.namespace import PartitionedNamespace
 from lance_flight.catalog.removals import edit_of
 from lance_flight.catalog.snapshot import PartitionTable, Snapshot
+from lance_flight.catalog.store import Store
 from lance_flight.catalog.transaction import Transaction
+from lance_flight.catalog.whole_files import DATA
 from lance_flight.errors import InvalidInput, OutcomeUnknown, SerializationFailure
 from lance_flight.faults import reached
+from lance_flight.model.pins import Pin
 
-WORKERS = 4
-
-Progress = Callable[[int, int], None]
-"""Told how many of how many tables are done."""
+OPENERS = 4
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -90,6 +92,34 @@ class CompactionReport:
 
 
 @dataclass(frozen=True, slots=True)
+class Files:
+    """Some files of a version of a table, to be written anew; the new ones go to `place`."""
+
+    table: Store
+    pin: Pin
+    place: Store
+    task: CompactionTask
+
+    def run(self) -> RewriteResult:
+        """Write them; they are part of no version yet."""
+        return self.task.execute(partitions.open_at(self.table, self.pin))
+
+    def undo(self, result: RewriteResult) -> None:
+        """Delete what was written."""
+        names = (file.path for fragment in result.new_fragments for file in fragment.files)
+        self.place.remove_files([f"{DATA}/{name}" for name in names])
+
+
+@dataclass(frozen=True, slots=True)
+class _Due:
+    """A table that needs it: the edit that it becomes, how many files it has, and the work."""
+
+    edit: Edit
+    files: int
+    pieces: tuple[Files, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class _Rewritten:
     """A table whose files are written anew, and nobody knows it yet."""
 
@@ -102,7 +132,11 @@ class _Rewritten:
 
 
 def compact(
-    namespace: PartitionedNamespace, rules: CompactionRules | None = None, progress: Progress | None = None
+    namespace: PartitionedNamespace,
+    rules: CompactionRules | None = None,
+    progress: Progress | None = None,
+    *,
+    run: Runner = THREADS,
 ) -> CompactionReport:
     """Rewrite the tables that `rules` name, and return what was done; their rows stay the same.
 
@@ -117,69 +151,53 @@ def compact(
     versions: list[int] = []
     for start in range(0, len(targets), rules.tables_per_commit):
         batch = targets[start : start + rules.tables_per_commit]
-        report = None if progress is None else partial(_told, progress, start, len(targets))
-        rewritten = _rewritten(namespace, snapshot, rules, batch, report)
+        due = _due(namespace.store, snapshot, rules, batch)
+        pieces = [piece for each in due for piece in each.pieces]
+        results = iter(run(pieces, of_tables(progress, start, len(batch), len(targets))))
+        rewritten = [_rewritten(each, list(islice(results, len(each.pieces)))) for each in due]
         reached("data_written")
         version, tables = _commit(namespace, rewritten)
         done += tables
         versions += [] if version is None else [version]
+        if progress is not None and not pieces:
+            progress(start + len(batch), len(targets))
     return CompactionReport(table_count=len(targets), tables=tuple(done), versions=tuple(versions))
 
 
-def _told(progress: Progress, start: int, total: int, number: int) -> None:
-    progress(start + number, total)
+def _due(store: Store, snapshot: Snapshot, rules: CompactionRules, tables: Sequence[PartitionTable]) -> list[_Due]:
+    with ThreadPoolExecutor(OPENERS, thread_name_prefix="compaction") as pool:
+        found = pool.map(partial(_planned, store, snapshot, rules), tables)
+        return [each for each in found if each is not None]
 
 
-def _rewritten(
-    namespace: PartitionedNamespace,
-    snapshot: Snapshot,
-    rules: CompactionRules,
-    targets: Sequence[PartitionTable],
-    progress: Callable[[int], None] | None,
-) -> list[_Rewritten]:
-    """Rewrite those of these tables that need it; nothing is left of any of them if that fails."""
-    done: list[_Rewritten] = []
-    with ThreadPoolExecutor(WORKERS, thread_name_prefix="compaction") as pool:
-        running = [pool.submit(_rewrite, namespace, snapshot, rules, target) for target in targets]
-        try:
-            for number, future in enumerate(running, 1):
-                found = future.result()
-                done += [] if found is None else [found]
-                if progress is not None:
-                    progress(number)
-        except BaseException:
-            pool.shutdown(wait=True, cancel_futures=True)
-            finished = [f.result() for f in running if not f.cancelled() and f.exception() is None]
-            namespace.discard(snapshot, [each.edit for each in finished if each is not None])
-            raise
-    return done
-
-
-def _rewrite(
-    namespace: PartitionedNamespace,
-    snapshot: Snapshot,
-    rules: CompactionRules,
-    table: PartitionTable,
-) -> _Rewritten | None:
-    """Write the files of one table anew where the rules say so; they are part of no version yet."""
-    dataset = partitions.open_at(namespace.store.child(table.location), table.pin)
+def _planned(root: Store, snapshot: Snapshot, rules: CompactionRules, table: PartitionTable) -> _Due | None:
+    """What is to be done about one table, where the rules say so."""
+    store = root.child(table.location)
+    dataset = partitions.open_at(store, table.pin)
     if not _is_due(dataset, rules):
         return None
     options = {"target_rows_per_fragment": rules.target_rows, "materialize_deletions_threshold": rules.deleted}
-    results = [task.execute(dataset) for task in Compaction.plan(dataset, options).tasks]
-    if not results:
+    tasks = Compaction.plan(dataset, options).tasks
+    if not tasks:
         return None
+    edit = edit_of(root, snapshot, table)
+    files = sum(len(fragment.metadata.files) for fragment in dataset.get_fragments())
+    return _Due(edit, files, tuple(Files(store, table.pin, root.child(edit.place), task) for task in tasks))
+
+
+def _rewritten(due: _Due, results: Sequence[RewriteResult]) -> _Rewritten:
     old = [fragment for result in results for fragment in result.original_fragments]
     new = [fragment for result in results for fragment in result.new_fragments]
-    edit = edit_of(namespace.store, snapshot, table, Removal(removed=tuple(fragment.id for fragment in old)))
-    edit.fragments += new
-    files = sum(len(fragment.metadata.files) for fragment in dataset.get_fragments())
+    due.edit.removal = Removal(removed=tuple(fragment.id for fragment in old))
+    due.edit.fragments += new
     written, replaced = (sum(len(fragment.files) for fragment in fragments) for fragments in (new, old))
-    deleted = sum(f.deletion_file.num_deleted_rows for f in old if f.deletion_file is not None)
     summary = CompactedTable(
-        object_id=table.object_id, files_before=files, files_after=files - replaced + written, deleted_rows=deleted
+        object_id=due.edit.object_id,
+        files_before=due.files,
+        files_after=due.files - replaced + written,
+        deleted_rows=sum(f.deletion_file.num_deleted_rows for f in old if f.deletion_file is not None),
     )
-    return _Rewritten(edit, summary)
+    return _Rewritten(due.edit, summary)
 
 
 def _is_due(dataset: LanceDataset, rules: CompactionRules) -> bool:

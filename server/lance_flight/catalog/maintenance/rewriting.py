@@ -6,20 +6,27 @@ commit. So a run that is stopped has done a part, and another one goes on with t
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
+from functools import partial
+from itertools import accumulate
 
 import pyarrow as pa
 
 from lance_flight.catalog import partitions
-from lance_flight.catalog.maintenance.compaction import Progress
+from lance_flight.catalog.maintenance.pieces import THREADS, Progress, Runner, of_tables
+from lance_flight.catalog.merged import PinnedTable
 from lance_flight.catalog.namespace import PartitionedNamespace
 from lance_flight.catalog.removals import table_dropped
 from lance_flight.catalog.retries import pause
+from lance_flight.catalog.row_counts import row_counts
 from lance_flight.catalog.scan import Scan, Source
+from lance_flight.catalog.shared_writes import SharedWrite, WrittenPart, edits_of
 from lance_flight.catalog.snapshot import PartitionTable, Snapshot
+from lance_flight.catalog.store import Store
 from lance_flight.catalog.transaction import Transaction
 from lance_flight.errors import InvalidInput, SerializationFailure
+from lance_flight.model.schema import NamespaceSchema
 from lance_flight.model.spec import Evaluate
 
 ATTEMPTS = 10
@@ -30,14 +37,18 @@ Choose = Callable[[Snapshot], Sequence[PartitionTable]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RewritingRules:
-    """How much is moved in one commit: tables, and rows in all of them (more where one table alone has more)."""
+    """How much is moved in one commit: tables, and rows in all of them (more where one table alone has more).
+
+    The work is divided into up to so many `pieces`, each of which writes files of its own.
+    """
 
     tables: int = 256
     rows: int = 4 << 20
+    pieces: int = 1
 
     def checked(self) -> RewritingRules:
         """These rules, or `InvalidInput` that names the one that cannot be."""
-        for name in ("tables", "rows"):
+        for name in ("tables", "rows", "pieces"):
             if getattr(self, name) < 1:
                 raise InvalidInput(f"{name} is {getattr(self, name)}; expected 1 or more")
         return self
@@ -75,12 +86,47 @@ class RewritingReport:
         return pa.Table.from_pylist([asdict(commit) for commit in self.commits], schema=REWRITING_SCHEMA)
 
 
+@dataclass(frozen=True, slots=True)
+class Share:
+    """A partition table, or one of `of` parts of its files."""
+
+    table: PinnedTable
+    part: int = 0
+    of: int = 1
+
+    def sources(self) -> list[Source]:
+        """What to read."""
+        return [Source(self.table.open()).part(self.part, self.of)]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Move:
+    """Rows of some tables, to be written under the current spec as a part of a shared write."""
+
+    write: SharedWrite
+    shares: tuple[Share, ...]
+    schema: NamespaceSchema
+    evaluate: Evaluate
+
+    def run(self) -> tuple[WrittenPart, ...]:
+        """Write them; nobody sees it yet."""
+        scan = Scan(source=self.schema.plain, schema=self.schema.plain, filter=None, rest=None, ids=self.schema.ids)
+        batches = scan.read(share.sources for share in self.shares)
+        return self.write.write((pa.Table.from_batches([batch]) for batch in batches), self.evaluate)
+
+    def undo(self, result: tuple[WrittenPart, ...]) -> None:
+        """Delete what was written."""
+        self.write.discard(result)
+
+
 def rewrite(
     namespace: PartitionedNamespace,
     evaluate: Evaluate,
     choose: Choose | None = None,
     rules: RewritingRules | None = None,
     progress: Progress | None = None,
+    *,
+    run: Runner = THREADS,
 ) -> RewritingReport:
     """Move the rows of tables under older specs to the current one, and return what was done.
 
@@ -96,9 +142,11 @@ def rewrite(
             progress(moved, moved + len(old))
         if not old:
             return RewritingReport(tuple(done))
-        batch = _batch(namespace, old, rules)
+        batch = _batch(namespace.store, old, rules)
+        moves = _moves(namespace, transaction.base, batch, evaluate, rules.pieces)
+        told = of_tables(progress, moved, len(batch), moved + len(old))
         try:
-            done.append(_move(namespace, transaction, batch, evaluate))
+            done.append(_move(namespace, transaction, [table for table, _ in batch], moves, partial(run, told=told)))
         except SerializationFailure:
             failures += 1
             if failures == ATTEMPTS:
@@ -113,40 +161,56 @@ def _old(snapshot: Snapshot, choose: Choose | None) -> list[PartitionTable]:
     return [table for table in tables if table.spec_id != snapshot.current_spec.id]
 
 
-def _batch(
-    namespace: PartitionedNamespace, old: Sequence[PartitionTable], rules: RewritingRules
-) -> list[PartitionTable]:
-    """The first tables that make up what one commit may move; one at least."""
-    batch: list[PartitionTable] = []
-    rows = 0
-    for table in old[: rules.tables]:
-        rows += int(partitions.open_at(namespace.store.child(table.location), table.pin).count_rows())
-        if batch and rows > rules.rows:
-            break
-        batch.append(table)
-    return batch
+def _batch(root: Store, old: Sequence[PartitionTable], rules: RewritingRules) -> list[tuple[PartitionTable, int]]:
+    """The first tables that make up what one commit may move, with how many rows each has; one at least."""
+    first = old[: rules.tables]
+    counts = row_counts([_pinned(root, table) for table in first])
+    fitting = sum(total <= rules.rows for total in accumulate(counts))
+    return list(zip(first, counts, strict=True))[: max(fitting, 1)]
+
+
+def _moves(
+    namespace: PartitionedNamespace,
+    snapshot: Snapshot,
+    batch: Sequence[tuple[PartitionTable, int]],
+    evaluate: Evaluate,
+    pieces: int,
+) -> list[Move]:
+    """The rows of some tables in up to so many pieces of about one size, tables that lie side by side in one."""
+    write = SharedWrite.of(namespace, snapshot)
+    total = max(sum(rows for _, rows in batch), 1)
+    dealt: dict[int, list[Share]] = {}
+    before = 0
+    for table, rows in batch:
+        pinned, parts = _pinned(namespace.store, table), max(round(pieces * rows / total), 1)
+        for part in range(parts):
+            dealt.setdefault(min(pieces * before // total, pieces - 1), []).append(Share(pinned, part, parts))
+            before += rows // parts
+    return [Move(write=write, shares=tuple(s), schema=snapshot.schema, evaluate=evaluate) for s in dealt.values()]
 
 
 def _move(
-    namespace: PartitionedNamespace, transaction: Transaction, batch: Sequence[PartitionTable], evaluate: Evaluate
+    namespace: PartitionedNamespace,
+    transaction: Transaction,
+    tables: Sequence[PartitionTable],
+    moves: Sequence[Move],
+    run: Callable[[Sequence[Move]], list[tuple[WrittenPart, ...]]],
 ) -> RewrittenTables:
-    snapshot = transaction.base
+    root, snapshot = namespace.store, transaction.base
+    try:
+        written = edits_of(snapshot, [part for parts in run(moves) for part in parts])
+    except BaseException:
+        moves[0].write.discard(())
+        raise
+    with namespace.discarding(snapshot, written):
+        gone = [table_dropped(root, snapshot, table) for table in tables]
+    rows = sum(edit.rows for edit in written)
+    transaction.add([*gone, *written], f"rewrite {rows} rows of {len(tables)} partitions into {len(written)}")
     with namespace.changing(transaction):
-        written = namespace.written(snapshot, _rows(namespace, snapshot, batch), evaluate)
-        with namespace.discarding(snapshot, written):
-            gone = [table_dropped(namespace.store, snapshot, table) for table in batch]
-        rows = sum(edit.rows for edit in written)
-        what = f"rewrite {rows} rows of {len(batch)} partitions into {len(written)}"
-        transaction.add([*gone, *written], what)
         version = namespace.commits.commit(transaction)
-    return RewrittenTables(snapshot=version, tables_before=len(batch), tables_after=len(written), rows=rows)
+    return RewrittenTables(snapshot=version, tables_before=len(tables), tables_after=len(written), rows=rows)
 
 
-def _rows(namespace: PartitionedNamespace, snapshot: Snapshot, batch: Sequence[PartitionTable]) -> Iterator[pa.Table]:
-    schema = snapshot.schema
-    scan = Scan(source=schema.plain, schema=schema.plain, filter=None, rest=None, ids=schema.ids)
-    opened = (
-        lambda table=table: [Source(partitions.open_at(namespace.store.child(table.location), table.pin))]
-        for table in batch
-    )
-    return (pa.Table.from_batches([found]) for found in scan.read(opened))
+def _pinned(root: Store, table: PartitionTable) -> PinnedTable:
+    store = root.child(table.location)
+    return PinnedTable(store, partitions.resolve(store, table.pin))
