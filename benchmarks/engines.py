@@ -19,9 +19,9 @@ from lance_flight.engine.engine import Engine, Scope
 from lance_flight.engine.ingest import Existing
 from lance_flight.engine.partition_fields import parse_partition_by
 from lance_flight.errors import QueryFailed
+from lance_flight.model.checksums import Checksum
 
 from benchmarks import data, servers
-from benchmarks.fingerprint import Fingerprint
 from benchmarks.servers import CORES
 
 P = ParamSpec("P")
@@ -131,12 +131,12 @@ def drain(engine: Engine, statement: Statement) -> int:
     return sum(batch.num_rows for batch in stream(engine, statement))
 
 
-def fingerprint(engine: Engine, statement: Statement) -> Fingerprint:
+def fingerprint(engine: Engine, statement: Statement) -> Checksum:
     """What a query answers."""
-    return Fingerprint.of(stream(engine, statement))
+    return Checksum.of(stream(engine, statement))
 
 
-def completes(engine: Engine, statement: Statement, answer: Fingerprint) -> bool:
+def completes(engine: Engine, statement: Statement, answer: Checksum) -> bool:
     """Whether the memory limit suffices for a query, whose answer is then looked at."""
     try:
         found = fingerprint(engine, statement)

@@ -20,11 +20,11 @@ from types import MappingProxyType
 from typing import TypeVar
 
 import pyarrow as pa
+from lance_flight.model.checksums import Checksum
 
 from benchmarks import data, engines, tpch
 from benchmarks.bench import HUNDRED, Bench
 from benchmarks.engines import Costs, EngineProcess, NoAnswer, Statement
-from benchmarks.fingerprint import Fingerprint
 from benchmarks.results import FINE_MEBIBYTES, MEBIBYTES, MILLISECONDS, Aim, Result
 from benchmarks.timing import interleaved, timed
 
@@ -64,7 +64,7 @@ class Sides:
     root: Path
     ours: Statement
     plain: Statement
-    answer: Fingerprint
+    answer: Checksum
     seconds: float
 
     @classmethod

@@ -52,6 +52,7 @@ def parser() -> argparse.ArgumentParser:
     _compact(commands.add_parser("compact", help="write small files and deleted rows of partition tables anew"))
     _rewrite(commands.add_parser("rewrite", help="move rows under older partition specs to the current one"))
     _vacuum(commands.add_parser("vacuum", help="remove old snapshots and what dead transactions left"))
+    _verify(commands.add_parser("verify", help="read every row, and see whether it lies where it belongs"))
     _repair(commands.add_parser("repair", help="find what is wrong with a table, and put it right"))
     _migrate(commands.add_parser("migrate", help="move metadata that others keep elsewhere to where the spec wants it"))
     return top
@@ -175,6 +176,16 @@ def _rewrite(command: argparse.ArgumentParser) -> None:
         metavar="N",
         help="rows that are moved together at most, but for a table that has more (default: %(default)s)",
     )
+
+
+def _verify(command: argparse.ArgumentParser) -> None:
+    command.description = (
+        "Read every row of a snapshot, compute its partition values anew, and hold them against those of the table that it"
+        " lies in. Prints what is wrong, and for each table how many rows it has and their checksum, which stays the same"
+        " while rows are moved, compacted or copied. Exits with 1 if anything is wrong; `repair` mends metadata."
+    )
+    _maintained(command)
+    command.add_argument("--snapshot", type=int, metavar="N", help="this version of the table (default: the newest)")
 
 
 def _vacuum(command: argparse.ArgumentParser) -> None:

@@ -1,0 +1,174 @@
+"""Verification: every row of every partition table computed anew, and held against the partition values of its table.
+
+Spec: Partitioning (the rows of a partition table all have its values); pruning and joins rest on that. Reads everything, and
+changes nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+
+from lance_flight.catalog import partitions
+from lance_flight.catalog.grouping import match
+from lance_flight.catalog.maintenance.pieces import THREADS, Progress, Runner, of_tables
+from lance_flight.catalog.namespace import PartitionedNamespace
+from lance_flight.catalog.scan import Scan, Source
+from lance_flight.catalog.snapshot import PartitionTable, Snapshot
+from lance_flight.catalog.store import UNREADABLE, Store
+from lance_flight.catalog.writer import partition_values
+from lance_flight.errors import LanceFlightError
+from lance_flight.model.checksums import Checksum
+from lance_flight.model.schema import NamespaceSchema
+from lance_flight.model.spec import Evaluate, PartitionField
+
+VERIFICATION_SCHEMA = pa.schema(
+    [
+        pa.field("object_id", pa.utf8(), nullable=False),
+        pa.field("rows", pa.int64(), nullable=False),
+        pa.field("checksum", pa.utf8(), nullable=False),
+        pa.field("misplaced_rows", pa.int64(), nullable=False),
+        pa.field("problem", pa.utf8()),
+    ]
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class VerifiedTable:
+    """One partition table: its rows, how many of them belong elsewhere, and what is wrong with the first, or with the table."""
+
+    object_id: str
+    checksum: Checksum
+    misplaced: int = 0
+    problem: str | None = None
+
+    @property
+    def is_sound(self) -> bool:
+        """Whether all of it could be read, and is where it belongs."""
+        return self.problem is None and not self.misplaced
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class VerificationReport:
+    """What was found in one snapshot, table by table."""
+
+    snapshot: int
+    tables: tuple[VerifiedTable, ...]
+
+    @property
+    def checksum(self) -> Checksum:
+        """Of all rows: it stays the same through everything that moves rows and changes none."""
+        return sum((table.checksum for table in self.tables), Checksum())
+
+    @property
+    def unsound(self) -> list[VerifiedTable]:
+        """The tables with which something is wrong."""
+        return [table for table in self.tables if not table.is_sound]
+
+    @property
+    def rows(self) -> pa.Table:
+        """One row for each partition table."""
+        return pa.Table.from_pylist([_row(table) for table in self.tables], schema=VERIFICATION_SCHEMA)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Check:
+    """One partition table, and what its rows must have as their values: one row, by the columns of `fields`."""
+
+    root: Store
+    table: PartitionTable
+    fields: tuple[PartitionField, ...]
+    values: pa.Table
+    schema: NamespaceSchema
+    evaluate: Evaluate
+
+    def run(self) -> VerifiedTable:
+        """Read it whole."""
+        checksum, misplaced, problem = Checksum(), 0, None
+        try:
+            for batch in self._rows():
+                checksum += Checksum.of([batch])
+                wrong = self._misplaced(batch)
+                misplaced += len(wrong)
+                if len(wrong) and problem is None:
+                    problem = self._said(batch.slice(int(wrong[0]), 1))
+        except LanceFlightError as exc:
+            problem = str(exc)
+        except UNREADABLE as exc:
+            problem = self.root.words(exc)
+        return VerifiedTable(object_id=self.table.object_id, checksum=checksum, misplaced=misplaced, problem=problem)
+
+    def undo(self, result: VerifiedTable) -> None:
+        """Nothing was written."""
+
+    def _rows(self) -> Iterator[pa.RecordBatch]:
+        plain = self.schema.plain
+        scan = Scan(source=plain, schema=plain, filter=None, rest=None, ids=self.schema.ids)
+        store = self.root.child(self.table.location)
+        return scan.read([lambda: [Source(partitions.open_at(store, self.table.pin))]])
+
+    def _misplaced(self, batch: pa.RecordBatch) -> np.ndarray:
+        """The rows whose values are others than the table's."""
+        if not self.fields:
+            return np.zeros(0, np.int64)
+        return np.flatnonzero(match(self._values(batch), self.values) < 0)
+
+    def _values(self, batch: pa.RecordBatch) -> pa.Table:
+        return partition_values(pa.Table.from_batches([batch]), self.fields, self.schema.ids, self.evaluate)
+
+    def _said(self, row: pa.RecordBatch) -> str:
+        found, expected = (
+            ", ".join(map(str, each.to_pylist()[0].values())) for each in (self._values(row), self.values)
+        )
+        names = ", ".join(field.field_id for field in self.fields)
+        return f"a row has {names} = {found}; expected {expected}"
+
+
+def verify(
+    namespace: PartitionedNamespace,
+    evaluate: Evaluate,
+    snapshot: Snapshot | None = None,
+    progress: Progress | None = None,
+    *,
+    run: Runner = THREADS,
+) -> VerificationReport:
+    """Read all rows of a snapshot (None: the newest one), and say what is wrong.
+
+    A partition field one of whose columns was dropped cannot be computed, and is not looked at.
+    """
+    newest = namespace.snapshot()
+    found = newest if snapshot is None else snapshot
+    with namespace.hold(found, is_newest=found.version == newest.version):
+        checks = list(_checks(namespace.store, found, evaluate))
+        tables = run(checks, of_tables(progress, 0, len(checks), len(checks)))
+    return VerificationReport(snapshot=found.version, tables=tuple(tables))
+
+
+def _checks(root: Store, snapshot: Snapshot, evaluate: Evaluate) -> Iterator[Check]:
+    known = set(snapshot.schema.ids.values())
+    for tables in snapshot.tables:
+        fields = tuple(field for field in tables.spec.fields if known.issuperset(field.source_ids))
+        values = tables.values.select([field.column for field in fields])
+        for place, table in enumerate(tables.tables()):
+            yield Check(
+                root=root,
+                table=table,
+                fields=fields,
+                # A slice would be pickled with all that it was cut from.
+                values=values.take([place]),
+                schema=snapshot.schema,
+                evaluate=evaluate,
+            )
+
+
+def _row(table: VerifiedTable) -> dict[str, object]:
+    return {
+        "object_id": table.object_id,
+        "rows": table.checksum.rows,
+        "checksum": str(table.checksum),
+        "misplaced_rows": table.misplaced,
+        "problem": table.problem,
+    }

@@ -1,0 +1,31 @@
+"""`lance-flight verify`."""
+
+from __future__ import annotations
+
+import argparse
+from functools import partial
+
+from lance_flight.catalog.maintenance.verification import verify
+from lance_flight.catalog.namespace import PartitionedNamespace
+from lance_flight.cli.maintenance import each_table, progress
+from lance_flight.engine.functions import evaluate
+
+
+def run(options: argparse.Namespace) -> int:
+    """Verify one table, or all."""
+    return each_table(options, partial(_verify, options.snapshot))
+
+
+def _verify(snapshot: int | None, name: str, namespace: PartitionedNamespace) -> bool:
+    report = verify(namespace, evaluate, namespace.snapshot(snapshot), progress(f"verifying {name}"))
+    for table in report.unsound:
+        print(f"{name}: {table.object_id}: {_count(table.misplaced)}{table.problem}")
+    print(
+        f"{name}: snapshot {report.snapshot}, {report.checksum.rows:,} rows in {len(report.tables):,} partition tables,"
+        f" checksum {report.checksum}: " + (f"{len(report.unsound):,} not sound" if report.unsound else "all sound")
+    )
+    return not report.unsound
+
+
+def _count(misplaced: int) -> str:
+    return f"{misplaced:,} rows belong elsewhere; " if misplaced else ""
