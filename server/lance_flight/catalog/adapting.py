@@ -10,8 +10,8 @@ from collections.abc import Sequence
 import pyarrow as pa
 
 from lance_flight.catalog.lance_fields import field_id
-from lance_flight.model.nested import children
-from lance_flight.model.schema import FIELD_ID
+from lance_flight.model.nested import children, rebuilt
+from lance_flight.model.schema import FIELD_ID, TABLE_FIELD_ID, NamespaceSchema
 
 
 def namespace_id(field: pa.Field) -> int | None:
@@ -27,6 +27,24 @@ def matching(field: pa.Field, among: Sequence[pa.Field]) -> int | None:
         return ids.index(mine) if mine in ids else None
     names = [each.name for each in among]
     return names.index(field.name) if field.name in names else None
+
+
+def identified(schema: pa.Schema, namespace: NamespaceSchema) -> list[pa.Field]:
+    """The columns of a table with the ids of the namespace's that they hold, found by name where the table keeps none."""
+    return _with_ids(list(schema), list(namespace.arrow))
+
+
+def _with_ids(physical: Sequence[pa.Field], namespace: Sequence[pa.Field]) -> list[pa.Field]:
+    held = {place: each for each in namespace if (place := matching(each, physical)) is not None}
+    return [_with_id(each, held[place]) if place in held else each for place, each in enumerate(physical)]
+
+
+def _with_id(physical: pa.Field, of: pa.Field) -> pa.Field:
+    inner = _with_ids(children(physical.type), children(of.type))
+    metadata = {**(physical.metadata or {}), TABLE_FIELD_ID: str(namespace_id(of)).encode()}
+    return pa.field(
+        physical.name, rebuilt(physical.type, inner) if inner else physical.type, physical.nullable, metadata
+    )
 
 
 def adapted(column: pa.Array, physical: pa.Field, target: pa.Field) -> pa.Array:

@@ -6,37 +6,47 @@ the schema. A table that somebody has written to meanwhile is done again, the ot
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
-from functools import partial
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Executor, ThreadPoolExecutor
+from itertools import islice
 
 import pyarrow as pa
 
 from lance_flight.catalog import partitions
 from lance_flight.catalog.evolution import Evolution
+from lance_flight.catalog.new_columns import NewColumns, SchemaStep, Widened
+from lance_flight.catalog.pieces import THREADS, Progress, Runner, of_tables
 from lance_flight.catalog.snapshot import PartitionTable, Snapshot
 from lance_flight.catalog.staging import repinned
 from lance_flight.catalog.store import Store
-from lance_flight.catalog.table_schemas import SchemaStep, stage_schema
-from lance_flight.errors import DataError, SpecError
+from lance_flight.catalog.table_schemas import new_columns, stage_schema
+from lance_flight.errors import SpecError
 from lance_flight.faults import reached
 from lance_flight.model.pins import FixedPin
 from lance_flight.model.schema import NamespaceSchema
 
 WORKERS = 8
 
+_Place = tuple[str, FixedPin]
+"""A table by its location, and the version of it that is changed."""
+
 Decide = Callable[[Snapshot], tuple[SchemaStep, str]]
 """What becomes of the schema of a snapshot, and what to call it in the history."""
 
 
 class SchemaEvolution:
-    """One change of schema, made on one snapshot after another until it is committed (`evolution.Change`)."""
+    """One change of schema, made on one snapshot after another until it is committed (`evolution.Change`).
 
-    def __init__(self, root: Store, decide: Decide) -> None:
+    `run` is who writes the values of new columns.
+    """
+
+    def __init__(self, root: Store, decide: Decide, *, run: Runner = THREADS, progress: Progress | None = None) -> None:
         self._root = root
         self._decide = decide
+        self._run = run
+        self._progress = progress
         self._after: NamespaceSchema | None = None
-        self._staged: dict[tuple[str, FixedPin], FixedPin] = {}
+        self._staged: dict[_Place, FixedPin] = {}
 
     def __call__(self, snapshot: Snapshot) -> Evolution | None:
         """The rows and the metadata that make the change visible; None where there is nothing to change."""
@@ -48,22 +58,37 @@ class SchemaEvolution:
             self._after, self._staged = step.after, {}
         tables = [table for tables in snapshot.tables for table in tables.tables()]
         with ThreadPoolExecutor(WORKERS, thread_name_prefix="schema") as pool:
-            pins = list(pool.map(partial(self._stage, step), tables))
+            bases = list(pool.map(self._base, tables))
+            todo = {
+                (table.location, base): table
+                for table, base in zip(tables, bases, strict=True)
+                if (table.location, base) not in self._staged
+            }
+            widened = self._widened(pool, step, todo)
+            list(pool.map(lambda key: self._stage(step, key, widened[key]), todo))
+        pins = [self._staged[table.location, base] for table, base in zip(tables, bases, strict=True)]
         rows: pa.Table | None = None
         if tables:
             rows = repinned(snapshot.rows_of([table.object_id for table in tables]), pins)
         return Evolution(operation=operation, schema=step.after, rows=rows)
 
-    def _stage(self, step: SchemaStep, table: PartitionTable) -> FixedPin:
-        base = partitions.resolve(self._root.child(table.location), table.pin)
-        key = table.location, base
-        if key not in self._staged:
-            try:
-                self._staged[key] = stage_schema(self._root, table.location, base, step)
-            except DataError as exc:
-                raise DataError(f"partition table {table.object_id!r}: {exc}") from exc
-            reached("table_staged")
-        return self._staged[key]
+    def _base(self, table: PartitionTable) -> FixedPin:
+        return partitions.resolve(self._root.child(table.location), table.pin)
+
+    def _widened(
+        self, pool: Executor, step: SchemaStep, todo: Mapping[_Place, PartitionTable]
+    ) -> dict[_Place, list[Widened]]:
+        """The files with the new columns of each of these tables."""
+        found = pool.map(lambda key: new_columns(self._root, todo[key], key[1], step), todo)
+        pieces = dict(zip(todo, found, strict=True))
+        work: list[NewColumns] = [piece for some in pieces.values() for piece in some]
+        results = iter(self._run(work, of_tables(self._progress, 0, len(todo), len(todo))))
+        return {key: list(islice(results, len(some))) for key, some in pieces.items()}
+
+    def _stage(self, step: SchemaStep, key: _Place, widened: Sequence[Widened]) -> None:
+        location, base = key
+        self._staged[key] = stage_schema(self._root.child(location), base, step, widened)
+        reached("table_staged")
 
 
 def check_specs(snapshot: Snapshot, step: SchemaStep) -> None:

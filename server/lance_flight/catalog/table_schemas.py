@@ -6,87 +6,109 @@ Names, order, nullability and new columns that are NULL cost no data: the fields
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import accumulate
+from typing import Self
 
 import pyarrow as pa
 from lance import FragmentMetadata, LanceDataset, LanceOperation
 from lance.schema import LanceSchema
-from lance.udf import BatchUDF
 
 from lance_flight.catalog import partitions
-from lance_flight.catalog.adapting import matching, namespace_id
-from lance_flight.catalog.disagreeing import cast
+from lance_flight.catalog.adapting import identified
 from lance_flight.catalog.lance_fields import Key, field_id, free_number, numbers, walk, with_numbers
-from lance_flight.catalog.rows import aligned
-from lance_flight.catalog.store import UNREADABLE, Store
-from lance_flight.catalog.whole_files import check_data
-from lance_flight.errors import LanceFlightError, SchemaError
+from lance_flight.catalog.new_columns import NewColumns, SchemaStep, Widened
+from lance_flight.catalog.snapshot import PartitionTable
+from lance_flight.catalog.store import Store
+from lance_flight.errors import SchemaError
 from lance_flight.model.nested import children, rebuilt
 from lance_flight.model.pins import FixedPin
-from lance_flight.model.schema import TABLE_FIELD_ID, NamespaceSchema
 
-_NEW = "_lance_flight_new_"
-
-
-@dataclass(frozen=True, slots=True)
-class Computed:
-    """How the values of a new column are made from the columns `sources` of the schema before it, in their order."""
-
-    sources: tuple[int, ...]
-    values: Callable[[Sequence[pa.Array], int], pa.Array]
-    """Takes the columns and the number of rows."""
+ROWS_PER_PIECE = 1 << 20
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SchemaStep:
-    """From one schema of a namespace to the next; `computed` holds, by id, how the values of new columns are made."""
+class _Table:
+    """A version of a partition table, and the columns that it is to have."""
 
-    before: NamespaceSchema
-    after: NamespaceSchema
-    computed: Mapping[int, Computed] = field(default_factory=dict)
+    dataset: LanceDataset
+    physical: Sequence[pa.Field]
+    target: pa.Schema
+    step: SchemaStep
+
+    @classmethod
+    def at(cls, store: Store, base: FixedPin, step: SchemaStep) -> Self:
+        dataset = partitions.open_at(store, base)
+        physical = identified(dataset.schema, step.before)
+        return cls(dataset=dataset, physical=physical, target=_target(physical, step), step=step)
+
+    @property
+    def numbers(self) -> dict[Key, int]:
+        """Lance's number of each of its fields."""
+        return _numbers(self.physical, self.dataset.lance_schema)
+
+    @property
+    def fragments(self) -> list[FragmentMetadata]:
+        return [fragment.metadata for fragment in self.dataset.get_fragments()]
+
+    @property
+    def fresh(self) -> list[pa.Field]:
+        """The columns whose values have to be written."""
+        known = self.numbers
+        files = [_Stored(known, fragment) for fragment in self.fragments]
+        return [each for each in self.target if _is_written(each, self.physical, self.step, files)]
 
 
-def stage_schema(root: Store, location: str, base: FixedPin, step: SchemaStep) -> FixedPin:
-    """Stage a version with the new schema on `base`, and return the pin to it; `base` itself where nothing differs."""
-    store = root.child(location)
-    dataset = partitions.open_at(store, base)
-    physical = _identified(dataset.schema, step.before)
-    target = _target(physical, step)
-    if target.equals(dataset.schema, check_metadata=True):
+def new_columns(root: Store, table: PartitionTable, base: FixedPin, step: SchemaStep) -> list[NewColumns]:
+    """The values that have to be written for a new schema, in pieces of about `ROWS_PER_PIECE` rows."""
+    store = root.child(table.location)
+    found = _Table.at(store, base, step)
+    fresh = tuple(found.fresh)
+    if not fresh:
+        return []
+    place = root.child(partitions.place_of_files(table.location, base))
+    return [
+        NewColumns(
+            object_id=table.object_id,
+            table=store,
+            base=base,
+            place=place,
+            fragments=tuple(numbers),
+            fresh=fresh,
+            step=step,
+        )
+        for numbers in _divided(found.fragments)
+    ]
+
+
+def stage_schema(store: Store, base: FixedPin, step: SchemaStep, widened: Sequence[Widened]) -> FixedPin:
+    """Stage a version with the new schema on `base`, and return the pin to it; `base` itself where nothing differs.
+
+    `widened` are the results of the pieces that `new_columns` has found.
+    """
+    table = _Table.at(store, base, step)
+    if table.target.equals(table.dataset.schema, check_metadata=True):
         return base
-    fragments = [fragment.metadata for fragment in dataset.get_fragments()]
-    known = _numbers(physical, dataset.lance_schema)
-    files = [_Stored(known, fragment) for fragment in fragments]
-    fresh = [f for f in target if _is_written(f, physical, step, files)]
+    fresh, fragments = table.fresh, table.fragments
     inside = {key for key, _ in walk(fresh)}
-    known = {key: n for key, n in known.items() if key not in inside}
-    free = free_number(dataset)
-    if fresh and fragments:
-        fragments, made = _written(dataset, physical, fresh, step)
-        check_data(store.uri, fragments)
-        known |= _numbers(fresh, made)
-        free = max(free, *numbers(made)) + 1
-    operation = LanceOperation.Merge(fragments, with_numbers(target, known, free))
+    known = {key: n for key, n in table.numbers.items() if key not in inside}
+    free = free_number(table.dataset)
+    if widened:
+        fragments = [fragment for each in widened for fragment in each.fragments]
+        known |= _numbers(fresh, widened[0].schema)
+        free = max(free, *numbers(widened[0].schema)) + 1
+    operation = LanceOperation.Merge(fragments, with_numbers(table.target, known, free))
     return partitions.stage(store, base, operation)
 
 
-def _identified(schema: pa.Schema, namespace: NamespaceSchema) -> list[pa.Field]:
-    """The columns of a table with the ids of the namespace's that they hold, found by name where the table keeps none."""
-    return _with_ids(list(schema), list(namespace.arrow))
-
-
-def _with_ids(physical: Sequence[pa.Field], namespace: Sequence[pa.Field]) -> list[pa.Field]:
-    held = {place: each for each in namespace if (place := matching(each, physical)) is not None}
-    return [_with_id(each, held[place]) if place in held else each for place, each in enumerate(physical)]
-
-
-def _with_id(physical: pa.Field, of: pa.Field) -> pa.Field:
-    inner = _with_ids(children(physical.type), children(of.type))
-    metadata = {**(physical.metadata or {}), TABLE_FIELD_ID: str(namespace_id(of)).encode()}
-    return pa.field(
-        physical.name, rebuilt(physical.type, inner) if inner else physical.type, physical.nullable, metadata
-    )
+def _divided(fragments: Sequence[FragmentMetadata]) -> list[list[int]]:
+    """The numbers of fragments that lie side by side, about as many rows in each group."""
+    ends = accumulate(fragment.physical_rows for fragment in fragments)
+    groups: dict[int, list[int]] = {}
+    for fragment, end in zip(fragments, ends, strict=True):
+        groups.setdefault((end - 1) // ROWS_PER_PIECE, []).append(fragment.id)
+    return list(groups.values())
 
 
 def _target(physical: Sequence[pa.Field], step: SchemaStep) -> pa.Schema:
@@ -165,69 +187,3 @@ def _numbers(fields: Sequence[pa.Field], schema: LanceSchema) -> dict[Key, int]:
     listed = [key for key, _ in walk(fields)]
     found = numbers(schema)[-len(listed) :] if listed else []
     return dict(zip(listed, found, strict=True))
-
-
-def _renamed(target: pa.Field) -> pa.Field:
-    return target.with_name(f"{_NEW}{field_id(target)}")
-
-
-def _written(
-    dataset: LanceDataset, physical: Sequence[pa.Field], fresh: Sequence[pa.Field], step: SchemaStep
-) -> tuple[list[FragmentMetadata], LanceSchema]:
-    """Each fragment with the new columns in a file of their own, and the schema of both."""
-    schema = pa.schema([_renamed(each).remove_metadata() for each in fresh])
-    read = {n for each in fresh for n in _sources(each, step)}
-    sources = [each.name for each in physical if field_id(each) in read] or [physical[0].name]
-
-    table = Store(dataset.uri).name
-    failed: list[LanceFlightError] = []
-
-    def compute(batch: pa.RecordBatch) -> pa.RecordBatch:
-        try:
-            columns = [_values(each, batch, physical, step, table) for each in fresh]
-        except LanceFlightError as exc:
-            failed.append(exc)
-            raise
-        return aligned(pa.RecordBatch.from_arrays(columns, schema=schema))
-
-    try:
-        # By itself Lance would call the function one more time to see what it returns.
-        computed = BatchUDF(compute, output_schema=schema)
-        made = [fragment.merge_columns(computed, columns=sources) for fragment in dataset.get_fragments()]
-    except UNREADABLE:
-        # Lance keeps no more than the text of what is raised inside it.
-        if failed:
-            raise failed[0] from None
-        raise
-    return [fragment for fragment, _ in made], made[0][1]
-
-
-def _sources(target: pa.Field, step: SchemaStep) -> Sequence[int]:
-    """The ids of the columns that the values of one are made from."""
-    mine = _required(target)
-    return step.computed[mine].sources if mine in step.computed else (mine,)
-
-
-def _values(
-    target: pa.Field, batch: pa.RecordBatch, physical: Sequence[pa.Field], step: SchemaStep, table: str
-) -> pa.Array:
-    computed = step.computed.get(_required(target))
-    if computed is None:
-        return _cast(target, batch, physical, table)
-    columns = [step.before.column(number) for number in computed.sources]
-    sources = [_cast(each, batch, physical, table) for each in columns if each is not None]
-    return computed.values(sources, batch.num_rows)
-
-
-def _cast(target: pa.Field, batch: pa.RecordBatch, physical: Sequence[pa.Field], table: str) -> pa.Array:
-    there = next((each for each in physical if field_id(each) == namespace_id(target)), None)
-    if there is None:
-        return pa.nulls(batch.num_rows, target.type)
-    return cast(batch.column(there.name), there, target, table)
-
-
-def _required(target: pa.Field) -> int:
-    number = field_id(target)
-    if number is None:
-        raise AssertionError(f"column {target.name!r} has no id")
-    return number

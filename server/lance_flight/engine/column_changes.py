@@ -9,10 +9,10 @@ import pyarrow as pa
 
 from lance_flight.catalog.directory import Root, TableName
 from lance_flight.catalog.namespace import PartitionedNamespace
+from lance_flight.catalog.new_columns import Computed, SchemaStep
 from lance_flight.catalog.schema_evolution import SchemaEvolution
 from lance_flight.catalog.snapshot import Snapshot
 from lance_flight.catalog.store import unstorable
-from lance_flight.catalog.table_schemas import Computed, SchemaStep
 from lance_flight.engine import alterations
 from lance_flight.engine.alterations import OfColumn, SetType
 from lance_flight.engine.definitions import arrow_type

@@ -19,8 +19,8 @@ from lance.optimize import Compaction, CompactionTask, RewriteResult
 
 from lance_flight.catalog import partitions
 from lance_flight.catalog.edits import Edit, Removal
-from lance_flight.catalog.maintenance.pieces import THREADS, Progress, Runner, of_tables
 from lance_flight.catalog.namespace import PartitionedNamespace
+from lance_flight.catalog.pieces import THREADS, Progress, Runner, of_tables
 from lance_flight.catalog.removals import edit_of
 from lance_flight.catalog.snapshot import PartitionTable, Snapshot
 from lance_flight.catalog.store import Store

@@ -14,9 +14,9 @@ from itertools import accumulate
 import pyarrow as pa
 
 from lance_flight.catalog import partitions
-from lance_flight.catalog.maintenance.pieces import THREADS, Progress, Runner, of_tables
 from lance_flight.catalog.merged import PinnedTable
 from lance_flight.catalog.namespace import PartitionedNamespace
+from lance_flight.catalog.pieces import THREADS, Progress, Runner, of_tables
 from lance_flight.catalog.removals import table_dropped
 from lance_flight.catalog.retries import pause
 from lance_flight.catalog.row_counts import row_counts

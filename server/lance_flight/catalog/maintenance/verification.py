@@ -14,8 +14,8 @@ import pyarrow as pa
 
 from lance_flight.catalog import partitions
 from lance_flight.catalog.grouping import match
-from lance_flight.catalog.maintenance.pieces import THREADS, Progress, Runner, of_tables
 from lance_flight.catalog.namespace import PartitionedNamespace
+from lance_flight.catalog.pieces import THREADS, Progress, Runner, of_tables
 from lance_flight.catalog.scan import Scan, Source
 from lance_flight.catalog.snapshot import PartitionTable, Snapshot
 from lance_flight.catalog.store import UNREADABLE, Store
