@@ -67,6 +67,10 @@ DOORS = {
         # How a table that is made is partitioned is said in the words of SQL.
         "lance_flight.engine.definitions",
         "lance_flight.engine.partition_fields",
+        # So is what a new column holds, and which tables are maintained.
+        "lance_flight.engine.column_changes",
+        "lance_flight.engine.computed_columns",
+        "lance_flight.engine.maintenance",
     },
 }
 

@@ -27,7 +27,7 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Iterable, Sequence
-from typing import ClassVar
+from typing import ClassVar, Self
 
 
 class LanceFlightError(Exception):
@@ -52,8 +52,13 @@ class _Problems(InvalidInput):
     """An error that lists every problem found, not the first one."""
 
     def __init__(self, what: str, problems: Sequence[str]) -> None:
+        self.what = what
         self.problems = tuple(problems)
         super().__init__(f"{what}: " + "; ".join(self.problems))
+
+    def __reduce__(self) -> tuple[type[Self], tuple[str, tuple[str, ...]]]:
+        # Errors of other processes come as pickles, which would be made of the text alone.
+        return type(self), (self.what, self.problems)
 
 
 class SpecError(_Problems):

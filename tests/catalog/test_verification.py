@@ -65,7 +65,7 @@ def test_the_checksum_stays_while_rows_are_moved(root: Path) -> None:
     before = verified(root).checksum
     assert compact(opened(root)).versions
     assert verified(root).checksum == before
-    assert rewrite(opened(root), evaluate, rules=RewritingRules(pieces=3)).commits
+    assert rewrite(opened(root), evaluate, rules=RewritingRules(rows_per_piece=3)).commits
     assert {stored.spec_id for stored in stored_tables(root / "t")} == {3}
     assert verified(root).checksum == before
     Engine(Root(Store(str(root))), ways=2).update("UPDATE t SET c = 'z' WHERE id = 3")

@@ -23,11 +23,5 @@ def run(options: argparse.Namespace) -> int:
 
 def _compact(rules: CompactionRules, name: str, namespace: PartitionedNamespace) -> bool:
     report = compact(namespace, rules, progress(f"compacting {name}"))
-    done = [table for table in report.tables if not table.is_lost]
-    lost = len(report.tables) - len(done)
-    before, after = sum(table.files_before for table in done), sum(table.files_after for table in done)
-    print(
-        f"{name}: {len(done):,} of {report.table_count:,} partition tables compacted, {before:,} files into {after:,}"
-        + (f"; {lost:,} left to others who changed them meanwhile" if lost else "")
-    )
+    print(f"{name}: {report}")
     return True

@@ -21,9 +21,5 @@ def run(options: argparse.Namespace) -> int:
 def _rewrite(rules: RewritingRules, where: str | None, name: str, namespace: PartitionedNamespace) -> bool:
     choose = None if where is None else tables_where(namespace, where)
     report = rewrite(namespace, evaluate, choose, rules, progress(f"rewriting {name}"))
-    before, after = sum(c.tables_before for c in report.commits), sum(c.tables_after for c in report.commits)
-    print(
-        f"{name}: {sum(c.rows for c in report.commits):,} rows of {before:,} partition tables under older specs moved"
-        f" into {after:,}, in {len(report.commits):,} commits"
-    )
+    print(f"{name}: {report}")
     return True

@@ -19,13 +19,6 @@ def run(options: argparse.Namespace) -> int:
 def _verify(snapshot: int | None, name: str, namespace: PartitionedNamespace) -> bool:
     report = verify(namespace, evaluate, namespace.snapshot(snapshot), progress(f"verifying {name}"))
     for table in report.unsound:
-        print(f"{name}: {table.object_id}: {_count(table.misplaced)}{table.problem}")
-    print(
-        f"{name}: snapshot {report.snapshot}, {report.checksum.rows:,} rows in {len(report.tables):,} partition tables,"
-        f" checksum {report.checksum}: " + (f"{len(report.unsound):,} not sound" if report.unsound else "all sound")
-    )
-    return not report.unsound
-
-
-def _count(misplaced: int) -> str:
-    return f"{misplaced:,} rows belong elsewhere; " if misplaced else ""
+        print(f"{name}: {table}")
+    print(f"{name}: {report}")
+    return report.is_sound

@@ -2,24 +2,33 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from functools import partial
+from collections.abc import Iterator
+from dataclasses import dataclass
 
 import pyarrow as pa
 
 from lance_flight.catalog.directory import Root, TableName
 from lance_flight.catalog.namespace import PartitionedNamespace
-from lance_flight.catalog.new_columns import Computed, SchemaStep
+from lance_flight.catalog.new_columns import SchemaStep
+from lance_flight.catalog.pieces import THREADS, Progress, Runner
+from lance_flight.catalog.plain import PlainTable
 from lance_flight.catalog.schema_evolution import SchemaEvolution
 from lance_flight.catalog.snapshot import Snapshot
 from lance_flight.catalog.store import unstorable
 from lance_flight.engine import alterations
 from lance_flight.engine.alterations import OfColumn, SetType
+from lance_flight.engine.computed_columns import (
+    PythonFunction,
+    SqlExpression,
+    Values,
+    check_steady,
+    computed,
+    type_of,
+)
 from lance_flight.engine.definitions import arrow_type
-from lance_flight.engine.functions import check_expression, compute, evaluate, unsteady
+from lance_flight.engine.functions import check_expression, compute, evaluate
 from lance_flight.engine.session import Session
-from lance_flight.engine.tokens import tokenize
-from lance_flight.errors import DataError, SchemaError, SpecError, SqlError, Unsupported
+from lance_flight.errors import DataError, InvalidInput, SchemaError, SpecError, SqlError, Unsupported
 from lance_flight.model.schema import NamespaceSchema
 from lance_flight.model.schema_changes import (
     AddColumn,
@@ -34,25 +43,60 @@ from lance_flight.model.schema_changes import (
 )
 from lance_flight.model.spec import Expression
 
-_PROBES = 2
 _ONE_ROW = pa.record_batch({"nothing": pa.nulls(1, pa.int8())})
 
 
 def alter_column(root: Root, name: TableName, table: PartitionedNamespace, alteration: OfColumn) -> None:
     """Change the columns of a partitioned table, in one commit for all its partitions."""
-    change, text = _change(alteration), _said(alteration)
-    expression = alteration.expression if isinstance(alteration, alterations.AddColumn) else None
+    values = None
+    if isinstance(alteration, alterations.AddColumn) and alteration.expression is not None:
+        values = SqlExpression(alteration.expression)
+    changing = _Changing(root, name, _change(alteration), _said(alteration), values)
+    table.evolve(SchemaEvolution(table.store, changing))
 
-    def decide(snapshot: Snapshot) -> tuple[SchemaStep, str]:
-        after = changed(snapshot.schema, change)
+
+def backfill(
+    root: Root,
+    name: TableName,
+    column: str,
+    values: Values,
+    kind: pa.DataType | None = None,
+    *,
+    run: Runner = THREADS,
+    progress: Progress | None = None,
+) -> int:
+    """Add a column with its values to a partitioned table, in one commit, and return the version that has it.
+
+    `kind` is its type; an expression has one by itself. `run` is who computes the values.
+    """
+    table = root.table(name)
+    if isinstance(table, PlainTable):
+        raise Unsupported(f"table {name.name!r} is not partitioned; its columns are changed by Lance's own tools")
+    if kind is None and isinstance(values, PythonFunction):
+        raise InvalidInput(f"column {column!r} is computed by a function; expected its type")
+    found = type_of(values, table.snapshot().schema) if kind is None and isinstance(values, SqlExpression) else kind
+    change = AddColumn(path=(column,), type=found)
+    changing = _Changing(root, name, change, f"add column {column}", values)
+    return table.evolve(SchemaEvolution(table.store, changing, run=run, progress=progress))
+
+
+@dataclass(frozen=True, slots=True)
+class _Changing:
+    """One change of columns, as it is to be made on a snapshot (`schema_evolution.Decide`); `said` is the history's name of it."""
+
+    root: Root
+    name: TableName
+    change: SchemaChange
+    said: str
+    values: Values | None = None
+
+    def __call__(self, snapshot: Snapshot) -> tuple[SchemaStep, str]:
+        before, after = snapshot.schema, changed(snapshot.schema, self.change)
         _check_storable(after)
         _check_expressions(snapshot, after)
-        _check_rows(root, name, snapshot, change, is_computed=expression is not None)
-        return SchemaStep(
-            before=snapshot.schema, after=after, computed=_computed(snapshot.schema, after, change, expression)
-        ), text
-
-    table.evolve(SchemaEvolution(table.store, decide))
+        _check_rows(self.root, self.name, snapshot, self.change, is_computed=self.values is not None)
+        made = computed(before, after, self.change, self.values) if isinstance(self.change, AddColumn) else {}
+        return SchemaStep(before=before, after=after, computed=made), self.said
 
 
 def _change(alteration: OfColumn) -> SchemaChange:
@@ -87,7 +131,7 @@ def _default(path: Path, kind: pa.DataType, text: str | None) -> str | None:
         return None
     if len(path) > 1:
         raise Unsupported(f"column {dotted(path)!r} is inside another one and can have no default")
-    _check_steady(f"the default of {dotted(path)!r}", text)
+    check_steady(f"the default of {dotted(path)!r}", text)
     value = compute(text, _ONE_ROW, kind)[0]
     try:
         kept = str(value.cast(pa.utf8()))
@@ -97,58 +141,6 @@ def _default(path: Path, kind: pa.DataType, text: str | None) -> str | None:
     if not same:
         raise Unsupported(f"the default {text} of column {dotted(path)!r} ({kind}) cannot be kept as text")
     return kept
-
-
-def _computed(
-    before: NamespaceSchema, after: NamespaceSchema, change: SchemaChange, expression: str | None
-) -> dict[int, Computed]:
-    """How the values of the new column are made, where it has any."""
-    if not isinstance(change, AddColumn):
-        return {}
-    if expression is None:
-        default = after.defaults.get(change.path[0]) if len(change.path) == 1 else None
-        return (
-            {}
-            if default is None
-            else {after.ids[change.path[0]]: Computed((), lambda _, rows: pa.repeat(default, rows))}
-        )
-    if len(change.path) > 1:
-        raise Unsupported(f"column {dotted(change.path)!r} is inside another one and cannot be computed")
-    words = {token.text for token in tokenize(expression)} | {token.text.lower() for token in tokenize(expression)}
-    names = [name for name in before.ids if name in words]
-    _check_steady(f"the expression of {dotted(change.path)!r}", expression)
-    # Whatever else is wrong with the expression shows before a row is read.
-    probe = _evaluated(
-        expression, names, change, [pa.nulls(_PROBES, before.arrow.field(n).type) for n in names], _PROBES
-    )
-    if len(probe) != _PROBES:
-        raise SchemaError(
-            "column", [f"the expression of {dotted(change.path)!r} is an aggregate; expected a value for each row"]
-        )
-    values = partial(_values, expression, names, change)
-    return {after.ids[change.path[0]]: Computed(tuple(before.ids[name] for name in names), values)}
-
-
-def _values(
-    expression: str, names: Sequence[str], column: AddColumn, values: Sequence[pa.Array], rows: int
-) -> pa.Array:
-    found = _evaluated(expression, names, column, values, rows)
-    if not column.nullable and found.null_count:
-        raise DataError(f"column {dotted(column.path)!r} is NOT NULL and its expression gives NULL")
-    return found
-
-
-def _evaluated(
-    expression: str, names: Sequence[str], column: AddColumn, values: Sequence[pa.Array], rows: int
-) -> pa.Array:
-    known = dict(zip(names, values, strict=True)) or {"nothing": pa.nulls(rows, pa.int8())}
-    return compute(expression, pa.record_batch(known), column.type)
-
-
-def _check_steady(what: str, expression: str) -> None:
-    problems = list(unsteady(expression))
-    if problems:
-        raise SchemaError("column", [f"{what}: {problem}" for problem in problems])
 
 
 def _check_storable(schema: NamespaceSchema) -> None:

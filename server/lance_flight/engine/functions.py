@@ -133,6 +133,15 @@ def compute(expression: str, columns: pa.RecordBatch, kind: pa.DataType) -> pa.A
     return values if values.type == kind else cast(values, kind)
 
 
+def computed_type(expression: str, columns: pa.RecordBatch) -> pa.DataType:
+    """The type of the values of an expression over columns by their names.
+
+    >>> computed_type("a + 1", pa.record_batch({"a": pa.array([], pa.int32())}))
+    DataType(int64)
+    """
+    return _computed_over(expression, columns).type
+
+
 def check_condition(condition: str, source: pa.Schema) -> None:
     """Refuse what is no condition over one row, the same whenever it is computed; `SqlError` says why.
 

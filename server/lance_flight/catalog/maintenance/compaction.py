@@ -90,6 +90,14 @@ class CompactionReport:
         """One row for each table that needed it."""
         return pa.Table.from_pylist([asdict(table) for table in self.tables], schema=COMPACTION_SCHEMA)
 
+    def __str__(self) -> str:
+        done = [table for table in self.tables if not table.is_lost]
+        lost = len(self.tables) - len(done)
+        before, after = sum(table.files_before for table in done), sum(table.files_after for table in done)
+        return f"{len(done):,} of {self.table_count:,} partition tables compacted, {before:,} files into {after:,}" + (
+            f"; {lost:,} left to others who changed them meanwhile" if lost else ""
+        )
+
 
 @dataclass(frozen=True, slots=True)
 class Files:

@@ -39,18 +39,19 @@ Choose = Callable[[Snapshot], Sequence[PartitionTable]]
 class RewritingRules:
     """How much is moved in one commit: tables, and rows in all of them (more where one table alone has more).
 
-    The work is divided into up to so many `pieces`, each of which writes files of its own.
+    The work is divided into pieces of about `rows_per_piece` (None: one piece), each of which writes files of its own.
     """
 
     tables: int = 256
     rows: int = 4 << 20
-    pieces: int = 1
+    rows_per_piece: int | None = None
 
     def checked(self) -> RewritingRules:
         """These rules, or `InvalidInput` that names the one that cannot be."""
-        for name in ("tables", "rows", "pieces"):
-            if getattr(self, name) < 1:
-                raise InvalidInput(f"{name} is {getattr(self, name)}; expected 1 or more")
+        for name in ("tables", "rows", "rows_per_piece"):
+            value = getattr(self, name)
+            if value is not None and value < 1:
+                raise InvalidInput(f"{name} is {value}; expected 1 or more")
         return self
 
 
@@ -84,6 +85,13 @@ class RewritingReport:
     def rows(self) -> pa.Table:
         """One row for each commit."""
         return pa.Table.from_pylist([asdict(commit) for commit in self.commits], schema=REWRITING_SCHEMA)
+
+    def __str__(self) -> str:
+        before, after = sum(c.tables_before for c in self.commits), sum(c.tables_after for c in self.commits)
+        return (
+            f"{sum(c.rows for c in self.commits):,} rows of {before:,} partition tables under older specs moved"
+            f" into {after:,}, in {len(self.commits):,} commits"
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,7 +151,7 @@ def rewrite(
         if not old:
             return RewritingReport(tuple(done))
         batch = _batch(namespace.store, old, rules)
-        moves = _moves(namespace, transaction.base, batch, evaluate, rules.pieces)
+        moves = _moves(namespace, transaction.base, batch, evaluate, rules.rows_per_piece)
         told = of_tables(progress, moved, len(batch), moved + len(old))
         try:
             done.append(_move(namespace, transaction, [table for table, _ in batch], moves, partial(run, told=told)))
@@ -174,11 +182,12 @@ def _moves(
     snapshot: Snapshot,
     batch: Sequence[tuple[PartitionTable, int]],
     evaluate: Evaluate,
-    pieces: int,
+    rows_per_piece: int | None,
 ) -> list[Move]:
-    """The rows of some tables in up to so many pieces of about one size, tables that lie side by side in one."""
+    """The rows of some tables in pieces of about one size, tables that lie side by side in one."""
     write = SharedWrite.of(namespace, snapshot)
     total = max(sum(rows for _, rows in batch), 1)
+    pieces = 1 if rows_per_piece is None else -(-total // rows_per_piece)
     dealt: dict[int, list[Share]] = {}
     before = 0
     for table, rows in batch:

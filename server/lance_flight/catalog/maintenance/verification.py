@@ -50,6 +50,10 @@ class VerifiedTable:
         """Whether all of it could be read, and is where it belongs."""
         return self.problem is None and not self.misplaced
 
+    def __str__(self) -> str:
+        elsewhere = f"{self.misplaced:,} rows belong elsewhere; " if self.misplaced else ""
+        return f"{self.object_id}: {elsewhere}{self.problem or 'sound'}"
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class VerificationReport:
@@ -69,9 +73,20 @@ class VerificationReport:
         return [table for table in self.tables if not table.is_sound]
 
     @property
+    def is_sound(self) -> bool:
+        """Whether nothing is wrong."""
+        return not self.unsound
+
+    @property
     def rows(self) -> pa.Table:
         """One row for each partition table."""
         return pa.Table.from_pylist([_row(table) for table in self.tables], schema=VERIFICATION_SCHEMA)
+
+    def __str__(self) -> str:
+        return (
+            f"snapshot {self.snapshot}, {self.checksum.rows:,} rows in {len(self.tables):,} partition tables,"
+            f" checksum {self.checksum}: " + ("all sound" if self.is_sound else f"{len(self.unsound):,} not sound")
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

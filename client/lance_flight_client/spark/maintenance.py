@@ -1,0 +1,179 @@
+"""Maintenance of a table by the executors of Spark: the same work as that of `lance-flight compact` and its like, in tasks.
+
+Executors read and write files that nobody sees; the driver makes each part of the work visible in one commit. Other writers, and a
+server on the same root, go on meanwhile.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+from lance_flight.catalog.directory import Root, TableName
+from lance_flight.catalog.maintenance.compaction import CompactionReport, CompactionRules
+from lance_flight.catalog.maintenance.compaction import compact as compact_in
+from lance_flight.catalog.maintenance.indexing import IndexingReport, IndexRules
+from lance_flight.catalog.maintenance.indexing import create_index as create_index_in
+from lance_flight.catalog.maintenance.rewriting import RewritingReport, RewritingRules
+from lance_flight.catalog.maintenance.rewriting import rewrite as rewrite_in
+from lance_flight.catalog.maintenance.verification import VerificationReport
+from lance_flight.catalog.maintenance.verification import verify as verify_in
+from lance_flight.catalog.namespace import PartitionedNamespace
+from lance_flight.catalog.pieces import Progress
+from lance_flight.catalog.plain import PlainTable
+from lance_flight.engine.column_changes import backfill as backfill_in
+from lance_flight.engine.computed_columns import PythonFunction, SqlExpression
+from lance_flight.engine.definitions import arrow_type
+from lance_flight.engine.maintenance import tables_where
+from lance_flight.errors import InvalidInput, Unsupported
+
+from lance_flight_client.spark.executors import Executors
+from lance_flight_client.spark.roots import store_of
+from lance_flight_client.spark.write_options import WriteOptions
+from lance_flight_client.spark.writing import evaluated
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+REWRITING = RewritingRules(tables=1024, rows=64 << 20, rows_per_piece=1 << 20)
+
+
+@dataclass(frozen=True, slots=True)
+class Backfilled:
+    """A new column with its values: the version that has it."""
+
+    column: str
+    snapshot: int
+
+    def __str__(self) -> str:
+        return f"column {self.column} added, snapshot {self.snapshot}"
+
+
+def compact(
+    spark: SparkSession,
+    root: str,
+    table: str,
+    *,
+    target_rows: int | None = None,
+    storage: Mapping[str, str] | None = None,
+    progress: Progress | None = None,
+) -> CompactionReport:
+    """Write small files, and files with deleted rows, anew; the rows stay the same.
+
+    A file of `target_rows` (1,048,576) is large enough. A partition table that somebody changes meanwhile stays as it is.
+    """
+    rules = CompactionRules() if target_rows is None else CompactionRules(target_rows=target_rows)
+    found = _Table.of(root, table, storage)
+    return compact_in(found.namespace, rules, progress, run=Executors(spark, f"compact {found.name.name}"))
+
+
+def rewrite(
+    spark: SparkSession,
+    root: str,
+    table: str,
+    *,
+    where: str | None = None,
+    storage: Mapping[str, str] | None = None,
+    progress: Progress | None = None,
+) -> RewritingReport:
+    """Move rows that lie under older partition specs to the current one, up to 64 M rows in each commit.
+
+    With `where`, an SQL condition over the columns, only tables that may hold such rows. Who changes the same tables makes it
+    start that part again; a run that is stopped has done a part, and the next one goes on with the rest.
+    """
+    found = _Table.of(root, table, storage)
+    choose = None if where is None else tables_where(found.namespace, where)
+    run = Executors(spark, f"rewrite {found.name.name}")
+    return rewrite_in(found.namespace, evaluated, choose, REWRITING, progress, run=run)
+
+
+def verify(
+    spark: SparkSession,
+    root: str,
+    table: str,
+    *,
+    snapshot: int | None = None,
+    storage: Mapping[str, str] | None = None,
+    progress: Progress | None = None,
+) -> VerificationReport:
+    """Read every row of a snapshot, and see whether it lies in the partition that it belongs to; counts and checksums."""
+    found = _Table.of(root, table, storage)
+    at = found.namespace.snapshot(snapshot)
+    return verify_in(found.namespace, evaluated, at, progress, run=Executors(spark, f"verify {found.name.name}"))
+
+
+def backfill(
+    spark: SparkSession,
+    root: str,
+    table: str,
+    column: str,
+    values: str | Callable[[pa.RecordBatch], pa.Array],
+    *,
+    data_type: str | None = None,
+    columns: Sequence[str] | None = None,
+    storage: Mapping[str, str] | None = None,
+    progress: Progress | None = None,
+) -> Backfilled:
+    """Add a column with its values, in one commit: of an SQL expression (DataFusion's SQL), or of a function.
+
+    A function takes batches of `columns` (none: all) and returns as many values each, the same whenever it is called. `data_type` is SQL's
+    name of the type; an expression has one by itself.
+    """
+    found = _Table.of(root, table, storage)
+    if isinstance(values, str):
+        if columns is not None:
+            raise InvalidInput(f"columns are given: {', '.join(columns)}; an expression names those that it needs")
+        made: SqlExpression | PythonFunction = SqlExpression(values)
+    else:
+        known = found.namespace.snapshot().schema.plain.names
+        made = PythonFunction(tuple(known if columns is None else columns), values)
+    version = backfill_in(
+        found.root,
+        found.name,
+        column,
+        made,
+        None if data_type is None else arrow_type(data_type),
+        run=Executors(spark, f"backfill {found.name.name}.{column}"),
+        progress=progress,
+    )
+    return Backfilled(column, version)
+
+
+def create_index(
+    spark: SparkSession,
+    root: str,
+    table: str,
+    column: str,
+    *,
+    kind: str = "BTREE",
+    name: str | None = None,
+    storage: Mapping[str, str] | None = None,
+    progress: Progress | None = None,
+) -> IndexingReport:
+    """Give every partition table a scalar index of a column, in one commit; tables that have it for all files stay as they are.
+
+    `kind` is BTREE, BITMAP, ZONEMAP, BLOOMFILTER, LABEL_LIST or NGRAM, as Lance has them.
+    """
+    found = _Table.of(root, table, storage)
+    rules = IndexRules(column=column, kind=kind, name=name)
+    run = Executors(spark, f"index {found.name.name}.{column}")
+    return create_index_in(found.namespace, rules, progress, run=run)
+
+
+@dataclass(frozen=True, slots=True)
+class _Table:
+    root: Root
+    name: TableName
+    namespace: PartitionedNamespace
+
+    @classmethod
+    def of(cls, root: str, table: str, storage: Mapping[str, str] | None) -> _Table:
+        """The table by what options call it; `Unsupported` for one that is not partitioned."""
+        options = WriteOptions.of(root, table, storage or {})
+        place, name = Root(store_of(options.root, options.storage)), TableName(*options.table)
+        found = place.table(name)
+        if isinstance(found, PlainTable):
+            raise Unsupported(f"table {name.name!r} is not partitioned, and maintained by Lance's own tools")
+        return cls(place, name, found)
