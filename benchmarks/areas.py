@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
 
-from benchmarks import commit, concurrency, fan_out, ingest, joins, memory, planning, stream_out
+from benchmarks import commit, concurrency, fan_out, ingest, joins, memory, planning, spark, stream_out
 from benchmarks.bench import Bench
 from benchmarks.results import Result
 
@@ -17,6 +17,7 @@ AREAS: Mapping[str, Callable[[Bench], list[Result]]] = MappingProxyType(
         "planning": planning.measure,
         "commit": commit.measure,
         "joins": joins.measure,
+        "spark": spark.measure,
         "memory": memory.measure,
         "concurrency": concurrency.measure,
     }
