@@ -16,7 +16,7 @@ from lance_flight.catalog.maintenance.rewriting import RewritingRules, rewrite
 from lance_flight.catalog.maintenance.verification import VerificationReport, verify
 from lance_flight.catalog.namespace import PartitionedNamespace
 from lance_flight.catalog.store import Store
-from lance_flight.engine.engine import Engine
+from lance_flight.engine.engine import Engine, Scope
 from lance_flight.engine.functions import evaluate
 from lance_flight.errors import NotFound
 from lance_flight.model.checksums import Checksum
@@ -148,6 +148,16 @@ def test_the_command_ends_with_1_where_something_is_wrong(root: Path) -> None:
     status, said = run(str(root), "t", "--snapshot", "99")
     assert status == 1
     assert "99" in said
+
+
+def test_sql_returns_a_row_for_each_table(root: Path) -> None:
+    name = misplace(root)
+    plan = Engine(Root(Store(str(root))), ways=2).plan("VERIFY TABLE t", None, scope=Scope())
+    assert plan is not None
+    found = Engine(Root(Store(str(root))), ways=2).run(plan.tasks[0]).read_all()
+    assert found.equals(verified(root).rows)
+    wrong = [row for row in found.to_pylist() if row["problem"] is not None]
+    assert [(row["object_id"], row["misplaced_rows"], row["rows"]) for row in wrong] == [(name, 2, 3)]
 
 
 def test_a_snapshot_that_is_not_there_is_not_found(root: Path) -> None:

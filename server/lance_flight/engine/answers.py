@@ -15,7 +15,16 @@ from lance_flight.catalog.snapshot import Snapshot
 from lance_flight.engine.dml import row_query, table_name
 from lance_flight.engine.explain import EXPLAIN_SCHEMA, explain
 from lance_flight.engine.functions import shown_name
-from lance_flight.engine.maintenance import Compact, Maintenance, Migrate, Repair, RewritePartitions, Vacuum, maintained
+from lance_flight.engine.maintenance import (
+    Compact,
+    Maintenance,
+    Migrate,
+    Repair,
+    RewritePartitions,
+    Vacuum,
+    Verify,
+    maintained,
+)
 from lance_flight.engine.merge_keys import matched_rows
 from lance_flight.engine.partition_changes import partitioned
 from lance_flight.engine.partition_wise import division
@@ -200,7 +209,7 @@ def answer(session: Session, statement: RowsStatement, parameters: pa.RecordBatc
             described = PropertiesAnswer.of(session.tables, statement)
             session.tables.table(described.table)
             return described
-        case Compact() | Vacuum() | Repair() | RewritePartitions() | Migrate():
+        case Compact() | Vacuum() | Repair() | RewritePartitions() | Migrate() | Verify():
             return _maintained(session, statement)
 
 

@@ -19,6 +19,7 @@ from lance_flight.engine.partition_fields import PartitionDef
 from lance_flight.engine.transactions import SqlTransaction, autocommit
 from lance_flight.errors import AlreadyExists, SchemaError
 from lance_flight.model.schema import NamespaceSchema
+from lance_flight.model.spec import PartitionSpec
 
 
 class Existing(Enum):
@@ -55,11 +56,7 @@ def create(
 
     `existing` says what becomes of the rows where another table has taken the name by the time they are stored.
     """
-    problems = column_problems(schema)
-    if problems:
-        raise SchemaError(f"table {name.name!r}", problems)
-    fields = NamespaceSchema.assign(schema)
-    spec = partition_spec(fields, partitioned_by) if partitioned_by else None
+    fields, spec = _defined(name, schema, partitioned_by)
 
     def build(place: Store) -> int:
         if spec is None:
@@ -112,6 +109,17 @@ def ingest(
     count = dml.append(transaction.table(name), data, transaction)
     transaction.stage()
     return count
+
+
+def _defined(
+    name: TableName, schema: pa.Schema, partitioned_by: Sequence[PartitionDef]
+) -> tuple[NamespaceSchema, PartitionSpec | None]:
+    """The columns and the spec of a new table; None where it is not partitioned."""
+    problems = column_problems(schema)
+    if problems:
+        raise SchemaError(f"table {name.name!r}", problems)
+    fields = NamespaceSchema.assign(schema)
+    return fields, partition_spec(fields, partitioned_by) if partitioned_by else None
 
 
 def _append(root: Root, table: Table, data: Iterable[pa.Table]) -> int:

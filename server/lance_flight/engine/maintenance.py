@@ -12,6 +12,7 @@ from lance_flight.catalog.maintenance.migration import MIGRATION_SCHEMA, migrate
 from lance_flight.catalog.maintenance.repair import REPAIR_SCHEMA, repair
 from lance_flight.catalog.maintenance.rewriting import REWRITING_SCHEMA, Choose, rewrite
 from lance_flight.catalog.maintenance.vacuum import FLOOR_HOURS, VACUUM_SCHEMA, VacuumRules, vacuum
+from lance_flight.catalog.maintenance.verification import VERIFICATION_SCHEMA, verify
 from lance_flight.catalog.namespace import PartitionedNamespace
 from lance_flight.catalog.snapshot import PartitionTable, Snapshot
 from lance_flight.engine import references
@@ -60,7 +61,14 @@ class Migrate:
     dry_run: bool
 
 
-Maintenance = Compact | Vacuum | Repair | RewritePartitions | Migrate
+@dataclass(frozen=True, slots=True)
+class Verify:
+    """VERIFY TABLE t."""
+
+    table: TableRef
+
+
+Maintenance = Compact | Vacuum | Repair | RewritePartitions | Migrate | Verify
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,6 +130,14 @@ def tables_where(namespace: PartitionedNamespace, condition: str) -> Choose:
     return choose
 
 
+def read_verify(cursor: Cursor) -> Verify:
+    """Read what follows VERIFY."""
+    cursor.expect("TABLE")
+    table = references.table(cursor)
+    cursor.end()
+    return Verify(table)
+
+
 def read_migrate(cursor: Cursor) -> Migrate:
     """Read what follows MIGRATE."""
     table, dry_run = _table_dry_run(cursor)
@@ -141,6 +157,8 @@ def maintained(namespace: PartitionedNamespace, statement: Maintenance) -> Maint
             return MaintenanceAnswer(REWRITING_SCHEMA, lambda: rewrite(namespace, evaluate, choose).rows)
         case Repair(dry_run=dry_run):
             return MaintenanceAnswer(REPAIR_SCHEMA, lambda: repair(namespace, dry_run=dry_run).rows)
+        case Verify():
+            return MaintenanceAnswer(VERIFICATION_SCHEMA, lambda: verify(namespace, evaluate).rows)
         case Migrate(dry_run=dry_run):
             return MaintenanceAnswer(MIGRATION_SCHEMA, lambda: migrate(namespace, dry_run=dry_run).rows)
 

@@ -273,6 +273,7 @@ _STATEMENTS: Mapping[str, Callable[[Cursor], Statement]] = MappingProxyType(
         "VACUUM": maintenance.read_vacuum,
         "REPAIR": maintenance.read_repair,
         "MIGRATE": maintenance.read_migrate,
+        "VERIFY": maintenance.read_verify,
     }
 )
 
