@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -89,6 +90,15 @@ def test_a_plain_table_is_one_endpoint_or_several_with_each_row_once(server: Ser
     for start in range(0, 300, 100):
         server.ingest(table, pa.table({"id": range(start, start + 100)}), "create_append")
     assert identities(read(server, planned(server, f"SELECT * FROM {table}", 3))) == list(range(300))
+
+
+def test_several_endpoints_say_how_many_rows_there_are_to_read(server: Server, numbers: str) -> None:
+    def said(sql: str, endpoints: int) -> Any:
+        return json.loads(planned(server, sql, endpoints).app_metadata).get("rows")
+
+    assert said(f"SELECT id FROM {numbers}", 4) == 1000
+    assert said(f"SELECT id FROM {numbers} WHERE part IN (1, 2)", 4) == 200
+    assert said(f"SELECT id FROM {numbers}", 1) is None
 
 
 def test_rows_stored_after_planning_do_not_appear(server: Server, table: str) -> None:

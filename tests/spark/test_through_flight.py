@@ -50,10 +50,18 @@ def stored(server: Server, table: str) -> str:
 
 
 def test_there_is_a_task_for_each_endpoint(server: Server, stored: str) -> None:
-    portions = planned(server, table=stored).portions()
+    portions = planned(server, table=stored, partitions="16").portions()
     found = [{n % 4 for batch in portion.batches() for n in batch.column("id").to_pylist()} for portion in portions]
     assert sorted(map(tuple, found)) == [(0,), (1,), (2,), (3,)]
     assert len(planned(server, table=stored, partitions="2").portions()) == 2
+
+
+def test_a_task_has_about_a_million_rows(server: Server, stored: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert len(planned(server, table=stored).portions()) == 1
+    monkeypatch.setattr("lance_flight_client.spark.balancing.ROWS_PER_TASK", 7)
+    found = planned(server, table=stored)
+    assert len(found.portions()) == 3
+    assert identities(found) == list(range(20))
 
 
 def test_locations_are_tried_until_one_answers(server: Server, stored: str) -> None:

@@ -27,7 +27,7 @@ MEANINGS: Mapping[str, str] = MappingProxyType(
         "time": "read the table as it was at this moment (ISO 8601, UTC unless it says otherwise)",
         "filter": "read the rows alone that fulfil this SQL condition over the table's columns",
         "columns": "read these columns alone: names separated by commas, quoted where they hold one",
-        "partitions": "into how many input partitions the read is divided, at most",
+        "partitions": "into how many input partitions the read is divided, at most (otherwise one for about a million rows)",
         "username": "with uri: who asks",
         "password": "with uri: the password of username",
         "token": "with uri: a bearer token, instead of username and password",

@@ -20,11 +20,12 @@ from pyarrow import flight
 from pyspark.sql.types import StructType
 
 from lance_flight_client.errors import ServerError
+from lance_flight_client.spark.balancing import tasks_for
 from lance_flight_client.spark.options import ReadOptions
 from lance_flight_client.spark.types import carried_batch, carried_schema, spark_schema
 
 ENDPOINTS = 16
-"""How many tasks a read is divided into where nothing else is asked for; a server gives no more than it has tables to read."""
+"""How many tasks a read is divided into at most where nothing else is asked for, and fewer where it is small."""
 
 _ENDPOINTS_HEADER = b"lance-flight-endpoints"
 _COMMAND = "type.googleapis.com/arrow.flight.protocol.sql.CommandStatementQuery"
@@ -80,11 +81,15 @@ class Access:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Answer:
-    """What a server plans for a query: columns, one ticket and its locations for each endpoint, the versions of its tables."""
+    """What a server plans for a query: columns, one ticket and its locations for each endpoint, the versions of its tables.
+
+    `rows` is how many these have, where it says so.
+    """
 
     schema: pa.Schema
     endpoints: Sequence[tuple[bytes, Sequence[str]]]
     versions: tuple[int, ...]
+    rows: int | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -175,6 +180,10 @@ def plan(options: ReadOptions) -> FlightPlan:
             if options.query is not None:
                 _check_query(client, access, sql)
             answer = _ask(access, client, sql, asked)
+            if options.partitions is None and answer.rows is not None and tasks_for(answer.rows, None) < asked:
+                # A task costs something before its first row.
+                asked = tasks_for(answer.rows, None)
+                answer = _ask(access, client, sql, asked)
         except flight.FlightUnavailableError as exc:
             raise ServerError(f"no server answers at {access.uri}: {_said(exc)}") from exc
         except _ANSWERS as exc:
@@ -215,7 +224,8 @@ def _check_query(client: flight.FlightClient, access: Access, sql: str) -> None:
 
 def _ask(access: Access, client: flight.FlightClient, sql: str, endpoints: int) -> Answer:
     info = client.get_flight_info(_descriptor(sql), access.call(client, endpoints))
-    snapshots: Mapping[str, int] = json.loads(info.app_metadata or b"{}").get("snapshots", {})
+    said = json.loads(info.app_metadata or b"{}")
+    snapshots: Mapping[str, int] = said.get("snapshots", {})
     return Answer(
         schema=info.schema,
         endpoints=[
@@ -223,6 +233,7 @@ def _ask(access: Access, client: flight.FlightClient, sql: str, endpoints: int) 
             for endpoint in info.endpoints
         ],
         versions=tuple(version for _, version in sorted(snapshots.items())),
+        rows=said.get("rows"),
     )
 
 

@@ -20,6 +20,7 @@ from lance_flight.engine.execution import Execution
 from lance_flight.engine.named_tables import Reading
 from lance_flight.engine.parameters import check_parameters, parameter_schema
 from lance_flight.engine.partition_fields import PartitionDef
+from lance_flight.engine.partition_wise.statistics import read_tables
 from lance_flight.engine.pure_scans import is_pure_scan
 from lance_flight.engine.row_changes import Delete, Merge, Update
 from lance_flight.engine.session import CATALOG, Session
@@ -44,11 +45,15 @@ class Description:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QueryPlan:
-    """A query ready to run: its exact schema, one task for each endpoint, the snapshot of each table."""
+    """A query ready to run: its exact schema, one task for each endpoint, the snapshot of each table.
+
+    `rows` is how many the tables of a query with several endpoints have, before any filter.
+    """
 
     schema: pa.Schema
     tasks: tuple[Task, ...]
     snapshots: Mapping[str, int] = field(default_factory=dict)
+    rows: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,6 +131,7 @@ class Engine:
             if answered.frame is not None:
                 session.resolve_pins(answered.frame)
             shares = _shares(session, answered, endpoints) if endpoints > 1 else 1
+            rows = _rows(session) if shares > 1 else None
         leases.keep(holds, TICKET_SECONDS)
         holds.clear()
         readings = dict(session.named.readings)
@@ -141,9 +147,8 @@ class Engine:
             )
             for n in range(shares)
         )
-        return QueryPlan(
-            schema=answered.schema, tasks=tuple(tasks), snapshots={name: r.version for name, r in readings.items()}
-        )
+        snapshots = {name: reading.version for name, reading in readings.items()}
+        return QueryPlan(schema=answered.schema, tasks=tuple(tasks), snapshots=snapshots, rows=rows)
 
     def run(self, task: Task) -> pa.RecordBatchReader:
         """The rows of one task, in exactly the schema of its plan."""
@@ -284,3 +289,8 @@ def _shares(session: Session, answered: Answer, endpoints: int) -> int:
         return 1
     scanned = sum(view.planned[-1].scanned for view in session.views.values() if view.planned)
     return max(1, min(endpoints, scanned))
+
+
+def _rows(session: Session) -> int:
+    """How many rows the tables that are read have."""
+    return sum(int(counts.sum()) for view in session.views.values() for counts in view.row_counts(read_tables(view)))

@@ -8,7 +8,7 @@ from collections.abc import Iterable
 import pyarrow as pa
 
 from lance_flight.catalog.directory import PUBLIC, TableName
-from lance_flight.engine.engine import Engine, Scope
+from lance_flight.engine.engine import Engine, QueryPlan, Scope
 from lance_flight.engine.ingest import Existing
 from lance_flight.engine.partition_fields import parse_partition_by
 from lance_flight.engine.session import CATALOG
@@ -66,7 +66,7 @@ class EngineBackend:
         return Planned(
             schema=plan.schema,
             payloads=tuple(task.to_bytes() for task in plan.tasks),
-            app_metadata=json.dumps({"snapshots": dict(plan.snapshots)}).encode(),
+            app_metadata=json.dumps(_said_of(plan)).encode(),
         )
 
     def read(self, caller: Caller, payload: bytes) -> pa.RecordBatchReader:
@@ -127,3 +127,8 @@ _EXISTING = {
     IfExists.APPEND: Existing.APPEND,
     IfExists.REPLACE: Existing.REPLACE,
 }
+
+
+def _said_of(plan: QueryPlan) -> dict[str, object]:
+    """What a client may want to know of a query before it reads it: the snapshots, and how many rows there are to read."""
+    return {"snapshots": dict(plan.snapshots)} | ({} if plan.rows is None else {"rows": plan.rows})
