@@ -18,6 +18,7 @@ MEANINGS: Mapping[str, str] = MappingProxyType(
         "overwrite": "with mode overwrite: what is replaced, the partitions that get rows (as without) or the table",
         "commit_id": "a name for this write: it is committed once, however often it is run",
         "snapshot": "the version that the rows were computed from: what they replace must not have changed since",
+        "report": "a file on the driver that is made when all is committed: JSON with version, rows and partitions",
     }
 )
 """Every option, and what it means; beside them there are storage options."""
@@ -35,6 +36,7 @@ class WriteOptions:
     partition_by: str | None = None
     commit_id: str | None = None
     snapshot: int | None = None
+    report: str | None = None
     storage: Mapping[str, str] = field(default_factory=dict, repr=False)
 
     @classmethod
@@ -65,6 +67,7 @@ class WriteOptions:
             partition_by=plain.get("partition_by"),
             commit_id=plain.get("commit_id"),
             snapshot=snapshot,
+            report=plain.get("report"),
             storage=storage,
         )
 

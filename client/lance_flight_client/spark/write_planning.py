@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import pyarrow as pa
 from lance_flight.catalog import rows
@@ -15,11 +16,13 @@ from lance_flight.catalog.directory import Root, TableName
 from lance_flight.catalog.namespace import PartitionedNamespace
 from lance_flight.catalog.plain import PlainTable
 from lance_flight.catalog.shared_writes import Replaces, SharedWrite
+from lance_flight.catalog.snapshot import Snapshot
 from lance_flight.catalog.store import Store
-from lance_flight.engine.definitions import check_partitioning, column_problems, partition_spec, storable
+from lance_flight.engine.definitions import check_partitioning, column_problems, partition_spec, partitioning, storable
 from lance_flight.engine.partition_fields import PartitionDef, parse_partition_by
 from lance_flight.errors import AlreadyExists, NotFound, SchemaError, Unsupported
 from lance_flight.model.schema import NamespaceSchema
+from lance_flight.model.spec import PartitionSpec
 from pyspark.sql.datasource import DataSourceArrowWriter
 from pyspark.sql.types import StructType
 
@@ -32,54 +35,109 @@ from lance_flight_client.spark.writing import NothingToWrite, TableWriter
 log = logging.getLogger(__name__)
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlannedTable:
+    """The table that a write goes to: its version (None where it has to be made), and how it is partitioned."""
+
+    version: int | None
+    partitioning: str
+
+
 def new_writer(options: WriteOptions, schema: StructType) -> DataSourceArrowWriter:
     """The writer of a DataFrame with these columns; the table is made where it is missing.
 
     `SchemaError` names every column that cannot be stored, `NotFound` a table that is not there and cannot be made.
     """
-    root, name = Root(store_of(options.root, options.storage)), TableName(*options.table)
     commit_id = None if options.commit_id is None else checked_id(options.commit_id)
-    columns = arrow_schema(schema)
-    table = _table(root, name, columns, options.partition_by)
+    target = _Target.of(options, schema)
+    table = target.made()
     snapshot = table.snapshot()
     known = None if commit_id is None else named_commit(snapshot, commit_id)
     if known is not None:
-        return NothingToWrite(known)
-    names = matched(columns.names, snapshot.schema.plain.names)
-    renamed = pa.schema([field.with_name(called) for field, called in zip(columns, names, strict=True)])
-    what = f"rows for table {name.name!r}"
-    rows.fit(renamed, snapshot.schema.plain, what=what, defaults=snapshot.schema.defaults)
+        return NothingToWrite(known, options.report)
+    names = target.names(snapshot)
     replaces = Replaces.NOTHING if options.replaces is None else Replaces(options.replaces)
-    return TableWriter(SharedWrite.begin(table, options.snapshot), names, replaces, commit_id)
+    write = SharedWrite.begin(table, options.snapshot)
+    return TableWriter(write, names, replaces, commit_id=commit_id, report=options.report)
 
 
-def _table(root: Root, name: TableName, columns: pa.Schema, partition_by: str | None) -> PartitionedNamespace:
-    definitions = () if partition_by is None else parse_partition_by(partition_by)
-    if not root.has(name) and definitions:
-        _make(root, name, columns, definitions)
-    try:
-        table = root.table(name)
-    except NotFound as exc:
-        raise NotFound(f"{exc}; to make it, say how it is partitioned by the option 'partition_by'") from exc
-    check_partitioning(name.name, table, definitions)
-    if isinstance(table, PlainTable):
-        raise Unsupported(f"table {name.name!r} is not partitioned; Spark writes to partitioned tables alone")
-    return table
+def make_table(options: WriteOptions, schema: StructType) -> None:
+    """Make the table of a write where it is missing; errors as of `new_writer`."""
+    _Target.of(options, schema).made()
 
 
-def _make(root: Root, name: TableName, columns: pa.Schema, definitions: Sequence[PartitionDef]) -> None:
-    """An empty table, unless somebody else makes it at the same moment."""
-    problems = column_problems(columns)
-    if problems:
-        raise SchemaError(f"table {name.name!r}", problems)
-    fields = NamespaceSchema.assign(storable(columns))
-    spec = partition_spec(fields, definitions)
+def planned_table(options: WriteOptions, schema: StructType) -> PlannedTable:
+    """The table of a write, checked against its columns, and not made; errors as of `new_writer`."""
+    target = _Target.of(options, schema)
+    if target.is_missing:
+        fields, spec = target.definition()
+        return PlannedTable(version=None, partitioning=partitioning(spec, fields))
+    snapshot = target.found().snapshot()
+    target.names(snapshot)
+    return PlannedTable(version=snapshot.version, partitioning=partitioning(snapshot.current_spec, snapshot.schema))
 
-    def build(place: Store) -> int:
-        PartitionedNamespace.create(place, fields, spec)
-        return 0
 
-    try:
-        root.create(name, build, partitioned=True)
-    except AlreadyExists:
-        log.info("table %s was made by another writer", name)
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Target:
+    """Where rows with these columns go, and how a table is partitioned that is made for them."""
+
+    root: Root
+    name: TableName
+    columns: pa.Schema
+    definitions: Sequence[PartitionDef]
+
+    @classmethod
+    def of(cls, options: WriteOptions, schema: StructType) -> _Target:
+        return cls(
+            root=Root(store_of(options.root, options.storage)),
+            name=TableName(*options.table),
+            columns=arrow_schema(schema),
+            definitions=() if options.partition_by is None else parse_partition_by(options.partition_by),
+        )
+
+    @property
+    def is_missing(self) -> bool:
+        """Whether there is no table yet, and one can be made."""
+        return bool(self.definitions) and not self.root.has(self.name)
+
+    def definition(self) -> tuple[NamespaceSchema, PartitionSpec]:
+        """The table that would be made."""
+        problems = column_problems(self.columns)
+        if problems:
+            raise SchemaError(f"table {self.name.name!r}", problems)
+        fields = NamespaceSchema.assign(storable(self.columns))
+        return fields, partition_spec(fields, self.definitions)
+
+    def made(self) -> PartitionedNamespace:
+        """The table, made first where it is missing."""
+        if self.is_missing:
+            fields, spec = self.definition()
+
+            def build(place: Store) -> int:
+                PartitionedNamespace.create(place, fields, spec)
+                return 0
+
+            try:
+                self.root.create(self.name, build, partitioned=True)
+            except AlreadyExists:
+                log.info("table %s was made by another writer", self.name)
+        return self.found()
+
+    def found(self) -> PartitionedNamespace:
+        """The table, if rows can be written to it."""
+        try:
+            table = self.root.table(self.name)
+        except NotFound as exc:
+            raise NotFound(f"{exc}; to make it, say how it is partitioned by the option 'partition_by'") from exc
+        check_partitioning(self.name.name, table, self.definitions)
+        if isinstance(table, PlainTable):
+            raise Unsupported(f"table {self.name.name!r} is not partitioned; Spark writes to partitioned tables alone")
+        return table
+
+    def names(self, snapshot: Snapshot) -> list[str]:
+        """What a table calls the columns; `SchemaError` where they do not fit it."""
+        names = matched(self.columns.names, snapshot.schema.plain.names)
+        renamed = pa.schema([field.with_name(called) for field, called in zip(self.columns, names, strict=True)])
+        what = f"rows for table {self.name.name!r}"
+        rows.fit(renamed, snapshot.schema.plain, what=what, defaults=snapshot.schema.defaults)
+        return names

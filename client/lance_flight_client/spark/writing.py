@@ -17,6 +17,8 @@ from lance_flight.catalog.shared_writes import Replaces, SharedWrite, WrittenPar
 from lance_flight.errors import AlreadyCommitted
 from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
 
+from lance_flight_client.spark.reports import Report
+
 log = logging.getLogger(__name__)
 
 
@@ -30,14 +32,24 @@ class Written(WriterCommitMessage):
 class TableWriter(DataSourceArrowWriter):
     """One write of one DataFrame; copies of it run in every task, and on the driver at the end.
 
-    `names` are what the table calls the columns of the DataFrame, in their order.
+    `names` are what the table calls the columns of the DataFrame, in their order; `report` is where the driver says what came
+    of it.
     """
 
-    def __init__(self, write: SharedWrite, names: Sequence[str], replaces: Replaces, commit_id: str | None) -> None:
+    def __init__(
+        self,
+        write: SharedWrite,
+        names: Sequence[str],
+        replaces: Replaces,
+        *,
+        commit_id: str | None = None,
+        report: str | None = None,
+    ) -> None:
         self._write = write
         self._names = list(names)
         self._replaces = replaces
         self._commit_id = commit_id
+        self._report = report
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
         # What was taken from the iterator is gone: a task that fails is run again by Spark, from its first row on.
@@ -49,10 +61,14 @@ class TableWriter(DataSourceArrowWriter):
         count = sum(part.rows for part in written)
         named = None if self._commit_id is None else NamedCommit.now(self._commit_id, count)
         try:
-            self._write.commit(written, evaluated, replaces=self._replaces, named=named)
+            version = self._write.commit(written, evaluated, replaces=self._replaces, named=named)
+            report = Report(version=version, rows=count, partitions=len({part.object_id for part in written}))
         except AlreadyCommitted as exc:
             # Another run of the job was faster than this one.
             log.warning("%s; nothing was written", exc)
+            report = Report()
+        if self._report is not None:
+            report.leave(self._report)
 
     def abort(self, messages: Sequence[WriterCommitMessage | None]) -> None:
         if all(message is not None for message in messages):
@@ -66,19 +82,22 @@ class TableWriter(DataSourceArrowWriter):
 class NothingToWrite(DataSourceArrowWriter):
     """A write that was committed before: rows are left where they are."""
 
-    def __init__(self, known: NamedCommit) -> None:
+    def __init__(self, known: NamedCommit, report: str | None = None) -> None:
         self._known = known
+        self._report = report
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
         return Written(())
 
     def commit(self, messages: Sequence[WriterCommitMessage | None]) -> None:
-        log.warning(
-            "commit_id %r was committed at %s with %d rows; nothing was written",
-            self._known.id,
-            self._known.at.isoformat(),
-            self._known.rows,
-        )
+        log.warning("%s; nothing was written", said_of(self._known))
+        if self._report is not None:
+            Report().leave(self._report)
+
+
+def said_of(known: NamedCommit) -> str:
+    """What is said of a commit that was made before."""
+    return f"commit_id {known.id!r} was committed at {known.at.isoformat()} with {known.rows} rows"
 
 
 def evaluated(expression: str, columns: Sequence[pa.Array], result_type: pa.DataType) -> pa.Array:

@@ -125,8 +125,13 @@ def check_partitioning(name: str, table: Table, definitions: Sequence[PartitionD
     if [f.derivation for f in asked.fields] != [f.derivation for f in current.fields] or not named <= {
         f.field_id for f in current.fields
     }:
-        says, has = (", ".join(_shown(f, snapshot.schema) for f in spec.fields) for spec in (asked, current))
+        says, has = (partitioning(spec, snapshot.schema) for spec in (asked, current))
         raise SpecError("partition_by", [f"table {name!r} is there already and partitioned by {has}; got {says}"])
+
+
+def partitioning(spec: PartitionSpec, schema: NamespaceSchema) -> str:
+    """The fields of a spec over the columns of `schema`, as PARTITIONED BY says them."""
+    return ", ".join(_shown(field, schema) for field in spec.fields)
 
 
 def _shown(field: PartitionField, schema: NamespaceSchema) -> str:
