@@ -1,0 +1,235 @@
+"""A job that ingests files, as one value. Each setting stands once, here: job files, flags and help are made from it.
+
+A setting is a key in a section of a job file (`[source]`, `[target]`, `[write]`), and a flag of the command line.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import PurePosixPath
+from types import MappingProxyType
+from typing import Any
+
+from lance_flight_client.spark.options import STORAGE
+
+ENDINGS: Mapping[str, str] = MappingProxyType(
+    {
+        ".parquet": "parquet",
+        ".csv": "csv",
+        ".json": "json",
+        ".jsonl": "json",
+        ".ndjson": "json",
+    }
+)
+"""The endings of files, and the format that each of them stands for."""
+
+COMPRESSED = frozenset({".gz", ".bz2", ".zst", ".lz4", ".snappy", ".deflate"})
+FORMATS = tuple(dict.fromkeys(ENDINGS.values()))
+MODES = (APPEND, OVERWRITE, OVERWRITE_TABLE) = ("append", "overwrite", "overwrite table")
+
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """What the values of a setting are: `read` gives them as a job has them, and None for anything else."""
+
+    metavar: str
+    expected: str
+    read: Callable[[Any], Any]
+
+
+def _text(value: Any) -> str | None:
+    return value if isinstance(value, str) and value.strip() else None
+
+
+def _texts(value: Any) -> tuple[str, ...] | None:
+    listed = [value] if isinstance(value, str) else value
+    return tuple(listed) if isinstance(listed, list) and listed and all(map(_text, listed)) else None
+
+
+def _switch(value: Any) -> bool | None:
+    return value if isinstance(value, bool) else None
+
+
+def _count(value: Any) -> int | None:
+    return value if isinstance(value, int) and not isinstance(value, bool) and value >= 1 else None
+
+
+def _pairs(value: Any) -> dict[str, str] | None:
+    """Pairs as Spark takes them: texts, and names with dots, which TOML reads as tables in tables."""
+    if not isinstance(value, dict):
+        return None
+    flat: dict[str, str] = {}
+    for name, each in value.items():
+        inner = _pairs(each)
+        if inner is not None:
+            flat |= {f"{name}.{rest}": text for rest, text in inner.items()}
+        elif isinstance(each, str | int | float):
+            flat[name] = str(each).lower() if isinstance(each, bool) else str(each)
+        else:
+            return None
+    return flat
+
+
+def _one_of(words: tuple[str, ...]) -> Kind:
+    return Kind("|".join(words), f"one of {', '.join(words)}", lambda value: value if value in words else None)
+
+
+TEXT = Kind("TEXT", "a text", _text)
+SQL = Kind("SQL", "SQL as a text", _text)
+PATHS = Kind("PATH", "a path, or a list of them", _texts)
+EXPRESSIONS = Kind("SQL", "an SQL expression, or a list of them", _texts)
+COUNT = Kind("N", "a whole number from 1 on", _count)
+SWITCH = Kind("", "true or false", _switch)
+PAIRS = Kind("KEY=VALUE", "names, each with a text, a number, true or false", _pairs)
+
+
+def _setting(kind: Kind, flag: str, means: str, *, is_secret: bool = False, **default: Any) -> Any:
+    metadata = {"kind": kind, "flag": flag, "means": means, "is_secret": is_secret}
+    return field(repr=not is_secret, metadata=metadata, **default)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Source:
+    """The rows of a job: files that Spark reads, and what becomes of their columns."""
+
+    paths: tuple[str, ...] = _setting(PATHS, "--source", "files, directories or globs that Spark reads")
+    format: str | None = _setting(
+        _one_of(FORMATS), "--format", "what the files are; told by their ending otherwise", default=None
+    )
+    schema: str | None = _setting(
+        SQL, "--schema", "the columns of the files, as in Spark's SQL (id BIGINT, day DATE)", default=None
+    )
+    options: Mapping[str, str] = _setting(
+        PAIRS,
+        "--option",
+        "an option of Spark's reader (header=true); rows that cannot be read fail",
+        default_factory=dict,
+    )
+    where: str | None = _setting(
+        SQL, "--where", "the condition that rows must fulfil, over the files' columns", default=None
+    )
+    columns: tuple[str, ...] = _setting(
+        EXPRESSIONS,
+        "--column",
+        "what is stored: a column, or an expression with a name (*, year(at) AS y)",
+        default=("*",),
+    )
+
+    @property
+    def kind(self) -> str | None:
+        """The format of the files; None where it is not given, and their endings do not tell.
+
+        >>> Source(paths=("in/*.csv.gz",)).kind, Source(paths=("a.csv", "b.json")).kind
+        ('csv', None)
+        """
+        told = {ENDINGS.get(_ending(path)) for path in self.paths}
+        return self.format or (told.pop() if len(told) == 1 else None)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Target:
+    """The table that the rows of a job go to."""
+
+    root: str = _setting(TEXT, "--root", "the directory or object-store URI of the tables")
+    table: str = _setting(TEXT, "--table", "the table: name or schema.name, quoted where a part holds a dot")
+    partition_by: str | None = _setting(
+        SQL, "--partition-by", "how it is partitioned if it has to be made (month(at), bucket(16, id))", default=None
+    )
+    storage: Mapping[str, str] = _setting(
+        PAIRS, "--storage", "how the object store is reached (aws_region=…)", is_secret=True, default_factory=dict
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Write:
+    """How the rows of a job are written."""
+
+    mode: str = _setting(
+        _one_of(MODES), "--mode", "append, or overwrite: the partitions that get rows, or the table", default=APPEND
+    )
+    commit_id: str | None = _setting(
+        TEXT, "--commit-id", "a name for this job: it is committed once, however often it is run", default=None
+    )
+    cluster: bool = _setting(
+        SWITCH, "--cluster", "bring the rows of a partition together first: fewer files, for a shuffle", default=False
+    )
+    spread: int | None = _setting(
+        COUNT, "--spread", "with cluster: how many tasks share the rows of one partition", default=None
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Job:
+    """What is ingested, from where, into what, and how; `spark` are settings of the session."""
+
+    source: Source
+    target: Target
+    write: Write = field(default_factory=Write)
+    spark: Mapping[str, str] = _setting(
+        PAIRS, "--conf", "a setting of Spark's (spark.master=local[4])", is_secret=True, default_factory=dict
+    )
+
+    @property
+    def write_mode(self) -> str:
+        """The mode as Spark has it."""
+        return APPEND if self.write.mode == APPEND else OVERWRITE
+
+    @property
+    def write_options(self) -> dict[str, str]:
+        """The options of `df.write.format("lance_flight")`."""
+        options = {
+            "root": self.target.root,
+            "table": self.target.table,
+            "partition_by": self.target.partition_by,
+            "overwrite": "table" if self.write.mode == OVERWRITE_TABLE else None,
+            "commit_id": self.write.commit_id,
+        }
+        storage = {f"{STORAGE}{name}": text for name, text in self.target.storage.items()}
+        return {name: text for name, text in options.items() if text is not None} | storage
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Setting:
+    """A setting as job files and the command line have it: `section` is empty for one that is a section itself."""
+
+    section: str
+    name: str
+    kind: Kind
+    flag: str
+    means: str
+    is_secret: bool
+    is_required: bool
+
+    @property
+    def key(self) -> str:
+        return f"{self.section}.{self.name}" if self.section else self.name
+
+
+SECTIONS: Mapping[str, type[Any]] = MappingProxyType({"source": Source, "target": Target, "write": Write})
+
+
+def _settings(section: str, kind: type[Any]) -> list[Setting]:
+    return [
+        Setting(
+            section=section,
+            name=each.name,
+            is_required=each.default is dataclasses.MISSING and each.default_factory is dataclasses.MISSING,
+            **each.metadata,
+        )
+        for each in dataclasses.fields(kind)
+        if each.metadata
+    ]
+
+
+SETTINGS = (
+    *(setting for section, kind in SECTIONS.items() for setting in _settings(section, kind)),
+    *_settings("", Job),
+)
+"""Every setting, in the order of a job file."""
+
+
+def _ending(path: str) -> str:
+    suffixes = PurePosixPath(path.lower()).suffixes
+    return next((ending for ending in reversed(suffixes) if ending not in COMPRESSED), "")

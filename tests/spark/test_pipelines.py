@@ -1,0 +1,73 @@
+"""The pipelines of the README, run as they stand: real files, Spark's own programs, and a server."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.service.server_process import serving
+from tests.spark.conftest import SETTINGS
+
+README = (Path(__file__).parent.parent.parent / "client" / "README.md").read_text()
+SECTION = README.partition("\n## Pipelines\n")[2].partition("\n## ")[0]
+SMALLER = (
+    ("--scale-factor 1 ", "--scale-factor 0.001 "),
+    ('"$zip" data\n', '"$zip" data\nsed -i 10001q data/flights.csv\n'),
+)
+"""What makes the example quick: six thousand line items, and the first ten thousand flights."""
+
+
+def blocks(language: str) -> list[str]:
+    return re.findall(rf"^```{language}\n(.*?)^```$", SECTION, re.MULTILINE | re.DOTALL)
+
+
+@pytest.fixture
+def environment(tmp_path: Path) -> dict[str, str]:
+    """Commands of this Python first, and a Spark as small as that of other tests."""
+    conf = tmp_path / "conf"
+    conf.mkdir()
+    (conf / "spark-defaults.conf").write_text("".join(f"{name} {value}\n" for name, value in SETTINGS.items()))
+    kept = {name: value for name, value in os.environ.items() if name not in ("PYSPARK_PYTHON", "SPARK_HOME")}
+    path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+    return {**kept, "PATH": path, "SPARK_CONF_DIR": str(conf), "SPARK_LOCAL_IP": "127.0.0.1"}
+
+
+def run(script: str, place: Path, environment: dict[str, str]) -> list[str]:
+    """Run a script as a reader would; what it prints."""
+    done = subprocess.run(
+        ["sh", "-eu", "-c", script],
+        cwd=place,
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout.splitlines()
+
+
+def test_the_pipelines_of_the_readme_run_as_they_stand(tmp_path: Path, environment: dict[str, str]) -> None:
+    (job,) = blocks("toml")
+    load, query = blocks("sh")
+    for whole, some in SMALLER:
+        assert whole in load
+        load = load.replace(whole, some)
+    (tmp_path / "flights.toml").write_text(job)
+    said = [line for line in run(load, tmp_path, environment) if " partitions, version " in line]
+    assert re.match(r"flights: (9,\d\d\d) rows in 3 partitions, version ", said[0])
+    assert re.match(r"lineitem: 6,005 rows in 8 partitions, version ", said[1])
+    (again,) = run("python -m lance_flight_client.spark ingest flights.toml", tmp_path, environment)
+    assert re.fullmatch(r"commit_id 'flights 2013' was committed at \S+ with 9\d\d\d rows; nothing was written", again)
+    with serving(tmp_path / "lake") as server:
+        shown = run(query.replace("lance-flight sql", f"lance-flight sql --uri {server.uri}"), tmp_path, environment)
+        flown = server.value("SELECT count(*) FROM flights")
+        lines = server.value("SELECT count(*) FROM lineitem")
+    assert [line.split()[0] for line in shown] == [*["origin", "EWR", "JFK", "LGA"], *["l_returnflag", "A", "N", "R"]]
+    assert f"flights: {flown:,} rows" in said[0]
+    assert lines == 6005
