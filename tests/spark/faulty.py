@@ -58,6 +58,12 @@ class FaultyWriter(DataSourceArrowWriter):
             raise RuntimeError("after writing")
         if self._fault == "first attempts are killed after writing" and is_first:
             os.kill(os.getpid(), signal.SIGKILL)
+        if self._fault == "a first attempt stays after writing" and is_first and context.partitionId() == 0:
+            self._wait(os.getsid(0))
+        if self._fault == "a first attempt waits for the second one" and context.partitionId() == 0:
+            # Whoever opens one end waits for the other, so that both are done at the same moment.
+            with Path(self._told["place"]).open("r" if is_first else "w"):
+                pass
         if self._fault == "the last task fails" and context.partitionId() == 1:
             raise RuntimeError("whenever it runs")
         return done
@@ -78,7 +84,9 @@ class FaultyWriter(DataSourceArrowWriter):
     def abort(self, messages: Sequence[WriterCommitMessage | None]) -> None:
         self._inner.abort(messages)
 
-    def _wait(self) -> None:
+    def _wait(self, said: object = "") -> None:
         """Say that the place is reached, and stay there."""
-        Path(self._told["place"]).touch()
+        place = Path(self._told["place"])
+        place.with_suffix(".part").write_text(str(said))
+        place.with_suffix(".part").rename(place)
         signal.pause()

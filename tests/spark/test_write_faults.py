@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import os
-import signal
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -20,6 +18,7 @@ from pyspark.sql import SparkSession
 from tests.service.server_process import Server
 from tests.spark.faulty import FORMAT, FaultySource
 from tests.spark.interrupted_driver import SELECT
+from tests.spark.processes import kill_session, wait_until
 from tests.stock import stored_rows
 
 TASKS = 2
@@ -136,7 +135,7 @@ def test_a_driver_that_is_killed_is_run_again(spark: SparkSession, server: Serve
     command = [sys.executable, "-m", "tests.spark.interrupted_driver", *arguments]
     with subprocess.Popen(command, start_new_session=True, stderr=subprocess.PIPE, text=True) as driver:
         try:
-            wait_for(places, driver)
+            wait_until(lambda: all(place.exists() for place in places), driver)
         finally:
             kill_session(driver.pid)
     check(server, tables["after"], IDS)
@@ -144,24 +143,6 @@ def test_a_driver_that_is_killed_is_run_again(spark: SparkSession, server: Serve
     for table in tables.values():
         write(spark, server.root, table, partition_by="p", commit_id="job")
         check(server, table, IDS)
-
-
-def wait_for(places: list[Path], driver: subprocess.Popen[str]) -> None:
-    for _ in range(1200):
-        if all(place.exists() for place in places):
-            return
-        with suppress(subprocess.TimeoutExpired):
-            driver.wait(0.1)
-            pytest.fail(f"the driver was not killed: {driver.communicate()[1]}")
-    pytest.fail("the driver came to no commit")
-
-
-def kill_session(session: int) -> None:
-    """Kill everything that a driver has started, whatever process groups Spark has made for it."""
-    for entry in Path("/proc").iterdir():
-        with suppress(ValueError, ProcessLookupError, FileNotFoundError):
-            if os.getsid(int(entry.name)) == session:
-                os.kill(int(entry.name), signal.SIGKILL)
 
 
 @pytest.mark.parametrize(

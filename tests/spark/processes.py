@@ -1,0 +1,34 @@
+"""Processes of Spark's, waited for and killed."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+_TICK, _TICKS = 0.1, 1200
+
+
+def wait_until(is_reached: Callable[[], bool], process: subprocess.Popen[Any]) -> None:
+    """Wait for what a process is about to do; the test fails if it ends before."""
+    for _ in range(_TICKS):
+        if is_reached():
+            return
+        with suppress(subprocess.TimeoutExpired):
+            process.wait(_TICK)
+            pytest.fail(f"the process ended too early: {process.args}: {process.communicate()[1]}")
+    pytest.fail(f"the process did not come to it: {process.args}")
+
+
+def kill_session(session: int) -> None:
+    """Kill everything that a process has started, whatever process groups Spark has made for it."""
+    for entry in Path("/proc").iterdir():
+        with suppress(ValueError, ProcessLookupError, FileNotFoundError):
+            if os.getsid(int(entry.name)) == session:
+                os.kill(int(entry.name), signal.SIGKILL)
