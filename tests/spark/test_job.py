@@ -12,6 +12,7 @@ from lance_flight_client.spark.job import SETTINGS, Job, Source, Target, Write
 from lance_flight_client.spark.job_reading import read_job
 from lance_flight_client.spark.program import main, parser
 from lance_flight_client.spark.program.arguments import given
+from lance_flight_client.spark.program.maintain import WORK
 
 README = Path(__file__).parent.parent.parent / "client" / "README.md"
 SECRET = "5ecret"  # noqa: S105 - nobody's
@@ -218,7 +219,7 @@ def test_secrets_are_not_shown() -> None:
 
 
 def test_every_command_has_help_with_examples(capsys: pytest.CaptureFixture[str]) -> None:
-    for command in ("ingest",):
+    for command in ("ingest", *WORK):
         with pytest.raises(SystemExit, match="0"):
             main([command, "--help"])
         told = capsys.readouterr().out

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import os
 import re
+import shlex
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+from lance_flight_client.spark.program import PROGRAM, parser
+from lance_flight_client.spark.program.maintain import WORK
 
 from tests.service.server_process import serving
 from tests.spark.conftest import SETTINGS
@@ -54,7 +57,7 @@ def run(script: str, place: Path, environment: dict[str, str]) -> list[str]:
 
 def test_the_pipelines_of_the_readme_run_as_they_stand(tmp_path: Path, environment: dict[str, str]) -> None:
     (job,) = blocks("toml")
-    load, query = blocks("sh")
+    load, query, _ = blocks("sh")
     for whole, some in SMALLER:
         assert whole in load
         load = load.replace(whole, some)
@@ -71,3 +74,8 @@ def test_the_pipelines_of_the_readme_run_as_they_stand(tmp_path: Path, environme
     assert [line.split()[0] for line in shown] == [*["origin", "EWR", "JFK", "LGA"], *["l_returnflag", "A", "N", "R"]]
     assert f"flights: {flown:,} rows" in said[0]
     assert lines == 6005
+
+
+def test_the_commands_of_maintenance_in_the_readme_are_those_of_the_program() -> None:
+    commands = [shlex.split(line.removeprefix(PROGRAM)) for line in blocks("sh")[2].splitlines()]
+    assert sorted(parser().parse_args(command).command for command in commands) == sorted(WORK)

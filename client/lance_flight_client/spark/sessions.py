@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from pyspark.sql import SparkSession
 
 PYTHON = "PYSPARK_PYTHON"
-_PROGRESS = "spark.ui.showConsoleProgress"
+PROGRESS = "spark.ui.showConsoleProgress"
 
 
 @contextmanager
@@ -22,7 +22,7 @@ def session(name: str, settings: Mapping[str, str]) -> Iterator[SparkSession]:
     far they are is shown on a terminal, and in no log.
     """
     os.environ.setdefault(PYTHON, settings.get("spark.pyspark.python", sys.executable))
-    shown = {} if sys.stderr.isatty() else {_PROGRESS: "false"}
+    shown = {} if sys.stderr.isatty() else {PROGRESS: "false"}
     builder = SparkSession.builder.appName(name)
     for key, value in {**shown, **settings}.items():
         builder = builder.config(key, value)

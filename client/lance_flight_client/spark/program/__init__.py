@@ -37,12 +37,18 @@ def parser() -> argparse.ArgumentParser:
     """Every command with its arguments."""
     top = _described(
         argparse.ArgumentParser(prog=PROGRAM),
-        "Load files into Lance Partitioned Namespaces with Spark.",
+        "Load files into Lance Partitioned Namespaces with Spark, and maintain them.",
         "ingest flights.toml",
         'ingest --source "in/*.parquet" --root lake --table sales --partition-by "month(at)"',
+        "compact lake sales",
     )
     commands = top.add_subparsers(dest="command", required=True, metavar="COMMAND")
     _ingest(commands.add_parser("ingest", help="load Parquet, CSV or JSON files into a table, in one commit"))
+    _compact(commands.add_parser("compact", help="write small files and deleted rows of partition tables anew"))
+    _rewrite(commands.add_parser("rewrite", help="move rows under older partition specs to the current one"))
+    _verify(commands.add_parser("verify", help="read a whole version, and check every row against its partition"))
+    _backfill(commands.add_parser("backfill", help="add a column with the values of an SQL expression"))
+    _create_index(commands.add_parser("create-index", help="index a column in every partition table"))
     return top
 
 
@@ -84,3 +90,78 @@ _ARGUMENTS: Mapping[Kind, Mapping[str, Any]] = MappingProxyType(
 
 def _argument(kind: Kind) -> Mapping[str, Any]:
     return _ARGUMENTS.get(kind, {"metavar": kind.metavar})
+
+
+def _maintained(command: argparse.ArgumentParser) -> None:
+    """The table, and how it and Spark are reached."""
+    command.set_defaults(module="maintain")
+    command.add_argument("root", metavar="ROOT", help="directory or object-store URI")
+    command.add_argument("table", metavar="TABLE", help="partitioned table ([schema.]name)")
+    for setting in SETTINGS:
+        if setting.kind == PAIRS and setting.key in ("target.storage", "spark"):
+            command.add_argument(setting.flag, dest=setting.key, help=setting.means, **_argument(setting.kind))
+
+
+def _compact(command: argparse.ArgumentParser) -> None:
+    _described(
+        command,
+        "Write small files, and files with deleted rows, anew: the tasks of Spark rewrite, and one commit moves the pins of\n"
+        "all partition tables concerned. Readers and writers go on meanwhile.",
+        "compact lake flights",
+        "compact s3://bucket/lake flights --target-rows 4000000 --storage aws_region=eu-north-1",
+    )
+    _maintained(command)
+    command.add_argument("--target-rows", type=int, metavar="N", help="rows of a file that is large enough")
+
+
+def _rewrite(command: argparse.ArgumentParser) -> None:
+    _described(
+        command,
+        "Move the rows of tables under older partition specs to the current one. Readers and writers go on meanwhile.",
+        "rewrite lake flights",
+        "rewrite lake flights --where \"origin = 'JFK'\"",
+    )
+    _maintained(command)
+    command.add_argument("--where", metavar="SQL", help="only tables that may hold rows for which this is true")
+
+
+def _verify(command: argparse.ArgumentParser) -> None:
+    _described(
+        command,
+        "Read all rows of a version, and check that each lies in the partition of its values. Prints counts and a checksum that\n"
+        "stays the same whatever moves rows; the exit status is 1 where something is wrong.",
+        "verify lake flights",
+        "verify lake flights --snapshot 12",
+    )
+    _maintained(command)
+    command.add_argument("--snapshot", type=int, metavar="N", help="the version to check; the newest one without")
+
+
+def _backfill(command: argparse.ArgumentParser) -> None:
+    _described(
+        command,
+        "Add a column with its values, in one commit: those of an SQL expression (DataFusion's SQL) over the other columns.",
+        'backfill lake flights speed "distance / (air_time / 60)"',
+        'backfill lake flights late "dep_delay > 15" --type BOOLEAN',
+    )
+    _maintained(command)
+    command.add_argument("column", metavar="COLUMN", help="the column that is added")
+    command.add_argument("expression", metavar="SQL", help="its value, over the columns of the same row")
+    command.add_argument(
+        "--type", dest="data_type", metavar="TYPE", help="its type, as in SQL; that of the expression without"
+    )
+
+
+def _create_index(command: argparse.ArgumentParser) -> None:
+    _described(
+        command,
+        "Give every partition table a scalar index of a column, in one commit, for filters that the partitions do not decide.\n"
+        "Tables that have it for all their files stay as they are: run it again when rows have come.",
+        "create-index lake flights carrier --kind BITMAP",
+        "create-index lake flights tailnum",
+    )
+    _maintained(command)
+    command.add_argument("column", metavar="COLUMN", help="the column that is indexed")
+    kinds = "BTREE, BITMAP, ZONEMAP, BLOOMFILTER, LABEL_LIST or NGRAM"
+    command.add_argument("--kind", default="BTREE", metavar="KIND", help=f"{kinds} (default: %(default)s)")
+    command.add_argument("--name", metavar="NAME", help="what the index is called")

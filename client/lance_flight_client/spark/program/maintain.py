@@ -1,0 +1,55 @@
+"""`compact`, `rewrite`, `verify`, `backfill` and `create-index` of `python -m lance_flight_client.spark`."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Callable, Mapping
+from functools import partial
+from types import MappingProxyType
+from typing import Any
+
+from lance_flight.catalog.maintenance.verification import VerificationReport
+
+from lance_flight_client.spark import maintenance
+from lance_flight_client.spark.job import SETTINGS
+from lance_flight_client.spark.program.arguments import given
+from lance_flight_client.spark.roots import store_of
+from lance_flight_client.spark.sessions import PROGRESS, session
+from lance_flight_client.spark.spark_errors import plain_errors
+
+WORK: Mapping[str, tuple[Callable[..., Any], tuple[str, ...], tuple[str, ...]]] = MappingProxyType(
+    {
+        "compact": (maintenance.compact, (), ("target_rows",)),
+        "rewrite": (maintenance.rewrite, (), ("where",)),
+        "verify": (maintenance.verify, (), ("snapshot",)),
+        "backfill": (maintenance.backfill, ("column", "expression"), ("data_type",)),
+        "create-index": (maintenance.create_index, ("column",), ("kind", "name")),
+    }
+)
+"""What a command does to a table, and which of its arguments that takes by place and by name."""
+
+
+def run(options: argparse.Namespace) -> int:
+    """Maintain a table; the status is 1 where it was looked at and is not sound."""
+    flags = {setting.key: given(options, setting) or {} for setting in SETTINGS if hasattr(options, setting.key)}
+    storage = flags["target.storage"]
+    store_of(options.root, storage)
+    # How far the work is, is said in partition tables.
+    settings = {PROGRESS: "false", **flags["spark"]}
+    work, by_place, by_name = WORK[options.command]
+    arguments = [getattr(options, name) for name in by_place]
+    named = {name: getattr(options, name) for name in by_name}
+    shown = partial(_show, f"{options.command} {options.table}") if sys.stderr.isatty() else None
+    with plain_errors(), session(f"lance-flight {options.command} {options.table}", settings) as spark:
+        report = work(spark, options.root, options.table, *arguments, **named, storage=storage, progress=shown)
+    unsound = report.unsound if isinstance(report, VerificationReport) else ()
+    for table in unsound:
+        print(table)
+    print(f"{options.table}: {report}")
+    return 1 if unsound else 0
+
+
+def _show(doing: str, done: int, total: int) -> None:
+    end = "\r" if done < total else "\n"
+    print(f"{doing}: {done:,} of {total:,} partition tables", end=end, file=sys.stderr, flush=True)
