@@ -37,7 +37,10 @@ _VERBS = MappingProxyType(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ingested:
-    """What a job came to (`report` is None where the driver's machine does not tell); `seconds` are those of its reading and writing, without the start of Spark."""
+    """What a job came to; `seconds` are those of its reading and writing, without the start of Spark.
+
+    `report` is None where the rows are committed, and the file that says more could not be written.
+    """
 
     table: str
     report: Report | None

@@ -147,7 +147,10 @@ class Write:
     """How the rows of a job are written."""
 
     mode: str = _setting(
-        _one_of(MODES), "--mode", "append, or overwrite: the partitions that get rows, or the table", default=APPEND
+        _one_of(MODES),
+        "--mode",
+        "append, overwrite (the partitions that get rows), or overwrite table (all rows)",
+        default=APPEND,
     )
     commit_id: str | None = _setting(
         TEXT, "--commit-id", "a name for this job: it is committed once, however often it is run", default=None

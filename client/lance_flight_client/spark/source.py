@@ -94,9 +94,9 @@ class PlanReader(DataSourceReader):
     def partitions(self) -> Sequence[InputPartition]:
         return [InputPartition(portion) for portion in self._plan.portions()]
 
-    def read(self, partition: InputPartition) -> Iterator[Any]:
-        # Spark makes a partition of nothing where there are none.
-        portion = cast("Portion | None", partition.value)
+    def read(self, partition: InputPartition | None) -> Iterator[Any]:
+        # Spark makes a partition of nothing where there are none; 4.0 has None in place of it.
+        portion = None if partition is None else cast("Portion | None", partition.value)
         return iter(()) if portion is None else portion.batches()
 
 

@@ -22,6 +22,9 @@ ARROW_TYPE = "lance_flight:arrow_type"
 
 MOST_DIGITS = 38
 
+HAS_TIMES = hasattr(spark, "TimeType")
+"""Spark 4.0 has no times of day."""
+
 
 def spark_schema(schema: pa.Schema) -> spark.StructType:
     """The columns of a table as Spark has them; `SchemaError` names each one that it has no type for.
@@ -85,7 +88,7 @@ def carried_type(kind: pa.DataType) -> pa.DataType:
         return _carried_decimal(kind)
     if types.is_timestamp(kind):
         return pa.timestamp("us", None if kind.tz is None else "UTC")
-    if types.is_time(kind) and hasattr(spark, "TimeType"):
+    if types.is_time(kind) and HAS_TIMES:
         return pa.time64("ns")
     if types.is_dictionary(kind):
         return carried_type(kind.value_type)
@@ -164,7 +167,8 @@ def _twice(names: Iterable[str]) -> list[str]:
     return [name for name in names if name in known or known.add(name)]  # type: ignore[func-returns-value]
 
 
-EXPECTED = "a number, text, binary, boolean, date, time, timestamp, duration, list, struct or map"
+_TIME = "time, " if HAS_TIMES else ""
+EXPECTED = f"a number, text, binary, boolean, date, {_TIME}timestamp, duration, list, struct or map"
 
 _LISTS = (
     types.is_list,
