@@ -12,6 +12,7 @@ import pyarrow as pa
 import pytest
 from lance_flight.model.hashing import murmur3
 from lance_flight_client.spark.clustering import cluster_by_partition
+from lance_flight_client.spark.reports import Report
 from pyspark.errors import AnalysisException, PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
@@ -184,6 +185,17 @@ def test_vectors_keep_their_length(spark: SparkSession, server: Server, table: s
     write(spark.sql("SELECT id + 10 AS id, ARRAY(CAST(id AS FLOAT), 0.5F) AS v FROM range(2)"), server.root, table)
     assert stored_rows(server.root / table).schema.field("v").type == vectors.type
     assert server.rows(f"SELECT v FROM {table} WHERE id = 11") == [([1.0, 0.5],)]
+
+
+def test_a_write_says_what_it_came_to(spark: SparkSession, server: Server, events: str, tmp_path: Path) -> None:
+    write(frame(spark, MORE), server.root, events, commit_id="more", report=str(tmp_path / "first"))
+    expected = Report(version=version(server, events), rows=len(MORE), partitions=len(set(map(partition, MORE))))
+    assert Report.read(tmp_path / "first") == expected
+    write(frame(spark, MORE), server.root, events, commit_id="more", report=str(tmp_path / "again"))
+    assert Report.read(tmp_path / "again") == Report()
+    # What is committed stays so, wherever it can be said.
+    write(frame(spark, MORE), server.root, events, report=str(tmp_path / "nowhere" / "report"))
+    check(server, events, FIRST + MORE + MORE)
 
 
 def test_rows_can_be_brought_together_first(spark: SparkSession, server: Server, events: str) -> None:
