@@ -42,7 +42,7 @@ def place(tmp_path: Path) -> Path:
 def append(namespace: PartitionedNamespace, commit_id: str, *pairs: tuple[int, str | None]) -> int:
     """Append rows under an id, as a job would that does not know whether it did."""
     transaction = namespace.begin()
-    transaction.named = NamedCommit.now(commit_id, len(pairs))
+    transaction.once = NamedCommit.now(commit_id, len(pairs))
     with namespace.changing(transaction):
         if pairs:
             namespace.write(transaction, [rows(*pairs)], evaluate)
@@ -111,7 +111,7 @@ def test_two_who_began_at_once_with_one_id_are_one_commit(place: Path) -> None:
     namespace = opened(place)
     first, second = namespace.begin(), namespace.begin()
     for number, transaction in enumerate((first, second), 1):
-        transaction.named = NamedCommit.now("monday", 1)
+        transaction.once = NamedCommit.now("monday", 1)
         namespace.write(transaction, [rows((number, "a"))], evaluate)
     namespace.commits.commit(first)
     with pytest.raises(AlreadyCommitted):

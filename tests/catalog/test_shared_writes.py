@@ -51,9 +51,9 @@ def commit(
     write: SharedWrite,
     *tasks: tuple[WrittenPart, ...],
     replaces: Replaces = Replaces.NOTHING,
-    named: NamedCommit | None = None,
+    once: NamedCommit | None = None,
 ) -> int:
-    return write.commit([part for parts in tasks for part in parts], evaluate, replaces=replaces, named=named)
+    return write.commit([part for parts in tasks for part in parts], evaluate, replaces=replaces, once=once)
 
 
 def sql(place: Path, statement: str) -> None:
@@ -224,11 +224,11 @@ def test_a_write_can_rest_on_what_was_read_earlier(place: Path) -> None:
 
 def test_a_write_that_runs_again_with_its_id_does_nothing(place: Path) -> None:
     write = begin(place)
-    commit(write, task(write, (3, "a"), (4, "new")), named=NamedCommit.now("monday", 2))
+    commit(write, task(write, (3, "a"), (4, "new")), once=NamedCommit.now("monday", 2))
     files = data_files(place)
     again = begin(place)
     with pytest.raises(AlreadyCommitted):
-        commit(again, task(again, (3, "a"), (4, "new")), named=NamedCommit.now("monday", 2))
+        commit(again, task(again, (3, "a"), (4, "new")), once=NamedCommit.now("monday", 2))
     assert ids(place) == [1, 2, 3, 4]
     assert data_files(place) == files
 

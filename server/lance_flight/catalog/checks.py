@@ -6,12 +6,11 @@ and a serialisable transaction on all that it read.
 
 from __future__ import annotations
 
-from lance_flight.catalog.commit_ids import named_commit
 from lance_flight.catalog.manifest import NAMESPACE_KEY
 from lance_flight.catalog.properties import SCHEMA_KEY
 from lance_flight.catalog.snapshot import Snapshot
 from lance_flight.catalog.transaction import Transaction
-from lance_flight.errors import AlreadyCommitted, SerializationFailure
+from lance_flight.errors import SerializationFailure
 from lance_flight.model.pins import Latest
 
 
@@ -20,35 +19,33 @@ class Before:
 
     def __init__(self) -> None:
         self.touched: set[str] = set()
-        self.ids: set[str] = set()
+        self.once: set[str] = set()
         self.created = False
 
     def add(self, transaction: Transaction) -> None:
         """Count a transaction that goes along."""
         self.touched.update(transaction.parts)
-        if transaction.named is not None:
-            self.ids.add(transaction.named.id)
+        if transaction.once is not None:
+            self.once.add(transaction.once.name)
         self.created |= any(part.table is None for part in transaction.parts.values())
 
 
 def check(transaction: Transaction, newest: Snapshot, before: Before) -> None:
-    """`SerializationFailure` for a transaction that is out of date, `AlreadyCommitted` for one that another has done."""
-    _check_id(transaction, newest, before.ids)
+    """`SerializationFailure` for a transaction that is out of date, `AlreadyExists` as of `Once.check`."""
+    _check_once(transaction, newest, before.once)
     _check_namespace(transaction.base, newest)
     _check_parts(transaction, newest, before.touched)
     if transaction.serializable and transaction.has_read:
         _check_reads(transaction, newest, before)
 
 
-def _check_id(transaction: Transaction, newest: Snapshot, ids: set[str]) -> None:
-    named = transaction.named
-    if named is None:
+def _check_once(transaction: Transaction, newest: Snapshot, names: set[str]) -> None:
+    once = transaction.once
+    if once is None:
         return
-    known = named_commit(newest, named.id)
-    if known is not None:
-        raise AlreadyCommitted(f"commit_id {named.id!r} was committed at {known.at.isoformat()} with {known.rows} rows")
-    if named.id in ids:
-        raise SerializationFailure(f"commit_id {named.id!r} is being committed by another writer")
+    once.check(newest)
+    if once.name in names:
+        raise SerializationFailure(f"{once.name} is being committed by another writer")
 
 
 def _check_namespace(base: Snapshot, newest: Snapshot) -> None:

@@ -11,14 +11,14 @@ from dataclasses import dataclass
 from threading import Lock
 
 from lance_flight.catalog.checks import Before, check
-from lance_flight.catalog.commit_ids import remembering
 from lance_flight.catalog.manifest import Manifest
+from lance_flight.catalog.once import remembering
 from lance_flight.catalog.retries import attempts
 from lance_flight.catalog.snapshot import Snapshot
 from lance_flight.catalog.staging import Staging, gone
 from lance_flight.catalog.transaction import Transaction
 from lance_flight.errors import (
-    AlreadyCommitted,
+    AlreadyExists,
     Conflict,
     LanceFlightError,
     NotFound,
@@ -55,10 +55,10 @@ class Commits:
         """Make a transaction visible and return the new snapshot's version.
 
         `SerializationFailure` where what it read or rewrote has changed, `Conflict` after the last attempt against other
-        writers, `AlreadyCommitted` where its name was committed before; after these nothing of it is visible.
+        writers, `AlreadyExists` as of `Once.check`; after these nothing of it is visible.
         `OutcomeUnknown` where an object store did not say.
         """
-        if not transaction.parts and transaction.named is None:
+        if not transaction.parts and transaction.once is None:
             return transaction.base.version
         mine = _Member(transaction)
         with self._lock:
@@ -102,10 +102,10 @@ class Commits:
                 rows = staging.rows([member.transaction for member in group], snapshot)
                 reached("all_staged")
                 done = [member.transaction for member in group]
-                named = [transaction.named for transaction in done if transaction.named is not None]
+                once = [transaction.once for transaction in done if transaction.once is not None]
                 version = self._manifest.make_visible(
                     snapshot,
-                    remembering(snapshot, rows, named),
+                    remembering(snapshot, rows, once),
                     "; ".join(t.operation for t in done),
                     [t.id for t in done],
                     removed=gone(done, snapshot),
@@ -142,7 +142,7 @@ def _still_good(group: Sequence[_Member], snapshot: Snapshot) -> list[_Member]:
     for member in group:
         try:
             check(member.transaction, snapshot, before)
-        except (SerializationFailure, AlreadyCommitted) as exc:
+        except (SerializationFailure, AlreadyExists) as exc:
             member.error = exc
         else:
             before.add(member.transaction)

@@ -1,22 +1,20 @@
-"""Commits that were given an id by whoever made them, remembered in the snapshot: the same id is never committed twice.
+"""Commits that were given an id by whoever made them: the same id is never committed twice (`once.py`).
 
-They stand in the head row, which every commit writes back: two commits of one id conflict, and the second one finds the
-first. Snapshots expire, and this does not; what makes room are later ids, `KEPT` of them.
+What makes room for later ids are the oldest of more than `KEPT`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from lance_flight.catalog.head_notes import notes_of, with_note
 from lance_flight.catalog.new_partitions import head_row
 from lance_flight.catalog.snapshot import Snapshot
-from lance_flight.errors import InvalidInput
+from lance_flight.errors import AlreadyCommitted, InvalidInput
 
 COMMITS = "lance_flight:commits"
 KEPT = 256
@@ -26,7 +24,7 @@ LONGEST = 200
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NamedCommit:
-    """A commit by its id: how many rows it brought, and when it was made."""
+    """A commit by its id (`once.Once`): how many rows it brought, and when it was made."""
 
     id: str
     rows: int
@@ -36,6 +34,19 @@ class NamedCommit:
     def now(cls, commit_id: str, rows: int) -> NamedCommit:
         """A commit that is about to be made; `InvalidInput` for an id that cannot be remembered."""
         return cls(id=checked_id(commit_id), rows=rows, at=datetime.now(UTC).replace(microsecond=0))
+
+    @property
+    def name(self) -> str:
+        return f"commit_id {self.id!r}"
+
+    def check(self, newest: Snapshot) -> None:
+        known = named_commit(newest, self.id)
+        if known is not None:
+            raise AlreadyCommitted(f"{self.name} was committed at {known.at.isoformat()} with {known.rows} rows")
+
+    def noted(self, head: pa.Table) -> pa.Table:
+        said = [[commit.id, commit.rows, commit.at.isoformat()] for commit in [*_of(head), self]]
+        return with_note(head, COMMITS, said[-KEPT:])
 
 
 def checked_id(commit_id: str) -> str:
@@ -47,7 +58,7 @@ def checked_id(commit_id: str) -> str:
 
 def named_commits(snapshot: Snapshot) -> list[NamedCommit]:
     """The commits that a snapshot remembers by their ids, oldest first."""
-    return list(_read(notes_of(head_row(snapshot)).get(COMMITS)))
+    return list(_of(head_row(snapshot)))
 
 
 def named_commit(snapshot: Snapshot, commit_id: str) -> NamedCommit | None:
@@ -55,17 +66,8 @@ def named_commit(snapshot: Snapshot, commit_id: str) -> NamedCommit | None:
     return next((commit for commit in named_commits(snapshot) if commit.id == commit_id), None)
 
 
-def remembering(snapshot: Snapshot, rows: pa.Table, new: Sequence[NamedCommit]) -> pa.Table:
-    """The rows of a commit on top of `snapshot`, with the head row among them that remembers `new` as well."""
-    if not new:
-        return rows
-    head = head_row(snapshot)
-    said = [[commit.id, commit.rows, commit.at.isoformat()] for commit in [*named_commits(snapshot), *new]]
-    others = rows.filter(pc.not_equal(rows["object_id"], head["object_id"][0]))
-    return pa.concat_tables([with_note(head, COMMITS, said[-KEPT:]), others])
-
-
-def _read(said: object) -> Iterator[NamedCommit]:
+def _of(head: pa.Table) -> Iterator[NamedCommit]:
+    said = notes_of(head).get(COMMITS)
     for entry in said if isinstance(said, list) else ():
         match entry:
             case [str(commit_id), int(rows), str(moment)]:

@@ -17,9 +17,9 @@ from typing import Self
 import pyarrow as pa
 from lance import FragmentMetadata
 
-from lance_flight.catalog.commit_ids import NamedCommit
 from lance_flight.catalog.edits import Edit
 from lance_flight.catalog.namespace import PartitionedNamespace
+from lance_flight.catalog.once import Once
 from lance_flight.catalog.removals import all_removed, combined, replaced
 from lance_flight.catalog.snapshot import PartitionTable, Snapshot
 from lance_flight.catalog.store import Store
@@ -128,7 +128,7 @@ class SharedWrite:
         evaluate: Evaluate,
         *,
         replaces: Replaces = Replaces.NOTHING,
-        named: NamedCommit | None = None,
+        once: Once | None = None,
     ) -> int:
         """Make what all processes wrote visible, once, and return the version; each piece of work counts as it is given here.
 
@@ -144,7 +144,7 @@ class SharedWrite:
         edits = edits_of(snapshot, parts)
         with namespace.discarding(snapshot, edits):
             transaction = namespace.begin(snapshot, serializable=replaces is Replaces.TABLE)
-            transaction.named = named
+            transaction.once = once
             _add(transaction, namespace.store, edits, replaces, evaluate)
         with namespace.changing(transaction):
             return namespace.commits.commit(transaction)

@@ -12,9 +12,9 @@ from dataclasses import dataclass, field, replace
 
 import pyarrow as pa
 
-from lance_flight.catalog.commit_ids import NamedCommit
 from lance_flight.catalog.edits import Edit
 from lance_flight.catalog.leases import Hold
+from lance_flight.catalog.once import Once
 from lance_flight.catalog.snapshot import PartitionTable, Snapshot
 from lance_flight.catalog.store import Store
 from lance_flight.errors import NotFound
@@ -57,7 +57,7 @@ class Transaction:
     """Changes to the partition tables of one namespace that become visible together, or not at all.
 
     It sees the snapshot that it began with, and its own writes: after `step` statements, `snapshot`. Serialisable ones
-    also remember what they read. One that is `named` is committed at most once by all who give that name. Not safe to share among threads.
+    also remember what they read. `once` is what no other one may have been. Not safe to share among threads.
     """
 
     def __init__(self, base: Snapshot, *, serializable: bool = False) -> None:
@@ -71,7 +71,7 @@ class Transaction:
         self.reads: set[str] = set()
         self.did: list[str] = []
         self.hold: Hold | None = None
-        self.named: NamedCommit | None = None
+        self.once: Once | None = None
 
     @property
     def snapshot(self) -> Snapshot:
