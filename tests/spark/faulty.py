@@ -7,13 +7,19 @@ import signal
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 from adbc_driver_flightsql import dbapi
 from lance_flight import faults
 from lance_flight_client.spark.source import LanceFlightDataSource
 from pyspark import TaskContext, cloudpickle
-from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
+from pyspark.sql.datasource import (
+    DataSourceArrowWriter,
+    DataSourceStreamArrowWriter,
+    DataSourceStreamWriter,
+    WriterCommitMessage,
+)
 from pyspark.sql.types import StructType
 
 FORMAT = "lance_flight_with_faults"
@@ -23,7 +29,10 @@ cloudpickle.register_pickle_by_value(sys.modules[__name__])
 
 
 class FaultySource(LanceFlightDataSource):
-    """`lance_flight` with the options `fault` (below), `uri` and `meanwhile`, a statement that a server runs before the commit."""
+    """`lance_flight` with the options `fault` (below), `uri` and `meanwhile`, a statement that a server runs before the commit.
+
+    What a stream is told is for its first batch.
+    """
 
     def __init__(self, options: Mapping[str, str]) -> None:
         own = ("fault", "uri", "meanwhile", "place")
@@ -37,11 +46,14 @@ class FaultySource(LanceFlightDataSource):
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceArrowWriter:  # noqa: FBT001 - Spark's interface
         return FaultyWriter(super().writer(schema, overwrite), self._own)
 
+    def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:  # noqa: FBT001, N802 - Spark's interface
+        return FaultyStreamWriter(super().streamWriter(schema, overwrite), self._own)
+
 
 class FaultyWriter(DataSourceArrowWriter):
     """A writer that fails where it was told to."""
 
-    def __init__(self, inner: DataSourceArrowWriter, told: Mapping[str, str]) -> None:
+    def __init__(self, inner: Any, told: Mapping[str, str]) -> None:
         self._inner = inner
         self._fault = told.get("fault", "")
         self._told = dict(told)
@@ -68,7 +80,7 @@ class FaultyWriter(DataSourceArrowWriter):
             raise RuntimeError("whenever it runs")
         return done
 
-    def commit(self, messages: Sequence[WriterCommitMessage | None]) -> None:
+    def commit(self, messages: Sequence[WriterCommitMessage | None], *batch: int) -> None:
         if "meanwhile" in self._told:
             with dbapi.connect(self._told["uri"], autocommit=True) as connection, connection.cursor() as cursor:
                 cursor.execute(self._told["meanwhile"])
@@ -77,7 +89,7 @@ class FaultyWriter(DataSourceArrowWriter):
             faults._fault = faults._Fault(self._fault)
         if self._fault == "waits before its commit":
             self._wait()
-        self._inner.commit(messages)
+        self._inner.commit(messages, *batch)
         if self._fault == "waits after its commit":
             self._wait()
 
@@ -90,3 +102,21 @@ class FaultyWriter(DataSourceArrowWriter):
         place.with_suffix(".part").write_text(str(said))
         place.with_suffix(".part").rename(place)
         signal.pause()
+
+
+class FaultyStreamWriter(DataSourceStreamArrowWriter):
+    """The same for the first batch of a stream."""
+
+    def __init__(self, inner: DataSourceStreamWriter, told: Mapping[str, str]) -> None:
+        self._inner = inner
+        self._faulty = FaultyWriter(inner, told)
+
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
+        is_first = TaskContext.get().getLocalProperty("streaming.sql.batchId") == "0"
+        return (self._faulty if is_first else self._inner).write(iterator)
+
+    def commit(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803 - Spark's interface
+        (self._inner if batchId else self._faulty).commit(messages, batchId)
+
+    def abort(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803 - Spark's interface
+        self._inner.abort(messages, batchId)

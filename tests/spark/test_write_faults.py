@@ -27,7 +27,7 @@ HELD = [100, 101, 102]
 """What a table holds before; one of them in each of its partitions."""
 
 
-def sample(*always: tuple[str, str], full: list[tuple[str, str]]) -> list[tuple[str, str]]:
+def sample(*always: tuple[object, ...], full: list[tuple[object, ...]]) -> list[tuple[object, ...]]:
     """What is always tried, and what only by LANCE_FLIGHT_TESTS=full."""
     return [*always, *(full if os.environ.get("LANCE_FLIGHT_TESTS") == "full" else [])]
 

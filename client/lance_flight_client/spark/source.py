@@ -11,10 +11,17 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, ClassVar, Protocol, cast
 
 from lance_flight.errors import InvalidInput
-from pyspark.sql.datasource import DataSource, DataSourceArrowWriter, DataSourceReader, InputPartition
+from pyspark.sql.datasource import (
+    DataSource,
+    DataSourceArrowWriter,
+    DataSourceReader,
+    DataSourceStreamWriter,
+    InputPartition,
+)
 from pyspark.sql.types import StructType
 
 from lance_flight_client.spark.options import ReadOptions
+from lance_flight_client.spark.stream_options import StreamWriteOptions
 from lance_flight_client.spark.write_options import WriteOptions
 
 FORMAT = "lance_flight"
@@ -83,6 +90,10 @@ class LanceFlightDataSource(PlannedSource):
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceArrowWriter:  # noqa: FBT001 - Spark's interface
         options = WriteOptions.parse(self.options, overwrite=overwrite)
         return cast("DataSourceArrowWriter", imported("write_planning").new_writer(options, schema))
+
+    def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:  # noqa: FBT001, N802 - Spark's interface
+        options = StreamWriteOptions.parse(self.options, complete=overwrite)
+        return cast("DataSourceStreamWriter", imported("stream_writing").new_stream_writer(options, schema))
 
 
 class PlanReader(DataSourceReader):

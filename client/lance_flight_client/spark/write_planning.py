@@ -30,7 +30,7 @@ from lance_flight_client.spark.names import matched
 from lance_flight_client.spark.roots import store_of
 from lance_flight_client.spark.stored_types import arrow_schema
 from lance_flight_client.spark.write_options import WriteOptions
-from lance_flight_client.spark.writing import NothingToWrite, TableWriter
+from lance_flight_client.spark.writing import NothingToWrite, PlannedWrite, TableWriter
 
 log = logging.getLogger(__name__)
 
@@ -51,14 +51,16 @@ def new_writer(options: WriteOptions, schema: StructType) -> DataSourceArrowWrit
     commit_id = None if options.commit_id is None else checked_id(options.commit_id)
     target = _Target.of(options, schema)
     table = target.made()
-    snapshot = table.snapshot()
-    known = None if commit_id is None else named_commit(snapshot, commit_id)
+    known = None if commit_id is None else named_commit(table.snapshot(), commit_id)
     if known is not None:
         return NothingToWrite(known, options.report)
-    names = target.names(snapshot)
-    replaces = Replaces.NOTHING if options.replaces is None else Replaces(options.replaces)
-    write = SharedWrite.begin(table, options.snapshot)
-    return TableWriter(write, names, replaces, commit_id=commit_id, report=options.report)
+    return TableWriter(target.planned(table, options), commit_id=commit_id, report=options.report)
+
+
+def planned_write(options: WriteOptions, schema: StructType) -> PlannedWrite:
+    """A write that begins now; errors as of `new_writer`."""
+    target = _Target.of(options, schema)
+    return target.planned(target.made(), options)
 
 
 def make_table(options: WriteOptions, schema: StructType) -> None:
@@ -133,6 +135,14 @@ class _Target:
         if isinstance(table, PlainTable):
             raise Unsupported(f"table {self.name.name!r} is not partitioned; Spark writes to partitioned tables alone")
         return table
+
+    def planned(self, table: PartitionedNamespace, options: WriteOptions) -> PlannedWrite:
+        """A write to the table, which begins now."""
+        return PlannedWrite(
+            shared=SharedWrite.begin(table, options.snapshot),
+            names=self.names(table.snapshot()),
+            replaces=Replaces.NOTHING if options.replaces is None else Replaces(options.replaces),
+        )
 
     def names(self, snapshot: Snapshot) -> list[str]:
         """What a table calls the columns; `SchemaError` where they do not fit it."""

@@ -13,6 +13,7 @@ from typing import cast
 
 import pyarrow as pa
 from lance_flight.catalog.commit_ids import NamedCommit
+from lance_flight.catalog.once import Once
 from lance_flight.catalog.shared_writes import Replaces, SharedWrite, WrittenPart
 from lance_flight.errors import AlreadyCommitted
 from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
@@ -29,39 +30,45 @@ class Written(WriterCommitMessage):
     parts: tuple[WrittenPart, ...]
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlannedWrite:
+    """One write of one DataFrame as all of its tasks know it: `names` are what the table calls the columns, in their order."""
+
+    shared: SharedWrite
+    names: Sequence[str]
+    replaces: Replaces
+
+    def write(self, batches: Iterator[pa.RecordBatch]) -> tuple[WrittenPart, ...]:
+        """Do the work of a task."""
+        # What was taken from the iterator is gone: a task that fails is run again by Spark, from its first row on.
+        tables = (pa.Table.from_batches([batch]).rename_columns(list(self.names)) for batch in batches)
+        return self.shared.write(tables, evaluated)
+
+    def commit(self, written: Sequence[WrittenPart], once: Once | None) -> int:
+        """Commit what the tasks wrote; the version. Errors as of `SharedWrite.commit`."""
+        return self.shared.commit(written, evaluated, replaces=self.replaces, once=once)
+
+
 class TableWriter(DataSourceArrowWriter):
     """One write of one DataFrame; copies of it run in every task, and on the driver at the end.
 
-    `names` are what the table calls the columns of the DataFrame, in their order; `report` is where the driver says what came
-    of it.
+    `report` is where the driver says what came of it.
     """
 
-    def __init__(
-        self,
-        write: SharedWrite,
-        names: Sequence[str],
-        replaces: Replaces,
-        *,
-        commit_id: str | None = None,
-        report: str | None = None,
-    ) -> None:
-        self._write = write
-        self._names = list(names)
-        self._replaces = replaces
+    def __init__(self, planned: PlannedWrite, *, commit_id: str | None = None, report: str | None = None) -> None:
+        self._planned = planned
         self._commit_id = commit_id
         self._report = report
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
-        # What was taken from the iterator is gone: a task that fails is run again by Spark, from its first row on.
-        tables = (pa.Table.from_batches([batch]).rename_columns(self._names) for batch in iterator)
-        return Written(self._write.write(tables, evaluated))
+        return Written(self._planned.write(iterator))
 
     def commit(self, messages: Sequence[WriterCommitMessage | None]) -> None:
         written = [part for message in messages if message is not None for part in cast("Written", message).parts]
         count = sum(part.rows for part in written)
-        named = None if self._commit_id is None else NamedCommit.now(self._commit_id, count)
+        once = None if self._commit_id is None else NamedCommit.now(self._commit_id, count)
         try:
-            version = self._write.commit(written, evaluated, replaces=self._replaces, named=named)
+            version = self._planned.commit(written, once)
             report = Report(version=version, rows=count, partitions=len({part.object_id for part in written}))
         except AlreadyCommitted as exc:
             # Another run of the job was faster than this one.
@@ -74,7 +81,7 @@ class TableWriter(DataSourceArrowWriter):
         if all(message is not None for message in messages):
             # Every task was done, so that a commit was begun: it has cleaned up itself, or its outcome is not known.
             return
-        self._write.discard(
+        self._planned.shared.discard(
             part for message in messages if message is not None for part in cast("Written", message).parts
         )
 
