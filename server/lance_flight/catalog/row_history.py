@@ -1,7 +1,7 @@
 """Which rows came and went between two versions of a table, plain or partitioned.
 
 A table's fragments never change: two versions of it differ in the fragments that only one of them has, and in the rows
-that are deleted in one of them, so nothing else is read. Compaction writes rows anew that are there already: where it
+that are deleted in one of them, so nothing else is read. Maintenance writes rows anew that are there already: where it
 took part in a snapshot, equal rows that went and came are not a change.
 """
 
@@ -30,8 +30,8 @@ from lance_flight.model.pins import Latest, Version
 
 INSERT = "insert"
 DELETE = "delete"
-COMPACTION = "compact "
-"""How the history begins to tell of a compaction."""
+MOVES = ("compact ", "rewrite ", "repair: move ")
+"""How the history begins to tell of what only writes rows anew; what moves them to other tables does nothing else."""
 
 _ADDRESS = pa.field(ROW_ADDRESS, pa.uint64())
 
@@ -101,12 +101,16 @@ def steps_of_namespace(namespace: PartitionedNamespace, first: int, last: int) -
     did = namespace.manifest.operations(first, last)
     known = [version for version, _ in namespace.manifest.history() if first <= version <= last]
     for old, new in pairwise(known):
-        parts = did.get(new, "").split("; ")
-        compacted = [part.startswith(COMPACTION) for part in parts]
-        if new == old + 1 and all(compacted):
-            continue
-        steps = _steps(namespace.store, namespace.snapshot(old), namespace.snapshot(new))
-        yield from (replace(step, is_rewritten=new != old + 1 or any(compacted)) for step in steps)
+        yield from steps_between(namespace, old, new, did.get(new, ""))
+
+
+def steps_between(namespace: PartitionedNamespace, old: int, new: int, operation: str) -> Iterator[Step]:
+    """What was done to each partition table from one snapshot to another, the last of it by an `operation`."""
+    moves = [part.startswith(MOVES) for part in operation.split("; ")]
+    if new == old + 1 and all(moves):
+        return
+    steps = _steps(namespace.store, namespace.snapshot(old), namespace.snapshot(new))
+    yield from (replace(step, is_rewritten=new != old + 1 or any(moves)) for step in steps)
 
 
 def _steps(root: Store, old: Snapshot, new: Snapshot) -> Iterator[Step]:
@@ -117,13 +121,14 @@ def _steps(root: Store, old: Snapshot, new: Snapshot) -> Iterator[Step]:
         if left is not None and isinstance(left.pin, Latest) and right is not None:
             # The first of our writers pins what it finds; what a table without a pin was before, nobody knows.
             continue
-        tables = (_pinned(root, table, at.version) for table, at in ((left, old), (right, new)))
+        tables = (
+            None if table is None else pinned(root, table, at.version) for table, at in ((left, old), (right, new))
+        )
         yield Step(snapshot=new.version, partition=object_id, before=next(tables), after=next(tables))
 
 
-def _pinned(root: Store, table: PartitionTable | None, snapshot: int) -> PinnedTable | None:
-    if table is None:
-        return None
+def pinned(root: Store, table: PartitionTable, snapshot: int) -> PinnedTable:
+    """A partition table as a snapshot has it; `Unsupported` for one that had no fixed version then."""
     if isinstance(table.pin, Latest):
         raise Unsupported(f"partition table {table.object_id!r} had no fixed version in snapshot {snapshot}")
     store = root.child(table.location)
