@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 
@@ -45,10 +45,19 @@ class DirectPortion:
 
     def batches(self) -> Iterator[pa.RecordBatch]:
         """The rows (`source.Portion`)."""
+        return self.carried(self._rows())
+
+    def carried(self, rows: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """Those of `rows`, which have the columns of `read`, for which the condition is TRUE, in Spark's types."""
         carried = carried_schema(self.schema)
-        for batch in self._rows():
+        for batch in rows:
             chosen = batch if self.condition is None else self._chosen(batch, self.condition)
             yield carried_batch(chosen.select(self.schema.names), carried)
+
+    @property
+    def read(self) -> pa.Schema:
+        """The columns that are read."""
+        return pa.schema([self.source.field(name) for name in dict.fromkeys([*self.schema.names, *self.columns])])
 
     def _chosen(self, batch: pa.RecordBatch, condition: str) -> pa.RecordBatch:
         return batch.filter(compute(condition, batch, pa.bool_())) if batch.num_rows else batch
@@ -63,10 +72,9 @@ class DirectPortion:
                 raise QueryFailed(f"reading {self.name!r} failed: {words}") from exc
 
     def _scan(self, filter: RowFilter) -> Scan:
-        wanted = dict.fromkeys([*self.schema.names, *self.columns])
         return Scan(
             source=self.source,
-            schema=pa.schema([self.source.field(name) for name in wanted]),
+            schema=self.read,
             filter=filter.expression,
             rest=filter.rest,
             filter_columns=filter.columns,

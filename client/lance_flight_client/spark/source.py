@@ -15,13 +15,19 @@ from pyspark.sql.datasource import (
     DataSource,
     DataSourceArrowWriter,
     DataSourceReader,
+    DataSourceStreamReader,
     DataSourceStreamWriter,
     InputPartition,
 )
 from pyspark.sql.types import StructType
 
 from lance_flight_client.spark.options import ReadOptions
-from lance_flight_client.spark.stream_options import StreamWriteOptions
+from lance_flight_client.spark.stream_options import (
+    StreamReadOptions,
+    StreamWriteOptions,
+    check_no_stream,
+    without_stream,
+)
 from lance_flight_client.spark.write_options import WriteOptions
 
 FORMAT = "lance_flight"
@@ -68,9 +74,13 @@ class PlannedSource(DataSource):
         return self._plan.schema
 
     def reader(self, schema: StructType) -> DataSourceReader:
+        return PlanReader(self.plan_for(schema))
+
+    def plan_for(self, schema: StructType) -> ReadPlan:
+        """What was planned; `InvalidInput` where nothing was, since Spark did not ask for the schema."""
         if self._plan is None:
             raise InvalidInput(f"a schema was given: {schema.simpleString()}; leave .schema(…) away{self.advice}")
-        return PlanReader(self._plan)
+        return self._plan
 
 
 class LanceFlightDataSource(PlannedSource):
@@ -83,9 +93,18 @@ class LanceFlightDataSource(PlannedSource):
         return FORMAT
 
     def planned(self) -> ReadPlan:
-        options = ReadOptions.parse(self.options)
+        options = ReadOptions.parse(without_stream(self.options))
         planner = imported("direct" if options.root is not None else "through_flight")
         return cast("ReadPlan", planner.plan(options))
+
+    def reader(self, schema: StructType) -> DataSourceReader:
+        check_no_stream(self.options)
+        return super().reader(schema)
+
+    def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802 - Spark's interface
+        options = StreamReadOptions.parse(self.options)
+        reader = imported("stream_reading").new_stream_reader(self.plan_for(schema), options)
+        return cast("DataSourceStreamReader", reader)
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceArrowWriter:  # noqa: FBT001 - Spark's interface
         options = WriteOptions.parse(self.options, overwrite=overwrite)

@@ -9,7 +9,23 @@ from types import MappingProxyType
 from lance_flight.errors import InvalidInput
 
 from lance_flight_client.spark import write_options
+from lance_flight_client.spark.options import OptionReading
 from lance_flight_client.spark.write_options import TABLE, WriteOptions
+
+READ_MEANINGS: Mapping[str, str] = MappingProxyType(
+    {
+        "starting": "with which rows: all of the table as it is and then what is added (as without: table), the same from the"
+        " oldest snapshot on (earliest), only what is added from now on (latest), or after a snapshot, by its number",
+        "versions_per_trigger": "how many snapshots a batch may span, at most; without, all that there are",
+        "changes": "what becomes of snapshots that remove or change rows: fail (as without), or new_rows to go on with the"
+        " rows that they bring",
+    }
+)
+"""What `readStream` has beside the options of a direct read."""
+
+TABLE_FIRST, EARLIEST, LATEST = _WORDS = ("table", "earliest", "latest")
+FAIL, NEW_ROWS = "fail", "new_rows"
+_NOT_STREAMED = ("uri", "query", "snapshot", "tag", "time")
 
 WRITE_MEANINGS: Mapping[str, str] = MappingProxyType(
     {
@@ -21,6 +37,53 @@ WRITE_MEANINGS: Mapping[str, str] = MappingProxyType(
 
 _OF_SPARK = ("checkpointlocation", "queryname")
 """What Spark hands over of its own options."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StreamReadOptions:
+    """What of a table's history is streamed, beside what a read of it says; `starting` is a word, or a snapshot."""
+
+    starting: str | int = TABLE_FIRST
+    versions_per_trigger: int | None = None
+    allows_changes: bool = False
+
+    @classmethod
+    def parse(cls, options: Mapping[str, str]) -> StreamReadOptions:
+        """Read what of the options is a stream's; `InvalidInput` names everything that is wrong with it.
+
+        >>> StreamReadOptions.parse({"root": "/data", "table": "flights", "starting": "12"}).starting
+        12
+        """
+        given = {name.lower(): text for name, text in options.items()}
+        reading = OptionReading(given)
+        starting = given.get("starting", TABLE_FIRST)
+        versions = reading.number("versions_per_trigger", least=1)
+        changes = given.get("changes", FAIL)
+        problems = [f"{name!r} goes with .read, not with .readStream" for name in _NOT_STREAMED if name in given]
+        problems += reading.problems
+        if starting not in _WORDS and not starting.isdecimal():
+            problems.append(f"'starting' is {starting!r}; expected {', '.join(_WORDS)} or the number of a snapshot")
+        if changes not in {FAIL, NEW_ROWS}:
+            problems.append(f"'changes' is {changes!r}; expected {FAIL} or {NEW_ROWS}")
+        if problems:
+            raise InvalidInput("options of lance_flight: " + "; ".join(problems))
+        return cls(
+            starting=int(starting) if starting.isdecimal() else starting,
+            versions_per_trigger=versions,
+            allows_changes=changes == NEW_ROWS,
+        )
+
+
+def without_stream(options: Mapping[str, str]) -> dict[str, str]:
+    """The options of the read alone: Spark asks for its columns before it says whether it is a stream."""
+    return {name: text for name, text in options.items() if name.lower() not in READ_MEANINGS}
+
+
+def check_no_stream(options: Mapping[str, str]) -> None:
+    """`InvalidInput` for options of a stream where there is none."""
+    streamed = sorted(name.lower() for name in options if name.lower() in READ_MEANINGS)
+    if streamed:
+        raise InvalidInput(f"options of lance_flight: {streamed[0]!r} goes with .readStream, not with .read")
 
 
 @dataclass(frozen=True, slots=True)

@@ -56,7 +56,7 @@ class Additions:
 
     def all_of(self, version: int) -> list[Added]:
         """Every row of a snapshot."""
-        snapshot = self._snapshot(version)
+        snapshot = self.snapshot(version)
         kept = None if self.may_hold is None else self.may_hold(snapshot)
         tables = [table for tables in snapshot.tables for table in tables.tables()]
         steps = [
@@ -81,8 +81,25 @@ class Additions:
             added for old, new in pairwise(range(first, last + 1)) for added in self._added(old, new, did.get(new, ""))
         ]
 
+    def snapshot(self, version: int) -> Snapshot:
+        """A snapshot whose rows can be streamed; `NotFound` for one that has expired, `Unsupported` for one that is not fixed."""
+        try:
+            snapshot = self.namespace.snapshot(version)
+        except NotFound as exc:
+            raise NotFound(
+                f"snapshot {version} of {self.namespace.store.name!r} is not there any more, and what it added was not"
+                " read yet: VACUUM keeps snapshots for as long as it is told, and for those who read them"
+            ) from exc
+        if snapshot.floating:
+            # What comes to such a table comes without a snapshot.
+            raise Unsupported(
+                f"snapshot {version} of {self.namespace.store.name!r} has tables without a fixed version, such as"
+                f" {snapshot.floating[0].object_id!r}; the first write of this library gives them one"
+            )
+        return snapshot
+
     def _added(self, old: int, new: int, operation: str) -> Iterator[Added]:
-        before, after = self._snapshot(old), self._snapshot(new)
+        before, after = self.snapshot(old), self.snapshot(new)
         steps = list(steps_between(self.namespace, old, new, operation))
         if self.may_hold is not None and steps:
             kept = {*self.may_hold(before), *self.may_hold(after)}
@@ -100,22 +117,6 @@ class Additions:
         columns = pa.schema([each.with_nullable(nullable=True) for each in snapshot.schema.arrow])
         with ThreadPoolExecutor(OPENERS, thread_name_prefix="additions") as pool:
             yield from pool.map(lambda step: _Moved.by(step, columns, snapshot.schema.ids), steps)
-
-    def _snapshot(self, version: int) -> Snapshot:
-        try:
-            snapshot = self.namespace.snapshot(version)
-        except NotFound as exc:
-            raise NotFound(
-                f"snapshot {version} of {self.namespace.store.name!r} is not there any more, and what it added was not"
-                " read yet: VACUUM keeps snapshots for as long as it is told, and for those who read them"
-            ) from exc
-        if snapshot.floating:
-            # What comes to such a table comes without a snapshot.
-            raise Unsupported(
-                f"snapshot {version} of {self.namespace.store.name!r} has tables without a fixed version, such as"
-                f" {snapshot.floating[0].object_id!r}; the first write of this library gives them one"
-            )
-        return snapshot
 
 
 @dataclass(frozen=True, slots=True)

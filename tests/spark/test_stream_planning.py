@@ -1,0 +1,312 @@
+"""Streams of rows without Spark: every row that is added comes once, in whatever batches, and again if a batch is repeated."""
+
+from __future__ import annotations
+
+import json
+import pickle
+import random
+from collections.abc import Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import pytest
+from lance_flight.catalog.leases import leases
+from lance_flight.catalog.maintenance.vacuum import VacuumRules, vacuum
+from lance_flight.errors import Conflict, InvalidInput, NotFound, QueryFailed, SchemaError, Unsupported
+from lance_flight_client.spark import direct
+from lance_flight_client.spark.options import ReadOptions
+from lance_flight_client.spark.stream_offsets import BEGINNING, Offset, last_version
+from lance_flight_client.spark.stream_options import (
+    StreamReadOptions,
+    StreamWriteOptions,
+    check_no_stream,
+    without_stream,
+)
+from lance_flight_client.spark.stream_planning import History, plan_stream
+
+from tests.catalog.aging import age
+from tests.catalog.test_additions import newest, run
+from tests.catalog.test_commit import opened
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Path:
+    """Rows 1 to 4 in two partitions and three snapshots."""
+    run(tmp_path / "t", "CREATE TABLE t (id INT NOT NULL, p VARCHAR) PARTITIONED BY (p)")
+    for ids in ("(1, 'a')", "(2, 'b')", "(3, 'a'), (4, 'b')"):
+        insert(tmp_path / "t", ids)
+    return tmp_path / "t"
+
+
+def insert(place: Path, rows: str) -> None:
+    run(place, f"INSERT INTO t (id, p) VALUES {rows}")
+
+
+class Query:
+    """A query as Spark runs it: its checkpoint holds the ends of batches, in JSON."""
+
+    def __init__(self, place: Path, **options: str) -> None:
+        self._options = {"root": str(place.parent), "table": "t", **options}
+        self.ends: list[str] = []
+        self.start()
+
+    def start(self) -> None:
+        """Begin, or begin again with the checkpoint."""
+        read = direct.plan(ReadOptions.parse(without_stream(self._options)))
+        stream = StreamReadOptions.parse(self._options)
+        self.most = stream.versions_per_trigger
+        self.history = History(pickle.loads(pickle.dumps(plan_stream(read, stream))))  # noqa: S301 - our own
+
+    def batch(self) -> list[int] | None:
+        """The ids of the next batch; None where there is none."""
+        begin = self._offset(len(self.ends) - 1)
+        end = json.dumps(self.history.following(begin, self.history.newest, self.most).to_json())
+        if end == json.dumps(begin.to_json()):
+            return None
+        self.ends.append(end)
+        return self.repeated(len(self.ends) - 1)
+
+    def repeated(self, number: int) -> list[int]:
+        """The ids of a batch that was planned before."""
+        portions = self.history.portions(self._offset(number - 1), self._offset(number))
+        found = pickle.loads(pickle.dumps(portions))  # noqa: S301 - our own
+        return sorted(each for portion in found for batch in portion.batches() for each in batch["id"].to_pylist())
+
+    def rest(self) -> list[list[int]]:
+        """All batches that are left."""
+        batches = []
+        while (batch := self.batch()) is not None:
+            batches.append(batch)
+        return batches
+
+    def _offset(self, number: int) -> Offset:
+        return BEGINNING if number < 0 else Offset.from_json(json.loads(self.ends[number]))
+
+
+BEGINNINGS: list[Any] = [
+    pytest.param({}, [[1, 2, 3, 4]], [[5, 6]], id="table"),
+    pytest.param({"versions_per_trigger": "1"}, [[1, 2, 3, 4]], [[5], [6]], id="table, one by one"),
+    pytest.param({"starting": "earliest"}, [[], [1, 2, 3, 4]], [[5, 6]], id="earliest"),
+    pytest.param(
+        {"starting": "earliest", "versions_per_trigger": "2"}, [[], [1, 2], [3, 4]], [[5, 6]], id="earliest, two by two"
+    ),
+    pytest.param({"starting": "latest"}, [[]], [[5, 6]], id="latest"),
+    pytest.param({"starting": "{second}"}, [[], [3, 4]], [[5, 6]], id="after a snapshot"),
+    pytest.param({"filter": "p = 'a' AND id <> 3"}, [[1]], [[5]], id="some of the rows"),
+]
+
+
+@pytest.mark.parametrize(("options", "before", "after"), BEGINNINGS)
+def test_a_stream_begins_where_it_is_told_to(
+    place: Path, options: dict[str, str], before: list[list[int]], after: list[list[int]]
+) -> None:
+    second = str(newest(place) - 1)
+    query = Query(place, **{name: text.format(second=second) for name, text in options.items()})
+    assert query.rest() == before
+    insert(place, "(5, 'a')")
+    insert(place, "(6, 'b')")
+    query.start()
+    assert query.rest() == after
+    assert [query.repeated(number) for number in range(len(query.ends))] == before + after
+
+
+def test_the_first_batch_is_the_same_when_it_is_repeated(place: Path) -> None:
+    """Spark keeps where it ends, and asks again where it begins."""
+    for starting, ids in (("table", [1, 2, 3, 4]), ("latest", [])):
+        query = Query(place, starting=starting)
+        assert query.batch() == ids
+        insert(place, "(9, 'a')")
+        query.start()
+        assert query.repeated(0) == ids
+        assert query.rest() == [[9]]
+        run(place, "ALTER TABLE t ROLLBACK TO " + str(newest(place) - 1))
+
+
+@pytest.mark.parametrize(
+    ("changes", "statement", "ids"),
+    [("fail", "DELETE FROM t WHERE id = 1", None), ("new_rows", "UPDATE t SET id = 10 WHERE id = 1", [10, 5])],
+)
+def test_changes_fail_or_give_their_rows(place: Path, changes: str, statement: str, ids: list[int] | None) -> None:
+    query = Query(place, starting="latest", changes=changes)
+    assert query.batch() == []
+    run(place, statement)
+    insert(place, "(5, 'a')")
+    if ids is not None:
+        assert query.batch() == sorted(ids)
+        return
+    with pytest.raises(
+        QueryFailed, match=rf"snapshot {newest(place) - 1} of 't' removed .*: delete 1 rows.*'changes' = 'new_rows'"
+    ):
+        query.batch()
+    there = Query(place, starting="latest", filter="p = 'b'")
+    assert there.rest() == [[]]
+    run(place, "DELETE FROM t WHERE p = 'a'")
+    insert(place, "(6, 'b')")
+    assert there.rest() == [[6]]
+
+
+@pytest.mark.parametrize(
+    ("statement", "rows", "ids"),
+    [
+        pytest.param("ALTER TABLE t ADD COLUMN n INTEGER", "(5, 'a')", [5], id="added"),
+        pytest.param("ALTER TABLE t RENAME COLUMN p TO q", None, [5], id="renamed"),
+        pytest.param("ALTER TABLE t ALTER COLUMN id TYPE BIGINT", "(5, 'a')", None, id="widened"),
+        pytest.param("ALTER TABLE t DROP COLUMN id", None, None, id="dropped"),
+    ],
+)
+def test_columns_that_change_meanwhile(place: Path, statement: str, rows: str | None, ids: list[int] | None) -> None:
+    query = Query(place, filter="p IS NOT NULL")
+    assert query.batch() == [1, 2, 3, 4]
+    run(place, statement)
+    if ids is not None:
+        run(place, f"INSERT INTO t (id, {'q' if rows is None else 'p'}) VALUES (5, 'a')")
+        assert query.rest() == [ids]
+        return
+    with pytest.raises(SchemaError, match=r"the stream of table 't'; run it again: column 'id' was int32"):
+        query.batch()
+
+
+def test_columns_that_came_later_are_null_in_older_rows(place: Path) -> None:
+    run(place, "ALTER TABLE t ADD COLUMN n INTEGER")
+    run(place, "ALTER TABLE t RENAME COLUMN p TO q")
+    insert_more = "INSERT INTO t (id, q, n) VALUES (5, 'a', 50)"
+    run(place, insert_more)
+    for options, ids in (({}, [[], [1, 2, 3, 4, 5]]), ({"filter": "n IS NULL AND q = 'a'"}, [[], [1, 3]])):
+        assert Query(place, starting="earliest", **options).rest() == ids
+
+
+def test_a_table_that_was_made_again_is_another_one(place: Path) -> None:
+    query = Query(place)
+    assert query.batch() == [1, 2, 3, 4]
+    run(place, "DROP TABLE t")
+    run(place, "CREATE TABLE t (id INT NOT NULL, p VARCHAR) PARTITIONED BY (p)")
+    for number in range(6):
+        with pytest.raises(Conflict, match="made again since the stream had come to it"):
+            query.batch()
+        query.ends = query.ends[:1]
+        insert(place, f"({number}, 'a')")
+
+
+def test_what_vacuum_removed_is_missed(place: Path) -> None:
+    query = Query(place)
+    assert query.batch() == [1, 2, 3, 4]
+    query.history.release()
+    at = newest(place)
+    insert(place, "(5, 'a')")
+    vacuum_all(place)
+    with pytest.raises(NotFound, match=rf"snapshot {at} of 't' is not there any more"):
+        query.batch()
+
+
+def test_what_a_batch_reads_vacuum_leaves(place: Path) -> None:
+    query = Query(place, starting="latest")
+    assert query.batch() == []
+    for number in (5, 6, 7):
+        insert(place, f"({number}, 'a')")
+    assert query.batch() == [5, 6, 7]
+    vacuum_all(place)
+    assert query.repeated(1) == [5, 6, 7]
+
+
+def vacuum_all(place: Path) -> None:
+    """Vacuum, a day later, all that nobody holds."""
+    leases.publish_all()
+    age(place, hours=24)
+    leases.publish_all()
+    vacuum(opened(place), VacuumRules(retain_hours=0, transaction_hours=0, force=True))
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_in_whatever_batches_every_row_comes_once(place: Path, seed: int) -> None:
+    """Appends, maintenance and restarts in any order, against the rows of the table."""
+    chance = random.Random(seed)  # noqa: S311 - a walk, no secret
+    query = Query(place, **({"versions_per_trigger": str(chance.randint(1, 3))} if chance.random() < 0.7 else {}))
+    batches: list[list[int]] = []
+    for number in range(10, 24):
+        step = chance.choice(["insert", "insert", "compact", "spec", "rewrite", "batch", "restart", "repeat"])
+        match step:
+            case "insert":
+                insert(place, f"({number}, 'a'), ({100 + number}, 'new {number}')")
+            case "spec":
+                run(place, f"ALTER TABLE t SET PARTITIONED BY (bucket({number}, id))")
+            case "compact" | "rewrite":
+                maintain(place, step)
+            case "batch":
+                batches += [batch] if (batch := query.batch()) is not None else []
+            case "restart":
+                query.start()
+            case "repeat":
+                assert [query.repeated(each) for each in range(len(batches))] == batches
+    batches += query.rest()
+    assert sorted(number for batch in batches for number in batch) == ids(place)
+
+
+def maintain(place: Path, statement: str) -> None:
+    with suppress(AssertionError):
+        # There may be nothing to do.
+        run(place, statement)
+
+
+def ids(place: Path) -> list[int]:
+    rows = opened(place).rows()
+    return sorted(number for table in rows for number in table["id"].to_pylist())
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"starting": "now"}, "'starting' is 'now'; expected table, earliest, latest or the number of a snapshot"),
+        ({"versions_per_trigger": "0"}, "'versions_per_trigger' is '0'; expected a number from 1 on"),
+        ({"changes": "ignore"}, "'changes' is 'ignore'; expected fail or new_rows"),
+        ({"uri": "grpc://h:1"}, r"'uri' goes with \.read, not with \.readStream"),
+        ({"SNAPSHOT": "3"}, r"'snapshot' goes with \.read, not with \.readStream"),
+    ],
+)
+def test_options_that_a_stream_cannot_have_are_named(options: dict[str, str], message: str) -> None:
+    with pytest.raises(InvalidInput, match=message):
+        StreamReadOptions.parse({"root": "/r", "table": "t", **options})
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({}, "expected 'stream': a name for this stream"),
+        ({"stream": "s", "commit_id": "x"}, r"'commit_id' goes with \.write, not with \.writeStream"),
+        ({"stream": "s", "overwrite": "table"}, r"'overwrite' goes with \.write, not with \.writeStream"),
+        ({"stream": "s", "path": "x"}, "no option 'path'"),
+    ],
+)
+def test_options_that_a_stream_cannot_write_with_are_named(options: dict[str, str], message: str) -> None:
+    with pytest.raises(InvalidInput, match=message):
+        StreamWriteOptions.parse({"root": "/r", "table": "t", "checkpointlocation": "/c", **options}, complete=False)
+
+
+def test_options_of_a_stream_are_none_of_a_read() -> None:
+    with pytest.raises(InvalidInput, match=r"'starting' goes with \.readStream, not with \.read"):
+        check_no_stream({"root": "/r", "Starting": "latest"})
+
+
+def test_what_has_no_snapshots_is_no_stream(place: Path) -> None:
+    run(place, "CREATE TABLE plain (id INT)")
+    with pytest.raises(Unsupported, match="'plain' is not partitioned"):
+        Query(place, table="plain")
+    with pytest.raises(NotFound, match="table 't' has no snapshot 99; the newest is"):
+        Query(place, starting="99").batch()
+
+
+def test_an_offset_of_another_source_is_refused() -> None:
+    for found in ({"version": 3}, {"offset": 0}, {"version": "3", "committed_at": "x", "is_whole": False}):
+        with pytest.raises(InvalidInput, match="none of lance_flight's"):
+            Offset.from_json(found)
+
+
+def spans(newest: int, most: int | None) -> Sequence[int]:
+    ends, at = [], 0
+    while (at := last_version(at, newest, most)) != (ends or [0])[-1]:
+        ends.append(at)
+    return ends
+
+
+def test_batches_reach_the_newest_snapshot_in_steps_of_a_limit() -> None:
+    assert [list(spans(7, most)) for most in (None, 1, 3, 7, 9)] == [[7], [1, 2, 3, 4, 5, 6, 7], [3, 6, 7], [7], [7]]
