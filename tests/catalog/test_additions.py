@@ -15,6 +15,7 @@ import pytest
 from lance_flight.catalog.additions import Additions
 from lance_flight.catalog.directory import Root
 from lance_flight.catalog.maintenance.compaction import CompactionRules, compact
+from lance_flight.catalog.maintenance.indexing import IndexRules, create_index
 from lance_flight.catalog.maintenance.rewriting import rewrite
 from lance_flight.catalog.maintenance.vacuum import VacuumRules, vacuum
 from lance_flight.catalog.namespace import PartitionedNamespace
@@ -46,6 +47,7 @@ ADDS = {
 MOVES = {
     "a compaction": "compact",
     "rows under a new spec": "rewrite",
+    "an index": "index",
     "a new spec": "ALTER TABLE t SET PARTITIONED BY (bucket(2, id))",
     "a new column": "ALTER TABLE t ADD COLUMN y INTEGER",
     "a computed column": "ALTER TABLE t ADD COLUMN y BIGINT AS (id + x)",
@@ -96,6 +98,8 @@ def run(place: Path, statement: str) -> None:
             assert compact(opened(place), CompactionRules(deleted=0)).tables
         case "rewrite":
             assert rewrite(opened(place), evaluate).commits
+        case "index":
+            create_index(opened(place), IndexRules(column="id"))
         case _:
             Engine(Root(Store(str(place.parent))), ways=1).update(statement)
 

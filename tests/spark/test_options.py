@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 from lance_flight.errors import InvalidInput
-from lance_flight_client.spark import write_options
+from lance_flight_client.spark import stream_options, write_options
 from lance_flight_client.spark.options import MEANINGS, NamedTable, ReadOptions
 from lance_flight_client.spark.through_flight import Access, table_query
 
@@ -104,7 +104,9 @@ def test_the_query_for_a_table_quotes_what_it_is_given() -> None:
 
 
 def test_the_readme_lists_every_option_with_its_meaning() -> None:
-    reading, _, writing = README.read_text().partition("\n### Write\n")
-    for text, meanings in ((reading, MEANINGS), (writing, write_options.MEANINGS)):
+    reading, _, rest = README.read_text().partition("\n### Write\n")
+    writing, _, streaming = rest.partition("\n### Streams\n")
+    tables = ((reading, MEANINGS), (writing, write_options.MEANINGS), (streaming, stream_options.READ_MEANINGS))
+    for text, meanings in tables:
         documented = dict(re.findall(r"^\| `(\w+)` \| (.*?) \|$", text, re.MULTILINE))
         assert documented == dict(meanings)

@@ -16,6 +16,7 @@ from lance_flight.catalog.maintenance.vacuum import VacuumRules, vacuum
 from lance_flight.errors import Conflict, InvalidInput, NotFound, QueryFailed, SchemaError, Unsupported
 from lance_flight_client.spark import direct
 from lance_flight_client.spark.options import ReadOptions
+from lance_flight_client.spark.source import Portion
 from lance_flight_client.spark.stream_offsets import BEGINNING, Offset, last_version
 from lance_flight_client.spark.stream_options import (
     StreamReadOptions,
@@ -24,6 +25,7 @@ from lance_flight_client.spark.stream_options import (
     without_stream,
 )
 from lance_flight_client.spark.stream_planning import History, plan_stream
+from lance_flight_client.spark.types import carried_schema
 
 from tests.catalog.aging import age
 from tests.catalog.test_additions import newest, run
@@ -69,9 +71,13 @@ class Query:
 
     def repeated(self, number: int) -> list[int]:
         """The ids of a batch that was planned before."""
+        found = (batch for portion in self.portions(number) for batch in portion.batches())
+        return sorted(each for batch in found for each in batch["id"].to_pylist())
+
+    def portions(self, number: int) -> list[Portion]:
+        """The tasks of a batch, as executors get them."""
         portions = self.history.portions(self._offset(number - 1), self._offset(number))
-        found = pickle.loads(pickle.dumps(portions))  # noqa: S301 - our own
-        return sorted(each for portion in found for batch in portion.batches() for each in batch["id"].to_pylist())
+        return pickle.loads(pickle.dumps(list(portions)))  # noqa: S301 - our own
 
     def rest(self) -> list[list[int]]:
         """All batches that are left."""
@@ -310,3 +316,20 @@ def spans(newest: int, most: int | None) -> Sequence[int]:
 
 def test_batches_reach_the_newest_snapshot_in_steps_of_a_limit() -> None:
     assert [list(spans(7, most)) for most in (None, 1, 3, 7, 9)] == [[7], [1, 2, 3, 4, 5, 6, 7], [3, 6, 7], [7], [7]]
+
+
+def test_rows_inside_columns_come_in_the_types_that_spark_was_told(place: Path) -> None:
+    """Every batch has one schema, be it of the whole table, of a snapshot, or of one from before a change of columns."""
+    made = "SELECT 1 AS id, 'a' AS p, named_struct('x', 1, 'y', 'b') AS s, [named_struct('z', 1)] AS l, arrow_cast(1, 'UInt32') AS u"
+    run(place, f"CREATE TABLE nested PARTITIONED BY (p) AS {made}")
+    run(place, f"INSERT INTO nested {made}")
+    run(place, "ALTER TABLE nested RENAME COLUMN s TO t")
+    schemas = []
+    for starting in ("table", "earliest"):
+        query = Query(place, table="nested", starting=starting)
+        query.rest()
+        for number in range(len(query.ends)):
+            schemas += [batch.schema for portion in query.portions(number) for batch in portion.batches()]
+    declared = carried_schema(direct.plan(ReadOptions.parse({"root": str(place.parent), "table": "nested"})).wanted)
+    assert len(schemas) >= 3
+    assert all(schema.equals(declared, check_metadata=True) for schema in schemas)

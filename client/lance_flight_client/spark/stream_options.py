@@ -16,7 +16,7 @@ READ_MEANINGS: Mapping[str, str] = MappingProxyType(
     {
         "starting": "with which rows: all of the table as it is and then what is added (as without: table), the same from the"
         " oldest snapshot on (earliest), only what is added from now on (latest), or after a snapshot, by its number",
-        "versions_per_trigger": "how many snapshots a batch may span, at most; without, all that there are",
+        "versions_per_trigger": "how many snapshots a batch may span, at most (as without: 1000)",
         "changes": "what becomes of snapshots that remove or change rows: fail (as without), or new_rows to go on with the"
         " rows that they bring",
     }
@@ -25,6 +25,8 @@ READ_MEANINGS: Mapping[str, str] = MappingProxyType(
 
 TABLE_FIRST, EARLIEST, LATEST = _WORDS = ("table", "earliest", "latest")
 FAIL, NEW_ROWS = "fail", "new_rows"
+VERSIONS_PER_TRIGGER = 1000
+"""All of them are compared one after another, and kept from vacuum, before the first task of a batch runs."""
 _NOT_STREAMED = ("uri", "query", "snapshot", "tag", "time")
 
 WRITE_MEANINGS: Mapping[str, str] = MappingProxyType(
@@ -44,7 +46,7 @@ class StreamReadOptions:
     """What of a table's history is streamed, beside what a read of it says; `starting` is a word, or a snapshot."""
 
     starting: str | int = TABLE_FIRST
-    versions_per_trigger: int | None = None
+    versions_per_trigger: int = VERSIONS_PER_TRIGGER
     allows_changes: bool = False
 
     @classmethod
@@ -57,7 +59,7 @@ class StreamReadOptions:
         given = {name.lower(): text for name, text in options.items()}
         reading = OptionReading(given)
         starting = given.get("starting", TABLE_FIRST)
-        versions = reading.number("versions_per_trigger", least=1)
+        versions = reading.number("versions_per_trigger", least=1) or VERSIONS_PER_TRIGGER
         changes = given.get("changes", FAIL)
         problems = [f"{name!r} goes with .read, not with .readStream" for name in _NOT_STREAMED if name in given]
         problems += reading.problems

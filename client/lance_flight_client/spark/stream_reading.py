@@ -8,7 +8,7 @@ from typing import Any, cast
 
 import pyarrow as pa
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
-from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxFiles, SupportsTriggerAvailableNow
+from pyspark.sql.streaming.datasource import ReadLimit, ReadMaxFiles, SupportsTriggerAvailableNow
 
 from lance_flight_client.spark.direct import DirectPlan
 from lance_flight_client.spark.source import Portion
@@ -35,9 +35,8 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return BEGINNING.to_json()
 
     def getDefaultReadLimit(self) -> ReadLimit:
-        most = self._plan.options.versions_per_trigger
         # Spark has no limit of snapshots; that of files is what it hands back as it was given, and nobody else looks at.
-        return ReadAllAvailable() if most is None else ReadMaxFiles(most)
+        return ReadMaxFiles(self._plan.options.versions_per_trigger)
 
     def prepareForTriggerAvailableNow(self) -> None:
         self._until = self._history.newest
