@@ -1,0 +1,53 @@
+"""A session of Spark Connect, in a process of its own: a JVM serves either Connect or the Python that has started it.
+
+`python -m tests.spark.connect_session ROOT TABLE [CHECKPOINT]` prints as JSON what it found, by name. With a place for its
+checkpoint there is a stream as well.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from typing import Any
+
+from lance_flight_client.spark.partition_wise import partition_wise_join
+from pyspark.errors import PySparkException
+from pyspark.sql import SparkSession
+
+from tests.spark.conftest import SETTINGS
+
+FORMAT = "lance_flight"
+
+
+def main(root: str, table: str, checkpoint: str | None = None) -> dict[str, Any]:
+    builder = SparkSession.builder.remote("local[2]")
+    for name, value in SETTINGS.items():
+        builder = builder.config(name, value)
+    spark = builder.getOrCreate()
+    source = {"root": root, "table": table}
+    rows = spark.read.format(FORMAT).options(**source, filter="p = 1", columns="id").load()
+    found: dict[str, Any] = {"class": type(spark).__module__, "read": sorted(row.id for row in rows.collect())}
+
+    target = {"root": root, "table": f"{table}_written", "partition_by": "bucket(2, id)"}
+    rows.write.format(FORMAT).mode("append").options(**target, commit_id="job").save()
+    rows.write.format(FORMAT).mode("append").options(**target, commit_id="job").save()
+
+    joined = partition_wise_join(spark, source, source, "id", "semi", where="id > 3")
+    found["join"] = sorted(row.id for row in joined.collect())
+
+    if checkpoint is not None:
+        streamed = spark.readStream.format(FORMAT).options(**source).load().writeStream.format(FORMAT)
+        to = {"root": root, "table": f"{table}_streamed", "partition_by": "p", "stream": "connect"}
+        streamed.options(**to, checkpointLocation=checkpoint).trigger(availableNow=True).start().awaitTermination()
+    try:
+        spark.read.format(FORMAT).options(root=root, table="nothing").load().count()
+    except PySparkException as exc:
+        found["refused"] = str(exc)
+    spark.stop()
+    return found
+
+
+if __name__ == "__main__":
+    os.environ |= {"PYSPARK_PYTHON": sys.executable, "SPARK_LOCAL_IP": "127.0.0.1"}
+    print(json.dumps(main(*sys.argv[1:])))  # noqa: T201 - what it found
