@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import os
+import subprocess
+import sys
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -18,8 +20,9 @@ from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
 
 from tests.service.server_process import Server
+from tests.spark import interrupted_stream
 from tests.spark.faulty import FORMAT, FaultySource
-from tests.spark.test_write_faults import check, sample
+from tests.spark.test_write_faults import check, kill_session, sample, wait_for
 
 Change = Callable[[DataFrame], DataFrame]
 
@@ -158,3 +161,25 @@ def test_an_update_is_refused(stream: Stream) -> None:
     with pytest.raises(StreamingQueryException, match="does not support Update mode"):
         stream.run(lambda frame: frame.groupBy("p").count(), "update")
     assert not (stream.root / stream.table).exists()
+
+
+@pytest.mark.skipif(os.environ.get("LANCE_FLIGHT_TESTS") != "full", reason="starts a driver of its own")
+def test_a_driver_that_is_killed_is_started_again(spark: SparkSession, server: Server, tmp_path: Path) -> None:
+    tables = {"before": "stream_before", "after": "stream_after"}
+    files = tmp_path / "files"
+    files.mkdir()
+    for number in range(2):
+        (files / f"{number}.json").write_text(json.dumps({"id": number, "p": 0}))
+        os.utime(files / f"{number}.json", (number, number))
+    arguments = [str(server.root), *tables.values(), str(tmp_path)]
+    command = [sys.executable, "-m", "tests.spark.interrupted_stream", *arguments]
+    with subprocess.Popen(command, start_new_session=True, stderr=subprocess.PIPE, text=True) as driver:
+        try:
+            wait_for([tmp_path / when for when in tables], driver)
+        finally:
+            kill_session(driver.pid)
+    check(server, tables["after"], [0])
+    assert server.rows(f"SELECT id FROM {tables['before']}") == []
+    for table in tables.values():
+        interrupted_stream.start(spark, str(server.root), table, tmp_path).awaitTermination()
+        check(server, table, [0, 1])
