@@ -13,6 +13,7 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 from lance_flight.catalog.additions import Additions
+from lance_flight.catalog.commit import _Member
 from lance_flight.catalog.directory import Root
 from lance_flight.catalog.maintenance.compaction import CompactionRules, compact
 from lance_flight.catalog.maintenance.indexing import IndexRules, create_index
@@ -168,6 +169,17 @@ def test_what_changes_rows_is_named_or_told_by_what_it_brings(place: Path, name:
         added(place, before, after)
     assert added(place, before, after - 1) == [9]
     assert added(place, before, after, allows_changes=True) == sorted([9, *ids])
+
+
+def test_rows_that_move_share_no_snapshot_with_those_that_others_add(place: Path) -> None:
+    namespace = opened(place)
+    before = newest(place)
+    moving, adding = namespace.begin(), namespace.begin()
+    moving.did.append("compact 0 partitions")
+    adding.did.append("append 0 rows")
+    members = [_Member(moving), _Member(adding), _Member(namespace.begin())]
+    namespace.commits._commit(members)
+    assert [member.version for member in members] == [before + 2, before + 1, before + 1]
 
 
 def test_a_table_that_cannot_hold_a_row_is_neither_read_nor_missed(place: Path) -> None:

@@ -80,10 +80,13 @@ class Commits:
         transaction.show(self._staging().rows([transaction], transaction.base))
 
     def _commit(self, group: Sequence[_Member]) -> None:
-        """Settle every member of the group; a table that goes takes no other transaction along."""
-        dropping = [member for member in group if member.transaction.drops]
-        together = [member for member in group if not member.transaction.drops]
-        for part in filter(None, (together, *([member] for member in dropping))):
+        """Settle every member of the group; a table that goes takes no other transaction along.
+
+        Nor do rows that only move: who follows the history has not to tell them from those that others add.
+        """
+        alone = [member for member in group if member.transaction.drops or member.transaction.moves]
+        together = [member for member in group if member not in alone]
+        for part in filter(None, (together, *([member] for member in alone))):
             try:
                 self._settle(part)
             except BaseException as exc:  # noqa: BLE001 - each waiting thread raises it

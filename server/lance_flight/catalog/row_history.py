@@ -25,13 +25,12 @@ from lance_flight.catalog.plain import PlainTable
 from lance_flight.catalog.scan import Scan, Source
 from lance_flight.catalog.snapshot import PartitionTable, Snapshot
 from lance_flight.catalog.store import Store
+from lance_flight.catalog.transaction import MOVES
 from lance_flight.errors import Unsupported
 from lance_flight.model.pins import Latest, Version
 
 INSERT = "insert"
 DELETE = "delete"
-MOVES = ("compact ", "rewrite ", "repair: move ")
-"""How the history begins to tell of what only writes rows anew; what moves them to other tables does nothing else."""
 
 _ADDRESS = pa.field(ROW_ADDRESS, pa.uint64())
 

@@ -21,6 +21,8 @@ from lance_flight.errors import NotFound
 from lance_flight.faults import reached
 from lance_flight.model.pins import FixedPin
 
+MOVES = ("compact ", "rewrite ", "repair: move ")
+"""How the history begins to tell of what only writes rows anew."""
 KEPT_STEPS = 16
 """Each is a manifest in memory; a result that is still being read after so many statements of its transaction is rare."""
 
@@ -130,6 +132,11 @@ class Transaction:
     def drops(self) -> list[str]:
         """The object ids of the tables that it takes away."""
         return [object_id for object_id, part in self.parts.items() if part.drops]
+
+    @property
+    def moves(self) -> bool:
+        """Whether it only writes rows anew that are there already."""
+        return bool(self.did) and all(did.startswith(MOVES) for did in self.did)
 
     @property
     def operation(self) -> str:
