@@ -22,7 +22,8 @@ from pyspark.sql import DataFrame, SparkSession
 from tests.service.server_process import Server
 from tests.spark import interrupted_stream
 from tests.spark.faulty import FORMAT, FaultySource
-from tests.spark.test_write_faults import check, kill_session, sample, wait_for
+from tests.spark.processes import kill_session, wait_until
+from tests.spark.test_write_faults import check, sample
 
 Change = Callable[[DataFrame], DataFrame]
 
@@ -175,7 +176,7 @@ def test_a_driver_that_is_killed_is_started_again(spark: SparkSession, server: S
     command = [sys.executable, "-m", "tests.spark.interrupted_stream", *arguments]
     with subprocess.Popen(command, start_new_session=True, stderr=subprocess.PIPE, text=True) as driver:
         try:
-            wait_for([tmp_path / when for when in tables], driver)
+            wait_until(lambda: all((tmp_path / when).exists() for when in tables), driver)
         finally:
             kill_session(driver.pid)
     check(server, tables["after"], [0])
