@@ -35,11 +35,11 @@ class ClientSession:
     `is_introduced` says that its client has begun it itself, so that nothing of it is another one's.
     """
 
-    is_introduced: bool = False
     isolation: Isolation = Isolation.SNAPSHOT
     branch: str | None = None
     execution: Execution = field(default_factory=Execution)
     open: dict[bytes, OpenTransaction] = field(default_factory=dict)
+    is_introduced: bool = False
 
     @property
     def is_serializable(self) -> bool:
