@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
-from lance_flight_client.spark.direct import plan
 from lance_flight_client.spark.options import STORAGE, ReadOptions
+from lance_flight_client.spark.reading.direct import plan
 
 from tests.object_store.bucket import Bucket
 

@@ -6,7 +6,7 @@ from contextlib import nullcontext
 
 import lance
 import pytest
-from lance_flight_client.spark.program import main, maintain
+from lance_flight_client.spark.pipelines.program import main, maintain
 from pyspark.sql import SparkSession
 
 from tests.service.server_process import Server

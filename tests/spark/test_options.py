@@ -11,9 +11,10 @@ from typing import Any
 
 import pytest
 from lance_flight.errors import InvalidInput
-from lance_flight_client.spark import stream_options, write_options
 from lance_flight_client.spark.options import MEANINGS, NamedTable, ReadOptions
-from lance_flight_client.spark.through_flight import Access, table_query
+from lance_flight_client.spark.reading.through_flight import Access, table_query
+from lance_flight_client.spark.streaming import options as stream_options
+from lance_flight_client.spark.writing import options as write_options
 
 README = Path(__file__).parent.parent.parent / "client" / "README.md"
 SECRET = "5ecret"  # noqa: S105 - nobody's

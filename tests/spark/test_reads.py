@@ -14,8 +14,8 @@ import pyarrow as pa
 import pytest
 from lance_flight.errors import Conflict, InvalidInput, LanceFlightError, NotFound, SqlError, Unsupported
 from lance_flight_client.errors import ServerError
-from lance_flight_client.spark import direct, through_flight
 from lance_flight_client.spark.options import ReadOptions
+from lance_flight_client.spark.reading import direct, through_flight
 from lance_flight_client.spark.types import carried_batch, carried_schema
 
 from tests.service.server_process import Server

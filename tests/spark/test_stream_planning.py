@@ -14,17 +14,17 @@ import pytest
 from lance_flight.catalog.leases import leases
 from lance_flight.catalog.maintenance.vacuum import VacuumRules, vacuum
 from lance_flight.errors import Conflict, InvalidInput, NotFound, QueryFailed, SchemaError, Unsupported
-from lance_flight_client.spark import direct
 from lance_flight_client.spark.options import ReadOptions
+from lance_flight_client.spark.reading import direct
 from lance_flight_client.spark.source import Portion
-from lance_flight_client.spark.stream_offsets import BEGINNING, Offset, last_version
-from lance_flight_client.spark.stream_options import (
+from lance_flight_client.spark.streaming.offsets import BEGINNING, Offset, last_version
+from lance_flight_client.spark.streaming.options import (
     StreamReadOptions,
     StreamWriteOptions,
     check_no_stream,
     without_stream,
 )
-from lance_flight_client.spark.stream_planning import History, plan_stream
+from lance_flight_client.spark.streaming.planning import History, plan_stream
 from lance_flight_client.spark.types import carried_schema
 
 from tests.catalog.aging import age

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pytest
 from lance_flight.model.hashing import murmur3
 from lance_flight_client.spark.clustering import cluster_by_partition
-from lance_flight_client.spark.reports import Report
+from lance_flight_client.spark.writing.reports import Report
 from pyspark.errors import AnalysisException, PySparkException
 from pyspark.sql import DataFrame, SparkSession
 

@@ -13,9 +13,9 @@ from lance_flight.engine.engine import Engine
 from lance_flight.errors import DataError, InvalidInput, LanceFlightError, NotFound, SchemaError, SpecError, Unsupported
 from lance_flight_client.spark.commits import committed
 from lance_flight_client.spark.names import matched
-from lance_flight_client.spark.write_options import WriteOptions
-from lance_flight_client.spark.write_planning import new_writer
-from lance_flight_client.spark.writing import NothingToWrite
+from lance_flight_client.spark.writing.options import WriteOptions
+from lance_flight_client.spark.writing.planning import new_writer
+from lance_flight_client.spark.writing.writer import NothingToWrite
 from pyspark.sql import types as spark
 from pyspark.sql.datasource import DataSourceArrowWriter
 

@@ -20,7 +20,7 @@ from pyspark.sql.types import IntegerType, StructField, StructType
 
 from lance_flight_client.spark.names import matched
 from lance_flight_client.spark.roots import store_of
-from lance_flight_client.spark.write_options import WriteOptions
+from lance_flight_client.spark.writing.options import WriteOptions
 
 PARTITION = "__lance_flight_partition"
 _SPREAD = "__lance_flight_spread"

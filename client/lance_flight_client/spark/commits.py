@@ -9,7 +9,7 @@ from lance_flight.catalog.directory import Root, TableName
 from lance_flight.catalog.plain import PlainTable
 
 from lance_flight_client.spark.roots import store_of
-from lance_flight_client.spark.write_options import WriteOptions
+from lance_flight_client.spark.writing.options import WriteOptions
 
 
 def committed(root: str, table: str, commit_id: str, *, storage: Mapping[str, str] | None = None) -> NamedCommit | None:

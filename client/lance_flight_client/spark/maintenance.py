@@ -31,8 +31,8 @@ from lance_flight.errors import InvalidInput, Unsupported
 
 from lance_flight_client.spark.executors import Executors
 from lance_flight_client.spark.roots import store_of
-from lance_flight_client.spark.write_options import WriteOptions
-from lance_flight_client.spark.writing import evaluated
+from lance_flight_client.spark.writing.options import WriteOptions
+from lance_flight_client.spark.writing.writer import evaluated
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

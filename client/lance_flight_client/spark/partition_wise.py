@@ -15,9 +15,10 @@ from lance_flight.errors import InvalidInput, NotFound
 from lance_flight.planning.joins import Apart
 from pyspark.sql import functions
 
-from lance_flight_client.spark import direct, group_plans, group_source
-from lance_flight_client.spark.group_plans import AGGREGATE, FUNCTIONS, JOIN
+from lance_flight_client.spark.groups import plans, source
+from lance_flight_client.spark.groups.plans import AGGREGATE, FUNCTIONS, JOIN
 from lance_flight_client.spark.options import ReadOptions
+from lance_flight_client.spark.reading import direct
 from lance_flight_client.spark.source import FORMAT
 
 if TYPE_CHECKING:
@@ -43,14 +44,14 @@ def partition_wise_join(
     has once, or pairs of names. `how` is inner, left, right, full, semi or anti. `where` (Spark SQL) and `columns` are over
     the result. Both tables stay at the versions that they have now.
     """
-    group_plans.check_how(how)
+    plans.check_how(how)
     is_using = isinstance(on, str) or all(isinstance(each, str) for each in on)
     pairs = [(each, each) if isinstance(each, str) else tuple(each) for each in ([on] if isinstance(on, str) else on)]
     if not pairs:
         raise InvalidInput("on is empty; expected the names of columns, or pairs of names")
     sides = [_pinned(left), _pinned(right)]
     work = {"kind": JOIN, "left": sides[0], "right": sides[1], "on": pairs, "how": how, "using": is_using}
-    found = group_plans.join_plan(work)
+    found = plans.join_plan(work)
     if isinstance(found, Apart):
         _log.warning("joined by Spark: %s", found.why)
         frames = [spark.read.format(FORMAT).options(**options).load() for options in sides]
@@ -80,7 +81,7 @@ def partition_wise_aggregate(
     rows = _pinned(table)
     listed = [(name, column, function) for name, (column, function) in aggregates.items()]
     work = {"kind": AGGREGATE, "rows": rows, "by": keys, "aggregates": listed}
-    found = group_plans.aggregate_plan(work)
+    found = plans.aggregate_plan(work)
     if not isinstance(found, Apart):
         return _in_groups(spark, work)
     _log.warning("grouped by Spark: %s", found.why)
@@ -98,5 +99,5 @@ def _pinned(options: Mapping[str, str]) -> dict[str, str]:
 
 
 def _in_groups(spark: SparkSession, work: Mapping[str, Any]) -> DataFrame:
-    spark.dataSource.register(group_source.LanceFlightGroups)
-    return spark.read.format(group_source.FORMAT).option(group_source.WORK, json.dumps(work)).load()
+    spark.dataSource.register(source.LanceFlightGroups)
+    return spark.read.format(source.FORMAT).option(source.WORK, json.dumps(work)).load()

@@ -22,13 +22,13 @@ from pyspark.sql.datasource import (
 from pyspark.sql.types import StructType
 
 from lance_flight_client.spark.options import ReadOptions
-from lance_flight_client.spark.stream_options import (
+from lance_flight_client.spark.streaming.options import (
     StreamReadOptions,
     StreamWriteOptions,
     check_no_stream,
     without_stream,
 )
-from lance_flight_client.spark.write_options import WriteOptions
+from lance_flight_client.spark.writing.options import WriteOptions
 
 FORMAT = "lance_flight"
 
@@ -94,7 +94,7 @@ class LanceFlightDataSource(PlannedSource):
 
     def planned(self) -> ReadPlan:
         options = ReadOptions.parse(without_stream(self.options))
-        planner = imported("direct" if options.root is not None else "through_flight")
+        planner = imported("reading.direct" if options.root is not None else "reading.through_flight")
         return cast("ReadPlan", planner.plan(options))
 
     def reader(self, schema: StructType) -> DataSourceReader:
@@ -103,16 +103,16 @@ class LanceFlightDataSource(PlannedSource):
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802 - Spark's interface
         options = StreamReadOptions.parse(self.options)
-        reader = imported("stream_reading").new_stream_reader(self.plan_for(schema), options)
+        reader = imported("streaming.reader").new_stream_reader(self.plan_for(schema), options)
         return cast("DataSourceStreamReader", reader)
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceArrowWriter:  # noqa: FBT001 - Spark's interface
         options = WriteOptions.parse(self.options, overwrite=overwrite)
-        return cast("DataSourceArrowWriter", imported("write_planning").new_writer(options, schema))
+        return cast("DataSourceArrowWriter", imported("writing.planning").new_writer(options, schema))
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:  # noqa: FBT001, N802 - Spark's interface
         options = StreamWriteOptions.parse(self.options, complete=overwrite)
-        return cast("DataSourceStreamWriter", imported("stream_writing").new_stream_writer(options, schema))
+        return cast("DataSourceStreamWriter", imported("streaming.writer").new_stream_writer(options, schema))
 
 
 class PlanReader(DataSourceReader):

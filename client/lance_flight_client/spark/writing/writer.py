@@ -18,7 +18,7 @@ from lance_flight.catalog.shared_writes import Replaces, SharedWrite, WrittenPar
 from lance_flight.errors import AlreadyCommitted
 from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
 
-from lance_flight_client.spark.reports import Report
+from lance_flight_client.spark.writing.reports import Report
 
 log = logging.getLogger(__name__)
 

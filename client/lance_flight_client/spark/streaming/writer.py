@@ -19,9 +19,9 @@ from pyspark import TaskContext
 from pyspark.sql.datasource import DataSourceStreamArrowWriter, WriterCommitMessage
 from pyspark.sql.types import StructType
 
-from lance_flight_client.spark.stream_options import StreamWriteOptions
-from lance_flight_client.spark.write_planning import planned_write
-from lance_flight_client.spark.writing import PlannedWrite
+from lance_flight_client.spark.streaming.options import StreamWriteOptions
+from lance_flight_client.spark.writing.planning import planned_write
+from lance_flight_client.spark.writing.writer import PlannedWrite
 
 log = logging.getLogger(__name__)
 

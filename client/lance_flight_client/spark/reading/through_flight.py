@@ -20,8 +20,8 @@ from pyarrow import flight
 from pyspark.sql.types import StructType
 
 from lance_flight_client.errors import ServerError
-from lance_flight_client.spark.balancing import tasks_for
 from lance_flight_client.spark.options import ReadOptions
+from lance_flight_client.spark.reading.balancing import tasks_for
 from lance_flight_client.spark.types import carried_batch, carried_schema, spark_schema
 
 ENDPOINTS = 16

@@ -25,9 +25,9 @@ from lance_flight.model.pins import FixedPin, Version
 from lance_flight.planning.row_filters import RowFilter, row_filter
 from pyspark.sql.types import StructType
 
-from lance_flight_client.spark.balancing import balanced, tasks_for
-from lance_flight_client.spark.direct_portion import DirectPortion, Piece
 from lance_flight_client.spark.options import ReadOptions
+from lance_flight_client.spark.reading.balancing import balanced, tasks_for
+from lance_flight_client.spark.reading.portion import DirectPortion, Piece
 from lance_flight_client.spark.roots import store_of
 from lance_flight_client.spark.types import carried_schema, spark_schema
 

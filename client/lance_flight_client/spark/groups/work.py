@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from lance_flight.planning.key_types import common_type
 
-from lance_flight_client.spark.direct_portion import DirectPortion
+from lance_flight_client.spark.reading.portion import DirectPortion
 from lance_flight_client.spark.types import carried_schema
 
 BATCH_ROWS = 64 * 1024

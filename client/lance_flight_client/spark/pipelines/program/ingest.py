@@ -6,13 +6,13 @@ import argparse
 
 from lance_flight.errors import AlreadyCommitted
 
-from lance_flight_client.spark.ingesting import check, described, earlier_commit, ingest
-from lance_flight_client.spark.job import SETTINGS
-from lance_flight_client.spark.job_reading import read_job
-from lance_flight_client.spark.program.arguments import given
-from lance_flight_client.spark.sessions import session
-from lance_flight_client.spark.spark_errors import plain_errors
-from lance_flight_client.spark.writing import said_of
+from lance_flight_client.spark.pipelines.errors import plain_errors
+from lance_flight_client.spark.pipelines.ingesting import check, described, earlier_commit, ingest
+from lance_flight_client.spark.pipelines.job import SETTINGS
+from lance_flight_client.spark.pipelines.job_reading import read_job
+from lance_flight_client.spark.pipelines.program.arguments import given
+from lance_flight_client.spark.pipelines.sessions import session
+from lance_flight_client.spark.writing.writer import said_of
 
 
 def run(options: argparse.Namespace) -> int:

@@ -7,13 +7,13 @@ from typing import Any
 
 from lance_flight.errors import InvalidInput
 
-from lance_flight_client.spark.job import PAIRS, Setting
+from lance_flight_client.spark.pipelines.job import PAIRS, Setting
 
 
 def given(options: argparse.Namespace, setting: Setting) -> Any:
     """What a flag says of a setting; None if it was not given.
 
-    >>> from lance_flight_client.spark.job import SETTINGS
+    >>> from lance_flight_client.spark.pipelines.job import SETTINGS
     >>> conf = next(setting for setting in SETTINGS if setting.flag == "--conf")
     >>> given(argparse.Namespace(spark=["spark.master=local[2]"]), conf)
     {'spark.master': 'local[2]'}

@@ -11,7 +11,7 @@ from typing import Any
 
 from lance_flight.errors import InvalidInput
 
-from lance_flight_client.spark.job import FORMATS, PAIRS, SECTIONS, SETTINGS, Job, Setting
+from lance_flight_client.spark.pipelines.job import FORMATS, PAIRS, SECTIONS, SETTINGS, Job, Setting
 
 
 def read_job(file: str | None, flags: Mapping[str, Any]) -> Job:

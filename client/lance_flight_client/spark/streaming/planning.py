@@ -16,14 +16,14 @@ from lance_flight.engine.scan_planning import plan_scan
 from lance_flight.errors import Conflict, NotFound, QueryFailed, SchemaError, Unsupported
 from lance_flight.model.schema import NamespaceSchema
 
-from lance_flight_client.spark.balancing import balanced, tasks_for
-from lance_flight_client.spark.direct import DirectPlan
-from lance_flight_client.spark.direct_portion import DirectPortion
+from lance_flight_client.spark.reading.balancing import balanced, tasks_for
+from lance_flight_client.spark.reading.direct import DirectPlan
+from lance_flight_client.spark.reading.portion import DirectPortion
 from lance_flight_client.spark.roots import store_of
 from lance_flight_client.spark.source import Portion
-from lance_flight_client.spark.stream_offsets import BEGINNING, Offset, last_version
-from lance_flight_client.spark.stream_options import EARLIEST, LATEST, NEW_ROWS, StreamReadOptions
-from lance_flight_client.spark.stream_portion import StreamPortion
+from lance_flight_client.spark.streaming.offsets import BEGINNING, Offset, last_version
+from lance_flight_client.spark.streaming.options import EARLIEST, LATEST, NEW_ROWS, StreamReadOptions
+from lance_flight_client.spark.streaming.portion import StreamPortion
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -8,9 +8,9 @@ from types import MappingProxyType
 
 from lance_flight.errors import InvalidInput
 
-from lance_flight_client.spark import write_options
 from lance_flight_client.spark.options import OptionReading
-from lance_flight_client.spark.write_options import TABLE, WriteOptions
+from lance_flight_client.spark.writing import options as write_options
+from lance_flight_client.spark.writing.options import TABLE, WriteOptions
 
 READ_MEANINGS: Mapping[str, str] = MappingProxyType(
     {

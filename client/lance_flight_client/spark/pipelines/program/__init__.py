@@ -15,7 +15,7 @@ from typing import Any
 from lance_flight.errors import LanceFlightError
 
 from lance_flight_client.errors import JobFailed
-from lance_flight_client.spark.job import COUNT, EXPRESSIONS, PAIRS, PATHS, SETTINGS, SWITCH, Kind
+from lance_flight_client.spark.pipelines.job import COUNT, EXPRESSIONS, PAIRS, PATHS, SETTINGS, SWITCH, Kind
 
 PROGRAM = "python -m lance_flight_client.spark"
 

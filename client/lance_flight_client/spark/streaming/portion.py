@@ -10,7 +10,7 @@ from lance_flight.catalog.additions import Added
 from lance_flight.catalog.store import UNREADABLE
 from lance_flight.errors import QueryFailed
 
-from lance_flight_client.spark.direct_portion import DirectPortion
+from lance_flight_client.spark.reading.portion import DirectPortion
 
 
 @dataclass(frozen=True, slots=True)

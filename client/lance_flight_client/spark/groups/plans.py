@@ -11,11 +11,11 @@ from lance_flight.errors import InvalidInput, NotFound
 from lance_flight.planning.joins import Apart
 from pyspark.sql.types import StructType
 
-from lance_flight_client.spark import direct
-from lance_flight_client.spark.direct import DirectPlan
-from lance_flight_client.spark.group_work import HOW, AggregateWork, JoinWork, joined_schema
-from lance_flight_client.spark.groups import Keyed, grouped
+from lance_flight_client.spark.groups.matching import Keyed, grouped
+from lance_flight_client.spark.groups.work import HOW, AggregateWork, JoinWork, joined_schema
 from lance_flight_client.spark.options import ReadOptions
+from lance_flight_client.spark.reading import direct
+from lance_flight_client.spark.reading.direct import DirectPlan
 from lance_flight_client.spark.source import Portion
 from lance_flight_client.spark.types import carried_schema, spark_schema
 

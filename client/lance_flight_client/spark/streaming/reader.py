@@ -10,11 +10,11 @@ import pyarrow as pa
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 from pyspark.sql.streaming.datasource import ReadLimit, ReadMaxFiles, SupportsTriggerAvailableNow
 
-from lance_flight_client.spark.direct import DirectPlan
+from lance_flight_client.spark.reading.direct import DirectPlan
 from lance_flight_client.spark.source import Portion
-from lance_flight_client.spark.stream_offsets import BEGINNING, Offset
-from lance_flight_client.spark.stream_options import StreamReadOptions
-from lance_flight_client.spark.stream_planning import History, StreamPlan, plan_stream
+from lance_flight_client.spark.streaming.offsets import BEGINNING, Offset
+from lance_flight_client.spark.streaming.options import StreamReadOptions
+from lance_flight_client.spark.streaming.planning import History, StreamPlan, plan_stream
 
 Json = Mapping[str, Any]
 

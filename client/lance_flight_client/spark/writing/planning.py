@@ -28,9 +28,9 @@ from pyspark.sql.types import StructType
 
 from lance_flight_client.spark.names import matched
 from lance_flight_client.spark.roots import store_of
-from lance_flight_client.spark.stored_types import arrow_schema
-from lance_flight_client.spark.write_options import WriteOptions
-from lance_flight_client.spark.writing import NothingToWrite, PlannedWrite, TableWriter
+from lance_flight_client.spark.writing.options import WriteOptions
+from lance_flight_client.spark.writing.stored_types import arrow_schema
+from lance_flight_client.spark.writing.writer import NothingToWrite, PlannedWrite, TableWriter
 
 log = logging.getLogger(__name__)
 

@@ -16,13 +16,13 @@ from pyspark.sql import DataFrame, SparkSession
 
 from lance_flight_client.spark.clustering import cluster_by_partition
 from lance_flight_client.spark.commits import committed
-from lance_flight_client.spark.job import APPEND, OVERWRITE, OVERWRITE_TABLE, Job, Source
-from lance_flight_client.spark.reports import Report
+from lance_flight_client.spark.pipelines.job import APPEND, OVERWRITE, OVERWRITE_TABLE, Job, Source
 from lance_flight_client.spark.roots import store_of
 from lance_flight_client.spark.source import FORMAT
-from lance_flight_client.spark.write_options import WriteOptions
-from lance_flight_client.spark.write_planning import make_table, planned_table
-from lance_flight_client.spark.writing import said_of
+from lance_flight_client.spark.writing.options import WriteOptions
+from lance_flight_client.spark.writing.planning import make_table, planned_table
+from lance_flight_client.spark.writing.reports import Report
+from lance_flight_client.spark.writing.writer import said_of
 
 # What a reader cannot make out is NULL otherwise, and nobody would know.
 STRICT: Mapping[str, Mapping[str, str]] = MappingProxyType({kind: {"mode": "FAILFAST"} for kind in ("csv", "json")})

@@ -20,4 +20,4 @@ class LanceFlightGroups(PlannedSource):
         return FORMAT
 
     def planned(self) -> ReadPlan:
-        return cast("ReadPlan", imported("group_plans").plan(json.loads(self.options[WORK])))
+        return cast("ReadPlan", imported("groups.plans").plan(json.loads(self.options[WORK])))

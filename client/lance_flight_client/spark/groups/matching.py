@@ -12,8 +12,8 @@ import pyarrow as pa
 from lance_flight.engine.functions import evaluate
 from lance_flight.planning.joins import Apart, match
 
-from lance_flight_client.spark.direct import DirectPlan
-from lance_flight_client.spark.direct_portion import DirectPortion
+from lance_flight_client.spark.reading.direct import DirectPlan
+from lance_flight_client.spark.reading.portion import DirectPortion
 
 
 @dataclass(frozen=True, slots=True)

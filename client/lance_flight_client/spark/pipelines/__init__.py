@@ -1,0 +1,1 @@
+"""Pipelines: jobs in files or flags, and the program that runs them."""

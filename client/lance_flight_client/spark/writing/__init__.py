@@ -1,0 +1,1 @@
+"""Writes: planned before the tasks run, carried out by them, committed by the driver."""
