@@ -6,7 +6,7 @@ import logging
 from pathlib import Path
 
 import pytest
-from lance_flight.errors import InvalidInput, NotFound
+from lance_flight.errors import InvalidInput, NotFound, SchemaError
 from lance_flight_client.spark.partition_wise import partition_wise_aggregate, partition_wise_join
 from pyspark.sql import DataFrame, SparkSession
 
@@ -77,6 +77,29 @@ def test_pairs_of_names_filters_columns_and_conditions(spark: SparkSession, shop
     assert "Exchange" not in plan_of(found)
     expected = by_spark(spark, shop, "inner").where("total > 500 AND name > 'c3'").select("id", "name")
     assert rows_of(found) == rows_of(expected)
+
+
+@pytest.mark.parametrize("how", ["inner", "left", "right", "full", "semi", "anti"])
+def test_tasks_give_the_columns_alone_that_are_chosen(
+    spark: SparkSession, shop: dict[str, dict[str, str]], how: str
+) -> None:
+    columns = ["total", "customer"] if how in {"semi", "anti"} else ["name", "customer"]
+    found = partition_wise_join(spark, shop["orders"], shop["customers"], "customer", how, columns=columns)
+    assert found.columns == columns
+    assert not any(f"{name}#" in plan_of(found) for name in {"id", "vec", "total", "name"} - set(columns))
+    assert rows_of(found) == rows_of(by_spark(spark, shop, how).select(*columns))
+
+
+def test_expressions_may_be_chosen_and_names_of_both_sides_may_not(
+    spark: SparkSession, shop: dict[str, dict[str, str]]
+) -> None:
+    orders, customers = shop["orders"], shop["customers"]
+    found = partition_wise_join(spark, orders, customers, "customer", columns=["TOTAL", "*"])
+    assert rows_of(found) == rows_of(by_spark(spark, shop, "inner").select("TOTAL", "*"))
+    both = partition_wise_join(spark, orders, customers, [("customer", "customer")], columns=["name"])
+    assert rows_of(both) == rows_of(by_spark(spark, shop, "inner").select("name"))
+    with pytest.raises(SchemaError, match="'customer' is there twice"):
+        partition_wise_join(spark, orders, customers, [("customer", "customer")], columns=["customer"])
 
 
 def test_tables_that_are_not_partitioned_alike_are_joined_by_spark(

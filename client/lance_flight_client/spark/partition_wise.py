@@ -51,6 +51,8 @@ def partition_wise_join(
         raise InvalidInput("on is empty; expected the names of columns, or pairs of names")
     sides = [_pinned(left), _pinned(right)]
     work = {"kind": JOIN, "left": sides[0], "right": sides[1], "on": pairs, "how": how, "using": is_using}
+    # A condition may be over any column, and is Spark's to apply.
+    work["columns"] = None if columns is None or where is not None else list(columns)
     found = plans.join_plan(work)
     if isinstance(found, Apart):
         _log.warning("joined by Spark: %s", found.why)

@@ -12,7 +12,7 @@ from lance_flight.planning.joins import Apart
 from pyspark.sql.types import StructType
 
 from lance_flight_client.spark.groups.matching import Keyed, grouped
-from lance_flight_client.spark.groups.work import HOW, AggregateWork, JoinWork, joined_schema
+from lance_flight_client.spark.groups.work import HOW, AggregateWork, JoinWork, chosen, outputs, schema_of
 from lance_flight_client.spark.options import ReadOptions
 from lance_flight_client.spark.reading import direct
 from lance_flight_client.spark.reading.direct import DirectPlan
@@ -53,19 +53,16 @@ def join_plan(work: Mapping[str, Any]) -> GroupPlan | Apart:
     on = [(str(a), str(b)) for a, b in work["on"]]
     for side, place in ((left, 0), (right, 1)):
         check_columns([pair[place] for pair in on], side)
-    how, is_using = work["how"], bool(work["using"])
+    how = work["how"]
     sides = [Keyed(left, tuple(a for a, _ in on)), Keyed(right, tuple(b for _, b in on))]
     groups = grouped(sides, inner=how == "inner")
     if isinstance(groups, Apart):
         return groups
     schemas = carried_schema(left.wanted), carried_schema(right.wanted)
-    schema = joined_schema(*schemas, on, how, is_using=is_using)
-    carried_schema(schema)
-    portions = [
-        JoinWork(left=mine, right=theirs, on=on, how=how, is_using=is_using, schema=schema)
-        for mine, theirs in groups.portions
-    ]
-    return GroupPlan(schema, portions, groups.by)
+    columns = chosen(outputs(*schemas, on, how, is_using=bool(work["using"])), work["columns"])
+    carried_schema(schema_of(columns))
+    portions = [JoinWork(left=mine, right=theirs, on=on, how=how, outputs=columns) for mine, theirs in groups.portions]
+    return GroupPlan(schema_of(columns), portions, groups.by)
 
 
 def aggregate_plan(work: Mapping[str, Any]) -> GroupPlan | Apart:

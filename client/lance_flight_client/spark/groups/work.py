@@ -31,23 +31,36 @@ HOW: Mapping[str, str] = MappingProxyType(
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Output:
+    """A column of a join's result: that of one side, or a key, which is that of whichever side is there."""
+
+    field: pa.Field
+    left: str | None = None
+    right: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class JoinWork:
-    """One group of a join (`source.Portion`). With `is_using` each key is one column of the result, else one of each side."""
+    """One group of a join (`source.Portion`)."""
 
     left: DirectPortion
     right: DirectPortion
     on: Sequence[tuple[str, str]]
     how: str
-    is_using: bool
-    schema: pa.Schema
+    outputs: Sequence[Output]
 
     def batches(self) -> Iterator[pa.RecordBatch]:
         left, right = _table(self.left), _table(self.right)
         pairs = self._pairs(left, right)
+        left = left.select([each.left for each in self.outputs if each.left is not None])
+        right = right.select([each.right for each in self.outputs if each.right is not None])
+        schema = schema_of(self.outputs)
         for start in range(0, pairs.num_rows, BATCH_ROWS):
             some = pairs.slice(start, BATCH_ROWS)
-            columns = [column.combine_chunks() for column in self._columns(some, left, right)]
-            yield pa.RecordBatch.from_arrays(columns, schema=self.schema)
+            mine = left.take(some[_LEFT_ROW]) if left.num_columns else left
+            theirs = right.take(some[_RIGHT_ROW]) if right.num_columns else right
+            columns = [_column(each, mine, theirs).combine_chunks() for each in self.outputs]
+            yield pa.RecordBatch.from_arrays(columns, schema=schema)
 
     def _pairs(self, left: pa.Table, right: pa.Table) -> pa.Table:
         """The numbers of the rows that belong together, NULL where a row is alone."""
@@ -59,21 +72,16 @@ class JoinWork:
             sides.append(pa.table([*keys, np.arange(table.num_rows)], names=[*names, row]))
         return sides[0].join(sides[1], names, join_type=HOW[self.how], use_threads=False)
 
-    def _columns(self, pairs: pa.Table, left: pa.Table, right: pa.Table) -> list[pa.ChunkedArray]:
-        lefts = pairs[_LEFT_ROW]
-        mine = left.take(lefts)
-        if self.how in {"semi", "anti"}:
-            found: list[pa.ChunkedArray] = [mine[name] for name in self.schema.names]
-            return found
-        theirs = right.take(pairs[_RIGHT_ROW])
-        if not self.is_using:
-            return [*mine.columns, *theirs.columns]
-        keys = [a for a, _ in self.on]
-        merged = [
-            pc.coalesce(mine[key].cast(field.type), theirs[key].cast(field.type))
-            for key, field in zip(keys, self.schema, strict=False)
-        ]
-        return [*merged, *mine.drop_columns(keys).columns, *theirs.drop_columns(keys).columns]
+
+def _column(output: Output, left: pa.Table, right: pa.Table) -> pa.ChunkedArray:
+    match output.left, output.right:
+        case str(mine), None:
+            return left[mine]
+        case None, str(theirs):
+            return right[theirs]
+        case mine, theirs:
+            kind = output.field.type
+            return pc.coalesce(left[mine].cast(kind), right[theirs].cast(kind))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -92,14 +100,30 @@ class AggregateWork:
         yield from pa.Table.from_arrays(columns, schema=self.schema).to_batches(BATCH_ROWS)
 
 
-def joined_schema(
+def outputs(
     left: pa.Schema, right: pa.Schema, on: Sequence[tuple[str, str]], how: str, *, is_using: bool
-) -> pa.Schema:
-    """The columns of a join, as Spark's own join has them."""
+) -> list[Output]:
+    """The columns of a join, as Spark's own join has them: with `is_using` each key once, else those of both sides."""
     keys = [a for a, _ in on] if is_using else []
-    sides = [left] if how in {"semi", "anti"} else [left, right]
-    merged = [_merged(left.field(key), right.field(key), how) for key in keys]
-    return pa.schema([*merged, *(field for side in sides for field in side if field.name not in keys)])
+    lefts = [Output(field=field, left=field.name) for field in left]
+    if how in {"semi", "anti"}:
+        return sorted(lefts, key=lambda each: keys.index(each.field.name) if each.field.name in keys else len(keys))
+    merged = [Output(field=_merged(left.field(key), right.field(key), how), left=key, right=key) for key in keys]
+    rights = [Output(field=field, right=field.name) for field in right]
+    return [*merged, *(each for each in [*lefts, *rights] if each.field.name not in keys)]
+
+
+def schema_of(found: Sequence[Output]) -> pa.Schema:
+    """The columns of a result."""
+    return pa.schema([each.field for each in found])
+
+
+def chosen(found: Sequence[Output], columns: Sequence[str] | None) -> list[Output]:
+    """The columns of these names, where each name is that of just one column; all of them otherwise, or where none are named."""
+    names = [each.field.name for each in found]
+    if not columns or any(names.count(name) != 1 for name in columns):
+        return list(found)
+    return [each for each in found if each.field.name in columns]
 
 
 def _merged(left: pa.Field, right: pa.Field, how: str) -> pa.Field:
