@@ -27,6 +27,7 @@ SETTINGS = {
     "spark.sql.shuffle.partitions": "2",
     "spark.default.parallelism": "2",
     "spark.sql.session.timeZone": "America/New_York",
+    "spark.python.daemon.module": "lance_flight_client.spark.daemon",
 }
 """A session as small as it can be, in a zone that is not the one that rows are stored in."""
 

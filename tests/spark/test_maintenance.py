@@ -93,7 +93,8 @@ def test_what_is_where_is_verified(spark: SparkSession, server: Server, aged: st
     assert maintenance.verify(spark, str(server.root), aged).checksum == report.checksum
     assert maintenance.verify(spark, str(server.root), aged, snapshot=at).checksum == report.checksum
     stored = stored_tables(server.root / aged)[0]
-    next(Path(str(stored.dataset.uri), "data").iterdir()).unlink()
+    for path in Path(str(stored.dataset.uri), "data").iterdir():
+        path.unlink()
     damaged = maintenance.verify(spark, str(server.root), aged)
     assert [table.object_id for table in damaged.unsound] == [stored.object_id]
 

@@ -7,7 +7,7 @@ import re
 import stat
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cache
 from pathlib import Path, PurePosixPath
 
@@ -63,10 +63,11 @@ class StoredFile:
 
 @dataclass(frozen=True, slots=True)
 class Store:
-    """A directory or object-store prefix, and how to reach what lies under it."""
+    """A directory or object-store prefix, and how to reach what lies under it; `session` is what is kept in memory of it."""
 
     uri: str
     storage_options: Mapping[str, str] = field(default_factory=dict, repr=False)
+    session: lance.Session | None = field(default=None, repr=False, compare=False)
 
     def child(self, *names: str) -> Store:
         """The store of a path below this one; a name that would leave it is `Corrupt`."""
@@ -76,7 +77,12 @@ class Store:
                 raise Corrupt(
                     f"location {name!r} does not stay inside {self.name!r}; expected a relative path below it"
                 )
-        return Store("/".join([self.uri.rstrip("/"), *names]), self.storage_options)
+        return replace(self, uri="/".join([self.uri.rstrip("/"), *names]))
+
+    @property
+    def uncached(self) -> Store:
+        """The same place as it is now, whatever of it is in memory: Lance keeps small files whole."""
+        return replace(self, session=lance.Session(INDEX_CACHE_BYTES, METADATA_CACHE_BYTES))
 
     def open(self, version: int | str | None = None) -> LanceDataset:
         """The Lance dataset at this very place; `NotFound` where there is none, `Corrupt` where it cannot be read."""
@@ -92,7 +98,8 @@ class Store:
             raise Corrupt(f"{self._called(version)} cannot be read: {self.parent.words(exc)}") from exc
 
     def _dataset(self, version: int | str | None) -> LanceDataset:
-        return lance.dataset(self.uri, version, storage_options=self.options or None, session=shared_session())
+        session = self.session or shared_session()
+        return lance.dataset(self.uri, version, storage_options=self.options or None, session=session)
 
     def _called(self, version: int | str | None) -> str:
         return repr(self.name) if version is None else f"{self.name!r}, version {version}"
@@ -172,7 +179,7 @@ class Store:
     @property
     def parent(self) -> Store:
         """The store that this one lies in."""
-        return Store(self.uri.rstrip("/").rpartition("/")[0] or "/", self.storage_options)
+        return replace(self, uri=self.uri.rstrip("/").rpartition("/")[0] or "/")
 
     def _has_version(self, version: int | str | None) -> bool:
         """Whether a table, a version of it, or a tag lies here as a file, readable or not."""

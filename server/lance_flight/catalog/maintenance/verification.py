@@ -122,7 +122,7 @@ class Check:
     def _rows(self) -> Iterator[pa.RecordBatch]:
         plain = self.schema.plain
         scan = Scan(source=plain, schema=plain, filter=None, rest=None, ids=self.schema.ids)
-        store = self.root.child(self.table.location)
+        store = self.root.child(self.table.location).uncached
         return scan.read([lambda: [Source(partitions.open_at(store, self.table.pin))]])
 
     def _misplaced(self, batch: pa.RecordBatch) -> np.ndarray:
