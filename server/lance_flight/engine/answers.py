@@ -9,7 +9,7 @@ from typing import Protocol
 import pyarrow as pa
 from datafusion import DataFrame
 
-from lance_flight.catalog.directory import PUBLIC, Root, Table, TableName
+from lance_flight.catalog.directory import Root, Table, TableName
 from lance_flight.catalog.namespace import PartitionedNamespace
 from lance_flight.catalog.snapshot import Snapshot
 from lance_flight.engine.dml import row_query, table_name
@@ -29,9 +29,9 @@ from lance_flight.engine.merge_keys import matched_rows
 from lance_flight.engine.partition_changes import partitioned
 from lance_flight.engine.partition_wise import division
 from lance_flight.engine.pure_scans import bare_columns, stream
-from lance_flight.engine.references import TableRef, quoted
+from lance_flight.engine.references import CATALOG, TableRef, quoted
 from lance_flight.engine.row_changes import Merge
-from lance_flight.engine.session import CATALOG, Session
+from lance_flight.engine.session import Session
 from lance_flight.engine.statements import (
     Describe,
     DescribeNamespace,
@@ -171,14 +171,14 @@ class PropertiesAnswer:
     frame: None = None
 
     @classmethod
-    def of(cls, tables: Root | SqlTransaction, statement: DescribeNamespace) -> PropertiesAnswer:
-        """The longest table name that the parts begin with counts: a schema and a table, or a table of `public`."""
+    def of(cls, tables: Root | SqlTransaction, statement: DescribeNamespace, db_schema: str) -> PropertiesAnswer:
+        """The longest table name that the parts begin with counts: a schema and a table, or a table of `db_schema`."""
         parts = statement.parts
-        if parts[0] == CATALOG and len(parts) > 1 and not tables.has(TableName(PUBLIC, CATALOG)):
+        if parts[0] == CATALOG and len(parts) > 1 and not tables.has(TableName(db_schema, CATALOG)):
             parts = parts[1:]
         if len(parts) > 1 and tables.has(TableName(*parts[:2])):
             return cls(tables, TableName(*parts[:2]), (*parts[2:], *statement.path))
-        return cls(tables, TableName(PUBLIC, parts[0]), (*parts[1:], *statement.path))
+        return cls(tables, TableName(db_schema, parts[0]), (*parts[1:], *statement.path))
 
     def batches(self) -> Iterator[pa.RecordBatch]:
         found = self.tables.read(self.table, lambda table: partitioned(table, self.table).describe(self.path))
@@ -206,7 +206,7 @@ def answer(session: Session, statement: RowsStatement, parameters: pa.RecordBatc
             session.tables.table(table_name(reference))
             return DescribeAnswer(session.tables, table_name(reference))
         case DescribeNamespace():
-            described = PropertiesAnswer.of(session.tables, statement)
+            described = PropertiesAnswer.of(session.tables, statement, session.db_schema)
             session.tables.table(described.table)
             return described
         case Compact() | Vacuum() | Repair() | RewritePartitions() | Migrate() | Verify():

@@ -11,7 +11,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from enum import Enum
 
-from lance_flight.catalog.directory import Root
+from lance_flight.catalog.directory import PUBLIC, Root
 from lance_flight.engine.execution import Execution
 from lance_flight.engine.transactions import SqlTransaction
 from lance_flight.errors import Conflict, InvalidInput, NotFound, OutcomeUnknown
@@ -37,6 +37,7 @@ class ClientSession:
 
     isolation: Isolation = Isolation.SNAPSHOT
     branch: str | None = None
+    db_schema: str = PUBLIC
     execution: Execution = field(default_factory=Execution)
     open: dict[bytes, OpenTransaction] = field(default_factory=dict)
     is_introduced: bool = False

@@ -9,7 +9,7 @@ from functools import partial
 
 import pyarrow as pa
 
-from lance_flight.catalog.directory import Root, TableName
+from lance_flight.catalog.directory import PUBLIC, Root, TableName
 from lance_flight.catalog.leases import Hold, leases
 from lance_flight.engine import ingest
 from lance_flight.engine.answers import Answer, answer
@@ -22,8 +22,9 @@ from lance_flight.engine.parameters import check_parameters, parameter_schema
 from lance_flight.engine.partition_fields import PartitionDef
 from lance_flight.engine.partition_wise.statistics import read_tables
 from lance_flight.engine.pure_scans import is_pure_scan
+from lance_flight.engine.references import CATALOG
 from lance_flight.engine.row_changes import Delete, Merge, Update
-from lance_flight.engine.session import CATALOG, Session
+from lance_flight.engine.session import Session
 from lance_flight.engine.settings import set_option
 from lance_flight.engine.statements import Explain, Insert, RowsStatement, SetOption, parse
 from lance_flight.engine.tables import Share
@@ -69,6 +70,11 @@ class Scope:
         return None if self.session is None else self.session.branch
 
     @property
+    def db_schema(self) -> str:
+        """Where its tables without a schema are."""
+        return PUBLIC if self.session is None else self.session.db_schema
+
+    @property
     def execution(self) -> Execution:
         """How its queries are run."""
         return Execution() if self.session is None else self.session.execution
@@ -92,19 +98,20 @@ class Engine:
 
     def describe(self, sql: str, scope: Scope = ALONE) -> Description:
         """The result schema and the parameters of a statement, none of which is run."""
-        statement, root = parse(sql), self.root.on_branch(scope.branch)
+        statement, root = parse(sql, scope.db_schema), self.root.on_branch(scope.branch)
+        session_of = partial(self._session, root, db_schema=scope.db_schema)
         with self._transaction(scope) as transaction:
             match statement:
                 case _ if isinstance(statement, RowsStatement):
-                    answered = answer(self._session(root, transaction, _target(statement)), statement)
+                    answered = answer(session_of(transaction, _target(statement)), statement)
                     return Description(schema=answered.schema, parameters=parameter_schema(sql, answered.frame))
                 case Insert():
-                    frame = self._session(root, transaction).frame(statement.query)
+                    frame = session_of(transaction).frame(statement.query)
                     target = insert_columns(transaction or root, statement)
                     return Description(schema=None, parameters=parameter_schema(sql, frame, target))
                 case Update() | Delete() | Merge():
                     name = table_name(statement.target.table)
-                    session = self._session(root, transaction or SqlTransaction(root), name)
+                    session = session_of(transaction or SqlTransaction(root), name)
                     frame = session.frame(row_query(session, statement, name).sql)
                     return Description(schema=None, parameters=parameter_schema(sql, frame))
                 case _:
@@ -119,14 +126,21 @@ class Engine:
         scope: Scope = ALONE,
     ) -> QueryPlan | None:
         """Plan a statement that returns rows; None for one that does not."""
-        statement = parse(sql)
+        statement = parse(sql, scope.db_schema)
         if not isinstance(statement, RowsStatement):
             return None
         check_parameters(sql, parameters, is_query=True)
         holds: list[Hold] = []
         root = self.root.on_branch(scope.branch)
         with self._transaction(scope) as transaction:
-            session = self._session(root, transaction, _target(statement), holds=holds, execution=scope.execution)
+            session = self._session(
+                root,
+                transaction,
+                _target(statement),
+                holds=holds,
+                execution=scope.execution,
+                db_schema=scope.db_schema,
+            )
             answered = answer(session, statement, parameters)
             if answered.frame is not None:
                 session.resolve_pins(answered.frame)
@@ -143,6 +157,7 @@ class Engine:
                 share=Share(n, shares),
                 transaction=scope.transaction,
                 branch=scope.branch,
+                db_schema=scope.db_schema,
                 execution=scope.execution,
             )
             for n in range(shares)
@@ -152,7 +167,7 @@ class Engine:
 
     def run(self, task: Task) -> pa.RecordBatchReader:
         """The rows of one task, in exactly the schema of its plan."""
-        statement = parse(task.sql)
+        statement = parse(task.sql, task.db_schema)
         if not isinstance(statement, RowsStatement):
             raise SqlError("the statement returns no rows")
         # Its snapshots are fixed: the rows stream beside whatever the transaction does next.
@@ -167,6 +182,7 @@ class Engine:
             share=task.share,
             holds=holds,
             execution=task.execution,
+            db_schema=task.db_schema,
         )
         answered = answer(session, statement, task.parameters)
         return pa.RecordBatchReader.from_batches(answered.schema, _held(answered.batches(), holds))
@@ -182,7 +198,7 @@ class Engine:
         scope: Scope = ALONE,
     ) -> int:
         """Run a statement that returns no rows, once for each row of `parameters`; the number of affected rows."""
-        statement = parse(sql)
+        statement = parse(sql, scope.db_schema)
         if isinstance(statement, RowsStatement):
             raise SqlError("the statement returns rows; run it as a query")
         check_parameters(sql, parameters, is_query=False)
@@ -195,7 +211,7 @@ class Engine:
             return change(
                 root,
                 statement,
-                partial(self._session, root, execution=scope.execution),
+                partial(self._session, root, execution=scope.execution, db_schema=scope.db_schema),
                 bindings,
                 transaction=transaction,
                 serializable=serializable,
@@ -250,6 +266,7 @@ class Engine:
         share: Share | None = None,
         holds: list[Hold] | None = None,
         execution: Execution | None = None,
+        db_schema: str = PUBLIC,
     ) -> Session:
         return Session(
             root,
@@ -261,6 +278,7 @@ class Engine:
             target=target,
             holds=holds if holds is not None or transaction is None else transaction.holds,
             execution=execution,
+            db_schema=db_schema,
         )
 
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from lance_flight.engine.sql import Cursor
 from lance_flight.errors import SqlError
 
+CATALOG = "lance"
 QUALIFIED_PARTS = 3  # catalog.schema.table
 
 
@@ -19,13 +20,13 @@ class TableRef:
 
 
 def table(cursor: Cursor) -> TableRef:
-    """Read `[[lance.]schema.]table`."""
+    """Read `[[lance.]schema.]table`; without a schema it is one of the cursor's."""
     parts = [cursor.name("a table name")]
     while cursor.accept("."):
         parts.append(cursor.name("a table name"))
-    if len(parts) > QUALIFIED_PARTS or (len(parts) == QUALIFIED_PARTS and parts[0] != "lance"):
+    if len(parts) > QUALIFIED_PARTS or (len(parts) == QUALIFIED_PARTS and parts[0] != CATALOG):
         raise SqlError(f"table {'.'.join(parts)!r} is not there; expected [[lance.]schema.]table")
-    return TableRef(parts[-1], parts[-2] if len(parts) > 1 else None)
+    return TableRef(parts[-1], parts[-2] if len(parts) > 1 else cursor.db_schema)
 
 
 def names(cursor: Cursor) -> tuple[str, ...]:

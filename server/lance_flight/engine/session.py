@@ -21,6 +21,7 @@ from lance_flight.engine.hints import hints
 from lance_flight.engine.named_tables import NamedTables, Reading
 from lance_flight.engine.parameters import parameter_count
 from lance_flight.engine.provider import ScanLog
+from lance_flight.engine.references import CATALOG
 from lance_flight.engine.sql import for_datafusion
 from lance_flight.engine.table_catalog import TableCatalog
 from lance_flight.engine.table_changes import TABLE_CHANGES, TableChanges
@@ -32,7 +33,6 @@ from lance_flight.planning.predicates import Predicate
 
 T = TypeVar("T")
 
-CATALOG = "lance"
 PLANNING_ROUNDS = 4
 
 
@@ -40,6 +40,7 @@ class Session:
     """Everything one statement needs: the context, the tables that it names, the log of its scans.
 
     The arguments are those of `NamedTables`; `memory_limit` bounds in bytes what DataFusion holds for the statement.
+    Tables that are named without a schema are those of `db_schema`.
     """
 
     def __init__(
@@ -54,8 +55,10 @@ class Session:
         target: TableName | None = None,
         holds: list[Hold] | None = None,
         execution: Execution | None = None,
+        db_schema: str = PUBLIC,
     ) -> None:
         self.root = root
+        self.db_schema = db_schema
         self.transaction = transaction
         self.tables: Root | SqlTransaction = root if transaction is None else transaction
         self.ways = ways
@@ -76,10 +79,11 @@ class Session:
         )
         self._missing: dict[str, NotFound] = {}
         self._planning = Lock()
-        self.context = _context(ways, memory_limit)
+        self.context = _context(ways, memory_limit, db_schema)
         # What DataFusion holds is not seen by Python's collector: through it the session would keep itself for ever.
         self.context.register_catalog_provider(CATALOG, TableCatalog(self.root, _weak(self.resolve)))
-        self.context.register_udtf(udtf(TableChanges(_weak(self.named.changes), self.log), TABLE_CHANGES))
+        changes = TableChanges(_weak(self.named.changes), self.log, db_schema)
+        self.context.register_udtf(udtf(changes, TABLE_CHANGES))
 
     @property
     def views(self) -> Mapping[str, PartitionedView]:
@@ -114,7 +118,7 @@ class Session:
     def prepare(self, frame: DataFrame) -> None:
         """Learn from the optimised plan what prunes beyond the pushed filters, custom expressions included."""
         if self.views:
-            self.named.hints.by_table = hints(self.optimised(frame), PUBLIC)
+            self.named.hints.by_table = hints(self.optimised(frame), self.db_schema)
             self.settle(frame)
 
     def settle(self, frame: DataFrame) -> None:
@@ -253,12 +257,12 @@ def _weak(method: Callable[..., T]) -> Callable[..., T]:
     return call
 
 
-def _context(ways: int, memory_limit: int | None) -> SessionContext:
+def _context(ways: int, memory_limit: int | None, db_schema: str) -> SessionContext:
     runtime = RuntimeEnvBuilder()
     if memory_limit is not None:
         runtime = runtime.with_disk_manager_os().with_fair_spill_pool(memory_limit)
     config = session_config(ways).with_create_default_catalog_and_schema(enabled=False)
-    return SessionContext(config.with_default_catalog_and_schema(CATALOG, PUBLIC), runtime)
+    return SessionContext(config.with_default_catalog_and_schema(CATALOG, db_schema), runtime)
 
 
 def _bound(parameters: pa.RecordBatch | None) -> dict[str, pa.Scalar] | None:

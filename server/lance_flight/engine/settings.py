@@ -1,16 +1,20 @@
-"""SET: the settings of a client's session."""
+"""The settings of a client's session: SET and USE in SQL, and the session options of Flight."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from types import MappingProxyType
+from typing import TypeAlias
 
 from lance_flight.engine.clients import ClientSession, Isolation
+from lance_flight.engine.references import CATALOG
 from lance_flight.engine.statements import SetOption
 from lance_flight.engine.transactions import SqlTransaction
 from lance_flight.errors import InvalidInput, NotFound, Unsupported
 from lance_flight.model.naming import check_label
+
+SettingValue: TypeAlias = str | bool | int | float | tuple[str, ...]
 
 MAIN = "main"
 
@@ -19,50 +23,100 @@ def set_option(statement: SetOption, session: ClientSession | None, transaction:
     """Change a setting of a session: of its open transaction while that is untouched, and of the next ones."""
     if session is None:
         raise Unsupported("SET needs a session, and this statement came without one")
-    if statement.name not in _SETTINGS:
-        raise NotFound.named("setting", statement.name, _SETTINGS)
-    _SETTINGS[statement.name](statement.value, session)
-    if transaction is not None and transaction.is_untouched:
-        transaction.serializable = session.is_serializable
-        transaction.move_to_branch(session.branch)
+    assign(session, statement.name, statement.value)
+    if transaction is not None:
+        adopt(session, transaction)
     return 0
 
 
-def _isolation(value: str, session: ClientSession) -> None:
+def adopt(session: ClientSession, transaction: SqlTransaction) -> None:
+    """Give a transaction the settings of its session, if it is untouched."""
+    if transaction.is_untouched:
+        transaction.serializable = session.is_serializable
+        transaction.move_to_branch(session.branch)
+
+
+def assign(session: ClientSession, name: str, value: SettingValue | None) -> None:
+    """Give a setting a value, None: the one that it has by default.
+
+    Raises `NotFound` for a name that no setting has, and `InvalidInput` for a value that it cannot have.
+    """
+    if name not in _SETTINGS:
+        raise NotFound.named("setting", name, _SETTINGS)
+    setting = _SETTINGS[name]
+    setting.write(session, setting.read(ClientSession()) if value is None else value)
+
+
+def options(session: ClientSession) -> dict[str, SettingValue]:
+    """Every setting of a session with its value, as `assign` takes it."""
+    return {name: setting.read(session) for name, setting in _SETTINGS.items()}
+
+
+@dataclass(frozen=True, slots=True)
+class _Setting:
+    """How a setting is read from a session, and written to it once its value is checked."""
+
+    read: Callable[[ClientSession], SettingValue]
+    write: Callable[[ClientSession, SettingValue], None]
+
+
+def _text(name: str, value: SettingValue) -> str:
+    if not isinstance(value, str) or not value:
+        raise InvalidInput(f"{name} is {value!r}; expected a name")
+    return value
+
+
+def _set_catalog(session: ClientSession, value: SettingValue) -> None:
+    if value != CATALOG:
+        raise InvalidInput(f"catalog is {value!r}; expected {CATALOG!r}, the only one")
+
+
+def _set_schema(session: ClientSession, value: SettingValue) -> None:
+    session.db_schema = _text("schema", value)
+
+
+def _set_isolation(session: ClientSession, value: SettingValue) -> None:
     known = {isolation.value: isolation for isolation in Isolation}
-    if value.lower() not in known:
+    if not isinstance(value, str) or value.lower() not in known:
         raise InvalidInput(f"isolation is {value!r}; expected {' or '.join(map(repr, known))}")
     session.isolation = known[value.lower()]
 
 
-def _branch(value: str, session: ClientSession) -> None:
+def _set_branch(session: ClientSession, value: SettingValue) -> None:
+    if not isinstance(value, str):
+        raise InvalidInput(f"branch is {value!r}; expected a name")
     session.branch = None if value == MAIN else check_label("branch", value)
 
 
-def _switch(name: str) -> Callable[[str, ClientSession], None]:
-    """Turn one way of running queries on or off."""
+def _switch(name: str) -> _Setting:
+    """One way of running queries, which is on or off."""
 
-    def choose(value: str, session: ClientSession) -> None:
-        if value.lower() not in _SWITCHED:
+    def choose(session: ClientSession, value: SettingValue) -> None:
+        chosen = _SWITCHED.get(value.lower()) if isinstance(value, str) else value
+        if not isinstance(chosen, bool):
             raise InvalidInput(f"{name} is {value!r}; expected 'on' or 'off'")
-        session.execution = replace(session.execution, **{name: _SWITCHED[value.lower()]})
+        session.execution = replace(session.execution, **{name: chosen})
 
-    return choose
+    return _Setting(lambda session: bool(getattr(session.execution, name)), choose)
 
 
-def _group_rows(value: str, session: ClientSession) -> None:
-    if not value.isdecimal():
+def _set_group_rows(session: ClientSession, value: SettingValue) -> None:
+    text = str(value) if isinstance(value, int) and not isinstance(value, bool) else value
+    # isdecimal() takes digits of any script, as int() does.
+    if not isinstance(text, str) or not text.isdecimal():
         raise InvalidInput(f"group_rows is {value!r}; expected a number of rows")
-    session.execution = replace(session.execution, group_rows=int(value))
+    session.execution = replace(session.execution, group_rows=int(text))
 
 
 _SWITCHED = MappingProxyType({"on": True, "true": True, "off": False, "false": False})
-_SETTINGS: Mapping[str, Callable[[str, ClientSession], None]] = MappingProxyType(
+_SETTINGS: Mapping[str, _Setting] = MappingProxyType(
     {
-        "isolation": _isolation,
-        "branch": _branch,
+        "catalog": _Setting(lambda _: CATALOG, _set_catalog),
+        "schema": _Setting(lambda session: session.db_schema, _set_schema),
+        "isolation": _Setting(lambda session: session.isolation.value, _set_isolation),
+        "branch": _Setting(lambda session: session.branch or MAIN, _set_branch),
         "partition_wise_join": _switch("partition_wise_join"),
         "dynamic_pruning": _switch("dynamic_pruning"),
-        "group_rows": _group_rows,
+        "group_rows": _Setting(lambda session: session.execution.group_rows, _set_group_rows),
     }
 )

@@ -19,21 +19,25 @@ _FOLDED = str.maketrans(ascii_uppercase, ascii_lowercase)
 
 @dataclass(slots=True)
 class Cursor:
-    """Reads a statement token by token; every error names what came and what was expected."""
+    """Reads a statement token by token; every error names what came and what was expected.
+
+    `db_schema` is where the tables are that it names without a schema (None: the default one).
+    """
 
     text: str
     tokens: list[Token]
     at: int = 0
+    db_schema: str | None = None
 
     @classmethod
-    def over(cls, text: str) -> Cursor:
+    def over(cls, text: str, db_schema: str | None = None) -> Cursor:
         """A cursor at the first token of one statement; a closing semicolon is dropped."""
         tokens = tokenize(text)
         while tokens and tokens[-1].is_sign(";"):
             tokens.pop()
         if not tokens:
             raise SqlError("the statement is empty")
-        return cls(text, tokens)
+        return cls(text, tokens, db_schema=db_schema)
 
     @property
     def done(self) -> bool:

@@ -114,7 +114,7 @@ class AlterTable:
 
 @dataclass(frozen=True, slots=True)
 class SetOption:
-    """SET name = 'value': a setting of the client's session."""
+    """SET name = 'value', or USE schema: a setting of the client's session."""
 
     name: str
     value: str
@@ -125,13 +125,13 @@ ChangeStatement = CreateTable | DropTable | Insert | RowChange | AlterTable
 Statement = RowsStatement | ChangeStatement | SetOption
 
 
-def parse(sql: str) -> Statement:
-    """Read one statement.
+def parse(sql: str, db_schema: str | None = None) -> Statement:
+    """Read one statement, whose tables without a schema are those of `db_schema`.
 
     >>> parse("DROP TABLE IF EXISTS flights")
     DropTable(table=TableRef(name='flights', db_schema=None), if_exists=True)
     """
-    cursor = Cursor.over(numbered(sql))
+    cursor = Cursor.over(numbered(sql), db_schema)
     first = cursor.tokens[0].text.upper()
     read = _STATEMENTS.get(first)
     if read is None:
@@ -149,7 +149,7 @@ def _explain(cursor: Cursor) -> Statement:
     analyze = cursor.accept("ANALYZE")
     cursor.accept("VERBOSE")
     text = cursor.rest()
-    match parse(text):
+    match parse(text, cursor.db_schema):
         case Query(sql):
             return Explain(sql, analyze)
         case Update() | Delete() | Merge() as change if not analyze:
@@ -218,6 +218,16 @@ def _set(cursor: Cursor) -> Statement:
     return SetOption(name, value)
 
 
+def _use(cursor: Cursor) -> Statement:
+    schema = cursor.name("the name of a schema")
+    if cursor.accept("."):
+        if schema != references.CATALOG:
+            raise SqlError(f"catalog {schema!r} is not there; expected USE [{references.CATALOG}.]schema")
+        schema = cursor.name("the name of a schema")
+    cursor.end()
+    return SetOption("schema", schema)
+
+
 def _show(cursor: Cursor) -> Statement:
     if cursor.accept("TABLES"):
         cursor.end()
@@ -265,6 +275,7 @@ _STATEMENTS: Mapping[str, Callable[[Cursor], Statement]] = MappingProxyType(
         "DROP": _drop,
         "INSERT": _insert,
         "SET": _set,
+        "USE": _use,
         "ALTER": _alter,
         "UPDATE": row_changes.update,
         "DELETE": row_changes.delete,

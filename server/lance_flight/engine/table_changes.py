@@ -13,7 +13,7 @@ import pyarrow.dataset as pads
 from datafusion import Expr
 from datafusion.catalog import Table as DataFusionTable
 
-from lance_flight.catalog.directory import PUBLIC, Table, TableName
+from lance_flight.catalog.directory import Table, TableName
 from lance_flight.catalog.namespace import PartitionedNamespace
 from lance_flight.catalog.row_history import RowsMoved, Step, steps_of_namespace, steps_of_plain
 from lance_flight.catalog.store import UNREADABLE
@@ -36,13 +36,16 @@ _ARGUMENTS = 3
 class TableChanges:
     """The function as DataFusion calls it while it plans; its arguments are literals."""
 
-    def __init__(self, find: Callable[[TableName, Point, Point], ChangesTable], log: ScanLog) -> None:
+    def __init__(
+        self, find: Callable[[TableName, Point, Point], ChangesTable], log: ScanLog, default_schema: str
+    ) -> None:
         self._find = find
         self._log = log
+        self._default_schema = default_schema
 
     def __call__(self, *arguments: Expr) -> DataFusionTable:
         try:
-            return DataFusionTable(self._find(*_read(arguments)))
+            return DataFusionTable(self._find(*_read(arguments, self._default_schema)))
         except LanceFlightError as exc:
             self._log.error = exc
             raise
@@ -190,7 +193,7 @@ def _identity(table: Table, version: int) -> datetime:
     return committed_at
 
 
-def _read(arguments: Sequence[Expr]) -> tuple[TableName, Point, Point]:
+def _read(arguments: Sequence[Expr], default_schema: str) -> tuple[TableName, Point, Point]:
     values = [a.python_value() if a.variant_name() == "Literal" else None for a in arguments]
     scalars = [value for value in values if isinstance(value, pa.Scalar) and value.is_valid]
     if len(scalars) != _ARGUMENTS or len(values) != _ARGUMENTS or not isinstance(scalars[0], pa.StringScalar):
@@ -201,7 +204,7 @@ def _read(arguments: Sequence[Expr]) -> tuple[TableName, Point, Point]:
     cursor = Cursor.over(scalars[0].as_py())
     table = references.table(cursor)
     cursor.end()
-    return TableName(table.db_schema or PUBLIC, table.name), _point(scalars[1]), _point(scalars[2])
+    return TableName(table.db_schema or default_schema, table.name), _point(scalars[1]), _point(scalars[2])
 
 
 def _point(value: pa.Scalar) -> Point:

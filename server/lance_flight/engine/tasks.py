@@ -12,6 +12,7 @@ from dataclasses import asdict, dataclass, field
 
 import pyarrow as pa
 
+from lance_flight.catalog.directory import PUBLIC
 from lance_flight.engine.execution import Execution
 from lance_flight.engine.named_tables import Reading
 from lance_flight.engine.tables import Share
@@ -21,7 +22,10 @@ from lance_flight.model.pins import BranchVersion, FixedPin, Version
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Task:
-    """One endpoint's work; one inside a `transaction` can be done by the server that holds it alone; `branch` is the one that its session was on."""
+    """One endpoint's work; one inside a `transaction` can be done by the server that holds it alone.
+
+    `branch` and `db_schema` are those that its session was on.
+    """
 
     sql: str
     parameters: pa.RecordBatch | None = None
@@ -29,6 +33,7 @@ class Task:
     share: Share = field(default_factory=Share)
     transaction: bytes | None = None
     branch: str | None = None
+    db_schema: str = PUBLIC
     execution: Execution = field(default_factory=Execution)
 
     def to_bytes(self) -> bytes:
@@ -42,6 +47,7 @@ class Task:
             },
             "share": [self.share.part, self.share.of],
             "branch": self.branch,
+            "db_schema": self.db_schema,
             "execution": asdict(self.execution),
             "transaction": None if self.transaction is None else self.transaction.hex(),
         }
@@ -61,6 +67,7 @@ class Task:
                 },
                 share=Share(*value["share"]),
                 branch=value["branch"],
+                db_schema=value["db_schema"],
                 execution=Execution(**value["execution"]),
                 transaction=None if value["transaction"] is None else bytes.fromhex(value["transaction"]),
             )

@@ -11,7 +11,7 @@ from lance_flight.catalog.directory import PUBLIC, TableName
 from lance_flight.engine.engine import Engine, QueryPlan, Scope
 from lance_flight.engine.ingest import Existing
 from lance_flight.engine.partition_fields import parse_partition_by
-from lance_flight.engine.session import CATALOG
+from lance_flight.engine.references import CATALOG
 from lance_flight.engine.tasks import Task
 from lance_flight.errors import InvalidInput, NotFound, Unsupported
 from lance_flight.flight.backend import (

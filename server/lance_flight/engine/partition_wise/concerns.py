@@ -49,5 +49,5 @@ def _is_source(session: Session, below: Node, column: ColumnKey) -> bool:
     found = origin(below, column)
     if found is None:
         return True
-    view = session.divisible.get(table_key(found.scan.variant))
+    view = session.divisible.get(table_key(found.scan.variant, session.db_schema))
     return view is not None and view.snapshot.schema.ids[found.name] in view.snapshot.partition_sources

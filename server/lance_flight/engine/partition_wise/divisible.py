@@ -89,9 +89,10 @@ class Divisible:
 class Divider:
     """Finds the divisible parts of a plan over `tables`: the partitioned ones, by `schema.table`, with their columns."""
 
-    def __init__(self, tables: Mapping[str, pa.Schema]) -> None:
+    def __init__(self, tables: Mapping[str, pa.Schema], default_schema: str) -> None:
         self._obstacles: dict[Node, str] = {}
         self._tables = tables
+        self._default_schema = default_schema
         self._found: dict[Node, Divisible | None] = {}
 
     def obstacles(self, parts: Iterable[Node]) -> tuple[str, ...]:
@@ -147,7 +148,7 @@ class Divider:
         return None
 
     def _scan(self, node: Node, scan: TableScan) -> Divisible | None:
-        name = table_key(scan)
+        name = table_key(scan, self._default_schema)
         schema = self._tables.get(name)
         if schema is None or scan.fetch() is not None:
             return None

@@ -91,7 +91,7 @@ def divide(session: Session, frame: DataFrame, *, ask_keys: bool = True, is_told
         session.plan(frame)
     if not session.execution.partition_wise_join:
         return Division(session=session, whole=frame, obstacles=(_OFF,), pruned=pruned)
-    divider = Divider({name: view.schema for name, view in session.divisible.items()})
+    divider = Divider({name: view.schema for name, view in session.divisible.items()}, session.db_schema)
     parts = tuple(Chooser(session, divider).chosen(root))
     try:
         outer = None if not parts or _is_all(parts, root) else session.planned(partial(_outer, session, root, parts))

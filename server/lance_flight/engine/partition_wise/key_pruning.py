@@ -46,7 +46,7 @@ def found(session: Session, root: Node, counts: RowCounts) -> list[KeyPruning]:
     """What can be pruned so in a plan; a table that is scanned more than once cannot."""
     if has_subquery(root):
         return []
-    scans = [table_key(node.variant) for node in root.walk() if isinstance(node.variant, TableScan)]
+    scans = [table_key(node.variant, session.db_schema) for node in root.walk() if isinstance(node.variant, TableScan)]
     return [
         each
         for node in root.walk()
@@ -87,7 +87,7 @@ def _of_side(session: Session, side: Node, mine: Expr, other: Node, theirs: Expr
     source = None if column is None else origin(side, column)
     if source is None:
         return
-    table = table_key(source.scan.variant)
+    table = table_key(source.scan.variant, session.db_schema)
     view = session.divisible.get(table)
     if view is None or not _is_steady(other) or not _is_filtered(other):
         return

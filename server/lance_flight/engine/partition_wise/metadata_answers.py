@@ -78,7 +78,7 @@ def _whole_partitions(session: Session, node: Node) -> PartitionedView | None:
         (node,) = node.inputs
     if not isinstance(node.variant, TableScan) or node.variant.fetch() is not None:
         return None
-    view = session.divisible.get(table_key(node.variant))
+    view = session.divisible.get(table_key(node.variant, session.db_schema))
     if view is None or len(view.planned) != 1 or session.share.of > 1:
         return None
     rests = [version.unfiltered for version in view.planned[0].versions if len(version.kept)]

@@ -23,8 +23,6 @@ from datafusion.expr import (
     WindowExpr,
 )
 
-from lance_flight.catalog.directory import PUBLIC
-
 ColumnKey: TypeAlias = tuple[str, str]
 """What tells a column apart from the others of a node: its relation as one text, and its name."""
 
@@ -89,10 +87,10 @@ def column_key(expression: Expr) -> ColumnKey | None:
     return found.relation() or "", found.name()
 
 
-def table_key(scan: TableScan) -> str:
+def table_key(scan: TableScan, default_schema: str) -> str:
     """The table that a scan reads, as sessions know it: `schema.table`."""
     _, db_schema, table = scan.fqn()
-    return f"{db_schema or PUBLIC}.{table}"
+    return f"{db_schema or default_schema}.{table}"
 
 
 def unaliased(expression: Expr) -> Expr:

@@ -30,7 +30,7 @@ class RowCounts:
     def of(self, node: Node) -> int:
         """How many rows a part of a plan reads from its largest table; 0 where nothing is known."""
         scans = (each.variant for each in node.walk() if isinstance(each.variant, TableScan))
-        return max((self._table(table_key(scan)) for scan in scans), default=0)
+        return max((self._table(table_key(scan, self.session.db_schema)) for scan in scans), default=0)
 
     def _table(self, name: str) -> int:
         if name not in self._known:
