@@ -6,8 +6,9 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 import pyarrow as pa
-from lance_flight.errors import SqlError
+from lance_flight.errors import InvalidInput, NotFound, SqlError
 from lance_flight.flight.backend import Caller, Described, IngestTarget, Planned, TableEntry, Updated
+from lance_flight.flight.commands import SessionValue
 from lance_flight.flight.tickets import decode_parameters, encode_parameters
 
 KEY = bytes(range(32))
@@ -22,6 +23,9 @@ FLIGHTS = pa.schema(
         pa.field("carrier", pa.string_view()),
     ]
 )
+
+UNKNOWN_OPTION, WRONG_VALUE = "unknown", "wrong"
+"""The name of an option that there is not, and a value that none can have."""
 
 ECHO = "ECHO $1, $2"
 """Answers its parameters."""
@@ -62,9 +66,42 @@ class CannedBackend:
     begun: int = 0
     following: dict[bytes, bytes] = field(default_factory=dict)
     ended: list[tuple[bytes, bool]] = field(default_factory=list)
+    sessions: dict[str, dict[str, SessionValue]] = field(default_factory=dict)
+    cookies: dict[str, dict[str, SessionValue]] = field(default_factory=dict)
 
     def connected(self, caller: Caller) -> None:
         self.callers.append(caller)
+
+    def offer(self, caller: Caller, cookie: str) -> None:
+        self.cookies[cookie] = self.sessions.setdefault(caller.session, {})
+
+    def knows(self, cookie: str) -> bool:
+        return cookie in self.cookies
+
+    def set_option(self, caller: Caller, name: str, value: SessionValue) -> None:
+        if name == UNKNOWN_OPTION:
+            raise NotFound(f"no option {name!r}")
+        if value == WRONG_VALUE:
+            raise InvalidInput(f"{name} is {value!r}")
+        self._fail(name)
+        options = self._options(caller)
+        options.pop(name, None)
+        if value is not None:
+            options[name] = value
+
+    def options(self, caller: Caller) -> Mapping[str, SessionValue]:
+        return self._options(caller)
+
+    def close_session(self, caller: Caller) -> None:
+        self.callers.append(caller)
+        ended = self._options(caller)
+        self.cookies = {cookie: options for cookie, options in self.cookies.items() if options is not ended}
+        self.sessions = {key: options for key, options in self.sessions.items() if options is not ended}
+
+    def _options(self, caller: Caller) -> dict[str, SessionValue]:
+        if caller.cookie is not None:
+            return self.cookies[caller.cookie]
+        return self.sessions.setdefault(caller.session, {})
 
     def begin(self, caller: Caller) -> bytes:
         self.callers.append(caller)

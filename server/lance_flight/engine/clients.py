@@ -1,4 +1,4 @@
-"""What the server remembers of its clients: how their transactions are to be isolated, and which ones are open."""
+"""What the server remembers of its clients: the settings of their sessions, and which of their transactions are open."""
 
 from __future__ import annotations
 
@@ -8,8 +8,9 @@ import time
 from collections import OrderedDict
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import Enum
+from itertools import islice, takewhile
 
 from lance_flight.catalog.directory import PUBLIC, Root
 from lance_flight.engine.execution import Execution
@@ -19,6 +20,9 @@ from lance_flight.errors import Conflict, InvalidInput, NotFound, OutcomeUnknown
 ID_BYTES = 16
 MOST_SESSIONS = 10_000
 IDLE_SECONDS = 3600.0
+
+_COOKIE = "session "
+"""Stands before a cookie where sessions are kept; the other keys begin otherwise."""
 
 
 class Isolation(Enum):
@@ -94,10 +98,18 @@ class OpenTransaction:
                 raise
 
 
+@dataclass(frozen=True, slots=True)
+class _Kept:
+    """A session, and when it was last found under one of its keys."""
+
+    session: ClientSession
+    used: float
+
+
 class Clients:
     """The sessions and open transactions of one server. Safe to share among threads.
 
-    A transaction that nobody has used for `idle_seconds` is rolled back: its client has gone.
+    What nobody has used for `idle_seconds` ends, a session and its transactions: its client has gone.
     """
 
     def __init__(
@@ -106,24 +118,64 @@ class Clients:
         self._root = root
         self._idle_seconds = idle_seconds
         self._now = now
-        self._sessions: OrderedDict[str, ClientSession] = OrderedDict()
+        self._sessions: OrderedDict[str, _Kept] = OrderedDict()
+        self._offered: OrderedDict[str, ClientSession] = OrderedDict()
         self._open: dict[bytes, OpenTransaction] = {}
         self._lock = threading.Lock()
 
     def session(self, key: str) -> ClientSession:
-        """The session of a client, by whatever tells it apart."""
+        """The session of a client, by whatever tells it apart; a new one where there is none."""
+        self._forget_idle()
         with self._lock:
-            session = self._sessions.setdefault(key, ClientSession())
-            self._sessions.move_to_end(key)
-            for oldest in list(self._sessions)[: max(len(self._sessions) - MOST_SESSIONS, 0)]:
-                if not self._sessions[oldest].open:
-                    del self._sessions[oldest]
-            return session
+            kept = self._sessions.get(key)
+            return self._keep(key, ClientSession() if kept is None else kept.session)
 
     def renew(self, key: str) -> None:
         """Begin a session anew: its settings are the default ones, and no open transaction belongs to it."""
         with self._lock:
-            self._sessions[key] = ClientSession(is_introduced=True)
+            self._keep(key, ClientSession(is_introduced=True))
+
+    def offer(self, key: str, cookie: str, *, is_own: bool) -> None:
+        """Let a cookie find the session of a client once it comes back; `is_own`: it is certainly that client's alone."""
+        session = self.session(key)
+        with self._lock:
+            session.is_introduced = session.is_introduced or is_own
+            self._offered[cookie] = session
+            while len(self._offered) > MOST_SESSIONS:
+                self._offered.popitem(last=False)
+
+    def knows(self, cookie: str) -> bool:
+        """Whether a cookie finds a session."""
+        self._forget_idle()
+        with self._lock:
+            return _COOKIE + cookie in self._sessions or cookie in self._offered
+
+    def session_of(self, cookie: str) -> ClientSession:
+        """The session that a cookie finds; `Conflict` where it has ended."""
+        self._forget_idle()
+        with self._lock:
+            kept = self._sessions.get(_COOKIE + cookie)
+            if kept is not None:
+                return self._keep(_COOKIE + cookie, kept.session)
+            offered = self._offered.pop(cookie, None)
+            if offered is None:
+                raise Conflict("the session of this cookie has just ended")
+            if not offered.is_introduced:
+                # Whoever had the address before may have begun its transactions.
+                offered = replace(offered, open={}, is_introduced=True)
+            return self._keep(_COOKIE + cookie, offered)
+
+    def close(self, session: ClientSession, *, is_own: bool) -> None:
+        """End a session, so that nothing finds it any longer, and roll its transactions back if they are its own."""
+        with self._lock:
+            for key in [key for key, kept in self._sessions.items() if kept.session is session]:
+                del self._sessions[key]
+            for cookie in [cookie for cookie, offered in self._offered.items() if offered is session]:
+                del self._offered[cookie]
+            ending = list(session.open) if is_own else []
+        for transaction_id in ending:
+            with suppress(NotFound):  # it was ended at the same moment
+                self.end(transaction_id, commit=False)
 
     def begin(self, session: ClientSession) -> bytes:
         """Begin a transaction and return its id."""
@@ -179,6 +231,25 @@ class Clients:
                 transaction.session.open.pop(transaction_id, None)
                 if transaction.failure is None or not commit:
                     self._open.pop(transaction_id, None)
+
+    def _keep(self, key: str, session: ClientSession) -> ClientSession:
+        """Let a key find a session, which is in use; of too many the oldest are forgotten."""
+        self._sessions[key] = _Kept(session, self._now())
+        self._sessions.move_to_end(key)
+        for oldest in list(islice(self._sessions, max(len(self._sessions) - MOST_SESSIONS, 0))):
+            if not self._sessions[oldest].session.open:
+                del self._sessions[oldest]
+        return session
+
+    def _forget_idle(self) -> None:
+        """Forget idle sessions; transactions that are only theirs have been idle for as long."""
+        limit = self._now() - self._idle_seconds
+        with self._lock:
+            idle = list(takewhile(lambda key: self._sessions[key].used < limit, self._sessions))
+            for key in idle:
+                del self._sessions[key]
+        if idle:
+            self._end_idle()
 
     def _end_idle(self) -> None:
         with self._lock:

@@ -6,12 +6,14 @@ The dispatch knows no engine: it decodes commands, calls a `Backend` and encodes
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import Protocol
 
 import pyarrow as pa
+
+from lance_flight.flight.commands import SessionValue
 
 PARTITION_BY = "partition_by"
 """The ingest option that partitions a table which the ingest creates, as in CREATE TABLE … PARTITIONED BY (…)."""
@@ -21,13 +23,15 @@ PARTITION_BY = "partition_by"
 class Caller:
     """Who is calling: the principal, where the connection comes from, and what tells its session apart.
 
-    `is_connection` says that this is nothing but the connection.
+    `is_connection` says that this is nothing but the connection. `cookie` is the one that this server has given to its
+    client, if it came with one, and tells the session apart by itself.
     """
 
     principal: str = "anonymous"
     peer: str = ""
     session: str = ""
     is_connection: bool = False
+    cookie: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -115,6 +119,29 @@ class Backend(Protocol):
         Where nothing but the connection tells its session apart, this is another one than the session that had the same
         address before.
         """
+        ...
+
+    def offer(self, caller: Caller, cookie: str) -> None:
+        """Let a new cookie find the caller's session, from any connection."""
+        ...
+
+    def knows(self, cookie: str) -> bool:
+        """Whether a cookie finds a session that has not ended."""
+        ...
+
+    def set_option(self, caller: Caller, name: str, value: SessionValue) -> None:
+        """Set an option of the caller's session, None: to its default.
+
+        Raises `NotFound` for a name that no option has, and `InvalidInput` for a value that it cannot have.
+        """
+        ...
+
+    def options(self, caller: Caller) -> Mapping[str, SessionValue]:
+        """All options of the caller's session."""
+        ...
+
+    def close_session(self, caller: Caller) -> None:
+        """End the caller's session, and roll its transactions back."""
         ...
 
     def begin(self, caller: Caller) -> bytes:

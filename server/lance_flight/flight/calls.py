@@ -1,12 +1,13 @@
 """What is known of a call beside its command: who calls, what its headers ask for, and that it is running.
 
-`CallMiddleware` is the one place that reads headers. Authentication, sessions and cookies are further fields of `Call`.
+`CallMiddleware` is the one place that reads headers and writes them. Authentication is a further field of `Call`.
 """
 
 from __future__ import annotations
 
 import contextlib
 import hashlib
+import secrets
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -14,7 +15,7 @@ from dataclasses import dataclass
 from pyarrow import flight
 
 from lance_flight.errors import InvalidInput
-from lance_flight.flight.backend import Caller
+from lance_flight.flight.backend import Backend, Caller
 
 MIDDLEWARE = "lance-flight"
 
@@ -23,7 +24,11 @@ COMPRESSION_HEADER = "lance-flight-compression"
 PARTITION_BY_HEADER = "lance-flight-partition-by"
 MOST_ENDPOINTS = 256
 
-_IDENTITIES = ("authorization", "cookie")
+SESSION_COOKIE = "arrow_flight_session_id"
+"""Named as by Arrow's own servers."""
+
+_COOKIE_BYTES = 16
+_TOKEN, _COOKIES = _IDENTITIES = ("authorization", "cookie")
 _CODECS = ("lz4", "zstd")
 
 
@@ -31,13 +36,15 @@ _CODECS = ("lz4", "zstd")
 class Call:
     """One call: its caller, how many endpoints its answer may have, and the codec of its record batches.
 
-    `partition_by` is for drivers that can send headers with an ingest and no options.
+    `partition_by` is for drivers that can send headers with an ingest and no options. `offered` is a cookie that the
+    answer carries, which is to find the caller's session.
     """
 
     caller: Caller
     endpoints: int = 1
     compression: str | None = None
     partition_by: str | None = None
+    offered: str | None = None
     is_cancelled: Callable[[], bool] = lambda: False
 
 
@@ -63,13 +70,34 @@ class InFlight:
 
 
 class CallMiddleware(flight.ServerMiddleware):
-    """One call: its principal and its headers, by lower-case name."""
+    """One call: its principal, its headers by lower-case name, and what becomes of its cookie.
 
-    def __init__(self, in_flight: InFlight, principal: str, headers: Mapping[str, Sequence[str]]) -> None:
+    `cookie` is the one that came, which is `ended` when it finds no session, and `offered` one that goes with the answer.
+    """
+
+    def __init__(
+        self,
+        in_flight: InFlight,
+        principal: str,
+        headers: Mapping[str, Sequence[str]],
+        *,
+        cookie: str | None,
+        ended: bool,
+        offered: str | None,
+    ) -> None:
         super().__init__()
         self._in_flight = in_flight
         self.principal = principal
         self.headers = headers
+        self.cookie = cookie
+        self.ended = ended
+        self.offered = offered
+
+    def sending_headers(self) -> dict[str, str]:
+        """A new cookie, or the end of one that finds nothing, so that the next call goes without it."""
+        if self.ended:
+            return {"set-cookie": f"{SESSION_COOKIE}=; Max-Age=0"}
+        return {} if self.offered is None else {"set-cookie": f"{SESSION_COOKIE}={self.offered}"}
 
     def call_completed(self, exception: Exception | None) -> None:
         """The call has ended, with or without an error."""
@@ -77,16 +105,31 @@ class CallMiddleware(flight.ServerMiddleware):
 
 
 class CallMiddlewareFactory(flight.ServerMiddlewareFactory):
-    """Names the principal of every call; for now each is anonymous."""
+    """Names the principal of every call, for now an anonymous one, and the session of those that bring a cookie."""
 
-    def __init__(self, in_flight: InFlight) -> None:
+    def __init__(self, in_flight: InFlight, backend: Backend) -> None:
         super().__init__()
         self._in_flight = in_flight
+        self._backend = backend
 
     def start_call(self, info: flight.CallInfo, headers: Mapping[str, Sequence[str]]) -> CallMiddleware:
-        """A new call; errors in headers are left to `call_of`, which can report them."""
+        """A new call; errors in headers are left to `call_of`, which can report them.
+
+        The headers of an answer leave before its handler is called. So every action of a client without a session of
+        its own is answered with a cookie, whether it is an action that needs one or not.
+        """
+        cookie = None if headers.get(_TOKEN) else _session_cookie(headers.get(_COOKIES, ()))
+        is_offered = info.method == flight.FlightMethod.DO_ACTION and cookie is None and not headers.get(_TOKEN)
+        middleware = CallMiddleware(
+            self._in_flight,
+            Caller().principal,
+            headers,
+            cookie=cookie,
+            ended=cookie is not None and not self._backend.knows(cookie),
+            offered=secrets.token_urlsafe(_COOKIE_BYTES) if is_offered else None,
+        )
         self._in_flight.enter()
-        return CallMiddleware(self._in_flight, Caller().principal, headers)
+        return middleware
 
 
 class OpenHandshake(flight.ServerAuthHandler):
@@ -108,18 +151,34 @@ class OpenHandshake(flight.ServerAuthHandler):
 def call_of(context: flight.ServerCallContext) -> Call:
     """What is known of the call of `context`; `InvalidInput` for a header with a value that it cannot have."""
     middleware: CallMiddleware = context.get_middleware(MIDDLEWARE)
+    if middleware.ended:
+        raise InvalidInput(
+            f"cookie {SESSION_COOKIE} finds no session: it was closed, was idle for too long, or is another server's;"
+            " expected a call without the cookie, which begins a new one"
+        )
     return Call(
         caller=Caller(
             principal=middleware.principal,
             peer=context.peer(),
             session=_session(middleware.headers, context.peer()),
             is_connection=not any(middleware.headers.get(name) for name in _IDENTITIES),
+            cookie=middleware.cookie,
         ),
         endpoints=_endpoints(middleware.headers.get(ENDPOINTS_HEADER)),
         compression=_compression(middleware.headers.get(COMPRESSION_HEADER)),
         partition_by=next(iter(middleware.headers.get(PARTITION_BY_HEADER, ())), None),
+        offered=middleware.offered,
         is_cancelled=context.is_cancelled,
     )
+
+
+def _session_cookie(values: Sequence[str]) -> str | None:
+    """Our own among the cookies of a call."""
+    for pair in (pair for value in values for pair in value.split(";")):
+        name, _, text = pair.strip().partition("=")
+        if name == SESSION_COOKIE:
+            return text.strip('"')
+    return None
 
 
 def _session(headers: Mapping[str, Sequence[str]], peer: str) -> str:

@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from contextlib import suppress
 
 import pyarrow as pa
 
-from lance_flight.catalog.directory import PUBLIC, TableName
+from lance_flight.catalog.directory import TableName
+from lance_flight.engine import settings
+from lance_flight.engine.clients import ClientSession
 from lance_flight.engine.engine import Engine, QueryPlan, Scope
 from lance_flight.engine.ingest import Existing
 from lance_flight.engine.partition_fields import parse_partition_by
 from lance_flight.engine.references import CATALOG
 from lance_flight.engine.tasks import Task
-from lance_flight.errors import InvalidInput, NotFound, Unsupported
+from lance_flight.errors import Conflict, InvalidInput, NotFound, Unsupported
 from lance_flight.flight.backend import (
     PARTITION_BY,
     Caller,
@@ -25,6 +28,7 @@ from lance_flight.flight.backend import (
     TableEntry,
     Updated,
 )
+from lance_flight.flight.commands import SessionValue
 
 
 class EngineBackend:
@@ -41,11 +45,35 @@ class EngineBackend:
         if caller.is_connection:
             self._engine.clients.renew(caller.session)
 
+    def offer(self, caller: Caller, cookie: str) -> None:
+        self._engine.clients.offer(caller.session, cookie, is_own=not caller.is_connection)
+
+    def knows(self, cookie: str) -> bool:
+        return self._engine.clients.knows(cookie)
+
+    def set_option(self, caller: Caller, name: str, value: SessionValue) -> None:
+        session = self._session(caller)
+        settings.assign(session, name, value)
+        if _is_own(session, caller):
+            for transaction in list(session.open.values()):
+                with (
+                    suppress(Conflict),
+                    transaction.statement() as begun,
+                ):  # one that has failed is left to its rollback
+                    settings.adopt(session, begun)
+
+    def options(self, caller: Caller) -> Mapping[str, SessionValue]:
+        return settings.options(self._session(caller))
+
+    def close_session(self, caller: Caller) -> None:
+        session = self._session(caller)
+        self._engine.clients.close(session, is_own=_is_own(session, caller))
+
     def begin(self, caller: Caller) -> bytes:
-        return self._engine.clients.begin(self._engine.clients.session(caller.session))
+        return self._engine.clients.begin(self._session(caller))
 
     def current(self, caller: Caller, transaction: bytes) -> bytes:
-        return self._engine.clients.current(self._engine.clients.session(caller.session), transaction)
+        return self._engine.clients.current(self._session(caller), transaction)
 
     def end(self, caller: Caller, transaction: bytes, *, commit: bool) -> None:
         self._engine.clients.end(transaction, commit=commit)
@@ -80,9 +108,8 @@ class EngineBackend:
         *,
         transaction: bytes | None = None,
     ) -> int:
-        session = self._engine.clients.session(caller.session)
-        # Of a mere connection nobody knows whether it is not an older one, of a client that has gone with its transaction.
-        if transaction is None and (session.is_introduced or not caller.is_connection):
+        session = self._session(caller)
+        if transaction is None and _is_own(session, caller):
             joined = self._engine.clients.joined(session)
             transaction = None if joined is None else joined.id
         scope = Scope(session, transaction)
@@ -95,7 +122,7 @@ class EngineBackend:
         if options:
             raise InvalidInput(f"unknown ingest option {next(iter(options))!r}; expected {PARTITION_BY!r}")
         return self._engine.ingest(
-            TableName(target.schema or PUBLIC, target.table),
+            TableName(target.schema or session.db_schema, target.table),
             reader,
             create_missing=target.if_not_exists is IfNotExists.CREATE,
             existing=_EXISTING[target.if_exists],
@@ -103,8 +130,12 @@ class EngineBackend:
             scope=scope,
         )
 
+    def _session(self, caller: Caller) -> ClientSession:
+        clients = self._engine.clients
+        return clients.session(caller.session) if caller.cookie is None else clients.session_of(caller.cookie)
+
     def _scope(self, caller: Caller, transaction: bytes | None) -> Scope:
-        return Scope(self._engine.clients.session(caller.session), transaction)
+        return Scope(self._session(caller), transaction)
 
     def catalogs(self, caller: Caller) -> Iterable[str]:
         return [CATALOG]
@@ -120,6 +151,14 @@ class EngineBackend:
 
     def table_schema(self, caller: Caller, table: TableEntry) -> pa.Schema:
         return self._engine.schema_of(TableName(table.db_schema, table.name))
+
+
+def _is_own(session: ClientSession, caller: Caller) -> bool:
+    """Whether the open transactions of a session are certainly its caller's.
+
+    Of a mere connection nobody knows whether it is not an older one, of a client that has gone with its transaction.
+    """
+    return session.is_introduced or not caller.is_connection
 
 
 _EXISTING = {

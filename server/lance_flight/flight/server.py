@@ -1,8 +1,7 @@
 """The Flight SQL server: decode, dispatch, stream.
 
 Each method here is one RPC of the protocol. It names the call, decodes the command and hands both to the part that
-answers it; errors leave through `status`. Who the caller is comes from `calls`. Savepoints, the session actions and
-cancellation are decoded and refused in `do_action`: each is one more `case` beside those that are answered.
+answers it; errors leave through `status`. Who the caller is comes from `calls`. Savepoints and cancellation are decoded and refused in `do_action`: each is one more `case` beside those that are answered.
 """
 
 from __future__ import annotations
@@ -13,7 +12,7 @@ import pyarrow as pa
 from pyarrow import flight
 
 from lance_flight.errors import InvalidInput, Unsupported
-from lance_flight.flight import metadata, transactions
+from lance_flight.flight import metadata, sessions, transactions
 from lance_flight.flight.backend import Backend
 from lance_flight.flight.bindings import Bindings
 from lance_flight.flight.calls import (
@@ -27,13 +26,16 @@ from lance_flight.flight.calls import (
 from lance_flight.flight.commands import (
     BeginTransaction,
     ClosePreparedStatement,
+    CloseSession,
     Command,
     CreatePreparedStatement,
     EndTransaction,
+    GetSessionOptions,
     GetSqlInfo,
     MetadataCommand,
     PreparedStatementQuery,
     PreparedStatementUpdate,
+    SetSessionOptions,
     StatementIngest,
     StatementQuery,
     StatementSubstraitPlan,
@@ -53,6 +55,9 @@ _ACTIONS = (
     flight.ActionType("ClosePreparedStatement", "Forget a prepared statement."),
     flight.ActionType("BeginTransaction", "Begin a transaction and return its id."),
     flight.ActionType("EndTransaction", "Commit a transaction or roll it back."),
+    flight.ActionType("SetSessionOptions", "Set options of the session."),
+    flight.ActionType("GetSessionOptions", "Return all options of the session."),
+    flight.ActionType("CloseSession", "End the session and roll its transactions back."),
 )
 
 
@@ -83,7 +88,7 @@ class FlightSqlServer(flight.FlightServerBase):
         super().__init__(
             (host, port),
             auth_handler=OpenHandshake(),
-            middleware={MIDDLEWARE: CallMiddlewareFactory(self.in_flight)},
+            middleware={MIDDLEWARE: CallMiddlewareFactory(self.in_flight, backend)},
         )
 
     @property
@@ -156,8 +161,10 @@ class FlightSqlServer(flight.FlightServerBase):
 
     @handler
     def do_action(self, context: flight.ServerCallContext, action: flight.Action) -> Iterator[bytes]:
-        """DoAction: the lives of prepared statements and of transactions."""
+        """DoAction: the lives of prepared statements, of transactions and of sessions."""
         call = call_of(context)
+        if call.offered is not None:
+            self._backend.offer(call.caller, call.offered)
         match decode_action(action.type, action.body.to_pybytes()):
             case CreatePreparedStatement() as request:
                 return iter([self._prepared.create(call, request)])
@@ -169,6 +176,12 @@ class FlightSqlServer(flight.FlightServerBase):
             case EndTransaction() as request:
                 transactions.end(self._backend, call, request)
                 return iter([])
+            case SetSessionOptions() as request:
+                return iter([sessions.set_options(self._backend, call, request)])
+            case GetSessionOptions():
+                return iter([sessions.get_options(self._backend, call)])
+            case CloseSession():
+                return iter([sessions.close(self._backend, call)])
             case _:
                 raise Unsupported(f"the action {action.type} is not offered")
 

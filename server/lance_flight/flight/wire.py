@@ -108,7 +108,8 @@ def _read_session_value(message: Message) -> SessionValue:
     return cast("SessionValue", getattr(value, which))
 
 
-def _write_session_value(message: Message, value: SessionValue) -> None:
+def write_session_value(message: Message, value: SessionValue) -> None:
+    """Fill a SessionOptionValue."""
     target = cast("actions_pb.SessionOptionValue", message)
     match value:
         case None:
@@ -144,7 +145,7 @@ def _bare(message: type[Message], value: type[Action]) -> _ActionKind:
 _NESTED: Mapping[str, Nested] = {
     sql_pb.SubstraitPlan.DESCRIPTOR.full_name: _nested(commands.SubstraitPlan),
     sql_pb.CommandStatementIngest.TableDefinitionOptions.DESCRIPTOR.full_name: _nested(commands.TableDefinitionOptions),
-    actions_pb.SessionOptionValue.DESCRIPTOR.full_name: Nested(read=_read_session_value, write=_write_session_value),
+    actions_pb.SessionOptionValue.DESCRIPTOR.full_name: Nested(read=_read_session_value, write=write_session_value),
 }
 
 _MESSAGES: Mapping[type[Command], type[Message]] = {

@@ -1,0 +1,219 @@
+"""Sessions over the wire: the three actions, and the cookie that finds a session from any connection."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import ExitStack
+
+import pytest
+from lance_flight.errors import Conflict
+from lance_flight.flight import commands
+from lance_flight.flight.calls import SESSION_COOKIE
+from lance_flight.flight.commands import Action, SessionValue
+from lance_flight.flight.protocol import flight_actions_pb2 as pb
+from lance_flight.flight.server import FlightSqlServer
+from lance_flight.flight.wire import encode_action, encode_command
+from pyarrow import flight
+
+from tests.flight.cookie_jar import CookieJar
+from tests.flight.flight_backend import UNKNOWN_OPTION, WRONG_VALUE, CannedBackend
+
+ENDED = f"cookie {SESSION_COOKIE} finds no session"
+SELECT = flight.FlightDescriptor.for_command(encode_command(commands.StatementQuery(query="SELECT numbers")))
+
+
+class Client:
+    """A connection of its own, with the cookies of a jar or without any."""
+
+    def __init__(self, uri: str, jar: CookieJar | None = None, *headers: tuple[bytes, bytes]) -> None:
+        self.connection = flight.connect(uri, middleware=[] if jar is None else [jar])
+        self._options = flight.FlightCallOptions(headers=list(headers))
+
+    def act(self, action: Action) -> bytes:
+        """The one result of an action."""
+        (result,) = self.connection.do_action(flight.Action(*encode_action(action)), self._options)
+        body: bytes = result.body.to_pybytes()
+        return body
+
+    def set(self, **options: SessionValue) -> dict[str, int]:
+        """Set options; what was wrong with those that could not be set."""
+        request = commands.SetSessionOptions(session_options=tuple(options.items()))
+        result = pb.SetSessionOptionsResult.FromString(self.act(request))
+        return {name: error.value for name, error in result.errors.items()}
+
+    def get(self) -> pb.GetSessionOptionsResult:
+        """All options, as they come."""
+        return pb.GetSessionOptionsResult.FromString(self.act(commands.GetSessionOptions()))
+
+    def names(self) -> set[str]:
+        """The names of all options."""
+        return set(self.get().session_options)
+
+    def close_session(self) -> int:
+        """Close the session; what became of it."""
+        return int(pb.CloseSessionResult.FromString(self.act(commands.CloseSession())).status)
+
+
+class Clients:
+    """Opens connections, and closes them at the end."""
+
+    def __init__(self, server: FlightSqlServer, stack: ExitStack) -> None:
+        self._uri = server.uri
+        self._stack = stack
+
+    def __call__(self, jar: CookieJar | None = None, *headers: tuple[bytes, bytes]) -> Client:
+        opened = Client(self._uri, jar, *headers)
+        self._stack.enter_context(opened.connection)
+        return opened
+
+
+@pytest.fixture
+def connect(server: FlightSqlServer) -> Iterator[Clients]:
+    with ExitStack() as stack:
+        yield Clients(server, stack)
+
+
+VALUES = {
+    "string": ("x", "string_value"),
+    "empty string": ("", "string_value"),
+    "true": (True, "bool_value"),
+    "false": (False, "bool_value"),
+    "integer": (-(2**63), "int64_value"),
+    "double": (0.5, "double_value"),
+    "strings": (("a", "b"), "string_list_value"),
+    "no strings": ((), "string_list_value"),
+}
+
+
+@pytest.mark.parametrize(("value", "kind"), VALUES.values(), ids=VALUES.keys())
+def test_a_value_of_every_kind_is_set_and_comes_back_as_it_was(
+    connect: Clients, value: SessionValue, kind: str
+) -> None:
+    client = connect()
+    assert client.set(option=value) == {}
+    found = client.get().session_options["option"]
+    assert found.WhichOneof("option_value") == kind
+    held = getattr(found, kind)
+    assert (tuple(held.values) if isinstance(value, tuple) else held) == value
+
+
+def test_no_value_unsets_an_option(connect: Clients) -> None:
+    client = connect()
+    client.set(one="x", two="y")
+    assert client.set(one=None) == {}
+    assert client.names() == {"two"}
+
+
+def test_each_option_is_set_or_refused_by_itself(connect: Clients) -> None:
+    client = connect()
+    refused = client.set(**{"good": "x", UNKNOWN_OPTION: "x", "bad": WRONG_VALUE})
+    assert refused == {
+        UNKNOWN_OPTION: pb.SetSessionOptionsResult.INVALID_NAME,
+        "bad": pb.SetSessionOptionsResult.INVALID_VALUE,
+    }
+    assert client.names() == {"good"}
+
+
+def test_any_other_error_is_that_of_the_action(connect: Clients, backend: CannedBackend) -> None:
+    backend.failures["option"] = Conflict("not now")
+    with pytest.raises(flight.FlightServerError, match="not now"):
+        connect().set(option="x")
+
+
+def test_a_cookie_finds_its_session_from_any_connection(connect: Clients) -> None:
+    jar = CookieJar()
+    connect(jar).set(option="x")
+    assert len(jar.cookies[SESSION_COOKIE]) >= 16
+    assert connect(jar).names() == {"option"}
+    assert connect().names() == set()
+    assert connect(CookieJar()).names() == set()
+
+
+def test_asking_for_options_is_answered_with_a_cookie_too(connect: Clients) -> None:
+    jar = CookieJar()
+    one = connect(jar)
+    assert one.names() == set()
+    connect(jar).set(option="x")
+    assert one.names() == {"option"}
+    assert jar.given == 1
+
+
+def test_each_client_has_a_cookie_of_its_own(connect: Clients) -> None:
+    jars = [CookieJar() for _ in range(3)]
+    for jar in jars:
+        connect(jar).names()
+    assert len({jar.cookies[SESSION_COOKIE] for jar in jars}) == len(jars)
+
+
+def test_a_query_alone_is_answered_with_no_cookie(connect: Clients) -> None:
+    jar = CookieJar()
+    connect(jar).connection.get_flight_info(SELECT)
+    assert jar.given == 0
+
+
+def test_a_client_that_keeps_no_cookies_has_the_session_of_its_connection(connect: Clients) -> None:
+    client = connect()
+    client.set(option="x")
+    assert client.names() == {"option"}
+
+
+TOKEN, OTHER_TOKEN = (b"authorization", b"Bearer one"), (b"authorization", b"Bearer two")
+
+
+def test_a_bearer_token_tells_a_session_apart_whatever_the_cookies(connect: Clients) -> None:
+    jar = CookieJar()
+    connect(jar).set(option="x")
+    given = jar.given
+    connect(jar, TOKEN).set(other="y")
+    assert connect(None, TOKEN).names() == {"other"}
+    assert connect(jar, OTHER_TOKEN).names() == set()
+    assert jar.given == given, "a client with a token needs no cookie"
+
+
+def test_a_session_is_found_among_other_cookies(connect: Clients) -> None:
+    jar = CookieJar()
+    connect(jar).set(option="x")
+    cookies = f'lb=1; {SESSION_COOKIE}="{jar.cookies[SESSION_COOKIE]}";other'.encode()
+    assert connect(None, (b"cookie", cookies)).names() == {"option"}
+
+
+UNKNOWN = ["", "x", "AAAAAAAAAAAAAAAAAAAAAA"]
+
+
+@pytest.mark.parametrize("cookie", UNKNOWN)
+def test_a_cookie_that_finds_no_session_is_refused_and_taken_back(connect: Clients, cookie: str) -> None:
+    jar = CookieJar({SESSION_COOKIE: cookie})
+    client = connect(jar)
+    with pytest.raises(ValueError, match=ENDED):
+        client.connection.get_flight_info(SELECT)
+    assert jar.cookies == {}
+    assert client.connection.get_flight_info(SELECT).total_records == 4
+
+
+def test_no_key_of_another_session_is_taken_for_a_cookie(connect: Clients, backend: CannedBackend) -> None:
+    connect(None, TOKEN).set(option="x")
+    (key,) = backend.sessions
+    with pytest.raises(ValueError, match=ENDED):
+        connect(None, (b"cookie", f"{SESSION_COOKIE}={key}".encode())).names()
+
+
+def test_a_closed_session_is_found_no_longer(connect: Clients) -> None:
+    jar = CookieJar()
+    client = connect(jar)
+    client.set(option="x")
+    assert client.close_session() == pb.CloseSessionResult.CLOSED
+    with pytest.raises(ValueError, match=ENDED):
+        connect(jar).names()
+    assert client.names() == set(), "the cookie was taken back, and a new session begins"
+
+
+def test_a_session_without_a_cookie_is_closed_as_well(connect: Clients) -> None:
+    client = connect(None, TOKEN)
+    client.set(option="x")
+    assert client.close_session() == pb.CloseSessionResult.CLOSED
+    assert client.names() == set()
+
+
+def test_the_actions_are_listed(client: flight.FlightClient) -> None:
+    listed = {action.type for action in client.list_actions()}
+    assert {"SetSessionOptions", "GetSessionOptions", "CloseSession"} <= listed
