@@ -12,7 +12,7 @@ from lance_flight.catalog.store import Store
 from lance_flight.engine import clients as clients_module
 from lance_flight.engine.clients import Clients, Isolation
 from lance_flight.engine.engine import Engine, Scope
-from lance_flight.errors import InvalidInput, NotFound
+from lance_flight.errors import Conflict, InvalidInput, NotFound
 
 from tests.stock import stored_rows
 
@@ -153,3 +153,87 @@ def test_a_session_is_forgotten_when_there_are_too_many_but_not_with_a_transacti
         "used": Isolation.SERIALIZABLE,
         "oldest": Isolation.SNAPSHOT,
     }
+
+
+def test_an_idle_session_is_forgotten_and_its_transactions_with_it(served: Served) -> None:
+    served.clients.session("gone").isolation = Isolation.SERIALIZABLE
+    gone = served.begin("gone")
+    served.clients.session("used").isolation = Isolation.SERIALIZABLE
+    for _ in range(2):
+        served.clock.now += IDLE - 1
+        assert served.clients.session("used").is_serializable
+    assert not served.clients.session("gone").is_serializable
+    with pytest.raises(NotFound, match="was idle for too long"):
+        served.clients.transaction(transaction(gone))
+
+
+def offered(clients: Clients, key: str, *, is_own: bool = False) -> str:
+    """A cookie that finds the session of a key."""
+    clients.offer(key, f"cookie of {key}", is_own=is_own)
+    return f"cookie of {key}"
+
+
+def test_a_cookie_of_an_idle_session_finds_nothing(served: Served) -> None:
+    cookie = offered(served.clients, "client")
+    for _ in range(3):
+        served.clock.now += IDLE - 1
+        served.clients.session_of(cookie)
+    served.clock.now += IDLE + 1
+    assert not served.clients.knows(cookie)
+    with pytest.raises(Conflict, match="has just ended"):
+        served.clients.session_of(cookie)
+
+
+@pytest.mark.parametrize("is_own", [True, False])
+def test_a_cookie_has_the_settings_of_a_connection_and_its_transactions_if_they_are_its_own(
+    served: Served, *, is_own: bool
+) -> None:
+    begun = served.begin("connection")
+    served.clients.session("connection").branch = "audit"
+    session = served.clients.session_of(offered(served.clients, "connection", is_own=is_own))
+    assert session.branch == "audit"
+    assert list(session.open) == ([begun.transaction] if is_own else [])
+    assert list(served.clients.session("connection").open) == [begun.transaction]
+
+
+def test_a_cookie_has_all_of_a_session_that_its_client_has_begun(served: Served) -> None:
+    served.clients.renew("connection")
+    session = served.clients.session("connection")
+    assert served.clients.session_of(offered(served.clients, "connection")) is session
+    served.clients.renew("connection")
+    assert served.clients.session_of("cookie of connection") is session
+    assert served.clients.session("connection") is not session
+
+
+def test_a_closed_session_is_found_by_nothing_and_its_transactions_are_rolled_back(served: Served) -> None:
+    served.clients.renew("connection")
+    cookies = [offered(served.clients, "connection")]
+    session = served.clients.session_of(cookies[0])
+    served.clients.offer("connection", "another", is_own=False)
+    begun = served.begin("connection")
+    served.engine.update("DELETE FROM t", scope=begun)
+    other = served.begin("other")
+    served.clients.close(session, is_own=True)
+    assert [served.clients.knows(cookie) for cookie in (*cookies, "another")] == [False, False]
+    assert served.clients.session("connection") is not session
+    with pytest.raises(NotFound, match="it was ended"):
+        served.clients.end(transaction(begun), commit=True)
+    served.clients.end(transaction(other), commit=True)
+    assert served.ids() == [1, 2]
+
+
+def test_closing_leaves_transactions_alone_that_may_be_those_of_another_client(served: Served) -> None:
+    begun = served.begin("connection")
+    served.clients.close(served.clients.session("connection"), is_own=False)
+    served.engine.update("DELETE FROM t WHERE id = 1", scope=begun)
+    served.clients.end(transaction(begun), commit=True)
+    assert served.ids() == [2]
+
+
+def test_cookies_that_never_come_back_are_forgotten_when_there_are_too_many(
+    served: Served, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(clients_module, "MOST_SESSIONS", 3)
+    for number in range(5):
+        served.clients.offer("client", str(number), is_own=False)
+    assert [served.clients.knows(str(number)) for number in range(5)] == [False, False, True, True, True]

@@ -486,9 +486,6 @@ UNIMPLEMENTED: list[Action] = [
     commands.CancelQuery(info=b""),
     commands.CancelFlightInfo(info=b""),
     commands.RenewFlightEndpoint(endpoint=b""),
-    commands.SetSessionOptions(),
-    commands.GetSessionOptions(),
-    commands.CloseSession(),
 ]
 
 
@@ -504,6 +501,9 @@ def test_only_actions_that_are_offered_are_listed(client: flight.FlightClient) -
         "ClosePreparedStatement",
         "BeginTransaction",
         "EndTransaction",
+        "SetSessionOptions",
+        "GetSessionOptions",
+        "CloseSession",
     ]
 
 

@@ -212,8 +212,3 @@ def test_a_session_without_a_cookie_is_closed_as_well(connect: Clients) -> None:
     client.set(option="x")
     assert client.close_session() == pb.CloseSessionResult.CLOSED
     assert client.names() == set()
-
-
-def test_the_actions_are_listed(client: flight.FlightClient) -> None:
-    listed = {action.type for action in client.list_actions()}
-    assert {"SetSessionOptions", "GetSessionOptions", "CloseSession"} <= listed

@@ -36,7 +36,8 @@ class Isolation(Enum):
 class ClientSession:
     """The settings of one client, and its open transactions.
 
-    `is_introduced` says that its client has begun it itself, so that nothing of it is another one's.
+    `is_introduced` says that its client has begun it itself, so that nothing of it is another one's. One that
+    began as that of a connection whose client was not known has it as its `origin`.
     """
 
     isolation: Isolation = Isolation.SNAPSHOT
@@ -45,6 +46,7 @@ class ClientSession:
     execution: Execution = field(default_factory=Execution)
     open: dict[bytes, OpenTransaction] = field(default_factory=dict)
     is_introduced: bool = False
+    origin: ClientSession | None = None
 
     @property
     def is_serializable(self) -> bool:
@@ -162,15 +164,16 @@ class Clients:
                 raise Conflict("the session of this cookie has just ended")
             if not offered.is_introduced:
                 # Whoever had the address before may have begun its transactions.
-                offered = replace(offered, open={}, is_introduced=True)
+                offered = replace(offered, open={}, is_introduced=True, origin=offered)
             return self._keep(_COOKIE + cookie, offered)
 
     def close(self, session: ClientSession, *, is_own: bool) -> None:
         """End a session, so that nothing finds it any longer, and roll its transactions back if they are its own."""
+        ended = (session, session.origin)
         with self._lock:
-            for key in [key for key, kept in self._sessions.items() if kept.session is session]:
+            for key in [key for key, kept in self._sessions.items() if kept.session in ended]:
                 del self._sessions[key]
-            for cookie in [cookie for cookie, offered in self._offered.items() if offered is session]:
+            for cookie in [cookie for cookie, offered in self._offered.items() if offered in ended]:
                 del self._offered[cookie]
             ending = list(session.open) if is_own else []
         for transaction_id in ending:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
@@ -99,7 +99,7 @@ class Engine:
     def describe(self, sql: str, scope: Scope = ALONE) -> Description:
         """The result schema and the parameters of a statement, none of which is run."""
         statement, root = parse(sql, scope.db_schema), self.root.on_branch(scope.branch)
-        session_of = partial(self._session, root, db_schema=scope.db_schema)
+        session_of = self._sessions(root, scope)
         with self._transaction(scope) as transaction:
             match statement:
                 case _ if isinstance(statement, RowsStatement):
@@ -133,14 +133,7 @@ class Engine:
         holds: list[Hold] = []
         root = self.root.on_branch(scope.branch)
         with self._transaction(scope) as transaction:
-            session = self._session(
-                root,
-                transaction,
-                _target(statement),
-                holds=holds,
-                execution=scope.execution,
-                db_schema=scope.db_schema,
-            )
+            session = self._sessions(root, scope)(transaction, _target(statement), holds=holds)
             answered = answer(session, statement, parameters)
             if answered.frame is not None:
                 session.resolve_pins(answered.frame)
@@ -211,7 +204,7 @@ class Engine:
             return change(
                 root,
                 statement,
-                partial(self._session, root, execution=scope.execution, db_schema=scope.db_schema),
+                self._sessions(root, scope),
                 bindings,
                 transaction=transaction,
                 serializable=serializable,
@@ -255,6 +248,10 @@ class Engine:
             return
         with self.clients.transaction(scope.transaction).statement() as transaction:
             yield transaction
+
+    def _sessions(self, root: Root, scope: Scope) -> Callable[..., Session]:
+        """What makes the sessions of a statement where it belongs."""
+        return partial(self._session, root, execution=scope.execution, db_schema=scope.db_schema)
 
     def _session(
         self,

@@ -57,8 +57,7 @@ class Session:
         execution: Execution | None = None,
         db_schema: str = PUBLIC,
     ) -> None:
-        self.root = root
-        self.db_schema = db_schema
+        self.root, self.db_schema = root, db_schema
         self.transaction = transaction
         self.tables: Root | SqlTransaction = root if transaction is None else transaction
         self.ways = ways
