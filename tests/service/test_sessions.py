@@ -276,9 +276,23 @@ def test_statements_about_a_table_are_about_that_of_the_schema(
     assert rows(staging, sql.format(t=table)) == sorted(schemas.rows(sql.format(t=f"staging.{table}")))
 
 
-def test_a_query_is_pruned_in_the_schema_as_well(staging: dbapi.Connection, two: str) -> None:
-    explained = dict(rows(staging, f"EXPLAIN SELECT id FROM {two} WHERE p = 'a' OR p = 'c'"))
-    assert "partitions: 1 / 2" in explained["partitions"]
+PLANNED = {
+    "a filter": ("SELECT id FROM {t} WHERE p = 'a' OR p = 'c'", "partitions", "partitions: 1 / 2"),
+    "a join": ("SELECT x.id FROM {t} x JOIN {t} y ON x.p = y.p", "groups", "groups: 2"),
+    "a count": ("SELECT count(*) FROM {t}", "metadata", "answered from metadata"),
+}
+
+
+@pytest.mark.parametrize(("sql", "kind", "says"), PLANNED.values(), ids=PLANNED.keys())
+def test_a_query_is_planned_in_the_schema_as_with_its_name(
+    staging: dbapi.Connection, two: str, sql: str, kind: str, says: str
+) -> None:
+    plans = [
+        dict(rows(staging, f"EXPLAIN {sql.format(t=name)}"))[kind].replace("staging.", "")
+        for name in (two, f"staging.{two}")
+    ]
+    assert plans[0] == plans[1]
+    assert says in plans[0]
 
 
 def test_an_ingest_goes_to_the_schema_unless_it_says_another(
