@@ -278,6 +278,7 @@ def test_statements_about_a_table_are_about_that_of_the_schema(
 
 PLANNED = {
     "a filter": ("SELECT id FROM {t} WHERE p = 'a' OR p = 'c'", "partitions", "partitions: 1 / 2"),
+    "a filter above the scan": ("SELECT id FROM {t} WHERE p LIKE 'a%'", "partitions", "partitions: 1 / 2"),
     "a join": ("SELECT x.id FROM {t} x JOIN {t} y ON x.p = y.p", "groups", "groups: 2"),
     "a count": ("SELECT count(*) FROM {t}", "metadata", "answered from metadata"),
 }
