@@ -14,7 +14,7 @@ from hypothesis import HealthCheck, settings
 _SLOW = [HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.filter_too_much]
 
 settings.register_profile(
-    "sample", max_examples=60, deadline=None, derandomize=True, database=None, suppress_health_check=_SLOW
+    "sample", max_examples=45, deadline=None, derandomize=True, database=None, suppress_health_check=_SLOW
 )
 settings.register_profile("full", max_examples=3000, deadline=None, suppress_health_check=_SLOW)
 settings.load_profile("full" if os.environ.get("LANCE_FLIGHT_TESTS") == "full" else "sample")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import subprocess
 import sys
@@ -22,6 +23,7 @@ from pyarrow import flight
 COMMAND = str(Path(sys.executable).with_name("lance-flight"))
 PARTITION_BY = "adbc.flight.sql.rpc.call_header.lance-flight-partition-by"
 PRIVATE, LEASES = ".lance-flight", "leases"
+WITHOUT_PANDAS = Path(__file__).with_name("without_pandas")
 _TICK = 0.05
 _NUMBERS = count(1)
 _PATIENCE = 60.0
@@ -118,7 +120,8 @@ def started_uri(root: str, ready: Path, *arguments: str, environment: Mapping[st
     """The same for a root of any kind; `ready` is the file that the server writes."""
     ready.unlink(missing_ok=True)
     command = [COMMAND, "serve", root, "--port", "0", "--ready-file", str(ready), *arguments]
-    with subprocess.Popen(command, stdout=subprocess.DEVNULL, text=True, env=environment) as process:
+    surroundings = {**(os.environ if environment is None else environment), "PYTHONPATH": str(WITHOUT_PANDAS)}
+    with subprocess.Popen(command, stdout=subprocess.DEVNULL, text=True, env=surroundings) as process:
         try:
             yield Server(Path(root), _uri(ready, process), process)
         finally:

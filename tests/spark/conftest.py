@@ -31,7 +31,26 @@ SETTINGS = {
 }
 """A session as small as it can be, in a zone that is not the one that rows are stored in."""
 
+LONG = (
+    "test_pipelines.py::test_the_pipelines_of_the_readme_run_as_they_stand",
+    "test_connect.py",
+    "test_stream_read.py",
+    "test_maintain_program.py",
+    "test_cluster.py::test_a_task_that_is_run_twice_at_once",
+    "test_write_faults.py::test_a_driver_that_is_killed_is_run_again",
+    "test_stream_write.py::test_a_driver_that_is_killed_is_started_again",
+)
+"""What starts a Spark of its own, and is run by LANCE_FLIGHT_TESTS=full; the sample keeps one of each kind of fault."""
+
 _NUMBERS = count(1)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item], config: pytest.Config) -> None:
+    if os.environ.get("LANCE_FLIGHT_TESTS") == "full":
+        return
+    long = [item for item in items if any(f"tests/spark/{name}" in item.nodeid for name in LONG)]
+    config.hook.pytest_deselected(items=long)
+    items[:] = [item for item in items if item not in long]
 
 
 @pytest.fixture(scope="session")

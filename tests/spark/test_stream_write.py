@@ -164,7 +164,6 @@ def test_an_update_is_refused(stream: Stream) -> None:
     assert not (stream.root / stream.table).exists()
 
 
-@pytest.mark.skipif(os.environ.get("LANCE_FLIGHT_TESTS") != "full", reason="starts a driver of its own")
 def test_a_driver_that_is_killed_is_started_again(spark: SparkSession, server: Server, tmp_path: Path) -> None:
     tables = {"before": "stream_before", "after": "stream_after"}
     files = tmp_path / "files"

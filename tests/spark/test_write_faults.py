@@ -66,9 +66,9 @@ def data_files(place: Path) -> set[Path]:
     sample(
         ("first attempts raise after writing", "append"),
         ("first attempts are killed after writing", "append"),
-        ("every task is done twice", "append"),
         ("every task is done twice", "overwrite"),
         full=[
+            ("every task is done twice", "append"),
             ("first attempts raise after writing", "overwrite"),
             ("first attempts are killed after writing", "overwrite"),
         ],
@@ -104,8 +104,8 @@ def last_version(server: Server, table: str) -> int:
         ("all_staged", "append"),
         ("manifest_written", "overwrite"),
         ("committed", "append"),
-        ("committed", "overwrite"),
         full=[
+            ("committed", "overwrite"),
             ("table_staged", "append"),
             ("table_staged", "overwrite"),
             ("all_staged", "overwrite"),
