@@ -8,9 +8,10 @@ from pathlib import Path
 
 import pytest
 from lance_flight.catalog import commit_ids
-from lance_flight.catalog.commit_ids import KEPT, LONGEST, NamedCommit, named_commit, named_commits
+from lance_flight.catalog.commit_ids import KEPT, NamedCommit, named_commit, named_commits
 from lance_flight.catalog.directory import Root
 from lance_flight.catalog.namespace import PartitionedNamespace
+from lance_flight.catalog.once import LONGEST
 from lance_flight.catalog.store import Store
 from lance_flight.engine.engine import Engine
 from lance_flight.engine.functions import evaluate

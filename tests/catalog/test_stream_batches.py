@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 from lance_flight.catalog import commit_ids, stream_batches
 from lance_flight.catalog.commit import _Member, _still_good
-from lance_flight.catalog.commit_ids import LONGEST, NamedCommit, named_commits
+from lance_flight.catalog.commit_ids import NamedCommit, named_commits
 from lance_flight.catalog.namespace import PartitionedNamespace
-from lance_flight.catalog.once import Once
+from lance_flight.catalog.once import LONGEST, Once
 from lance_flight.catalog.store import Store
 from lance_flight.catalog.stream_batches import StreamBatch, last_batch, last_batches
 from lance_flight.engine.functions import evaluate

@@ -83,7 +83,7 @@ def _adding(numbers: PartitionHash) -> Callable[[Iterable[pa.RecordBatch]], Iter
 
 
 def _partition_hash(names: list[str], root: str, table: str, storage: Mapping[str, str]) -> PartitionHash:
-    options = WriteOptions.of(root, table, storage or {})
+    options = WriteOptions.of(root, table, storage)
     name = TableName(*options.table)
     found = Root(store_of(options.root, options.storage)).table(name)
     if isinstance(found, PlainTable):

@@ -99,10 +99,10 @@ def _counted(told: Told | None, before: int, pieces: int) -> Callable[[int], Non
 @contextmanager
 def _watched(spark: SparkSession, doing: str, told: Callable[[int], None] | None) -> Iterator[None]:
     """Give the jobs in here a name, and tell meanwhile how many of their tasks are done; Connect tells it at the end alone."""
-    context = getattr(spark, "sparkContext", None) if _is_classic(spark) else None
-    if context is None:
+    if not _is_classic(spark):
         yield
         return
+    context = spark.sparkContext
     group = f"lance-flight {secrets.token_hex(4)}"
     context.setJobGroup(group, doing)
     ended = Event()
@@ -116,7 +116,7 @@ def _watched(spark: SparkSession, doing: str, told: Callable[[int], None] | None
         if told is not None:
             watcher.join()
         for name in ("spark.jobGroup.id", "spark.job.description"):
-            context.setLocalProperty(name, None)
+            context.setLocalProperty(name, None)  # type: ignore[arg-type]  # None takes it away again
 
 
 def _look(context: Any, group: str, told: Callable[[int], None], ended: Event) -> None:

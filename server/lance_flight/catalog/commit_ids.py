@@ -11,15 +11,14 @@ from datetime import UTC, datetime
 
 import pyarrow as pa
 
-from lance_flight.catalog.head_notes import notes_of, with_note
+from lance_flight.catalog.head_notes import entries_of, with_note
 from lance_flight.catalog.new_partitions import head_row
+from lance_flight.catalog.once import checked_name
 from lance_flight.catalog.snapshot import Snapshot
-from lance_flight.errors import AlreadyCommitted, InvalidInput
+from lance_flight.errors import AlreadyCommitted
 
 COMMITS = "lance_flight:commits"
 KEPT = 256
-LONGEST = 200
-"""Characters of an id: the whole list is written with every commit."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,10 +38,13 @@ class NamedCommit:
     def name(self) -> str:
         return f"commit_id {self.id!r}"
 
+    def __str__(self) -> str:
+        return f"{self.name} was committed at {self.at.isoformat()} with {self.rows} rows"
+
     def check(self, newest: Snapshot) -> None:
         known = named_commit(newest, self.id)
         if known is not None:
-            raise AlreadyCommitted(f"{self.name} was committed at {known.at.isoformat()} with {known.rows} rows")
+            raise AlreadyCommitted(str(known))
 
     def noted(self, head: pa.Table) -> pa.Table:
         said = [[commit.id, commit.rows, commit.at.isoformat()] for commit in [*_of(head), self]]
@@ -51,9 +53,7 @@ class NamedCommit:
 
 def checked_id(commit_id: str) -> str:
     """The id itself; `InvalidInput` for an empty or a long one."""
-    if not 0 < len(commit_id) <= LONGEST:
-        raise InvalidInput(f"commit_id has {len(commit_id)} characters; expected 1 to {LONGEST}")
-    return commit_id
+    return checked_name("commit_id", commit_id)
 
 
 def named_commits(snapshot: Snapshot) -> list[NamedCommit]:
@@ -67,8 +67,7 @@ def named_commit(snapshot: Snapshot, commit_id: str) -> NamedCommit | None:
 
 
 def _of(head: pa.Table) -> Iterator[NamedCommit]:
-    said = notes_of(head).get(COMMITS)
-    for entry in said if isinstance(said, list) else ():
+    for entry in entries_of(head, COMMITS):
         match entry:
             case [str(commit_id), int(rows), str(moment)]:
                 yield NamedCommit(id=commit_id, rows=rows, at=datetime.fromisoformat(moment))

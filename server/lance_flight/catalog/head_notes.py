@@ -18,6 +18,12 @@ def notes_of(head: pa.Table) -> dict[str, Any]:
     return found if isinstance(found, dict) else {}
 
 
+def entries_of(head: pa.Table, key: str) -> list[Any]:
+    """The entries of a note that is a list; none where it is not there, or is something else."""
+    found = notes_of(head).get(key)
+    return found if isinstance(found, list) else []
+
+
 def with_note(head: pa.Table, key: str, note: object) -> pa.Table:
     """The head row with one note in place of what it said under that key."""
     place = head.schema.get_field_index("metadata")

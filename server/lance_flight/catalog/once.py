@@ -13,6 +13,21 @@ import pyarrow.compute as pc
 
 from lance_flight.catalog.new_partitions import head_row
 from lance_flight.catalog.snapshot import Snapshot
+from lance_flight.errors import InvalidInput
+
+LONGEST = 200
+"""Characters of a name: all that are remembered are written with every commit."""
+
+
+def checked_name(what: str, name: str) -> str:
+    """The name itself; `InvalidInput` for an empty or a long one.
+
+    >>> checked_name("commit_id", "flights 2013")
+    'flights 2013'
+    """
+    if not 0 < len(name) <= LONGEST:
+        raise InvalidInput(f"{what} has {len(name)} characters; expected 1 to {LONGEST}")
+    return name
 
 
 class Once(Protocol):

@@ -13,11 +13,11 @@ from datetime import UTC, datetime
 
 import pyarrow as pa
 
-from lance_flight.catalog.commit_ids import LONGEST
-from lance_flight.catalog.head_notes import notes_of, with_note
+from lance_flight.catalog.head_notes import entries_of, with_note
 from lance_flight.catalog.new_partitions import head_row
+from lance_flight.catalog.once import checked_name
 from lance_flight.catalog.snapshot import Snapshot
-from lance_flight.errors import AlreadyCommitted, AlreadyExists, InvalidInput
+from lance_flight.errors import AlreadyCommitted, AlreadyExists
 
 STREAMS = "lance_flight:streams"
 KEPT = 256
@@ -70,9 +70,7 @@ class StreamBatch:
 
 def checked_stream(stream: str) -> str:
     """The name itself; `InvalidInput` for an empty or a long one."""
-    if not 0 < len(stream) <= LONGEST:
-        raise InvalidInput(f"the name of a stream has {len(stream)} characters; expected 1 to {LONGEST}")
-    return stream
+    return checked_name("the name of a stream", stream)
 
 
 def last_batches(snapshot: Snapshot) -> list[StreamBatch]:
@@ -86,8 +84,7 @@ def last_batch(snapshot: Snapshot, stream: str) -> StreamBatch | None:
 
 
 def _of(head: pa.Table) -> Iterator[StreamBatch]:
-    said = notes_of(head).get(STREAMS)
-    for entry in said if isinstance(said, list) else ():
+    for entry in entries_of(head, STREAMS):
         match entry:
             case [str(stream), int(batch), str() | None as query, int(rows), str(moment)]:
                 yield StreamBatch(stream=stream, batch=batch, query=query, rows=rows, at=datetime.fromisoformat(moment))

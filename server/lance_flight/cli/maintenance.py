@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Callable
-from functools import partial
 
 from lance_flight.catalog.directory import PUBLIC, Root, TableName
 from lance_flight.catalog.namespace import PartitionedNamespace
@@ -39,11 +38,6 @@ def each_table(options: argparse.Namespace, maintain: Maintain) -> int:
     return status
 
 
-def progress(doing: str) -> Callable[[int, int], None] | None:
-    """Shows on a terminal how far the work is; None where nobody watches."""
-    return partial(_show, doing) if sys.stderr.isatty() else None
-
-
 def readable(size: int) -> str:
     """A number of bytes for people.
 
@@ -52,11 +46,6 @@ def readable(size: int) -> str:
     """
     thousands = min((len(str(size)) - 1) // 3, len(UNITS))
     return f"{size / 1000**thousands:.1f} {UNITS[thousands - 1]}" if thousands else f"{size} bytes"
-
-
-def _show(doing: str, done: int, total: int) -> None:
-    end = "\r" if done < total else "\n"
-    print(f"{doing}: {done:,} of {total:,} partition tables", end=end, file=sys.stderr, flush=True)
 
 
 def _called(name: TableName) -> str:

@@ -5,9 +5,11 @@ from __future__ import annotations
 import argparse
 from functools import partial
 
+from lance_flight_client.progress import progress
+
 from lance_flight.catalog.maintenance.verification import verify
 from lance_flight.catalog.namespace import PartitionedNamespace
-from lance_flight.cli.maintenance import each_table, progress
+from lance_flight.cli.maintenance import each_table
 from lance_flight.engine.functions import evaluate
 
 

@@ -1,4 +1,4 @@
-"""What is done in groups, from the option of `group_source`: the groups, and the work of each."""
+"""What is done in groups, from the option of `source.py`: the groups, and the work of each."""
 
 from __future__ import annotations
 

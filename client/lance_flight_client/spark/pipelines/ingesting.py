@@ -22,7 +22,6 @@ from lance_flight_client.spark.source import FORMAT
 from lance_flight_client.spark.writing.options import WriteOptions
 from lance_flight_client.spark.writing.planning import make_table, planned_table
 from lance_flight_client.spark.writing.reports import Report
-from lance_flight_client.spark.writing.writer import said_of
 
 # What a reader cannot make out is NULL otherwise, and nobody would know.
 STRICT: Mapping[str, Mapping[str, str]] = MappingProxyType({kind: {"mode": "FAILFAST"} for kind in ("csv", "json")})
@@ -86,7 +85,7 @@ def ingest(spark: SparkSession, job: Job) -> Ingested:
         report = Report.read(path)
     if report is not None and report.version is None:
         known = earlier_commit(job)
-        raise AlreadyCommitted("another run of this job was faster" if known is None else said_of(known))
+        raise AlreadyCommitted("another run of this job was faster" if known is None else str(known))
     return Ingested(table=job.target.table, report=report, seconds=time.perf_counter() - began)
 
 

@@ -76,6 +76,6 @@ def _done(messages: Sequence[WriterCommitMessage | None]) -> list[WrittenInBatch
 
 
 def new_stream_writer(options: StreamWriteOptions, schema: StructType) -> StreamWriter:
-    """The writer of the next batch; the table is made where it is missing. Errors as of `write_planning.new_writer`."""
+    """The writer of the next batch; the table is made where it is missing. Errors as of `writing.planning.new_writer`."""
     stream = checked_stream(options.stream)
     return StreamWriter(planned_write(options.write, schema), stream)

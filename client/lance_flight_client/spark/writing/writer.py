@@ -97,14 +97,9 @@ class NothingToWrite(DataSourceArrowWriter):
         return Written(())
 
     def commit(self, messages: Sequence[WriterCommitMessage | None]) -> None:
-        log.warning("%s; nothing was written", said_of(self._known))
+        log.warning("%s; nothing was written", self._known)
         if self._report is not None:
             Report().leave(self._report)
-
-
-def said_of(known: NamedCommit) -> str:
-    """What is said of a commit that was made before."""
-    return f"commit_id {known.id!r} was committed at {known.at.isoformat()} with {known.rows} rows"
 
 
 def evaluated(expression: str, columns: Sequence[pa.Array], result_type: pa.DataType) -> pa.Array:

@@ -181,7 +181,9 @@ def create_index(
     namespace: PartitionedNamespace, rules: IndexRules, progress: Progress | None = None, *, run: Runner = THREADS
 ) -> IndexingReport:
     """Give the partition tables an index of a column, in one commit; those that have it for all their files stay as they are."""
-    namespace.begin()
+    # The transaction keeps what it reads from being vacuumed, and adds what a foreign namespace lacks for writes.
+    reading = namespace.begin()
+    rules.checked(reading.base)
     indexing = _Indexing(namespace.store, rules, run, progress)
     version = namespace.evolve(indexing)
     return IndexingReport(

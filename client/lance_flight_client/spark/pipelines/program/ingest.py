@@ -12,7 +12,6 @@ from lance_flight_client.spark.pipelines.job import SETTINGS
 from lance_flight_client.spark.pipelines.job_reading import read_job
 from lance_flight_client.spark.pipelines.program.arguments import given
 from lance_flight_client.spark.pipelines.sessions import session
-from lance_flight_client.spark.writing.writer import said_of
 
 
 def run(options: argparse.Namespace) -> int:
@@ -21,7 +20,7 @@ def run(options: argparse.Namespace) -> int:
     check(job)
     known = earlier_commit(job)
     if known is not None:
-        print(f"{said_of(known)}; nothing was written")
+        print(f"{known}; nothing was written")
         return 0
     with plain_errors(), session(f"lance-flight ingest {job.target.table}", job.spark) as spark:
         if options.dry_run:

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import argparse
-import sys
 from collections.abc import Callable, Mapping
-from functools import partial
 from types import MappingProxyType
 from typing import Any
 
 from lance_flight.catalog.maintenance.verification import VerificationReport
 
+from lance_flight_client.progress import progress
 from lance_flight_client.spark import maintenance
 from lance_flight_client.spark.pipelines.errors import plain_errors
 from lance_flight_client.spark.pipelines.job import SETTINGS
@@ -40,7 +39,7 @@ def run(options: argparse.Namespace) -> int:
     work, by_place, by_name = WORK[options.command]
     arguments = [getattr(options, name) for name in by_place]
     named = {name: getattr(options, name) for name in by_name}
-    shown = partial(_show, f"{options.command} {options.table}") if sys.stderr.isatty() else None
+    shown = progress(f"{options.command} {options.table}")
     with plain_errors(), session(f"lance-flight {options.command} {options.table}", settings) as spark:
         report = work(spark, options.root, options.table, *arguments, **named, storage=storage, progress=shown)
     unsound = report.unsound if isinstance(report, VerificationReport) else ()
@@ -48,8 +47,3 @@ def run(options: argparse.Namespace) -> int:
         print(table)
     print(f"{options.table}: {report}")
     return 1 if unsound else 0
-
-
-def _show(doing: str, done: int, total: int) -> None:
-    end = "\r" if done < total else "\n"
-    print(f"{doing}: {done:,} of {total:,} partition tables", end=end, file=sys.stderr, flush=True)
