@@ -21,13 +21,14 @@ PARTITION_BY = "partition_by"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Caller:
-    """Who is calling: the principal, where the connection comes from, and what tells its session apart.
+    """Who is calling: the principal and its groups, where the connection comes from, and what tells its session apart.
 
     `is_connection` says that this is nothing but the connection. `cookie` is the one that this server has given to its
     client, if it came with one, and tells the session apart by itself.
     """
 
     principal: str = "anonymous"
+    groups: tuple[str, ...] = ()
     peer: str = ""
     session: str = ""
     is_connection: bool = False
