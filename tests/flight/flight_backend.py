@@ -7,8 +7,17 @@ from dataclasses import dataclass, field
 
 import pyarrow as pa
 from lance_flight.errors import InvalidInput, NotFound, SqlError
-from lance_flight.flight.backend import Caller, Described, IngestTarget, Planned, TableEntry, Updated
-from lance_flight.flight.commands import SessionValue
+from lance_flight.flight.backend import (
+    Caller,
+    Described,
+    IngestTarget,
+    Planned,
+    SqlInfoValue,
+    SqlOrPlan,
+    TableEntry,
+    Updated,
+)
+from lance_flight.flight.commands import SessionValue, SubstraitPlan
 from lance_flight.flight.tickets import decode_parameters, encode_parameters
 
 KEY = bytes(range(32))
@@ -26,6 +35,10 @@ FLIGHTS = pa.schema(
 
 UNKNOWN_OPTION, WRONG_VALUE = "unknown", "wrong"
 """The name of an option that there is not, and a value that none can have."""
+
+PLAN = SubstraitPlan(plan=b"numbers", version="0.37")
+"""Answers the numbers, or as many rows as `updates` says of this text."""
+PLAN_TEXT = "0.37: numbers"
 
 ECHO = "ECHO $1, $2"
 """Answers its parameters."""
@@ -55,7 +68,7 @@ class Ingested:
 class CannedBackend:
     """Answers from tables; remembers what it was asked to run."""
 
-    queries: dict[str, pa.Table] = field(default_factory=lambda: {"SELECT numbers": NUMBERS})
+    queries: dict[str, pa.Table] = field(default_factory=lambda: {"SELECT numbers": NUMBERS, PLAN_TEXT: NUMBERS})
     updates: dict[str, int] = field(default_factory=dict)
     failures: dict[str, Exception] = field(default_factory=dict)
     listed: Mapping[tuple[str, str, str, str], pa.Schema] = field(default_factory=dict)
@@ -66,6 +79,8 @@ class CannedBackend:
     begun: int = 0
     following: dict[bytes, bytes] = field(default_factory=dict)
     ended: list[tuple[bytes, bool]] = field(default_factory=list)
+    savepoints: list[tuple[bytes, object]] = field(default_factory=list)
+    info: dict[int, SqlInfoValue] = field(default_factory=dict)
     sessions: dict[str, dict[str, SessionValue]] = field(default_factory=dict)
     cookies: dict[str, dict[str, SessionValue]] = field(default_factory=dict)
 
@@ -116,7 +131,18 @@ class CannedBackend:
         self._fail("commit" if commit else "rollback")
         self.ended.append((transaction, commit))
 
-    def describe(self, caller: Caller, sql: str, *, transaction: bytes | None = None) -> Described:
+    def begin_savepoint(self, caller: Caller, transaction: bytes, name: str) -> bytes:
+        self.savepoints.append((transaction, name))
+        return b"savepoint"
+
+    def end_savepoint(self, caller: Caller, savepoint: bytes, *, release: bool) -> None:
+        self.savepoints.append((savepoint, release))
+
+    def sql_info(self) -> Mapping[int, SqlInfoValue]:
+        return self.info
+
+    def describe(self, caller: Caller, statement: SqlOrPlan, *, transaction: bytes | None = None) -> Described:
+        sql = _text(statement)
         self.callers.append(caller)
         self.described.append(sql)
         self._fail(sql)
@@ -129,12 +155,13 @@ class CannedBackend:
     def execute(
         self,
         caller: Caller,
-        sql: str,
+        statement: SqlOrPlan,
         *,
         parameters: pa.RecordBatch | None = None,
         endpoints: int = 1,
         transaction: bytes | None = None,
     ) -> Planned | Updated:
+        sql = _text(statement)
         self.callers.append(caller)
         rows = None if parameters is None else parameters.to_pylist()
         self.ran.append(Ran(sql=sql, parameters=rows, endpoints=endpoints, transaction=transaction))
@@ -147,6 +174,19 @@ class CannedBackend:
         payloads = tuple(f"{part}/{endpoints}:{sql}".encode() for part in range(endpoints))
         table = self._query(sql)
         return Planned(schema=table.schema, payloads=payloads, ordered=True, total_records=table.num_rows)
+
+    def update(
+        self,
+        caller: Caller,
+        statement: SqlOrPlan,
+        *,
+        parameters: pa.RecordBatch | None = None,
+        transaction: bytes | None = None,
+    ) -> Updated:
+        outcome = self.execute(caller, statement, parameters=parameters, transaction=transaction)
+        if not isinstance(outcome, Updated):
+            raise InvalidInput("a query was sent as an update")
+        return outcome
 
     def read(self, caller: Caller, payload: bytes) -> pa.RecordBatchReader:
         head, _, rest = payload.partition(b":")
@@ -195,3 +235,7 @@ class CannedBackend:
     def _broken(self, sql: str) -> Iterator[pa.RecordBatch]:
         yield self._query(sql).to_batches()[0]
         raise self.failures[f"read {sql}"]
+
+
+def _text(statement: SqlOrPlan) -> str:
+    return statement if isinstance(statement, str) else f"{statement.version}: {statement.plan.decode()}"

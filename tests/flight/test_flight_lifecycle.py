@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 import pyarrow as pa
 import pytest
 from lance_flight.flight import commands
-from lance_flight.flight.backend import Caller, Planned, Updated
+from lance_flight.flight.backend import Caller, Planned, SqlOrPlan, Updated
 from lance_flight.flight.lifecycle import serve_until
 from lance_flight.flight.server import FlightSqlServer
 from lance_flight.flight.wire import encode_command
@@ -33,7 +33,7 @@ class SlowBackend(CannedBackend):
     def execute(
         self,
         caller: Caller,
-        sql: str,
+        statement: SqlOrPlan,
         *,
         parameters: pa.RecordBatch | None = None,
         endpoints: int = 1,
@@ -42,7 +42,7 @@ class SlowBackend(CannedBackend):
         self.begun.set()
         assert self.go.wait(PATIENCE)
         return CannedBackend.execute(
-            self, caller, sql, parameters=parameters, endpoints=endpoints, transaction=transaction
+            self, caller, statement, parameters=parameters, endpoints=endpoints, transaction=transaction
         )
 
 

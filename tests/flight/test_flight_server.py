@@ -18,7 +18,7 @@ from lance_flight.flight.tickets import RowsTicket, Sealer
 from lance_flight.flight.wire import encode_action, encode_command
 from pyarrow import flight
 
-from tests.flight.flight_backend import ECHO, ECHO_PARAMETERS, KEY, NUMBERS, CannedBackend, Ran
+from tests.flight.flight_backend import ECHO, ECHO_PARAMETERS, KEY, NUMBERS, PLAN, PLAN_TEXT, CannedBackend, Ran
 
 SELECT = commands.StatementQuery(query="SELECT numbers")
 
@@ -200,7 +200,7 @@ def test_an_update_is_a_put_without_a_schema(server: FlightSqlServer, backend: C
 
 
 def test_a_query_sent_as_an_update_is_refused(client: flight.FlightClient) -> None:
-    with pytest.raises(pa.ArrowInvalid, match=r"\[invalid_input\] a statement that returns rows was sent as an update"):
+    with pytest.raises(pa.ArrowInvalid, match=r"\[invalid_input\] a query was sent as an update"):
         put(client, commands.StatementUpdate(query="SELECT numbers"), pa.table({}))
 
 
@@ -446,10 +446,10 @@ MISPLACED = {
         pa.ArrowInvalid,
         "a command of 1 bytes does not decode as google.protobuf.Any",
     ),
-    "Substrait": (
+    "a command without its plan": (
         lambda client: client.get_flight_info(descriptor(commands.StatementSubstraitPlan())),
-        NotImplementedError,
-        "Substrait plans are not offered; send SQL",
+        pa.ArrowInvalid,
+        "the command has no plan; expected a SubstraitPlan",
     ),
     "an altered ticket": (
         lambda client: client.do_get(
@@ -480,9 +480,6 @@ def test_what_does_not_belong_is_refused(
 
 
 UNIMPLEMENTED: list[Action] = [
-    commands.CreatePreparedSubstraitPlan(plan=commands.SubstraitPlan(plan=b"x")),
-    commands.BeginSavepoint(transaction_id=b"tx", name="s"),
-    commands.EndSavepoint(savepoint_id=b"s", action=1),
     commands.CancelQuery(info=b""),
     commands.CancelFlightInfo(info=b""),
     commands.RenewFlightEndpoint(endpoint=b""),
@@ -514,6 +511,45 @@ def test_a_transaction_begins_and_ends(client: flight.FlightClient, backend: Can
     assert result.transaction_id == b"tx 1"
     assert act(client, commands.EndTransaction(transaction_id=b"tx 1", action=action)) == []
     assert backend.ended == [(b"tx 1", action == 1)]
+
+
+@pytest.mark.parametrize("action", [1, 2], ids=["release", "rollback"])
+def test_a_savepoint_begins_and_ends(client: flight.FlightClient, backend: CannedBackend, action: int) -> None:
+    (begun,) = act(client, commands.BeginSavepoint(transaction_id=b"tx 1", name="here"))
+    result = pb.ActionBeginSavepointResult.FromString(AnyMessage.FromString(begun).value)
+    assert act(client, commands.EndSavepoint(savepoint_id=result.savepoint_id, action=action)) == []
+    assert backend.savepoints == [(b"tx 1", "here"), (result.savepoint_id, action == 1)]
+
+
+@pytest.mark.parametrize("action", [0, 3])
+def test_a_savepoint_ends_in_no_other_way(client: flight.FlightClient, backend: CannedBackend, action: int) -> None:
+    with pytest.raises(pa.ArrowInvalid, match=rf"EndSavepoint has action {action}; expected 1"):
+        act(client, commands.EndSavepoint(savepoint_id=b"s", action=action))
+    assert backend.savepoints == []
+
+
+def test_a_plan_is_planned_and_read_like_a_query(client: flight.FlightClient, backend: CannedBackend) -> None:
+    command = commands.StatementSubstraitPlan(plan=PLAN, transaction_id=b"tx")
+    info = client.get_flight_info(descriptor(command))
+    assert client.get_schema(descriptor(command)).schema == info.schema
+    assert read(client, info).equals(NUMBERS)
+    assert backend.ran == [Ran(sql=PLAN_TEXT, transaction=b"tx")]
+
+
+def test_a_plan_is_run_like_an_update(server: FlightSqlServer, backend: CannedBackend) -> None:
+    backend.updates[PLAN_TEXT] = 7
+    (answer,) = put_without_schema(server, commands.StatementSubstraitPlan(plan=PLAN))
+    assert count(answer) == 7
+    assert backend.ran == [Ran(sql=PLAN_TEXT)]
+
+
+def test_a_plan_is_prepared_like_a_query(client: flight.FlightClient, backend: CannedBackend) -> None:
+    (body,) = act(client, commands.CreatePreparedSubstraitPlan(plan=PLAN))
+    handle = pb.ActionCreatePreparedStatementResult.FromString(AnyMessage.FromString(body).value)
+    assert pa.ipc.read_schema(pa.py_buffer(handle.dataset_schema)) == NUMBERS.schema
+    command = commands.PreparedStatementQuery(prepared_statement_handle=handle.prepared_statement_handle)
+    assert read(client, client.get_flight_info(descriptor(command))).equals(NUMBERS)
+    assert backend.ran == [Ran(sql=PLAN_TEXT)]
 
 
 @pytest.mark.parametrize("action", [0, 3])

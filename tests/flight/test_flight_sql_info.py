@@ -12,6 +12,8 @@ from lance_flight.flight.protocol import flight_sql_pb2 as pb
 from lance_flight.flight.wire import encode_command
 from pyarrow import flight
 
+from tests.flight.flight_backend import CannedBackend
+
 CHILDREN = ("string_value", "bool_value", "bigint_value", "int32_bitmask", "string_list", "int32_to_int32_list_map")
 
 
@@ -94,3 +96,12 @@ def test_a_code_that_nobody_knows_has_no_row(client: flight.FlightClient) -> Non
 
 def test_a_code_that_is_asked_for_twice_has_one_row(client: flight.FlightClient) -> None:
     assert len(ask(client, 0, 0)) == 1
+
+
+def test_what_a_backend_says_of_itself_goes_before(client: flight.FlightClient, backend: CannedBackend) -> None:
+    backend.info[pb.FLIGHT_SQL_SERVER_TRANSACTION_TIMEOUT] = 7
+    asked = ask(client, pb.FLIGHT_SQL_SERVER_TRANSACTION, pb.FLIGHT_SQL_SERVER_TRANSACTION_TIMEOUT)
+    assert asked == {
+        pb.FLIGHT_SQL_SERVER_TRANSACTION: ("int32_bitmask", 1),
+        pb.FLIGHT_SQL_SERVER_TRANSACTION_TIMEOUT: ("int32_bitmask", 7),
+    }

@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from lance_flight.errors import TicketError
 from lance_flight.flight.bindings import Bindings
+from lance_flight.flight.commands import SubstraitPlan
 from lance_flight.flight.tickets import (
     NoRowsTicket,
     Prepared,
@@ -20,6 +21,7 @@ from lance_flight.flight.tickets import (
 from tests.flight.flight_backend import KEY
 
 SEALER = Sealer(KEY)
+TEXTS = st.text(st.characters(codec="utf-8"))
 
 
 @given(st.binary(max_size=50).map(lambda payload: RowsTicket(payload=payload)) | st.just(NoRowsTicket()))
@@ -30,7 +32,7 @@ def test_a_ticket_comes_back(ticket: RowsTicket | NoRowsTicket) -> None:
 @given(
     st.builds(
         Prepared,
-        sql=st.text(st.characters(codec="utf-8")),
+        text=TEXTS | st.builds(SubstraitPlan, plan=st.binary(max_size=20), version=TEXTS),
         transaction_id=st.none() | st.binary(max_size=20),
         parameters=st.none() | st.binary(max_size=20),
     )
@@ -40,7 +42,7 @@ def test_a_handle_comes_back(prepared: Prepared) -> None:
 
 
 def test_equal_statements_have_handles_of_their_own() -> None:
-    assert SEALER.handle(Prepared(sql="SELECT 1")) != SEALER.handle(Prepared(sql="SELECT 1"))
+    assert SEALER.handle(Prepared(text="SELECT 1")) != SEALER.handle(Prepared(text="SELECT 1"))
 
 
 @pytest.mark.parametrize("position", [0, 1, 2, -40, -32, -1])
@@ -56,7 +58,7 @@ REFUSED = {
     "a signature alone": (bytes(32), "was not issued"),
     "cut short": (SEALER.ticket(NoRowsTicket())[:-1], "was not issued"),
     "of another key": (Sealer(bytes(32)).ticket(NoRowsTicket()), "was not issued"),
-    "a handle": (SEALER.handle(Prepared(sql="SELECT 1")), "this is no ticket of a result"),
+    "a handle": (SEALER.handle(Prepared(text="SELECT 1")), "this is no ticket of a result"),
 }
 
 

@@ -9,11 +9,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import Protocol
+from typing import Protocol, TypeAlias
 
 import pyarrow as pa
 
-from lance_flight.flight.commands import SessionValue
+from lance_flight.flight.commands import SessionValue, SubstraitPlan
+
+SqlOrPlan: TypeAlias = str | SubstraitPlan
+"""What a client can have run."""
 
 PARTITION_BY = "partition_by"
 """The ingest option that partitions a table which the ingest creates, as in CREATE TABLE … PARTITIONED BY (…)."""
@@ -107,10 +110,13 @@ class TableEntry:
     type: str = "TABLE"
 
 
+SqlInfoValue: TypeAlias = str | bool | int | None
+
+
 class Backend(Protocol):
     """Runs SQL. Every method may raise an error of `lance_flight.errors`, and runs on a thread of its own."""
 
-    def describe(self, caller: Caller, sql: str, *, transaction: bytes | None = None) -> Described:
+    def describe(self, caller: Caller, statement: SqlOrPlan, *, transaction: bytes | None = None) -> Described:
         """Plan a statement without running any of it."""
         ...
 
@@ -160,16 +166,35 @@ class Backend(Protocol):
         """Commit a transaction or roll it back; one whose commit fails is still open, to be rolled back."""
         ...
 
+    def begin_savepoint(self, caller: Caller, transaction: bytes, name: str) -> bytes:
+        """Mark a place inside a transaction and return its id."""
+        ...
+
+    def end_savepoint(self, caller: Caller, savepoint: bytes, *, release: bool) -> None:
+        """Release a savepoint, or go back to it."""
+        ...
+
     def execute(
         self,
         caller: Caller,
-        sql: str,
+        statement: SqlOrPlan,
         *,
         parameters: pa.RecordBatch | None = None,
         endpoints: int = 1,
         transaction: bytes | None = None,
     ) -> Planned | Updated:
-        """Plan a query (`parameters`: one row), or run a statement once per row of `parameters`."""
+        """Plan a query (`parameters`: one row), or run any other statement once per row of `parameters`."""
+        ...
+
+    def update(
+        self,
+        caller: Caller,
+        statement: SqlOrPlan,
+        *,
+        parameters: pa.RecordBatch | None = None,
+        transaction: bytes | None = None,
+    ) -> Updated:
+        """Run a statement that returns no rows, once per row of `parameters`; `InvalidInput` for a query."""
         ...
 
     def read(self, caller: Caller, payload: bytes) -> pa.RecordBatchReader:
@@ -183,6 +208,10 @@ class Backend(Protocol):
 
         Without a `transaction` they belong to the open one of the caller's session, if it has one.
         """
+        ...
+
+    def sql_info(self) -> Mapping[int, SqlInfoValue]:
+        """The values of SqlInfo codes that are not those of `lance_flight.flight.sql_info`."""
         ...
 
     def catalogs(self, caller: Caller) -> Iterable[str]:

@@ -25,6 +25,8 @@ from lance_flight.flight.backend import (
     IfNotExists,
     IngestTarget,
     Planned,
+    SqlInfoValue,
+    SqlOrPlan,
     TableEntry,
     Updated,
 )
@@ -37,8 +39,8 @@ class EngineBackend:
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
 
-    def describe(self, caller: Caller, sql: str, *, transaction: bytes | None = None) -> Described:
-        description = self._engine.describe(sql, self._scope(caller, transaction))
+    def describe(self, caller: Caller, statement: SqlOrPlan, *, transaction: bytes | None = None) -> Described:
+        description = self._engine.describe(_sql(statement), self._scope(caller, transaction))
         return Described(schema=description.schema, parameters=description.parameters)
 
     def connected(self, caller: Caller) -> None:
@@ -78,16 +80,22 @@ class EngineBackend:
     def end(self, caller: Caller, transaction: bytes, *, commit: bool) -> None:
         self._engine.clients.end(transaction, commit=commit)
 
+    def begin_savepoint(self, caller: Caller, transaction: bytes, name: str) -> bytes:
+        raise Unsupported(f"savepoint {name!r}: savepoints are not offered; begin another transaction")
+
+    def end_savepoint(self, caller: Caller, savepoint: bytes, *, release: bool) -> None:
+        raise Unsupported("savepoints are not offered")
+
     def execute(
         self,
         caller: Caller,
-        sql: str,
+        statement: SqlOrPlan,
         *,
         parameters: pa.RecordBatch | None = None,
         endpoints: int = 1,
         transaction: bytes | None = None,
     ) -> Planned | Updated:
-        scope = self._scope(caller, transaction)
+        sql, scope = _sql(statement), self._scope(caller, transaction)
         plan = self._engine.plan(sql, parameters, endpoints=endpoints, scope=scope)
         if plan is None:
             return Updated(rows=self._engine.update(sql, parameters, scope))
@@ -96,6 +104,16 @@ class EngineBackend:
             payloads=tuple(task.to_bytes() for task in plan.tasks),
             app_metadata=json.dumps(_said_of(plan)).encode(),
         )
+
+    def update(
+        self,
+        caller: Caller,
+        statement: SqlOrPlan,
+        *,
+        parameters: pa.RecordBatch | None = None,
+        transaction: bytes | None = None,
+    ) -> Updated:
+        return Updated(rows=self._engine.update(_sql(statement), parameters, self._scope(caller, transaction)))
 
     def read(self, caller: Caller, payload: bytes) -> pa.RecordBatchReader:
         return self._engine.run(Task.from_bytes(payload))
@@ -137,6 +155,9 @@ class EngineBackend:
     def _scope(self, caller: Caller, transaction: bytes | None) -> Scope:
         return Scope(self._session(caller), transaction)
 
+    def sql_info(self) -> Mapping[int, SqlInfoValue]:
+        return {}
+
     def catalogs(self, caller: Caller) -> Iterable[str]:
         return [CATALOG]
 
@@ -151,6 +172,12 @@ class EngineBackend:
 
     def table_schema(self, caller: Caller, table: TableEntry) -> pa.Schema:
         return self._engine.schema_of(TableName(table.db_schema, table.name))
+
+
+def _sql(statement: SqlOrPlan) -> str:
+    if not isinstance(statement, str):
+        raise Unsupported("Substrait plans are not offered; send SQL")
+    return statement
 
 
 def _is_own(session: ClientSession, caller: Caller) -> bool:

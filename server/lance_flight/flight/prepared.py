@@ -8,10 +8,15 @@ from dataclasses import dataclass
 import pyarrow as pa
 
 from lance_flight.errors import InvalidInput
-from lance_flight.flight.backend import Backend
+from lance_flight.flight.backend import Backend, SqlOrPlan
 from lance_flight.flight.bindings import Bindings
 from lance_flight.flight.calls import Call
-from lance_flight.flight.commands import ClosePreparedStatement, CreatePreparedStatement
+from lance_flight.flight.commands import (
+    ClosePreparedStatement,
+    CreatePreparedStatement,
+    CreatePreparedSubstraitPlan,
+    SubstraitPlan,
+)
 from lance_flight.flight.normalise import client_schema
 from lance_flight.flight.protocol import flight_sql_pb2 as pb
 from lance_flight.flight.tickets import Prepared, Sealer, decode_parameters, encode_parameters
@@ -20,28 +25,27 @@ from lance_flight.flight.wire import wrap
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Statement:
-    """SQL text with all that it needs to be run."""
+    """SQL text, or a plan, with all that it needs to be run."""
 
-    sql: str
+    text: SqlOrPlan
     transaction_id: bytes | None = None
     parameters: pa.RecordBatch | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PreparedStatements:
-    """The life of a prepared statement: CreatePreparedStatement, DoPut of its parameters, ClosePreparedStatement."""
+    """The life of a prepared statement: it is created, its parameters come in a DoPut, it is closed."""
 
     backend: Backend
     sealer: Sealer
     bindings: Bindings
 
-    def create(self, call: Call, request: CreatePreparedStatement) -> bytes:
+    def create(self, call: Call, request: CreatePreparedStatement | CreatePreparedSubstraitPlan) -> bytes:
         """Plan a statement and answer an ActionCreatePreparedStatementResult in an Any; nothing is run."""
-        described = self.backend.describe(call.caller, request.query, transaction=request.transaction_id)
+        text = request.query if isinstance(request, CreatePreparedStatement) else whole_plan(request.plan)
+        described = self.backend.describe(call.caller, text, transaction=request.transaction_id)
         result = pb.ActionCreatePreparedStatementResult(
-            prepared_statement_handle=self.sealer.handle(
-                Prepared(sql=request.query, transaction_id=request.transaction_id)
-            ),
+            prepared_statement_handle=self.sealer.handle(Prepared(text=text, transaction_id=request.transaction_id)),
             parameter_schema=_message(described.parameters),
             is_update=described.schema is None,
         )
@@ -67,7 +71,7 @@ class PreparedStatements:
         if encoded is None:
             encoded = self.bindings.recall(prepared.identity)
         return Statement(
-            sql=prepared.sql,
+            text=prepared.text,
             transaction_id=None
             if prepared.transaction_id is None
             else self.backend.current(call.caller, prepared.transaction_id),
@@ -77,6 +81,13 @@ class PreparedStatements:
     def close(self, request: ClosePreparedStatement) -> None:
         """Forget what was remembered for a statement."""
         self.bindings.forget(self.sealer.open_handle(request.prepared_statement_handle).identity)
+
+
+def whole_plan(plan: SubstraitPlan | None) -> SubstraitPlan:
+    """The plan of a command; `InvalidInput` for a command without one."""
+    if plan is None:
+        raise InvalidInput("the command has no plan; expected a SubstraitPlan")
+    return plan
 
 
 def _message(schema: pa.Schema) -> bytes:

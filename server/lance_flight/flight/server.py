@@ -1,7 +1,7 @@
 """The Flight SQL server: decode, dispatch, stream.
 
 Each method here is one RPC of the protocol. It names the call, decodes the command and hands both to the part that
-answers it; errors leave through `status`. Who the caller is comes from `calls`. Savepoints and cancellation are decoded and refused in `do_action`: each is one more `case` beside those that are answered.
+answers it; errors leave through `status`. Who the caller is comes from `calls`.
 """
 
 from __future__ import annotations
@@ -12,7 +12,8 @@ import pyarrow as pa
 from pyarrow import flight
 
 from lance_flight.errors import InvalidInput, Unsupported
-from lance_flight.flight import metadata, sessions, transactions
+from lance_flight.flight import metadata
+from lance_flight.flight.actions import OFFERED, Actions
 from lance_flight.flight.backend import Backend
 from lance_flight.flight.bindings import Bindings
 from lance_flight.flight.calls import (
@@ -24,18 +25,11 @@ from lance_flight.flight.calls import (
     call_of,
 )
 from lance_flight.flight.commands import (
-    BeginTransaction,
-    ClosePreparedStatement,
-    CloseSession,
     Command,
-    CreatePreparedStatement,
-    EndTransaction,
-    GetSessionOptions,
     GetSqlInfo,
     MetadataCommand,
     PreparedStatementQuery,
     PreparedStatementUpdate,
-    SetSessionOptions,
     StatementIngest,
     StatementQuery,
     StatementSubstraitPlan,
@@ -49,16 +43,6 @@ from lance_flight.flight.status import guarded_stream, handler, schema_handler
 from lance_flight.flight.tickets import Sealer
 from lance_flight.flight.updates import Updates
 from lance_flight.flight.wire import decode_action, decode_command
-
-_ACTIONS = (
-    flight.ActionType("CreatePreparedStatement", "Plan a statement for later, without running it."),
-    flight.ActionType("ClosePreparedStatement", "Forget a prepared statement."),
-    flight.ActionType("BeginTransaction", "Begin a transaction and return its id."),
-    flight.ActionType("EndTransaction", "Commit a transaction or roll it back."),
-    flight.ActionType("SetSessionOptions", "Set options of the session."),
-    flight.ActionType("GetSessionOptions", "Return all options of the session."),
-    flight.ActionType("CloseSession", "End the session and roll its transactions back."),
-)
 
 
 class FlightSqlServer(flight.FlightServerBase):
@@ -80,8 +64,8 @@ class FlightSqlServer(flight.FlightServerBase):
         sealer = Sealer(key)
         prepared = PreparedStatements(backend=backend, sealer=sealer, bindings=Bindings())
         self._backend = backend
-        self._prepared = prepared
         self._statements = Statements(backend=backend, sealer=sealer, prepared=prepared, advertised=tuple(advertise))
+        self._actions = Actions(backend=backend, prepared=prepared)
         self._updates = Updates(backend=backend, prepared=prepared)
         self._host = host
         self.in_flight = InFlight()
@@ -103,7 +87,7 @@ class FlightSqlServer(flight.FlightServerBase):
         """GetFlightInfo: the schema and the endpoints of a result; a statement that is no query runs here."""
         call = call_of(context)
         match _command(descriptor):
-            case StatementQuery() | PreparedStatementQuery() as command:
+            case StatementQuery() | StatementSubstraitPlan() | PreparedStatementQuery() as command:
                 return self._statements.get_flight_info(call, descriptor, command)
             case command if isinstance(command, MetadataCommand):
                 if isinstance(command, GetSqlInfo):
@@ -118,7 +102,7 @@ class FlightSqlServer(flight.FlightServerBase):
         """GetSchema: the schema of a result; nothing runs."""
         call = call_of(context)
         match _command(descriptor):
-            case StatementQuery() | PreparedStatementQuery() as command:
+            case StatementQuery() | StatementSubstraitPlan() | PreparedStatementQuery() as command:
                 return flight.SchemaResult(self._statements.get_schema(call, command))
             case command if isinstance(command, MetadataCommand):
                 return flight.SchemaResult(metadata.schema_of(command))
@@ -150,6 +134,8 @@ class FlightSqlServer(flight.FlightServerBase):
         match _command(descriptor):
             case StatementUpdate() as command:
                 writer.write(self._updates.statement_update(call, command))
+            case StatementSubstraitPlan() as command:
+                writer.write(self._updates.statement_substrait_plan(call, command))
             case PreparedStatementUpdate() as command:
                 writer.write(self._updates.prepared_statement_update(call, command, reader))
             case PreparedStatementQuery() as command:
@@ -161,34 +147,17 @@ class FlightSqlServer(flight.FlightServerBase):
 
     @handler
     def do_action(self, context: flight.ServerCallContext, action: flight.Action) -> Iterator[bytes]:
-        """DoAction: the lives of prepared statements, of transactions and of sessions."""
+        """DoAction: see `actions`."""
         call = call_of(context)
         if call.offered is not None:
             self._backend.offer(call.caller, call.offered)
-        match decode_action(action.type, action.body.to_pybytes()):
-            case CreatePreparedStatement() as request:
-                return iter([self._prepared.create(call, request)])
-            case ClosePreparedStatement() as request:
-                self._prepared.close(request)
-                return iter([])
-            case BeginTransaction():
-                return iter([transactions.begin(self._backend, call)])
-            case EndTransaction() as request:
-                transactions.end(self._backend, call, request)
-                return iter([])
-            case SetSessionOptions() as request:
-                return iter([sessions.set_options(self._backend, call, request)])
-            case GetSessionOptions():
-                return iter([sessions.get_options(self._backend, call)])
-            case CloseSession():
-                return iter([sessions.close(self._backend, call)])
-            case _:
-                raise Unsupported(f"the action {action.type} is not offered")
+        asked = decode_action(action.type, action.body.to_pybytes())
+        return iter(self._actions.run(call, action.type, asked))
 
     @handler
     def list_actions(self, context: flight.ServerCallContext) -> Sequence[flight.ActionType]:
         """ListActions: what `do_action` answers, and nothing else."""
-        return _ACTIONS
+        return OFFERED
 
     @handler
     def list_flights(self, context: flight.ServerCallContext, criteria: bytes) -> Iterator[flight.FlightInfo]:
@@ -214,10 +183,7 @@ def _command(descriptor: flight.FlightDescriptor) -> Command:
 
 
 def _misplaced(command: Command, rpc: str) -> Exception:
-    name = type(command).__name__
-    if isinstance(command, StatementSubstraitPlan):
-        return Unsupported("Substrait plans are not offered; send SQL")
-    return InvalidInput(f"{name} does not belong in {rpc}")
+    return InvalidInput(f"{type(command).__name__} does not belong in {rpc}")
 
 
 def _stream(call: Call, reader: pa.RecordBatchReader) -> flight.RecordBatchStream:

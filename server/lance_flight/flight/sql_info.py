@@ -176,14 +176,14 @@ def known_codes(asked: Sequence[int]) -> list[int]:
     return sorted(_CHILD_OF.keys() & set(asked) if asked else _CHILD_OF)
 
 
-def values(codes: Sequence[int]) -> pa.UnionArray:
-    """The value of each of `codes`, each in its child of `schemas.SQL_INFO_VALUE`."""
+def values(codes: Sequence[int], own: Values) -> pa.UnionArray:
+    """The value of each of `codes`, each in its child of `schemas.SQL_INFO_VALUE`; those of `own` go before ours."""
     children: list[list[Any]] = [[] for _ in _CHILDREN]
     offsets = []
     for code in codes:
         child = children[_CHILD_OF[code]]
         offsets.append(len(child))
-        child.append(_CHILDREN[_CHILD_OF[code]][code])
+        child.append(own.get(code, _CHILDREN[_CHILD_OF[code]][code]))
     fields = list(schemas.SQL_INFO_VALUE)
     return pa.UnionArray.from_dense(
         pa.array([_CHILD_OF[code] for code in codes], pa.int8()),

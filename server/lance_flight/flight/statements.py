@@ -7,6 +7,7 @@ whatever they are given and then ask for its FlightInfo, and some never fetch wh
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TypeAlias
 
 import pyarrow as pa
 from pyarrow import flight
@@ -14,11 +15,18 @@ from pyarrow import flight
 from lance_flight.flight import schemas
 from lance_flight.flight.backend import Backend, Planned, Updated
 from lance_flight.flight.calls import Call
-from lance_flight.flight.commands import PreparedStatementQuery, StatementQuery, TicketStatementQuery
+from lance_flight.flight.commands import (
+    PreparedStatementQuery,
+    StatementQuery,
+    StatementSubstraitPlan,
+    TicketStatementQuery,
+)
 from lance_flight.flight.normalise import client_schema
-from lance_flight.flight.prepared import PreparedStatements, Statement
+from lance_flight.flight.prepared import PreparedStatements, Statement, whole_plan
 from lance_flight.flight.tickets import NoRowsTicket, RowsTicket, Sealer
 from lance_flight.flight.wire import encode_command
+
+StatementCommand: TypeAlias = StatementQuery | StatementSubstraitPlan | PreparedStatementQuery
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,13 +39,13 @@ class Statements:
     advertised: tuple[str, ...] = ()
 
     def get_flight_info(
-        self, call: Call, descriptor: flight.FlightDescriptor, command: StatementQuery | PreparedStatementQuery
+        self, call: Call, descriptor: flight.FlightDescriptor, command: StatementCommand
     ) -> flight.FlightInfo:
         """Plan a query, or run any other statement once: `total_records` are then the rows that it affected."""
         statement = self._statement(call, command)
         outcome = self.backend.execute(
             call.caller,
-            statement.sql,
+            statement.text,
             parameters=statement.parameters,
             endpoints=call.endpoints,
             transaction=statement.transaction_id,
@@ -56,10 +64,10 @@ class Statements:
             case Updated(rows=rows):
                 return flight.FlightInfo(schemas.NO_ROWS, descriptor, [self._endpoint(NoRowsTicket())], rows)
 
-    def get_schema(self, call: Call, command: StatementQuery | PreparedStatementQuery) -> pa.Schema:
+    def get_schema(self, call: Call, command: StatementCommand) -> pa.Schema:
         """The schema of a query's rows, an empty one for any other statement; nothing is run."""
         statement = self._statement(call, command)
-        described = self.backend.describe(call.caller, statement.sql, transaction=statement.transaction_id)
+        described = self.backend.describe(call.caller, statement.text, transaction=statement.transaction_id)
         return schemas.NO_ROWS if described.schema is None else client_schema(described.schema)
 
     def do_get(self, call: Call, ticket: TicketStatementQuery) -> pa.RecordBatchReader:
@@ -70,10 +78,12 @@ class Statements:
             case NoRowsTicket():
                 return pa.RecordBatchReader.from_batches(schemas.NO_ROWS, [])
 
-    def _statement(self, call: Call, command: StatementQuery | PreparedStatementQuery) -> Statement:
+    def _statement(self, call: Call, command: StatementCommand) -> Statement:
         match command:
             case StatementQuery(query=sql, transaction_id=transaction_id):
-                return Statement(sql=sql, transaction_id=transaction_id)
+                return Statement(text=sql, transaction_id=transaction_id)
+            case StatementSubstraitPlan(plan=plan, transaction_id=transaction_id):
+                return Statement(text=whole_plan(plan), transaction_id=transaction_id)
             case PreparedStatementQuery(prepared_statement_handle=handle):
                 return self.prepared.statement(call, handle)
 

@@ -21,6 +21,8 @@ from typing import Any
 import pyarrow as pa
 
 from lance_flight.errors import TicketError
+from lance_flight.flight.backend import SqlOrPlan
+from lance_flight.flight.commands import SubstraitPlan
 
 KEY_BYTES = 32
 
@@ -49,12 +51,12 @@ class NoRowsTicket:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Prepared:
-    """A prepared statement: its text, and its bound parameters as an IPC stream.
+    """A prepared statement: SQL text or a plan, and its bound parameters as an IPC stream.
 
     `identity` tells apart equal statements of different clients; binding keeps it.
     """
 
-    sql: str
+    text: SqlOrPlan
     transaction_id: bytes | None = None
     parameters: bytes | None = None
     identity: str = field(default_factory=lambda: secrets.token_hex(16))
@@ -129,7 +131,7 @@ def decode_parameters(data: bytes) -> pa.RecordBatch:
 def _to_json(prepared: Prepared) -> bytes:
     value = {
         "identity": prepared.identity,
-        "sql": prepared.sql,
+        "text": _statement_to_json(prepared.text),
         "transaction_id": _to_text(prepared.transaction_id),
         "parameters": _to_text(prepared.parameters),
     }
@@ -140,10 +142,23 @@ def _from_json(payload: bytes) -> Prepared:
     value: dict[str, Any] = json.loads(payload)
     return Prepared(
         identity=value["identity"],
-        sql=value["sql"],
+        text=_statement_from_json(value["text"]),
         transaction_id=_to_bytes(value["transaction_id"]),
         parameters=_to_bytes(value["parameters"]),
     )
+
+
+def _statement_to_json(statement: SqlOrPlan) -> str | list[str]:
+    if isinstance(statement, str):
+        return statement
+    return [b64encode(statement.plan).decode(), statement.version]
+
+
+def _statement_from_json(value: str | list[str]) -> SqlOrPlan:
+    if isinstance(value, str):
+        return value
+    plan, version = value
+    return SubstraitPlan(plan=b64decode(plan), version=version)
 
 
 def _to_text(data: bytes | None) -> str | None:

@@ -1,4 +1,4 @@
-"""BeginTransaction and EndTransaction."""
+"""BeginTransaction and EndTransaction, BeginSavepoint and EndSavepoint."""
 
 from __future__ import annotations
 
@@ -7,13 +7,17 @@ from collections.abc import Mapping
 from lance_flight.errors import InvalidInput
 from lance_flight.flight.backend import Backend
 from lance_flight.flight.calls import Call
-from lance_flight.flight.commands import EndTransaction
+from lance_flight.flight.commands import BeginSavepoint, EndSavepoint, EndTransaction
 from lance_flight.flight.protocol import flight_sql_pb2 as pb
 from lance_flight.flight.wire import wrap
 
 _COMMITS: Mapping[int, bool] = {
     pb.ActionEndTransactionRequest.END_TRANSACTION_COMMIT: True,
     pb.ActionEndTransactionRequest.END_TRANSACTION_ROLLBACK: False,
+}
+_RELEASES: Mapping[int, bool] = {
+    pb.ActionEndSavepointRequest.END_SAVEPOINT_RELEASE: True,
+    pb.ActionEndSavepointRequest.END_SAVEPOINT_ROLLBACK: False,
 }
 
 
@@ -27,3 +31,16 @@ def end(backend: Backend, call: Call, request: EndTransaction) -> None:
     if request.action not in _COMMITS:
         raise InvalidInput(f"EndTransaction has action {request.action}; expected 1 (commit) or 2 (rollback)")
     backend.end(call.caller, request.transaction_id, commit=_COMMITS[request.action])
+
+
+def begin_savepoint(backend: Backend, call: Call, request: BeginSavepoint) -> bytes:
+    """Mark a place inside a transaction and answer an ActionBeginSavepointResult in an Any."""
+    savepoint = backend.begin_savepoint(call.caller, request.transaction_id, request.name)
+    return wrap(pb.ActionBeginSavepointResult(savepoint_id=savepoint))
+
+
+def end_savepoint(backend: Backend, call: Call, request: EndSavepoint) -> None:
+    """Release a savepoint or go back to it."""
+    if request.action not in _RELEASES:
+        raise InvalidInput(f"EndSavepoint has action {request.action}; expected 1 (release) or 2 (rollback)")
+    backend.end_savepoint(call.caller, request.savepoint_id, release=_RELEASES[request.action])

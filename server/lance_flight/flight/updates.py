@@ -11,16 +11,17 @@ import pyarrow as pa
 from pyarrow import flight
 
 from lance_flight.errors import InvalidInput
-from lance_flight.flight.backend import PARTITION_BY, Backend, IfExists, IfNotExists, IngestTarget, Planned, Updated
+from lance_flight.flight.backend import PARTITION_BY, Backend, IfExists, IfNotExists, IngestTarget
 from lance_flight.flight.calls import Call
 from lance_flight.flight.commands import (
     PreparedStatementQuery,
     PreparedStatementUpdate,
     StatementIngest,
+    StatementSubstraitPlan,
     StatementUpdate,
     TableDefinitionOptions,
 )
-from lance_flight.flight.prepared import PreparedStatements, Statement
+from lance_flight.flight.prepared import PreparedStatements, Statement, whole_plan
 from lance_flight.flight.protocol import flight_sql_pb2 as pb
 
 _E = TypeVar("_E", bound=Enum)
@@ -46,7 +47,11 @@ class Updates:
 
     def statement_update(self, call: Call, command: StatementUpdate) -> bytes:
         """Run a statement. Its stream has no schema, so nobody may look for one."""
-        return self._run(call, Statement(sql=command.query, transaction_id=command.transaction_id))
+        return self._run(call, Statement(text=command.query, transaction_id=command.transaction_id))
+
+    def statement_substrait_plan(self, call: Call, command: StatementSubstraitPlan) -> bytes:
+        """Run a plan; its stream has no schema either."""
+        return self._run(call, Statement(text=whole_plan(command.plan), transaction_id=command.transaction_id))
 
     def prepared_statement_update(
         self, call: Call, command: PreparedStatementUpdate, reader: flight.MetadataRecordBatchReader
@@ -58,7 +63,7 @@ class Updates:
             return self._run(call, statement)
         return self._run(
             call,
-            Statement(sql=statement.sql, transaction_id=statement.transaction_id, parameters=parameters),
+            Statement(text=statement.text, transaction_id=statement.transaction_id, parameters=parameters),
         )
 
     def prepared_statement_query(
@@ -80,14 +85,10 @@ class Updates:
         return _update_result(self.backend.ingest(call.caller, target, whole, transaction=command.transaction_id))
 
     def _run(self, call: Call, statement: Statement) -> bytes:
-        outcome = self.backend.execute(
-            call.caller, statement.sql, parameters=statement.parameters, transaction=statement.transaction_id
+        updated = self.backend.update(
+            call.caller, statement.text, parameters=statement.parameters, transaction=statement.transaction_id
         )
-        match outcome:
-            case Updated(rows=rows):
-                return _update_result(rows)
-            case Planned():
-                raise InvalidInput("a statement that returns rows was sent as an update; send it to GetFlightInfo")
+        return _update_result(updated.rows)
 
 
 def _to_the_end(batches: Iterable[pa.RecordBatch], call: Call, what: str) -> Iterator[pa.RecordBatch]:

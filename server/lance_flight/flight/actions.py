@@ -1,0 +1,61 @@
+"""What DoAction carries: the lives of prepared statements, of transactions and of sessions.
+
+`_ANSWERS` is the whole of it: a further action is one more entry there, and one in `OFFERED`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from pyarrow import flight
+
+from lance_flight.errors import Unsupported
+from lance_flight.flight import commands, sessions, transactions
+from lance_flight.flight.backend import Backend
+from lance_flight.flight.calls import Call
+from lance_flight.flight.commands import Action
+from lance_flight.flight.prepared import PreparedStatements
+
+OFFERED = (
+    flight.ActionType("CreatePreparedStatement", "Plan a statement for later, without running it."),
+    flight.ActionType("ClosePreparedStatement", "Forget a prepared statement."),
+    flight.ActionType("BeginTransaction", "Begin a transaction and return its id."),
+    flight.ActionType("EndTransaction", "Commit a transaction or roll it back."),
+    flight.ActionType("SetSessionOptions", "Set options of the session."),
+    flight.ActionType("GetSessionOptions", "Return all options of the session."),
+    flight.ActionType("CloseSession", "End the session and roll its transactions back."),
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Actions:
+    """Runs actions."""
+
+    backend: Backend
+    prepared: PreparedStatements
+
+    def run(self, call: Call, name: str, action: Action) -> Iterable[bytes]:
+        """The bodies of the results of the action called `name`."""
+        answer = _ANSWERS.get(type(action))
+        if answer is None:
+            raise Unsupported(f"the action {name} is not offered")
+        body = answer(self, call, action)
+        return () if body is None else (body,)
+
+
+_ANSWERS: Mapping[type[Action], Callable[[Actions, Call, Any], bytes | None]] = {
+    commands.CreatePreparedStatement: lambda actions, call, request: actions.prepared.create(call, request),
+    commands.CreatePreparedSubstraitPlan: lambda actions, call, request: actions.prepared.create(call, request),
+    commands.ClosePreparedStatement: lambda actions, _, request: actions.prepared.close(request),
+    commands.BeginTransaction: lambda actions, call, _: transactions.begin(actions.backend, call),
+    commands.EndTransaction: lambda actions, call, request: transactions.end(actions.backend, call, request),
+    commands.BeginSavepoint: lambda actions, call, request: transactions.begin_savepoint(
+        actions.backend, call, request
+    ),
+    commands.EndSavepoint: lambda actions, call, request: transactions.end_savepoint(actions.backend, call, request),
+    commands.SetSessionOptions: lambda actions, call, request: sessions.set_options(actions.backend, call, request),
+    commands.GetSessionOptions: lambda actions, call, _: sessions.get_options(actions.backend, call),
+    commands.CloseSession: lambda actions, call, _: sessions.close(actions.backend, call),
+}
