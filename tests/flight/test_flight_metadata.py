@@ -54,8 +54,8 @@ PROTO_SCHEMAS: dict[str, tuple[MetadataCommand, str]] = {
         db_schema_name: utf8
         table_name: utf8 not null
         column_name: utf8 not null
-        key_name: utf8
         key_sequence: int32 not null
+        key_name: utf8
         """,
     ),
     "GetExportedKeys": (commands.GetExportedKeys(table="flights"), FOREIGN_KEYS),
@@ -65,8 +65,9 @@ PROTO_SCHEMAS: dict[str, tuple[MetadataCommand, str]] = {
         commands.GetSqlInfo(),
         """
         info_name: uint32 not null
-        value: dense_union<string_value: utf8=0, bool_value: bool=1, bigint_value: int64=2, int32_bitmask: int32=3, \
-string_list: list<string_data: utf8>=4, int32_to_int32_list_map: map<int32, list<$data$: int32>>=5>
+        value: dense_union<string_value: utf8 not null=0, bool_value: bool not null=1, bigint_value: int64 not null=2, \
+int32_bitmask: int32 not null=3, string_list: list<item: utf8> not null=4, \
+int32_to_int32_list_map: map<int32, list<item: int32>> not null=5> not null
         """,
     ),
     "GetXdbcTypeInfo": (

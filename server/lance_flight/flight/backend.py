@@ -53,6 +53,8 @@ class Described:
 class Planned:
     """A query ready to be read: one payload for each endpoint.
 
+    `app_metadata` is said of all of it, `endpoint_metadata` of each endpoint.
+
     A payload is all that `Backend.read` needs, on any server over the same root; the dispatch signs it
     into a ticket and never looks inside.
     """
@@ -63,6 +65,7 @@ class Planned:
     total_records: int = -1
     total_bytes: int = -1
     app_metadata: bytes = b""
+    endpoint_metadata: bytes = b""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

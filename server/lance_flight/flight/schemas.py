@@ -1,7 +1,8 @@
 """The result schemas of the metadata commands, as the comments of FlightSql.proto give them.
 
-Order, names, types and nullability are those of the proto and of nothing else: servers and clients that are in use
-differ from it and from each other.
+Order, names, types and nullability are those of the proto: servers and clients that are in use differ from it and from
+each other. Where all of Arrow's implementations differ from it in the same way, and compare, theirs count: `key_sequence`
+comes before `key_name`, and nothing in SqlInfo is nullable.
 """
 
 from __future__ import annotations
@@ -43,8 +44,8 @@ PRIMARY_KEYS = pa.schema(
         _field("db_schema_name", pa.utf8()),
         _field("table_name", pa.utf8(), null=False),
         _field("column_name", pa.utf8(), null=False),
-        _field("key_name", pa.utf8()),
         _field("key_sequence", pa.int32(), null=False),
+        _field("key_name", pa.utf8()),
     ]
 )
 
@@ -68,19 +69,19 @@ FOREIGN_KEYS = pa.schema(
 
 SQL_INFO_VALUE = pa.dense_union(
     [
-        _field("string_value", pa.utf8()),
-        _field("bool_value", pa.bool_()),
-        _field("bigint_value", pa.int64()),
-        _field("int32_bitmask", pa.int32()),
-        _field("string_list", pa.list_(_field("string_data", pa.utf8()))),
-        _field("int32_to_int32_list_map", pa.map_(pa.int32(), pa.list_(_field("$data$", pa.int32())))),
+        _field("string_value", pa.utf8(), null=False),
+        _field("bool_value", pa.bool_(), null=False),
+        _field("bigint_value", pa.int64(), null=False),
+        _field("int32_bitmask", pa.int32(), null=False),
+        _field("string_list", pa.list_(pa.utf8()), null=False),
+        _field("int32_to_int32_list_map", pa.map_(pa.int32(), pa.list_(pa.int32())), null=False),
     ]
 )
 
 SQL_INFO = pa.schema(
     [
         _field("info_name", pa.uint32(), null=False),
-        _field("value", SQL_INFO_VALUE),
+        _field("value", SQL_INFO_VALUE, null=False),
     ]
 )
 

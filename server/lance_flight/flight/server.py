@@ -6,7 +6,8 @@ answers it; errors leave through `status`. Who the caller is comes from `calls`.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from types import MappingProxyType
 
 import pyarrow as pa
 from pyarrow import flight
@@ -49,7 +50,7 @@ class FlightSqlServer(flight.FlightServerBase):
     """Answers Flight SQL from `backend` at `host`:`port` (0: any free port) as soon as it is made.
 
     `key` (32 bytes) signs tickets and prepared handles; servers that share it can answer for each other. Endpoints name
-    no location unless `advertise` lists addresses that clients can reach.
+    no location unless `advertise` lists addresses that clients can reach. `middleware` sees every call beside our own.
     """
 
     def __init__(
@@ -60,6 +61,7 @@ class FlightSqlServer(flight.FlightServerBase):
         host: str = "127.0.0.1",
         port: int = 0,
         advertise: Sequence[str] = (),
+        middleware: Mapping[str, flight.ServerMiddlewareFactory] = MappingProxyType({}),
     ) -> None:
         sealer = Sealer(key)
         prepared = PreparedStatements(backend=backend, sealer=sealer, bindings=Bindings())
@@ -72,7 +74,7 @@ class FlightSqlServer(flight.FlightServerBase):
         super().__init__(
             (host, port),
             auth_handler=OpenHandshake(),
-            middleware={MIDDLEWARE: CallMiddlewareFactory(self.in_flight, backend)},
+            middleware={MIDDLEWARE: CallMiddlewareFactory(self.in_flight, backend), **middleware},
         )
 
     @property

@@ -184,10 +184,11 @@ def values(codes: Sequence[int], own: Values) -> pa.UnionArray:
         child = children[_CHILD_OF[code]]
         offsets.append(len(child))
         child.append(own.get(code, _CHILDREN[_CHILD_OF[code]][code]))
-    fields = list(schemas.SQL_INFO_VALUE)
-    return pa.UnionArray.from_dense(
-        pa.array([_CHILD_OF[code] for code in codes], pa.int8()),
-        pa.array(offsets, pa.int32()),
-        [pa.array(child, field.type) for child, field in zip(children, fields, strict=True)],
-        [field.name for field in fields],
+    # `UnionArray.from_dense` takes no fields, and its children could be null.
+    types, places = pa.array([_CHILD_OF[code] for code in codes], pa.int8()), pa.array(offsets, pa.int32())
+    return pa.Array.from_buffers(
+        schemas.SQL_INFO_VALUE,
+        len(codes),
+        [None, types.buffers()[1], places.buffers()[1]],
+        children=[pa.array(child, field.type) for child, field in zip(children, schemas.SQL_INFO_VALUE, strict=True)],
     )

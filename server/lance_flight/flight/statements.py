@@ -55,7 +55,10 @@ class Statements:
                 return flight.FlightInfo(
                     client_schema(outcome.schema),
                     descriptor,
-                    [self._endpoint(RowsTicket(payload=payload)) for payload in outcome.payloads],
+                    [
+                        self._endpoint(RowsTicket(payload=payload), outcome.endpoint_metadata)
+                        for payload in outcome.payloads
+                    ],
                     outcome.total_records,
                     outcome.total_bytes,
                     outcome.ordered,
@@ -87,6 +90,6 @@ class Statements:
             case PreparedStatementQuery(prepared_statement_handle=handle):
                 return self.prepared.statement(call, handle)
 
-    def _endpoint(self, ticket: RowsTicket | NoRowsTicket) -> flight.FlightEndpoint:
+    def _endpoint(self, ticket: RowsTicket | NoRowsTicket, app_metadata: bytes = b"") -> flight.FlightEndpoint:
         sealed = TicketStatementQuery(statement_handle=self.sealer.ticket(ticket))
-        return flight.FlightEndpoint(encode_command(sealed), self.advertised)
+        return flight.FlightEndpoint(encode_command(sealed), self.advertised, None, app_metadata)
