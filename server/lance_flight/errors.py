@@ -15,6 +15,7 @@ LanceFlightError
 ├── Conflict            another writer was first: run it again
 │   └── SerializationFailure  what was read was changed meanwhile: run it again on a new snapshot
 ├── OutcomeUnknown      a commit was sent and its answer lost: look before running it again
+├── Unavailable         not now: the server is stopping; try again, on another one
 ├── Refused             not allowed, whatever the request says
 ├── Unsupported         understood, and not offered
 └── Corrupt             stored data that breaks the spec: repair it
@@ -136,6 +137,12 @@ class OutcomeUnknown(LanceFlightError):
     """A commit failed in a way that does not tell whether it took place; its rows are all visible, or none."""
 
     code = "outcome_unknown"
+
+
+class Unavailable(LanceFlightError):
+    """The server takes no calls now; nothing was done."""
+
+    code = "unavailable"
 
 
 class Refused(LanceFlightError):

@@ -237,3 +237,18 @@ def test_cookies_that_never_come_back_are_forgotten_when_there_are_too_many(
     for number in range(5):
         served.clients.offer("client", str(number), is_own=False)
     assert [served.clients.knows(str(number)) for number in range(5)] == [False, False, True, True, True]
+
+
+def test_everything_open_is_rolled_back_but_what_runs(served: Served) -> None:
+    idle, busy = served.begin("idle"), served.begin("busy")
+    for scope in (idle, busy):
+        served.engine.update("INSERT INTO t VALUES (3, 'a')", scope=scope)
+    running = served.clients.transaction(transaction(busy))
+    with running.statement():
+        assert served.clients.roll_back_open() == 1
+        assert running.failure is None
+    with pytest.raises(Conflict, match="the server was stopped"):
+        served.clients.end(transaction(idle), commit=True)
+    assert served.clients.roll_back_open() == 1
+    assert served.clients.roll_back_open() == 0
+    assert served.ids() == [1, 2]

@@ -131,6 +131,9 @@ class CannedBackend:
         self._fail("commit" if commit else "rollback")
         self.ended.append((transaction, commit))
 
+    def roll_back_open(self) -> int:
+        return self.begun - len(self.ended)
+
     def begin_savepoint(self, caller: Caller, transaction: bytes, name: str) -> bytes:
         self.savepoints.append((transaction, name))
         return b"savepoint"

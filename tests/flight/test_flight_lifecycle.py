@@ -27,7 +27,7 @@ PATIENCE = 30.0
 class SlowBackend(CannedBackend):
     """Plans a query only when it is let go."""
 
-    begun: threading.Event = field(default_factory=threading.Event)
+    is_begun: threading.Event = field(default_factory=threading.Event)
     go: threading.Event = field(default_factory=threading.Event)
 
     def execute(
@@ -39,7 +39,7 @@ class SlowBackend(CannedBackend):
         endpoints: int = 1,
         transaction: bytes | None = None,
     ) -> Planned | Updated:
-        self.begun.set()
+        self.is_begun.set()
         assert self.go.wait(PATIENCE)
         return CannedBackend.execute(
             self, caller, statement, parameters=parameters, endpoints=endpoints, transaction=transaction
@@ -90,7 +90,7 @@ def test_a_running_call_ends_before_the_server_does(pool: ThreadPoolExecutor) ->
     served = pool.submit(serve_until, server, stop, grace=PATIENCE)
     with flight.connect(server.uri) as client:
         info = pool.submit(client.get_flight_info, SELECT)
-        assert backend.begun.wait(PATIENCE)
+        assert backend.is_begun.wait(PATIENCE)
         assert len(server.in_flight) == 1
         stop.set()
         assert not served.done()
@@ -106,11 +106,42 @@ def test_a_call_that_outlasts_the_grace_is_reported(pool: ThreadPoolExecutor, ca
     stop.set()
     with flight.connect(server.uri) as client:
         info = pool.submit(client.get_flight_info, SELECT)
-        assert backend.begun.wait(PATIENCE)
+        assert backend.is_begun.wait(PATIENCE)
         assert serve_until(server, stop, grace=0.01) is False
-        assert "1 calls did not end within 0.01 seconds" in caplog.text
+        assert "calls did not end within 0.01 seconds: 1" in caplog.text
         backend.go.set()
         assert info.result(PATIENCE).total_records == 4
+
+
+def test_new_calls_are_refused_while_running_ones_end(pool: ThreadPoolExecutor) -> None:
+    backend, stop, stopping = SlowBackend(), threading.Event(), threading.Event()
+    server = FlightSqlServer(backend, KEY)
+    served = pool.submit(serve_until, server, stop, grace=PATIENCE, stopping=stopping.set)
+    with flight.connect(server.uri) as client, flight.connect(server.uri) as another:
+        info = pool.submit(client.get_flight_info, SELECT)
+        assert backend.is_begun.wait(PATIENCE)
+        stop.set()
+        assert stopping.wait(PATIENCE)
+        for refused in (
+            lambda: another.get_flight_info(SELECT),
+            lambda: list(another.do_action("BeginTransaction")),
+            lambda: another.do_get(flight.Ticket(SELECT.command)).read_all(),
+        ):
+            with pytest.raises(
+                flight.FlightUnavailableError, match=r"\[unavailable\] the server is stopping"
+            ) as raised:
+                refused()
+            assert raised.value.extra_info == b"unavailable"
+        backend.go.set()
+        assert info.result(PATIENCE).total_records == 4
+    assert served.result(PATIENCE) is True
+
+
+def test_what_is_open_at_the_end_is_rolled_back(pool: ThreadPoolExecutor, caplog: pytest.LogCaptureFixture) -> None:
+    stop = threading.Event()
+    stop.set()
+    assert serve_until(FlightSqlServer(CannedBackend(begun=2), KEY), stop, grace=PATIENCE) is True
+    assert "open transactions were rolled back: 2" in caplog.text
 
 
 def test_a_stopped_server_takes_no_new_calls(pool: ThreadPoolExecutor, backend: CannedBackend) -> None:

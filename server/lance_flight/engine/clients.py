@@ -99,6 +99,19 @@ class OpenTransaction:
                     self.sql.rollback()
                 raise
 
+    def roll_back_idle(self) -> bool:
+        """Roll back, unless a statement runs in it at this moment; whether that was done."""
+        if not self._lock.acquire(blocking=False):
+            return False
+        try:
+            if self.failure is not None:
+                return False
+            self.failure = Conflict("the server was stopped")
+            self.sql.rollback()
+        finally:
+            self._lock.release()
+        return True
+
 
 @dataclass(frozen=True, slots=True)
 class _Kept:
@@ -234,6 +247,12 @@ class Clients:
                 transaction.session.open.pop(transaction_id, None)
                 if transaction.failure is None or not commit:
                     self._open.pop(transaction_id, None)
+
+    def roll_back_open(self) -> int:
+        """Roll back every open transaction but those with a statement that runs; how many those were."""
+        with self._lock:
+            open_ = list(self._open.values())
+        return sum(transaction.roll_back_idle() for transaction in open_)
 
     def _keep(self, key: str, session: ClientSession) -> ClientSession:
         """Let a key find a session, which is in use; of too many the oldest are forgotten."""

@@ -177,6 +177,10 @@ class Backend(Protocol):
         """Release a savepoint, or go back to it."""
         ...
 
+    def roll_back_open(self) -> int:
+        """Roll back every open transaction that runs no statement, whoever has begun it; how many those were."""
+        ...
+
     def execute(
         self,
         caller: Caller,

@@ -14,8 +14,9 @@ from dataclasses import dataclass
 
 from pyarrow import flight
 
-from lance_flight.errors import InvalidInput
+from lance_flight.errors import InvalidInput, Unavailable
 from lance_flight.flight.backend import Backend, Caller
+from lance_flight.flight.status import handler
 
 MIDDLEWARE = "lance-flight"
 
@@ -49,24 +50,40 @@ class Call:
 
 
 class InFlight:
-    """How many calls are running."""
+    """How many calls are running, and whether there may be more."""
 
     def __init__(self) -> None:
         self._count = 0
-        self._lock = threading.Lock()
+        self._is_closed = False
+        self._changed = threading.Condition()
 
     def __len__(self) -> int:
         return self._count
 
     def enter(self) -> None:
-        """One more call has begun."""
-        with self._lock:
+        """One more call has begun; `Unavailable` once no more are taken."""
+        with self._changed:
+            if self._is_closed:
+                raise Unavailable(
+                    "the server is stopping and takes no new calls; expected another server, or a later try"
+                )
             self._count += 1
 
     def leave(self) -> None:
         """A call has ended, its stream included."""
-        with self._lock:
+        with self._changed:
             self._count -= 1
+            self._changed.notify_all()
+
+    def close(self) -> None:
+        """Take no more calls; those that run go on."""
+        with self._changed:
+            self._is_closed = True
+
+    def wait(self, seconds: float) -> bool:
+        """Wait until no call is running, for so long at most; whether none is."""
+        with self._changed:
+            return self._changed.wait_for(lambda: self._count == 0, seconds)
 
 
 class CallMiddleware(flight.ServerMiddleware):
@@ -112,6 +129,7 @@ class CallMiddlewareFactory(flight.ServerMiddlewareFactory):
         self._in_flight = in_flight
         self._backend = backend
 
+    @handler
     def start_call(self, info: flight.CallInfo, headers: Mapping[str, Sequence[str]]) -> CallMiddleware:
         """A new call; errors in headers are left to `call_of`, which can report them.
 

@@ -86,6 +86,9 @@ class EngineBackend:
     def end_savepoint(self, caller: Caller, savepoint: bytes, *, release: bool) -> None:
         raise Unsupported("savepoints are not offered")
 
+    def roll_back_open(self) -> int:
+        return self._engine.clients.roll_back_open()
+
     def execute(
         self,
         caller: Caller,

@@ -82,6 +82,10 @@ class FlightSqlServer(flight.FlightServerBase):
         """Where this server listens: `grpc://host:port`."""
         return f"grpc://{self._host}:{self.port}"
 
+    def roll_back_open(self) -> int:
+        """Roll back every open transaction that runs no statement, before the server ends; how many those were."""
+        return self._backend.roll_back_open()
+
     @handler
     def get_flight_info(
         self, context: flight.ServerCallContext, descriptor: flight.FlightDescriptor

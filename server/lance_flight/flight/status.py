@@ -8,6 +8,7 @@ Every message is `[code] text`, where `code` is the stable code of the error's c
 | `NotFound` | `Missing` | the same | NOT_FOUND |
 | `Unsupported` | `Unimplemented` | the same | UNIMPLEMENTED |
 | `Refused` | `FlightUnauthorizedError` | `Failed` | PERMISSION_DENIED (else UNKNOWN) |
+| `Unavailable` | `FlightUnavailableError` | `Failed` | UNAVAILABLE (else UNKNOWN) |
 | any other of ours | `FlightServerError` | `Failed` | UNKNOWN |
 | anything else | `FlightInternalError` | `Failed` | INTERNAL (else UNKNOWN) |
 
@@ -25,7 +26,7 @@ from typing import NoReturn, ParamSpec, TypeVar
 
 from pyarrow import flight
 
-from lance_flight.errors import InvalidInput, LanceFlightError, NotFound, Refused, Unsupported
+from lance_flight.errors import InvalidInput, LanceFlightError, NotFound, Refused, Unavailable, Unsupported
 
 _log = logging.getLogger(__name__)
 
@@ -77,6 +78,7 @@ _BUILTIN: Mapping[type[LanceFlightError], type[Exception]] = {
 }
 _FLIGHT: Mapping[type[LanceFlightError], type[flight.FlightError]] = {
     Refused: flight.FlightUnauthorizedError,
+    Unavailable: flight.FlightUnavailableError,
     LanceFlightError: flight.FlightServerError,
 }
 
