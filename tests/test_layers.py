@@ -37,8 +37,11 @@ LAYERS = {
         "lance_flight.catalog",
         "lance_flight.errors",
     },
+    # What is done with statements that have ended, beside the wire: nothing of it knows what they are.
+    "lance_flight.admin": {"lance_flight.errors"},
     "lance_flight.cli": {
         "lance_flight.config",
+        "lance_flight.admin",
         "lance_flight.flight",
         "lance_flight.flight.engine_backend",
         "lance_flight.engine",
@@ -80,6 +83,9 @@ LIBRARIES = {
     "datafusion": {"lance_flight.engine"},
     "mmh3": {"lance_flight.model"},
     "pyarrow.flight": {"lance_flight.flight", "lance_flight_client.spark"},
+    "grpc": {"lance_flight.admin"},
+    "grpc_health": {"lance_flight.admin"},
+    "prometheus_client": {"lance_flight.admin"},
     "pyspark": {"lance_flight_client.spark"},
     # Lance describes the fields of a table in messages of its own.
     "google.protobuf": {"lance_flight.flight", "lance_flight.catalog.lance_fields"},

@@ -20,6 +20,7 @@ ENVIRONMENT_PREFIX = "LANCE_FLIGHT_"
 LOOPBACK = frozenset({"127.0.0.1", "::1", "localhost"})
 DEFAULT_PORT = 32010
 MAX_PORT = 65535
+NO_PORT = -1
 LOG_LEVELS = ("debug", "info", "warning", "error")
 
 
@@ -56,12 +57,16 @@ class ServerConfig:
         is_secret=True,
     )
     grace: float = _setting(30.0, "seconds that running calls get to end when the server is stopped")
+    admin_host: str = _setting("127.0.0.1", "interface of the two ports below, which tell nothing but counts")
+    admin_port: int = _setting(-1, "HTTP port for /healthz, /readyz and /metrics; 0 takes any free one, -1 has none")
+    health_port: int = _setting(-1, "port of the gRPC health service; 0 takes any free one, -1 has none")
     log_level: str = _setting("warning", "what is logged: debug, info, warning or error")
 
     def checked(self) -> ServerConfig:
         """This configuration; `InvalidInput` for a value that cannot be, `Refused` where it would serve strangers unasked."""
-        if not 0 <= self.port <= MAX_PORT:
-            raise InvalidInput(f"setting 'port' is {self.port}; expected 0 to {MAX_PORT}")
+        for name, least in (("port", 0), ("admin_port", NO_PORT), ("health_port", NO_PORT)):
+            if not least <= getattr(self, name) <= MAX_PORT:
+                raise InvalidInput(f"setting {name!r} is {getattr(self, name)}; expected {least} to {MAX_PORT}")
         if self.log_level.lower() not in LOG_LEVELS:
             raise InvalidInput(f"setting 'log_level' is {self.log_level!r}; expected one of {', '.join(LOG_LEVELS)}")
         for name in ("lanes", "memory_limit", "grace"):

@@ -120,12 +120,16 @@ def started_uri(root: str, ready: Path, *arguments: str, environment: Mapping[st
     """The same for a root of any kind; `ready` is the file that the server writes."""
     ready.unlink(missing_ok=True)
     command = [COMMAND, "serve", root, "--port", "0", "--ready-file", str(ready), *arguments]
-    surroundings = {**(os.environ if environment is None else environment), "PYTHONPATH": str(WITHOUT_PANDAS)}
-    with subprocess.Popen(command, stdout=subprocess.DEVNULL, text=True, env=surroundings) as process:
+    with subprocess.Popen(command, stdout=subprocess.DEVNULL, text=True, env=surroundings(environment)) as process:
         try:
             yield Server(Path(root), _uri(ready, process), process)
         finally:
             process.kill()
+
+
+def surroundings(environment: Mapping[str, str] | None = None) -> dict[str, str]:
+    """The environment of a server, which starts sooner without pandas."""
+    return {**(os.environ if environment is None else environment), "PYTHONPATH": str(WITHOUT_PANDAS)}
 
 
 def _ready_file(root: Path) -> Path:

@@ -132,6 +132,12 @@ class Store:
         """The names of the files right below this one, sorted; none where nothing is there."""
         return self._listed(pafs.FileType.File)
 
+    def check(self) -> None:
+        """Raise what keeps this place from being listed; a directory that is gone, too."""
+        if not self.is_remote and not self.exists():
+            raise NotFound(f"there is no directory {self.name!r}")
+        self.directories()
+
     def tree(self) -> Iterator[StoredFile]:
         """Every file below this place, however deep; symbolic links are neither files nor followed."""
         if not self.is_remote:

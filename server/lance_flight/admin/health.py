@@ -1,0 +1,50 @@
+"""The gRPC health service (grpc.health.v1), for load balancers that ask in gRPC.
+
+It has a port of its own: pyarrow's Flight server takes no further services on its own.
+"""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+
+import grpc
+from grpc_health.v1 import health, health_pb2, health_pb2_grpc
+
+from lance_flight.errors import InvalidInput
+
+SERVICES = ("", "arrow.flight.protocol.FlightService")
+"""The names that may be asked for: the server as a whole, and the one service that it has."""
+
+_THREADS = 2
+
+
+class HealthServer:
+    """Answers Check and Watch on `host`:`port` (0: any free port): at first that nothing is served."""
+
+    def __init__(self, host: str, port: int) -> None:
+        self._servicer = health.HealthServicer()
+        # gRPC would let two servers share the port, and answer for each other.
+        self._server = grpc.server(ThreadPoolExecutor(_THREADS, "health"), options=[("grpc.so_reuseport", 0)])
+        health_pb2_grpc.add_HealthServicer_to_server(self._servicer, self._server)
+        self.set_serving(serving=False)
+        try:
+            self._port = self._server.add_insecure_port(f"{host}:{port}")
+        except RuntimeError as exc:
+            raise InvalidInput(f"cannot listen on {host}:{port} for the gRPC health service: {exc}") from exc
+        self._host = host
+        self._server.start()
+
+    @property
+    def uri(self) -> str:
+        """Where it listens: `grpc://host:port`."""
+        return f"grpc://{self._host}:{self._port}"
+
+    def set_serving(self, *, serving: bool) -> None:
+        """Tell everyone who asks, and everyone who watches."""
+        status = health_pb2.HealthCheckResponse.SERVING if serving else health_pb2.HealthCheckResponse.NOT_SERVING
+        for name in SERVICES:
+            self._servicer.set(name, status)
+
+    def close(self) -> None:
+        """Take no more calls."""
+        self._server.stop(None)

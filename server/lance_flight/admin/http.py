@@ -1,0 +1,92 @@
+"""`/healthz`, `/readyz` and `/metrics` over HTTP, on a port of their own."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from http import HTTPStatus
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from threading import Thread
+from typing import ClassVar
+
+from lance_flight.admin.readiness import Readiness
+from lance_flight.errors import InvalidInput
+
+PLAIN = "text/plain; charset=utf-8"
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What is sent back."""
+
+    status: HTTPStatus
+    body: str
+    content_type: str = PLAIN
+
+
+Page = Callable[[], Answer]
+
+
+class AdminServer:
+    """Answers on `host`:`port` (0: any free port) as soon as it is made; `InvalidInput` where it cannot listen."""
+
+    def __init__(self, host: str, port: int, pages: Mapping[str, Page]) -> None:
+        handler = type("_PagesHandler", (_Handler,), {"pages": pages})
+        try:
+            self._http = ThreadingHTTPServer((host, port), handler)
+        except OSError as exc:
+            raise InvalidInput(f"cannot listen on {host}:{port} for administration: {exc.strerror}") from exc
+        self._host = host
+        Thread(target=self._http.serve_forever, name="admin-http", daemon=True).start()
+
+    @property
+    def url(self) -> str:
+        """Where it listens: `http://host:port`."""
+        return f"http://{self._host}:{self._http.server_port}"
+
+    def close(self) -> None:
+        """Take no more requests."""
+        self._http.shutdown()
+        self._http.server_close()
+
+
+def health_pages(readiness: Readiness) -> Mapping[str, Page]:
+    """`/healthz` answers while the process lives; `/readyz` answers 503, and why, while no calls are taken."""
+
+    def ready() -> Answer:
+        obstacle = readiness.obstacle()
+        if obstacle is not None:
+            return Answer(HTTPStatus.SERVICE_UNAVAILABLE, f"{obstacle}\n")
+        return Answer(HTTPStatus.OK, "ok\n")
+
+    return {"/healthz": lambda: Answer(HTTPStatus.OK, "ok\n"), "/readyz": ready}
+
+
+class _Handler(BaseHTTPRequestHandler):
+    """GET and HEAD of the pages, nothing else."""
+
+    pages: ClassVar[Mapping[str, Page]]
+    timeout = 10.0
+    server_version, sys_version = "lance-flight", ""
+
+    def do_GET(self) -> None:
+        """The page of this path, or a list of those there are."""
+        page = self.pages.get(self.path.partition("?")[0])
+        answer = Answer(HTTPStatus.NOT_FOUND, "\n".join([*self.pages, ""])) if page is None else page()
+        body = answer.body.encode()
+        self.send_response(answer.status)
+        self.send_header("Content-Type", answer.content_type)
+        self.send_header("Content-Length", str(len(body)))
+        self.send_header("Cache-Control", "no-store")
+        self.end_headers()
+        if self.command == "GET":
+            self.wfile.write(body)
+
+    do_HEAD = do_GET  # noqa: N815
+
+    def log_message(self, format: str, *values: object) -> None:
+        """Probes come every few seconds: nobody wants to read of them but when looking for them."""
+        _log.debug(format, *values)

@@ -1,0 +1,60 @@
+"""Whether a server takes calls: one answer for HTTP and for gRPC."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor
+from enum import Enum
+from threading import Lock
+
+PROBE_SECONDS = 5.0
+"""How long a probe may take before its answer is no."""
+
+
+class Phase(Enum):
+    """Where a server is in its life; each says why no call is taken, but for `SERVING`."""
+
+    STARTING = "the server is starting"
+    SERVING = ""
+    STOPPING = "the server is stopping"
+
+
+class Readiness:
+    """Whether calls are taken. Safe to share among threads.
+
+    `probe` raises what keeps the server from its data; it runs at most once at a time, however many ask and however long it takes.
+
+    >>> readiness = Readiness(lambda: None)
+    >>> readiness.obstacle()
+    'the server is starting'
+    >>> readiness.enter(Phase.SERVING)
+    >>> readiness.obstacle() is None
+    True
+    """
+
+    def __init__(self, probe: Callable[[], object], *, patience: float = PROBE_SECONDS) -> None:
+        self._probe = probe
+        self._patience = patience
+        self._pool = ThreadPoolExecutor(1, thread_name_prefix="readiness")
+        self._running: Future[object] | None = None
+        self._lock = Lock()
+        self._phase = Phase.STARTING
+
+    def enter(self, phase: Phase) -> None:
+        """The server goes on to another phase of its life."""
+        self._phase = phase
+
+    def obstacle(self) -> str | None:
+        """Why no calls are taken; None where they are."""
+        return self._phase.value or self._failure()
+
+    def _failure(self) -> str | None:
+        with self._lock:
+            if self._running is None or self._running.done():
+                self._running = self._pool.submit(self._probe)
+            running = self._running
+        try:
+            failure = running.exception(self._patience)
+        except TimeoutError:
+            return f"the root did not answer within {self._patience:g} seconds"
+        return None if failure is None else f"the root cannot be listed: {type(failure).__name__}"
