@@ -16,6 +16,9 @@ LanceFlightError
 │   └── SerializationFailure  what was read was changed meanwhile: run it again on a new snapshot
 ├── OutcomeUnknown      a commit was sent and its answer lost: look before running it again
 ├── Unavailable         not now: the server is stopping; try again, on another one
+├── Cancelled           ended before it was done: by its client, an administrator or the server
+│   └── StatementTimeout      it took longer than statements may
+├── LimitExceeded       more than the server gives to one client, statement or session
 ├── Refused             not allowed, whatever the request says
 ├── Unsupported         understood, and not offered
 └── Corrupt             stored data that breaks the spec: repair it
@@ -143,6 +146,24 @@ class Unavailable(LanceFlightError):
     """The server takes no calls now; nothing was done."""
 
     code = "unavailable"
+
+
+class Cancelled(LanceFlightError):
+    """A statement that was ended before it was done; nothing that it wrote is visible."""
+
+    code = "cancelled"
+
+
+class StatementTimeout(Cancelled):
+    """A statement that took longer than statements may."""
+
+    code = "statement_timeout"
+
+
+class LimitExceeded(LanceFlightError):
+    """More than the server gives to one client, statement or session."""
+
+    code = "limit_exceeded"
 
 
 class Refused(LanceFlightError):

@@ -12,6 +12,7 @@ from lance_flight.catalog.directory import Root
 from lance_flight.engine import dml, ingest
 from lance_flight.engine.alter import alter
 from lance_flight.engine.alterations import CreateBranch, DropBranch, PublishBranch
+from lance_flight.engine.cancellation import Cancellation
 from lance_flight.engine.definitions import arrow_schema, storable
 from lance_flight.engine.dml import NewSession, table_name
 from lance_flight.engine.partition_alterations import AttachTable, DetachPartition, DropPartition
@@ -30,6 +31,7 @@ def change(
     statement: ChangeStatement,
     new_session: NewSession,
     bindings: Bindings,
+    cancellation: Cancellation,
     *,
     transaction: SqlTransaction | None = None,
     serializable: bool = False,
@@ -43,16 +45,13 @@ def change(
             raise Unsupported("tables are not altered inside a transaction; commit first")
         case AlterTable(reference, DropPartition() as alteration):
             work = partial(drop_partition, table_name(reference), alteration)
-        case AlterTable(reference, AttachTable() as alteration):
-            return attach_table(root, table_name(reference), alteration)
-        case AlterTable(reference, DetachPartition() as alteration):
-            return detach_partition(root, table_name(reference), alteration)
-        case AlterTable(reference, alteration):
-            is_of_branches = isinstance(alteration, CreateBranch | DropBranch | PublishBranch)
-            alter(root.on_branch(None) if is_of_branches else root, table_name(reference), alteration)
-            return 0
+        case AlterTable():
+            # Such a statement commits in steps of its own.
+            cancellation.begin_commit()
+            return _alter(root, statement)
         case CreateTable():
-            return sum(_create(root, statement, new_session, binding, transaction) for binding in bindings)
+            create = partial(_create, root, statement, new_session, transaction=transaction, cancellation=cancellation)
+            return sum(map(create, bindings))
         case DropTable():
             return sum(_drop(root, statement, transaction) for _ in bindings)
         case Insert():
@@ -60,10 +59,24 @@ def change(
         case _:
             work = partial(_change_rows, statement, new_session, bindings)
     if transaction is None:
-        return autocommit(root, work, serializable=serializable)
+        return autocommit(root, work, cancellation, serializable=serializable)
     count = work(transaction)
-    transaction.stage()
+    with cancellation.committing():
+        transaction.stage()
     return count
+
+
+def _alter(root: Root, statement: AlterTable) -> int:
+    name = table_name(statement.table)
+    match statement.alteration:
+        case AttachTable() as alteration:
+            return attach_table(root, name, alteration)
+        case DetachPartition() as alteration:
+            return detach_partition(root, name, alteration)
+        case alteration:
+            is_of_branches = isinstance(alteration, CreateBranch | DropBranch | PublishBranch)
+            alter(root.on_branch(None) if is_of_branches else root, name, alteration)
+            return 0
 
 
 def _change_rows(statement: RowChange, new_session: NewSession, bindings: Bindings, transaction: SqlTransaction) -> int:
@@ -125,7 +138,9 @@ def _create(
     statement: CreateTable,
     new_session: NewSession,
     binding: pa.RecordBatch | None,
+    *,
     transaction: SqlTransaction | None,
+    cancellation: Cancellation,
 ) -> int:
     name, tables = table_name(statement.table), transaction or root
     if tables.has(name):
@@ -133,7 +148,7 @@ def _create(
             return 0
         raise AlreadyExists(f"table {name.name!r} is there already")
     try:
-        return _created(root, statement, new_session, binding, transaction)
+        return _created(root, statement, new_session, binding, transaction=transaction, cancellation=cancellation)
     except AlreadyExists:
         # Somebody else was faster; a name without a table is another matter.
         if statement.if_not_exists and tables.has(name):
@@ -146,18 +161,20 @@ def _created(
     statement: CreateTable,
     new_session: NewSession,
     binding: pa.RecordBatch | None,
+    *,
     transaction: SqlTransaction | None,
+    cancellation: Cancellation,
 ) -> int:
-    name = table_name(statement.table)
+    create = partial(ingest.create, root, table_name(statement.table))
     if statement.query is None:
         schema, data = arrow_schema(statement.columns), iter(())
-        return ingest.create(root, name, schema, statement.partitioned_by, data, transaction=transaction)
+        return create(schema, statement.partitioned_by, data, transaction=transaction, cancellation=cancellation)
     session = new_session(transaction or SqlTransaction(root), None)
     frame = session.frame(statement.query, binding)
     schema = storable(frame.schema())
     session.prepare(frame)
     found = (pa.Table.from_batches([batch]) for batch in division.rows(session, frame, schema))
-    return ingest.create(root, name, schema, statement.partitioned_by, found, transaction=transaction)
+    return create(schema, statement.partitioned_by, found, transaction=transaction, cancellation=cancellation)
 
 
 def _drop(root: Root, statement: DropTable, transaction: SqlTransaction | None) -> int:

@@ -18,6 +18,7 @@ from lance_flight.engine.transactions import SqlTransaction
 from lance_flight.errors import Conflict, InvalidInput, NotFound, OutcomeUnknown
 
 ID_BYTES = 16
+SHOWN_BYTES = 4
 MOST_SESSIONS = 10_000
 IDLE_SECONDS = 3600.0
 
@@ -37,9 +38,11 @@ class ClientSession:
     """The settings of one client, and its open transactions.
 
     `is_introduced` says that its client has begun it itself, so that nothing of it is another one's. One that
-    began as that of a connection whose client was not known has it as its `origin`.
+    began as that of a connection whose client was not known has it as its `origin`. By its `id` others may know it, who could
+    not find it by that.
     """
 
+    id: str = field(default_factory=lambda: secrets.token_hex(SHOWN_BYTES))
     isolation: Isolation = Isolation.SNAPSHOT
     branch: str | None = None
     db_schema: str = PUBLIC
@@ -177,7 +180,9 @@ class Clients:
                 raise Conflict("the session of this cookie has just ended")
             if not offered.is_introduced:
                 # Whoever had the address before may have begun its transactions.
-                offered = replace(offered, open={}, is_introduced=True, origin=offered)
+                offered = replace(
+                    offered, id=secrets.token_hex(SHOWN_BYTES), open={}, is_introduced=True, origin=offered
+                )
             return self._keep(_COOKIE + cookie, offered)
 
     def close(self, session: ClientSession, *, is_own: bool) -> None:

@@ -12,21 +12,21 @@ import pyarrow as pa
 from lance_flight.catalog.directory import PUBLIC, Root, TableName
 from lance_flight.catalog.leases import Hold, leases
 from lance_flight.engine import ingest
-from lance_flight.engine.answers import Answer, answer
+from lance_flight.engine.answers import answer
 from lance_flight.engine.changes import change, insert_columns
 from lance_flight.engine.clients import Clients, ClientSession
 from lance_flight.engine.dml import row_query, table_name
+from lance_flight.engine.endpoints import most_shares, table_rows
 from lance_flight.engine.execution import Execution
 from lance_flight.engine.named_tables import Reading
 from lance_flight.engine.parameters import check_parameters, parameter_schema
 from lance_flight.engine.partition_fields import PartitionDef
-from lance_flight.engine.partition_wise.statistics import read_tables
-from lance_flight.engine.pure_scans import is_pure_scan
 from lance_flight.engine.references import CATALOG
 from lance_flight.engine.row_changes import Delete, Merge, Update
+from lance_flight.engine.running import Issuer, Kind, RunningStatement, RunningStatements, State
 from lance_flight.engine.session import Session
 from lance_flight.engine.settings import set_option
-from lance_flight.engine.statements import Explain, Insert, RowsStatement, SetOption, parse
+from lance_flight.engine.statements import ChangeStatement, Explain, Insert, RowsStatement, SetOption, parse
 from lance_flight.engine.tables import Share
 from lance_flight.engine.tasks import Task
 from lance_flight.engine.transactions import SqlTransaction
@@ -59,10 +59,11 @@ class QueryPlan:
 
 @dataclass(frozen=True, slots=True)
 class Scope:
-    """Where a statement belongs: the session of its client, and the transaction it is part of."""
+    """Where a statement belongs: the session of its client, the transaction it is part of, and who began it."""
 
     session: ClientSession | None = None
     transaction: bytes | None = None
+    issuer: Issuer = field(default_factory=Issuer)
 
     @property
     def branch(self) -> str | None:
@@ -95,11 +96,18 @@ class Engine:
         self._ways = ways
         self._memory_limit = memory_limit
         self.clients = Clients(root)
+        self.running = RunningStatements()
 
     def describe(self, sql: str, scope: Scope = ALONE) -> Description:
         """The result schema and the parameters of a statement, none of which is run."""
-        statement, root = parse(sql, scope.db_schema), self.root.on_branch(scope.branch)
-        session_of = self._sessions(root, scope)
+        with self.running.entered(Kind.PREPARE, sql, scope.issuer) as running:
+            running.at(State.PLANNING)
+            return self._described(running, scope)
+
+    def _described(self, running: RunningStatement, scope: Scope) -> Description:
+        sql, root = running.sql, self.root.on_branch(scope.branch)
+        statement = parse(sql, scope.db_schema)
+        session_of = self._sessions(root, scope, running)
         with self._transaction(scope) as transaction:
             match statement:
                 case _ if isinstance(statement, RowsStatement):
@@ -117,34 +125,67 @@ class Engine:
                 case _:
                     return Description(schema=None, parameters=parameter_schema(sql, None))
 
-    def plan(
+    def execute(
         self,
         sql: str,
         parameters: pa.RecordBatch | None = None,
         *,
         endpoints: int = 1,
         scope: Scope = ALONE,
+    ) -> QueryPlan | int:
+        """Plan a statement that returns rows; run any other one, once for each row of `parameters`: how many rows it affected."""
+        with self.running.entered(Kind.QUERY, sql, scope.issuer) as running:
+            statement = parse(sql, scope.db_schema)
+            if isinstance(statement, RowsStatement):
+                return self._planned(running, statement, parameters, endpoints, scope)
+            running.kind = Kind.UPDATE
+            running.rows = self._changed(running, statement, parameters, scope)
+            return running.rows
+
+    def plan(
+        self, sql: str, parameters: pa.RecordBatch | None = None, *, endpoints: int = 1, scope: Scope = ALONE
     ) -> QueryPlan | None:
-        """Plan a statement that returns rows; None for one that does not."""
-        statement = parse(sql, scope.db_schema)
-        if not isinstance(statement, RowsStatement):
+        """Plan a statement that returns rows; None for one that does not, which is not run."""
+        if not isinstance(parse(sql, scope.db_schema), RowsStatement):
             return None
-        check_parameters(sql, parameters, is_query=True)
+        planned = self.execute(sql, parameters, endpoints=endpoints, scope=scope)
+        return planned if isinstance(planned, QueryPlan) else None
+
+    def update(self, sql: str, parameters: pa.RecordBatch | None = None, scope: Scope = ALONE) -> int:
+        """Run a statement that returns no rows, once for each row of `parameters`; the number of affected rows."""
+        if isinstance(parse(sql, scope.db_schema), RowsStatement):
+            raise SqlError("the statement returns rows; run it as a query")
+        affected = self.execute(sql, parameters, scope=scope)
+        return affected if isinstance(affected, int) else 0
+
+    def _planned(
+        self,
+        running: RunningStatement,
+        statement: RowsStatement,
+        parameters: pa.RecordBatch | None,
+        endpoints: int,
+        scope: Scope,
+    ) -> QueryPlan:
+        running.at(State.PLANNING)
+        check_parameters(running.sql, parameters, is_query=True)
         holds: list[Hold] = []
         root = self.root.on_branch(scope.branch)
         with self._transaction(scope) as transaction:
-            session = self._sessions(root, scope)(transaction, _target(statement), holds=holds)
+            session = self._sessions(root, scope, running)(transaction, _target(statement), holds=holds)
             answered = answer(session, statement, parameters)
             if answered.frame is not None:
                 session.resolve_pins(answered.frame)
-            shares = _shares(session, answered, endpoints) if endpoints > 1 else 1
-            rows = _rows(session) if shares > 1 else None
+            shares = most_shares(session, answered, endpoints) if endpoints > 1 else 1
+            rows = table_rows(session) if shares > 1 else None
         leases.keep(holds, TICKET_SECONDS)
         holds.clear()
         readings = dict(session.named.readings)
+        running.snapshots = {name: reading.version for name, reading in readings.items()}
+        running.awaited.update(range(shares))
         tasks = (
             Task(
-                sql=sql,
+                sql=running.sql,
+                statement=running.id,
                 parameters=parameters,
                 readings=readings,
                 share=Share(n, shares),
@@ -155,20 +196,28 @@ class Engine:
             )
             for n in range(shares)
         )
-        snapshots = {name: reading.version for name, reading in readings.items()}
-        return QueryPlan(schema=answered.schema, tasks=tuple(tasks), snapshots=snapshots, rows=rows)
+        return QueryPlan(schema=answered.schema, tasks=tuple(tasks), snapshots=running.snapshots, rows=rows)
 
-    def run(self, task: Task) -> pa.RecordBatchReader:
+    def run(self, task: Task, issuer: Issuer | None = None) -> pa.RecordBatchReader:
         """The rows of one task, in exactly the schema of its plan."""
+        issuer = issuer or Issuer()
+        running = self.running.of_ticket(task.statement, task.share.part, task.sql, issuer)
+        with self.running.working(running, issuer):
+            schema, batches = self._begun(running, task)
+        return pa.RecordBatchReader.from_batches(
+            schema, self.running.streamed(running, task.share.part, issuer, batches)
+        )
+
+    def _begun(self, running: RunningStatement, task: Task) -> tuple[pa.Schema, Iterator[pa.RecordBatch]]:
         statement = parse(task.sql, task.db_schema)
         if not isinstance(statement, RowsStatement):
             raise SqlError("the statement returns no rows")
+        running.at(State.PLANNING)
         # Its snapshots are fixed: the rows stream beside whatever the transaction does next.
         transaction = None if task.transaction is None else self.clients.transaction(task.transaction).sql
         holds: list[Hold] = []
-        root = self.root.on_branch(task.branch)
         session = self._session(
-            root,
+            self.root.on_branch(task.branch),
             transaction,
             _target(statement),
             readings=task.readings,
@@ -176,25 +225,25 @@ class Engine:
             holds=holds,
             execution=task.execution,
             db_schema=task.db_schema,
+            running=running,
         )
         answered = answer(session, statement, task.parameters)
-        return pa.RecordBatchReader.from_batches(answered.schema, _held(answered.batches(), holds))
+        running.snapshots = {name: reading.version for name, reading in session.named.readings.items()}
+        return answered.schema, _held(answered.batches(), holds)
 
     def query(self, sql: str, parameters: pa.RecordBatch | None = None) -> pa.Table:
         """All rows of a query at once; for small results within the server."""
         return self.run(Task(sql=sql, parameters=parameters)).read_all()
 
-    def update(
+    def _changed(
         self,
-        sql: str,
-        parameters: pa.RecordBatch | None = None,
-        scope: Scope = ALONE,
+        running: RunningStatement,
+        statement: ChangeStatement | SetOption,
+        parameters: pa.RecordBatch | None,
+        scope: Scope,
     ) -> int:
-        """Run a statement that returns no rows, once for each row of `parameters`; the number of affected rows."""
-        statement = parse(sql, scope.db_schema)
-        if isinstance(statement, RowsStatement):
-            raise SqlError("the statement returns rows; run it as a query")
-        check_parameters(sql, parameters, is_query=False)
+        running.at(State.RUNNING)
+        check_parameters(running.sql, parameters, is_query=False)
         with self._transaction(scope) as transaction:
             root = self.root.on_branch(scope.branch)
             if isinstance(statement, SetOption):
@@ -204,8 +253,9 @@ class Engine:
             return change(
                 root,
                 statement,
-                self._sessions(root, scope),
+                self._sessions(root, scope, running),
                 bindings,
+                running.cancellation,
                 transaction=transaction,
                 serializable=serializable,
             )
@@ -221,15 +271,20 @@ class Engine:
         scope: Scope = ALONE,
     ) -> int:
         """Store a stream of rows in one commit, or in the transaction, and return how many they were."""
-        with self._transaction(scope) as transaction:
+        with (
+            self.running.entered(Kind.INGEST, f"INGEST INTO {name}", scope.issuer) as running,
+            self._transaction(scope) as transaction,
+        ):
+            running.at(State.STREAMING)
             return ingest.ingest(
                 self.root.on_branch(scope.branch),
                 name,
-                reader,
+                pa.RecordBatchReader.from_batches(reader.schema, running.counted(reader)),
                 create_missing=create_missing,
                 existing=existing,
                 partitioned_by=partitioned_by,
                 transaction=transaction,
+                cancellation=running.cancellation,
             )
 
     def tables(self) -> Iterator[tuple[str, TableName]]:
@@ -249,9 +304,9 @@ class Engine:
         with self.clients.transaction(scope.transaction).statement() as transaction:
             yield transaction
 
-    def _sessions(self, root: Root, scope: Scope) -> Callable[..., Session]:
+    def _sessions(self, root: Root, scope: Scope, running: RunningStatement) -> Callable[..., Session]:
         """What makes the sessions of a statement where it belongs."""
-        return partial(self._session, root, execution=scope.execution, db_schema=scope.db_schema)
+        return partial(self._session, root, execution=scope.execution, db_schema=scope.db_schema, running=running)
 
     def _session(
         self,
@@ -264,6 +319,7 @@ class Engine:
         holds: list[Hold] | None = None,
         execution: Execution | None = None,
         db_schema: str = PUBLIC,
+        running: RunningStatement | None = None,
     ) -> Session:
         return Session(
             root,
@@ -276,6 +332,7 @@ class Engine:
             holds=holds if holds is not None or transaction is None else transaction.holds,
             execution=execution,
             db_schema=db_schema,
+            running=running,
         )
 
 
@@ -291,21 +348,3 @@ def _target(statement: RowsStatement) -> TableName | None:
     """The table whose rows a statement wants with their addresses: the one of a change that is explained."""
     explained = statement.change if isinstance(statement, Explain) else None
     return None if explained is None else table_name(explained.target.table)
-
-
-def _shares(session: Session, answered: Answer, endpoints: int) -> int:
-    """Into how many parts a query may be split: as many as it reads partition tables, for a pure scan of one table."""
-    if answered.frame is None or not session.views or not is_pure_scan(session.optimised(answered.frame)):
-        return 1
-    session.prepare(answered.frame)
-    session.plan(answered.frame)
-    if len(session.log.scans) != 1:
-        # A scalar subquery scans as well, and must see all of its table.
-        return 1
-    scanned = sum(view.planned[-1].scanned for view in session.views.values() if view.planned)
-    return max(1, min(endpoints, scanned))
-
-
-def _rows(session: Session) -> int:
-    """How many rows the tables that are read have."""
-    return sum(int(counts.sum()) for view in session.views.values() for counts in view.row_counts(read_tables(view)))

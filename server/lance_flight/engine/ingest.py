@@ -13,6 +13,7 @@ from lance_flight.catalog.namespace import PartitionedNamespace
 from lance_flight.catalog.plain import PlainTable, write_plain
 from lance_flight.catalog.store import Store
 from lance_flight.engine import dml
+from lance_flight.engine.cancellation import Cancellation
 from lance_flight.engine.definitions import check_partitioning, column_problems, partition_spec, storable
 from lance_flight.engine.functions import evaluate
 from lance_flight.engine.partition_fields import PartitionDef
@@ -51,6 +52,7 @@ def create(
     *,
     existing: Existing = Existing.FAIL,
     transaction: SqlTransaction | None = None,
+    cancellation: Cancellation | None = None,
 ) -> int:
     """A new table with these rows; it is there whole, or not at all, from the commit of its `transaction` on.
 
@@ -60,8 +62,13 @@ def create(
 
     def build(place: Store) -> int:
         if spec is None:
-            return write_plain(place, schema, data)
-        return PartitionedNamespace.create(place, fields, spec).append(data, evaluate, operation="create with")
+            count = write_plain(place, schema, data)
+        else:
+            count = PartitionedNamespace.create(place, fields, spec).append(data, evaluate, operation="create with")
+        # What comes next moves the table to its place.
+        if cancellation is not None:
+            cancellation.begin_commit()
+        return count
 
     if transaction is not None:
         draft = root.draft(name, build, partitioned=spec is not None, replace=existing is Existing.REPLACE)
@@ -71,7 +78,7 @@ def create(
     def join(place: Store) -> int:
         mine = PlainTable(place) if spec is None else PartitionedNamespace.open(place)
         rows.fit(schema_of(mine), root.read(name, schema_of), what=f"rows for table {name.name!r}")
-        return _append(root, root.table(name), mine.rows())
+        return _append(root, root.table(name), mine.rows(), Cancellation())
 
     return root.create(
         name,
@@ -91,23 +98,34 @@ def ingest(
     existing: Existing,
     partitioned_by: Sequence[PartitionDef] = (),
     transaction: SqlTransaction | None = None,
+    cancellation: Cancellation | None = None,
 ) -> int:
     """Store a stream of rows under `name` in one commit and return how many they were."""
-    tables = transaction or root
+    tables, cancellation = transaction or root, cancellation or Cancellation()
     there = tables.has(name)
     if there and existing is Existing.FAIL:
         raise AlreadyExists(f"table {name.name!r} is there already; expected an ingest that appends or replaces")
     data = _tables(reader)
     if existing is Existing.REPLACE if there else create_missing:
         schema = storable(reader.schema)
-        return create(root, name, schema, partitioned_by, data, existing=existing, transaction=transaction)
+        return create(
+            root,
+            name,
+            schema,
+            partitioned_by,
+            data,
+            existing=existing,
+            transaction=transaction,
+            cancellation=cancellation,
+        )
     tables.read(name, lambda table: check_partitioning(name.name, table, partitioned_by))
     what, defaults = f"rows for table {name.name!r}", tables.read(name, defaults_of)
     rows.fit(reader.schema, tables.read(name, schema_of), what=what, defaults=defaults)
     if transaction is None:
-        return _append(root, root.table(name), data)
+        return _append(root, root.table(name), data, cancellation)
     count = dml.append(transaction.table(name), data, transaction)
-    transaction.stage()
+    with cancellation.committing():
+        transaction.stage()
     return count
 
 
@@ -122,9 +140,9 @@ def _defined(
     return fields, partition_spec(fields, partitioned_by) if partitioned_by else None
 
 
-def _append(root: Root, table: Table, data: Iterable[pa.Table]) -> int:
+def _append(root: Root, table: Table, data: Iterable[pa.Table], cancellation: Cancellation) -> int:
     """More rows for a table, in one commit; they can be read once, so it is never run again."""
-    return autocommit(root, lambda transaction: dml.append(table, data, transaction), runs=1)
+    return autocommit(root, lambda transaction: dml.append(table, data, transaction), cancellation, runs=1)
 
 
 def _tables(reader: pa.RecordBatchReader) -> Iterator[pa.Table]:

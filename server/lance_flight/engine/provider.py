@@ -16,6 +16,7 @@ import pyarrow.dataset as pads
 
 from lance_flight.catalog.scan import BATCH_ROWS, Open, Scan
 from lance_flight.catalog.store import UNREADABLE
+from lance_flight.engine.cancellation import Cancellation
 from lance_flight.errors import LanceFlightError, Unsupported
 from lance_flight.planning.arrow_expression import predicate_from_arrow
 from lance_flight.planning.predicates import ALWAYS, Opaque, Predicate
@@ -24,8 +25,14 @@ from lance_flight.planning.row_filters import RowFilter, row_filter
 
 @dataclass(slots=True)
 class ScanLog:
-    """What the scans of one statement did: a report for EXPLAIN, and the error that ended one of them."""
+    """What the scans of one statement did: a report for EXPLAIN, and the error that ended one of them.
 
+    `cancellation` ends them. `partitions` says of each table, by its place and snapshot, how many partitions are scanned of
+    how many.
+    """
+
+    cancellation: Cancellation = field(default_factory=Cancellation)
+    partitions: dict[tuple[str, int], tuple[int, int]] = field(default_factory=dict)
     reports: list[str] = field(default_factory=list)
     scans: list[PlannedRead] = field(default_factory=list)
     tables_read: int = 0
@@ -80,6 +87,7 @@ class Provider(pads.Dataset):
     def get_fragments(self, filter: pc.Expression | None = None) -> Iterator[_Lane]:
         predicate = ALWAYS if filter is None else _read(filter)
         try:
+            self._log.cancellation.check()
             plan = self._readable.plan(predicate)
         except LanceFlightError as exc:
             self._log.error = self._readable.failure(exc)
@@ -115,7 +123,9 @@ class PlannedRead:
         schema = _projected(self.readable.schema, columns)
         try:
             for residual, tables in work:
-                yield from self._scan(residual, schema, batch_rows).read(tables)
+                for batch in self._scan(residual, schema, batch_rows).read(tables):
+                    self.log.cancellation.check()
+                    yield batch
         except (LanceFlightError, *UNREADABLE) as exc:
             self.log.error = self.readable.failure(exc)
             raise self.log.error from exc

@@ -22,7 +22,9 @@ from lance_flight.engine.named_tables import NamedTables, Reading
 from lance_flight.engine.parameters import parameter_count
 from lance_flight.engine.provider import ScanLog
 from lance_flight.engine.references import CATALOG
+from lance_flight.engine.running import RunningStatement
 from lance_flight.engine.sql import for_datafusion
+from lance_flight.engine.streams import cancellable
 from lance_flight.engine.table_catalog import TableCatalog
 from lance_flight.engine.table_changes import TABLE_CHANGES, TableChanges
 from lance_flight.engine.tables import PartitionedView, Rows, Share
@@ -39,8 +41,8 @@ PLANNING_ROUNDS = 4
 class Session:
     """Everything one statement needs: the context, the tables that it names, the log of its scans.
 
-    The arguments are those of `NamedTables`; `memory_limit` bounds in bytes what DataFusion holds for the statement.
-    Tables that are named without a schema are those of `db_schema`.
+    The arguments are those of `NamedTables`; `memory_limit` bounds in bytes what DataFusion holds for the statement, which is
+    `running` and may be cancelled. Tables that are named without a schema are those of `db_schema`.
     """
 
     def __init__(
@@ -56,6 +58,7 @@ class Session:
         holds: list[Hold] | None = None,
         execution: Execution | None = None,
         db_schema: str = PUBLIC,
+        running: RunningStatement | None = None,
     ) -> None:
         self.root, self.db_schema = root, db_schema
         self.transaction = transaction
@@ -63,7 +66,7 @@ class Session:
         self.ways = ways
         self.execution = execution or Execution()
         self.share = share or Share()
-        self.log = ScanLog()
+        self.log = ScanLog() if running is None else ScanLog(running.cancellation, running.partitions)
         self._evaluations = Evaluations()
         self.named = NamedTables(
             root,
@@ -157,8 +160,7 @@ class Session:
     def stream(self, frame: DataFrame) -> Iterator[pa.RecordBatch]:
         """Run a planned query; its batches are as DataFusion made them."""
         with self._run_errors():
-            for batch in frame.execute_stream():
-                yield batch.to_pyarrow()
+            yield from cancellable(frame.execute_stream, self.log.cancellation)
 
     def stream_portion(self, frame: DataFrame, portion: Mapping[str, Rows], ways: int) -> Iterator[pa.RecordBatch]:
         """Run a query over some partition tables alone, those of each table in `divisible`, each read in so many lanes.
@@ -171,13 +173,12 @@ class Session:
                 self.divisible[name].portion.rows, self.divisible[name].portion.ways = rows, ways
             try:
                 with self._run_errors():
-                    started = frame.execute_stream()
+                    started = [frame.execute_stream()]
             finally:
                 for name in portion:
                     self.divisible[name].portion.rows = self.divisible[name].portion.ways = None
         with self._run_errors():
-            for batch in started:
-                yield batch.to_pyarrow()
+            yield from cancellable(started.pop, self.log.cancellation)
 
     @contextmanager
     def lanes(self, ways: int) -> Iterator[None]:
@@ -218,6 +219,7 @@ class Session:
 
     def planned(self, plan: Callable[[], T]) -> T:
         """What planning gives; what DataFusion refuses is `SqlError`."""
+        self.log.cancellation.check()
         try:
             return plan()
         except LanceFlightError:

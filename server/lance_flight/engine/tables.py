@@ -162,6 +162,7 @@ class PartitionedView:
         pruning = prune(whole, schema, predicate, self.evaluate, self.hint())
         self.planned.append(pruning)
         self.log.reports.append(report(self.name, pruning, self.snapshot.version))
+        self.log.partitions[self.store.uri, self.snapshot.version] = pruning.scanned, pruning.total
         chosen = [
             (version.unfiltered, tables.tables(self.portion.of(version.kept, place)))
             for place, (tables, version) in enumerate(zip(self.snapshot.tables, pruning.versions, strict=True))

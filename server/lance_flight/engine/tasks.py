@@ -22,12 +22,13 @@ from lance_flight.model.pins import BranchVersion, FixedPin, Version
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Task:
-    """One endpoint's work; one inside a `transaction` can be done by the server that holds it alone.
+    """One endpoint's work for a `statement`; one inside a `transaction` can be done by the server that holds it alone.
 
     `branch` and `db_schema` are those that its session was on.
     """
 
     sql: str
+    statement: str = ""
     parameters: pa.RecordBatch | None = None
     readings: Mapping[str, Reading] = field(default_factory=dict)
     share: Share = field(default_factory=Share)
@@ -40,6 +41,7 @@ class Task:
         """As compact JSON."""
         value = {
             "sql": self.sql,
+            "statement": self.statement,
             "parameters": None if self.parameters is None else _encoded(self.parameters),
             "readings": {
                 name: [r.version, _pins_to_json(r.resolved), r.committed_at, r.step]
@@ -60,6 +62,7 @@ class Task:
             value = json.loads(payload)
             return cls(
                 sql=value["sql"],
+                statement=value["statement"],
                 parameters=None if value["parameters"] is None else _decoded(value["parameters"]),
                 readings={
                     name: Reading(version, _pins_from_json(pins), at, step)

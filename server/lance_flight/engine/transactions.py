@@ -19,6 +19,7 @@ from lance_flight.catalog.plain import PlainTable
 from lance_flight.catalog.retries import pause
 from lance_flight.catalog.snapshot import Snapshot
 from lance_flight.catalog.transaction import Transaction
+from lance_flight.engine.cancellation import Cancellation
 from lance_flight.errors import NotFound, OutcomeUnknown, SerializationFailure, Unsupported
 
 T = TypeVar("T")
@@ -238,14 +239,20 @@ class SqlTransaction:
 
 
 def autocommit(
-    root: Root, work: Callable[[SqlTransaction], int], *, serializable: bool = False, runs: int = RUNS
+    root: Root,
+    work: Callable[[SqlTransaction], int],
+    cancellation: Cancellation,
+    *,
+    serializable: bool = False,
+    runs: int = RUNS,
 ) -> int:
     """Run one statement as a transaction of its own, again where others have changed what it read."""
     for run in range(1, runs + 1):
         transaction = SqlTransaction(root, serializable=serializable)
         try:
             count = work(transaction)
-            transaction.commit()
+            with cancellation.committing():
+                transaction.commit()
         except OutcomeUnknown:
             raise
         except BaseException as exc:

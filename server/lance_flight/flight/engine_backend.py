@@ -15,6 +15,7 @@ from lance_flight.engine.engine import Engine, QueryPlan, Scope
 from lance_flight.engine.ingest import Existing
 from lance_flight.engine.partition_fields import parse_partition_by
 from lance_flight.engine.references import CATALOG
+from lance_flight.engine.running import Issuer
 from lance_flight.engine.tasks import Task
 from lance_flight.errors import Conflict, InvalidInput, NotFound, Unsupported
 from lance_flight.flight.backend import (
@@ -99,9 +100,9 @@ class EngineBackend:
         transaction: bytes | None = None,
     ) -> Planned | Updated:
         sql, scope = _sql(statement), self._scope(caller, transaction)
-        plan = self._engine.plan(sql, parameters, endpoints=endpoints, scope=scope)
-        if plan is None:
-            return Updated(rows=self._engine.update(sql, parameters, scope))
+        plan = self._engine.execute(sql, parameters, endpoints=endpoints, scope=scope)
+        if isinstance(plan, int):
+            return Updated(rows=plan)
         return Planned(
             schema=plan.schema,
             payloads=tuple(task.to_bytes() for task in plan.tasks),
@@ -119,7 +120,7 @@ class EngineBackend:
         return Updated(rows=self._engine.update(_sql(statement), parameters, self._scope(caller, transaction)))
 
     def read(self, caller: Caller, payload: bytes) -> pa.RecordBatchReader:
-        return self._engine.run(Task.from_bytes(payload))
+        return self._engine.run(Task.from_bytes(payload), _issuer(caller, self._session(caller)))
 
     def ingest(
         self,
@@ -133,7 +134,7 @@ class EngineBackend:
         if transaction is None and _is_own(session, caller):
             joined = self._engine.clients.joined(session)
             transaction = None if joined is None else joined.id
-        scope = Scope(session, transaction)
+        scope = Scope(session, transaction, _issuer(caller, session))
         if target.temporary:
             raise Unsupported(f"table {target.table!r} was asked for as temporary; only lasting tables are offered")
         if target.catalog not in (None, "", CATALOG):
@@ -156,7 +157,8 @@ class EngineBackend:
         return clients.session(caller.session) if caller.cookie is None else clients.session_of(caller.cookie)
 
     def _scope(self, caller: Caller, transaction: bytes | None) -> Scope:
-        return Scope(self._session(caller), transaction)
+        session = self._session(caller)
+        return Scope(session, transaction, _issuer(caller, session))
 
     def sql_info(self) -> Mapping[int, SqlInfoValue]:
         return {}
@@ -181,6 +183,10 @@ def _sql(statement: SqlOrPlan) -> str:
     if not isinstance(statement, str):
         raise Unsupported("Substrait plans are not offered; send SQL")
     return statement
+
+
+def _issuer(caller: Caller, session: ClientSession) -> Issuer:
+    return Issuer(principal=caller.principal, session=session.id, peer=caller.peer)
 
 
 def _is_own(session: ClientSession, caller: Caller) -> bool:

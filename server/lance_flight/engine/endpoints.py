@@ -1,0 +1,26 @@
+"""Into how many endpoints a query may be split, so that its client reads them side by side."""
+
+from __future__ import annotations
+
+from lance_flight.engine.answers import Answer
+from lance_flight.engine.partition_wise.statistics import read_tables
+from lance_flight.engine.pure_scans import is_pure_scan
+from lance_flight.engine.session import Session
+
+
+def most_shares(session: Session, answered: Answer, endpoints: int) -> int:
+    """Into how many parts a query may be split: as many as it reads partition tables, for a pure scan of one table."""
+    if answered.frame is None or not session.views or not is_pure_scan(session.optimised(answered.frame)):
+        return 1
+    session.prepare(answered.frame)
+    session.plan(answered.frame)
+    if len(session.log.scans) != 1:
+        # A scalar subquery scans as well, and must see all of its table.
+        return 1
+    scanned = sum(view.planned[-1].scanned for view in session.views.values() if view.planned)
+    return max(1, min(endpoints, scanned))
+
+
+def table_rows(session: Session) -> int:
+    """How many rows the tables that are read have."""
+    return sum(int(counts.sum()) for view in session.views.values() for counts in view.row_counts(read_tables(view)))

@@ -1,0 +1,300 @@
+"""The statements that are running: who began them, what they do, and how far they are.
+
+A query is one statement from its planning until each of its endpoints was read; between, it waits for its reader. Tickets
+carry its id, so that another server that is given one knows it by the same id.
+"""
+
+from __future__ import annotations
+
+import logging
+import secrets
+import threading
+import time
+from collections import OrderedDict
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from enum import Enum
+
+import pyarrow as pa
+
+from lance_flight.engine.cancellation import Cancellation
+from lance_flight.errors import Cancelled, LanceFlightError, Refused
+
+ID_BYTES = 8
+MOST_WAITING = 10_000
+"""Queries whose reader may be still to come; beyond that the oldest ones are taken for given up."""
+MOST_CANCELLED = 100_000
+PATIENCE = 1.0
+"""Seconds that a cancellation waits for its statement to end."""
+
+log = logging.getLogger(__name__)
+
+
+class Kind(Enum):
+    """What a statement is to its client."""
+
+    PREPARE = "prepare"
+    QUERY = "query"
+    UPDATE = "update"
+    INGEST = "ingest"
+
+
+class State(Enum):
+    """What a statement is doing; a `PLANNED` one waits for its reader."""
+
+    QUEUED = "queued"
+    PLANNING = "planning"
+    PLANNED = "planned"
+    RUNNING = "running"
+    STREAMING = "streaming"
+
+
+class Cancellations(Enum):
+    """What came of a request to cancel."""
+
+    CANCELLED = "cancelled"
+    CANCELLING = "cancelling"
+    NOT_CANCELLABLE = "not cancellable"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Issuer:
+    """Whose statement it is: principal, session and address; `is_gone` says that nobody waits for it any more."""
+
+    principal: str = "anonymous"
+    session: str = ""
+    peer: str = ""
+    is_gone: Callable[[], bool] = field(default=lambda: False, repr=False)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Record:
+    """What is known of a statement at one moment.
+
+    `rows` and `size` (bytes) are those that were sent to its client, or stored; partitions are those of all tables that it reads.
+    `outcome` is None while it runs, then `ok`, the code of its error, `closed` where its reader stopped early, or
+    `abandoned` where none came.
+    """
+
+    id: str
+    kind: Kind
+    sql: str
+    principal: str
+    session: str
+    peer: str
+    began: datetime
+    state: State
+    snapshots: Mapping[str, int]
+    partitions_scanned: int
+    partitions_total: int
+    rows: int
+    size: int
+    queued_seconds: float
+    planning_seconds: float
+    seconds: float
+    outcome: str | None = None
+
+
+Ended = Callable[[Record], None]
+
+
+class RunningStatement:
+    """One statement while it runs. Its threads write what they know of it; `record` says it to others."""
+
+    def __init__(self, statement_id: str, kind: Kind, sql: str, issuer: Issuer) -> None:
+        self.id = statement_id
+        self.kind = kind
+        self.sql = sql
+        self.issuer = issuer
+        self.cancellation = Cancellation()
+        self.snapshots: Mapping[str, int] = {}
+        self.partitions: dict[tuple[str, int], tuple[int, int]] = {}
+        self.rows = 0
+        self.size = 0
+        self.awaited: set[int] = set()
+        self.active: list[Issuer] = []
+        self.failure: str | None = None
+        self.began = datetime.now(UTC)
+        self._start = time.monotonic()
+        self._since = self._start
+        self._seconds = dict.fromkeys(State, 0.0)
+        self._state = State.QUEUED
+        self._lock = threading.Lock()
+
+    @property
+    def state(self) -> State:
+        """What it is doing."""
+        return self._state
+
+    def at(self, state: State) -> None:
+        """It does something else from now on."""
+        with self._lock:
+            now = time.monotonic()
+            self._seconds[self._state] += now - self._since
+            self._state, self._since = state, now
+
+    def counted(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """The same batches, until it is cancelled; their rows and bytes are counted."""
+        for batch in batches:
+            self.cancellation.check()
+            with self._lock:
+                self.rows += batch.num_rows
+                self.size += batch.nbytes
+            yield batch
+
+    def record(self, outcome: str | None = None) -> Record:
+        """What is known of it now."""
+        with self._lock:
+            now = time.monotonic()
+            partitions = list(self.partitions.values())
+            seconds = {**self._seconds, self._state: self._seconds[self._state] + now - self._since}
+            return Record(
+                id=self.id,
+                kind=self.kind,
+                sql=self.sql,
+                principal=self.issuer.principal,
+                session=self.issuer.session,
+                peer=self.issuer.peer,
+                began=self.began,
+                state=self._state,
+                snapshots=self.snapshots,
+                partitions_scanned=sum(scanned for scanned, _ in partitions),
+                partitions_total=sum(total for _, total in partitions),
+                rows=self.rows,
+                size=self.size,
+                queued_seconds=seconds[State.QUEUED],
+                planning_seconds=seconds[State.PLANNING],
+                seconds=now - self._start,
+                outcome=outcome,
+            )
+
+
+class RunningStatements:
+    """All statements of one server. Safe to share among threads.
+
+    `observe` subscribes to statements that end: each is told once, on the thread that ended it.
+    """
+
+    def __init__(self) -> None:
+        self._statements: OrderedDict[str, RunningStatement] = OrderedDict()
+        self._cancelled: OrderedDict[str, None] = OrderedDict()
+        self._observers: list[Ended] = []
+        self._changed = threading.Condition(threading.RLock())
+
+    def observe(self, ended: Ended) -> None:
+        """Tell `ended` of every statement that ends from now on."""
+        self._observers.append(ended)
+
+    def records(self) -> list[Record]:
+        """Every statement that has not ended."""
+        with self._changed:
+            return [statement.record() for statement in self._statements.values()]
+
+    @contextmanager
+    def entered(self, kind: Kind, sql: str, issuer: Issuer) -> Iterator[RunningStatement]:
+        """A new statement, which ends with the block unless its endpoints are awaited by then."""
+        statement = RunningStatement(secrets.token_hex(ID_BYTES), kind, sql, issuer)
+        with self._changed:
+            self._statements[statement.id] = statement
+        with self.working(statement, issuer):
+            yield statement
+
+    def of_ticket(self, statement_id: str, part: int, sql: str, issuer: Issuer) -> RunningStatement:
+        """The query that a ticket belongs to, be it one that was planned elsewhere; `Cancelled` if it was cancelled."""
+        with self._changed:
+            if statement_id in self._cancelled:
+                raise Cancelled("the statement of this ticket was cancelled")
+            statement = self._statements.get(statement_id)
+            if statement is None:
+                statement = RunningStatement(statement_id or secrets.token_hex(ID_BYTES), Kind.QUERY, sql, issuer)
+                statement.awaited.add(part)
+                self._statements[statement.id] = statement
+            return statement
+
+    @contextmanager
+    def working(self, statement: RunningStatement, issuer: Issuer) -> Iterator[None]:
+        """Work for a statement: where it fails the statement has ended, and otherwise when nothing of it is left."""
+        with self._changed:
+            statement.active.append(issuer)
+        is_closed = False
+        try:
+            yield
+        except GeneratorExit:
+            is_closed = True
+            raise
+        except LanceFlightError as error:
+            statement.failure = statement.failure or error.code
+            raise
+        except BaseException:
+            statement.failure = statement.failure or "internal"
+            raise
+        finally:
+            with self._changed:
+                statement.active.remove(issuer)
+                self._changed.notify_all()
+            self._settle(statement, "closed" if is_closed else "ok")
+
+    def streamed(
+        self, statement: RunningStatement, part: int, issuer: Issuer, batches: Iterable[pa.RecordBatch]
+    ) -> Iterator[pa.RecordBatch]:
+        """The batches of one endpoint as they are sent; the statement has ended when it was the last one."""
+        with self.working(statement, issuer):
+            statement.at(State.RUNNING)
+            try:
+                for batch in statement.counted(batches):
+                    statement.at(State.STREAMING)
+                    yield batch
+                    statement.at(State.RUNNING)
+            finally:
+                with self._changed:
+                    statement.awaited.discard(part)
+
+    def cancel(self, statement_id: str, issuer: Issuer, *, seconds: float = PATIENCE) -> Cancellations:
+        """Cancel a statement of the same principal, and wait a moment for its end; its tickets are refused from now on."""
+        with self._changed:
+            statement = self._statements.get(statement_id)
+            if statement is None:
+                self._refuse_tickets(statement_id)
+                return Cancellations.CANCELLED
+            if statement.issuer.principal != issuer.principal:
+                raise Refused(f"statement {statement_id!r} was begun by another principal")
+            if not statement.cancellation.cancel(lambda: Cancelled("the statement was cancelled")):
+                return Cancellations.NOT_CANCELLABLE
+            self._refuse_tickets(statement_id)
+            has_ended = self._changed.wait_for(lambda: not statement.active, seconds)
+        if not has_ended:
+            return Cancellations.CANCELLING
+        statement.failure = statement.failure or Cancelled.code
+        self._settle(statement, Cancelled.code)
+        return Cancellations.CANCELLED
+
+    def _refuse_tickets(self, statement_id: str) -> None:
+        self._cancelled[statement_id] = None
+        while len(self._cancelled) > MOST_CANCELLED:
+            self._cancelled.popitem(last=False)
+
+    def _settle(self, statement: RunningStatement, outcome: str) -> None:
+        """What has ended is told; what waits for its reader stays, but for those that have waited longest."""
+        ended = []
+        with self._changed:
+            if not statement.active and statement.awaited and statement.failure is None:
+                statement.at(State.PLANNED)
+            elif not statement.active and self._statements.pop(statement.id, None) is not None:
+                ended.append(statement.record(statement.failure or outcome))
+            if len(self._statements) > MOST_WAITING:
+                waiting = (each for each in self._statements.values() if not each.active)
+                oldest = next(waiting, None)
+                if oldest is not None:
+                    del self._statements[oldest.id]
+                    ended.append(oldest.record("abandoned"))
+        for record in ended:
+            self._tell(record)
+
+    def _tell(self, record: Record) -> None:
+        for observer in self._observers:
+            try:
+                observer(record)
+            except Exception:
+                log.exception("an observer of statements failed")

@@ -1,0 +1,205 @@
+"""Statements while they run: what is known of them, who may end them, and that they end at once."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from lance_flight.catalog.directory import Root, TableName
+from lance_flight.catalog.store import Store
+from lance_flight.engine.engine import Engine, QueryPlan, Scope
+from lance_flight.engine.ingest import Existing
+from lance_flight.engine.running import Cancellations, Issuer, Kind, Record, State
+from lance_flight.errors import Cancelled, LanceFlightError, Refused
+
+ALICE, BOB = Issuer(principal="alice", session="a1", peer="here"), Issuer(principal="bob")
+ROWS = pa.table({"k": list(range(100)), "x": list(range(100))})
+ENDLESS = {
+    "a join that finds nothing": "SELECT count(*) FROM generate_series(1, 1000000) a JOIN generate_series(1, 1000000) b"
+    " ON a.value + b.value < 0",
+    "a cross join": "SELECT count(*) FROM generate_series(1, 1000000) a CROSS JOIN generate_series(1, 1000000) b",
+    "a sort": "SELECT * FROM (SELECT value * 7919 % 10000019 AS x FROM generate_series(1, 200000000)) t ORDER BY x",
+    "an aggregate": "SELECT value * 7919 % 10000019 AS x, count(*) AS n FROM generate_series(1, 2000000000) GROUP BY 1",
+    "a scan, again and again": "SELECT count(*) FROM t a, t b, t c, t d, t e, t f WHERE a.x + b.x + c.x + d.x + e.x + f.x < 0",
+}
+
+
+def until(holds: Callable[[], object]) -> None:
+    """Wait for what comes true by itself."""
+    waiting = threading.Event()
+    for _ in range(1000):
+        if holds():
+            return
+        waiting.wait(0.01)
+    pytest.fail("it did not come true")
+
+
+@pytest.fixture
+def engine(tmp_path: Path) -> Engine:
+    engine = Engine(Root(Store(str(tmp_path))), ways=2)
+    engine.update("CREATE TABLE t (k BIGINT, x BIGINT) PARTITIONED BY (bucket(4, k))")
+    engine.ingest(TableName("public", "t"), ROWS.to_reader(), create_missing=False, existing=Existing.APPEND)
+    return engine
+
+
+@pytest.fixture
+def ended(engine: Engine) -> list[Record]:
+    """What has ended since the test began."""
+    records: list[Record] = []
+    engine.running.observe(records.append)
+    return records
+
+
+def planned(engine: Engine, sql: str, endpoints: int = 1) -> QueryPlan:
+    plan = engine.plan(sql, endpoints=endpoints, scope=Scope(issuer=ALICE))
+    assert plan is not None
+    return plan
+
+
+def test_a_query_is_one_statement_from_its_plan_to_its_last_row(engine: Engine, ended: list[Record]) -> None:
+    (task,) = planned(engine, "SELECT k, x FROM t WHERE k = 7").tasks
+    (waiting,) = engine.running.records()
+    assert (waiting.id, waiting.state, waiting.kind) == (task.statement, State.PLANNED, Kind.QUERY)
+    reader = engine.run(task, ALICE)
+    batch = reader.read_next_batch()
+    (streaming,) = engine.running.records()
+    assert (streaming.id, streaming.state, streaming.rows) == (task.statement, State.STREAMING, 1)
+    reader.read_all()
+    assert engine.running.records() == []
+    (record,) = ended
+    assert record.id == task.statement
+    assert record.sql == "SELECT k, x FROM t WHERE k = 7"
+    assert (record.principal, record.session, record.peer) == ("alice", "a1", "here")
+    assert (record.rows, record.size, record.outcome) == (1, batch.nbytes, "ok")
+    assert (record.partitions_scanned, record.partitions_total) == (1, 4)
+    assert record.snapshots == {"public.t": waiting.snapshots["public.t"]}
+    assert record.seconds >= record.planning_seconds > 0
+
+
+def test_a_query_with_several_endpoints_ends_with_the_last_one(engine: Engine, ended: list[Record]) -> None:
+    tasks = planned(engine, "SELECT k FROM t", endpoints=4).tasks
+    assert len(tasks) == 4
+    for task in tasks:
+        assert not ended
+        engine.run(task, ALICE).read_all()
+    (record,) = ended
+    assert record.rows == ROWS.num_rows
+
+
+OUTCOMES = [
+    pytest.param("INSERT INTO t VALUES (1, 1), (2, 2)", (Kind.UPDATE, "ok", 2), id="a change"),
+    pytest.param("SELECT nothing FROM t", (Kind.QUERY, "invalid_sql", 0), id="a query that cannot be planned"),
+    pytest.param("NONSENSE", (Kind.QUERY, "invalid_sql", 0), id="no SQL"),
+    pytest.param("INSERT INTO t SELECT 1, 1 / 0", (Kind.UPDATE, "query_failed", 0), id="a change that fails"),
+]
+
+
+@pytest.mark.parametrize(("sql", "expected"), OUTCOMES)
+def test_what_ends_in_its_first_call_is_told_once(
+    engine: Engine, ended: list[Record], sql: str, expected: tuple[Kind, str, int]
+) -> None:
+    with suppress(LanceFlightError):
+        engine.execute(sql)
+    (record,) = ended
+    assert (record.kind, record.outcome, record.rows) == expected
+    assert engine.running.records() == []
+
+
+def test_an_ingest_counts_what_it_is_given(engine: Engine, ended: list[Record]) -> None:
+    engine.ingest(TableName("public", "t"), ROWS.to_reader(), create_missing=False, existing=Existing.APPEND)
+    (record,) = ended
+    assert (record.kind, record.sql, record.rows) == (Kind.INGEST, "INGEST INTO public.t", ROWS.num_rows)
+
+
+def test_a_reader_that_stops_early_has_closed_its_statement(engine: Engine, ended: list[Record]) -> None:
+    reader = engine.run(planned(engine, "SELECT k FROM t").tasks[0], ALICE)
+    reader.read_next_batch()
+    del reader
+    (record,) = ended
+    assert record.outcome == "closed"
+
+
+def test_a_query_that_waits_for_its_reader_is_cancelled_with_its_tickets(engine: Engine, ended: list[Record]) -> None:
+    (task,) = planned(engine, "SELECT k FROM t").tasks
+    with pytest.raises(Refused):
+        engine.running.cancel(task.statement, BOB)
+    assert engine.running.cancel(task.statement, ALICE) is Cancellations.CANCELLED
+    with pytest.raises(Cancelled):
+        engine.run(task, ALICE)
+    assert [record.outcome for record in ended] == ["cancelled"]
+
+
+@pytest.mark.parametrize("sql", [pytest.param(sql, id=name) for name, sql in ENDLESS.items()])
+def test_a_query_that_computes_is_cancelled(engine: Engine, ended: list[Record], sql: str) -> None:
+    reader = engine.run(planned(engine, sql).tasks[0], ALICE)
+    (running,) = engine.running.records()
+    failures: list[BaseException] = []
+
+    def read() -> None:
+        try:
+            reader.read_all()
+        except Cancelled as error:
+            failures.append(error)
+
+    thread = threading.Thread(target=read)
+    thread.start()
+    until(lambda: any(record.state is State.RUNNING for record in engine.running.records()))
+    assert engine.running.cancel(running.id, ALICE) is Cancellations.CANCELLED
+    thread.join(10)
+    assert len(failures) == 1
+    assert [record.outcome for record in ended] == ["cancelled"]
+
+
+def test_a_change_is_cancelled_before_its_commit(engine: Engine, ended: list[Record]) -> None:
+    failures: list[BaseException] = []
+
+    def insert() -> None:
+        try:
+            engine.update(
+                f"INSERT INTO t SELECT 1, n FROM ({ENDLESS['a cross join']}) AS s (n)", scope=Scope(issuer=ALICE)
+            )
+        except Cancelled as error:
+            failures.append(error)
+
+    thread = threading.Thread(target=insert)
+    thread.start()
+    until(engine.running.records)
+    (running,) = engine.running.records()
+    assert engine.running.cancel(running.id, ALICE) is Cancellations.CANCELLED
+    thread.join(10)
+    assert len(failures) == 1
+    assert [record.outcome for record in ended] == ["cancelled"]
+    assert engine.query("SELECT count(*) AS n FROM t").to_pylist() == [{"n": ROWS.num_rows}]
+
+
+def test_an_ingest_is_cancelled_between_its_batches(engine: Engine) -> None:
+    def batches() -> Iterator[pa.RecordBatch]:
+        yield from ROWS.to_batches()
+        (running,) = engine.running.records()
+        engine.running.cancel(running.id, ALICE, seconds=0)
+        yield from ROWS.to_batches()
+
+    reader = pa.RecordBatchReader.from_batches(ROWS.schema, batches())
+    with pytest.raises(Cancelled):
+        engine.ingest(
+            TableName("public", "t"),
+            reader,
+            create_missing=False,
+            existing=Existing.APPEND,
+            scope=Scope(issuer=ALICE),
+        )
+    assert engine.query("SELECT count(*) AS n FROM t").to_pylist() == [{"n": ROWS.num_rows}]
+
+
+def test_a_commit_is_not_interrupted(engine: Engine) -> None:
+    with engine.running.entered(Kind.UPDATE, "INSERT", ALICE) as running:
+        with running.cancellation.committing():
+            assert engine.running.cancel(running.id, ALICE) is Cancellations.NOT_CANCELLABLE
+        running.cancellation.check()
+        assert engine.running.cancel(running.id, ALICE, seconds=0) is Cancellations.CANCELLING
+        with pytest.raises(Cancelled), running.cancellation.committing():
+            pytest.fail("a cancelled statement began its commit")
