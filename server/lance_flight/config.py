@@ -7,9 +7,10 @@ and the table in the README are made from it or checked against it.
 from __future__ import annotations
 
 import dataclasses
+import json
 import os
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,7 @@ from typing import Any
 from lance_flight.errors import InvalidInput, Refused
 
 ENVIRONMENT_PREFIX = "LANCE_FLIGHT_"
+CONFIG = "CONFIG"
 LOOPBACK = frozenset({"127.0.0.1", "::1", "localhost"})
 DEFAULT_PORT = 32010
 MAX_PORT = 65535
@@ -25,7 +27,7 @@ LOG_LEVELS = ("debug", "info", "warning", "error")
 
 
 def _setting(default: Any, help_text: str, *, is_secret: bool = False) -> Any:
-    return field(default=default, repr=not is_secret, metadata={"help": help_text})
+    return field(default=default, repr=not is_secret, metadata={"help": help_text, "is_secret": is_secret})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -94,20 +96,78 @@ def settings() -> tuple[dataclasses.Field[Any], ...]:
     return dataclasses.fields(ServerConfig)
 
 
+@dataclass(frozen=True, slots=True)
+class Source:
+    """Where some settings come from, in words, and their values."""
+
+    name: str
+    values: Mapping[str, Any]
+
+
+def sources(
+    arguments: Mapping[str, Any], *, file: str | None = None, environment: Mapping[str, str] | None = None
+) -> tuple[Source, ...]:
+    """Everything that says something about a setting, the weakest first; None among the `arguments` says nothing.
+
+    Without a `file` the environment may name one, as LANCE_FLIGHT_CONFIG.
+    """
+    environment = os.environ if environment is None else environment
+    file = file or environment.get(ENVIRONMENT_PREFIX + CONFIG)
+    texts = {setting: environment.get(variable(setting)) for setting in settings()}
+    return (
+        Source("default", {setting.name: setting.default for setting in settings()}),
+        *([Source(f"file {file}", _from_file(Path(file)))] if file else []),
+        *(
+            Source(f"environment {variable(setting)}", {setting.name: _parsed(setting, text)})
+            for setting, text in texts.items()
+            if text is not None
+        ),
+        *(Source(f"option {flag(name)}", {name: value}) for name, value in arguments.items() if value is not None),
+    )
+
+
+def merged(found: Sequence[Source]) -> ServerConfig:
+    """The configuration that some sources make, each overruling the ones before."""
+    values = {name: value for source in found for name, value in source.values.items()}
+    return ServerConfig(**values).checked()
+
+
 def load(
     arguments: Mapping[str, Any], *, file: str | None = None, environment: Mapping[str, str] | None = None
 ) -> ServerConfig:
     """The configuration from a TOML file, the environment and arguments, each overruling the one before."""
-    values: dict[str, Any] = {}
-    if file is not None:
-        values |= _from_file(Path(file))
-    environment = os.environ if environment is None else environment
+    return merged(sources(arguments, file=file, environment=environment))
+
+
+def as_toml(found: Sequence[Source]) -> str:
+    """The configuration that some sources make, as a file of its own, with where each value comes from; secrets are left out.
+
+    >>> print(as_toml(sources({"port": 0}, environment={})).splitlines()[1])
+    port = 0  # option --port
+    """
+    values, lines = merged(found), []
     for setting in settings():
-        text = environment.get(ENVIRONMENT_PREFIX + setting.name.upper())
-        if text is not None:
-            values[setting.name] = _parsed(setting, text)
-    values |= {name: value for name, value in arguments.items() if value is not None}
-    return ServerConfig(**values).checked()
+        source = next(source for source in reversed(found) if setting.name in source.values)
+        value = getattr(values, setting.name)
+        is_hidden = setting.metadata["is_secret"] and value != setting.default
+        said = f"# {setting.name} is hidden" if is_hidden else f"{setting.name} = {_as_toml(value)}"
+        lines.append(f"{said}  # {source.name}")
+    return "\n".join(lines)
+
+
+def variable(setting: dataclasses.Field[Any]) -> str:
+    """The environment variable of a setting."""
+    return ENVIRONMENT_PREFIX + setting.name.upper()
+
+
+def flag(name: str) -> str:
+    """The option of the command line for a setting."""
+    return "--" + name.replace("_", "-")
+
+
+def _as_toml(value: str | float) -> str:
+    # A string of JSON is one of TOML, and so are numbers, true and false.
+    return json.dumps(value, ensure_ascii=False)
 
 
 def _from_file(path: Path) -> dict[str, Any]:

@@ -12,10 +12,10 @@ from collections.abc import Sequence
 
 from lance_flight_client.errors import ServerError
 
-from lance_flight import config
+from lance_flight.config import DEFAULT_PORT, flag, settings
 from lance_flight.errors import LanceFlightError
 
-DEFAULT_URI = f"grpc://127.0.0.1:{config.DEFAULT_PORT}"
+DEFAULT_URI = f"grpc://127.0.0.1:{DEFAULT_PORT}"
 OUTPUT_FORMATS = ("table", "csv", "json", "arrow")
 
 
@@ -46,6 +46,7 @@ def parser() -> argparse.ArgumentParser:
     )
     commands = top.add_subparsers(dest="command", required=True, metavar="COMMAND")
     _serve(commands.add_parser("serve", help="serve a directory over Flight SQL"))
+    _config(commands.add_parser("config", help="show the configuration that a server would have"))
     _demo(commands.add_parser("demo", help="load a year of flights, query them, and go on serving"))
     _sql(commands.add_parser("sql", help="run one statement on a server and print what it returns"))
     _inspect(commands.add_parser("inspect", help="show what lies in a root, without a server"))
@@ -61,14 +62,31 @@ def parser() -> argparse.ArgumentParser:
 def _serve(command: argparse.ArgumentParser) -> None:
     command.description = "Serve the tables of a directory (an empty one is fine) until SIGTERM or Ctrl-C."
     command.add_argument("root", metavar="ROOT", help="directory or object-store URI")
-    command.add_argument("--config", metavar="FILE", help="TOML file with any of the settings below")
-    for setting in config.settings():
-        flag = "--" + setting.name.replace("_", "-")
+    _settings(command)
+
+
+def _config(command: argparse.ArgumentParser) -> None:
+    command.description = (
+        "Print the configuration that `serve` would have, as a configuration file, with where each value comes from."
+    )
+    _settings(command)
+
+
+def _settings(command: argparse.ArgumentParser) -> None:
+    command.epilog = (
+        "Each of these settings may stand in the file as well (port = 4000) and in the environment (LANCE_FLIGHT_PORT=4000)."
+        " Options win over the environment, and that over the file. `lance-flight config` shows what comes of it."
+    )
+    command.add_argument(
+        "--config", metavar="FILE", help="TOML file with any of the settings below (or LANCE_FLIGHT_CONFIG)"
+    )
+    for setting in settings():
+        option = flag(setting.name)
         text = f"{setting.metadata['help']} (default: {setting.default!r})"
         if isinstance(setting.default, bool):
-            command.add_argument(flag, action=argparse.BooleanOptionalAction, default=None, help=text)
+            command.add_argument(option, action=argparse.BooleanOptionalAction, default=None, help=text)
         else:
-            command.add_argument(flag, type=type(setting.default), default=None, metavar="X", help=text)
+            command.add_argument(option, type=type(setting.default), default=None, metavar="X", help=text)
 
 
 def _demo(command: argparse.ArgumentParser) -> None:
@@ -80,7 +98,7 @@ def _demo(command: argparse.ArgumentParser) -> None:
         "--root", default="lance-flight-demo", metavar="DIR", help="where the data goes (default: ./%(default)s)"
     )
     command.add_argument(
-        "--port", type=int, default=config.DEFAULT_PORT, metavar="N", help="port to serve on (default: %(default)s)"
+        "--port", type=int, default=DEFAULT_PORT, metavar="N", help="port to serve on (default: %(default)s)"
     )
     command.add_argument("--no-serve", action="store_true", help="take any free port and exit after the queries")
 

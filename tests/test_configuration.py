@@ -1,0 +1,119 @@
+"""Every setting in each of the ways that it can be given, and which of them wins."""
+
+from __future__ import annotations
+
+import dataclasses
+import tomllib
+from pathlib import Path
+from typing import Any
+
+import pytest
+from lance_flight import cli, config
+from lance_flight.cli import config as command
+from lance_flight.errors import InvalidInput
+
+SETTINGS = pytest.mark.parametrize("setting", config.settings(), ids=lambda setting: setting.name)
+Setting = dataclasses.Field[Any]
+
+# Three values that differ, for settings that do not take just any of their type.
+VALUES: dict[str, tuple[Any, Any, Any]] = {
+    "host": ("localhost", "::1", "127.0.0.1"),
+    "storage_options": ("a=1", "a=2", "a=3"),
+    "log_level": ("debug", "info", "error"),
+}
+BY_TYPE: dict[type, tuple[Any, Any, Any]] = {str: ("x", "y", "z"), int: (1, 2, 3), float: (1.5, 2.5, 3.5)}
+
+
+def values(setting: Setting) -> tuple[Any, Any, Any]:
+    """What a file, the environment and an option say."""
+    if isinstance(setting.default, bool):
+        return not setting.default, setting.default, not setting.default
+    return VALUES.get(setting.name) or BY_TYPE[type(setting.default)]
+
+
+def written(place: Path, setting: Setting, value: Any) -> str:
+    """A file with one setting."""
+    file = place / "lance-flight.toml"
+    file.write_text(f"{setting.name} = {config._as_toml(value)}\n")
+    return str(file)
+
+
+def spelled(setting: Setting, value: Any) -> list[str]:
+    """An option as a shell gives it."""
+    option = config.flag(setting.name)
+    if isinstance(value, bool):
+        return [option if value else option.replace("--", "--no-", 1)]
+    return [option, str(value)]
+
+
+def given(arguments: list[str]) -> dict[str, Any]:
+    """What the parser makes of the options of `serve`."""
+    options = cli.parser().parse_args(["serve", "root", *arguments])
+    return {setting.name: getattr(options, setting.name) for setting in config.settings()}
+
+
+@SETTINGS
+def test_a_setting_can_be_given_in_each_way_and_the_nearest_one_wins(tmp_path: Path, setting: Setting) -> None:
+    in_file, in_environment, in_option = values(setting)
+    file, environment = written(tmp_path, setting, in_file), {config.variable(setting): str(in_environment)}
+    nothing = given([])
+    ways = [
+        (nothing, None, {}, setting.default),
+        (nothing, file, {}, in_file),
+        (nothing, None, {"LANCE_FLIGHT_CONFIG": file}, in_file),
+        (nothing, None, environment, in_environment),
+        (nothing, file, environment, in_environment),
+        (given(spelled(setting, in_option)), None, {}, in_option),
+        (given(spelled(setting, in_option)), file, environment, in_option),
+    ]
+    for arguments, path, variables, expected in ways:
+        loaded = config.load(arguments, file=path, environment=variables)
+        assert getattr(loaded, setting.name) == expected
+        assert type(getattr(loaded, setting.name)) is type(setting.default)
+
+
+@SETTINGS
+def test_what_is_printed_says_where_each_value_comes_from(tmp_path: Path, setting: Setting) -> None:
+    in_file, in_environment, in_option = values(setting)
+    file, environment = written(tmp_path, setting, in_file), {config.variable(setting): str(in_environment)}
+    arguments = given(spelled(setting, in_option))
+    for found, name in [
+        (config.sources({}, environment={}), "default"),
+        (config.sources({}, file=file, environment={}), f"file {file}"),
+        (config.sources({}, file=file, environment=environment), f"environment {config.variable(setting)}"),
+        (config.sources(arguments, file=file, environment=environment), f"option {config.flag(setting.name)}"),
+    ]:
+        (line,) = [line for line in config.as_toml(found).splitlines() if setting.name in line.split()]
+        assert line.endswith(f"  # {name}")
+
+
+def test_what_is_printed_is_a_configuration_file(tmp_path: Path) -> None:
+    found = config.sources({"port": 4000, "ready_file": 'a "quoted" \\ näme', "grace": 0.5}, environment={})
+    (tmp_path / "printed.toml").write_text(config.as_toml(found))
+    assert config.load({}, file=str(tmp_path / "printed.toml"), environment={}) == config.merged(found)
+
+
+def test_secrets_are_neither_printed_nor_shown() -> None:
+    pair = "aws_secret_access_key=hush"
+    found = config.sources({}, environment={"LANCE_FLIGHT_STORAGE_OPTIONS": pair})
+    assert "hush" not in config.as_toml(found) + repr(config.merged(found))
+    assert "# storage_options is hidden  # environment LANCE_FLIGHT_STORAGE_OPTIONS" in config.as_toml(found)
+    assert "storage_options" not in tomllib.loads(config.as_toml(found))
+
+
+def test_the_command_prints_what_serve_would_have(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("LANCE_FLIGHT_LANES", "3")
+    options = cli.parser().parse_args(["config", "--port", "4000"])
+    assert command.run(options) == 0
+    printed = capsys.readouterr().out
+    assert "lanes = 3  # environment LANCE_FLIGHT_LANES" in printed
+    assert "port = 4000  # option --port" in printed
+
+
+def test_a_wrong_value_is_refused_whichever_way_it_comes(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text('grace = "soon"')
+    for file, environment in [(str(tmp_path / "file"), {}), (None, {"LANCE_FLIGHT_GRACE": "soon"})]:
+        with pytest.raises(InvalidInput, match=r"setting 'grace' is 'soon'; expected a float"):
+            config.load({}, file=file, environment=environment)
