@@ -12,7 +12,7 @@ from lance_flight.catalog.store import Store
 from lance_flight.engine import clients as clients_module
 from lance_flight.engine.clients import Clients, Isolation
 from lance_flight.engine.engine import Engine, Scope
-from lance_flight.errors import Conflict, InvalidInput, NotFound
+from lance_flight.errors import Conflict, InvalidInput, NotFound, Refused
 
 from tests.stock import stored_rows
 
@@ -252,3 +252,34 @@ def test_everything_open_is_rolled_back_but_what_runs(served: Served) -> None:
     assert served.clients.roll_back_open() == 1
     assert served.clients.roll_back_open() == 0
     assert served.ids() == [1, 2]
+
+
+FOREIGN: dict[str, Callable[[Served, Scope], object]] = {
+    "a statement": lambda served, foreign: served.engine.update("DELETE FROM t", scope=foreign),
+    "a query": lambda served, foreign: served.engine.plan("SELECT * FROM t", scope=foreign),
+    "preparing": lambda served, foreign: served.engine.describe("SELECT * FROM t", foreign),
+    "ending it": lambda served, foreign: served.clients.own(foreign.principal, transaction(foreign)),
+}
+
+
+@pytest.mark.parametrize("use", FOREIGN.values(), ids=FOREIGN.keys())
+def test_a_transaction_is_its_principals_alone(served: Served, use: Callable[[Served, Scope], object]) -> None:
+    mine = served.clients.session("client", "alice")
+    begun = served.clients.begin(mine)
+    with pytest.raises(Refused, match="the transaction belongs to another principal"):
+        use(served, Scope(served.clients.session("client", "bob"), begun))
+    use(served, Scope(served.clients.session("from elsewhere", "alice"), begun))
+
+
+def test_a_cookie_is_its_principals_alone(served: Served) -> None:
+    served.clients.offer("client", "cookie", is_own=True, principal="alice")
+    for _ in range(2):
+        with pytest.raises(Refused, match="the session of this cookie belongs to another principal"):
+            served.clients.session_of("cookie", "bob")
+        assert served.clients.session_of("cookie", "alice").principal == "alice"
+
+
+def test_two_principals_never_share_a_session(served: Served) -> None:
+    served.clients.session("client", "alice").branch = "audit"
+    assert served.clients.session("client", "bob").branch is None
+    assert served.clients.joined(served.clients.session("client", "bob")) is None

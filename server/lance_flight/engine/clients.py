@@ -15,12 +15,14 @@ from itertools import islice, takewhile
 from lance_flight.catalog.directory import PUBLIC, Root
 from lance_flight.engine.execution import Execution
 from lance_flight.engine.transactions import SqlTransaction
-from lance_flight.errors import Conflict, InvalidInput, NotFound, OutcomeUnknown
+from lance_flight.errors import Conflict, InvalidInput, NotFound, OutcomeUnknown, Refused
 
 ID_BYTES = 16
 SHOWN_BYTES = 4
 MOST_SESSIONS = 10_000
 IDLE_SECONDS = 3600.0
+ANONYMOUS = "anonymous"
+"""Whom sessions belong to where nobody says who he is."""
 
 _COOKIE = "session "
 """Stands before a cookie where sessions are kept; the other keys begin otherwise."""
@@ -35,7 +37,7 @@ class Isolation(Enum):
 
 @dataclass(slots=True, eq=False)
 class ClientSession:
-    """The settings of one client, and its open transactions.
+    """The settings of one client, and its open transactions, which are its principal's alone.
 
     `is_introduced` says that its client has begun it itself, so that nothing of it is another one's. One that
     began as that of a connection whose client was not known has it as its `origin`. By its `id` others may know it, who could
@@ -50,6 +52,7 @@ class ClientSession:
     open: dict[bytes, OpenTransaction] = field(default_factory=dict)
     is_introduced: bool = False
     origin: ClientSession | None = None
+    principal: str = ANONYMOUS
 
     @property
     def is_serializable(self) -> bool:
@@ -141,21 +144,22 @@ class Clients:
         self._open: dict[bytes, OpenTransaction] = {}
         self._lock = threading.Lock()
 
-    def session(self, key: str) -> ClientSession:
-        """The session of a client, by whatever tells it apart; a new one where there is none."""
+    def session(self, key: str, principal: str = ANONYMOUS) -> ClientSession:
+        """The session of a client, by whatever tells it apart; a new one where its principal has none."""
         self._forget_idle()
         with self._lock:
             kept = self._sessions.get(key)
-            return self._keep(key, ClientSession() if kept is None else kept.session)
+            is_there = kept is not None and kept.session.principal == principal
+            return self._keep(key, kept.session if kept and is_there else ClientSession(principal=principal))
 
-    def renew(self, key: str) -> None:
+    def renew(self, key: str, principal: str = ANONYMOUS) -> None:
         """Begin a session anew: its settings are the default ones, and no open transaction belongs to it."""
         with self._lock:
-            self._keep(key, ClientSession(is_introduced=True))
+            self._keep(key, ClientSession(is_introduced=True, principal=principal))
 
-    def offer(self, key: str, cookie: str, *, is_own: bool) -> None:
+    def offer(self, key: str, cookie: str, *, is_own: bool, principal: str = ANONYMOUS) -> None:
         """Let a cookie find the session of a client once it comes back; `is_own`: it is certainly that client's alone."""
-        session = self.session(key)
+        session = self.session(key, principal)
         with self._lock:
             session.is_introduced = session.is_introduced or is_own
             self._offered[cookie] = session
@@ -168,16 +172,19 @@ class Clients:
         with self._lock:
             return _COOKIE + cookie in self._sessions or cookie in self._offered
 
-    def session_of(self, cookie: str) -> ClientSession:
-        """The session that a cookie finds; `Conflict` where it has ended."""
+    def session_of(self, cookie: str, principal: str = ANONYMOUS) -> ClientSession:
+        """The session that a cookie finds; `Conflict` where it has ended, `Refused` where it is another principal's."""
         self._forget_idle()
         with self._lock:
             kept = self._sessions.get(_COOKIE + cookie)
+            found = self._offered.get(cookie) if kept is None else kept.session
+            if found is None:
+                raise Conflict("the session of this cookie has just ended")
+            if found.principal != principal:
+                raise Refused("the session of this cookie belongs to another principal")
             if kept is not None:
                 return self._keep(_COOKIE + cookie, kept.session)
-            offered = self._offered.pop(cookie, None)
-            if offered is None:
-                raise Conflict("the session of this cookie has just ended")
+            offered = self._offered.pop(cookie)
             if not offered.is_introduced:
                 # Whoever had the address before may have begun its transactions.
                 offered = replace(
@@ -221,6 +228,13 @@ class Clients:
                 )
             found.used = self._now()
             return found
+
+    def own(self, principal: str, transaction_id: bytes) -> OpenTransaction:
+        """The open transaction with this id; `Refused` where it is another principal's."""
+        found = self.transaction(transaction_id)
+        if found.session.principal != principal:
+            raise Refused("the transaction belongs to another principal")
+        return found
 
     def current(self, session: ClientSession, transaction_id: bytes) -> bytes:
         """The same transaction while it is known, then the open one of the session."""

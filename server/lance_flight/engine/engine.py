@@ -14,7 +14,7 @@ from lance_flight.catalog.leases import Hold, leases
 from lance_flight.engine import ingest
 from lance_flight.engine.answers import answer
 from lance_flight.engine.changes import change, insert_columns
-from lance_flight.engine.clients import Clients, ClientSession
+from lance_flight.engine.clients import ANONYMOUS, Clients, ClientSession
 from lance_flight.engine.dml import row_query, table_name
 from lance_flight.engine.endpoints import most_shares, table_rows
 from lance_flight.engine.execution import Execution
@@ -69,6 +69,11 @@ class Scope:
     def branch(self) -> str | None:
         """The branch that the session is on."""
         return None if self.session is None else self.session.branch
+
+    @property
+    def principal(self) -> str:
+        """Who runs it."""
+        return ANONYMOUS if self.session is None else self.session.principal
 
     @property
     def db_schema(self) -> str:
@@ -301,7 +306,7 @@ class Engine:
         if scope.transaction is None:
             yield None
             return
-        with self.clients.transaction(scope.transaction).statement() as transaction:
+        with self.clients.own(scope.principal, scope.transaction).statement() as transaction:
             yield transaction
 
     def _sessions(self, root: Root, scope: Scope, running: RunningStatement) -> Callable[..., Session]:

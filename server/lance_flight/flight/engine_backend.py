@@ -46,10 +46,10 @@ class EngineBackend:
 
     def connected(self, caller: Caller) -> None:
         if caller.is_connection:
-            self._engine.clients.renew(caller.session)
+            self._engine.clients.renew(caller.session, caller.principal)
 
     def offer(self, caller: Caller, cookie: str) -> None:
-        self._engine.clients.offer(caller.session, cookie, is_own=not caller.is_connection)
+        self._engine.clients.offer(caller.session, cookie, is_own=not caller.is_connection, principal=caller.principal)
 
     def knows(self, cookie: str) -> bool:
         return self._engine.clients.knows(cookie)
@@ -79,6 +79,7 @@ class EngineBackend:
         return self._engine.clients.current(self._session(caller), transaction)
 
     def end(self, caller: Caller, transaction: bytes, *, commit: bool) -> None:
+        self._engine.clients.own(caller.principal, transaction)
         self._engine.clients.end(transaction, commit=commit)
 
     def begin_savepoint(self, caller: Caller, transaction: bytes, name: str) -> bytes:
@@ -154,7 +155,9 @@ class EngineBackend:
 
     def _session(self, caller: Caller) -> ClientSession:
         clients = self._engine.clients
-        return clients.session(caller.session) if caller.cookie is None else clients.session_of(caller.cookie)
+        if caller.cookie is None:
+            return clients.session(caller.session, caller.principal)
+        return clients.session_of(caller.cookie, caller.principal)
 
     def _scope(self, caller: Caller, transaction: bytes | None) -> Scope:
         session = self._session(caller)
