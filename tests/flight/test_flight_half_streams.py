@@ -58,7 +58,7 @@ def updates(backend: CannedBackend) -> Updates:
 
 
 def handle(sql: str) -> bytes:
-    return Sealer(KEY).handle(Prepared(text=sql))
+    return Sealer(KEY).handle(Prepared(text=sql), Caller().principal)
 
 
 def update(updates: Updates, call: Call, reader: Any) -> bytes:

@@ -589,7 +589,7 @@ def test_what_tells_a_session_apart(
 
 
 def test_a_ticket_is_read_by_any_server_with_the_key(client: flight.FlightClient) -> None:
-    sealed = Sealer(KEY).ticket(RowsTicket(payload=b"1/2:SELECT numbers"))
+    sealed = Sealer(KEY).ticket(RowsTicket(payload=b"1/2:SELECT numbers"), "anonymous")
     ticket = flight.Ticket(encode_command(commands.TicketStatementQuery(statement_handle=sealed)))
     assert client.do_get(ticket).read_all().equals(NUMBERS.slice(2))
 

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from lance_flight.errors import TicketError
+from lance_flight.errors import Refused, TicketError
 from lance_flight.flight.bindings import Bindings
 from lance_flight.flight.commands import SubstraitPlan
 from lance_flight.flight.tickets import (
@@ -21,12 +23,13 @@ from lance_flight.flight.tickets import (
 from tests.flight.flight_backend import KEY
 
 SEALER = Sealer(KEY)
+ALICE = "alice"
 TEXTS = st.text(st.characters(codec="utf-8"))
 
 
 @given(st.binary(max_size=50).map(lambda payload: RowsTicket(payload=payload)) | st.just(NoRowsTicket()))
 def test_a_ticket_comes_back(ticket: RowsTicket | NoRowsTicket) -> None:
-    assert SEALER.open_ticket(SEALER.ticket(ticket)) == ticket
+    assert SEALER.open_ticket(SEALER.ticket(ticket, ALICE), ALICE) == ticket
 
 
 @given(
@@ -38,47 +41,70 @@ def test_a_ticket_comes_back(ticket: RowsTicket | NoRowsTicket) -> None:
     )
 )
 def test_a_handle_comes_back(prepared: Prepared) -> None:
-    assert SEALER.open_handle(SEALER.handle(prepared)) == prepared
+    assert SEALER.open_handle(SEALER.handle(prepared, ALICE), ALICE) == prepared
 
 
 def test_equal_statements_have_handles_of_their_own() -> None:
-    assert SEALER.handle(Prepared(text="SELECT 1")) != SEALER.handle(Prepared(text="SELECT 1"))
+    assert SEALER.handle(Prepared(text="SELECT 1"), ALICE) != SEALER.handle(Prepared(text="SELECT 1"), ALICE)
 
 
 @pytest.mark.parametrize("position", [0, 1, 2, -40, -32, -1])
 def test_a_ticket_with_one_altered_byte_is_refused(position: int) -> None:
-    sealed = bytearray(SEALER.ticket(RowsTicket(payload=b"from 2019 to 2021")))
+    sealed = bytearray(SEALER.ticket(RowsTicket(payload=b"from 2019 to 2021"), ALICE))
     sealed[position] ^= 1
-    with pytest.raises(TicketError, match="a ticket of 51 bytes was not issued under the key of this server"):
-        SEALER.open_ticket(bytes(sealed))
+    with pytest.raises(TicketError, match="a ticket of 58 bytes was not issued under the key of this server"):
+        SEALER.open_ticket(bytes(sealed), ALICE)
 
 
 REFUSED = {
     "nothing": (b"", "was not issued"),
     "a signature alone": (bytes(32), "was not issued"),
-    "cut short": (SEALER.ticket(NoRowsTicket())[:-1], "was not issued"),
-    "of another key": (Sealer(bytes(32)).ticket(NoRowsTicket()), "was not issued"),
-    "a handle": (SEALER.handle(Prepared(text="SELECT 1")), "this is no ticket of a result"),
+    "cut short": (SEALER.ticket(NoRowsTicket(), ALICE)[:-1], "was not issued"),
+    "of another key": (Sealer(bytes(32)).ticket(NoRowsTicket(), ALICE), "was not issued"),
+    "a handle": (SEALER.handle(Prepared(text="SELECT 1"), ALICE), "this is no ticket of a result"),
 }
 
 
 @pytest.mark.parametrize(("sealed", "message"), REFUSED.values(), ids=REFUSED.keys())
 def test_what_is_no_ticket_is_refused(sealed: bytes, message: str) -> None:
     with pytest.raises(TicketError, match=message):
-        SEALER.open_ticket(sealed)
+        SEALER.open_ticket(sealed, ALICE)
 
 
 def test_a_ticket_is_no_handle() -> None:
     with pytest.raises(TicketError, match="this is no handle of a prepared statement"):
-        SEALER.open_handle(SEALER.ticket(RowsTicket(payload=b"x")))
+        SEALER.open_handle(SEALER.ticket(RowsTicket(payload=b"x"), ALICE), ALICE)
+
+
+OTHERS = {
+    "a ticket": (SEALER.ticket(NoRowsTicket(), ALICE), Sealer.open_ticket),
+    "a prepared statement handle": (SEALER.handle(Prepared(text="SELECT 1"), ALICE), Sealer.open_handle),
+}
+
+
+@pytest.mark.parametrize("principal", ["bob", "", "alic", "alicee", "Alice", "anonymous"])
+@pytest.mark.parametrize(("sealed", "open_it"), OTHERS.values(), ids=OTHERS.keys())
+def test_what_was_sealed_for_another_principal_is_refused(
+    sealed: bytes, open_it: Callable[[Sealer, bytes, str], object], principal: str
+) -> None:
+    with pytest.raises(Refused, match="belongs to another principal"):
+        open_it(SEALER, sealed, principal)
+
+
+def test_a_session_token_is_no_ticket_and_no_ticket_is_one() -> None:
+    with pytest.raises(TicketError, match="this is no ticket"):
+        SEALER.open_ticket(SEALER.session(ALICE, b""), ALICE)
+    with pytest.raises(TicketError, match="this is no session token"):
+        SEALER.open_session(SEALER.ticket(NoRowsTicket(), ALICE))
+    assert SEALER.open_session(SEALER.session(ALICE, b"x")) == (ALICE, b"x")
 
 
 def test_another_version_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     with monkeypatch.context() as patch:
-        patch.setattr("lance_flight.flight.tickets._VERSION", 2)
-        sealed = SEALER.ticket(NoRowsTicket())
-    with pytest.raises(TicketError, match="a ticket of version 2; this server reads version 1"):
-        SEALER.open_ticket(sealed)
+        patch.setattr("lance_flight.flight.tickets._VERSION", 3)
+        sealed = SEALER.ticket(NoRowsTicket(), ALICE)
+    with pytest.raises(TicketError, match="a ticket of version 3; this server reads version 2"):
+        SEALER.open_ticket(sealed, ALICE)
 
 
 def test_a_key_has_32_bytes() -> None:

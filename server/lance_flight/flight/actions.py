@@ -48,7 +48,7 @@ class Actions:
 _ANSWERS: Mapping[type[Action], Callable[[Actions, Call, Any], bytes | None]] = {
     commands.CreatePreparedStatement: lambda actions, call, request: actions.prepared.create(call, request),
     commands.CreatePreparedSubstraitPlan: lambda actions, call, request: actions.prepared.create(call, request),
-    commands.ClosePreparedStatement: lambda actions, _, request: actions.prepared.close(request),
+    commands.ClosePreparedStatement: lambda actions, call, request: actions.prepared.close(call, request),
     commands.BeginTransaction: lambda actions, call, _: transactions.begin(actions.backend, call),
     commands.EndTransaction: lambda actions, call, request: transactions.end(actions.backend, call, request),
     commands.BeginSavepoint: lambda actions, call, request: transactions.begin_savepoint(

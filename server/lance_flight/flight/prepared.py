@@ -44,8 +44,9 @@ class PreparedStatements:
         """Plan a statement and answer an ActionCreatePreparedStatementResult in an Any; nothing is run."""
         text = request.query if isinstance(request, CreatePreparedStatement) else whole_plan(request.plan)
         described = self.backend.describe(call.caller, text, transaction=request.transaction_id)
+        prepared = Prepared(text=text, transaction_id=request.transaction_id)
         result = pb.ActionCreatePreparedStatementResult(
-            prepared_statement_handle=self.sealer.handle(Prepared(text=text, transaction_id=request.transaction_id)),
+            prepared_statement_handle=self.sealer.handle(prepared, call.caller.principal),
             parameter_schema=_message(described.parameters),
             is_update=described.schema is None,
         )
@@ -53,20 +54,20 @@ class PreparedStatements:
             result.dataset_schema = _message(client_schema(described.schema))
         return wrap(result)
 
-    def bind(self, handle: bytes, parameters: pa.RecordBatch | None) -> bytes:
+    def bind(self, call: Call, handle: bytes, parameters: pa.RecordBatch | None) -> bytes:
         """Bind parameters in place of older ones and answer a DoPutPreparedStatementResult with the new handle."""
-        prepared = self.sealer.open_handle(handle)
+        prepared = self.sealer.open_handle(handle, call.caller.principal)
         if parameters is None:
             raise InvalidInput("no parameters to bind; expected a record batch with one column for each")
         encoded = encode_parameters(parameters)
         self.bindings.remember(prepared.identity, encoded)
-        bound = self.sealer.handle(dataclasses.replace(prepared, parameters=encoded))
+        bound = self.sealer.handle(dataclasses.replace(prepared, parameters=encoded), call.caller.principal)
         answer: bytes = pb.DoPutPreparedStatementResult(prepared_statement_handle=bound).SerializeToString()
         return answer
 
     def statement(self, call: Call, handle: bytes) -> Statement:
         """The statement of `handle`, with the parameters in the handle, else those remembered for it."""
-        prepared = self.sealer.open_handle(handle)
+        prepared = self.sealer.open_handle(handle, call.caller.principal)
         encoded = prepared.parameters
         if encoded is None:
             encoded = self.bindings.recall(prepared.identity)
@@ -78,9 +79,10 @@ class PreparedStatements:
             parameters=None if encoded is None else decode_parameters(encoded),
         )
 
-    def close(self, request: ClosePreparedStatement) -> None:
+    def close(self, call: Call, request: ClosePreparedStatement) -> None:
         """Forget what was remembered for a statement."""
-        self.bindings.forget(self.sealer.open_handle(request.prepared_statement_handle).identity)
+        prepared = self.sealer.open_handle(request.prepared_statement_handle, call.caller.principal)
+        self.bindings.forget(prepared.identity)
 
 
 def whole_plan(plan: SubstraitPlan | None) -> SubstraitPlan:

@@ -56,7 +56,7 @@ class Statements:
                     client_schema(outcome.schema),
                     descriptor,
                     [
-                        self._endpoint(RowsTicket(payload=payload), outcome.endpoint_metadata)
+                        self._endpoint(call, RowsTicket(payload=payload), outcome.endpoint_metadata)
                         for payload in outcome.payloads
                     ],
                     outcome.total_records,
@@ -65,7 +65,7 @@ class Statements:
                     outcome.app_metadata,
                 )
             case Updated(rows=rows):
-                return flight.FlightInfo(schemas.NO_ROWS, descriptor, [self._endpoint(NoRowsTicket())], rows)
+                return flight.FlightInfo(schemas.NO_ROWS, descriptor, [self._endpoint(call, NoRowsTicket())], rows)
 
     def get_schema(self, call: Call, command: StatementCommand) -> pa.Schema:
         """The schema of a query's rows, an empty one for any other statement; nothing is run."""
@@ -75,7 +75,7 @@ class Statements:
 
     def do_get(self, call: Call, ticket: TicketStatementQuery) -> pa.RecordBatchReader:
         """The rows of one endpoint."""
-        match self.sealer.open_ticket(ticket.statement_handle):
+        match self.sealer.open_ticket(ticket.statement_handle, call.caller.principal):
             case RowsTicket(payload=payload):
                 return self.backend.read(call.caller, payload)
             case NoRowsTicket():
@@ -90,6 +90,8 @@ class Statements:
             case PreparedStatementQuery(prepared_statement_handle=handle):
                 return self.prepared.statement(call, handle)
 
-    def _endpoint(self, ticket: RowsTicket | NoRowsTicket, app_metadata: bytes = b"") -> flight.FlightEndpoint:
-        sealed = TicketStatementQuery(statement_handle=self.sealer.ticket(ticket))
+    def _endpoint(
+        self, call: Call, ticket: RowsTicket | NoRowsTicket, app_metadata: bytes = b""
+    ) -> flight.FlightEndpoint:
+        sealed = TicketStatementQuery(statement_handle=self.sealer.ticket(ticket, call.caller.principal))
         return flight.FlightEndpoint(encode_command(sealed), self.advertised, None, app_metadata)

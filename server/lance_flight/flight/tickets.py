@@ -1,10 +1,12 @@
-"""Signed, versioned, self-contained tickets and prepared handles: data only.
+"""Signed, versioned, self-contained tickets, prepared handles and session tokens: data only.
 
 ```text
-sealed = version (1 byte) + kind (1 byte) + payload + HMAC-SHA256 (32 bytes) over all before it
+sealed = version (1 byte) + kind (1 byte) + bytes of the principal (2 bytes, little-endian) + principal + payload
+         + HMAC-SHA256 (32 bytes) over all before it
 ```
 
-Any server that holds the same 32-byte key opens what another one has sealed; nothing is kept on a server for it.
+Any server that holds the same 32-byte key opens what another one has sealed, for the principal that it was sealed for; nothing
+is kept on a server for it.
 """
 
 from __future__ import annotations
@@ -20,14 +22,15 @@ from typing import Any
 
 import pyarrow as pa
 
-from lance_flight.errors import TicketError
+from lance_flight.errors import Refused, TicketError
 from lance_flight.flight.backend import SqlOrPlan
 from lance_flight.flight.commands import SubstraitPlan
 
 KEY_BYTES = 32
 
-_VERSION = 1
+_VERSION = 2
 _HEADER = 2
+_LENGTH = 2
 _MAC = hashlib.sha256().digest_size
 
 
@@ -35,6 +38,7 @@ class _Kind(Enum):
     ROWS = b"R"
     NO_ROWS = b"N"
     PREPARED = b"P"
+    SESSION = b"S"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,39 +74,57 @@ class Sealer:
             raise ValueError(f"the key has {len(key)} bytes; expected {KEY_BYTES}")
         self._key = key
 
-    def ticket(self, ticket: RowsTicket | NoRowsTicket) -> bytes:
-        """Seal the ticket of one endpoint."""
+    def ticket(self, ticket: RowsTicket | NoRowsTicket, principal: str) -> bytes:
+        """Seal the ticket of one endpoint for its principal."""
         match ticket:
             case RowsTicket(payload=payload):
-                return self._seal(_Kind.ROWS, payload)
+                return self._seal(_Kind.ROWS, principal, payload)
             case NoRowsTicket():
-                return self._seal(_Kind.NO_ROWS, b"")
+                return self._seal(_Kind.NO_ROWS, principal, b"")
 
-    def open_ticket(self, sealed: bytes) -> RowsTicket | NoRowsTicket:
-        """Open a ticket; `TicketError` for one that was not sealed with this key, or was altered."""
-        match self._open(sealed, "ticket"):
+    def open_ticket(self, sealed: bytes, principal: str) -> RowsTicket | NoRowsTicket:
+        """Open a ticket; `TicketError` for one that was not sealed with this key, `Refused` for another principal's."""
+        match self._opened_for(principal, sealed, "ticket"):
             case _Kind.ROWS, payload:
                 return RowsTicket(payload=payload)
             case _Kind.NO_ROWS, b"":
                 return NoRowsTicket()
         raise TicketError("this is no ticket of a result; expected one from the endpoints of a FlightInfo")
 
-    def handle(self, prepared: Prepared) -> bytes:
-        """Seal the handle of a prepared statement."""
-        return self._seal(_Kind.PREPARED, _to_json(prepared))
+    def handle(self, prepared: Prepared, principal: str) -> bytes:
+        """Seal the handle of a prepared statement for its principal."""
+        return self._seal(_Kind.PREPARED, principal, _to_json(prepared))
 
-    def open_handle(self, sealed: bytes) -> Prepared:
-        """Open a handle; `TicketError` for one that was not sealed with this key, or was altered."""
-        match self._open(sealed, "prepared statement handle"):
+    def open_handle(self, sealed: bytes, principal: str) -> Prepared:
+        """Open a handle; `TicketError` for one that was not sealed with this key, `Refused` for another principal's."""
+        match self._opened_for(principal, sealed, "prepared statement handle"):
             case _Kind.PREPARED, payload:
                 return _from_json(payload)
         raise TicketError("this is no handle of a prepared statement; expected one from CreatePreparedStatement")
 
-    def _seal(self, kind: _Kind, payload: bytes) -> bytes:
-        signed = bytes([_VERSION]) + kind.value + payload
+    def session(self, user: str, payload: bytes) -> bytes:
+        """Seal what a session token of a user says."""
+        return self._seal(_Kind.SESSION, user, payload)
+
+    def open_session(self, sealed: bytes) -> tuple[str, bytes]:
+        """Open a session token: its user, and what it says; `TicketError` for anything else."""
+        kind, user, payload = self._open(sealed, "session token")
+        if kind is not _Kind.SESSION:
+            raise TicketError("this is no session token; expected one from a Handshake")
+        return user, payload
+
+    def _seal(self, kind: _Kind, principal: str, payload: bytes) -> bytes:
+        name = principal.encode()
+        signed = bytes([_VERSION]) + kind.value + len(name).to_bytes(_LENGTH, "little") + name + payload
         return signed + hmac.digest(self._key, signed, hashlib.sha256)
 
-    def _open(self, sealed: bytes, what: str) -> tuple[_Kind, bytes]:
+    def _opened_for(self, principal: str, sealed: bytes, what: str) -> tuple[_Kind, bytes]:
+        kind, owner, payload = self._open(sealed, what)
+        if owner != principal:
+            raise Refused(f"the {what} belongs to another principal")
+        return kind, payload
+
+    def _open(self, sealed: bytes, what: str) -> tuple[_Kind, str, bytes]:
         signed, mac = sealed[:-_MAC], sealed[-_MAC:]
         if len(signed) < _HEADER or not hmac.compare_digest(mac, hmac.digest(self._key, signed, hashlib.sha256)):
             raise TicketError(
@@ -110,7 +132,9 @@ class Sealer:
             )
         if signed[0] != _VERSION:
             raise TicketError(f"a {what} of version {signed[0]}; this server reads version {_VERSION}")
-        return _Kind(signed[1:_HEADER]), signed[_HEADER:]
+        begin = _HEADER + _LENGTH
+        end = begin + int.from_bytes(signed[_HEADER:begin], "little")
+        return _Kind(signed[1:_HEADER]), signed[begin:end].decode(), signed[end:]
 
 
 def encode_parameters(batch: pa.RecordBatch) -> bytes:

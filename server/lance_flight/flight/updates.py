@@ -70,7 +70,7 @@ class Updates:
         self, call: Call, command: PreparedStatementQuery, reader: flight.MetadataRecordBatchReader
     ) -> bytes:
         """Bind parameters to a prepared statement."""
-        return self.prepared.bind(command.prepared_statement_handle, _parameters(reader, call))
+        return self.prepared.bind(call, command.prepared_statement_handle, _parameters(reader, call))
 
     def statement_ingest(self, call: Call, command: StatementIngest, reader: flight.MetadataRecordBatchReader) -> bytes:
         """Store the rows of the stream; the answer comes after the commit."""
