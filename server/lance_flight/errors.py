@@ -19,6 +19,7 @@ LanceFlightError
 ├── Cancelled           ended before it was done: by its client, an administrator or the server
 │   └── StatementTimeout      it took longer than statements may
 ├── LimitExceeded       more than the server gives to one client, statement or session
+├── Unauthenticated     who calls is not known, or not proven
 ├── Refused             not allowed, whatever the request says
 ├── Unsupported         understood, and not offered
 └── Corrupt             stored data that breaks the spec: repair it
@@ -164,6 +165,12 @@ class LimitExceeded(LanceFlightError):
     """More than the server gives to one client, statement or session."""
 
     code = "limit_exceeded"
+
+
+class Unauthenticated(LanceFlightError):
+    """Nothing that came with a call proves who its caller is."""
+
+    code = "unauthenticated"
 
 
 class Refused(LanceFlightError):

@@ -1,6 +1,6 @@
 """What is known of a call beside its command: who calls, what its headers ask for, and that it is running.
 
-`CallMiddleware` is the one place that reads headers and writes them. Authentication is a further field of `Call`.
+`CallMiddleware` is the one place that reads headers and writes them. A caller whom the gate does not let in gets no further.
 """
 
 from __future__ import annotations
@@ -16,6 +16,8 @@ from pyarrow import flight
 
 from lance_flight.errors import InvalidInput, Unavailable
 from lance_flight.flight.backend import Backend, Caller
+from lance_flight.flight.identity.gate import Gate
+from lance_flight.flight.identity.principal import Principal, Proof
 from lance_flight.flight.status import handler
 
 MIDDLEWARE = "lance-flight"
@@ -29,7 +31,7 @@ SESSION_COOKIE = "arrow_flight_session_id"
 """Named as by Arrow's own servers."""
 
 _COOKIE_BYTES = 16
-_TOKEN, _COOKIES = _IDENTITIES = ("authorization", "cookie")
+_AUTHORIZATION, _COOKIES = "authorization", "cookie"
 _CODECS = ("lz4", "zstd")
 
 
@@ -89,32 +91,43 @@ class InFlight:
 class CallMiddleware(flight.ServerMiddleware):
     """One call: its principal, its headers by lower-case name, and what becomes of its cookie.
 
-    `cookie` is the one that came, which is `ended` when it finds no session, and `offered` one that goes with the answer.
+    `principal` is None where the certificate of the connection tells it, which is known to the handlers alone; `granted` the
+    token that a Handshake is answered with. `cookie` is the one that came, which is `ended` when it finds no session, and
+    `offered` one that goes with the answer.
     """
 
     def __init__(
         self,
         in_flight: InFlight,
-        principal: str,
+        gate: Gate,
+        principal: Principal | None,
         headers: Mapping[str, Sequence[str]],
         *,
+        granted: str | None,
         cookie: str | None,
         ended: bool,
         offered: str | None,
     ) -> None:
         super().__init__()
         self._in_flight = in_flight
-        self.principal = principal
+        self._gate = gate
+        self._principal = principal
         self.headers = headers
+        self.granted = granted
         self.cookie = cookie
         self.ended = ended
         self.offered = offered
 
+    def principal(self, certificate: bytes) -> Principal:
+        """Who calls, over a connection with the certificate of this name."""
+        return self._principal or self._gate.certified(certificate.decode())
+
     def sending_headers(self) -> dict[str, str]:
-        """A new cookie, or the end of one that finds nothing, so that the next call goes without it."""
+        """The token of a Handshake, a new cookie, or the end of one that finds nothing, so that the next call goes without it."""
+        headers = {} if self.granted is None else {_AUTHORIZATION: f"Bearer {self.granted}"}
         if self.ended:
-            return {"set-cookie": f"{SESSION_COOKIE}=; Max-Age=0"}
-        return {} if self.offered is None else {"set-cookie": f"{SESSION_COOKIE}={self.offered}"}
+            return headers | {"set-cookie": f"{SESSION_COOKIE}=; Max-Age=0"}
+        return headers if self.offered is None else headers | {"set-cookie": f"{SESSION_COOKIE}={self.offered}"}
 
     def call_completed(self, exception: Exception | None) -> None:
         """The call has ended, with or without an error."""
@@ -122,26 +135,32 @@ class CallMiddleware(flight.ServerMiddleware):
 
 
 class CallMiddlewareFactory(flight.ServerMiddlewareFactory):
-    """Names the principal of every call, for now an anonymous one, and the session of those that bring a cookie."""
+    """Lets calls in, each with its principal, and finds the session of those that bring a cookie."""
 
-    def __init__(self, in_flight: InFlight, backend: Backend) -> None:
+    def __init__(self, in_flight: InFlight, backend: Backend, gate: Gate) -> None:
         super().__init__()
         self._in_flight = in_flight
         self._backend = backend
+        self._gate = gate
 
     @handler
     def start_call(self, info: flight.CallInfo, headers: Mapping[str, Sequence[str]]) -> CallMiddleware:
-        """A new call; errors in headers are left to `call_of`, which can report them.
+        """A new call that is let in; other errors in headers are left to `call_of`, which can report them better.
 
         The headers of an answer leave before its handler is called. So every action of a client without a session of
         its own is answered with a cookie, whether it is an action that needs one or not.
         """
-        cookie = None if headers.get(_TOKEN) else _session_cookie(headers.get(_COOKIES, ()))
-        is_offered = info.method == flight.FlightMethod.DO_ACTION and cookie is None and not headers.get(_TOKEN)
+        principal = self._gate.admit(headers)
+        granted = self._gate.grant(principal) if info.method == flight.FlightMethod.HANDSHAKE else None
+        has_token = _has_session_token(principal, headers)
+        cookie = None if has_token else _session_cookie(headers.get(_COOKIES, ()))
+        is_offered = info.method == flight.FlightMethod.DO_ACTION and cookie is None and not has_token
         middleware = CallMiddleware(
             self._in_flight,
-            Caller().principal,
+            self._gate,
+            principal,
             headers,
+            granted=granted,
             cookie=cookie,
             ended=cookie is not None and not self._backend.knows(cookie),
             offered=secrets.token_urlsafe(_COOKIE_BYTES) if is_offered else None,
@@ -150,11 +169,11 @@ class CallMiddlewareFactory(flight.ServerMiddlewareFactory):
         return middleware
 
 
-class OpenHandshake(flight.ServerAuthHandler):
-    """Lets everyone in; without a handler, clients that begin with a Handshake are answered UNIMPLEMENTED."""
+class Handshake(flight.ServerAuthHandler):
+    """Ends a Handshake, whose header the gate has seen; without a handler it is answered UNIMPLEMENTED."""
 
     def authenticate(self, outgoing: flight.ServerAuthSender, incoming: flight.ServerAuthReader) -> None:
-        """Accept a Handshake whatever it carries.
+        """Accept whatever the message says.
 
         A client that is still writing when the answer comes may abort, so its message is read first.
         """
@@ -174,12 +193,15 @@ def call_of(context: flight.ServerCallContext) -> Call:
             f"cookie {SESSION_COOKIE} finds no session: it was closed, was idle for too long, or is another server's;"
             " expected a call without the cookie, which begins a new one"
         )
+    principal = middleware.principal(context.peer_identity())
+    told_by = _told_by(principal, middleware.headers)
     return Call(
         caller=Caller(
-            principal=middleware.principal,
+            principal=principal.name,
+            groups=principal.groups,
             peer=context.peer(),
-            session=_session(middleware.headers, context.peer()),
-            is_connection=not any(middleware.headers.get(name) for name in _IDENTITIES),
+            session=_session(principal, told_by, middleware.headers, context.peer()),
+            is_connection=told_by is None,
             cookie=middleware.cookie,
         ),
         endpoints=_endpoints(middleware.headers.get(ENDPOINTS_HEADER)),
@@ -199,17 +221,35 @@ def _session_cookie(values: Sequence[str]) -> str | None:
     return None
 
 
-def _session(headers: Mapping[str, Sequence[str]], peer: str) -> str:
-    """What tells a session apart: its bearer token, else its cookies, else its connection.
+def _has_session_token(principal: Principal | None, headers: Mapping[str, Sequence[str]]) -> bool:
+    """Whether a call has a token that only one client has.
+
+    A password, and a token that others have made, may be those of many clients at once. Where nobody is asked who he is, a
+    token is there for nothing else.
+    """
+    return (
+        principal is not None
+        and principal.proof in {Proof.SESSION_TOKEN, Proof.NOTHING}
+        and bool(headers.get(_AUTHORIZATION))
+    )
+
+
+def _told_by(principal: Principal, headers: Mapping[str, Sequence[str]]) -> str | None:
+    """The header that tells a session apart; None: nothing but its connection does."""
+    if _has_session_token(principal, headers):
+        return _AUTHORIZATION
+    return _COOKIES if headers.get(_COOKIES) else None
+
+
+def _session(principal: Principal, told_by: str | None, headers: Mapping[str, Sequence[str]], peer: str) -> str:
+    """What tells a session of a principal apart: its token, else its cookies, else its connection.
 
     A port is used again by others, so that a connection is told by its client's library as well.
     """
-    for name in _IDENTITIES:
-        values = headers.get(name)
-        if values:
-            digest = hashlib.sha256("\0".join(map(str, values)).encode()).hexdigest()
-            return f"{name} {digest}"
-    return " ".join(["peer", peer, *map(str, headers.get("user-agent", ()))])
+    if told_by is not None:
+        digest = hashlib.sha256("\0".join(map(str, headers[told_by])).encode()).hexdigest()
+        return f"{told_by} {digest} {principal.name}"
+    return " ".join(["peer", peer, *map(str, headers.get("user-agent", ())), principal.name])
 
 
 def _endpoints(values: Sequence[str] | None) -> int:

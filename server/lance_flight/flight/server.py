@@ -21,8 +21,8 @@ from lance_flight.flight.calls import (
     MIDDLEWARE,
     Call,
     CallMiddlewareFactory,
+    Handshake,
     InFlight,
-    OpenHandshake,
     call_of,
 )
 from lance_flight.flight.commands import (
@@ -37,6 +37,7 @@ from lance_flight.flight.commands import (
     StatementUpdate,
     TicketStatementQuery,
 )
+from lance_flight.flight.identity.gate import OPEN, Gate
 from lance_flight.flight.normalise import client_batches, client_schema
 from lance_flight.flight.prepared import PreparedStatements
 from lance_flight.flight.statements import Statements
@@ -50,7 +51,8 @@ class FlightSqlServer(flight.FlightServerBase):
     """Answers Flight SQL from `backend` at `host`:`port` (0: any free port) as soon as it is made.
 
     `key` (32 bytes) signs tickets and prepared handles; servers that share it can answer for each other. Endpoints name
-    no location unless `advertise` lists addresses that clients can reach. `middleware` sees every call beside our own.
+    no location unless `advertise` lists addresses that clients can reach. `gate` lets callers in; `middleware` sees every
+    call beside our own.
     """
 
     def __init__(
@@ -62,6 +64,7 @@ class FlightSqlServer(flight.FlightServerBase):
         port: int = 0,
         advertise: Sequence[str] = (),
         middleware: Mapping[str, flight.ServerMiddlewareFactory] = MappingProxyType({}),
+        gate: Gate = OPEN,
     ) -> None:
         sealer = Sealer(key)
         prepared = PreparedStatements(backend=backend, sealer=sealer, bindings=Bindings())
@@ -73,8 +76,8 @@ class FlightSqlServer(flight.FlightServerBase):
         self.in_flight = InFlight()
         super().__init__(
             (host, port),
-            auth_handler=OpenHandshake(),
-            middleware={MIDDLEWARE: CallMiddlewareFactory(self.in_flight, backend), **middleware},
+            auth_handler=Handshake(),
+            middleware={MIDDLEWARE: CallMiddlewareFactory(self.in_flight, backend, gate), **middleware},
         )
 
     @property
@@ -163,6 +166,7 @@ class FlightSqlServer(flight.FlightServerBase):
     @handler
     def list_actions(self, context: flight.ServerCallContext) -> Sequence[flight.ActionType]:
         """ListActions: what `do_action` answers, and nothing else."""
+        call_of(context)
         return OFFERED
 
     @handler

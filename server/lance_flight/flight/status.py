@@ -7,6 +7,7 @@ Every message is `[code] text`, where `code` is the stable code of the error's c
 | `InvalidInput` | `InvalidArgument` | the same | INVALID_ARGUMENT |
 | `NotFound` | `Missing` | the same | NOT_FOUND |
 | `Unsupported` | `Unimplemented` | the same | UNIMPLEMENTED |
+| `Unauthenticated` | `FlightUnauthenticatedError` | `Failed` | UNAUTHENTICATED (else UNKNOWN) |
 | `Refused` | `FlightUnauthorizedError` | `Failed` | PERMISSION_DENIED (else UNKNOWN) |
 | `Unavailable` | `FlightUnavailableError` | `Failed` | UNAVAILABLE (else UNKNOWN) |
 | any other of ours | `FlightServerError` | `Failed` | UNKNOWN |
@@ -26,7 +27,15 @@ from typing import NoReturn, ParamSpec, TypeVar
 
 from pyarrow import flight
 
-from lance_flight.errors import InvalidInput, LanceFlightError, NotFound, Refused, Unavailable, Unsupported
+from lance_flight.errors import (
+    InvalidInput,
+    LanceFlightError,
+    NotFound,
+    Refused,
+    Unauthenticated,
+    Unavailable,
+    Unsupported,
+)
 
 _log = logging.getLogger(__name__)
 
@@ -77,6 +86,7 @@ _BUILTIN: Mapping[type[LanceFlightError], type[Exception]] = {
     Unsupported: Unimplemented,
 }
 _FLIGHT: Mapping[type[LanceFlightError], type[flight.FlightError]] = {
+    Unauthenticated: flight.FlightUnauthenticatedError,
     Refused: flight.FlightUnauthorizedError,
     Unavailable: flight.FlightUnavailableError,
     LanceFlightError: flight.FlightServerError,

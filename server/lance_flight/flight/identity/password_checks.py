@@ -1,0 +1,81 @@
+"""Checking passwords without letting anybody use up the machine with wrong ones."""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import secrets
+import threading
+import time
+from collections import OrderedDict
+from collections.abc import Callable
+
+from lance_flight.errors import Unavailable
+from lance_flight.flight.identity.passwords import StoredPassword
+
+MOST_WAITING = 16
+MOST_REMEMBERED = 1024
+_REST = 3.0
+"""A wrong password is followed by a pause of so many times what it took: guesses get a quarter of one core at most."""
+
+
+class PasswordChecks:
+    """One password is checked at a time, whoever asks, and a few may wait for it. Safe to share among threads.
+
+    What came out is remembered, under a key of this process: clients that send a password with every call, right or wrong,
+    have it checked once.
+    """
+
+    def __init__(
+        self,
+        *,
+        most_waiting: int = MOST_WAITING,
+        pause: Callable[[float], None] = time.sleep,
+        clock: Callable[[], float] = time.perf_counter,
+    ) -> None:
+        self._key = secrets.token_bytes(32)
+        self._pause = pause
+        self._clock = clock
+        self._places = threading.BoundedSemaphore(most_waiting)
+        self._checking = threading.Lock()
+        self._remembered: OrderedDict[bytes, bool] = OrderedDict()
+        self._memory = threading.Lock()
+
+    def matches(self, stored: StoredPassword, password: str) -> bool:
+        """Whether a password is the stored one; `Unavailable` where too many are waiting to know."""
+        mark = self._mark(stored, password)
+        known = self._recall(mark)
+        if known is not None:
+            return known
+        if not self._places.acquire(blocking=False):
+            raise Unavailable("too many passwords are being checked; try again in a moment")
+        try:
+            with self._checking:
+                return self._checked(stored, password, mark)
+        finally:
+            self._places.release()
+
+    def _checked(self, stored: StoredPassword, password: str, mark: bytes) -> bool:
+        known = self._recall(mark)
+        if known is not None:
+            return known
+        begun = self._clock()
+        matches = stored.matches(password)
+        self._remember(mark, matches=matches)
+        if not matches:
+            self._pause(_REST * (self._clock() - begun))
+        return matches
+
+    def _mark(self, stored: StoredPassword, password: str) -> bytes:
+        said = stored.salt + stored.hash + password.encode()
+        return hmac.digest(self._key, said, hashlib.sha256)
+
+    def _recall(self, mark: bytes) -> bool | None:
+        with self._memory:
+            return self._remembered.get(mark)
+
+    def _remember(self, mark: bytes, *, matches: bool) -> None:
+        with self._memory:
+            self._remembered[mark] = matches
+            while len(self._remembered) > MOST_REMEMBERED:
+                self._remembered.popitem(last=False)

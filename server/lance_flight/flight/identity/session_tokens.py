@@ -1,0 +1,60 @@
+"""The tokens that passwords are exchanged for in a Handshake: signed, so that every server with the same key takes them.
+
+Nothing is kept on a server for one. It holds a mark of the password that it was given for, and is worth nothing once its user has
+another password, or is gone.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import secrets
+import time
+from base64 import urlsafe_b64decode, urlsafe_b64encode
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from lance_flight.errors import TicketError
+from lance_flight.flight.tickets import Sealer
+
+PREFIX = "lfs_"
+"""What our own tokens begin with, so that they are told from others', by people as well."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Session:
+    """Whose a token is; each token is another session."""
+
+    user: str
+    mark: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SessionTokens:
+    """Gives tokens that are good for `lifetime` seconds, and takes them."""
+
+    sealer: Sealer
+    lifetime: float
+    now: Callable[[], float] = time.time
+
+    def give(self, session: Session) -> str:
+        """A new token."""
+        value = [session.mark, int(self.now() + self.lifetime), secrets.token_hex(8)]
+        sealed = self.sealer.session(session.user, json.dumps(value, separators=(",", ":")).encode())
+        return PREFIX + urlsafe_b64encode(sealed).decode().rstrip("=")
+
+    def take(self, token: str) -> Session | None:
+        """Whose a token is; None for one that was not given under this key, or has expired."""
+        encoded = token.removeprefix(PREFIX)
+        try:
+            sealed = urlsafe_b64decode(encoded + "=" * (-len(encoded) % 4))
+            user, said = self.sealer.open_session(sealed)
+        except (ValueError, TicketError):
+            return None
+        mark, expires, _ = json.loads(said)
+        return Session(user=user, mark=mark) if self.now() < expires else None
+
+
+def mark_of(stored: str) -> str:
+    """What tells one stored password from another, and nothing about either."""
+    return hashlib.sha256(b"session token\0" + stored.encode()).hexdigest()[:32]

@@ -1,0 +1,94 @@
+"""Files that an operator changes while a server runs: what they say counts at once."""
+
+from __future__ import annotations
+
+import logging
+import os
+import stat
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Generic, TypeVar
+
+from lance_flight.errors import InvalidInput, Unauthenticated
+
+_T = TypeVar("_T")
+_Signature = tuple[int, int, int, int]
+
+_UNSETTLED = 2.0
+"""Seconds within which a file may change once more without looking any different."""
+
+_log = logging.getLogger(__name__)
+
+
+class Watched(Generic[_T]):
+    """What a file says, parsed again whenever it has changed. Safe to share among threads.
+
+    Making one raises `InvalidInput` for a file that cannot be read. One that later cannot be lets nobody in until it can:
+    whom it was to take the access from is not known.
+    """
+
+    def __init__(
+        self,
+        path: str,
+        parse: Callable[[str], _T],
+        *,
+        what: str,
+        is_secret: bool = True,
+        now: Callable[[], float] = time.time,
+    ) -> None:
+        self._path = path
+        self._parse = parse
+        self._what = what
+        self._now = now
+        self._lock = threading.Lock()
+        self._seen: _Signature | None = None
+        self._said: _T | InvalidInput = InvalidInput("not read yet")
+        if isinstance(found := self._current(), InvalidInput):
+            raise found
+        if is_secret:
+            warn_if_open(path, what)
+
+    @property
+    def value(self) -> _T:
+        """What the file says now."""
+        found = self._current()
+        if isinstance(found, InvalidInput):
+            raise Unauthenticated("nobody can be let in at the moment; the log of the server says why")
+        return found
+
+    def _current(self) -> _T | InvalidInput:
+        with self._lock:
+            signature = _signature(self._path)
+            if signature is None or signature != self._seen:
+                self._said = self._read()
+                if isinstance(self._said, InvalidInput):
+                    _log.error("%s", self._said)
+                is_settled = signature is not None and signature[0] < (self._now() - _UNSETTLED) * 1e9
+                self._seen = signature if is_settled else None
+            return self._said
+
+    def _read(self) -> _T | InvalidInput:
+        try:
+            return self._parse(Path(self._path).read_text(encoding="utf-8"))
+        except (OSError, UnicodeDecodeError) as exc:
+            why = exc.strerror if isinstance(exc, OSError) else "it is not UTF-8"
+            return InvalidInput(f"{self._what} {self._path!r} cannot be read: {why}")
+        except InvalidInput as exc:
+            return InvalidInput(f"{self._what} {self._path!r}: {exc}")
+
+
+def warn_if_open(path: str, what: str) -> None:
+    """Log a warning for a file with secrets that others than its owner can read."""
+    mode = stat.S_IMODE(os.stat(path).st_mode)  # noqa: PTH116
+    if mode & (stat.S_IRGRP | stat.S_IROTH):
+        _log.warning("%s %r can be read by others (mode %o); expected 600", what, path, mode)
+
+
+def _signature(path: str) -> _Signature | None:
+    try:
+        found = os.stat(path)  # noqa: PTH116
+    except OSError:
+        return None
+    return found.st_mtime_ns, found.st_size, found.st_ino, found.st_ctime_ns

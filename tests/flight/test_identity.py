@@ -1,0 +1,347 @@
+"""Who is let in, over the wire: every RPC, with every credential that proves nobody, and with another's belongings."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from adbc_driver_flightsql import dbapi
+from adbc_driver_manager import Error
+from google.protobuf.any_pb2 import Any
+from lance_flight.flight import commands
+from lance_flight.flight.protocol import flight_sql_pb2 as pb
+from lance_flight.flight.server import FlightSqlServer
+from lance_flight.flight.wire import encode_action, encode_command
+from pyarrow import flight
+
+from tests.flight.flight_backend import KEY, NUMBERS, CannedBackend
+from tests.flight.identities import LIFETIME, PASSWORDS, Identities, basic, calling, signed_in, users_text
+
+SELECT = commands.StatementQuery(query="SELECT numbers")
+INSERT = commands.StatementUpdate(query="INSERT")
+NO_ROWS = pa.schema([])
+
+
+@pytest.fixture
+def identities(tmp_path: Path) -> Identities:
+    return Identities(tmp_path)
+
+
+@pytest.fixture
+def server(backend: CannedBackend, identities: Identities) -> Iterator[FlightSqlServer]:
+    backend.updates["INSERT"] = 1
+    with FlightSqlServer(backend, KEY, gate=identities.gate) as running:
+        yield running
+
+
+def descriptor(command: commands.Command) -> flight.FlightDescriptor:
+    return flight.FlightDescriptor.for_command(encode_command(command))
+
+
+@dataclass(frozen=True)
+class Visit:
+    """A client, the header of its calls, and the ticket and handle that it comes with."""
+
+    client: flight.FlightClient
+    options: flight.FlightCallOptions
+    ticket: flight.Ticket
+    handle: bytes
+
+    def act(self, action: commands.Action) -> list[bytes]:
+        answers = self.client.do_action(flight.Action(*encode_action(action)), self.options)
+        return [answer.body.to_pybytes() for answer in answers]
+
+    def put(self, command: commands.Command, rows: pa.Table | None = None) -> None:
+        writer, reader = self.client.do_put(
+            descriptor(command), NO_ROWS if rows is None else rows.schema, options=self.options
+        )
+        with writer:
+            if rows is not None:
+                writer.write_table(rows)
+            writer.done_writing()
+            reader.read()
+
+    def exchange(self) -> None:
+        writer, reader = self.client.do_exchange(descriptor(SELECT), self.options)
+        with writer:
+            writer.done_writing()
+            reader.read_chunk()
+
+
+def info(visit: Visit, command: commands.Command) -> flight.FlightInfo:
+    return visit.client.get_flight_info(descriptor(command), visit.options)
+
+
+def owned(visit: Visit) -> commands.PreparedStatementQuery:
+    return commands.PreparedStatementQuery(prepared_statement_handle=visit.handle)
+
+
+def metadata_ticket(command: commands.Command) -> flight.Ticket:
+    return flight.Ticket(encode_command(command))
+
+
+PARAMETERS = pa.table({"1": [1], "2": ["a"]})
+BOUND = {
+    "DoGet of a ticket": lambda v: v.client.do_get(v.ticket, v.options).read_all(),
+    "GetFlightInfo of a prepared statement": lambda v: info(v, owned(v)),
+    "GetSchema of a prepared statement": lambda v: v.client.get_schema(descriptor(owned(v)), v.options),
+    "DoPut of parameters": lambda v: v.put(owned(v), PARAMETERS),
+    "DoPut of a prepared update": lambda v: v.put(
+        commands.PreparedStatementUpdate(prepared_statement_handle=v.handle), PARAMETERS
+    ),
+    "ClosePreparedStatement": lambda v: v.act(commands.ClosePreparedStatement(prepared_statement_handle=v.handle)),
+}
+"""What is done with a ticket or a handle, which belong to somebody."""
+
+FREE = {
+    "Handshake": lambda v: v.client.authenticate(Empty(), v.options),
+    "GetFlightInfo of a query": lambda v: info(v, SELECT),
+    "GetFlightInfo of an update": lambda v: info(v, commands.StatementQuery(query="INSERT")),
+    "GetFlightInfo of metadata": lambda v: info(v, commands.GetSqlInfo(info=())),
+    "GetSchema": lambda v: v.client.get_schema(descriptor(SELECT), v.options),
+    "DoGet of metadata": lambda v: v.client.do_get(metadata_ticket(commands.GetCatalogs()), v.options).read_all(),
+    "DoPut of an update": lambda v: v.put(INSERT),
+    "DoPut of rows": lambda v: v.put(
+        commands.StatementIngest(
+            table="t", table_definition_options=commands.TableDefinitionOptions(if_not_exist=1, if_exists=2)
+        ),
+        NUMBERS,
+    ),
+    "CreatePreparedStatement": lambda v: v.act(commands.CreatePreparedStatement(query="SELECT numbers")),
+    "BeginTransaction": lambda v: v.act(commands.BeginTransaction()),
+    "EndTransaction": lambda v: v.act(commands.EndTransaction(transaction_id=b"tx 1", action=1)),
+    "SetSessionOptions": lambda v: v.act(commands.SetSessionOptions(session_options=(("a", "b"),))),
+    "GetSessionOptions": lambda v: v.act(commands.GetSessionOptions()),
+    "CloseSession": lambda v: v.act(commands.CloseSession()),
+    "an unknown action": lambda v: list(v.client.do_action(flight.Action("Nonsense", b""), v.options)),
+    "ListActions": lambda v: v.client.list_actions(v.options),
+    "ListFlights": lambda v: list(v.client.list_flights(b"", v.options)),
+    "DoExchange": lambda v: v.exchange(),
+}
+RPCS = BOUND | FREE
+LATER = {
+    "an unknown action": "invalid_input",
+    "ListFlights": "unsupported",
+    "DoExchange": "unsupported",
+    "DoPut of a prepared update": "invalid_input",
+}
+"""What some are answered with once the caller is let in."""
+
+
+class Empty(flight.ClientAuthHandler):  # type: ignore[misc]
+    """Sends a Handshake without a word in it, as the ODBC driver does."""
+
+    def authenticate(self, outgoing: flight.ClientAuthSender, incoming: flight.ClientAuthReader) -> None:
+        outgoing.write(b"")
+
+    def get_token(self) -> bytes:
+        return b""
+
+
+CREDENTIALS: dict[str, Callable[[str], str | None]] = {
+    "none": lambda _: None,
+    "an empty header": lambda _: "",
+    "a wrong password": lambda _: basic("alice", "wrong"),
+    "an empty password": lambda _: basic("alice", ""),
+    "another's password": lambda _: basic("alice", PASSWORDS["bob"]),
+    "an unknown user": lambda _: basic("mallory", PASSWORDS["alice"]),
+    "anonymous by name": lambda _: basic("anonymous", ""),
+    "Basic that is no Base64": lambda _: "Basic !!!",
+    "Basic without a colon": lambda _: "Basic YWxpY2U=",
+    "Basic without its padding": lambda _: basic("alice", "wrong!").rstrip("="),
+    "Basic that is no UTF-8": lambda _: "Basic /zr/",
+    "another scheme": lambda _: "Digest username=alice",
+    "an unknown token": lambda _: "Bearer let-me-in",
+    "an empty token": lambda _: "Bearer ",
+    "a token with a changed end": lambda token: token[:-4] + "AAAA",
+    "a token with a changed user": lambda token: token[:16] + ("A" if token[16] != "A" else "B") + token[17:],
+    "a token cut short": lambda token: token[:-8],
+    "a token as a password": lambda token: basic("alice", token.removeprefix("Bearer ")),
+}
+
+
+def visit_of(server: FlightSqlServer, client: flight.FlightClient, owner: str) -> Callable[[str | None], Visit]:
+    """What a visitor comes with, be it his or not: the ticket and the handle of an owner."""
+    options = calling(owner)
+    ticket = client.get_flight_info(descriptor(SELECT), options).endpoints[0].ticket
+    create = commands.CreatePreparedStatement(query="SELECT numbers")
+    (answer,) = client.do_action(flight.Action(*encode_action(create)), options)
+    created = pb.ActionCreatePreparedStatementResult()
+    assert Any.FromString(answer.body.to_pybytes()).Unpack(created)
+    return lambda header: Visit(client, calling(header), ticket, created.prepared_statement_handle)
+
+
+def forget(backend: CannedBackend) -> None:
+    for seen in (backend.ran, backend.described, backend.ingested, backend.callers, backend.ended):
+        seen.clear()
+
+
+def is_untouched(backend: CannedBackend) -> bool:
+    return not any((backend.ran, backend.described, backend.ingested, backend.callers, backend.ended, backend.sessions))
+
+
+REFUSALS = (flight.FlightError, pa.ArrowException, OSError)
+
+
+def refusal(call: Callable[[Visit], object], visit: Visit) -> str | None:
+    """The code of the error that a call ends with; None where it is accepted."""
+    try:
+        call(visit)
+    except REFUSALS as error:
+        found = re.search(r"\[(\w+)\]", str(error))
+        return found[1] if found else str(error)
+    return None
+
+
+@pytest.mark.parametrize("rpc", RPCS)
+def test_no_rpc_takes_a_credential_that_proves_nobody(
+    server: FlightSqlServer, client: flight.FlightClient, backend: CannedBackend, identities: Identities, rpc: str
+) -> None:
+    token = signed_in(client, "alice")
+    visit = visit_of(server, client, token)
+    forget(backend)
+    outcomes = {name: refusal(RPCS[rpc], visit(make(token))) for name, make in CREDENTIALS.items()}
+    identities.clock.now += LIFETIME + 1
+    outcomes["an expired token"] = refusal(RPCS[rpc], visit(token))
+    identities.clock.now -= LIFETIME
+    identities.users.write_text(users_text({"bob": PASSWORDS["bob"]}))
+    outcomes["the token of a user who is gone"] = refusal(RPCS[rpc], visit(token))
+    identities.users.write_text(users_text(PASSWORDS | {"alice": "new"}))
+    outcomes["the token of an older password"] = refusal(RPCS[rpc], visit(token))
+    identities.users.write_text("[users")
+    outcomes["anything, with a file that says nothing"] = refusal(RPCS[rpc], visit(token))
+    assert outcomes == dict.fromkeys(outcomes, "unauthenticated")
+    assert is_untouched(backend)
+
+
+@pytest.mark.parametrize("rpc", RPCS)
+def test_every_rpc_takes_a_password_and_a_session_token(
+    server: FlightSqlServer, client: flight.FlightClient, backend: CannedBackend, rpc: str
+) -> None:
+    visit = visit_of(server, client, signed_in(client, "alice"))
+    forget(backend)
+    for header in (basic("alice", PASSWORDS["alice"]), signed_in(client, "alice")):
+        assert refusal(RPCS[rpc], visit(header)) == LATER.get(rpc)
+    assert {(caller.principal, caller.groups) for caller in backend.callers} <= {("alice", ("all", "alices"))}
+
+
+@pytest.mark.parametrize("rpc", BOUND)
+def test_nobody_uses_what_is_anothers(
+    server: FlightSqlServer, client: flight.FlightClient, backend: CannedBackend, rpc: str
+) -> None:
+    visit = visit_of(server, client, signed_in(client, "alice"))
+    forget(backend)
+    assert refusal(RPCS[rpc], visit(signed_in(client, "bob"))) == "refused"
+    with pytest.raises(REFUSALS, match="belongs to another principal"):
+        RPCS[rpc](visit(basic("bob", PASSWORDS["bob"])))
+    assert not any((backend.ran, backend.described, backend.callers))
+
+
+def test_the_words_are_the_same_whatever_is_wrong(client: flight.FlightClient) -> None:
+    said = set()
+    for user, password in [("alice", "wrong"), ("mallory", "wrong"), ("alice", ""), ("", "")]:
+        with pytest.raises(flight.FlightUnauthenticatedError) as raised:
+            client.authenticate_basic_token(user, password)
+        said.add(str(raised.value))
+    assert len(said) == 1
+    assert "[unauthenticated] the user or the password is wrong" in said.pop()
+
+
+class Answered(flight.ClientMiddlewareFactory):  # type: ignore[misc]
+    """Keeps the headers of every answer."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.headers: list[dict[str, list[str]]] = []
+
+    def start_call(self, info: flight.CallInfo) -> flight.ClientMiddleware:
+        seen = self.headers
+
+        class _Call(flight.ClientMiddleware):  # type: ignore[misc]
+            def received_headers(self, headers: dict[str, list[str]]) -> None:
+                seen.append(headers)
+
+        return _Call()
+
+
+def test_a_token_is_given_once_and_by_a_handshake_alone(server: FlightSqlServer) -> None:
+    answered = Answered()
+    with flight.connect(server.uri, middleware=[answered]) as client:
+        header = signed_in(client, "alice")
+        assert [len(headers.get("authorization", [])) for headers in answered.headers if headers] == [1]
+        answered.headers.clear()
+        options = calling(basic("alice", PASSWORDS["alice"]))
+        client.get_flight_info(descriptor(SELECT), options)
+        list(client.do_action(flight.Action(*encode_action(commands.BeginTransaction())), options))
+        client.authenticate(Empty(), calling(header))
+    assert all("authorization" not in headers for headers in answered.headers)
+
+
+def test_anonymous_callers_are_let_in_where_that_is_asked_for_and_wrong_ones_never(
+    backend: CannedBackend, tmp_path: Path
+) -> None:
+    identities = Identities(tmp_path, allow_anonymous=True)
+    with FlightSqlServer(backend, KEY, gate=identities.gate) as server, flight.connect(server.uri) as client:
+        client.get_flight_info(descriptor(SELECT))
+        with pytest.raises(flight.FlightUnauthenticatedError):
+            client.get_flight_info(descriptor(SELECT), calling(basic("alice", "wrong")))
+        client.get_flight_info(descriptor(SELECT), calling(signed_in(client, "alice")))
+    assert [caller.principal for caller in backend.callers] == ["anonymous", "alice"]
+
+
+@pytest.mark.parametrize(("key", "is_taken"), [(KEY, True), (bytes(32), False)], ids=["same key", "another key"])
+def test_another_server_takes_a_token_if_it_has_the_same_key(
+    client: flight.FlightClient, backend: CannedBackend, tmp_path: Path, key: bytes, *, is_taken: bool
+) -> None:
+    header = signed_in(client, "alice")
+    (tmp_path / "other").mkdir()
+    other = Identities(tmp_path / "other", key=key)
+    other.users.write_text((tmp_path / "users.toml").read_text())
+    with FlightSqlServer(backend, key, gate=other.gate) as server, flight.connect(server.uri) as second:
+        call = Visit(second, calling(header), flight.Ticket(b""), b"")
+        assert refusal(lambda v: info(v, SELECT), call) == (None if is_taken else "unauthenticated")
+
+
+def test_each_token_of_a_handshake_is_a_session(
+    client: flight.FlightClient, server: FlightSqlServer, backend: CannedBackend
+) -> None:
+    tokens = [signed_in(client, user) for user in ("alice", "alice", "bob")]
+    for token in tokens:
+        for _ in range(2):
+            with flight.connect(server.uri) as another:
+                another.get_flight_info(descriptor(SELECT), calling(token))
+    sessions = [caller.session for caller in backend.callers]
+    assert sessions[::2] == sessions[1::2]
+    assert len(set(sessions)) == 3
+
+
+def test_connections_with_one_password_are_sessions_of_their_own(
+    server: FlightSqlServer, backend: CannedBackend
+) -> None:
+    options = calling(basic("alice", PASSWORDS["alice"]))
+    for _ in range(2):
+        with flight.connect(server.uri) as client:
+            for _ in range(2):
+                client.get_flight_info(descriptor(SELECT), options)
+    assert len({caller.session for caller in backend.callers}) == 2
+    assert all(caller.is_connection for caller in backend.callers)
+
+
+def test_adbc_signs_in_with_a_user_and_a_password(server: FlightSqlServer, backend: CannedBackend) -> None:
+    kwargs = {"username": "alice", "password": PASSWORDS["alice"]}
+    with dbapi.connect(server.uri, db_kwargs=kwargs, autocommit=True) as connection, connection.cursor() as cursor:
+        cursor.execute("SELECT numbers")
+        assert cursor.fetch_arrow_table().equals(NUMBERS)
+        assert cursor.adbc_ingest("t", NUMBERS, mode="create") == 4
+    assert {caller.principal for caller in backend.callers} == {"alice"}
+    assert len({caller.session for caller in backend.callers}) == 1
+
+
+def test_adbc_is_told_that_the_password_is_wrong(server: FlightSqlServer) -> None:
+    with pytest.raises(Error, match=r"\[unauthenticated\] the user or the password is wrong") as raised:
+        dbapi.connect(server.uri, db_kwargs={"username": "alice", "password": "wrong secret"})
+    assert "wrong secret" not in str(raised.value)
