@@ -61,6 +61,18 @@ def test_a_write_on_a_branch_is_seen_there_alone_until_it_is_published(
     assert ids(server, f"{branched}@{version}") == [1, 2, 3]
 
 
+def test_many_tables_that_were_written_anew_on_a_branch_are_read_there_and_after_its_publication(
+    server: Server, table: str
+) -> None:
+    server.run(f"CREATE TABLE {table} (id BIGINT, p BIGINT) PARTITIONED BY (p)")
+    server.run(f"INSERT INTO {table} SELECT value, value FROM generate_series(1, 40)")
+    server.run(f"ALTER TABLE {table} CREATE BRANCH draft")
+    server.run(f'UPDATE "{table}@draft" SET id = id + 100')
+    assert ids(server, f"{table}@draft") == list(range(101, 141))
+    server.run(f"ALTER TABLE {table} PUBLISH BRANCH draft")
+    assert ids(server, table) == list(range(101, 141))
+
+
 def test_a_branch_is_written_again_and_again_and_each_write_goes_on_top(server: Server, branched: str) -> None:
     for number in range(4, 8):
         server.run(f"INSERT INTO \"{branched}@draft\" VALUES ({number}, 'a'), ({number}0, 'new')")

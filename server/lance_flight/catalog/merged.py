@@ -3,7 +3,7 @@
 Planning a scan costs Lance about a millisecond, whatever it finds, so a hundred small tables cost a hundred times that.
 Lance lets a data file lie under another base path than its dataset: a manifest that lists the files of all the tables,
 and is never stored, is scanned at the price of one table. Tables that cannot be joined so (other columns, deleted
-rows, row ids of their own, object stores) are simply read by themselves.
+rows, row ids of their own, branches, object stores) are simply read by themselves.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from lance.schema import LanceSchema
 from lance_flight.catalog.partitions import in_memory, open_at, under_base
 from lance_flight.catalog.scan import Source
 from lance_flight.catalog.store import Store
-from lance_flight.model.pins import FixedPin
+from lance_flight.model.pins import BranchVersion, FixedPin
 
 KEPT_TABLES = 65_536
 KEPT_MERGERS = 64
@@ -90,6 +90,9 @@ def _files(uri: str, pin: FixedPin) -> _Files | None:
 
     A version never changes, and a directory is never used again: this can be kept for good.
     """
+    if isinstance(pin, BranchVersion):
+        # What was written on a branch lies in a directory of its own, which nothing of the dataset tells.
+        return None
     dataset = open_at(Store(uri), pin)
     fragments = [fragment.metadata for fragment in dataset.get_fragments()]
     plain = all(
