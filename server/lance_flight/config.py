@@ -48,6 +48,9 @@ class ServerConfig:
         "", "file with the 32 bytes that sign tickets; without it a key is kept in the root's .lance-flight directory"
     )
     advertise: str = _setting("", "comma-separated addresses that clients reach this server at, for parallel endpoints")
+    policy_file: str = _setting(
+        "", "TOML file that says which roles may do what, on which rows (README, Policies); without one everybody may"
+    )
     lanes: int = _setting(0, "lanes that a scan reads its tables in; 0 means one for each core")
     memory_limit: int = _setting(
         0, "bytes that one statement may hold before it spills or fails; 0 means half of the memory"

@@ -10,9 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lance_flight.catalog.snapshot import Snapshot
-
-_OURS = r"^v[1-9][0-9]*\$"
-"""Everything below a spec; the rows of the specs themselves are never taken from one snapshot to another."""
+from lance_flight.model.naming import BELOW_A_SPEC
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +43,8 @@ class Difference:
 
 
 def _ours(rows: pa.Table) -> pa.Table:
-    return rows.filter(pc.match_substring_regex(rows["object_id"], _OURS)).combine_chunks()
+    """The rows below a spec: those of the specs themselves are never taken from one snapshot to another."""
+    return rows.filter(pc.match_substring_regex(rows["object_id"], BELOW_A_SPEC)).combine_chunks()
 
 
 def _conformed(rows: pa.Table, schema: pa.Schema) -> pa.Table:

@@ -12,7 +12,7 @@ from functools import partial
 
 from lance_flight.catalog.branches import has_branches
 from lance_flight.catalog.directory_manifest import Listed, path_of
-from lance_flight.catalog.names import BRANCH_SIGN, PLAIN_SUFFIX, PUBLIC, Names, Table, TableName
+from lance_flight.catalog.names import BRANCH_SIGN, PLAIN_SUFFIX, PUBLIC, Guard, Names, Table, TableName
 from lance_flight.catalog.namespace import PartitionedNamespace
 from lance_flight.catalog.plain import PlainTable
 from lance_flight.catalog.private import PrivatePlace, private_place
@@ -22,7 +22,7 @@ from lance_flight.errors import AlreadyExists, Conflict, Corrupt, NotFound, Unsu
 from lance_flight.faults import reached
 from lance_flight.model.naming import SEPARATOR, check_sql_name
 
-__all__ = ["BRANCH_SIGN", "PLAIN_SUFFIX", "PUBLIC", "Draft", "Root", "Table", "TableName"]
+__all__ = ["BRANCH_SIGN", "PLAIN_SUFFIX", "PUBLIC", "Draft", "Guard", "Root", "Table", "TableName"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,6 +72,7 @@ class Root(Names):
         """A new table, made by `build` in a private place, that has no name until it is published."""
         self.check_main(name)
         check_sql_name("table", name.name)
+        self._check_definition(name)
         if self._is_namespace(self.store):
             raise Unsupported(
                 f"the root {self.store.name!r} is itself a partitioned namespace and holds no other table"
@@ -90,6 +91,7 @@ class Root(Names):
     def drop(self, name: TableName) -> None:
         """Remove a table and all its data; it is gone for every reader at once."""
         self.check_main(name)
+        self._check_definition(name)
         if self._is_namespace(self.store) and self.has(name):
             raise Unsupported(f"table {name.name!r} is the root itself; remove the directory instead")
         self._place(name)
@@ -108,6 +110,8 @@ class Root(Names):
         """
         self.check_main(name)
         target = TableName(name.db_schema, check_sql_name("table", new))
+        for each in (name, target):
+            self._check_definition(each)
         if self._is_namespace(self.store) and self.has(name):
             raise Unsupported(f"table {name.name!r} is the root itself; rename the directory instead")
         with self._lock:
@@ -146,6 +150,10 @@ class Root(Names):
                 f"table {name.name!r} is made, renamed and dropped on the main branch alone, and the session is on"
                 f" {self.branch!r}; SET branch = 'main' first"
             )
+
+    def _check_definition(self, name: TableName) -> None:
+        if self.guard is not None:
+            self.guard.check_definition(name)
 
     def _check_directory(self, db_schema: str) -> None:
         """Refuse a schema that is no directory of ours: what makes tables in a listed namespace is Lance itself."""

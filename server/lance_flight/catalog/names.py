@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from copy import copy
 from dataclasses import dataclass
 from threading import RLock
-from typing import Self, TypeVar
+from typing import Protocol, Self, TypeVar
 
 from lance_flight.catalog.directory_manifest import NOTHING, DirectoryManifest, Listed, Listing, Path
 from lance_flight.catalog.namespace import PartitionedNamespace
@@ -40,12 +40,29 @@ class TableName:
 Table = PartitionedNamespace | PlainTable
 
 
+class Guard(Protocol):
+    """What somebody may know of the tables of a root, and do to their names."""
+
+    def sees(self, table: TableName) -> bool:
+        """Whether a table of this name is there for them."""
+        ...
+
+    def sees_schema(self, db_schema: str) -> bool:
+        """Whether a schema is there for them."""
+        ...
+
+    def check_definition(self, table: TableName) -> None:
+        """`Refused` where they may not make, rename or drop a table of this name."""
+        ...
+
+
 class Names:
     """The tables of one directory as they are found. Safe to share among threads."""
 
     def __init__(self, store: Store) -> None:
         self.store = store
         self.branch: str | None = None
+        self.guard: Guard | None = None
         self._manifest = DirectoryManifest(store)
         self._opened: dict[str, PartitionedNamespace] = {}
         self._named: tuple[Listing, Mapping[TableName, Listed]] = NOTHING, {}
@@ -58,6 +75,17 @@ class Names:
         view = copy(self)
         view.branch = name
         return view
+
+    def guarded(self, guard: Guard) -> Self:
+        """The same root as somebody may see it: other tables are not there."""
+        view = copy(self)
+        view.guard = guard
+        return view
+
+    def governing(self, name: TableName) -> TableName:
+        """The table whose grants count for a name: of a branch `t@b` it is `t`."""
+        table, sign, _ = name.name.rpartition(BRANCH_SIGN)
+        return TableName(name.db_schema, table) if sign and self._find(name) is None else name
 
     def find(self, name: TableName) -> Table | None:
         """The table of this name, or the branch `t@b` of one, if there is one; `Corrupt` where its place cannot be known."""
@@ -104,12 +132,14 @@ class Names:
         """All SQL schemas, sorted; `public` is always there."""
         if self._is_namespace(self.store):
             return [PUBLIC]
-        return sorted({PUBLIC, *self._listed_schemas(), *self._sub_directories()})
+        schemas = {PUBLIC, *self._listed_schemas(), *self._sub_directories()}
+        return sorted(name for name in schemas if self.guard is None or self.guard.sees_schema(name))
 
     def kinds(self) -> dict[TableName, bool]:
         """All tables, broken ones too, and whether each of them is partitioned."""
         with self._lock:
-            return self._kinds()
+            kinds = self._kinds()
+        return {name: partitioned for name, partitioned in kinds.items() if self._sees(name)}
 
     def _find_branch(self, name: TableName) -> PartitionedNamespace | None:
         table, sign, branch = name.name.rpartition(BRANCH_SIGN)
@@ -120,7 +150,12 @@ class Names:
             return None
         return found.on_branch(branch)
 
+    def _sees(self, name: TableName) -> bool:
+        return self.guard is None or self.guard.sees(name)
+
     def _find(self, name: TableName) -> Table | None:
+        if not self._sees(name):
+            return None
         if self._is_namespace(self.store):
             if name == TableName(PUBLIC, self.store.name):
                 return self._namespace(self.store)
@@ -186,12 +221,12 @@ class Names:
 
     def _names(self, db_schema: str) -> list[str]:
         """What look like the names of tables in a schema, without opening any."""
-        listed = [name.name for name in self._listed() if name.db_schema == db_schema]
-        if not _is_safe(db_schema):
-            return listed
-        place = self._directory(db_schema)
-        tables = [d for d in place.directories() if d.endswith(PLAIN_SUFFIX) or place.child(d).has(MANIFEST)]
-        return listed + [name for name in (d.removesuffix(PLAIN_SUFFIX) for d in tables) if _is_safe(name)]
+        found = [name.name for name in self._listed() if name.db_schema == db_schema]
+        if _is_safe(db_schema):
+            place = self._directory(db_schema)
+            tables = [d for d in place.directories() if d.endswith(PLAIN_SUFFIX) or place.child(d).has(MANIFEST)]
+            found += [name for name in (d.removesuffix(PLAIN_SUFFIX) for d in tables) if _is_safe(name)]
+        return [name for name in found if self._sees(TableName(db_schema, name))]
 
     def _directory(self, db_schema: str) -> Store:
         return self.store if db_schema == PUBLIC else self.store.child(db_schema)

@@ -8,7 +8,7 @@ took part in a snapshot, equal rows that went and came are not a change.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 
@@ -92,23 +92,31 @@ def steps_of_plain(table: PlainTable, first: int, last: int) -> Iterator[Step]:
         yield Step(snapshot=new, partition=None, before=before, after=after, is_rewritten=new != old + 1)
 
 
-def steps_of_namespace(namespace: PartitionedNamespace, first: int, last: int) -> Iterator[Step]:
-    """What each snapshot after `first`, up to `last`, did to each partition table.
+View = Callable[[Snapshot], Snapshot]
+"""What somebody sees of a snapshot."""
+
+
+def steps_of_namespace(
+    namespace: PartitionedNamespace, first: int, last: int, view: View = lambda snapshot: snapshot
+) -> Iterator[Step]:
+    """What each snapshot after `first`, up to `last`, did to each partition table, as far as they are in `view`.
 
     Where snapshots between two have expired, all that they did is told of the later one.
     """
     did = namespace.manifest.operations(first, last)
     known = [version for version, _ in namespace.manifest.history() if first <= version <= last]
     for old, new in pairwise(known):
-        yield from steps_between(namespace, old, new, did.get(new, ""))
+        yield from steps_between(namespace, old, new, did.get(new, ""), view)
 
 
-def steps_between(namespace: PartitionedNamespace, old: int, new: int, operation: str) -> Iterator[Step]:
+def steps_between(
+    namespace: PartitionedNamespace, old: int, new: int, operation: str, view: View = lambda snapshot: snapshot
+) -> Iterator[Step]:
     """What was done to each partition table from one snapshot to another, the last of it by an `operation`."""
     moves = [part.startswith(MOVES) for part in operation.split("; ")]
     if new == old + 1 and all(moves):
         return
-    steps = _steps(namespace.store, namespace.snapshot(old), namespace.snapshot(new))
+    steps = _steps(namespace.store, view(namespace.snapshot(old)), view(namespace.snapshot(new)))
     yield from (replace(step, is_rewritten=new != old + 1 or any(moves)) for step in steps)
 
 

@@ -5,7 +5,7 @@ A statement reads exactly one. Everything here is a value; `manifest.py` reads a
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from functools import cached_property
@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 
 from lance_flight.catalog.properties import Misplaced
 from lance_flight.errors import Corrupt
-from lance_flight.model.naming import SEPARATOR, TABLE, spec_id_of, spec_namespace
+from lance_flight.model.naming import BELOW_A_SPEC, SEPARATOR, TABLE, spec_id_of, spec_namespace
 from lance_flight.model.pins import Latest, Pin, pin_from_columns
 from lance_flight.model.schema import NamespaceSchema
 from lance_flight.model.spec import PartitionSpec
@@ -92,6 +92,15 @@ class Snapshot:
         """This snapshot with `rows` in place of those with their object ids, or beside them."""
         kept = self.rows.filter(pc.invert(pc.is_in(self.rows["object_id"], value_set=rows["object_id"])))
         return replace(self, rows=pa.concat_tables([kept, rows]).combine_chunks(), addresses=None)
+
+    def only(self, table_ids: Collection[str]) -> Snapshot:
+        """This snapshot as if it had these partition tables alone, and the namespaces above them."""
+        parts = (name.split(SEPARATOR) for name in table_ids)
+        kept = {SEPARATOR.join(names[:depth]) for names in parts for depth in range(2, len(names) + 1)}
+        ids = self.rows["object_id"]
+        is_other = pc.invert(pc.match_substring_regex(ids, BELOW_A_SPEC))
+        mine = pc.or_(is_other, pc.is_in(ids, value_set=pa.array(sorted(kept), pa.utf8())))
+        return replace(self, rows=self.rows.filter(mine).combine_chunks(), addresses=None)
 
     @property
     def current_spec(self) -> PartitionSpec:

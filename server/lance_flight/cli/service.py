@@ -19,6 +19,7 @@ from lance_flight.catalog.private import PRIVATE, settle_abandoned
 from lance_flight.catalog.store import Store
 from lance_flight.config import ServerConfig
 from lance_flight.engine.engine import Engine
+from lance_flight.engine.policies.file import PolicyFile
 from lance_flight.errors import InvalidInput
 from lance_flight.flight.engine_backend import EngineBackend
 from lance_flight.flight.server import FlightSqlServer
@@ -52,10 +53,13 @@ def build(root: str, config: ServerConfig) -> FlightSqlServer:
         ways=config.lanes or os.cpu_count() or 1,
         memory_limit=config.memory_limit or _physical_memory() // 2,
     )
+    policies = PolicyFile(Path(config.policy_file)) if config.policy_file else None
     key = ticket_key(store, config)
     advertised = tuple(part.strip() for part in config.advertise.split(",") if part.strip())
     try:
-        return FlightSqlServer(EngineBackend(engine), key, host=config.host, port=config.port, advertise=advertised)
+        return FlightSqlServer(
+            EngineBackend(engine, policies), key, host=config.host, port=config.port, advertise=advertised
+        )
     except (OSError, pa.ArrowException) as exc:
         raise InvalidInput(f"cannot listen on {config.host}:{config.port}: {_why(config.host, config.port)}") from exc
 

@@ -28,6 +28,7 @@ from lance_flight.engine.maintenance import (
 from lance_flight.engine.merge_keys import matched_rows
 from lance_flight.engine.partition_changes import partitioned
 from lance_flight.engine.partition_wise import division
+from lance_flight.engine.policies.access import Privilege
 from lance_flight.engine.pure_scans import bare_columns, stream
 from lance_flight.engine.references import CATALOG, TableRef, quoted
 from lance_flight.engine.row_changes import Merge
@@ -208,6 +209,7 @@ def answer(session: Session, statement: RowsStatement, parameters: pa.RecordBatc
         case DescribeNamespace():
             described = PropertiesAnswer.of(session.tables, statement, session.db_schema)
             session.tables.table(described.table)
+            session.access.check_all_rows(Privilege.SELECT, described.table)
             return described
         case Compact() | Vacuum() | Repair() | RewritePartitions() | Migrate() | Verify():
             return _maintained(session, statement)

@@ -18,6 +18,8 @@ from lance_flight.engine.dml import NewSession, table_name
 from lance_flight.engine.partition_alterations import AttachTable, DetachPartition, DropPartition
 from lance_flight.engine.partition_changes import attach_table, detach_partition, drop_partition
 from lance_flight.engine.partition_wise import division
+from lance_flight.engine.policies.access import UNLIMITED, Access
+from lance_flight.engine.policies.changes import writing
 from lance_flight.engine.row_changes import RowChange
 from lance_flight.engine.statements import AlterTable, ChangeStatement, CreateTable, DropTable, Insert
 from lance_flight.engine.transactions import SqlTransaction, autocommit
@@ -35,10 +37,11 @@ def change(
     *,
     transaction: SqlTransaction | None = None,
     serializable: bool = False,
+    access: Access = UNLIMITED,
 ) -> int:
     """Run a statement once for each of `bindings` (one row of parameters, or None); the number of affected rows.
 
-    Without a `transaction` it is one of its own, all bindings together.
+    Without a `transaction` it is one of its own, all bindings together. `access` says which rows may be written.
     """
     match statement:
         case AlterTable() if transaction is not None:
@@ -55,9 +58,9 @@ def change(
         case DropTable():
             return sum(_drop(root, statement, transaction) for _ in bindings)
         case Insert():
-            work = partial(_insert, statement, new_session, bindings)
+            work = partial(_insert, statement, new_session, bindings, access)
         case _:
-            work = partial(_change_rows, statement, new_session, bindings)
+            work = partial(_change_rows, statement, new_session, bindings, access)
     if transaction is None:
         return autocommit(root, work, cancellation, serializable=serializable)
     count = work(transaction)
@@ -79,8 +82,11 @@ def _alter(root: Root, statement: AlterTable) -> int:
             return 0
 
 
-def _change_rows(statement: RowChange, new_session: NewSession, bindings: Bindings, transaction: SqlTransaction) -> int:
+def _change_rows(
+    statement: RowChange, new_session: NewSession, bindings: Bindings, access: Access, transaction: SqlTransaction
+) -> int:
     """The changes of each binding, made to what the ones before it left."""
+    policy = access.rows(writing(statement), dml.target_name(statement))
     if len(bindings) > 1:
         dml.check_repeated(statement, transaction)
     count = 0
@@ -88,7 +94,7 @@ def _change_rows(statement: RowChange, new_session: NewSession, bindings: Bindin
         try:
             if place:
                 transaction.stage()
-            count += dml.change_rows(statement, transaction, new_session, binding)
+            count += dml.change_rows(statement, transaction, new_session, binding, policy)
         except Exception as exc:
             if place:
                 transaction.torn = exc
@@ -110,10 +116,13 @@ def insert_columns(tables: Root | SqlTransaction, statement: Insert) -> pa.Schem
     return listed
 
 
-def _insert(statement: Insert, new_session: NewSession, bindings: Bindings, transaction: SqlTransaction) -> int:
+def _insert(
+    statement: Insert, new_session: NewSession, bindings: Bindings, access: Access, transaction: SqlTransaction
+) -> int:
     """The rows of all bindings in one commit."""
     target = insert_columns(transaction, statement)
     name = table_name(statement.table)
+    policy = access.rows(writing(statement), name)
 
     def data() -> Iterator[pa.Table]:
         for binding in bindings:
@@ -130,7 +139,7 @@ def _insert(statement: Insert, new_session: NewSession, bindings: Bindings, tran
                 yield dml.assigned(pa.Table.from_arrays(batch.columns, names=target.names), target)
 
     store = dml.overwrite if statement.overwrite else dml.append
-    return store(transaction.table(name), data(), transaction)
+    return store(transaction.table(name), data(), transaction, policy)
 
 
 def _create(

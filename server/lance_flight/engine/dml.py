@@ -15,10 +15,12 @@ from lance_flight.catalog.plain import PlainTable
 from lance_flight.catalog.plain_changes import replace_rows
 from lance_flight.catalog.removals import all_removed, combined, replaced, rows_removed
 from lance_flight.catalog.scan import ADDRESS_FIELDS
-from lance_flight.catalog.snapshot import PartitionTable
+from lance_flight.catalog.snapshot import PartitionTable, Snapshot
 from lance_flight.engine.definitions import storable
 from lance_flight.engine.functions import cast, evaluate
 from lance_flight.engine.merge_keys import matched_rows
+from lance_flight.engine.policies.changes import changing
+from lance_flight.engine.policies.rows import EVERY_ROW, RowPolicy
 from lance_flight.engine.references import TableRef
 from lance_flight.engine.row_changes import Delete, Merge, RowChange, Truncate, Update
 from lance_flight.engine.row_queries import RowChanges, RowQuery, delete_query, merge_query, source_query, update_query
@@ -28,7 +30,8 @@ from lance_flight.engine.transactions import SqlTransaction
 from lance_flight.errors import DataError, SqlError, Unsupported
 from lance_flight.model.transforms import is_string
 
-NewSession = Callable[[SqlTransaction, TableName | None], Session]
+NewSession = Callable[..., Session]
+"""Makes the session of a statement, of its transaction; of its target and what it does to the rows there, too."""
 
 
 def table_name(reference: TableRef) -> TableName:
@@ -41,23 +44,37 @@ def target_name(statement: RowChange) -> TableName:
     return table_name(statement.table if isinstance(statement, Truncate) else statement.target.table)
 
 
-def append(table: PartitionedNamespace | PlainTable, data: Iterable[pa.Table], transaction: SqlTransaction) -> int:
-    """More rows for a table."""
+def append(
+    table: PartitionedNamespace | PlainTable,
+    data: Iterable[pa.Table],
+    transaction: SqlTransaction,
+    policy: RowPolicy = EVERY_ROW,
+) -> int:
+    """More rows for a table, as far as a policy allows them."""
     if isinstance(table, PartitionedNamespace):
-        return table.write(transaction.writing(table), data, evaluate)
+        inner = transaction.writing(table)
+        return table.write(inner, _allowed(policy, inner.snapshot, data), evaluate)
+    policy.check_unpartitioned()
     _refuse_plain(table, transaction)
     return table.append(data)
 
 
-def overwrite(table: PartitionedNamespace | PlainTable, data: Iterable[pa.Table], transaction: SqlTransaction) -> int:
+def overwrite(
+    table: PartitionedNamespace | PlainTable,
+    data: Iterable[pa.Table],
+    transaction: SqlTransaction,
+    policy: RowPolicy = EVERY_ROW,
+) -> int:
     """Rows in place of all that lies in the partitions they fall into, or in place of a whole plain table."""
     if isinstance(table, PlainTable):
+        policy.check_unpartitioned()
         _refuse_plain(table, transaction)
         new = list(data)
         gone = replace_rows(table.store, int(table.open().version), None, new)
         return gone + sum(int(part.num_rows) for part in new)
     inner = transaction.writing(table)
-    written = table.written(inner.snapshot, data, evaluate)
+    policy.check_whole_partitions(inner.snapshot)
+    written = table.written(inner.snapshot, _allowed(policy, inner.snapshot, data), evaluate)
     count = sum(edit.rows for edit in written)
     with table.discarding(inner.snapshot, written):
         room = replaced(table.store, inner.snapshot, written, evaluate)
@@ -71,15 +88,17 @@ def change_rows(
     transaction: SqlTransaction,
     new_session: NewSession,
     parameters: pa.RecordBatch | None,
+    policy: RowPolicy = EVERY_ROW,
 ) -> int:
-    """Run one statement and return how many rows it inserted, changed and removed."""
+    """Run one statement and return how many rows it inserted, changed and removed; a `policy` allows those that come."""
     if isinstance(statement, Truncate):
         return _truncate(transaction.table(table_name(statement.table)), transaction)
     name = table_name(statement.target.table)
     table = transaction.table(name)
-    session = new_session(transaction, name)
+    session = new_session(transaction, name, changing(statement))
     query = row_query(session, statement, name)
     if isinstance(table, PlainTable):
+        policy.check_unpartitioned()
         _refuse_plain(table, transaction)
         version = transaction.version(table)
         changes = _Changes(session, statement, query, columns(table, transaction), parameters)
@@ -89,7 +108,7 @@ def change_rows(
         return changes.count
     inner = transaction.writing(table)
     changes = _Changes(session, statement, query, columns(table, transaction), parameters)
-    written = table.written(inner.snapshot, changes, evaluate)
+    written = table.written(inner.snapshot, _allowed(policy, inner.snapshot, changes), evaluate)
     with table.discarding(inner.snapshot, written):
         changes.check(statement, name)
         gone = rows_removed(table.store, inner.snapshot, changes.by_table(session.named.targets))
@@ -212,6 +231,10 @@ def _truncate(table: PartitionedNamespace | PlainTable, transaction: SqlTransact
     if edits:
         inner.add(edits, f"truncate {_removed(edits)} rows in {len(edits)} partitions")
     return _removed(edits)
+
+
+def _allowed(policy: RowPolicy, snapshot: Snapshot, data: Iterable[pa.Table]) -> Iterable[pa.Table]:
+    return policy.checked(data, snapshot.schema.plain, snapshot.schema.defaults)
 
 
 def _removed(edits: Sequence[Edit]) -> int:

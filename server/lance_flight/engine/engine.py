@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
+from typing import TypeVar
 
 import pyarrow as pa
 
@@ -21,16 +22,21 @@ from lance_flight.engine.execution import Execution
 from lance_flight.engine.named_tables import Reading
 from lance_flight.engine.parameters import check_parameters, parameter_schema
 from lance_flight.engine.partition_fields import PartitionDef
+from lance_flight.engine.policies.access import UNLIMITED, Access, Privilege
+from lance_flight.engine.policies.changes import changing
+from lance_flight.engine.policies.required import required
 from lance_flight.engine.references import CATALOG
 from lance_flight.engine.row_changes import Delete, Merge, Update
 from lance_flight.engine.running import Issuer, Kind, RunningStatement, RunningStatements, State
 from lance_flight.engine.session import Session
 from lance_flight.engine.settings import set_option
-from lance_flight.engine.statements import ChangeStatement, Explain, Insert, RowsStatement, SetOption, parse
+from lance_flight.engine.statements import ChangeStatement, Explain, Insert, RowsStatement, SetOption, Statement, parse
 from lance_flight.engine.tables import Share
 from lance_flight.engine.tasks import Task
 from lance_flight.engine.transactions import SqlTransaction
 from lance_flight.errors import SqlError
+
+S = TypeVar("S", bound=Statement)
 
 TICKET_SECONDS = 600.0
 """How long the snapshots of a plan are kept for its tickets to be redeemed."""
@@ -59,11 +65,12 @@ class QueryPlan:
 
 @dataclass(frozen=True, slots=True)
 class Scope:
-    """Where a statement belongs: the session of its client, the transaction it is part of, and who began it."""
+    """Where a statement belongs: the session of its client, the transaction it is part of, who began it, and what he may do."""
 
     session: ClientSession | None = None
     transaction: bytes | None = None
     issuer: Issuer = field(default_factory=Issuer)
+    access: Access = UNLIMITED
 
     @property
     def branch(self) -> str | None:
@@ -110,13 +117,13 @@ class Engine:
             return self._described(running, scope)
 
     def _described(self, running: RunningStatement, scope: Scope) -> Description:
-        sql, root = running.sql, self.root.on_branch(scope.branch)
-        statement = parse(sql, scope.db_schema)
+        sql, root = running.sql, self._root(scope)
+        statement = _permitted(parse(sql, scope.db_schema), scope.access)
         session_of = self._sessions(root, scope, running)
         with self._transaction(scope) as transaction:
             match statement:
                 case _ if isinstance(statement, RowsStatement):
-                    answered = answer(session_of(transaction, _target(statement)), statement)
+                    answered = answer(session_of(transaction, *_target(statement)), statement)
                     return Description(schema=answered.schema, parameters=parameter_schema(sql, answered.frame))
                 case Insert():
                     frame = session_of(transaction).frame(statement.query)
@@ -124,7 +131,7 @@ class Engine:
                     return Description(schema=None, parameters=parameter_schema(sql, frame, target))
                 case Update() | Delete() | Merge():
                     name = table_name(statement.target.table)
-                    session = session_of(transaction or SqlTransaction(root), name)
+                    session = session_of(transaction or SqlTransaction(root), name, changing(statement))
                     frame = session.frame(row_query(session, statement, name).sql)
                     return Description(schema=None, parameters=parameter_schema(sql, frame))
                 case _:
@@ -140,7 +147,7 @@ class Engine:
     ) -> QueryPlan | int:
         """Plan a statement that returns rows; run any other one, once for each row of `parameters`: how many rows it affected."""
         with self.running.entered(Kind.QUERY, sql, scope.issuer) as running:
-            statement = parse(sql, scope.db_schema)
+            statement = _permitted(parse(sql, scope.db_schema), scope.access)
             if isinstance(statement, RowsStatement):
                 return self._planned(running, statement, parameters, endpoints, scope)
             running.kind = Kind.UPDATE
@@ -174,9 +181,9 @@ class Engine:
         running.at(State.PLANNING)
         check_parameters(running.sql, parameters, is_query=True)
         holds: list[Hold] = []
-        root = self.root.on_branch(scope.branch)
+        root = self._root(scope)
         with self._transaction(scope) as transaction:
-            session = self._sessions(root, scope, running)(transaction, _target(statement), holds=holds)
+            session = self._sessions(root, scope, running)(transaction, *_target(statement), holds=holds)
             answered = answer(session, statement, parameters)
             if answered.frame is not None:
                 session.resolve_pins(answered.frame)
@@ -203,18 +210,20 @@ class Engine:
         )
         return QueryPlan(schema=answered.schema, tasks=tuple(tasks), snapshots=running.snapshots, rows=rows)
 
-    def run(self, task: Task, issuer: Issuer | None = None) -> pa.RecordBatchReader:
-        """The rows of one task, in exactly the schema of its plan."""
+    def run(self, task: Task, issuer: Issuer | None = None, access: Access = UNLIMITED) -> pa.RecordBatchReader:
+        """The rows of one task, in exactly the schema of its plan, as far as whoever redeems it may see them."""
         issuer = issuer or Issuer()
         running = self.running.of_ticket(task.statement, task.share.part, task.sql, issuer)
         with self.running.working(running, issuer):
-            schema, batches = self._begun(running, task)
+            schema, batches = self._begun(running, task, access)
         return pa.RecordBatchReader.from_batches(
             schema, self.running.streamed(running, task.share.part, issuer, batches)
         )
 
-    def _begun(self, running: RunningStatement, task: Task) -> tuple[pa.Schema, Iterator[pa.RecordBatch]]:
-        statement = parse(task.sql, task.db_schema)
+    def _begun(
+        self, running: RunningStatement, task: Task, access: Access
+    ) -> tuple[pa.Schema, Iterator[pa.RecordBatch]]:
+        statement = _permitted(parse(task.sql, task.db_schema), access)
         if not isinstance(statement, RowsStatement):
             raise SqlError("the statement returns no rows")
         running.at(State.PLANNING)
@@ -222,15 +231,16 @@ class Engine:
         transaction = None if task.transaction is None else self.clients.transaction(task.transaction).sql
         holds: list[Hold] = []
         session = self._session(
-            self.root.on_branch(task.branch),
+            self.root.on_branch(task.branch).guarded(access),
             transaction,
-            _target(statement),
+            *_target(statement),
             readings=task.readings,
             share=task.share,
             holds=holds,
             execution=task.execution,
             db_schema=task.db_schema,
             running=running,
+            access=access,
         )
         answered = answer(session, statement, task.parameters)
         running.snapshots = {name: reading.version for name, reading in session.named.readings.items()}
@@ -250,7 +260,7 @@ class Engine:
         running.at(State.RUNNING)
         check_parameters(running.sql, parameters, is_query=False)
         with self._transaction(scope) as transaction:
-            root = self.root.on_branch(scope.branch)
+            root = self._root(scope)
             if isinstance(statement, SetOption):
                 return set_option(statement, scope.session, transaction)
             bindings = [None] if parameters is None else [parameters.slice(i, 1) for i in range(parameters.num_rows)]
@@ -263,6 +273,7 @@ class Engine:
                 running.cancellation,
                 transaction=transaction,
                 serializable=serializable,
+                access=scope.access,
             )
 
     def ingest(
@@ -282,7 +293,7 @@ class Engine:
         ):
             running.at(State.STREAMING)
             return ingest.ingest(
-                self.root.on_branch(scope.branch),
+                self._root(scope),
                 name,
                 pa.RecordBatchReader.from_batches(reader.schema, running.counted(reader)),
                 create_missing=create_missing,
@@ -290,15 +301,20 @@ class Engine:
                 partitioned_by=partitioned_by,
                 transaction=transaction,
                 cancellation=running.cancellation,
+                access=scope.access,
             )
 
-    def tables(self) -> Iterator[tuple[str, TableName]]:
-        """Every table with its catalog."""
-        return ((CATALOG, name) for name in self.root.tables())
+    def schemas(self, access: Access = UNLIMITED) -> list[tuple[str, str]]:
+        """Every schema with its catalog."""
+        return [(CATALOG, name) for name in self.root.guarded(access).schemas()]
 
-    def schema_of(self, name: TableName) -> pa.Schema:
+    def tables(self, access: Access = UNLIMITED) -> Iterator[tuple[str, TableName]]:
+        """Every table with its catalog."""
+        return ((CATALOG, name) for name in self.root.guarded(access).tables())
+
+    def schema_of(self, name: TableName, access: Access = UNLIMITED) -> pa.Schema:
         """The columns of a table as a client sees them."""
-        return self.root.read(name, ingest.schema_of)
+        return self.root.guarded(access).read(name, ingest.schema_of)
 
     @contextmanager
     def _transaction(self, scope: Scope) -> Iterator[SqlTransaction | None]:
@@ -307,17 +323,30 @@ class Engine:
             yield None
             return
         with self.clients.own(scope.principal, scope.transaction).statement() as transaction:
+            transaction.guard(scope.access)
             yield transaction
+
+    def _root(self, scope: Scope) -> Root:
+        """The root as a statement sees it."""
+        return self.root.on_branch(scope.branch).guarded(scope.access)
 
     def _sessions(self, root: Root, scope: Scope, running: RunningStatement) -> Callable[..., Session]:
         """What makes the sessions of a statement where it belongs."""
-        return partial(self._session, root, execution=scope.execution, db_schema=scope.db_schema, running=running)
+        return partial(
+            self._session,
+            root,
+            execution=scope.execution,
+            db_schema=scope.db_schema,
+            running=running,
+            access=scope.access,
+        )
 
     def _session(
         self,
         root: Root,
         transaction: SqlTransaction | None = None,
         target: TableName | None = None,
+        changing: frozenset[Privilege] = frozenset(),
         *,
         readings: Mapping[str, Reading] | None = None,
         share: Share | None = None,
@@ -325,6 +354,7 @@ class Engine:
         execution: Execution | None = None,
         db_schema: str = PUBLIC,
         running: RunningStatement | None = None,
+        access: Access = UNLIMITED,
     ) -> Session:
         return Session(
             root,
@@ -338,7 +368,16 @@ class Engine:
             execution=execution,
             db_schema=db_schema,
             running=running,
+            access=access,
+            changing=changing,
         )
+
+
+def _permitted(statement: S, access: Access) -> S:
+    """A statement that its caller may run, as far as that can be known before its tables are opened."""
+    for privilege, table in required(statement):
+        access.check_all_rows(privilege, table)
+    return statement
 
 
 def _held(batches: Iterator[pa.RecordBatch], holds: list[Hold]) -> Iterator[pa.RecordBatch]:
@@ -349,7 +388,7 @@ def _held(batches: Iterator[pa.RecordBatch], holds: list[Hold]) -> Iterator[pa.R
         holds.clear()
 
 
-def _target(statement: RowsStatement) -> TableName | None:
-    """The table whose rows a statement wants with their addresses: the one of a change that is explained."""
+def _target(statement: RowsStatement) -> tuple[TableName | None, frozenset[Privilege]]:
+    """The table whose rows a statement wants with their addresses, and what for: the one of a change that is explained."""
     explained = statement.change if isinstance(statement, Explain) else None
-    return None if explained is None else table_name(explained.target.table)
+    return (None, frozenset()) if explained is None else (table_name(explained.target.table), changing(explained))

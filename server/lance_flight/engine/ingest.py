@@ -17,6 +17,8 @@ from lance_flight.engine.cancellation import Cancellation
 from lance_flight.engine.definitions import check_partitioning, column_problems, partition_spec, storable
 from lance_flight.engine.functions import evaluate
 from lance_flight.engine.partition_fields import PartitionDef
+from lance_flight.engine.policies.access import UNLIMITED, Access, Privilege
+from lance_flight.engine.policies.rows import EVERY_ROW, RowPolicy
 from lance_flight.engine.transactions import SqlTransaction, autocommit
 from lance_flight.errors import AlreadyExists, SchemaError
 from lance_flight.model.schema import NamespaceSchema
@@ -53,6 +55,7 @@ def create(
     existing: Existing = Existing.FAIL,
     transaction: SqlTransaction | None = None,
     cancellation: Cancellation | None = None,
+    policy: RowPolicy = EVERY_ROW,
 ) -> int:
     """A new table with these rows; it is there whole, or not at all, from the commit of its `transaction` on.
 
@@ -78,7 +81,7 @@ def create(
     def join(place: Store) -> int:
         mine = PlainTable(place) if spec is None else PartitionedNamespace.open(place)
         rows.fit(schema_of(mine), root.read(name, schema_of), what=f"rows for table {name.name!r}")
-        return _append(root, root.table(name), mine.rows(), Cancellation())
+        return _append(root, root.table(name), mine.rows(), policy, Cancellation())
 
     return root.create(
         name,
@@ -99,10 +102,12 @@ def ingest(
     partitioned_by: Sequence[PartitionDef] = (),
     transaction: SqlTransaction | None = None,
     cancellation: Cancellation | None = None,
+    access: Access = UNLIMITED,
 ) -> int:
-    """Store a stream of rows under `name` in one commit and return how many they were."""
+    """Store a stream of rows under `name` in one commit and return how many they were; `access` says which may be."""
     tables, cancellation = transaction or root, cancellation or Cancellation()
     there = tables.has(name)
+    policy = access.rows([Privilege.INSERT], name)
     if there and existing is Existing.FAIL:
         raise AlreadyExists(f"table {name.name!r} is there already; expected an ingest that appends or replaces")
     data = _tables(reader)
@@ -117,13 +122,14 @@ def ingest(
             existing=existing,
             transaction=transaction,
             cancellation=cancellation,
+            policy=policy,
         )
     tables.read(name, lambda table: check_partitioning(name.name, table, partitioned_by))
     what, defaults = f"rows for table {name.name!r}", tables.read(name, defaults_of)
     rows.fit(reader.schema, tables.read(name, schema_of), what=what, defaults=defaults)
     if transaction is None:
-        return _append(root, root.table(name), data, cancellation)
-    count = dml.append(transaction.table(name), data, transaction)
+        return _append(root, root.table(name), data, policy, cancellation)
+    count = dml.append(transaction.table(name), data, transaction, policy)
     with cancellation.committing():
         transaction.stage()
     return count
@@ -140,9 +146,9 @@ def _defined(
     return fields, partition_spec(fields, partitioned_by) if partitioned_by else None
 
 
-def _append(root: Root, table: Table, data: Iterable[pa.Table], cancellation: Cancellation) -> int:
+def _append(root: Root, table: Table, data: Iterable[pa.Table], policy: RowPolicy, cancellation: Cancellation) -> int:
     """More rows for a table, in one commit; they can be read once, so it is never run again."""
-    return autocommit(root, lambda transaction: dml.append(table, data, transaction), cancellation, runs=1)
+    return autocommit(root, lambda transaction: dml.append(table, data, transaction, policy), cancellation, runs=1)
 
 
 def _tables(reader: pa.RecordBatchReader) -> Iterator[pa.Table]:

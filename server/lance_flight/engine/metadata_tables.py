@@ -282,6 +282,8 @@ METADATA_TABLES: Mapping[str, Callable[[PartitionedNamespace, PartitionedView], 
         "branches": lambda namespace, _: branches_table(namespace),
     }
 )
+OF_EVERYBODY = frozenset({"snapshots", "specs"})
+"""Those that tell of changes to all rows; the others speak of the partition tables of a view, or of names."""
 PLAIN_METADATA_TABLES: Mapping[str, Callable[[PlainTable], MetadataTable]] = MappingProxyType({"tags": tags_table})
 
 

@@ -17,14 +17,16 @@ from lance_flight.catalog.namespace import PartitionedNamespace
 from lance_flight.catalog.plain import PlainTable
 from lance_flight.catalog.scan import Source
 from lance_flight.catalog.snapshot import Snapshot
-from lance_flight.engine.metadata_tables import METADATA_TABLES, PLAIN_METADATA_TABLES, MetadataTable
+from lance_flight.engine.metadata_tables import METADATA_TABLES, OF_EVERYBODY, PLAIN_METADATA_TABLES, MetadataTable
 from lance_flight.engine.points import Point, Reference, naming
+from lance_flight.engine.policies.access import UNLIMITED, Access, Privilege
+from lance_flight.engine.policies.rows import RowPolicy
 from lance_flight.engine.provider import Provider, ScanLog
 from lance_flight.engine.row_queries import TARGET_ROWS
 from lance_flight.engine.table_changes import ChangesTable, changes_table
 from lance_flight.engine.tables import Floating, PartitionedView, PlainView, Share, Targets
 from lance_flight.engine.transactions import SqlTransaction
-from lance_flight.errors import Conflict, NotFound
+from lance_flight.errors import Conflict, NotFound, Refused
 from lance_flight.model.pins import FixedPin
 from lance_flight.model.spec import Evaluate
 from lance_flight.planning.predicates import ALWAYS, Predicate, all_of
@@ -66,7 +68,9 @@ class NamedTables:
     `readings` fixes the versions of tables (from a ticket); others are read at their newest snapshot, and which one
     that was stands in `readings` afterwards. `share` restricts every scan to one part. Inside a `transaction` tables are
     read as it sees them. The rows of `target` have addresses under the name `t$rows`, in tables numbered by `targets`.
-    What keeps the snapshots from being vacuumed is put into `holds`.
+    What keeps the snapshots from being vacuumed is put into `holds`. `access` says which tables may be read, and which
+    partitions of them: others are not seen by anything that is built on a view. The `changing` privileges are needed
+    beside on the rows of the target.
 
     `views` are the partitioned tables by `schema.name`, and `divisible` those whose rows are read, in portions if need be;
     `plain` are the others. They are pruned by `hints`, too.
@@ -84,6 +88,8 @@ class NamedTables:
         transaction: SqlTransaction | None = None,
         target: TableName | None = None,
         holds: list[Hold] | None = None,
+        access: Access = UNLIMITED,
+        changing: frozenset[Privilege] = frozenset(),
     ) -> None:
         self.targets = Targets()
         self.readings: dict[str, Reading] = dict(readings or {})
@@ -99,6 +105,9 @@ class NamedTables:
         self._transaction = transaction
         self._target = target
         self._holds = holds
+        self._governing = root.governing
+        self._access = access
+        self._changing = changing
 
     def dataset(self, name: TableName) -> pads.Dataset:
         """The table behind a name as it stands in SQL, as DataFusion reads it; `NotFound` if there is none."""
@@ -115,10 +124,12 @@ class NamedTables:
                 case PartitionedNamespace():
                     view = self._partitioned(found, table, name.name, at)
                     if metadata is not None:
-                        return _metadata_table(metadata, found, view)
+                        is_whole = self._policy(table).is_everything
+                        return _metadata_table(metadata, found, view, is_whole=is_whole)
                     self.divisible[f"{name.db_schema}.{name.name}"] = view
                     return Provider(view, self._log)
                 case PlainTable() if metadata is not None:
+                    self._policy(table).check_unpartitioned()
                     return _plain_metadata_table(metadata, found, table)
                 case PlainTable():
                     plain = self._plain(found, table, name.name, at)
@@ -144,9 +155,14 @@ class NamedTables:
             ends = self._version(table, name, first), self._version(table, name, last)
             if self._holds is not None and isinstance(table, PartitionedNamespace):
                 self._holds += table.hold_between(*ends)
-            return changes_table(table, name, ends, ways=self._ways, log=self._log)
+            return changes_table(table, name, ends, self._policy(name), ways=self._ways, log=self._log)
 
         return self._tables.read(name, opened)
+
+    def _policy(self, name: TableName, *, is_target: bool = False) -> RowPolicy:
+        """Which rows of a table there are for the statement."""
+        needed = {Privilege.SELECT, *(self._changing if is_target else ())}
+        return self._access.rows(needed, self._governing(name))
 
     def _version(self, table: Table, name: TableName, at: Point) -> int:
         """The version that a point stands for, the same one for as long as the statement runs."""
@@ -169,9 +185,11 @@ class NamedTables:
         if key in self.views:
             return self.views[key]
         reading = self.readings.get(key)
+        policy = self._policy(name, is_target=targets is not None)
         with naming(name, at):
             snapshot, step = self._snapshot(namespace, reading, at)
         _check_identity(name, reading, snapshot.committed_at)
+        snapshot = policy.visible(snapshot)
         floating = Floating(namespace.store, reading.resolved if reading else {})
         self.readings[key] = Reading(snapshot.version, floating.known, snapshot.committed_at.isoformat(), step)
         transaction = self._transaction
@@ -212,6 +230,7 @@ class NamedTables:
         self, table: PlainTable, name: TableName, reference: str, at: Any, *, is_target: bool = False
     ) -> PlainView:
         key = f"{name.db_schema}.{reference}"
+        self._policy(name, is_target=is_target).check_unpartitioned()
         reading = self.readings.get(key)
         with naming(name, at):
             if reading is not None:
@@ -234,9 +253,13 @@ class NamedTables:
         )
 
 
-def _metadata_table(name: str, namespace: PartitionedNamespace, view: PartitionedView) -> MetadataTable:
+def _metadata_table(
+    name: str, namespace: PartitionedNamespace, view: PartitionedView, *, is_whole: bool
+) -> MetadataTable:
     if name not in METADATA_TABLES:
         raise NotFound.named("metadata table", f"${name}", [f"${known}" for known in METADATA_TABLES])
+    if not is_whole and name in OF_EVERYBODY:
+        raise Refused(f"${name} tells what was done to all rows of table {view.name!r}; expected SELECT on all of them")
     return METADATA_TABLES[name](namespace, view)
 
 

@@ -5,10 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from lance_flight.engine.sql import Cursor
-from lance_flight.engine.tokens import Kind
 from lance_flight.errors import SqlError
-
-_TYPED = ("DATE", "TIME", "TIMESTAMP", "TIMESTAMPTZ", "DATETIME")
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,18 +87,7 @@ def _value(cursor: Cursor) -> PartitionValue:
 def _literal(cursor: Cursor, what: str) -> str | bytes | None:
     if cursor.accept("NULL"):
         return None
-    for word in ("TRUE", "FALSE"):
-        if cursor.accept(word):
-            return word.lower()
-    if cursor.accept("X"):
-        return _bytes(cursor.string(what))
-    sign = "-" if cursor.accept("-") else ""
-    if not sign and any(cursor.accept(word) for word in _TYPED):
-        return cursor.string(what)
-    kind = None if cursor.done else cursor.tokens[cursor.at].kind
-    if kind is not Kind.NUMBER and (sign or kind is not Kind.STRING):
-        raise cursor.error(what)
-    return sign + cursor.word(what)
+    return _bytes(cursor.string(what)) if cursor.accept("X") else cursor.literal(what)
 
 
 def _bytes(digits: str) -> bytes:

@@ -43,7 +43,8 @@ def attach_table(root: Root, name: TableName, statement: AttachTable) -> int:
     """Make a plain table of the root a partition; how many rows it brings."""
     table = partitioned(root.table(name), name)
     spec = table.snapshot().current_spec
-    source = _plain_name(root, statement.path)
+    root.store.child(statement.path)  # `Corrupt` for a path that leaves the root
+    source = plain_name(statement.path)
     plain = root.table(source)
     if not isinstance(plain, PlainTable):
         raise Unsupported(f"table {source.name!r} is partitioned, and no partition of another one")
@@ -92,9 +93,8 @@ def _copied(table: PartitionedNamespace, snapshot: Snapshot, partition: Partitio
     return write_plain(place, snapshot.schema.plain, detached_rows(table, snapshot, partition))
 
 
-def _plain_name(root: Root, path: str) -> TableName:
-    """The table of the root that a path means, `schema/x.lance` or `x.lance` or `x`; `Corrupt` for one that leaves the root."""
-    root.store.child(path)
+def plain_name(path: str) -> TableName:
+    """The table of a root that a path means, `schema/x.lance` or `x.lance` or `x`."""
     parts = PurePosixPath(path).parts
     if len(parts) > SCHEMA_AND_TABLE:
         raise NotFound(f"no table {path!r}; expected the name of a table of the root, or its path")

@@ -20,6 +20,7 @@ from lance_flight.engine.functions import QUERIES_ONLY, HashCalls, plain_message
 from lance_flight.engine.hints import hints
 from lance_flight.engine.named_tables import NamedTables, Reading
 from lance_flight.engine.parameters import parameter_count
+from lance_flight.engine.policies.access import UNLIMITED, Access, Privilege
 from lance_flight.engine.provider import ScanLog
 from lance_flight.engine.references import CATALOG
 from lance_flight.engine.running import RunningStatement
@@ -59,8 +60,10 @@ class Session:
         execution: Execution | None = None,
         db_schema: str = PUBLIC,
         running: RunningStatement | None = None,
+        access: Access = UNLIMITED,
+        changing: frozenset[Privilege] = frozenset(),
     ) -> None:
-        self.root, self.db_schema = root, db_schema
+        self.root, self.db_schema, self.access = root, db_schema, access
         self.transaction = transaction
         self.tables: Root | SqlTransaction = root if transaction is None else transaction
         self.ways = ways
@@ -78,6 +81,8 @@ class Session:
             transaction=transaction,
             target=target,
             holds=holds,
+            access=access,
+            changing=changing,
         )
         self._missing: dict[str, NotFound] = {}
         self._planning = Lock()

@@ -13,6 +13,8 @@ from lance_flight.engine.tokens import QUOTED, Kind, Token, tokenize
 from lance_flight.errors import SqlError
 
 _MOMENTS = {"TIMESTAMP", "TIMESTAMPTZ", "DATETIME"}
+_TYPED = ("DATE", "TIME", *sorted(_MOMENTS))
+_BOOLEANS = ("TRUE", "FALSE")
 _BINARY = {"VARBINARY", "BINARY", "BLOB"}
 _FOLDED = str.maketrans(ascii_uppercase, ascii_lowercase)
 
@@ -95,6 +97,16 @@ class Cursor:
         """Read one identifier, string literal or number; its text."""
         token = self._read(what, Kind.WORD, Kind.NAME, Kind.STRING, Kind.NUMBER)
         return token.text.translate(_FOLDED) if token.kind is Kind.WORD else token.text
+
+    def literal(self, what: str) -> str:
+        """Read one literal but for NULL and bytes, `'…'`, `-1.5`, `TRUE`, `DATE '…'`; the text of its value."""
+        for word in _BOOLEANS:
+            if self.accept(word):
+                return word.lower()
+        if any(self.accept(word) for word in _TYPED):
+            return self.string(what)
+        sign = "-" if self.accept("-") else ""
+        return sign + self._read(what, Kind.NUMBER, *([] if sign else [Kind.STRING])).text
 
     def source(self, start: int, stop: int) -> str:
         """The text of the tokens `start` to `stop`, as it was written."""

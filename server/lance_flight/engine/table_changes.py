@@ -19,6 +19,7 @@ from lance_flight.catalog.row_history import RowsMoved, Step, steps_of_namespace
 from lance_flight.catalog.store import UNREADABLE
 from lance_flight.engine import references
 from lance_flight.engine.points import Point, point
+from lance_flight.engine.policies.rows import RowPolicy
 from lance_flight.engine.provider import ScanLog, arrow_filter
 from lance_flight.engine.sql import Cursor
 from lance_flight.engine.tables import failure
@@ -80,8 +81,10 @@ class _Rows:
             yield pa.RecordBatch.from_arrays(columns, schema=schema) if columns else batch.select([])
 
 
-def changes_table(table: Table, name: TableName, ends: tuple[int, ...], *, ways: int, log: ScanLog) -> ChangesTable:
-    """The changes of a table between two of its versions, read in `ways` lanes."""
+def changes_table(
+    table: Table, name: TableName, ends: tuple[int, ...], policy: RowPolicy, *, ways: int, log: ScanLog
+) -> ChangesTable:
+    """The changes of a table between two of its versions, to the rows that a policy allows, read in `ways` lanes."""
     first, last = ends
     if first > last:
         raise SqlError(
@@ -90,8 +93,9 @@ def changes_table(table: Table, name: TableName, ends: tuple[int, ...], *, ways:
     if isinstance(table, PartitionedNamespace):
         schema = table.snapshot(last).schema
         rows = _Rows(_nullable(schema.plain), schema.ids, _nullable(schema.arrow))
-        steps = steps_of_namespace(table, first, last)
+        steps = steps_of_namespace(table, first, last, policy.visible)
     else:
+        policy.check_unpartitioned()
         columns = _nullable(table.open(last).schema)
         rows, steps = _Rows(columns, {}, columns), steps_of_plain(table, first, last)
     taken = [

@@ -12,7 +12,7 @@ from contextlib import ExitStack
 from datetime import datetime
 from typing import TypeVar
 
-from lance_flight.catalog.directory import Draft, Root, Table, TableName
+from lance_flight.catalog.directory import Draft, Guard, Root, Table, TableName
 from lance_flight.catalog.leases import Hold
 from lance_flight.catalog.namespace import PartitionedNamespace
 from lance_flight.catalog.plain import PlainTable
@@ -178,6 +178,10 @@ class SqlTransaction:
     def move_to_branch(self, name: str | None) -> None:
         """Read and write on a branch from now on; only for a transaction that is untouched."""
         self._root = self._root.on_branch(name)
+
+    def guard(self, guard: Guard) -> None:
+        """Show, from now on, what somebody may see."""
+        self._root = self._root.guarded(guard)
 
     def stage(self) -> None:
         """Make what was changed last visible to the next statement of this transaction."""

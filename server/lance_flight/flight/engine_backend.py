@@ -14,6 +14,8 @@ from lance_flight.engine.clients import ClientSession
 from lance_flight.engine.engine import Engine, QueryPlan, Scope
 from lance_flight.engine.ingest import Existing
 from lance_flight.engine.partition_fields import parse_partition_by
+from lance_flight.engine.policies.access import UNLIMITED, Access
+from lance_flight.engine.policies.file import PolicyFile
 from lance_flight.engine.references import CATALOG
 from lance_flight.engine.running import Issuer
 from lance_flight.engine.tasks import Task
@@ -35,10 +37,11 @@ from lance_flight.flight.commands import SessionValue
 
 
 class EngineBackend:
-    """Runs what the dispatch decodes (`flight.backend.Backend`)."""
+    """Runs what the dispatch decodes (`flight.backend.Backend`); without `policies` everybody may do everything."""
 
-    def __init__(self, engine: Engine) -> None:
+    def __init__(self, engine: Engine, policies: PolicyFile | None = None) -> None:
         self._engine = engine
+        self._policies = policies
 
     def describe(self, caller: Caller, statement: SqlOrPlan, *, transaction: bytes | None = None) -> Described:
         description = self._engine.describe(_sql(statement), self._scope(caller, transaction))
@@ -121,7 +124,7 @@ class EngineBackend:
         return Updated(rows=self._engine.update(_sql(statement), parameters, self._scope(caller, transaction)))
 
     def read(self, caller: Caller, payload: bytes) -> pa.RecordBatchReader:
-        return self._engine.run(Task.from_bytes(payload), _issuer(caller, self._session(caller)))
+        return self._engine.run(Task.from_bytes(payload), _issuer(caller, self._session(caller)), self._access(caller))
 
     def ingest(
         self,
@@ -135,7 +138,7 @@ class EngineBackend:
         if transaction is None and _is_own(session, caller):
             joined = self._engine.clients.joined(session)
             transaction = None if joined is None else joined.id
-        scope = Scope(session, transaction, _issuer(caller, session))
+        scope = Scope(session, transaction, _issuer(caller, session), self._access(caller))
         if target.temporary:
             raise Unsupported(f"table {target.table!r} was asked for as temporary; only lasting tables are offered")
         if target.catalog not in (None, "", CATALOG):
@@ -161,7 +164,10 @@ class EngineBackend:
 
     def _scope(self, caller: Caller, transaction: bytes | None) -> Scope:
         session = self._session(caller)
-        return Scope(session, transaction, _issuer(caller, session))
+        return Scope(session, transaction, _issuer(caller, session), self._access(caller))
+
+    def _access(self, caller: Caller) -> Access:
+        return UNLIMITED if self._policies is None else self._policies.access(caller.principal, caller.groups)
 
     def sql_info(self) -> Mapping[int, SqlInfoValue]:
         return {}
@@ -170,16 +176,16 @@ class EngineBackend:
         return [CATALOG]
 
     def db_schemas(self, caller: Caller) -> Iterable[tuple[str, str]]:
-        return [(CATALOG, name) for name in self._engine.root.schemas()]
+        return self._engine.schemas(self._access(caller))
 
     def tables(self, caller: Caller) -> Iterable[TableEntry]:
         return [
             TableEntry(catalog=catalog, db_schema=name.db_schema, name=name.name)
-            for catalog, name in self._engine.tables()
+            for catalog, name in self._engine.tables(self._access(caller))
         ]
 
     def table_schema(self, caller: Caller, table: TableEntry) -> pa.Schema:
-        return self._engine.schema_of(TableName(table.db_schema, table.name))
+        return self._engine.schema_of(TableName(table.db_schema, table.name), self._access(caller))
 
 
 def _sql(statement: SqlOrPlan) -> str:

@@ -20,6 +20,8 @@ SEPARATOR = "$"
 TABLE = "dataset"
 MAIN_BRANCH = "main"
 COLUMN_PREFIX = "partition_field_"
+BELOW_A_SPEC = r"^v[1-9][0-9]*\$"
+"""Matches the object ids of all partition namespaces and tables, and not those of the specs themselves."""
 NAME_LENGTH = 16
 KEY_BYTES = 32
 

@@ -42,7 +42,7 @@ def row_filter(residual: Predicate | None) -> RowFilter:
     return RowFilter(
         expression=_arrow(residual, to_arrow),
         rest=_arrow(residual, partial(to_arrow, sql_floats=True)),
-        columns=_columns(residual),
+        columns=columns_of(residual),
         pushable=_depth(residual) <= MOST_DEPTH,
     )
 
@@ -70,11 +70,11 @@ def _depth(predicate: Predicate) -> int:
     return 0
 
 
-def _columns(predicate: Predicate) -> tuple[str, ...]:
+def columns_of(predicate: Predicate) -> tuple[str, ...]:
     """The columns that a predicate without opaque parts speaks of."""
     match predicate:
         case And(parts) | Or(parts):
-            return tuple(dict.fromkeys(name for part in parts for name in _columns(part)))
+            return tuple(dict.fromkeys(name for part in parts for name in columns_of(part)))
         case Constant():
             return ()
         case Opaque():

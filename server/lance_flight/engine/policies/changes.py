@@ -1,0 +1,35 @@
+"""What INSERT, UPDATE, DELETE, MERGE and TRUNCATE do to rows, as privileges on them."""
+
+from __future__ import annotations
+
+from lance_flight.engine.policies.access import Privilege
+from lance_flight.engine.row_changes import Delete, Matched, Merge, RowChange, Truncate, Update
+from lance_flight.engine.statements import Insert
+
+
+def changing(statement: RowChange) -> frozenset[Privilege]:
+    """What a statement does to rows that are there."""
+    match statement:
+        case Update():
+            return frozenset({Privilege.UPDATE})
+        case Delete() | Truncate():
+            return frozenset({Privilege.DELETE})
+        case Merge():
+            on_the_target = [clause for clause in statement.clauses if clause.matched is not Matched.SOURCE_ONLY]
+            deletes = {Privilege.DELETE for clause in on_the_target if clause.assignments is None}
+            updates = {Privilege.UPDATE for clause in on_the_target if clause.assignments is not None}
+            return frozenset(deletes | updates)
+
+
+def writing(statement: RowChange | Insert) -> frozenset[Privilege]:
+    """What a statement does to rows that come."""
+    match statement:
+        case Insert():
+            return frozenset({Privilege.INSERT} | ({Privilege.DELETE} if statement.overwrite else set()))
+        case Merge():
+            inserts = any(clause.matched is Matched.SOURCE_ONLY for clause in statement.clauses)
+            return (changing(statement) - {Privilege.DELETE}) | ({Privilege.INSERT} if inserts else frozenset())
+        case Update():
+            return frozenset({Privilege.UPDATE})
+        case Delete() | Truncate():
+            return frozenset()

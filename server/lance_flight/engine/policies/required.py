@@ -1,0 +1,57 @@
+"""What a statement asks for beside the tables that it reads: privileges on the tables that it changes or shows."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import assert_never
+
+from lance_flight.catalog.directory import TableName
+from lance_flight.engine.dml import table_name
+from lance_flight.engine.maintenance import Compact, Migrate, Repair, RewritePartitions, Vacuum, Verify
+from lance_flight.engine.partition_alterations import AttachTable, DropPartition
+from lance_flight.engine.partition_changes import plain_name
+from lance_flight.engine.policies.access import Privilege
+from lance_flight.engine.row_changes import Delete, Merge, Truncate, Update
+from lance_flight.engine.statements import (
+    AlterTable,
+    CreateTable,
+    Describe,
+    DescribeNamespace,
+    DropTable,
+    Explain,
+    Insert,
+    Query,
+    SetOption,
+    ShowPartitions,
+    ShowTables,
+    Statement,
+)
+
+Required = tuple[Privilege, TableName]
+
+
+def required(statement: Statement) -> Iterator[Required]:
+    """The privileges that a statement needs on all rows of tables.
+
+    Tables that are read, and rows that are changed, are checked where they are opened; names that tables are given or
+    lose, by the root (`catalog.names.Guard`).
+    """
+    match statement:
+        case CreateTable() | DropTable():
+            yield Privilege.DDL, table_name(statement.table)
+        case AlterTable(reference, alteration):
+            yield Privilege.DDL, table_name(reference)
+            if isinstance(alteration, DropPartition):
+                yield Privilege.DELETE, table_name(reference)
+            if isinstance(alteration, AttachTable):
+                yield Privilege.DDL, plain_name(alteration.path)
+        case Truncate():
+            yield Privilege.DELETE, table_name(statement.table)
+        case Compact() | Vacuum() | Repair() | RewritePartitions() | Migrate() | Verify():
+            yield Privilege.ADMIN, table_name(statement.table)
+        case Query() | Explain() | ShowTables() | ShowPartitions() | Describe() | DescribeNamespace():
+            return
+        case Insert() | Update() | Delete() | Merge() | SetOption():
+            return
+        case _:
+            assert_never(statement)
