@@ -495,6 +495,7 @@ def test_an_action_that_is_not_offered_is_unimplemented(client: flight.FlightCli
 def test_only_actions_that_are_offered_are_listed(client: flight.FlightClient) -> None:
     assert [action.type for action in client.list_actions()] == [
         "CreatePreparedStatement",
+        "CreatePreparedSubstraitPlan",
         "ClosePreparedStatement",
         "BeginTransaction",
         "EndTransaction",

@@ -14,6 +14,7 @@ from datafusion import DataFrame, ExecutionPlan, LogicalPlan, RuntimeEnvBuilder,
 
 from lance_flight.catalog.directory import PUBLIC, Root, TableName
 from lance_flight.catalog.leases import Hold
+from lance_flight.engine import substrait
 from lance_flight.engine.evaluations import Evaluations
 from lance_flight.engine.execution import Execution
 from lance_flight.engine.functions import QUERIES_ONLY, HashCalls, plain_message, session_config
@@ -104,6 +105,9 @@ class Session:
 
     def frame(self, sql: str, parameters: pa.RecordBatch | None = None) -> DataFrame:
         """Plan a query, with one row of parameters bound to `$1`, `$2` …; `SqlError` or `NotFound` if it cannot be."""
+        plan_sent = substrait.plan_in(sql)
+        if plan_sent is not None:
+            return self.planned(lambda: substrait.planned(self.context, plan_sent))
         values = _bound(parameters)
         calls = HashCalls.of(for_datafusion(sql))
         is_bound = values is not None or parameter_count(sql) == 0
@@ -207,6 +211,8 @@ class Session:
         except NotFound as exc:
             # The name may be a table function's: why it is no table matters only if DataFusion misses it.
             self._missing[f"table '{CATALOG}.{name}' not found"] = exc
+            for said in (reference, str(name), f"{CATALOG}.{name}"):
+                self._missing[f"No table named '{said}'"] = exc  # of a Substrait plan
             return None
         except LanceFlightError as exc:
             self.log.error = exc

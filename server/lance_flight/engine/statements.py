@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
 
-from lance_flight.engine import maintenance, partition_fields, references, row_changes
+from lance_flight.engine import maintenance, partition_fields, references, row_changes, substrait
 from lance_flight.engine.alterations import Alteration, alteration
 from lance_flight.engine.maintenance import Maintenance
 from lance_flight.engine.partition_fields import PartitionDef
@@ -145,6 +145,13 @@ def _query(cursor: Cursor) -> Statement:
     return Query(cursor.source(0, len(cursor.tokens)))
 
 
+def _substrait(cursor: Cursor) -> Statement:
+    text = cursor.source(0, len(cursor.tokens))
+    if substrait.plan_in(text) is None:
+        raise cursor.error("a plan in base64, in quotes")
+    return Query(text)
+
+
 def _explain(cursor: Cursor) -> Statement:
     analyze = cursor.accept("ANALYZE")
     cursor.accept("VERBOSE")
@@ -267,6 +274,7 @@ _STATEMENTS: Mapping[str, Callable[[Cursor], Statement]] = MappingProxyType(
         "WITH": _query,
         "VALUES": _query,
         "(": _query,
+        substrait.WORD: _substrait,
         "EXPLAIN": _explain,
         "SHOW": _show,
         "DESCRIBE": _describe,

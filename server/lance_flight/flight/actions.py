@@ -20,6 +20,7 @@ from lance_flight.flight.prepared import PreparedStatements
 
 OFFERED = (
     flight.ActionType("CreatePreparedStatement", "Plan a statement for later, without running it."),
+    flight.ActionType("CreatePreparedSubstraitPlan", "Keep a Substrait plan for later, without running it."),
     flight.ActionType("ClosePreparedStatement", "Forget a prepared statement."),
     flight.ActionType("BeginTransaction", "Begin a transaction and return its id."),
     flight.ActionType("EndTransaction", "Commit a transaction or roll it back."),

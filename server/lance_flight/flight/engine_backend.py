@@ -9,7 +9,7 @@ from contextlib import suppress
 import pyarrow as pa
 
 from lance_flight.catalog.directory import TableName
-from lance_flight.engine import settings
+from lance_flight.engine import settings, substrait
 from lance_flight.engine.clients import ClientSession
 from lance_flight.engine.engine import Engine, QueryPlan, Scope
 from lance_flight.engine.ingest import Existing
@@ -34,6 +34,7 @@ from lance_flight.flight.backend import (
     Updated,
 )
 from lance_flight.flight.commands import SessionValue
+from lance_flight.flight.protocol import flight_sql_pb2 as pb
 
 
 class EngineBackend:
@@ -170,7 +171,11 @@ class EngineBackend:
         return UNLIMITED if self._policies is None else self._policies.access(caller.principal, caller.groups)
 
     def sql_info(self) -> Mapping[int, SqlInfoValue]:
-        return {}
+        return {
+            pb.FLIGHT_SQL_SERVER_SUBSTRAIT: True,
+            pb.FLIGHT_SQL_SERVER_SUBSTRAIT_MIN_VERSION: substrait.OLDEST,
+            pb.FLIGHT_SQL_SERVER_SUBSTRAIT_MAX_VERSION: substrait.NEWEST,
+        }
 
     def catalogs(self, caller: Caller) -> Iterable[str]:
         return [CATALOG]
@@ -189,9 +194,7 @@ class EngineBackend:
 
 
 def _sql(statement: SqlOrPlan) -> str:
-    if not isinstance(statement, str):
-        raise Unsupported("Substrait plans are not offered; send SQL")
-    return statement
+    return statement if isinstance(statement, str) else substrait.statement_of(statement.plan)
 
 
 def _issuer(caller: Caller, session: ClientSession) -> Issuer:

@@ -1,0 +1,56 @@
+"""Substrait plans, which a client may send in place of SQL.
+
+Inside the engine a plan is a statement like any other, `SUBSTRAIT '…'` with the plan in base64: so tickets, transactions,
+EXPLAIN and what is said of running statements have one kind of text.
+"""
+
+from __future__ import annotations
+
+import binascii
+import re
+from base64 import b64decode, b64encode
+
+from datafusion import DataFrame, SessionContext
+from datafusion.substrait import Consumer, Serde
+
+from lance_flight.errors import SqlError
+
+WORD = "SUBSTRAIT"
+OLDEST, NEWEST = "0.20.0", "0.85.0"
+"""The versions of Substrait that are read: from the oldest that there are plans of in the tests to DataFusion's own."""
+
+_STATEMENT = re.compile(rf"\s*{WORD}\s+'(?P<plan>[^']*)'\s*;?\s*", re.IGNORECASE)
+
+
+def statement_of(plan: bytes) -> str:
+    """The statement that is this plan.
+
+    >>> statement_of(b"plan")
+    "SUBSTRAIT 'cGxhbg=='"
+    """
+    return f"{WORD} '{b64encode(plan).decode()}'"
+
+
+def plan_in(statement: str) -> bytes | None:
+    """The plan that a statement is; None for SQL.
+
+    >>> plan_in("SUBSTRAIT 'cGxhbg=='")
+    b'plan'
+    """
+    found = _STATEMENT.fullmatch(statement)
+    if found is None:
+        return None
+    try:
+        return b64decode(found["plan"], validate=True)
+    except binascii.Error as exc:
+        raise SqlError(f"{WORD} takes a plan in base64: {exc}") from exc
+
+
+def planned(context: SessionContext, plan: bytes) -> DataFrame:
+    """A plan over the tables of `context`.
+
+    DataFusion reads queries alone: relations that write are refused here, as is all else that it does not know.
+    """
+    return context.create_dataframe_from_logical_plan(
+        Consumer.from_substrait_plan(context, Serde.deserialize_bytes(plan))
+    )
