@@ -20,6 +20,7 @@ VALUES: dict[str, tuple[Any, Any, Any]] = {
     "host": ("localhost", "::1", "127.0.0.1"),
     "storage_options": ("a=1", "a=2", "a=3"),
     "log_level": ("debug", "info", "error"),
+    "log_format": ("json", "text", "json"),
 }
 BY_TYPE: dict[type, tuple[Any, Any, Any]] = {str: ("x", "y", "z"), int: (1, 2, 3), float: (1.5, 2.5, 3.5)}
 

@@ -37,8 +37,7 @@ LAYERS = {
         "lance_flight.catalog",
         "lance_flight.errors",
     },
-    # What is done with statements that have ended, beside the wire: nothing of it knows what they are.
-    "lance_flight.admin": {"lance_flight.errors"},
+    "lance_flight.admin": {"lance_flight.engine", "lance_flight.catalog", "lance_flight.errors"},
     "lance_flight.cli": {
         "lance_flight.config",
         "lance_flight.admin",
@@ -64,6 +63,9 @@ LAYERS = {
 
 # Layer, and a layer below it → the only modules of that one which it may import.
 DOORS = {
+    # What is counted and logged, and nothing that does it.
+    ("lance_flight.admin", "lance_flight.engine"): {"lance_flight.engine.running"},
+    ("lance_flight.admin", "lance_flight.catalog"): {"lance_flight.catalog.commit_counts"},
     ("lance_flight_client.spark", "lance_flight.engine"): {
         "lance_flight.engine.functions",
         "lance_flight.engine.scan_planning",

@@ -24,6 +24,7 @@ DEFAULT_PORT = 32010
 MAX_PORT = 65535
 NO_PORT = -1
 LOG_LEVELS = ("debug", "info", "warning", "error")
+LOG_FORMATS = ("text", "json")
 
 
 def _setting(default: Any, help_text: str, *, is_secret: bool = False) -> Any:
@@ -66,6 +67,14 @@ class ServerConfig:
     admin_port: int = _setting(-1, "HTTP port for /healthz, /readyz and /metrics; 0 takes any free one, -1 has none")
     health_port: int = _setting(-1, "port of the gRPC health service; 0 takes any free one, -1 has none")
     log_level: str = _setting("warning", "what is logged: debug, info, warning or error")
+    log_format: str = _setting("text", "how it is written: text, or json with one object on each line")
+    log_statements: bool = _setting(
+        default=False, help_text="a line for each statement that has ended, at any log_level"
+    )
+    log_sql: int = _setting(
+        1000,
+        "characters of a statement's text in its line and its trace; 0 leaves it out, since SQL may hold data and secrets",
+    )
 
     def checked(self) -> ServerConfig:
         """This configuration; `InvalidInput` for a value that cannot be, `Refused` where it would serve strangers unasked."""
@@ -74,7 +83,9 @@ class ServerConfig:
                 raise InvalidInput(f"setting {name!r} is {getattr(self, name)}; expected {least} to {MAX_PORT}")
         if self.log_level.lower() not in LOG_LEVELS:
             raise InvalidInput(f"setting 'log_level' is {self.log_level!r}; expected one of {', '.join(LOG_LEVELS)}")
-        for name in ("lanes", "memory_limit", "grace"):
+        if self.log_format not in LOG_FORMATS:
+            raise InvalidInput(f"setting 'log_format' is {self.log_format!r}; expected {' or '.join(LOG_FORMATS)}")
+        for name in ("lanes", "memory_limit", "grace", "log_sql"):
             if getattr(self, name) < 0:
                 raise InvalidInput(f"setting {name!r} is {getattr(self, name)}; expected 0 or more")
         self.storage  # noqa: B018 - checks it

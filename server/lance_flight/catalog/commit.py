@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from threading import Lock
 
 from lance_flight.catalog.checks import Before, check
+from lance_flight.catalog.commit_counts import CommitEvent, commit_counts
 from lance_flight.catalog.manifest import Manifest
 from lance_flight.catalog.once import remembering
 from lance_flight.catalog.retries import attempts
@@ -70,6 +71,8 @@ class Commits:
                     group, self._waiting = self._waiting, []
                 self._commit(group)
         if mine.error is not None:
+            if isinstance(mine.error, Conflict):
+                commit_counts.add(CommitEvent.CONFLICT)
             raise mine.error
         if mine.version is None:
             raise AssertionError("a commit without an outcome")
@@ -117,6 +120,7 @@ class Commits:
                 raise
             except (LanceFlightError, OSError) as exc:
                 if isinstance(exc, Conflict) and not isinstance(exc, SerializationFailure):
+                    commit_counts.add(CommitEvent.RETRY)
                     continue
                 if len(group) == 1:
                     raise
@@ -124,7 +128,11 @@ class Commits:
                 for member in group:
                     self._commit([member])
                 return
-            if version is not None:
+            if version is None:
+                commit_counts.add(CommitEvent.RETRY)
+            else:
+                commit_counts.add(CommitEvent.COMMITTED)
+                commit_counts.add(CommitEvent.TRANSACTION, len(group))
                 for member in group:
                     member.version = version
                 return

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import faulthandler
-import logging
 import signal
 import threading
 from functools import partial
@@ -12,6 +11,7 @@ from pathlib import Path
 from types import FrameType
 
 from lance_flight import config
+from lance_flight.admin import logs
 from lance_flight.admin.readiness import Phase
 from lance_flight.cli import service
 from lance_flight.cli.operations import Operations
@@ -23,7 +23,7 @@ def run(options: argparse.Namespace) -> int:
     """Serve until SIGTERM or SIGINT; the second one does not wait for running calls."""
     given = {setting.name: getattr(options, setting.name) for setting in config.settings()}
     settings = config.load(given, file=options.config)
-    logging.basicConfig(level=settings.log_level.upper(), format="%(asctime)s %(levelname)s %(name)s: %(message)s")
+    logs.configure(settings.log_level, logs.LogFormat(settings.log_format))
     stop = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, partial(_stop, stop))
@@ -37,7 +37,8 @@ def run(options: argparse.Namespace) -> int:
     operations = Operations(settings, service.root_store(options.root, settings.storage).check)
     for address in operations.addresses:
         print(f"administration at {address}", flush=True)
-    server = service.build(options.root, settings)
+    built = service.build(options.root, settings)
+    operations.watch(built)
 
     def ready(uri: str) -> None:
         operations.enter(Phase.SERVING)
@@ -45,7 +46,9 @@ def run(options: argparse.Namespace) -> int:
         if settings.ready_file:
             _write_whole(ready_file, uri)
 
-    serve_until(server, stop, grace=settings.grace, ready=ready, stopping=partial(operations.enter, Phase.STOPPING))
+    serve_until(
+        built.server, stop, grace=settings.grace, ready=ready, stopping=partial(operations.enter, Phase.STOPPING)
+    )
     service.leave(0)
 
 

@@ -8,6 +8,7 @@ import secrets
 import socket
 import sys
 from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
 from typing import NoReturn
@@ -44,7 +45,15 @@ def root_store(root: str, storage_options: Mapping[str, str] = MappingProxyType(
     return Store(str(path))
 
 
-def build(root: str, config: ServerConfig) -> FlightSqlServer:
+@dataclass(frozen=True, slots=True)
+class Service:
+    """A server, and the engine behind it."""
+
+    server: FlightSqlServer
+    engine: Engine
+
+
+def build(root: str, config: ServerConfig) -> Service:
     """A server that accepts connections already."""
     store = root_store(root, config.storage)
     settle_abandoned(store)
@@ -57,11 +66,12 @@ def build(root: str, config: ServerConfig) -> FlightSqlServer:
     key = ticket_key(store, config)
     advertised = tuple(part.strip() for part in config.advertise.split(",") if part.strip())
     try:
-        return FlightSqlServer(
+        server = FlightSqlServer(
             EngineBackend(engine, policies), key, host=config.host, port=config.port, advertise=advertised
         )
     except (OSError, pa.ArrowException) as exc:
         raise InvalidInput(f"cannot listen on {config.host}:{config.port}: {_why(config.host, config.port)}") from exc
+    return Service(server, engine)
 
 
 def _why(host: str, port: int) -> str:

@@ -267,6 +267,11 @@ class Clients:
                 if transaction.failure is None or not commit:
                     self._open.pop(transaction_id, None)
 
+    def counted(self) -> tuple[int, int]:
+        """How many sessions are remembered, and how many transactions are open."""
+        with self._lock:
+            return len({id(kept.session) for kept in self._sessions.values()}), len(self._open)
+
     def roll_back_open(self) -> int:
         """Roll back every open transaction but those with a statement that runs; how many those were."""
         with self._lock:

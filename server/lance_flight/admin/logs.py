@@ -1,0 +1,69 @@
+"""What a server writes on standard error: one line for each thing that happens, to be read by people or by programs."""
+
+from __future__ import annotations
+
+import json
+import logging
+import re
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from enum import Enum
+
+FIELDS = "fields"
+"""The attribute of a log record with named values beside its message."""
+
+_PLAIN = re.compile(r"[\w./:@+-]+")
+
+
+class LogFormat(Enum):
+    """How a line is written."""
+
+    TEXT = "text"
+    JSON = "json"
+
+
+class TextLines(logging.Formatter):
+    """Time, level, logger and message, then each named value as `name=value`, quoted as in JSON where it is more than a word."""
+
+    def __init__(self) -> None:
+        super().__init__("%(asctime)s %(levelname)s %(name)s: %(message)s")
+
+    def formatMessage(self, record: logging.LogRecord) -> str:  # noqa: N802 - the name that logging calls
+        """One line; a traceback follows on lines of its own."""
+        values = (f"{name}={_text(value)}" for name, value in _fields(record).items())
+        return " ".join([super().formatMessage(record), *values])
+
+
+class JsonLines(logging.Formatter):
+    """One JSON object on a line: `time` (UTC), `level`, `logger`, `message`, the named values, a traceback as `exception`."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        """One line, whatever it holds."""
+        said = {
+            "time": datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds"),
+            "level": record.levelname.lower(),
+            "logger": record.name,
+            "message": record.getMessage(),
+            **_fields(record),
+        }
+        if record.exc_info:
+            said["exception"] = self.formatException(record.exc_info)
+        return json.dumps(said, default=str)
+
+
+def configure(level: str, format: LogFormat) -> None:
+    """Write what is logged from `level` on to standard error."""
+    handler = logging.StreamHandler()
+    handler.setFormatter(JsonLines() if format is LogFormat.JSON else TextLines())
+    logging.basicConfig(level=level.upper(), handlers=[handler])
+
+
+def _fields(record: logging.LogRecord) -> Mapping[str, object]:
+    fields: Mapping[str, object] = getattr(record, FIELDS, {})
+    return fields
+
+
+def _text(value: object) -> str:
+    if isinstance(value, str) and _PLAIN.fullmatch(value):
+        return value
+    return json.dumps(value, separators=(",", ":"), default=str)

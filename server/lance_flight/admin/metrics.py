@@ -1,0 +1,121 @@
+"""What a server has done, in counts, as Prometheus reads them.
+
+Labels are the kinds of statements, their states and the codes of errors: there are few of each, and none tells who ran what.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from http import HTTPStatus
+from importlib.metadata import version
+
+from prometheus_client import (
+    CONTENT_TYPE_LATEST,
+    CollectorRegistry,
+    Counter,
+    Histogram,
+    ProcessCollector,
+    disable_created_metrics,
+    generate_latest,
+)
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, InfoMetricFamily, Metric
+from prometheus_client.registry import Collector
+
+from lance_flight.admin.http import Answer
+from lance_flight.catalog.commit_counts import CommitEvent
+from lance_flight.engine.running import Record
+
+PREFIX = "lance_flight_"
+SECONDS = (0.001, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300, 1800)
+"""The upper bounds of the histograms of durations."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Load:
+    """What others count: statements by their state, calls, sessions and open transactions now, bytes of Arrow; commits ever."""
+
+    statements: Mapping[str, int]
+    calls: int
+    sessions: int
+    transactions: int
+    arrow_bytes: int
+    commits: Mapping[CommitEvent, int]
+
+
+class Metrics:
+    """Counts statements that end, and tells what `load` says at the moment that it is asked."""
+
+    def __init__(self, load: Callable[[], Load]) -> None:
+        disable_created_metrics()  # type: ignore[no-untyped-call]
+        self._registry = registry = CollectorRegistry()
+        registry.register(_LoadCollector(load))
+        ProcessCollector(registry=registry)
+        self._statements = Counter(
+            f"{PREFIX}statements", "Statements that have ended, by outcome.", ["kind", "outcome"], registry=registry
+        )
+        self._seconds = Histogram(
+            f"{PREFIX}statement_seconds", "From a statement to its end.", ["kind"], buckets=SECONDS, registry=registry
+        )
+        self._planning = Histogram(
+            f"{PREFIX}planning_seconds", "Planning of a statement.", ["kind"], buckets=SECONDS, registry=registry
+        )
+        self._queued = Histogram(
+            f"{PREFIX}queued_seconds", "Waiting of a statement for its turn.", buckets=SECONDS, registry=registry
+        )
+        self._rows = Counter(f"{PREFIX}rows", "Rows that were sent, changed or stored.", ["kind"], registry=registry)
+        self._bytes = Counter(f"{PREFIX}bytes", "Bytes of Arrow in those rows.", ["kind"], registry=registry)
+        self._scanned = Counter(f"{PREFIX}partitions_scanned", "Partition tables that were read.", registry=registry)
+        self._listed = Counter(
+            f"{PREFIX}partitions_listed", "Partition tables of all tables that were read.", registry=registry
+        )
+
+    def ended(self, record: Record) -> None:
+        """Count one statement."""
+        kind = record.kind.value
+        self._statements.labels(kind, record.outcome).inc()
+        self._seconds.labels(kind).observe(record.seconds)
+        self._planning.labels(kind).observe(record.planning_seconds)
+        self._queued.observe(record.queued_seconds)
+        self._rows.labels(kind).inc(max(record.rows, 0))
+        self._bytes.labels(kind).inc(record.size)
+        self._scanned.inc(record.partitions_scanned)
+        self._listed.inc(record.partitions_total)
+
+    def page(self) -> Answer:
+        """Everything, in Prometheus's text format."""
+        return Answer(HTTPStatus.OK, generate_latest(self._registry).decode(), CONTENT_TYPE_LATEST)
+
+
+_COMMITS: Mapping[CommitEvent, tuple[str, str]] = {
+    CommitEvent.COMMITTED: ("commits", "Commits of __manifest."),
+    CommitEvent.TRANSACTION: ("committed_transactions", "Transactions that became visible in them."),
+    CommitEvent.RETRY: ("commit_retries", "Commits that met another writer and were tried again."),
+    CommitEvent.CONFLICT: ("commit_conflicts", "Transactions that failed because another writer was first."),
+}
+
+
+class _LoadCollector(Collector):
+    """What is true now and counted by others."""
+
+    def __init__(self, load: Callable[[], Load]) -> None:
+        self._load = load
+
+    def collect(self) -> Iterator[Metric]:
+        """Ask for the load, once."""
+        load = self._load()
+        states = GaugeMetricFamily(f"{PREFIX}statements_now", "Statements that have not ended.", labels=["state"])
+        for state, count in load.statements.items():
+            states.add_metric([state], count)
+        yield states
+        yield GaugeMetricFamily(f"{PREFIX}calls_now", "Calls that are running.", load.calls)
+        yield GaugeMetricFamily(f"{PREFIX}sessions_now", "Sessions that are remembered.", load.sessions)
+        yield GaugeMetricFamily(f"{PREFIX}transactions_now", "Transactions that are open.", load.transactions)
+        yield GaugeMetricFamily(f"{PREFIX}arrow_bytes_now", "Bytes in Arrow's memory pool.", load.arrow_bytes)
+        for event, (name, text) in _COMMITS.items():
+            yield CounterMetricFamily(PREFIX + name, text, load.commits[event])
+        yield InfoMetricFamily(f"{PREFIX}build", "This server.", {"version": version("lance-flight")})
+
+    def describe(self) -> list[Metric]:
+        """Nothing: asking for the load is left to who wants to know it."""
+        return []

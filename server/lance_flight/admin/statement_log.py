@@ -1,0 +1,53 @@
+"""A line for each statement, when it has ended."""
+
+from __future__ import annotations
+
+import logging
+
+from lance_flight.admin.logs import FIELDS
+from lance_flight.engine.running import Kind, Record
+
+_log = logging.getLogger("lance_flight.statements")
+
+
+class StatementLog:
+    """Logs statements that have ended, with up to `sql_characters` of their text (0: without it), at level INFO.
+
+    A statement that was merely prepared is logged where that failed: otherwise its execution is.
+    """
+
+    def __init__(self, sql_characters: int) -> None:
+        self._sql_characters = sql_characters
+        _log.setLevel(logging.INFO)
+
+    def ended(self, record: Record) -> None:
+        """Log one statement."""
+        if record.kind is not Kind.PREPARE or record.outcome != "ok":
+            _log.info("ended", extra={FIELDS: self._fields(record)})
+
+    def _fields(self, record: Record) -> dict[str, object]:
+        fields: dict[str, object] = {
+            "id": record.id,
+            "kind": record.kind.value,
+            "outcome": record.outcome,
+            "principal": record.principal,
+            "session": record.session,
+            "peer": record.peer,
+            "snapshots": dict(record.snapshots),
+            "partitions_scanned": record.partitions_scanned,
+            "partitions_total": record.partitions_total,
+            "rows": record.rows,
+            "bytes": record.size,
+            "queued_ms": _milliseconds(record.queued_seconds),
+            "planning_ms": _milliseconds(record.planning_seconds),
+            "total_ms": _milliseconds(record.seconds),
+        }
+        return fields | ({"sql": _shortened(record.sql, self._sql_characters)} if self._sql_characters else {})
+
+
+def _milliseconds(seconds: float) -> float:
+    return round(seconds * 1000, 3)
+
+
+def _shortened(text: str, characters: int) -> str:
+    return text if len(text) <= characters else text[: characters - 1] + "…"

@@ -1,0 +1,98 @@
+"""What Prometheus reads: every statement is counted once, by labels that are few."""
+
+from __future__ import annotations
+
+import pytest
+from lance_flight import errors
+from lance_flight.admin.metrics import Load, Metrics
+from lance_flight.catalog.commit_counts import CommitEvent
+from lance_flight.engine.running import Kind
+from prometheus_client.parser import text_string_to_metric_families
+
+from tests.admin.records import RECORD, record
+
+LOAD = Load(
+    statements={"planning": 2, "streaming": 0},
+    calls=3,
+    sessions=4,
+    transactions=5,
+    arrow_bytes=6,
+    commits={event: number for number, event in enumerate(CommitEvent, 7)},
+)
+
+
+def samples(metrics: Metrics) -> dict[str, float]:
+    """Every sample by its name and labels."""
+    return {
+        sample.name + "".join(f"[{label}]" for label in sample.labels.values()): sample.value
+        for family in text_string_to_metric_families(metrics.page().body)
+        for sample in family.samples
+    }
+
+
+@pytest.fixture
+def metrics() -> Metrics:
+    return Metrics(lambda: LOAD)
+
+
+def test_statements_are_counted_by_kind_and_outcome(metrics: Metrics) -> None:
+    for made in (RECORD, RECORD, record(outcome="conflict", kind=Kind.UPDATE, rows=-1, size=0)):
+        metrics.ended(made)
+    said = samples(metrics)
+    assert {
+        name: value for name, value in said.items() if name.startswith("lance_flight") and "_bucket" not in name
+    } == {
+        "lance_flight_statements_now[planning]": 2,
+        "lance_flight_statements_now[streaming]": 0,
+        "lance_flight_calls_now": 3,
+        "lance_flight_sessions_now": 4,
+        "lance_flight_transactions_now": 5,
+        "lance_flight_arrow_bytes_now": 6,
+        "lance_flight_commits_total": 7,
+        "lance_flight_committed_transactions_total": 8,
+        "lance_flight_commit_retries_total": 9,
+        "lance_flight_commit_conflicts_total": 10,
+        "lance_flight_build_info[0.1.0]": 1,
+        "lance_flight_statements_total[query][ok]": 2,
+        "lance_flight_statements_total[update][conflict]": 1,
+        "lance_flight_statement_seconds_count[query]": 2,
+        "lance_flight_statement_seconds_sum[query]": 3.0,
+        "lance_flight_statement_seconds_count[update]": 1,
+        "lance_flight_statement_seconds_sum[update]": 1.5,
+        "lance_flight_planning_seconds_count[query]": 2,
+        "lance_flight_planning_seconds_sum[query]": 0.025,
+        "lance_flight_planning_seconds_count[update]": 1,
+        "lance_flight_planning_seconds_sum[update]": 0.0125,
+        "lance_flight_queued_seconds_count": 3,
+        "lance_flight_queued_seconds_sum": 0.003,
+        "lance_flight_rows_total[query]": 20,
+        "lance_flight_rows_total[update]": 0,
+        "lance_flight_bytes_total[query]": 160,
+        "lance_flight_bytes_total[update]": 0,
+        "lance_flight_partitions_scanned_total": 9,
+        "lance_flight_partitions_listed_total": 3600,
+    }
+    assert said["lance_flight_statement_seconds_bucket[query][1.0]"] == 0
+    assert said["lance_flight_statement_seconds_bucket[query][2.5]"] == 2
+    assert said["process_resident_memory_bytes"] > 0
+
+
+def test_names_and_texts_of_clients_are_nowhere(metrics: Metrics) -> None:
+    for number in range(100):
+        metrics.ended(record(principal=f"user{number}", sql=f"SELECT {number}", session=f"s{number}", id=f"id{number}"))
+    page = metrics.page().body
+    assert [word for word in ("user9", "SELECT", "s9", "id9", "public.t") if word in page] == []
+    assert samples(metrics)["lance_flight_statements_total[query][ok]"] == 100
+
+
+def test_there_is_an_outcome_for_each_code_of_error_and_few_others(metrics: Metrics) -> None:
+    codes = {error.code for error in vars(errors).values() if isinstance(error, type) and issubclass(error, Exception)}
+    for kind in Kind:
+        for code in (*codes, "ok", "closed", "abandoned", "internal"):
+            metrics.ended(record(kind=kind, outcome=code))
+    assert len(metrics.page().body.splitlines()) < 500
+
+
+def test_counts_of_two_servers_in_a_process_are_their_own(metrics: Metrics) -> None:
+    metrics.ended(RECORD)
+    assert "lance_flight_statements_total[query][ok]" not in samples(Metrics(lambda: LOAD))
