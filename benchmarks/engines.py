@@ -17,6 +17,7 @@ from lance_flight.catalog.store import Store
 from lance_flight.engine.clients import ClientSession
 from lance_flight.engine.engine import Engine, Scope
 from lance_flight.engine.ingest import Existing
+from lance_flight.engine.limits import Limits
 from lance_flight.engine.partition_fields import parse_partition_by
 from lance_flight.errors import QueryFailed
 from lance_flight.model.checksums import Checksum
@@ -103,7 +104,7 @@ class EngineProcess:
 
 def open_engine(root: Path, memory_limit: int | None = None) -> Engine:
     """An engine over a root, with as many lanes as the service gives it."""
-    return Engine(Root(Store(str(root))), ways=CORES, memory_limit=memory_limit)
+    return Engine(Root(Store(str(root))), ways=CORES, limits=Limits(memory=memory_limit))
 
 
 def store(root: Path, name: str, reader: pa.RecordBatchReader, *, partition_by: str | None = None) -> int:

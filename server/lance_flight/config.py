@@ -56,6 +56,10 @@ class ServerConfig:
     memory_limit: int = _setting(
         0, "bytes that one statement may hold before it spills or fails; 0 means half of the memory"
     )
+    statement_timeout: float = _setting(0.0, "seconds that the server works for one statement; 0 means any number")
+    ticket_lifetime: float = _setting(
+        600.0, "seconds for which the tickets of a result can be redeemed, and its snapshots are kept for them"
+    )
     storage_options: str = _setting(
         "",
         "key=value pairs, separated by commas, for a root in an object store: aws_endpoint, aws_region, allow_http …;"
@@ -85,7 +89,7 @@ class ServerConfig:
             raise InvalidInput(f"setting 'log_level' is {self.log_level!r}; expected one of {', '.join(LOG_LEVELS)}")
         if self.log_format not in LOG_FORMATS:
             raise InvalidInput(f"setting 'log_format' is {self.log_format!r}; expected {' or '.join(LOG_FORMATS)}")
-        for name in ("lanes", "memory_limit", "grace", "log_sql"):
+        for name in ("lanes", "memory_limit", "statement_timeout", "ticket_lifetime", "grace", "log_sql"):
             if getattr(self, name) < 0:
                 raise InvalidInput(f"setting {name!r} is {getattr(self, name)}; expected 0 or more")
         self.storage  # noqa: B018 - checks it

@@ -8,6 +8,7 @@ LanceFlightError
 │   ├── SchemaError         a schema that does not fit, or may not change so
 │   ├── DataError           a row that may not be stored as it is
 │   └── TicketError         a ticket or handle that we did not issue, or that was altered
+│       └── TicketExpired         a ticket that was redeemed too late
 ├── NotFound            no such table, column, schema, snapshot, tag …
 ├── AlreadyExists       a table that is there already
 │   └── AlreadyCommitted      a write whose id is committed: there is nothing left to do
@@ -88,6 +89,12 @@ class TicketError(InvalidInput):
     """A ticket or prepared handle that was not issued under this key, or was altered."""
 
     code = "invalid_ticket"
+
+
+class TicketExpired(TicketError):
+    """A ticket that was redeemed too late: what it reads may be gone."""
+
+    code = "ticket_expired"
 
 
 class NotFound(LanceFlightError):

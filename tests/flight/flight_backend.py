@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import datetime
 
 import pyarrow as pa
 from lance_flight.errors import InvalidInput, NotFound, SqlError
 from lance_flight.flight.backend import (
     Caller,
+    CancelStatus,
     Described,
     IngestTarget,
     Planned,
@@ -83,6 +85,10 @@ class CannedBackend:
     info: dict[int, SqlInfoValue] = field(default_factory=dict)
     sessions: dict[str, dict[str, SessionValue]] = field(default_factory=dict)
     cookies: dict[str, dict[str, SessionValue]] = field(default_factory=dict)
+    expires: datetime | None = None
+    renewed: datetime | None = None
+    cancelled: list[tuple[bytes, ...]] = field(default_factory=list)
+    cancel_status: CancelStatus = CancelStatus.CANCELLED
 
     def connected(self, caller: Caller) -> None:
         self.callers.append(caller)
@@ -176,7 +182,13 @@ class CannedBackend:
             return Planned(schema=ECHO_PARAMETERS, payloads=(b"echo:" + encode_parameters(parameters),))
         payloads = tuple(f"{part}/{endpoints}:{sql}".encode() for part in range(endpoints))
         table = self._query(sql)
-        return Planned(schema=table.schema, payloads=payloads, ordered=True, total_records=table.num_rows)
+        return Planned(
+            schema=table.schema,
+            payloads=payloads,
+            ordered=True,
+            total_records=table.num_rows,
+            expires=self.expires,
+        )
 
     def update(
         self,
@@ -203,6 +215,13 @@ class CannedBackend:
         table = self._query(sql)
         size = -(-table.num_rows // parts)
         return table.slice(part * size, size).to_reader()
+
+    def cancel(self, caller: Caller, payloads: Sequence[bytes]) -> CancelStatus:
+        self.cancelled.append(tuple(payloads))
+        return self.cancel_status
+
+    def renew(self, caller: Caller, payload: bytes) -> datetime | None:
+        return self.renewed
 
     def ingest(
         self, caller: Caller, target: IngestTarget, reader: pa.RecordBatchReader, *, transaction: bytes | None = None

@@ -479,19 +479,6 @@ def test_what_does_not_belong_is_refused(
         attempt(client)  # type: ignore[operator]
 
 
-UNIMPLEMENTED: list[Action] = [
-    commands.CancelQuery(info=b""),
-    commands.CancelFlightInfo(info=b""),
-    commands.RenewFlightEndpoint(endpoint=b""),
-]
-
-
-@pytest.mark.parametrize("action", UNIMPLEMENTED, ids=lambda action: type(action).__name__)
-def test_an_action_that_is_not_offered_is_unimplemented(client: flight.FlightClient, action: Action) -> None:
-    with pytest.raises(NotImplementedError, match=rf"the action {type(action).__name__} is not offered"):
-        act(client, action)
-
-
 def test_only_actions_that_are_offered_are_listed(client: flight.FlightClient) -> None:
     assert [action.type for action in client.list_actions()] == [
         "CreatePreparedStatement",
@@ -499,6 +486,9 @@ def test_only_actions_that_are_offered_are_listed(client: flight.FlightClient) -
         "ClosePreparedStatement",
         "BeginTransaction",
         "EndTransaction",
+        "CancelFlightInfo",
+        "CancelQuery",
+        "RenewFlightEndpoint",
         "SetSessionOptions",
         "GetSessionOptions",
         "CloseSession",

@@ -20,6 +20,7 @@ from lance_flight.catalog.private import PRIVATE, settle_abandoned
 from lance_flight.catalog.store import Store
 from lance_flight.config import ServerConfig
 from lance_flight.engine.engine import Engine
+from lance_flight.engine.limits import Limits
 from lance_flight.engine.policies.file import PolicyFile
 from lance_flight.errors import InvalidInput
 from lance_flight.flight.engine_backend import EngineBackend
@@ -60,7 +61,7 @@ def build(root: str, config: ServerConfig) -> Service:
     engine = Engine(
         Root(store),
         ways=config.lanes or os.cpu_count() or 1,
-        memory_limit=config.memory_limit or _physical_memory() // 2,
+        limits=_limits(config),
     )
     policies = PolicyFile(Path(config.policy_file)) if config.policy_file else None
     key = ticket_key(store, config)
@@ -72,6 +73,14 @@ def build(root: str, config: ServerConfig) -> Service:
     except (OSError, pa.ArrowException) as exc:
         raise InvalidInput(f"cannot listen on {config.host}:{config.port}: {_why(config.host, config.port)}") from exc
     return Service(server, engine)
+
+
+def _limits(config: ServerConfig) -> Limits:
+    return Limits(
+        memory=config.memory_limit or _physical_memory() // 2,
+        statement_timeout=config.statement_timeout,
+        ticket_lifetime=config.ticket_lifetime,
+    )
 
 
 def _why(host: str, port: int) -> str:

@@ -1,6 +1,9 @@
-"""Into how many endpoints a query may be split, so that its client reads them side by side."""
+"""What is said of a query before it runs: into how many endpoints it may be split, whether its rows have an order."""
 
 from __future__ import annotations
+
+from datafusion import LogicalPlan
+from datafusion.expr import Limit, Projection, Sort, SubqueryAlias
 
 from lance_flight.engine.answers import Answer
 from lance_flight.engine.partition_wise.statistics import read_tables
@@ -24,3 +27,14 @@ def most_shares(session: Session, answered: Answer, endpoints: int) -> int:
 def table_rows(session: Session) -> int:
     """How many rows the tables that are read have."""
     return sum(int(counts.sum()) for view in session.views.values() for counts in view.row_counts(read_tables(view)))
+
+
+def is_ordered(plan: LogicalPlan) -> bool:
+    """Whether the rows of an optimised plan come in an order that the query asks for."""
+    node = plan.to_variant()
+    if isinstance(node, Sort):
+        return True
+    return isinstance(node, _KEEP_ORDER) and all(is_ordered(child) for child in plan.inputs())
+
+
+_KEEP_ORDER = (Limit, Projection, SubqueryAlias)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
 from functools import partial
 from typing import TypeVar
 
@@ -13,12 +14,13 @@ import pyarrow as pa
 from lance_flight.catalog.directory import PUBLIC, Root, TableName
 from lance_flight.catalog.leases import Hold, leases
 from lance_flight.engine import ingest
-from lance_flight.engine.answers import answer
+from lance_flight.engine.answers import Answer, answer
 from lance_flight.engine.changes import change, insert_columns
 from lance_flight.engine.clients import ANONYMOUS, Clients, ClientSession
 from lance_flight.engine.dml import row_query, table_name
-from lance_flight.engine.endpoints import most_shares, table_rows
+from lance_flight.engine.endpoints import is_ordered, most_shares, table_rows
 from lance_flight.engine.execution import Execution
+from lance_flight.engine.limits import Limits
 from lance_flight.engine.named_tables import Reading
 from lance_flight.engine.parameters import check_parameters, parameter_schema
 from lance_flight.engine.partition_fields import PartitionDef
@@ -38,9 +40,6 @@ from lance_flight.errors import SqlError
 
 S = TypeVar("S", bound=Statement)
 
-TICKET_SECONDS = 600.0
-"""How long the snapshots of a plan are kept for its tickets to be redeemed."""
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Description:
@@ -54,13 +53,18 @@ class Description:
 class QueryPlan:
     """A query ready to run: its exact schema, one task for each endpoint, the snapshot of each table.
 
-    `rows` is how many the tables of a query with several endpoints have, before any filter.
+    The tasks can be run until it `expires`; in that order, where the rows are `ordered`. `rows` is how many the tables of a
+    query with several endpoints have, before any filter. `partitions` is how many tables are scanned of how many, where the
+    plan says so already.
     """
 
     schema: pa.Schema
     tasks: tuple[Task, ...]
+    expires: datetime
     snapshots: Mapping[str, int] = field(default_factory=dict)
     rows: int | None = None
+    ordered: bool = False
+    partitions: tuple[int, int] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,24 +100,27 @@ class Scope:
 ALONE = Scope()
 """A statement of nobody's session, and a transaction of its own."""
 
+NO_LIMITS = Limits()
+
 
 class Engine:
     """Runs SQL over one root. Safe to share among threads.
 
-    `ways` is the number of lanes of a scan; `memory_limit` bounds, in bytes, what one statement may hold.
+    `ways` is the number of lanes of a scan.
     """
 
-    def __init__(self, root: Root, *, ways: int, memory_limit: int | None = None) -> None:
+    def __init__(self, root: Root, *, ways: int, limits: Limits = NO_LIMITS) -> None:
         self.root = root
         self._ways = ways
-        self._memory_limit = memory_limit
+        self._limits = limits
         self.clients = Clients(root)
-        self.running = RunningStatements()
+        self.running = RunningStatements(statement_timeout=limits.statement_timeout)
 
     def describe(self, sql: str, scope: Scope = ALONE) -> Description:
         """The result schema and the parameters of a statement, none of which is run."""
         with self.running.entered(Kind.PREPARE, sql, scope.issuer) as running:
             running.at(State.PLANNING)
+            running.limit(scope.execution.statement_timeout)
             return self._described(running, scope)
 
     def _described(self, running: RunningStatement, scope: Scope) -> Description:
@@ -179,6 +186,7 @@ class Engine:
         scope: Scope,
     ) -> QueryPlan:
         running.at(State.PLANNING)
+        running.limit(scope.execution.statement_timeout)
         check_parameters(running.sql, parameters, is_query=True)
         holds: list[Hold] = []
         root = self._root(scope)
@@ -189,8 +197,8 @@ class Engine:
                 session.resolve_pins(answered.frame)
             shares = most_shares(session, answered, endpoints) if endpoints > 1 else 1
             rows = table_rows(session) if shares > 1 else None
-        leases.keep(holds, TICKET_SECONDS)
-        holds.clear()
+            ordered = answered.frame is not None and is_ordered(session.optimised(answered.frame))
+        expires = self._keep(running, holds)
         readings = dict(session.named.readings)
         running.snapshots = {name: reading.version for name, reading in readings.items()}
         running.awaited.update(range(shares))
@@ -208,7 +216,34 @@ class Engine:
             )
             for n in range(shares)
         )
-        return QueryPlan(schema=answered.schema, tasks=tuple(tasks), snapshots=running.snapshots, rows=rows)
+        return QueryPlan(
+            schema=answered.schema,
+            tasks=tuple(tasks),
+            expires=expires,
+            snapshots=running.snapshots,
+            rows=rows,
+            ordered=ordered,
+            partitions=running.scanned,
+        )
+
+    def _keep(self, running: RunningStatement, holds: list[Hold]) -> datetime:
+        """Keep the snapshots of a query until its tickets expire, and say when that is."""
+        seconds = self._limits.ticket_lifetime
+        leases.keep(holds, seconds)
+        holds.clear()
+        running.keep(seconds)
+        return datetime.now(UTC) + timedelta(seconds=seconds)
+
+    def renew(self, task: Task, issuer: Issuer, access: Access = UNLIMITED) -> datetime:
+        """Keep the snapshots of a task for as long as those of a new plan, and say until when that is.
+
+        It may be one of another server over the same root.
+        """
+        running = self.running.of_ticket(task.statement, task.share.part, task.sql, issuer)
+        with self.running.working(running, issuer):
+            holds: list[Hold] = []
+            self._answered(running, task, holds, access)
+            return self._keep(running, holds)
 
     def run(self, task: Task, issuer: Issuer | None = None, access: Access = UNLIMITED) -> pa.RecordBatchReader:
         """The rows of one task, in exactly the schema of its plan, as far as whoever redeems it may see them."""
@@ -223,13 +258,19 @@ class Engine:
     def _begun(
         self, running: RunningStatement, task: Task, access: Access
     ) -> tuple[pa.Schema, Iterator[pa.RecordBatch]]:
+        holds: list[Hold] = []
+        answered = self._answered(running, task, holds, access)
+        return answered.schema, _held(answered.batches(), holds)
+
+    def _answered(self, running: RunningStatement, task: Task, holds: list[Hold], access: Access) -> Answer:
+        """What a task returns, of snapshots that are kept by `holds`."""
         statement = _permitted(parse(task.sql, task.db_schema), access)
         if not isinstance(statement, RowsStatement):
             raise SqlError("the statement returns no rows")
         running.at(State.PLANNING)
+        running.limit(task.execution.statement_timeout)
         # Its snapshots are fixed: the rows stream beside whatever the transaction does next.
         transaction = None if task.transaction is None else self.clients.transaction(task.transaction).sql
-        holds: list[Hold] = []
         session = self._session(
             self.root.on_branch(task.branch).guarded(access),
             transaction,
@@ -244,7 +285,7 @@ class Engine:
         )
         answered = answer(session, statement, task.parameters)
         running.snapshots = {name: reading.version for name, reading in session.named.readings.items()}
-        return answered.schema, _held(answered.batches(), holds)
+        return answered
 
     def query(self, sql: str, parameters: pa.RecordBatch | None = None) -> pa.Table:
         """All rows of a query at once; for small results within the server."""
@@ -258,6 +299,7 @@ class Engine:
         scope: Scope,
     ) -> int:
         running.at(State.RUNNING)
+        running.limit(scope.execution.statement_timeout)
         check_parameters(running.sql, parameters, is_query=False)
         with self._transaction(scope) as transaction:
             root = self._root(scope)
@@ -291,11 +333,11 @@ class Engine:
             self.running.entered(Kind.INGEST, f"INGEST INTO {name}", scope.issuer) as running,
             self._transaction(scope) as transaction,
         ):
-            running.at(State.STREAMING)
+            running.limit(scope.execution.statement_timeout)
             return ingest.ingest(
                 self._root(scope),
                 name,
-                pa.RecordBatchReader.from_batches(reader.schema, running.counted(reader)),
+                pa.RecordBatchReader.from_batches(reader.schema, running.received(reader)),
                 create_missing=create_missing,
                 existing=existing,
                 partitioned_by=partitioned_by,
@@ -361,7 +403,7 @@ class Engine:
             ways=self._ways,
             readings=readings,
             share=share,
-            memory_limit=self._memory_limit,
+            memory_limit=self._limits.memory,
             transaction=transaction,
             target=target,
             holds=holds if holds is not None or transaction is None else transaction.holds,

@@ -7,9 +7,11 @@ carry its id, so that another server that is given one knows it by the same id.
 from __future__ import annotations
 
 import logging
+import math
 import secrets
 import threading
 import time
+import weakref
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
@@ -20,12 +22,14 @@ from enum import Enum
 import pyarrow as pa
 
 from lance_flight.engine.cancellation import Cancellation
-from lance_flight.errors import Cancelled, LanceFlightError, Refused
+from lance_flight.errors import Cancelled, LanceFlightError, Refused, StatementTimeout
 
 ID_BYTES = 8
 MOST_WAITING = 10_000
 """Queries whose reader may be still to come; beyond that the oldest ones are taken for given up."""
 MOST_CANCELLED = 100_000
+TICK = 0.1
+"""Seconds between two looks at what runs."""
 PATIENCE = 1.0
 """Seconds that a cancellation waits for its statement to end."""
 
@@ -49,6 +53,9 @@ class State(Enum):
     PLANNED = "planned"
     RUNNING = "running"
     STREAMING = "streaming"
+
+
+_AT_WORK = (State.QUEUED, State.PLANNING, State.RUNNING)
 
 
 class Cancellations(Enum):
@@ -119,6 +126,8 @@ class RunningStatement:
         self.began = datetime.now(UTC)
         self._start = time.monotonic()
         self._since = self._start
+        self._timeout = 0.0
+        self._expires = math.inf
         self._seconds = dict.fromkeys(State, 0.0)
         self._state = State.QUEUED
         self._lock = threading.Lock()
@@ -135,6 +144,50 @@ class RunningStatement:
             self._seconds[self._state] += now - self._since
             self._state, self._since = state, now
 
+    @property
+    def scanned(self) -> tuple[int, int] | None:
+        """How many partitions are scanned, of how many; None before that is known."""
+        found = list(self.partitions.values())
+        return (sum(scanned for scanned, _ in found), sum(total for _, total in found)) if found else None
+
+    def limit(self, seconds: float) -> None:
+        """Work for it for so many seconds at most, if they are fewer than before; 0 says nothing."""
+        self._timeout = min(filter(None, (self._timeout, seconds)), default=0.0)
+
+    def keep(self, seconds: float) -> None:
+        """Let it wait for its reader for so many seconds from now on."""
+        self._expires = time.monotonic() + seconds
+
+    @property
+    def has_expired(self) -> bool:
+        """Whether it has waited for its reader for too long."""
+        return not self.active and time.monotonic() > self._expires
+
+    def watch(self) -> None:
+        """Cancel it if its time is over, or everybody who waited for it has gone."""
+        if self._timeout and self._worked() > self._timeout:
+            seconds = self._timeout
+            self.cancellation.cancel(
+                lambda: StatementTimeout(f"the statement was ended after {seconds:g} seconds (statement_timeout)")
+            )
+        elif (issuers := list(self.active)) and all(issuer.is_gone() for issuer in issuers):
+            self.cancellation.cancel(lambda: Cancelled("the client has gone"))
+
+    def _worked(self) -> float:
+        """The seconds in which it did not wait for its client."""
+        with self._lock:
+            seconds = {**self._seconds, self._state: self._seconds[self._state] + time.monotonic() - self._since}
+        return sum(seconds[state] for state in _AT_WORK)
+
+    def received(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """The same batches as they are received from the client, counted."""
+        self.at(State.STREAMING)
+        for batch in self.counted(batches):
+            self.at(State.RUNNING)
+            yield batch
+            self.at(State.STREAMING)
+        self.at(State.RUNNING)
+
     def counted(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """The same batches, until it is cancelled; their rows and bytes are counted."""
         for batch in batches:
@@ -148,7 +201,7 @@ class RunningStatement:
         """What is known of it now."""
         with self._lock:
             now = time.monotonic()
-            partitions = list(self.partitions.values())
+            scanned, total = self.scanned or (0, 0)
             seconds = {**self._seconds, self._state: self._seconds[self._state] + now - self._since}
             return Record(
                 id=self.id,
@@ -160,8 +213,8 @@ class RunningStatement:
                 began=self.began,
                 state=self._state,
                 snapshots=self.snapshots,
-                partitions_scanned=sum(scanned for scanned, _ in partitions),
-                partitions_total=sum(total for _, total in partitions),
+                partitions_scanned=scanned,
+                partitions_total=total,
                 rows=self.rows,
                 size=self.size,
                 queued_seconds=seconds[State.QUEUED],
@@ -177,7 +230,9 @@ class RunningStatements:
     `observe` subscribes to statements that end: each is told once, on the thread that ended it.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, *, statement_timeout: float = 0.0) -> None:
+        self._timeout = statement_timeout
+        self._watcher: threading.Thread | None = None
         self._statements: OrderedDict[str, RunningStatement] = OrderedDict()
         self._cancelled: OrderedDict[str, None] = OrderedDict()
         self._observers: list[Ended] = []
@@ -197,7 +252,7 @@ class RunningStatements:
         """A new statement, which ends with the block unless its endpoints are awaited by then."""
         statement = RunningStatement(secrets.token_hex(ID_BYTES), kind, sql, issuer)
         with self._changed:
-            self._statements[statement.id] = statement
+            self._enter(statement)
         with self.working(statement, issuer):
             yield statement
 
@@ -210,7 +265,7 @@ class RunningStatements:
             if statement is None:
                 statement = RunningStatement(statement_id or secrets.token_hex(ID_BYTES), Kind.QUERY, sql, issuer)
                 statement.awaited.add(part)
-                self._statements[statement.id] = statement
+                self._enter(statement)
             return statement
 
     @contextmanager
@@ -270,16 +325,32 @@ class RunningStatements:
         self._settle(statement, Cancelled.code)
         return Cancellations.CANCELLED
 
+    def _enter(self, statement: RunningStatement) -> None:
+        statement.limit(self._timeout)
+        self._statements[statement.id] = statement
+        if self._watcher is None:
+            self._watcher = threading.Thread(target=_watch, args=[weakref.ref(self)], name="statements", daemon=True)
+            self._watcher.start()
+
+    def watch(self) -> None:
+        """End what has run for too long, or for nobody, and forget what nobody has come for."""
+        with self._changed:
+            statements = list(self._statements.values())
+        for statement in statements:
+            statement.watch()
+            if statement.has_expired:
+                self._settle(statement, "abandoned", is_over=True)
+
     def _refuse_tickets(self, statement_id: str) -> None:
         self._cancelled[statement_id] = None
         while len(self._cancelled) > MOST_CANCELLED:
             self._cancelled.popitem(last=False)
 
-    def _settle(self, statement: RunningStatement, outcome: str) -> None:
+    def _settle(self, statement: RunningStatement, outcome: str, *, is_over: bool = False) -> None:
         """What has ended is told; what waits for its reader stays, but for those that have waited longest."""
         ended = []
         with self._changed:
-            if not statement.active and statement.awaited and statement.failure is None:
+            if not statement.active and statement.awaited and statement.failure is None and not is_over:
                 statement.at(State.PLANNED)
             elif not statement.active and self._statements.pop(statement.id, None) is not None:
                 ended.append(statement.record(statement.failure or outcome))
@@ -298,3 +369,10 @@ class RunningStatements:
                 observer(record)
             except Exception:
                 log.exception("an observer of statements failed")
+
+
+def _watch(watched: weakref.ref[RunningStatements]) -> None:
+    while (statements := watched()) is not None:
+        statements.watch()
+        del statements
+        time.sleep(TICK)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from types import MappingProxyType
@@ -108,6 +109,16 @@ def _set_group_rows(session: ClientSession, value: SettingValue) -> None:
     session.execution = replace(session.execution, group_rows=int(text))
 
 
+def _set_statement_timeout(session: ClientSession, value: SettingValue) -> None:
+    try:
+        seconds = float(value) if isinstance(value, str | int | float) and not isinstance(value, bool) else math.nan
+    except ValueError:
+        seconds = math.nan
+    if not 0 <= seconds < math.inf:
+        raise InvalidInput(f"statement_timeout is {value!r}; expected a number of seconds, 0 for that of the server")
+    session.execution = replace(session.execution, statement_timeout=seconds)
+
+
 _SWITCHED = MappingProxyType({"on": True, "true": True, "off": False, "false": False})
 _SETTINGS: Mapping[str, _Setting] = MappingProxyType(
     {
@@ -118,5 +129,6 @@ _SETTINGS: Mapping[str, _Setting] = MappingProxyType(
         "partition_wise_join": _switch("partition_wise_join"),
         "dynamic_pruning": _switch("dynamic_pruning"),
         "group_rows": _Setting(lambda session: session.execution.group_rows, _set_group_rows),
+        "statement_timeout": _Setting(lambda session: session.execution.statement_timeout, _set_statement_timeout),
     }
 )

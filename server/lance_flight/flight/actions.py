@@ -1,4 +1,4 @@
-"""What DoAction carries: the lives of prepared statements, of transactions and of sessions.
+"""What DoAction carries: the lives of prepared statements, of transactions, of results and of sessions.
 
 `_ANSWERS` is the whole of it: a further action is one more entry there, and one in `OFFERED`.
 """
@@ -16,6 +16,7 @@ from lance_flight.flight import commands, sessions, transactions
 from lance_flight.flight.backend import Backend
 from lance_flight.flight.calls import Call
 from lance_flight.flight.commands import Action
+from lance_flight.flight.endpoints import Endpoints
 from lance_flight.flight.prepared import PreparedStatements
 
 OFFERED = (
@@ -24,6 +25,9 @@ OFFERED = (
     flight.ActionType("ClosePreparedStatement", "Forget a prepared statement."),
     flight.ActionType("BeginTransaction", "Begin a transaction and return its id."),
     flight.ActionType("EndTransaction", "Commit a transaction or roll it back."),
+    flight.ActionType("CancelFlightInfo", "Stop the query of a FlightInfo."),
+    flight.ActionType("CancelQuery", "Stop the query of a FlightInfo, as older clients ask for it."),
+    flight.ActionType("RenewFlightEndpoint", "Keep the ticket of an endpoint good for longer."),
     flight.ActionType("SetSessionOptions", "Set options of the session."),
     flight.ActionType("GetSessionOptions", "Return all options of the session."),
     flight.ActionType("CloseSession", "End the session and roll its transactions back."),
@@ -36,6 +40,7 @@ class Actions:
 
     backend: Backend
     prepared: PreparedStatements
+    endpoints: Endpoints
 
     def run(self, call: Call, name: str, action: Action) -> Iterable[bytes]:
         """The bodies of the results of the action called `name`."""
@@ -56,6 +61,9 @@ _ANSWERS: Mapping[type[Action], Callable[[Actions, Call, Any], bytes | None]] = 
         actions.backend, call, request
     ),
     commands.EndSavepoint: lambda actions, call, request: transactions.end_savepoint(actions.backend, call, request),
+    commands.CancelFlightInfo: lambda actions, call, request: actions.endpoints.cancel_flight_info(call, request),
+    commands.CancelQuery: lambda actions, call, request: actions.endpoints.cancel_query(call, request),
+    commands.RenewFlightEndpoint: lambda actions, call, request: actions.endpoints.renew(call, request),
     commands.SetSessionOptions: lambda actions, call, request: sessions.set_options(actions.backend, call, request),
     commands.GetSessionOptions: lambda actions, call, _: sessions.get_options(actions.backend, call),
     commands.CloseSession: lambda actions, call, _: sessions.close(actions.backend, call),

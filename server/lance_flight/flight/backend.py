@@ -6,8 +6,9 @@ The dispatch knows no engine: it decodes commands, calls a `Backend` and encodes
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import datetime
 from enum import Enum
 from typing import Protocol, TypeAlias
 
@@ -27,7 +28,8 @@ class Caller:
     """Who is calling: the principal and its groups, where the connection comes from, and what tells its session apart.
 
     `is_connection` says that this is nothing but the connection. `cookie` is the one that this server has given to its
-    client, if it came with one, and tells the session apart by itself.
+    client, if it came with one, and tells the session apart by itself. `is_gone` says whether the client still waits for an
+    answer; it may be asked from any thread, also after the call.
     """
 
     principal: str = "anonymous"
@@ -36,6 +38,7 @@ class Caller:
     session: str = ""
     is_connection: bool = False
     cookie: str | None = None
+    is_gone: Callable[[], bool] = field(default=lambda: False, compare=False, repr=False)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,7 +56,7 @@ class Described:
 class Planned:
     """A query ready to be read: one payload for each endpoint.
 
-    `app_metadata` is said of all of it, `endpoint_metadata` of each endpoint.
+    `app_metadata` is said of all of it, `endpoint_metadata` of each endpoint. Payloads can be read until it `expires`.
 
     A payload is all that `Backend.read` needs, on any server over the same root; the dispatch signs it
     into a ticket and never looks inside.
@@ -66,6 +69,7 @@ class Planned:
     total_bytes: int = -1
     app_metadata: bytes = b""
     endpoint_metadata: bytes = b""
+    expires: datetime | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,6 +77,14 @@ class Updated:
     """A statement that returns no rows and has been run, once; `rows` were affected (-1: unknown)."""
 
     rows: int
+
+
+class CancelStatus(Enum):
+    """What came of a request to cancel: it has ended, it will, or it is too late for that."""
+
+    CANCELLED = "cancelled"
+    CANCELLING = "cancelling"
+    NOT_CANCELLABLE = "not cancellable"
 
 
 class IfNotExists(Enum):
@@ -206,6 +218,14 @@ class Backend(Protocol):
 
     def read(self, caller: Caller, payload: bytes) -> pa.RecordBatchReader:
         """The rows of one payload of a `Planned`, in exactly its schema."""
+        ...
+
+    def cancel(self, caller: Caller, payloads: Sequence[bytes]) -> CancelStatus:
+        """Stop the query with these payloads, none of which can be read any more; `Refused` where it is not the caller's."""
+        ...
+
+    def renew(self, caller: Caller, payload: bytes) -> datetime | None:
+        """Until when a payload that has not expired can be read if that is asked for now; None: for ever."""
         ...
 
     def ingest(

@@ -88,6 +88,29 @@ class InFlight:
             return self._changed.wait_for(lambda: self._count == 0, seconds)
 
 
+class Waiting:
+    """Whether the client of a call waits for its answer; nobody does once the call has ended. Safe to share among threads."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._is_cancelled: Callable[[], bool] | None = None
+        self._has_ended = False
+
+    def begin(self, is_cancelled: Callable[[], bool]) -> None:
+        """Ask `is_cancelled` from now on, as long as there is a call to ask it of."""
+        self._is_cancelled = is_cancelled
+
+    def end(self) -> None:
+        """The call has ended, and what belongs to it may be gone."""
+        with self._lock:
+            self._has_ended = True
+
+    def is_gone(self) -> bool:
+        """Whether nobody waits any more."""
+        with self._lock:
+            return self._has_ended or (self._is_cancelled is not None and self._is_cancelled())
+
+
 class CallMiddleware(flight.ServerMiddleware):
     """One call: its principal, its headers by lower-case name, and what becomes of its cookie.
 
@@ -112,6 +135,7 @@ class CallMiddleware(flight.ServerMiddleware):
         self._in_flight = in_flight
         self._gate = gate
         self._principal = principal
+        self.waiting = Waiting()
         self.headers = headers
         self.granted = granted
         self.cookie = cookie
@@ -131,6 +155,7 @@ class CallMiddleware(flight.ServerMiddleware):
 
     def call_completed(self, exception: Exception | None) -> None:
         """The call has ended, with or without an error."""
+        self.waiting.end()
         self._in_flight.leave()
 
 
@@ -195,6 +220,7 @@ def call_of(context: flight.ServerCallContext) -> Call:
         )
     principal = middleware.principal(context.peer_identity())
     told_by = _told_by(principal, middleware.headers)
+    middleware.waiting.begin(context.is_cancelled)
     return Call(
         caller=Caller(
             principal=principal.name,
@@ -203,12 +229,13 @@ def call_of(context: flight.ServerCallContext) -> Call:
             session=_session(principal, told_by, middleware.headers, context.peer()),
             is_connection=told_by is None,
             cookie=middleware.cookie,
+            is_gone=middleware.waiting.is_gone,
         ),
         endpoints=_endpoints(middleware.headers.get(ENDPOINTS_HEADER)),
         compression=_compression(middleware.headers.get(COMPRESSION_HEADER)),
         partition_by=next(iter(middleware.headers.get(PARTITION_BY_HEADER, ())), None),
         offered=middleware.offered,
-        is_cancelled=context.is_cancelled,
+        is_cancelled=middleware.waiting.is_gone,
     )
 
 

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
+from datetime import datetime
 
 import pyarrow as pa
 
@@ -23,6 +24,7 @@ from lance_flight.errors import Conflict, InvalidInput, NotFound, Unsupported
 from lance_flight.flight.backend import (
     PARTITION_BY,
     Caller,
+    CancelStatus,
     Described,
     IfExists,
     IfNotExists,
@@ -111,6 +113,8 @@ class EngineBackend:
         return Planned(
             schema=plan.schema,
             payloads=tuple(task.to_bytes() for task in plan.tasks),
+            expires=plan.expires,
+            ordered=plan.ordered,
             app_metadata=json.dumps(_said_of(plan)).encode(),
         )
 
@@ -126,6 +130,17 @@ class EngineBackend:
 
     def read(self, caller: Caller, payload: bytes) -> pa.RecordBatchReader:
         return self._engine.run(Task.from_bytes(payload), _issuer(caller, self._session(caller)), self._access(caller))
+
+    def cancel(self, caller: Caller, payloads: Sequence[bytes]) -> CancelStatus:
+        issuer = _issuer(caller, self._session(caller))
+        statements = {Task.from_bytes(payload).statement for payload in payloads}
+        outcomes = [self._engine.running.cancel(statement, issuer) for statement in statements]
+        return max((CancelStatus(outcome.value) for outcome in outcomes), key=list(CancelStatus).index)
+
+    def renew(self, caller: Caller, payload: bytes) -> datetime:
+        return self._engine.renew(
+            Task.from_bytes(payload), _issuer(caller, self._session(caller)), self._access(caller)
+        )
 
     def ingest(
         self,
@@ -198,7 +213,7 @@ def _sql(statement: SqlOrPlan) -> str:
 
 
 def _issuer(caller: Caller, session: ClientSession) -> Issuer:
-    return Issuer(principal=caller.principal, session=session.id, peer=caller.peer)
+    return Issuer(principal=caller.principal, session=session.id, peer=caller.peer, is_gone=caller.is_gone)
 
 
 def _is_own(session: ClientSession, caller: Caller) -> bool:
@@ -217,5 +232,9 @@ _EXISTING = {
 
 
 def _said_of(plan: QueryPlan) -> dict[str, object]:
-    """What a client may want to know of a query before it reads it: the snapshots, and how many rows there are to read."""
-    return {"snapshots": dict(plan.snapshots)} | ({} if plan.rows is None else {"rows": plan.rows})
+    """What a client may want to know of a query before it reads it, as far as that is known."""
+    said: dict[str, object] = {"snapshots": dict(plan.snapshots)}
+    if plan.partitions is not None:
+        scanned, total = plan.partitions
+        said["partitions"] = {"scanned": scanned, "total": total}
+    return said if plan.rows is None else said | {"rows": plan.rows}

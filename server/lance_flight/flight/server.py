@@ -37,6 +37,7 @@ from lance_flight.flight.commands import (
     StatementUpdate,
     TicketStatementQuery,
 )
+from lance_flight.flight.endpoints import Endpoints
 from lance_flight.flight.identity.gate import OPEN, Gate
 from lance_flight.flight.normalise import client_batches, client_schema
 from lance_flight.flight.prepared import PreparedStatements
@@ -69,8 +70,9 @@ class FlightSqlServer(flight.FlightServerBase):
         sealer = Sealer(key)
         prepared = PreparedStatements(backend=backend, sealer=sealer, bindings=Bindings())
         self._backend = backend
-        self._statements = Statements(backend=backend, sealer=sealer, prepared=prepared, advertised=tuple(advertise))
-        self._actions = Actions(backend=backend, prepared=prepared)
+        self._endpoints = Endpoints(backend=backend, sealer=sealer, advertised=tuple(advertise))
+        self._statements = Statements(backend=backend, prepared=prepared, endpoints=self._endpoints)
+        self._actions = Actions(backend=backend, prepared=prepared, endpoints=self._endpoints)
         self._updates = Updates(backend=backend, prepared=prepared)
         self._host = host
         self.in_flight = InFlight()
@@ -124,7 +126,7 @@ class FlightSqlServer(flight.FlightServerBase):
         call = call_of(context)
         match decode_command(ticket.ticket):
             case TicketStatementQuery() as command:
-                return _stream(call, self._statements.do_get(call, command))
+                return _stream(call, self._endpoints.read(call, command))
             case command if isinstance(command, MetadataCommand):
                 return _stream(call, metadata.build(command, self._backend, call.caller).to_reader())
             case command:

@@ -19,24 +19,21 @@ from lance_flight.flight.commands import (
     PreparedStatementQuery,
     StatementQuery,
     StatementSubstraitPlan,
-    TicketStatementQuery,
 )
+from lance_flight.flight.endpoints import Endpoints
 from lance_flight.flight.normalise import client_schema
 from lance_flight.flight.prepared import PreparedStatements, Statement, whole_plan
-from lance_flight.flight.tickets import NoRowsTicket, RowsTicket, Sealer
-from lance_flight.flight.wire import encode_command
 
 StatementCommand: TypeAlias = StatementQuery | StatementSubstraitPlan | PreparedStatementQuery
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Statements:
-    """Runs statements on the backend; every endpoint can be read at the `advertised` locations."""
+    """Runs statements on the backend."""
 
     backend: Backend
-    sealer: Sealer
     prepared: PreparedStatements
-    advertised: tuple[str, ...] = ()
+    endpoints: Endpoints
 
     def get_flight_info(
         self, call: Call, descriptor: flight.FlightDescriptor, command: StatementCommand
@@ -55,31 +52,20 @@ class Statements:
                 return flight.FlightInfo(
                     client_schema(outcome.schema),
                     descriptor,
-                    [
-                        self._endpoint(call, RowsTicket(payload=payload), outcome.endpoint_metadata)
-                        for payload in outcome.payloads
-                    ],
+                    self.endpoints.of(call, outcome),
                     outcome.total_records,
                     outcome.total_bytes,
                     outcome.ordered,
                     outcome.app_metadata,
                 )
             case Updated(rows=rows):
-                return flight.FlightInfo(schemas.NO_ROWS, descriptor, [self._endpoint(call, NoRowsTicket())], rows)
+                return flight.FlightInfo(schemas.NO_ROWS, descriptor, self.endpoints.of_no_rows(call), rows)
 
     def get_schema(self, call: Call, command: StatementCommand) -> pa.Schema:
         """The schema of a query's rows, an empty one for any other statement; nothing is run."""
         statement = self._statement(call, command)
         described = self.backend.describe(call.caller, statement.text, transaction=statement.transaction_id)
         return schemas.NO_ROWS if described.schema is None else client_schema(described.schema)
-
-    def do_get(self, call: Call, ticket: TicketStatementQuery) -> pa.RecordBatchReader:
-        """The rows of one endpoint."""
-        match self.sealer.open_ticket(ticket.statement_handle, call.caller.principal):
-            case RowsTicket(payload=payload):
-                return self.backend.read(call.caller, payload)
-            case NoRowsTicket():
-                return pa.RecordBatchReader.from_batches(schemas.NO_ROWS, [])
 
     def _statement(self, call: Call, command: StatementCommand) -> Statement:
         match command:
@@ -89,9 +75,3 @@ class Statements:
                 return Statement(text=whole_plan(plan), transaction_id=transaction_id)
             case PreparedStatementQuery(prepared_statement_handle=handle):
                 return self.prepared.statement(call, handle)
-
-    def _endpoint(
-        self, call: Call, ticket: RowsTicket | NoRowsTicket, app_metadata: bytes = b""
-    ) -> flight.FlightEndpoint:
-        sealed = TicketStatementQuery(statement_handle=self.sealer.ticket(ticket, call.caller.principal))
-        return flight.FlightEndpoint(encode_command(sealed), self.advertised, None, app_metadata)

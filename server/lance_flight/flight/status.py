@@ -10,6 +10,8 @@ Every message is `[code] text`, where `code` is the stable code of the error's c
 | `Unauthenticated` | `FlightUnauthenticatedError` | `Failed` | UNAUTHENTICATED (else UNKNOWN) |
 | `Refused` | `FlightUnauthorizedError` | `Failed` | PERMISSION_DENIED (else UNKNOWN) |
 | `Unavailable` | `FlightUnavailableError` | `Failed` | UNAVAILABLE (else UNKNOWN) |
+| `Cancelled` | `FlightCancelledError` | `Failed` | CANCELLED (else UNKNOWN) |
+| `StatementTimeout` | `FlightTimedOutError` | `Failed` | DEADLINE_EXCEEDED (else UNKNOWN) |
 | any other of ours | `FlightServerError` | `Failed` | UNKNOWN |
 | anything else | `FlightInternalError` | `Failed` | INTERNAL (else UNKNOWN) |
 
@@ -28,10 +30,12 @@ from typing import NoReturn, ParamSpec, TypeVar
 from pyarrow import flight
 
 from lance_flight.errors import (
+    Cancelled,
     InvalidInput,
     LanceFlightError,
     NotFound,
     Refused,
+    StatementTimeout,
     Unauthenticated,
     Unavailable,
     Unsupported,
@@ -89,6 +93,8 @@ _FLIGHT: Mapping[type[LanceFlightError], type[flight.FlightError]] = {
     Unauthenticated: flight.FlightUnauthenticatedError,
     Refused: flight.FlightUnauthorizedError,
     Unavailable: flight.FlightUnavailableError,
+    Cancelled: flight.FlightCancelledError,
+    StatementTimeout: flight.FlightTimedOutError,
     LanceFlightError: flight.FlightServerError,
 }
 

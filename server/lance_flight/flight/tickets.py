@@ -15,8 +15,10 @@ import hashlib
 import hmac
 import json
 import secrets
+import struct
 from base64 import b64decode, b64encode
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from enum import Enum
 from typing import Any
 
@@ -31,6 +33,10 @@ KEY_BYTES = 32
 _VERSION = 2
 _HEADER = 2
 _LENGTH = 2
+_INSTANT = struct.Struct(">q")
+"""Microseconds since 1970."""
+_NEVER = 0
+_MICROSECONDS = 1_000_000
 _MAC = hashlib.sha256().digest_size
 
 
@@ -43,9 +49,10 @@ class _Kind(Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RowsTicket:
-    """One endpoint of a query: the payload that the backend reads its rows from."""
+    """One endpoint of a query: the payload that the backend reads its rows from, until it `expires`."""
 
     payload: bytes
+    expires: datetime | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,8 +84,8 @@ class Sealer:
     def ticket(self, ticket: RowsTicket | NoRowsTicket, principal: str) -> bytes:
         """Seal the ticket of one endpoint for its principal."""
         match ticket:
-            case RowsTicket(payload=payload):
-                return self._seal(_Kind.ROWS, principal, payload)
+            case RowsTicket(payload=payload, expires=expires):
+                return self._seal(_Kind.ROWS, principal, _to_instant(expires) + payload)
             case NoRowsTicket():
                 return self._seal(_Kind.NO_ROWS, principal, b"")
 
@@ -86,7 +93,7 @@ class Sealer:
         """Open a ticket; `TicketError` for one that was not sealed with this key, `Refused` for another principal's."""
         match self._opened_for(principal, sealed, "ticket"):
             case _Kind.ROWS, payload:
-                return RowsTicket(payload=payload)
+                return RowsTicket(payload=payload[_INSTANT.size :], expires=_from_instant(payload[: _INSTANT.size]))
             case _Kind.NO_ROWS, b"":
                 return NoRowsTicket()
         raise TicketError("this is no ticket of a result; expected one from the endpoints of a FlightInfo")
@@ -135,6 +142,15 @@ class Sealer:
         begin = _HEADER + _LENGTH
         end = begin + int.from_bytes(signed[_HEADER:begin], "little")
         return _Kind(signed[1:_HEADER]), signed[begin:end].decode(), signed[end:]
+
+
+def _to_instant(moment: datetime | None) -> bytes:
+    return _INSTANT.pack(_NEVER if moment is None else round(moment.timestamp() * _MICROSECONDS))
+
+
+def _from_instant(data: bytes) -> datetime | None:
+    (number,) = _INSTANT.unpack(data)
+    return None if number == _NEVER else datetime.fromtimestamp(number / _MICROSECONDS, UTC)
 
 
 def encode_parameters(batch: pa.RecordBatch) -> bytes:

@@ -1,0 +1,120 @@
+"""Endpoints of results: made, read, cancelled (CancelFlightInfo, CancelQuery) and renewed (RenewFlightEndpoint)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import TypeVar
+
+import pyarrow as pa
+from pyarrow import flight
+
+from lance_flight.errors import InvalidInput, TicketExpired
+from lance_flight.flight import schemas
+from lance_flight.flight.backend import Backend, CancelStatus, Planned
+from lance_flight.flight.calls import Call
+from lance_flight.flight.commands import CancelFlightInfo, CancelQuery, RenewFlightEndpoint, TicketStatementQuery
+from lance_flight.flight.protocol import flight_actions_pb2 as actions_pb
+from lance_flight.flight.protocol import flight_sql_pb2 as sql_pb
+from lance_flight.flight.tickets import NoRowsTicket, RowsTicket, Sealer
+from lance_flight.flight.wire import decode_command, encode_command, wrap
+
+_R = TypeVar("_R")
+
+_INSTANT = pa.timestamp("us", "UTC")
+
+
+def _now() -> datetime:
+    return datetime.now(UTC)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Endpoints:
+    """Endpoints whose tickets are sealed by `sealer`; each can be read at the `advertised` locations."""
+
+    backend: Backend
+    sealer: Sealer
+    advertised: tuple[str, ...] = ()
+    now: Callable[[], datetime] = _now
+
+    def of(self, call: Call, planned: Planned) -> list[flight.FlightEndpoint]:
+        """An endpoint for each payload of a query."""
+        return [
+            self._endpoint(call, RowsTicket(payload=payload, expires=planned.expires), planned.endpoint_metadata)
+            for payload in planned.payloads
+        ]
+
+    def of_no_rows(self, call: Call) -> list[flight.FlightEndpoint]:
+        """The endpoint of a statement that returns no rows and has been run."""
+        return [self._endpoint(call, NoRowsTicket())]
+
+    def read(self, call: Call, ticket: TicketStatementQuery) -> pa.RecordBatchReader:
+        """The rows of one endpoint; `TicketExpired` where it is too late for them."""
+        match self.sealer.open_ticket(ticket.statement_handle, call.caller.principal):
+            case RowsTicket() as opened:
+                self._check_time(opened)
+                return self.backend.read(call.caller, opened.payload)
+            case NoRowsTicket():
+                return pa.RecordBatchReader.from_batches(schemas.NO_ROWS, [])
+
+    def cancel_flight_info(self, call: Call, request: CancelFlightInfo) -> bytes:
+        """Stop the query of a FlightInfo and answer a CancelFlightInfoResult."""
+        status = self._cancel(call, request.info)
+        answer: bytes = actions_pb.CancelFlightInfoResult(status=f"CANCEL_STATUS_{status.name}").SerializeToString()
+        return answer
+
+    def cancel_query(self, call: Call, request: CancelQuery) -> bytes:
+        """The same, with an ActionCancelQueryResult in an Any."""
+        status = self._cancel(call, request.info)
+        return wrap(sql_pb.ActionCancelQueryResult(result=f"CANCEL_RESULT_{status.name}"))
+
+    def renew(self, call: Call, request: RenewFlightEndpoint) -> bytes:
+        """The same endpoint with a ticket that is good for longer."""
+        endpoint = _decoded(flight.FlightEndpoint.deserialize, request.endpoint, "FlightEndpoint")
+        match self._opened(call, endpoint.ticket):
+            case RowsTicket(payload=payload) as opened:
+                self._check_time(opened)
+                ticket: RowsTicket | NoRowsTicket = RowsTicket(
+                    payload=payload, expires=self.backend.renew(call.caller, payload)
+                )
+            case NoRowsTicket() as ticket:
+                pass
+        renewed: bytes = self._endpoint(call, ticket, endpoint.app_metadata).serialize()
+        return renewed
+
+    def _cancel(self, call: Call, info: bytes) -> CancelStatus:
+        endpoints: Iterable[flight.FlightEndpoint] = _decoded(
+            flight.FlightInfo.deserialize, info, "FlightInfo"
+        ).endpoints
+        tickets = [self._opened(call, endpoint.ticket) for endpoint in endpoints]
+        payloads = [ticket.payload for ticket in tickets if isinstance(ticket, RowsTicket)]
+        return self.backend.cancel(call.caller, payloads) if payloads else CancelStatus.NOT_CANCELLABLE
+
+    def _opened(self, call: Call, ticket: flight.Ticket) -> RowsTicket | NoRowsTicket:
+        command = decode_command(ticket.ticket)
+        if not isinstance(command, TicketStatementQuery):
+            raise InvalidInput(f"a ticket of {type(command).__name__}; expected that of a statement's endpoint")
+        return self.sealer.open_ticket(command.statement_handle, call.caller.principal)
+
+    def _check_time(self, ticket: RowsTicket) -> None:
+        if ticket.expires is not None and ticket.expires < self.now():
+            raise TicketExpired(
+                f"this ticket was good until {ticket.expires.isoformat(timespec='seconds')};"
+                " expected one that was renewed (RenewFlightEndpoint) by then, or the statement once more"
+            )
+
+    def _endpoint(
+        self, call: Call, ticket: RowsTicket | NoRowsTicket, app_metadata: bytes = b""
+    ) -> flight.FlightEndpoint:
+        sealed = TicketStatementQuery(statement_handle=self.sealer.ticket(ticket, call.caller.principal))
+        expires = ticket.expires if isinstance(ticket, RowsTicket) else None
+        until = None if expires is None else pa.scalar(expires, _INSTANT)
+        return flight.FlightEndpoint(encode_command(sealed), self.advertised, until, app_metadata)
+
+
+def _decoded(deserialize: Callable[[bytes], _R], data: bytes, name: str) -> _R:
+    try:
+        return deserialize(data)
+    except pa.ArrowInvalid as error:
+        raise InvalidInput(f"{len(data)} bytes that are no {name}: {error}") from error
