@@ -88,6 +88,7 @@ LIBRARIES = {
     "grpc": {"lance_flight.admin"},
     "grpc_health": {"lance_flight.admin"},
     "prometheus_client": {"lance_flight.admin"},
+    "jwt": {"lance_flight.flight.identity"},
     "pyspark": {"lance_flight_client.spark"},
     # Lance describes the fields of a table in messages of its own.
     "google.protobuf": {"lance_flight.flight", "lance_flight.catalog.lance_fields"},

@@ -1,16 +1,24 @@
-"""Alice and Bob, who are known by passwords, and whatever else proves who somebody is."""
+"""Alice and Bob, who are known by passwords, static tokens and JSON web tokens."""
 
 from __future__ import annotations
 
+import json
 from base64 import b64encode
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
+import jwt
+from cryptography.hazmat.primitives.asymmetric import ec
+from jwt.algorithms import ECAlgorithm
 from lance_flight.flight.identity.gate import Gate
+from lance_flight.flight.identity.json_web_tokens import JsonWebTokens, TokenRules
+from lance_flight.flight.identity.key_sets import KeysFile
 from lance_flight.flight.identity.password_checks import PasswordChecks
 from lance_flight.flight.identity.passwords import Cost, StoredPassword
 from lance_flight.flight.identity.session_tokens import SessionTokens
+from lance_flight.flight.identity.static_tokens import TokensFile, hash_of
 from lance_flight.flight.identity.users import UsersFile
 from lance_flight.flight.tickets import Sealer
 from pyarrow import flight
@@ -22,6 +30,14 @@ CHEAP = Cost(log_n=4, p=1)
 
 PASSWORDS = {"alice": "correct horse", "bob": "pässword: with a colon"}
 LIFETIME = 3600.0
+TOKENS = {"alice": "the token of Alice", "bob": "the token of Bob"}
+EXPIRED_TOKEN = "an older token of Alice"  # noqa: S105
+
+ISSUER, AUDIENCE = "https://issuer.example", "lance-flight"
+RULES = TokenRules(issuer=ISSUER, audience=AUDIENCE, algorithms=("ES256",))
+SIGNING_KEY, ANOTHER_KEY = ec.generate_private_key(ec.SECP256R1()), ec.generate_private_key(ec.SECP256R1())
+FAR = 4_000_000_000
+"""A moment after all that the tests live to see."""
 
 
 @dataclass
@@ -42,6 +58,34 @@ def users_text(passwords: Mapping[str, str] = PASSWORDS) -> str:
     )
 
 
+def tokens_text() -> str:
+    """A file of tokens."""
+    entries = [
+        f'[tokens.{name}]\nsha256 = "{hash_of(token)}"\ngroups = ["machines"]\n' for name, token in TOKENS.items()
+    ]
+    expired = (
+        f'[tokens.old]\nprincipal = "alice"\nsha256 = "{hash_of(EXPIRED_TOKEN)}"\nexpires = 2020-01-01T00:00:00Z\n'
+    )
+    return "".join(entries) + expired
+
+
+def key_set(*keys: ec.EllipticCurvePrivateKey, **more: str) -> str:
+    """The public halves of keys, called k0, k1 …"""
+    described = [json.loads(ECAlgorithm.to_jwk(key.public_key())) for key in keys]
+    return json.dumps({"keys": [{"kid": f"k{n}", **key, **more} for n, key in enumerate(described)]})
+
+
+def claims(**changes: Any) -> dict[str, Any]:
+    """What a token of Alice says, with changes; None leaves a claim out."""
+    whole = {"sub": "alice", "iss": ISSUER, "aud": AUDIENCE, "exp": FAR, "groups": ["from elsewhere"]} | changes
+    return {name: value for name, value in whole.items() if value is not None}
+
+
+def signed(key: Any = SIGNING_KEY, algorithm: str = "ES256", kid: str | None = "k0", **changes: Any) -> str:
+    """A JSON web token of Alice, with changed claims."""
+    return jwt.encode(claims(**changes), key, algorithm, None if kid is None else {"kid": kid})
+
+
 @dataclass
 class Identities:
     """A gate over files in a directory, with a clock of ours."""
@@ -56,8 +100,13 @@ class Identities:
         self.users.write_text(users_text())
         self.users.chmod(0o600)
         self.tokens = SessionTokens(sealer=Sealer(self.key), lifetime=LIFETIME, now=self.clock)
-        known = UsersFile(str(self.users), self.tokens, PasswordChecks(pause=lambda _: None))
-        self.gate = Gate(authenticators=(known,), granter=known, allow_anonymous=self.allow_anonymous)
+        tokens, keys = self.place / "tokens.toml", self.place / "keys.json"
+        tokens.write_text(tokens_text())
+        tokens.chmod(0o600)
+        keys.write_text(key_set(SIGNING_KEY))
+        users = UsersFile(str(self.users), self.tokens, PasswordChecks(pause=lambda _: None))
+        others = TokensFile(str(tokens), self.clock), JsonWebTokens(RULES, KeysFile(str(keys)))
+        self.gate = Gate(authenticators=(users, *others), granter=users, allow_anonymous=self.allow_anonymous)
 
 
 def basic(user: str, password: str) -> str:

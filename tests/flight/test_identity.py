@@ -7,19 +7,34 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+import jwt
 import pyarrow as pa
 import pytest
 from adbc_driver_flightsql import dbapi
 from adbc_driver_manager import Error
 from google.protobuf.any_pb2 import Any
 from lance_flight.flight import commands
+from lance_flight.flight.identity.static_tokens import hash_of
 from lance_flight.flight.protocol import flight_sql_pb2 as pb
 from lance_flight.flight.server import FlightSqlServer
 from lance_flight.flight.wire import encode_action, encode_command
 from pyarrow import flight
 
 from tests.flight.flight_backend import KEY, NUMBERS, CannedBackend
-from tests.flight.identities import LIFETIME, PASSWORDS, Identities, basic, calling, signed_in, users_text
+from tests.flight.identities import (
+    ANOTHER_KEY,
+    EXPIRED_TOKEN,
+    LIFETIME,
+    PASSWORDS,
+    TOKENS,
+    Identities,
+    basic,
+    calling,
+    claims,
+    signed,
+    signed_in,
+    users_text,
+)
 
 SELECT = commands.StatementQuery(query="SELECT numbers")
 INSERT = commands.StatementUpdate(query="INSERT")
@@ -160,7 +175,15 @@ CREDENTIALS: dict[str, Callable[[str], str | None]] = {
     "a token with a changed end": lambda token: token[:-4] + "AAAA",
     "a token with a changed user": lambda token: token[:16] + ("A" if token[16] != "A" else "B") + token[17:],
     "a token cut short": lambda token: token[:-8],
-    "a token as a password": lambda token: basic("alice", token.removeprefix("Bearer ")),
+    "a static token that has expired": lambda _: f"Bearer {EXPIRED_TOKEN}",
+    "the hash of a static token": lambda _: f"Bearer {hash_of(TOKENS['alice'])}",
+    "a static token as a password": lambda _: basic("alice", TOKENS["alice"]),
+    "a JSON web token of another key": lambda _: f"Bearer {signed(ANOTHER_KEY)}",
+    "a JSON web token that has expired": lambda _: f"Bearer {signed(exp=1)}",
+    "a JSON web token of another issuer": lambda _: f"Bearer {signed(iss='https://elsewhere.example')}",
+    "a JSON web token of nobody signed": lambda _: f"Bearer {jwt.encode(claims(), None, 'none')}",
+    "a JSON web token for anonymous": lambda _: f"Bearer {signed(sub='anonymous')}",
+    "a session token as a password": lambda token: basic("alice", token.removeprefix("Bearer ")),
 }
 
 
@@ -219,14 +242,20 @@ def test_no_rpc_takes_a_credential_that_proves_nobody(
 
 
 @pytest.mark.parametrize("rpc", RPCS)
-def test_every_rpc_takes_a_password_and_a_session_token(
+def test_every_rpc_takes_each_kind_of_credential(
     server: FlightSqlServer, client: flight.FlightClient, backend: CannedBackend, rpc: str
 ) -> None:
     visit = visit_of(server, client, signed_in(client, "alice"))
     forget(backend)
-    for header in (basic("alice", PASSWORDS["alice"]), signed_in(client, "alice")):
+    for header in (
+        basic("alice", PASSWORDS["alice"]),
+        signed_in(client, "alice"),
+        f"Bearer {TOKENS['alice']}",
+        f"Bearer {signed()}",
+    ):
         assert refusal(RPCS[rpc], visit(header)) == LATER.get(rpc)
-    assert {(caller.principal, caller.groups) for caller in backend.callers} <= {("alice", ("all", "alices"))}
+    groups = {("all", "alices"), ("machines",), ("from elsewhere",)}
+    assert {(caller.principal, caller.groups) for caller in backend.callers} <= {("alice", names) for names in groups}
 
 
 @pytest.mark.parametrize("rpc", BOUND)
@@ -319,10 +348,18 @@ def test_each_token_of_a_handshake_is_a_session(
     assert len(set(sessions)) == 3
 
 
-def test_connections_with_one_password_are_sessions_of_their_own(
-    server: FlightSqlServer, backend: CannedBackend
+SHARED = {
+    "a password": basic("alice", PASSWORDS["alice"]),
+    "a static token": f"Bearer {TOKENS['alice']}",
+    "a JSON web token": f"Bearer {signed()}",
+}
+
+
+@pytest.mark.parametrize("header", SHARED.values(), ids=SHARED.keys())
+def test_connections_with_one_credential_are_sessions_of_their_own(
+    server: FlightSqlServer, backend: CannedBackend, header: str
 ) -> None:
-    options = calling(basic("alice", PASSWORDS["alice"]))
+    options = calling(header)
     for _ in range(2):
         with flight.connect(server.uri) as client:
             for _ in range(2):

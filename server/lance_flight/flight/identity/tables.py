@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import re
 import tomllib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -9,6 +11,8 @@ from typing import Any
 
 from lance_flight.errors import InvalidInput
 from lance_flight.flight.identity.principal import ANONYMOUS
+
+_BARE = re.compile(r"[A-Za-z0-9_-]+")
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +58,15 @@ def entries(text: str, kind: str, keys: frozenset[str]) -> Iterator[Entry]:
         if unknown := values.keys() - keys:
             raise entry.wrong(f"{min(unknown)!r} is unknown; expected {', '.join(sorted(keys))}")
         yield entry
+
+
+def heading(kind: str, name: str) -> str:
+    """The line that an entry begins with.
+
+    >>> heading("users", "alice"), heading("users", "alice@example.com")
+    ('[users.alice]', '[users."alice@example.com"]')
+    """
+    return f"[{kind}.{name if _BARE.fullmatch(name) else json.dumps(name)}]"
 
 
 def principal_name(entry: Entry, name: str) -> str:
