@@ -26,6 +26,17 @@ NO_PORT = -1
 LOG_LEVELS = ("debug", "info", "warning", "error")
 LOG_FORMATS = ("text", "json")
 
+_NOT_NEGATIVE = (
+    "lanes",
+    "memory_limit",
+    "statement_timeout",
+    "ticket_lifetime",
+    "token_lifetime",
+    "jwt_leeway",
+    "grace",
+    "log_sql",
+)
+
 
 def _setting(default: Any, help_text: str, *, is_secret: bool = False) -> Any:
     return field(default=default, repr=not is_secret, metadata={"help": help_text, "is_secret": is_secret})
@@ -43,8 +54,21 @@ class ServerConfig:
     port: int = _setting(DEFAULT_PORT, "port to listen on; 0 takes any free one")
     ready_file: str = _setting("", "file that receives grpc://host:port once connections are accepted")
     allow_anonymous: bool = _setting(
-        default=False, help_text="serve callers without a name on an interface that is not loopback"
+        default=False,
+        help_text="serve callers without a credential on an interface that is not loopback, or beside those with one",
     )
+    users_file: str = _setting("", "TOML file of users with hashed passwords and groups; see Identity")
+    token_lifetime: float = _setting(43200.0, "seconds that the token is good for that a password is exchanged for")
+    tokens_file: str = _setting("", "TOML file of bearer tokens, hashed, with their principals")
+    jwt_keys: str = _setting("", "file or https URL of the keys (JWKS) that sign JSON web tokens")
+    jwt_issuer: str = _setting("", "issuer (iss) that JSON web tokens must have")
+    jwt_audience: str = _setting("", "audience (aud) that JSON web tokens must have")
+    jwt_algorithms: str = _setting("RS256", "comma-separated algorithms that JSON web tokens may be signed with")
+    jwt_principal_claim: str = _setting("sub", "claim with the name of the principal")
+    jwt_groups_claim: str = _setting(
+        "groups", "claim with the groups of the principal, or its path: realm_access.roles"
+    )
+    jwt_leeway: float = _setting(30.0, "seconds that the clock of who signs JSON web tokens may be off")
     ticket_key_file: str = _setting(
         "", "file with the 32 bytes that sign tickets; without it a key is kept in the root's .lance-flight directory"
     )
@@ -89,16 +113,26 @@ class ServerConfig:
             raise InvalidInput(f"setting 'log_level' is {self.log_level!r}; expected one of {', '.join(LOG_LEVELS)}")
         if self.log_format not in LOG_FORMATS:
             raise InvalidInput(f"setting 'log_format' is {self.log_format!r}; expected {' or '.join(LOG_FORMATS)}")
-        for name in ("lanes", "memory_limit", "statement_timeout", "ticket_lifetime", "grace", "log_sql"):
+        for name in _NOT_NEGATIVE:
             if getattr(self, name) < 0:
                 raise InvalidInput(f"setting {name!r} is {getattr(self, name)}; expected 0 or more")
         self.storage  # noqa: B018 - checks it
-        if self.host not in LOOPBACK and not self.allow_anonymous:
+        if self.jwt_keys and not (self.jwt_issuer and self.jwt_audience):
+            raise InvalidInput("setting 'jwt_keys' goes with 'jwt_issuer' and 'jwt_audience'; expected all of them")
+        if self.jwt_keys.startswith("http:"):
+            raise InvalidInput(f"setting 'jwt_keys' is {self.jwt_keys!r}; expected a file, or a URL with https")
+        if self.host not in LOOPBACK and not self.allow_anonymous and not self.has_authentication:
             raise Refused(
                 f"host {self.host!r} is not loopback and there is no authentication;"
-                " expected 127.0.0.1, or --allow-anonymous to serve anyone who can connect"
+                " expected 127.0.0.1, a users_file, tokens_file or jwt_keys,"
+                " or --allow-anonymous to serve anyone who can connect"
             )
         return self
+
+    @property
+    def has_authentication(self) -> bool:
+        """Whether callers are asked who they are."""
+        return bool(self.users_file or self.tokens_file or self.jwt_keys)
 
     @property
     def storage(self) -> dict[str, str]:

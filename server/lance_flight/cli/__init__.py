@@ -22,7 +22,7 @@ OUTPUT_FORMATS = ("table", "csv", "json", "arrow")
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command; the exit status is 0, or 1 with one line on standard error."""
     options = parser().parse_args(arguments)
-    command = importlib.import_module(f"lance_flight.cli.{options.command}")
+    command = importlib.import_module(f"lance_flight.cli.{options.command.replace('-', '_')}")
     try:
         return int(command.run(options))
     except LanceFlightError as exc:
@@ -49,6 +49,8 @@ def parser() -> argparse.ArgumentParser:
     _config(commands.add_parser("config", help="show the configuration that a server would have"))
     _demo(commands.add_parser("demo", help="load a year of flights, query them, and go on serving"))
     _sql(commands.add_parser("sql", help="run one statement on a server and print what it returns"))
+    _hash_password(commands.add_parser("hash-password", help="store a password for the users file of a server"))
+    _make_token(commands.add_parser("make-token", help="make a token for the tokens file of a server"))
     _inspect(commands.add_parser("inspect", help="show what lies in a root, without a server"))
     _compact(commands.add_parser("compact", help="write small files and deleted rows of partition tables anew"))
     _rewrite(commands.add_parser("rewrite", help="move rows under older partition specs to the current one"))
@@ -115,6 +117,19 @@ def _sql(command: argparse.ArgumentParser) -> None:
     command.add_argument(
         "--max-rows", type=int, default=100, metavar="N", help="rows of a printed table (default: %(default)s; 0: all)"
     )
+
+
+def _hash_password(command: argparse.ArgumentParser) -> None:
+    command.description = "Read a password from the terminal, or a line of standard input, and print how it is stored."
+    command.add_argument("user", metavar="USER", nargs="?", help="print a whole entry of this user")
+
+
+def _make_token(command: argparse.ArgumentParser) -> None:
+    command.description = (
+        "Print a new bearer token on standard output, and its entry of the tokens file on standard error: "
+        "`lance-flight make-token etl 2>> tokens.toml > etl.token`."
+    )
+    command.add_argument("principal", metavar="PRINCIPAL", help="who comes with the token")
 
 
 def _inspect(command: argparse.ArgumentParser) -> None:

@@ -18,6 +18,7 @@ import pyarrow as pa
 from lance_flight.catalog.directory import Root
 from lance_flight.catalog.private import PRIVATE, settle_abandoned
 from lance_flight.catalog.store import Store
+from lance_flight.cli.identity import gate
 from lance_flight.config import ServerConfig
 from lance_flight.engine.engine import Engine
 from lance_flight.engine.limits import Limits
@@ -65,10 +66,16 @@ def build(root: str, config: ServerConfig) -> Service:
     )
     policies = PolicyFile(Path(config.policy_file)) if config.policy_file else None
     key = ticket_key(store, config)
+    admitting = gate(config, key)
     advertised = tuple(part.strip() for part in config.advertise.split(",") if part.strip())
     try:
         server = FlightSqlServer(
-            EngineBackend(engine, policies), key, host=config.host, port=config.port, advertise=advertised
+            EngineBackend(engine, policies),
+            key,
+            host=config.host,
+            port=config.port,
+            advertise=advertised,
+            gate=admitting,
         )
     except (OSError, pa.ArrowException) as exc:
         raise InvalidInput(f"cannot listen on {config.host}:{config.port}: {_why(config.host, config.port)}") from exc

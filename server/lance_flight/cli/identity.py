@@ -1,0 +1,43 @@
+"""Who may come in, by the configuration of a server."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from lance_flight.config import ServerConfig
+from lance_flight.flight.identity.gate import Authenticator, Gate
+from lance_flight.flight.identity.json_web_tokens import JsonWebTokens, TokenRules
+from lance_flight.flight.identity.key_sets import KeysFile, KeysUrl
+from lance_flight.flight.identity.session_tokens import SessionTokens
+from lance_flight.flight.identity.static_tokens import TokensFile
+from lance_flight.flight.identity.users import UsersFile
+from lance_flight.flight.tickets import Sealer
+
+
+def gate(config: ServerConfig, key: bytes) -> Gate:
+    """The gate of a server, whose `key` signs the tokens that it gives; `InvalidInput` for a file that cannot be read."""
+    tokens = SessionTokens(sealer=Sealer(key), lifetime=config.token_lifetime)
+    users = UsersFile(config.users_file, tokens) if config.users_file else None
+    others = _bearers(config)
+    return Gate(
+        authenticators=tuple(others if users is None else (users, *others)),
+        granter=users,
+        allow_anonymous=config.allow_anonymous,
+    )
+
+
+def _bearers(config: ServerConfig) -> Iterator[Authenticator]:
+    """Those that know tokens of others."""
+    if config.tokens_file:
+        yield TokensFile(config.tokens_file)
+    if config.jwt_keys:
+        rules = TokenRules(
+            issuer=config.jwt_issuer,
+            audience=config.jwt_audience,
+            algorithms=tuple(name.strip() for name in config.jwt_algorithms.split(",") if name.strip()),
+            principal_claim=config.jwt_principal_claim,
+            groups_claim=config.jwt_groups_claim,
+            leeway=config.jwt_leeway,
+        )
+        is_url = config.jwt_keys.startswith("https:")
+        yield JsonWebTokens(rules, KeysUrl(config.jwt_keys) if is_url else KeysFile(config.jwt_keys))
