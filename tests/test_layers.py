@@ -89,6 +89,8 @@ LIBRARIES = {
     "grpc_health": {"lance_flight.admin"},
     "prometheus_client": {"lance_flight.admin"},
     "jwt": {"lance_flight.flight.identity"},
+    # An extra: both are loaded only where traces are wanted.
+    "opentelemetry": {"lance_flight.admin.tracing", "lance_flight.flight.tracing"},
     "pyspark": {"lance_flight_client.spark"},
     # Lance describes the fields of a table in messages of its own.
     "google.protobuf": {"lance_flight.flight", "lance_flight.catalog.lance_fields"},

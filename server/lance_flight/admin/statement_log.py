@@ -42,12 +42,13 @@ class StatementLog:
             "planning_ms": _milliseconds(record.planning_seconds),
             "total_ms": _milliseconds(record.seconds),
         }
-        return fields | ({"sql": _shortened(record.sql, self._sql_characters)} if self._sql_characters else {})
+        return fields | ({"sql": shortened(record.sql, self._sql_characters)} if self._sql_characters else {})
 
 
 def _milliseconds(seconds: float) -> float:
     return round(seconds * 1000, 3)
 
 
-def _shortened(text: str, characters: int) -> str:
+def shortened(text: str, characters: int) -> str:
+    """The beginning of a text that is longer."""
     return text if len(text) <= characters else text[: characters - 1] + "…"

@@ -6,9 +6,10 @@ What they need is loaded with them: a server without them starts sooner.
 from __future__ import annotations
 
 import importlib
+import os
 from collections import Counter
-from collections.abc import Callable
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
@@ -18,10 +19,15 @@ from lance_flight.catalog.commit_counts import CommitEvent, commit_counts
 from lance_flight.cli.service import Service
 from lance_flight.config import NO_PORT, ServerConfig
 from lance_flight.engine.running import State
+from lance_flight.errors import InvalidInput
+from lance_flight.flight.calls import TRACING
 
 if TYPE_CHECKING:
     from lance_flight.admin.health import HealthServer
     from lance_flight.admin.http import Page
+    from lance_flight.admin.tracing import Tracing
+
+_COLLECTORS = ("OTEL_EXPORTER_OTLP_ENDPOINT", "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT")
 
 
 class Operations:
@@ -41,6 +47,15 @@ class Operations:
             health = importlib.import_module("lance_flight.admin.health")
             self._health = health.HealthServer(config.admin_host, config.health_port)
             self.addresses.append(self._health.uri)
+        self._tracing = _tracing(config, os.environ)
+
+    @property
+    def middleware(self) -> Mapping[str, Any]:
+        """What the server needs of Flight's middleware."""
+        if self._tracing is None:
+            return {}
+        tracing = importlib.import_module("lance_flight.flight.tracing")
+        return {TRACING: tracing.TracingMiddlewareFactory(self._tracing.tracer)}
 
     def watch(self, service: Service) -> None:
         """Count and log the statements of a service from now on, as the configuration asks for."""
@@ -52,12 +67,33 @@ class Operations:
             counted = metrics.Metrics(lambda: metrics.Load(**_load(service)))
             running.observe(counted.ended)
             self._pages["/metrics"] = counted.page
+        if self._tracing is not None:
+            running.observe(self._tracing.ended)
 
     def enter(self, phase: Phase) -> None:
         """Tell everyone who asks that the server goes on to another phase of its life."""
         self._readiness.enter(phase)
         if self._health is not None:
             self._health.set_serving(serving=phase is Phase.SERVING)
+
+    def close(self) -> None:
+        """Send away what is left to say."""
+        if self._tracing is not None:
+            self._tracing.close()
+
+
+def _tracing(config: ServerConfig, environment: Mapping[str, str]) -> Tracing | None:
+    """What makes traces, where OpenTelemetry's variables ask for them."""
+    exporter = environment.get("OTEL_TRACES_EXPORTER")
+    is_wanted = exporter not in {None, "", "none"} or (exporter != "none" and any(map(environment.get, _COLLECTORS)))
+    if not is_wanted or environment.get("OTEL_SDK_DISABLED", "").lower() == "true":
+        return None
+    try:
+        tracing = importlib.import_module("lance_flight.admin.tracing")
+    except ModuleNotFoundError as exc:
+        raise InvalidInput(f"traces are wanted and {exc.name} is not installed; expected lance-flight[otel]") from exc
+    made: Tracing = tracing.Tracing(tracing.exporter_of(environment), sql_characters=config.log_sql)
+    return made
 
 
 def _load(service: Service) -> dict[str, object]:

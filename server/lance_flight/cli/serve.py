@@ -37,7 +37,7 @@ def run(options: argparse.Namespace) -> int:
     operations = Operations(settings, service.root_store(options.root, settings.storage).check)
     for address in operations.addresses:
         print(f"administration at {address}", flush=True)
-    built = service.build(options.root, settings)
+    built = service.build(options.root, settings, operations.middleware)
     operations.watch(built)
 
     def ready(uri: str) -> None:
@@ -49,6 +49,7 @@ def run(options: argparse.Namespace) -> int:
     serve_until(
         built.server, stop, grace=settings.grace, ready=ready, stopping=partial(operations.enter, Phase.STOPPING)
     )
+    operations.close()
     service.leave(0)
 
 

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
-from typing import NoReturn
+from typing import Any, NoReturn
 
 import pyarrow as pa
 
@@ -55,8 +55,8 @@ class Service:
     engine: Engine
 
 
-def build(root: str, config: ServerConfig) -> Service:
-    """A server that accepts connections already."""
+def build(root: str, config: ServerConfig, middleware: Mapping[str, Any] = MappingProxyType({})) -> Service:
+    """A server that accepts connections already; `middleware` is Flight's, beside that of the server itself."""
     store = root_store(root, config.storage)
     settle_abandoned(store)
     engine = Engine(
@@ -76,6 +76,7 @@ def build(root: str, config: ServerConfig) -> Service:
             port=config.port,
             advertise=advertised,
             gate=admitting,
+            middleware=middleware,
         )
     except (OSError, pa.ArrowException) as exc:
         raise InvalidInput(f"cannot listen on {config.host}:{config.port}: {_why(config.host, config.port)}") from exc

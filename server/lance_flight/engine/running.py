@@ -18,6 +18,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from enum import Enum
+from typing import Any
 
 import pyarrow as pa
 
@@ -68,11 +69,15 @@ class Cancellations(Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Issuer:
-    """Whose statement it is: principal, session and address; `is_gone` says that nobody waits for it any more."""
+    """Whose statement it is: principal, session and address; `is_gone` says that nobody waits for it any more.
+
+    `trace` is the context of a trace that the statement belongs to, for who traces.
+    """
 
     principal: str = "anonymous"
     session: str = ""
     peer: str = ""
+    trace: Any = None
     is_gone: Callable[[], bool] = field(default=lambda: False, repr=False)
 
 
@@ -102,6 +107,7 @@ class Record:
     planning_seconds: float
     seconds: float
     outcome: str | None = None
+    trace: Any = None
 
 
 Ended = Callable[[Record], None]
@@ -221,6 +227,7 @@ class RunningStatement:
                 planning_seconds=seconds[State.PLANNING],
                 seconds=now - self._start,
                 outcome=outcome,
+                trace=self.issuer.trace,
             )
 
 

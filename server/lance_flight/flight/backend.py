@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from enum import Enum
-from typing import Protocol, TypeAlias
+from typing import Any, Protocol, TypeAlias
 
 import pyarrow as pa
 
@@ -29,7 +29,7 @@ class Caller:
 
     `is_connection` says that this is nothing but the connection. `cookie` is the one that this server has given to its
     client, if it came with one, and tells the session apart by itself. `is_gone` says whether the client still waits for an
-    answer; it may be asked from any thread, also after the call.
+    answer; it may be asked from any thread, also after the call. `trace` is the context of the call's trace, if there is one.
     """
 
     principal: str = "anonymous"
@@ -39,6 +39,7 @@ class Caller:
     is_connection: bool = False
     cookie: str | None = None
     is_gone: Callable[[], bool] = field(default=lambda: False, compare=False, repr=False)
+    trace: Any = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -21,6 +21,8 @@ from lance_flight.flight.identity.principal import Principal, Proof
 from lance_flight.flight.status import handler
 
 MIDDLEWARE = "lance-flight"
+TRACING = "lance-flight-tracing"
+"""Under this name a server may have `tracing.TracingMiddlewareFactory`."""
 
 ENDPOINTS_HEADER = "lance-flight-endpoints"
 COMPRESSION_HEADER = "lance-flight-compression"
@@ -230,6 +232,7 @@ def call_of(context: flight.ServerCallContext) -> Call:
             is_connection=told_by is None,
             cookie=middleware.cookie,
             is_gone=middleware.waiting.is_gone,
+            trace=getattr(context.get_middleware(TRACING), "context", None),
         ),
         endpoints=_endpoints(middleware.headers.get(ENDPOINTS_HEADER)),
         compression=_compression(middleware.headers.get(COMPRESSION_HEADER)),

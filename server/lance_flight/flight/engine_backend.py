@@ -213,7 +213,9 @@ def _sql(statement: SqlOrPlan) -> str:
 
 
 def _issuer(caller: Caller, session: ClientSession) -> Issuer:
-    return Issuer(principal=caller.principal, session=session.id, peer=caller.peer, is_gone=caller.is_gone)
+    return Issuer(
+        principal=caller.principal, session=session.id, peer=caller.peer, trace=caller.trace, is_gone=caller.is_gone
+    )
 
 
 def _is_own(session: ClientSession, caller: Caller) -> bool:

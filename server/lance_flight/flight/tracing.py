@@ -1,0 +1,50 @@
+"""A span of OpenTelemetry for each call, below the one that the client's headers name (W3C trace context, `traceparent`).
+
+Loaded only where traces are wanted. What is run for a call is told its context through `Caller.trace`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from opentelemetry import propagate, trace
+from opentelemetry.context import Context
+from pyarrow import flight
+
+SERVICE = "arrow.flight.protocol.FlightService"
+
+
+class TracingMiddleware(flight.ServerMiddleware):
+    """One call; `context` is that of its span, for the spans of what it makes run."""
+
+    def __init__(self, span: trace.Span) -> None:
+        super().__init__()
+        self._span = span
+        self.context: Context = trace.set_span_in_context(span)
+
+    def call_completed(self, exception: Exception | None) -> None:
+        """End the span. What an error says may quote data and stays here: the span has its class."""
+        if exception is not None:
+            self._span.set_attribute("error.type", type(exception).__name__)
+            self._span.set_status(trace.StatusCode.ERROR)
+        self._span.end()
+
+
+class TracingMiddlewareFactory(flight.ServerMiddlewareFactory):
+    """Begins the span of each call."""
+
+    def __init__(self, tracer: trace.Tracer) -> None:
+        super().__init__()
+        self._tracer = tracer
+
+    def start_call(self, info: flight.CallInfo, headers: Mapping[str, Sequence[str]]) -> TracingMiddleware:
+        """A new call."""
+        method = "".join(word.title() for word in info.method.name.split("_"))
+        return TracingMiddleware(
+            self._tracer.start_span(
+                f"{SERVICE}/{method}",
+                context=propagate.extract(headers),
+                kind=trace.SpanKind.SERVER,
+                attributes={"rpc.system": "grpc", "rpc.service": SERVICE, "rpc.method": method},
+            )
+        )
