@@ -68,7 +68,7 @@ def test_a_setting_can_be_given_in_each_way_and_the_nearest_one_wins(tmp_path: P
         (given(spelled(setting, in_option)), file, environment, in_option),
     ]
     for arguments, path, variables, expected in ways:
-        loaded = config.load(arguments, file=path, environment=variables)
+        loaded = config.merged(config.sources(arguments, file=path, environment=variables))
         assert getattr(loaded, setting.name) == expected
         assert type(getattr(loaded, setting.name)) is type(setting.default)
 
@@ -111,6 +111,13 @@ def test_the_command_prints_what_serve_would_have(
     printed = capsys.readouterr().out
     assert "lanes = 3  # environment LANCE_FLIGHT_LANES" in printed
     assert "port = 4000  # option --port" in printed
+
+
+def test_the_command_fails_where_serve_would(capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(["config", "--port", "70000"]) == 1
+    captured = capsys.readouterr()
+    assert "port = 70000  # option --port" in captured.out
+    assert "'port' is 70000" in captured.err
 
 
 def test_a_wrong_value_is_refused_whichever_way_it_comes(tmp_path: Path) -> None:

@@ -179,16 +179,16 @@ def sources(
 
 
 def merged(found: Sequence[Source]) -> ServerConfig:
-    """The configuration that some sources make, each overruling the ones before."""
+    """The configuration that some sources make, each overruling the ones before; whether it can be is not checked."""
     values = {name: value for source in found for name, value in source.values.items()}
-    return ServerConfig(**values).checked()
+    return ServerConfig(**values)
 
 
 def load(
     arguments: Mapping[str, Any], *, file: str | None = None, environment: Mapping[str, str] | None = None
 ) -> ServerConfig:
     """The configuration from a TOML file, the environment and arguments, each overruling the one before."""
-    return merged(sources(arguments, file=file, environment=environment))
+    return merged(sources(arguments, file=file, environment=environment)).checked()
 
 
 def as_toml(found: Sequence[Source]) -> str:

@@ -8,7 +8,9 @@ from lance_flight import config
 
 
 def run(options: argparse.Namespace) -> int:
-    """Print the effective configuration."""
+    """Print the effective configuration, and fail where `serve` would refuse it."""
     given = {setting.name: getattr(options, setting.name) for setting in config.settings()}
-    print(config.as_toml(config.sources(given, file=options.config)))
+    found = config.sources(given, file=options.config)
+    print(config.as_toml(found), flush=True)
+    config.merged(found).checked()
     return 0
