@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from datetime import UTC, datetime
 
 import pyarrow as pa
 import pytest
@@ -27,7 +28,14 @@ ALICE = "alice"
 TEXTS = st.text(st.characters(codec="utf-8"))
 
 
-@given(st.binary(max_size=50).map(lambda payload: RowsTicket(payload=payload)) | st.just(NoRowsTicket()))
+@given(
+    st.builds(
+        RowsTicket,
+        payload=st.binary(max_size=50),
+        expires=st.none() | st.datetimes(datetime(2000, 1, 1), datetime(2200, 1, 1), timezones=st.just(UTC)),
+    )
+    | st.just(NoRowsTicket())
+)
 def test_a_ticket_comes_back(ticket: RowsTicket | NoRowsTicket) -> None:
     assert SEALER.open_ticket(SEALER.ticket(ticket, ALICE), ALICE) == ticket
 

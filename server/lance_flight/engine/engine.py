@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
@@ -257,7 +257,7 @@ class Engine:
 
     def _begun(
         self, running: RunningStatement, task: Task, access: Access
-    ) -> tuple[pa.Schema, Iterator[pa.RecordBatch]]:
+    ) -> tuple[pa.Schema, Generator[pa.RecordBatch]]:
         holds: list[Hold] = []
         answered = self._answered(running, task, holds, access)
         return answered.schema, _held(answered.batches(), holds)
@@ -422,7 +422,7 @@ def _permitted(statement: S, access: Access) -> S:
     return statement
 
 
-def _held(batches: Iterator[pa.RecordBatch], holds: list[Hold]) -> Iterator[pa.RecordBatch]:
+def _held(batches: Iterator[pa.RecordBatch], holds: list[Hold]) -> Generator[pa.RecordBatch]:
     """The same batches; the snapshots that they come from stay for as long as they are being read, and no longer."""
     try:
         yield from batches

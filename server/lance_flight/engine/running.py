@@ -13,8 +13,8 @@ import threading
 import time
 import weakref
 from collections import OrderedDict
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
+from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from enum import Enum
@@ -299,10 +299,13 @@ class RunningStatements:
             self._settle(statement, "closed" if is_closed else "ok")
 
     def streamed(
-        self, statement: RunningStatement, part: int, issuer: Issuer, batches: Iterable[pa.RecordBatch]
+        self, statement: RunningStatement, part: int, issuer: Issuer, batches: Generator[pa.RecordBatch]
     ) -> Iterator[pa.RecordBatch]:
-        """The batches of one endpoint as they are sent; the statement has ended when it was the last one."""
-        with self.working(statement, issuer):
+        """The batches of one endpoint as they are sent; the statement has ended when it was the last one.
+
+        However that comes, `batches` are closed: the error of a cancelled statement would keep them.
+        """
+        with self.working(statement, issuer), closing(batches):
             statement.at(State.RUNNING)
             try:
                 for batch in statement.counted(batches):

@@ -1,0 +1,192 @@
+"""Statements that are ended from outside, over the wire: the client hears of it at once, and the work really stops."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from adbc_driver_flightsql import dbapi
+from adbc_driver_manager import Error
+from lance_flight.flight import commands
+from lance_flight.flight.protocol import flight_actions_pb2 as actions_pb
+from lance_flight.flight.wire import encode_action, encode_command
+from pyarrow import flight
+
+from tests.service.server_process import Server, serving
+
+TICKS = os.sysconf("SC_CLK_TCK")
+NUMBERS = "generate_series(1, 2000000000)"
+LONG = {
+    "a sort": f"SELECT * FROM (SELECT value * 7919 % 10000019 AS x FROM {NUMBERS}) AS t ORDER BY x",
+    "an aggregate": f"SELECT value * 7919 % 10000019 AS x, count(*) AS n FROM {NUMBERS} GROUP BY 1",
+    "a join": f"SELECT count(*) AS n FROM {NUMBERS} AS a JOIN {NUMBERS} AS b ON a.value = -b.value",
+    "a stream": f"SELECT value FROM {NUMBERS}",
+    "an insert": f"INSERT INTO kept SELECT value AS id FROM {NUMBERS}",
+    "a delete": f"DELETE FROM kept WHERE id IN (SELECT -value FROM {NUMBERS})",
+}
+QUERIES = ("a sort", "an aggregate", "a join", "a stream")
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    with serving(tmp_path_factory.mktemp("cancelled") / "root") as running:
+        running.ingest("kept", pa.table({"id": [1, 2, 3]}), partition_by="bucket(2, id)")
+        yield running
+
+
+def until(holds: Callable[[], bool], what: str) -> None:
+    """Wait for what comes true by itself."""
+    waiting = threading.Event()
+    for _ in range(1000):
+        if holds():
+            return
+        waiting.wait(0.01)
+    pytest.fail(f"{what} did not come true")
+
+
+def seconds_used(server: Server) -> float:
+    """The CPU time of a server."""
+    fields = Path(f"/proc/{server.process.pid}/stat").read_text().rsplit(")", 1)[1].split()
+    return (int(fields[11]) + int(fields[12])) / TICKS
+
+
+def open_files(server: Server) -> int:
+    """How many files, sockets and the like a server has open."""
+    return len(list(Path(f"/proc/{server.process.pid}/fd").iterdir()))
+
+
+def rests(server: Server) -> None:
+    """Wait until a server does nothing any more."""
+
+    def is_idle() -> bool:
+        before = seconds_used(server)
+        threading.Event().wait(0.2)
+        return seconds_used(server) - before <= 0.03
+
+    until(is_idle, "an idle server")
+
+
+def read_for(seconds: float, client: flight.FlightClient, sql: str) -> None:
+    """Run a query, and give each of its calls up after some time."""
+    patience = flight.FlightCallOptions(timeout=seconds)
+    command = encode_command(commands.StatementQuery(query=sql))
+    info = client.get_flight_info(flight.FlightDescriptor.for_command(command), patience)
+    for chunk in client.do_get(info.endpoints[0].ticket, patience):
+        assert chunk.data.num_rows
+
+
+def fetched(cursor: dbapi.Cursor, sql: str) -> pa.Table:
+    """All rows of a query."""
+    cursor.execute(sql)
+    return cursor.fetch_arrow_table()
+
+
+def planned(client: flight.FlightClient, sql: str) -> flight.FlightInfo:
+    command = encode_command(commands.StatementQuery(query=sql))
+    return client.get_flight_info(flight.FlightDescriptor.for_command(command))
+
+
+def cancel(client: flight.FlightClient, info: flight.FlightInfo) -> int:
+    """Cancel a query; the status that the server answers."""
+    action = flight.Action(*encode_action(commands.CancelFlightInfo(info=info.serialize())))
+    (result,) = client.do_action(action)
+    return int(actions_pb.CancelFlightInfoResult.FromString(result.body.to_pybytes()).status)
+
+
+def at_work(server: Server) -> None:
+    """Wait until a server has worked for a while."""
+    begun = seconds_used(server)
+    until(lambda: seconds_used(server) - begun > 0.3, "a busy server")
+
+
+@pytest.mark.parametrize("name", QUERIES)
+def test_a_query_is_cancelled_by_another_connection(server: Server, name: str) -> None:
+    with flight.connect(server.uri) as client, ThreadPoolExecutor(1) as pool:
+        info = planned(client, LONG[name])
+        (endpoint,) = info.endpoints
+        reading: Future[pa.Table] = pool.submit(lambda: client.do_get(endpoint.ticket).read_all())
+        at_work(server)
+        assert cancel(server.client, info) == actions_pb.CANCEL_STATUS_CANCELLED
+        with pytest.raises(flight.FlightError, match=r"\[cancelled\]"):
+            reading.result(timeout=10)
+        with pytest.raises(flight.FlightCancelledError, match="was cancelled"):
+            client.do_get(endpoint.ticket)
+    rests(server)
+
+
+def test_adbc_cancels_what_it_waits_for(server: Server) -> None:
+    with (
+        dbapi.connect(server.uri, autocommit=True) as connection,
+        connection.cursor() as cursor,
+        ThreadPoolExecutor(1) as pool,
+    ):
+        reading = pool.submit(fetched, cursor, LONG["an aggregate"])
+        at_work(server)
+        cursor.adbc_cancel()
+        with pytest.raises(Error, match=r"(?i)cancel"):
+            reading.result(timeout=10)
+    rests(server)
+
+
+@pytest.mark.parametrize("name", LONG)
+def test_a_client_that_goes_away_leaves_nothing_running(server: Server, name: str) -> None:
+    assert server.value("SELECT count(*) AS n FROM kept") == 3
+    rests(server)
+    before = open_files(server)
+    with flight.connect(server.uri) as client, pytest.raises(flight.FlightTimedOutError):
+        read_for(0.7, client, LONG[name])
+    rests(server)
+    until(lambda: open_files(server) <= before, "as few open files as before")
+    assert server.value("SELECT count(*) AS n FROM kept") == 3
+
+
+def test_a_statement_that_has_run_cannot_be_cancelled(server: Server) -> None:
+    info = planned(server.client, "CREATE TABLE IF NOT EXISTS kept (id BIGINT)")
+    assert cancel(server.client, info) == actions_pb.CANCEL_STATUS_NOT_CANCELLABLE
+
+
+@pytest.fixture(scope="module")
+def impatient(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    with serving(tmp_path_factory.mktemp("impatient") / "root", "--statement-timeout", "0.5") as running:
+        running.ingest("kept", pa.table({"id": [1, 2, 3]}), partition_by="bucket(2, id)")
+        yield running
+
+
+@pytest.mark.parametrize("name", [name for name in LONG if name != "a stream"])
+def test_a_statement_that_takes_too_long_is_ended(impatient: Server, name: str) -> None:
+    said = impatient.refuses(LONG[name])
+    assert "[statement_timeout] the statement was ended after 0.5 seconds" in said
+    rests(impatient)
+    assert impatient.value("SELECT count(*) AS n FROM kept") == 3
+
+
+def test_a_slow_reader_is_not_what_takes_too_long(impatient: Server) -> None:
+    with flight.connect(impatient.uri) as client:
+        info = planned(client, "SELECT value FROM generate_series(1, 5000000)")
+        rows = 0
+        for chunk in client.do_get(info.endpoints[0].ticket):
+            rows += chunk.data.num_rows
+            threading.Event().wait(0.002)
+        assert rows == 5_000_000
+
+
+def test_a_session_may_allow_less(server: Server) -> None:
+    with dbapi.connect(server.uri, autocommit=True) as connection, connection.cursor() as cursor:
+        cursor.execute("SET statement_timeout = '0.2'")
+        with pytest.raises(Error, match=r"\[statement_timeout\] the statement was ended after 0.2 seconds"):
+            fetched(cursor, LONG["an aggregate"])
+        for wrong in ("-1", "soon", "nan"):
+            with pytest.raises(Error, match="expected a number of seconds"):
+                cursor.execute(f"SET statement_timeout = '{wrong}'")
+
+
+def test_a_session_may_not_allow_more(impatient: Server) -> None:
+    with dbapi.connect(impatient.uri, autocommit=True) as connection, connection.cursor() as cursor:
+        cursor.execute("SET statement_timeout = '60'")
+        with pytest.raises(Error, match=r"ended after 0.5 seconds"):
+            fetched(cursor, LONG["an aggregate"])
