@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from datafusion import LogicalPlan
-from datafusion.expr import Limit, Projection, Sort, SubqueryAlias
+from datafusion.expr import Limit, Projection, Sort
 
 from lance_flight.engine.answers import Answer
 from lance_flight.engine.partition_wise.statistics import read_tables
@@ -30,11 +30,11 @@ def table_rows(session: Session) -> int:
 
 
 def is_ordered(plan: LogicalPlan) -> bool:
-    """Whether the rows of an optimised plan come in an order that the query asks for."""
+    """Whether the rows come in an order that the query itself asks for; one that is not optimised says so at its top."""
     node = plan.to_variant()
     if isinstance(node, Sort):
         return True
     return isinstance(node, _KEEP_ORDER) and all(is_ordered(child) for child in plan.inputs())
 
 
-_KEEP_ORDER = (Limit, Projection, SubqueryAlias)
+_KEEP_ORDER = (Limit, Projection)

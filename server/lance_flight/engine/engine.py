@@ -197,7 +197,7 @@ class Engine:
                 session.resolve_pins(answered.frame)
             shares = most_shares(session, answered, endpoints) if endpoints > 1 else 1
             rows = table_rows(session) if shares > 1 else None
-            ordered = answered.frame is not None and is_ordered(session.optimised(answered.frame))
+            ordered = answered.frame is not None and is_ordered(answered.frame.logical_plan())
         expires = self._keep(running, holds)
         readings = dict(session.named.readings)
         running.snapshots = {name: reading.version for name, reading in readings.items()}
