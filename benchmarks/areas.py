@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
 
-from benchmarks import commit, concurrency, fan_out, ingest, joins, memory, planning, spark, stream_out
+from benchmarks import commit, concurrency, fan_out, ingest, joins, memory, observing, planning, spark, stream_out
 from benchmarks.bench import Bench
 from benchmarks.results import Result
 
@@ -20,5 +20,6 @@ AREAS: Mapping[str, Callable[[Bench], list[Result]]] = MappingProxyType(
         "spark": spark.measure,
         "memory": memory.measure,
         "concurrency": concurrency.measure,
+        "observing": observing.measure,
     }
 )

@@ -15,9 +15,10 @@ import pyarrow.compute as pc
 from pyarrow import ArrowException
 
 from benchmarks import client, data
-from benchmarks.bench import HUNDRED, Bench, Pair
+from benchmarks.bench import HUNDRED, Bench
 from benchmarks.client import SqlClient
 from benchmarks.results import ERRORS, QUERIES_PER_SECOND, Aim, Result
+from benchmarks.servers import Server
 from benchmarks.timing import interleaved, timed
 
 CLIENTS = (1, 4, 16)
@@ -27,8 +28,8 @@ QUERIES = 96
 
 def measure(bench: Bench) -> list[Result]:
     """Throughput, and errors."""
-    with bench.servers() as pair, _clients(pair) as clients:
-        load = _Load(bench, clients)
+    with bench.servers() as pair, connected(pair.ours_server) as clients:
+        load = Load(bench, clients)
         seconds = interleaved({str(n): timed(load.run, n) for n in CLIENTS}, bench.options.rounds)
     speed = {n: QUERIES / seconds[str(n)] for n in CLIENTS}
     most = CLIENTS[-1]
@@ -44,7 +45,7 @@ def measure(bench: Bench) -> list[Result]:
     ]
 
 
-class _Load:
+class Load:
     """The same queries, by any number of clients."""
 
     def __init__(self, bench: Bench, clients: list[SqlClient]) -> None:
@@ -75,6 +76,7 @@ class _Load:
 
 
 @contextmanager
-def _clients(pair: Pair) -> Iterator[list[SqlClient]]:
+def connected(server: Server) -> Iterator[list[SqlClient]]:
+    """As many clients as there are ever at once."""
     with ExitStack() as stack:
-        yield [stack.enter_context(SqlClient(pair.ours_server)) for _ in range(CLIENTS[-1])]
+        yield [stack.enter_context(SqlClient(server)) for _ in range(CLIENTS[-1])]

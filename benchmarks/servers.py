@@ -8,7 +8,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -39,9 +39,9 @@ def memory(pid: int, name: str) -> int:
 
 
 @contextmanager
-def ours(root: Path) -> Iterator[Server]:
-    """`lance-flight serve` over `root`, as a user starts it."""
-    with _process(["lance_flight.cli", "serve", str(root), "--port", "0"]) as server:
+def ours(root: Path, *arguments: str, log: Path | None = None) -> Iterator[Server]:
+    """`lance-flight serve` over `root`, as a user starts it; what it logs goes to `log`, if there is one."""
+    with _process(["lance_flight.cli", "serve", str(root), "--port", "0", *arguments], log) as server:
         yield server
 
 
@@ -53,11 +53,14 @@ def bare() -> Iterator[Server]:
 
 
 @contextmanager
-def _process(module: Sequence[str]) -> Iterator[Server]:
-    with tempfile.TemporaryDirectory(prefix="lance-flight-bench-") as place:
+def _process(module: Sequence[str], log: Path | None = None) -> Iterator[Server]:
+    with ExitStack() as stack, tempfile.TemporaryDirectory(prefix="lance-flight-bench-") as place:
         ready = Path(place) / "ready"
         command = [sys.executable, "-m", *module, "--ready-file", str(ready)]
-        with subprocess.Popen(command, cwd=PROJECT, env=_environment(), stdout=subprocess.DEVNULL) as process:
+        errors = None if log is None else stack.enter_context(log.open("w"))
+        with subprocess.Popen(
+            command, cwd=PROJECT, env=_environment(), stdout=subprocess.DEVNULL, stderr=errors
+        ) as process:
             try:
                 yield Server(_uri(ready, process), process.pid)
             finally:
