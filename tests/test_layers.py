@@ -91,6 +91,7 @@ LIBRARIES = {
     "jwt": {"lance_flight.flight.identity"},
     # An extra: both are loaded only where traces are wanted.
     "opentelemetry": {"lance_flight.admin.tracing", "lance_flight.flight.tracing"},
+    "cryptography": {"lance_flight.flight.tls"},
     "pyspark": {"lance_flight_client.spark"},
     # Lance describes the fields of a table in messages of its own.
     "google.protobuf": {"lance_flight.flight", "lance_flight.catalog.lance_fields"},

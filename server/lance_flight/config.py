@@ -69,6 +69,9 @@ class ServerConfig:
         "groups", "claim with the groups of the principal, or its path: realm_access.roles"
     )
     jwt_leeway: float = _setting(30.0, "seconds that the clock of who signs JSON web tokens may be off")
+    tls_certificate: str = _setting("", "PEM file of the certificate and its chain, read again when it changes")
+    tls_key: str = _setting("", "PEM file of the key of tls_certificate")
+    tls_client_ca: str = _setting("", "PEM file of those who sign the certificates that clients must then have")
     ticket_key_file: str = _setting(
         "", "file with the 32 bytes that sign tickets; without it a key is kept in the root's .lance-flight directory"
     )
@@ -117,22 +120,27 @@ class ServerConfig:
             if getattr(self, name) < 0:
                 raise InvalidInput(f"setting {name!r} is {getattr(self, name)}; expected 0 or more")
         self.storage  # noqa: B018 - checks it
+        self._check_identity()
+        return self
+
+    def _check_identity(self) -> None:
         if self.jwt_keys and not (self.jwt_issuer and self.jwt_audience):
             raise InvalidInput("setting 'jwt_keys' goes with 'jwt_issuer' and 'jwt_audience'; expected all of them")
         if self.jwt_keys.startswith("http:"):
             raise InvalidInput(f"setting 'jwt_keys' is {self.jwt_keys!r}; expected a file, or a URL with https")
+        if bool(self.tls_certificate) != bool(self.tls_key) or (self.tls_client_ca and not self.tls_key):
+            raise InvalidInput("settings 'tls_certificate' and 'tls_key' go together, and 'tls_client_ca' with both")
         if self.host not in LOOPBACK and not self.allow_anonymous and not self.has_authentication:
             raise Refused(
                 f"host {self.host!r} is not loopback and there is no authentication;"
-                " expected 127.0.0.1, a users_file, tokens_file or jwt_keys,"
+                " expected 127.0.0.1, a users_file, tokens_file, jwt_keys or tls_client_ca,"
                 " or --allow-anonymous to serve anyone who can connect"
             )
-        return self
 
     @property
     def has_authentication(self) -> bool:
         """Whether callers are asked who they are."""
-        return bool(self.users_file or self.tokens_file or self.jwt_keys)
+        return bool(self.users_file or self.tokens_file or self.jwt_keys or self.tls_client_ca)
 
     @property
     def storage(self) -> dict[str, str]:

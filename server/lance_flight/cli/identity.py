@@ -12,6 +12,7 @@ from lance_flight.flight.identity.session_tokens import SessionTokens
 from lance_flight.flight.identity.static_tokens import TokensFile
 from lance_flight.flight.identity.users import UsersFile
 from lance_flight.flight.tickets import Sealer
+from lance_flight.flight.tls import TlsFiles
 
 
 def gate(config: ServerConfig, key: bytes) -> Gate:
@@ -23,7 +24,15 @@ def gate(config: ServerConfig, key: bytes) -> Gate:
         authenticators=tuple(others if users is None else (users, *others)),
         granter=users,
         allow_anonymous=config.allow_anonymous,
+        has_certificates=bool(config.tls_client_ca),
     )
+
+
+def certificates(config: ServerConfig) -> TlsFiles | None:
+    """Where the certificates of a server are kept, if it has any."""
+    if not config.tls_certificate:
+        return None
+    return TlsFiles(certificate=config.tls_certificate, key=config.tls_key, client_ca=config.tls_client_ca)
 
 
 def _bearers(config: ServerConfig) -> Iterator[Authenticator]:

@@ -14,6 +14,7 @@ from lance_flight import config
 from lance_flight.admin import logs
 from lance_flight.admin.readiness import Phase
 from lance_flight.cli import service
+from lance_flight.cli.identity import certificates
 from lance_flight.cli.operations import Operations
 from lance_flight.errors import InvalidInput
 from lance_flight.flight.lifecycle import serve_until
@@ -27,6 +28,9 @@ def run(options: argparse.Namespace) -> int:
     stop = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, partial(_stop, stop))
+    if settings.tls_certificate or settings.has_authentication:
+        # Their files are read again when they change: who sends a signal for it does not mean the end.
+        signal.signal(signal.SIGHUP, signal.SIG_IGN)
     # What a server does that does not answer is asked with `kill -USR1`: it writes where each thread is.
     faulthandler.register(signal.SIGUSR1)
     ready_file = Path(settings.ready_file)
@@ -47,7 +51,12 @@ def run(options: argparse.Namespace) -> int:
             _write_whole(ready_file, uri)
 
     serve_until(
-        built.server, stop, grace=settings.grace, ready=ready, stopping=partial(operations.enter, Phase.STOPPING)
+        built.server,
+        stop,
+        grace=settings.grace,
+        ready=ready,
+        stopping=partial(operations.enter, Phase.STOPPING),
+        certificates=certificates(settings),
     )
     operations.close()
     service.leave(0)

@@ -18,8 +18,8 @@ import pyarrow as pa
 from lance_flight.catalog.directory import Root
 from lance_flight.catalog.private import PRIVATE, settle_abandoned
 from lance_flight.catalog.store import Store
-from lance_flight.cli.identity import gate
-from lance_flight.config import ServerConfig
+from lance_flight.cli.identity import certificates, gate
+from lance_flight.config import LOOPBACK, ServerConfig
 from lance_flight.engine.engine import Engine
 from lance_flight.engine.limits import Limits
 from lance_flight.engine.policies.file import PolicyFile
@@ -66,7 +66,10 @@ def build(root: str, config: ServerConfig, middleware: Mapping[str, Any] = Mappi
     )
     policies = PolicyFile(Path(config.policy_file)) if config.policy_file else None
     key = ticket_key(store, config)
-    admitting = gate(config, key)
+    admitting, tls_files = gate(config, key), certificates(config)
+    tls = None if tls_files is None else tls_files.read()
+    if tls is None and config.has_authentication and config.host not in LOOPBACK:
+        log.warning("credentials come over %s without encryption; expected tls_certificate and tls_key", config.host)
     advertised = tuple(part.strip() for part in config.advertise.split(",") if part.strip())
     try:
         server = FlightSqlServer(
@@ -77,6 +80,7 @@ def build(root: str, config: ServerConfig, middleware: Mapping[str, Any] = Mappi
             advertise=advertised,
             gate=admitting,
             middleware=middleware,
+            tls=tls,
         )
     except (OSError, pa.ArrowException) as exc:
         raise InvalidInput(f"cannot listen on {config.host}:{config.port}: {_why(config.host, config.port)}") from exc

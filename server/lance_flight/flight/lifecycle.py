@@ -8,12 +8,21 @@ from __future__ import annotations
 
 import logging
 import threading
+import time
 from collections.abc import Callable
 
+import pyarrow as pa
+
 from lance_flight.flight.server import FlightSqlServer
+from lance_flight.flight.tls import Tls, TlsFiles
 
 CLOSING_SECONDS = 2.0
 """How long connections may take to close after the last call."""
+CERTIFICATE_SECONDS = 2.0
+"""How often files of certificates are looked at."""
+TAKING_OVER_SECONDS = 10.0
+"""How long an address may take to become free for the successor of a server."""
+_TAKING_OVER_STEP = 0.002
 
 _log = logging.getLogger(__name__)
 
@@ -25,16 +34,21 @@ def serve_until(
     grace: float,
     ready: Callable[[str], None] | None = None,
     stopping: Callable[[], None] | None = None,
+    certificates: TlsFiles | None = None,
 ) -> bool:
     """Serve until `stop` is set, then refuse new calls and give running ones `grace` seconds to end.
 
-    `ready` is called with the server's URI once connections are accepted, `stopping` when no more calls are to come.
+    `ready` is called with the server's URI once connections are accepted, `stopping` when no more calls are to come. When
+    its `certificates` change, a successor takes the server's place.
     Transactions that are open at the end are rolled back. The answer is whether every call has ended; if one has not,
     the interpreter would wait for it when it exits: end the process with `os._exit`.
     """
     if ready is not None:
         ready(server.uri)
-    stop.wait()
+    while not stop.wait(None if certificates is None else CERTIFICATE_SECONDS):
+        changed = None if certificates is None or server.tls is None else certificates.changed(server.tls)
+        if changed is not None:
+            server = succeeded(server, changed)
     server.in_flight.close()
     if stopping is not None:
         stopping()
@@ -47,7 +61,33 @@ def serve_until(
         _log.warning("calls did not end within %s seconds: %d", grace, len(server.in_flight))
         return False
     # A client that has begun a Handshake and goes no further is no call, and would be waited for.
-    closing = threading.Thread(target=server.shutdown, name="flight-shutdown", daemon=True)
-    closing.start()
+    closing = _closing(server)
     closing.join(CLOSING_SECONDS)
     return not closing.is_alive()
+
+
+def succeeded(server: FlightSqlServer, tls: Tls) -> FlightSqlServer:
+    """A server with other certificates in the place of one that takes no connections any more.
+
+    Calls that run on the old one end there, as they would have. gRPC keeps an address to one server: connections that are
+    made in the milliseconds between the two are refused, and drivers try again.
+    """
+    _closing(server)
+    deadline = time.monotonic() + TAKING_OVER_SECONDS
+    while True:
+        try:
+            successor = server.successor(tls)
+        except (OSError, pa.ArrowException):
+            if time.monotonic() > deadline:
+                raise
+            time.sleep(_TAKING_OVER_STEP)
+        else:
+            _log.info("new certificates are in use at %s", successor.uri)
+            return successor
+
+
+def _closing(server: FlightSqlServer) -> threading.Thread:
+    """A server that takes no more connections, in a thread that lives until its last call has ended."""
+    closing = threading.Thread(target=server.shutdown, name="flight-shutdown", daemon=True)
+    closing.start()
+    return closing

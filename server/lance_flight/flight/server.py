@@ -7,6 +7,8 @@ answers it; errors leave through `status`. Who the caller is comes from `calls`.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial
 from types import MappingProxyType
 
 import pyarrow as pa
@@ -44,8 +46,17 @@ from lance_flight.flight.prepared import PreparedStatements
 from lance_flight.flight.statements import Statements
 from lance_flight.flight.status import guarded_stream, handler, schema_handler
 from lance_flight.flight.tickets import Sealer
+from lance_flight.flight.tls import Tls
 from lance_flight.flight.updates import Updates
 from lance_flight.flight.wire import decode_action, decode_command
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Shared:
+    """What a server and its successor have in common."""
+
+    in_flight: InFlight = field(default_factory=InFlight)
+    bindings: Bindings = field(default_factory=Bindings)
 
 
 class FlightSqlServer(flight.FlightServerBase):
@@ -53,7 +64,10 @@ class FlightSqlServer(flight.FlightServerBase):
 
     `key` (32 bytes) signs tickets and prepared handles; servers that share it can answer for each other. Endpoints name
     no location unless `advertise` lists addresses that clients can reach. `gate` lets callers in; `middleware` sees every
-    call beside our own.
+    call beside our own. With `tls` connections are encrypted.
+
+    Where clients are told by their certificates there is no Handshake: pyarrow says whose certificate it is to a server
+    without a handler of Handshakes alone.
     """
 
     def __init__(
@@ -66,26 +80,46 @@ class FlightSqlServer(flight.FlightServerBase):
         advertise: Sequence[str] = (),
         middleware: Mapping[str, flight.ServerMiddlewareFactory] = MappingProxyType({}),
         gate: Gate = OPEN,
+        tls: Tls | None = None,
+        shared: Shared | None = None,
     ) -> None:
-        sealer = Sealer(key)
-        prepared = PreparedStatements(backend=backend, sealer=sealer, bindings=Bindings())
+        sealer, shared = Sealer(key), shared or Shared()
+        prepared = PreparedStatements(backend=backend, sealer=sealer, bindings=shared.bindings)
         self._backend = backend
         self._endpoints = Endpoints(backend=backend, sealer=sealer, advertised=tuple(advertise))
         self._statements = Statements(backend=backend, prepared=prepared, endpoints=self._endpoints)
         self._actions = Actions(backend=backend, prepared=prepared, endpoints=self._endpoints)
         self._updates = Updates(backend=backend, prepared=prepared)
         self._host = host
-        self.in_flight = InFlight()
+        self._another = partial(
+            FlightSqlServer,
+            backend,
+            key,
+            host=host,
+            advertise=advertise,
+            middleware=middleware,
+            gate=gate,
+            shared=shared,
+        )
+        self.in_flight = shared.in_flight
+        self.tls = tls
         super().__init__(
-            (host, port),
-            auth_handler=Handshake(),
+            (_bracketed(host), port),
+            auth_handler=None if gate.has_certificates else Handshake(),
+            tls_certificates=None if tls is None else [(tls.certificate, tls.key)],
+            verify_client=tls is not None and tls.client_ca is not None,
+            root_certificates=None if tls is None else tls.client_ca,
             middleware={MIDDLEWARE: CallMiddlewareFactory(self.in_flight, backend, gate), **middleware},
         )
 
     @property
     def uri(self) -> str:
-        """Where this server listens: `grpc://host:port`."""
-        return f"grpc://{self._host}:{self.port}"
+        """Where this server listens: `grpc://host:port`, or `grpc+tls://host:port`."""
+        return f"grpc{'' if self.tls is None else '+tls'}://{_bracketed(self._host)}:{self.port}"
+
+    def successor(self, tls: Tls) -> FlightSqlServer:
+        """A server with other certificates at the same address, which must be free, that goes on where this one ends."""
+        return self._another(port=self.port, tls=tls)
 
     def roll_back_open(self) -> int:
         """Roll back every open transaction that runs no statement, before the server ends; how many those were."""
@@ -186,6 +220,11 @@ class FlightSqlServer(flight.FlightServerBase):
     ) -> None:
         """DoExchange: not part of Flight SQL."""
         raise Unsupported("DoExchange is not offered")
+
+
+def _bracketed(host: str) -> str:
+    """A host as it stands in a URI: an address of IPv6 is full of colons."""
+    return f"[{host}]" if ":" in host else host
 
 
 def _command(descriptor: flight.FlightDescriptor) -> Command:

@@ -1,0 +1,104 @@
+"""The certificates of a server, in files that are replaced while it runs."""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+
+from cryptography import x509
+from cryptography.exceptions import UnsupportedAlgorithm
+from cryptography.hazmat.primitives import serialization
+from cryptography.hazmat.primitives.asymmetric.types import PublicKeyTypes
+
+from lance_flight.errors import InvalidInput
+from lance_flight.flight.identity.watched import warn_if_open
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tls:
+    """A chain of certificates and its key, in PEM; with `client_ca`, clients must have certificates that these have signed."""
+
+    certificate: bytes
+    key: bytes = field(repr=False)
+    client_ca: bytes | None = None
+
+
+@dataclass(slots=True, kw_only=True)
+class TlsFiles:
+    """Where certificates are kept: paths of PEM files."""
+
+    certificate: str
+    key: str
+    client_ca: str = ""
+    _said: str = field(default="", init=False)
+
+    def read(self) -> Tls:
+        """What the files hold; `InvalidInput` for what cannot be used."""
+        tls = self._content()
+        first = self._checked(tls)
+        if first.not_valid_after_utc < datetime.now(UTC):
+            _log.warning("certificate %r has expired at %s", self.certificate, first.not_valid_after_utc)
+        warn_if_open(self.key, "key")
+        return tls
+
+    def changed(self, since: Tls) -> Tls | None:
+        """What the files hold, if that is something else and can be used: no server is stopped for what cannot.
+
+        Why it cannot is logged once.
+        """
+        try:
+            found = self._content()
+            if found == since:
+                return None
+            self._checked(found)
+        except InvalidInput as exc:
+            if str(exc) != self._said:
+                self._said = str(exc)
+                _log.error("the certificates in use stay as they are: %s", exc)
+            return None
+        self._said = ""
+        return found
+
+    def _content(self) -> Tls:
+        return Tls(
+            certificate=_content(self.certificate),
+            key=_content(self.key),
+            client_ca=_content(self.client_ca) if self.client_ca else None,
+        )
+
+    def _checked(self, tls: Tls) -> x509.Certificate:
+        """The server's own certificate, if everything fits."""
+        first = _certificates(tls.certificate, self.certificate)[0]
+        if _public(first.public_key()) != self._public_half(tls.key):
+            raise InvalidInput(f"key {self.key!r} is not that of certificate {self.certificate!r}")
+        if tls.client_ca is not None:
+            _certificates(tls.client_ca, self.client_ca)
+        return first
+
+    def _public_half(self, key: bytes) -> bytes:
+        try:
+            return _public(serialization.load_pem_private_key(key, None).public_key())
+        except (ValueError, TypeError, UnsupportedAlgorithm):
+            raise InvalidInput(f"key {self.key!r} is no private key in PEM without a password") from None
+
+
+def _content(path: str) -> bytes:
+    try:
+        return Path(path).read_bytes()
+    except OSError as exc:
+        raise InvalidInput(f"{path!r} cannot be read: {exc.strerror}") from exc
+
+
+def _certificates(pem: bytes, path: str) -> list[x509.Certificate]:
+    try:
+        return x509.load_pem_x509_certificates(pem)
+    except ValueError:
+        raise InvalidInput(f"{path!r} holds no certificates in PEM") from None
+
+
+def _public(key: PublicKeyTypes) -> bytes:
+    return key.public_bytes(serialization.Encoding.DER, serialization.PublicFormat.SubjectPublicKeyInfo)
