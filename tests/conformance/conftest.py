@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.conformance import java
+
 CACHE = Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache")) / "lance-flight"
 
 ARROW_GO = "v18.8.0"
@@ -29,3 +31,11 @@ def integration_client() -> Path:
         install = ["go", "install", f"{_INTEGRATION_CLIENT}@{ARROW_GO}"]
         subprocess.run(install, check=True, timeout=_BUILD_SECONDS, env={**os.environ, "GOBIN": str(built)})
     return client
+
+
+@pytest.fixture(scope="session")
+def jdbc_driver() -> Path:
+    """The Flight SQL JDBC driver."""
+    if not java.is_installed():
+        pytest.skip("a Java compiler or Maven is not installed")
+    return java.driver(CACHE)

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from pyarrow import flight
 
 from lance_flight.errors import InvalidInput, Unavailable
+from lance_flight.flight import java_parameters
 from lance_flight.flight.backend import Backend, Caller
 from lance_flight.flight.identity.gate import Gate
 from lance_flight.flight.identity.principal import Principal, Proof
@@ -50,6 +51,7 @@ class Call:
     compression: str | None = None
     partition_by: str | None = None
     offered: str | None = None
+    is_java: bool = False
     is_cancelled: Callable[[], bool] = lambda: False
 
 
@@ -238,6 +240,9 @@ def call_of(context: flight.ServerCallContext) -> Call:
         compression=_compression(middleware.headers.get(COMPRESSION_HEADER)),
         partition_by=next(iter(middleware.headers.get(PARTITION_BY_HEADER, ())), None),
         offered=middleware.offered,
+        is_java=any(
+            str(agent).startswith(java_parameters.USER_AGENT) for agent in middleware.headers.get("user-agent", ())
+        ),
         is_cancelled=middleware.waiting.is_gone,
     )
 

@@ -17,6 +17,7 @@ from lance_flight.flight.commands import (
     CreatePreparedSubstraitPlan,
     SubstraitPlan,
 )
+from lance_flight.flight.java_parameters import java_parameters
 from lance_flight.flight.normalise import client_schema
 from lance_flight.flight.protocol import flight_sql_pb2 as pb
 from lance_flight.flight.tickets import Prepared, Sealer, decode_parameters, encode_parameters
@@ -45,9 +46,10 @@ class PreparedStatements:
         text = request.query if isinstance(request, CreatePreparedStatement) else whole_plan(request.plan)
         described = self.backend.describe(call.caller, text, transaction=request.transaction_id)
         prepared = Prepared(text=text, transaction_id=request.transaction_id)
+        parameters = client_schema(described.parameters)
         result = pb.ActionCreatePreparedStatementResult(
             prepared_statement_handle=self.sealer.handle(prepared, call.caller.principal),
-            parameter_schema=_message(described.parameters),
+            parameter_schema=_message(java_parameters(parameters) if call.is_java else parameters),
             is_update=described.schema is None,
         )
         if described.schema is not None:

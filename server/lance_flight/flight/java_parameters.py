@@ -1,0 +1,31 @@
+"""What clients in Java are told of parameters.
+
+The Flight SQL JDBC driver (18.3) writes milliseconds into a parameter of any unit, and days into a date of milliseconds:
+without a word, what is stored is another moment. So it is told of the units that it writes; bound values are cast to
+whatever they are compared with or stored in. JDBC itself hands the driver no more than milliseconds.
+"""
+
+from __future__ import annotations
+
+import pyarrow as pa
+
+USER_AGENT = "grpc-java"
+"""What the user agent of every client in Java begins with."""
+
+
+def java_parameters(parameters: pa.Schema) -> pa.Schema:
+    """The parameters with the units that the driver writes.
+
+    >>> java_parameters(pa.schema({"$1": pa.timestamp("us", "UTC"), "$2": pa.time64("ns")}))
+    $1: timestamp[ms, tz=UTC]
+    $2: time32[ms]
+    """
+    return pa.schema([field.with_type(_written(field.type)) for field in parameters], metadata=parameters.metadata)
+
+
+def _written(kind: pa.DataType) -> pa.DataType:
+    if pa.types.is_timestamp(kind):
+        return pa.timestamp("ms", kind.tz)
+    if pa.types.is_time(kind):
+        return pa.time32("ms")
+    return pa.date32() if pa.types.is_date64(kind) else kind

@@ -1,0 +1,50 @@
+"""The Flight SQL JDBC driver, run once by a program in Java that says what came of each call."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+from collections.abc import Mapping
+from pathlib import Path
+
+from tests.conformance.types import SAMPLES
+from tests.service.server_process import Server
+
+DRIVER = "org.apache.arrow:flight-sql-jdbc-driver:18.3.0"
+PROGRAM = Path(__file__).parent / "jdbc" / "Conformance.java"
+PATIENCE = 300.0
+
+_SAID = re.compile(r"(?P<name>.*?) (?P<value>[=!] .*)")
+
+
+def is_installed() -> bool:
+    """Whether there are a Java compiler and Maven."""
+    return all(shutil.which(command) for command in ("javac", "mvn"))
+
+
+def driver(cache: Path) -> Path:
+    """The driver, which Maven gets once."""
+    _, name, version = DRIVER.split(":")
+    jar = cache / f"{name}-{version}.jar"
+    if not jar.exists():
+        copy = ["mvn", "-q", "-B", "dependency:copy", f"-Dartifact={DRIVER}", f"-DoutputDirectory={cache}"]
+        subprocess.run(copy, check=True, timeout=PATIENCE)
+    return jar
+
+
+def said_of(server: Server, jar: Path, scratch: Path) -> Mapping[str, str]:
+    """What the program says, by the name of each call: `= value` or `! error`."""
+    types = scratch / "types.tsv"
+    types.write_text("".join(f"{sample.table}\t{sample.literal}\n" for sample in SAMPLES))
+    url = f"jdbc:arrow-flight-sql://{server.uri.removeprefix('grpc://')}/?useEncryption=false"
+    java = ["java", "--add-opens=java.base/java.nio=ALL-UNNAMED", "-Duser.timezone=UTC", "-cp", str(jar)]
+    command = [*java, str(PROGRAM), url, str(types)]
+    ran = subprocess.run(command, check=False, timeout=PATIENCE, capture_output=True, text=True)
+    assert ran.returncode == 0, ran.stderr
+    return said_in(ran.stdout)
+
+
+def said_in(text: str) -> Mapping[str, str]:
+    """The lines `name = value` and `name ! error` of a text."""
+    return {found["name"]: found["value"] for found in map(_SAID.fullmatch, text.splitlines()) if found}

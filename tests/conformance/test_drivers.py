@@ -1,0 +1,65 @@
+"""Drivers against the product: the JDBC driver in full, and every Arrow type over ADBC and JDBC.
+
+`jdbc/expected.txt` is what the program in Java has to say. Some of it is the driver's own: it takes a number that is one
+of several choices for a set of bits (so there are no full outer joins), has no type info, and leaves methods undone.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+import pytest
+
+from tests.conformance import java
+from tests.conformance.types import README, SAMPLES, by_adbc, by_jdbc, documented, markdown
+from tests.service.server_process import Server, serving
+
+EXPECTED = java.said_in((java.PROGRAM.parent / "expected.txt").read_text())
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    root = tmp_path_factory.mktemp("drivers") / "root"
+    (root / "other").mkdir(parents=True)
+    with serving(root) as running:
+        columns = "id bigint NOT NULL, price decimal(9, 2), carrier varchar, at timestamp"
+        running.run(f"CREATE TABLE flights ({columns}) PARTITIONED BY (carrier)")
+        running.run("INSERT INTO flights VALUES (1, 12.50, 'UA', '2024-02-29T01:02:03'), (2, NULL, 'AA', NULL)")
+        running.run("CREATE TABLE other.planes (id bigint)")
+        running.run("INSERT INTO other.planes VALUES (7)")
+        yield running
+
+
+@pytest.fixture(scope="module")
+def adbc(server: Server) -> Mapping[str, Mapping[str, str]]:
+    """What comes of every type by ADBC; the tables of the types are there afterwards."""
+    return {sample.table: by_adbc(server, sample) for sample in SAMPLES}
+
+
+@pytest.fixture(scope="module")
+def said(
+    server: Server, adbc: object, jdbc_driver: Path, tmp_path_factory: pytest.TempPathFactory
+) -> Mapping[str, str]:
+    """What the program in Java says."""
+    return java.said_of(server, jdbc_driver, tmp_path_factory.mktemp("jdbc"))
+
+
+@pytest.mark.parametrize("name", EXPECTED)
+def test_jdbc(said: Mapping[str, str], name: str) -> None:
+    assert said[name] == EXPECTED[name]
+
+
+def test_every_call_of_jdbc_is_expected(said: Mapping[str, str]) -> None:
+    assert [name for name in said if name not in EXPECTED and not name.startswith("type_")] == []
+
+
+def test_the_table_of_types_is_documented(
+    server: Server, adbc: Mapping[str, Mapping[str, str]], said: Mapping[str, str]
+) -> None:
+    """`LANCE_FLIGHT_TESTS=write` writes it again."""
+    table = markdown(adbc, {sample.table: by_jdbc(server, said, sample) for sample in SAMPLES})
+    if os.environ.get("LANCE_FLIGHT_TESTS") == "write":
+        README.write_text(documented(table))
+    assert documented(table) == README.read_text()
