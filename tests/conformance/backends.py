@@ -6,12 +6,22 @@ The scenarios are those of the integration clients of Arrow's implementations (`
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
 
 import pyarrow as pa
 from lance_flight.errors import InvalidInput, NotFound
-from lance_flight.flight.backend import Caller, Described, IngestTarget, Planned, SqlInfoValue, SqlOrPlan, Updated
+from lance_flight.flight.backend import (
+    Caller,
+    CancelStatus,
+    Described,
+    IngestTarget,
+    Planned,
+    SqlInfoValue,
+    SqlOrPlan,
+    Updated,
+)
 from lance_flight.flight.commands import SessionValue, SubstraitPlan
 from lance_flight.flight.protocol import flight_sql_pb2 as pb
 
@@ -70,6 +80,35 @@ class AppMetadata(CannedBackend):
     def execute(self, caller: Caller, statement: SqlOrPlan, **_: object) -> Planned:
         said = str(statement).encode()
         return Planned(schema=UNSIGNED, payloads=(b"",), app_metadata=said, endpoint_metadata=said)
+
+
+EXPIRATIONS = (None, timedelta(seconds=5), timedelta(seconds=6))
+RENEWED = timedelta(seconds=10)
+
+
+@dataclass(slots=True)
+class ExpirationTime(CannedBackend):
+    """`expiration_time:…`: results that can be read for as long as `EXPIRATIONS` says, one for each statement `0`, `1`, `2`."""
+
+    stopped: set[bytes] = field(default_factory=set)
+
+    def execute(self, caller: Caller, statement: SqlOrPlan, **_: object) -> Planned:
+        number = int(str(statement))
+        until = EXPIRATIONS[number]
+        expires = None if until is None else datetime.now(UTC) + until
+        return Planned(schema=UNSIGNED, payloads=(str(number).encode(),), expires=expires)
+
+    def read(self, caller: Caller, payload: bytes) -> pa.RecordBatchReader:
+        if payload in self.stopped:
+            raise InvalidInput("this result was cancelled")
+        return pa.table([pa.array([int(payload)], pa.uint32())], schema=UNSIGNED).to_reader()
+
+    def cancel(self, caller: Caller, payloads: Sequence[bytes]) -> CancelStatus:
+        self.stopped.update(payloads)
+        return CancelStatus.CANCELLED
+
+    def renew(self, caller: Caller, payload: bytes) -> datetime:
+        return datetime.now(UTC) + RENEWED
 
 
 @dataclass(slots=True)

@@ -20,10 +20,16 @@ from tests.conformance import backends
 from tests.flight.flight_backend import KEY, CannedBackend
 
 HEADER = "x-middleware"
+EXPIRATION_TIME = b"expiration_time"
 
 BACKENDS: Mapping[str, Callable[[], CannedBackend]] = {
     "app_metadata_flight_info_endpoint": backends.AppMetadata,
+    "expiration_time:cancel_flight_info": backends.ExpirationTime,
+    "expiration_time:do_get": backends.ExpirationTime,
+    "expiration_time:list_actions": backends.ExpirationTime,
+    "expiration_time:renew_flight_endpoint": backends.ExpirationTime,
     "flight_sql": backends.FlightSql,
+    "flight_sql:extension": backends.FlightSql,
     "flight_sql:ingestion": backends.Ingestion,
     "middleware": backends.Middleware,
     "ordered": backends.Ordered,
@@ -55,11 +61,27 @@ class ConformanceServer(FlightSqlServer):
 
     def __init__(self, scenario: str, *, host: str = "127.0.0.1", port: int = 0) -> None:
         super().__init__(BACKENDS[scenario](), KEY, host=host, port=port, middleware={HEADER: EchoedHeaders()})
+        self._scenario = scenario
 
     def get_flight_info(
         self, context: flight.ServerCallContext, descriptor: flight.FlightDescriptor
     ) -> flight.FlightInfo:
+        if descriptor.command == EXPIRATION_TIME:
+            return self._put_together(context, [str(number) for number in range(len(backends.EXPIRATIONS))])
         return super().get_flight_info(context, _in_flight_sql(descriptor))
+
+    def list_actions(self, context: flight.ServerCallContext) -> Sequence[flight.ActionType]:
+        """All that are offered; one scenario wants to see two of them, and no others."""
+        offered = super().list_actions(context)
+        if self._scenario != "expiration_time:list_actions":
+            return offered
+        return [action for action in offered if action.type in {"CancelFlightInfo", "RenewFlightEndpoint"}]
+
+    def _put_together(self, context: flight.ServerCallContext, statements: Sequence[str]) -> flight.FlightInfo:
+        """One info with the endpoints of several statements, which expire at times of their own."""
+        infos = [super(ConformanceServer, self).get_flight_info(context, _statement(sql)) for sql in statements]
+        endpoints = [endpoint for info in infos for endpoint in info.endpoints]
+        return flight.FlightInfo(infos[0].schema, infos[0].descriptor, endpoints)
 
 
 def _in_flight_sql(descriptor: flight.FlightDescriptor) -> flight.FlightDescriptor:
@@ -67,5 +89,8 @@ def _in_flight_sql(descriptor: flight.FlightDescriptor) -> flight.FlightDescript
     with contextlib.suppress(DecodeError):
         if AnyMessage.FromString(descriptor.command).type_url:
             return descriptor
-    statement = StatementQuery(query=descriptor.command.decode())
-    return flight.FlightDescriptor.for_command(encode_command(statement))
+    return _statement(descriptor.command.decode())
+
+
+def _statement(sql: str) -> flight.FlightDescriptor:
+    return flight.FlightDescriptor.for_command(encode_command(StatementQuery(query=sql)))
