@@ -145,8 +145,10 @@ def test_a_file_is_read_again_when_it_changes_and_not_otherwise(tmp_path: Path) 
     path.write_text("one")
     clock = Clock(path.stat().st_mtime + 10)
     file, seen = watched(path, clock)
+    assert file.value == "one"
+    seen.clear()
     assert [file.value for _ in range(3)] == ["one"] * 3
-    assert seen == ["one"]
+    assert seen == []
     path.write_text("two")
     assert file.value == "two"
 
@@ -170,10 +172,11 @@ def test_a_file_that_cannot_be_read_lets_nobody_in_until_it_can(
     file, _ = watched(path, Clock(path.stat().st_mtime + 10))
     for text, said in (("wrong", "it is wrong"), (None, "No such file")):
         path.unlink() if text is None else path.write_text(text)
-        with pytest.raises(Unauthenticated, match="the log of the server says why") as raised:
-            _ = file.value
-        assert str(path) not in str(raised.value)
-        assert said in caplog.text
+        for _ in range(3):
+            with pytest.raises(Unauthenticated, match="the log of the server says why") as raised:
+                _ = file.value
+            assert str(path) not in str(raised.value)
+        assert caplog.text.count(said) == 1
     path.write_text("two")
     assert file.value == "two"
 

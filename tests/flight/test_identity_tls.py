@@ -19,6 +19,8 @@ from lance_flight.flight.identity.gate import Gate
 from lance_flight.flight.lifecycle import serve_until, succeeded
 from lance_flight.flight.server import FlightSqlServer
 from lance_flight.flight.tls import Tls, TlsFiles
+from lance_flight_client.spark.options import ReadOptions
+from lance_flight_client.spark.reading.through_flight import plan
 from pyarrow import flight
 
 from tests.flight.certificates import DAY, Certificate, authority
@@ -296,3 +298,23 @@ def test_adbc_is_told_that_there_is_no_handshake(backend: CannedBackend, identit
         pytest.raises(Error),
     ):
         dbapi.connect(f"grpc+tls://localhost:{server.port}", db_kwargs=kwargs)
+
+
+PROOFS = {
+    "a user and a password": {"username": "alice", "password": PASSWORDS["alice"]},
+    "a token": {"token": TOKENS["alice"]},
+}
+
+
+@pytest.mark.parametrize("proof", PROOFS.values(), ids=PROOFS.keys())
+def test_a_read_of_spark_through_a_server_says_who_asks(
+    backend: CannedBackend, identities: Identities, tmp_path: Path, proof: dict[str, str]
+) -> None:
+    (tmp_path / "ca").write_bytes(CA.pem)
+    with serving(backend, identities.gate) as server:
+        place = {"uri": f"grpc+tls://localhost:{server.port}", "tls_roots": str(tmp_path / "ca")}
+        options = ReadOptions.parse({**place, **proof, "query": "SELECT numbers", "partitions": "2"})
+        portions = plan(options).portions()
+        rows = [row for portion in portions for batch in portion.batches() for row in batch.column("n").to_pylist()]
+    assert (len(portions), sorted(rows)) == (2, [1, 2, 3, 4])
+    assert {caller.principal for caller in backend.callers} == {"alice"}

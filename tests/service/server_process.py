@@ -7,7 +7,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import count
@@ -90,18 +90,20 @@ class Server:
 
 
 @contextmanager
-def serving(root: Path, *arguments: str, environment: Mapping[str, str] | None = None) -> Iterator[Server]:
+def serving(
+    root: Path, *arguments: str, environment: Mapping[str, str] | None = None, log: Path | None = None
+) -> Iterator[Server]:
     """A server over `root` on a free port; it is asked to stop, and must exit with 0, at the end."""
-    with serving_uri(str(root), _ready_file(root), *arguments, environment=environment) as server:
+    with serving_uri(str(root), _ready_file(root), *arguments, environment=environment, log=log) as server:
         yield server
 
 
 @contextmanager
 def serving_uri(
-    root: str, ready: Path, *arguments: str, environment: Mapping[str, str] | None = None
+    root: str, ready: Path, *arguments: str, environment: Mapping[str, str] | None = None, log: Path | None = None
 ) -> Iterator[Server]:
-    """The same for a root of any kind; `ready` is the file that the server writes."""
-    with started_uri(root, ready, *arguments, environment=environment) as server:
+    """The same for a root of any kind; `ready` is the file that the server writes, `log` one for what it logs."""
+    with started_uri(root, ready, *arguments, environment=environment, log=log) as server:
         yield server
         server.close()
         server.process.terminate()
@@ -116,11 +118,18 @@ def started(root: Path, *arguments: str, environment: Mapping[str, str] | None =
 
 
 @contextmanager
-def started_uri(root: str, ready: Path, *arguments: str, environment: Mapping[str, str] | None) -> Iterator[Server]:
+def started_uri(
+    root: str, ready: Path, *arguments: str, environment: Mapping[str, str] | None, log: Path | None = None
+) -> Iterator[Server]:
     """The same for a root of any kind; `ready` is the file that the server writes."""
     ready.unlink(missing_ok=True)
     command = [COMMAND, "serve", root, "--port", "0", "--ready-file", str(ready), *arguments]
-    with subprocess.Popen(command, stdout=subprocess.DEVNULL, text=True, env=surroundings(environment)) as process:
+    with (
+        nullcontext() if log is None else log.open("w") as errors,
+        subprocess.Popen(
+            command, stdout=subprocess.DEVNULL, stderr=errors, text=True, env=surroundings(environment)
+        ) as process,
+    ):
         try:
             yield Server(Path(root), _uri(ready, process), process)
         finally:

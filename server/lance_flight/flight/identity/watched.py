@@ -44,9 +44,9 @@ class Watched(Generic[_T]):
         self._now = now
         self._lock = threading.Lock()
         self._seen: _Signature | None = None
-        self._said: _T | InvalidInput = InvalidInput("not read yet")
-        if isinstance(found := self._current(), InvalidInput):
-            raise found
+        self._said = self._read()
+        if isinstance(self._said, InvalidInput):
+            raise self._said
         if is_secret:
             warn_if_open(path, what)
 
@@ -62,8 +62,8 @@ class Watched(Generic[_T]):
         with self._lock:
             signature = _signature(self._path)
             if signature is None or signature != self._seen:
-                self._said = self._read()
-                if isinstance(self._said, InvalidInput):
+                before, self._said = self._said, self._read()
+                if isinstance(self._said, InvalidInput) and str(self._said) != str(before):
                     _log.error("%s", self._said)
                 is_settled = signature is not None and signature[0] < (self._now() - _UNSETTLED) * 1e9
                 self._seen = signature if is_settled else None
