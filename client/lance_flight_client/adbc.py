@@ -6,12 +6,12 @@ Everything here is plain `adbc_driver_flightsql`; an application needs nothing o
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import pyarrow as pa
-from adbc_driver_flightsql import dbapi
-from adbc_driver_manager import Error
+from adbc_driver_flightsql import DatabaseOptions, dbapi
+from adbc_driver_manager import AdbcStatusCode, Error
 
 from lance_flight_client.errors import ServerError
 
@@ -27,11 +27,52 @@ class Result:
     affected: int
 
 
-def connect(uri: str) -> dbapi.Connection:
-    """An ADBC connection to the server at `uri` (`grpc://host:port`), with autocommit on; `ServerError` if there is none."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Credentials:
+    """Who connects, by a user and his password or by a bearer token, and whom to trust.
+
+    `tls_ca`, `certificate` and `key` are PEM: who signs the server's certificate (otherwise those that the system trusts), and
+    the client's own where the server asks for one.
+    """
+
+    user: str | None = None
+    password: str | None = field(default=None, repr=False)
+    token: str | None = field(default=None, repr=False)
+    tls_ca: str | None = field(default=None, repr=False)
+    certificate: str | None = field(default=None, repr=False)
+    key: str | None = field(default=None, repr=False)
+
+    @property
+    def options(self) -> dict[str, str]:
+        """The same as options of the driver.
+
+        >>> Credentials(user="alice", password="secret").options
+        {'username': 'alice', 'password': 'secret'}
+        """
+        given = {
+            "username": self.user,
+            "password": self.password,
+            DatabaseOptions.AUTHORIZATION_HEADER.value: None if self.token is None else f"Bearer {self.token}",
+            DatabaseOptions.TLS_ROOT_CERTS.value: self.tls_ca,
+            DatabaseOptions.MTLS_CERT_CHAIN.value: self.certificate,
+            DatabaseOptions.MTLS_PRIVATE_KEY.value: self.key,
+        }
+        return {name: value for name, value in given.items() if value is not None}
+
+
+NOBODY = Credentials()
+
+
+def connect(uri: str, credentials: Credentials = NOBODY) -> dbapi.Connection:
+    """An ADBC connection to the server at `uri` (`grpc://host:port` or `grpc+tls://host:port`), with autocommit on.
+
+    `ServerError` where there is none, or where it does not let these credentials in.
+    """
     try:
-        return dbapi.connect(uri, autocommit=True)
+        return dbapi.connect(uri, db_kwargs=credentials.options, autocommit=True)
     except Error as exc:
+        if exc.status_code is AdbcStatusCode.UNAUTHENTICATED:
+            raise ServerError(f"the server at {uri} lets nobody in with this: {exc}") from exc
         raise ServerError(f"no server answers at {uri}: {exc}") from exc
 
 

@@ -110,13 +110,29 @@ def _sql(command: argparse.ArgumentParser) -> None:
     command.add_argument(
         "statement", metavar="SQL", help='for example "SELECT origin, count(*) FROM flights GROUP BY origin"'
     )
-    command.add_argument("--uri", default=DEFAULT_URI, help="server (default: %(default)s)")
+    command.add_argument(
+        "--uri", default=DEFAULT_URI, help="server, grpc://host:port or grpc+tls://host:port (default: %(default)s)"
+    )
+    _credentials(command)
     command.add_argument(
         "--format", choices=OUTPUT_FORMATS, default="table", help="how to print (default: %(default)s)"
     )
     command.add_argument(
         "--max-rows", type=int, default=100, metavar="N", help="rows of a printed table (default: %(default)s; 0: all)"
     )
+
+
+def _credentials(command: argparse.ArgumentParser) -> None:
+    """Who asks: nothing that is secret, which everybody on the machine could read."""
+    command.add_argument(
+        "--user", metavar="NAME", help="who asks; the password comes from LANCE_FLIGHT_PASSWORD, or is asked for"
+    )
+    command.add_argument("--token-file", metavar="FILE", help="file with a bearer token, instead of a user")
+    command.add_argument("--tls-ca", metavar="FILE", help="who signs the server's certificate (PEM)")
+    command.add_argument(
+        "--tls-certificate", metavar="FILE", help="own certificate, where the server asks for one (PEM)"
+    )
+    command.add_argument("--tls-key", metavar="FILE", help="its key (PEM)")
 
 
 def _hash_password(command: argparse.ArgumentParser) -> None:

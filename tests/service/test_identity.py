@@ -1,0 +1,209 @@
+"""A server that asks who calls, from its command line: users, tokens, certificates; and that no secret is ever shown."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from adbc_driver_flightsql import dbapi
+from lance_flight_client.adbc import Credentials, connect, execute, ingest
+from lance_flight_client.errors import ServerError
+
+from tests.flight.certificates import Certificate, authority
+from tests.flight.identities import EXPIRED_TOKEN, PASSWORDS, TOKENS, tokens_text
+from tests.service.server_process import COMMAND, Server, serving
+
+SECRETS = [*PASSWORDS.values(), *TOKENS.values(), EXPIRED_TOKEN]
+
+
+@dataclass(frozen=True)
+class Place:
+    """The files of a server, and who signs its certificate."""
+
+    path: Path
+    ca: Certificate
+
+    @property
+    def arguments(self) -> list[str]:
+        """What `serve` is given."""
+        names = {"users-file": "users", "tokens-file": "tokens", "tls-certificate": "cert", "tls-key": "key"}
+        return [part for name, file in names.items() for part in (f"--{name}", str(self.path / file))]
+
+    def asking(self, server: Server, *arguments: str) -> list[str]:
+        """The command that asks a server something."""
+        uri = server.uri.replace("127.0.0.1", "localhost")
+        return [COMMAND, "sql", "--uri", uri, "--tls-ca", str(self.path / "ca"), *arguments]
+
+
+def hashed(user: str, password: str) -> str:
+    """What `lance-flight hash-password` prints."""
+    run = subprocess.run([COMMAND, "hash-password", user], input=password, capture_output=True, text=True, check=True)
+    assert password not in run.stdout + run.stderr
+    return run.stdout
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory: pytest.TempPathFactory) -> Place:
+    path, ca = tmp_path_factory.mktemp("files"), authority()
+    ca.signs_a_server().write(path / "cert", path / "key")
+    (path / "ca").write_bytes(ca.pem)
+    (path / "users").write_text("".join(hashed(user, password) for user, password in PASSWORDS.items()))
+    (path / "tokens").write_text(tokens_text())
+    (path / "token of bob").write_text(TOKENS["bob"] + "\n")
+    for name in ("users", "tokens"):
+        (path / name).chmod(0o600)
+    return Place(path, ca)
+
+
+@pytest.fixture(scope="module")
+def log(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("log") / "log"
+
+
+@pytest.fixture(scope="module")
+def server(place: Place, log: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    root = tmp_path_factory.mktemp("identity") / "root"
+    with serving(root, *place.arguments, "--log-level", "debug", log=log) as running:
+        yield running
+
+
+def run(command: list[str], **environment: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        command, capture_output=True, text=True, timeout=60, check=False, env={**os.environ, **environment}
+    )
+
+
+ONE = ["--format", "csv", "SELECT 1 AS n"]
+
+
+def test_sql_signs_in_with_a_user_and_a_password_from_the_environment(place: Place, server: Server) -> None:
+    asked = run(place.asking(server, "--user", "alice", *ONE), LANCE_FLIGHT_PASSWORD=PASSWORDS["alice"])
+    assert (asked.returncode, asked.stdout.split()) == (0, ['"n"', "1"])
+
+
+def test_sql_signs_in_with_a_token_from_a_file(place: Place, server: Server) -> None:
+    asked = run(place.asking(server, "--token-file", str(place.path / "token of bob"), *ONE))
+    assert (asked.returncode, asked.stdout.split()) == (0, ['"n"', "1"])
+
+
+TURNED_AWAY = {
+    "nobody": ([], {}, "[unauthenticated] the call says nothing of who calls"),
+    "a wrong password": (["--user", "alice"], {"LANCE_FLIGHT_PASSWORD": "wrong"}, "[unauthenticated] the user or"),
+    "an unknown user": (["--user", "mallory"], {"LANCE_FLIGHT_PASSWORD": "x"}, "[unauthenticated] the user or"),
+    "no password": (["--user", "alice"], {}, "no password of 'alice'; expected it in LANCE_FLIGHT_PASSWORD"),
+    "no file": (["--token-file", "missing"], {}, "'missing' cannot be read: No such file"),
+    "a user and a token": (["--user", "alice", "--token-file", "x"], {}, "expected one of them"),
+}
+
+
+@pytest.mark.parametrize(("arguments", "environment", "says"), TURNED_AWAY.values(), ids=TURNED_AWAY.keys())
+def test_sql_says_with_one_line_why_it_is_turned_away(
+    place: Place, server: Server, arguments: list[str], environment: dict[str, str], says: str
+) -> None:
+    asked = run(place.asking(server, *arguments, *ONE), **environment)
+    assert (asked.returncode, asked.stdout) == (1, "")
+    (line,) = asked.stderr.splitlines()
+    assert says in line
+
+
+@pytest.mark.parametrize("name", ["alice", "bob"])
+def test_everything_works_for_whom_a_server_knows(place: Place, server: Server, name: str) -> None:
+    proven = {"alice": {"password": PASSWORDS["alice"], "user": "alice"}, "bob": {"token": TOKENS["bob"]}}[name]
+    known = Credentials(tls_ca=place.ca.pem.decode(), **proven)
+    with connect(server.uri.replace("127.0.0.1", "localhost"), known) as connection:
+        table = pa.table({"id": [1, 2, 3]})
+        assert ingest(connection, name, table) == 3
+        execute(connection, f"DELETE FROM {name} WHERE id = 2")
+        assert execute(connection, f"SELECT id FROM {name} ORDER BY id").rows == pa.table({"id": [1, 3]})
+
+
+def test_a_transaction_is_its_principals_alone(place: Place, server: Server) -> None:
+    uri, ca = server.uri.replace("127.0.0.1", "localhost"), place.ca.pem.decode()
+    alice = Credentials(user="alice", password=PASSWORDS["alice"], tls_ca=ca)
+    bob = Credentials(token=TOKENS["bob"], tls_ca=ca)
+    with dbapi.connect(uri, db_kwargs=alice.options) as one, one.cursor() as cursor:
+        cursor.execute("CREATE TABLE secret AS SELECT 1 AS id")
+        with connect(uri, bob) as other, pytest.raises(ServerError, match="not_found"):
+            execute(other, "SELECT * FROM secret")
+        one.rollback()
+
+
+def test_no_secret_is_in_the_log_or_among_the_arguments(place: Place, server: Server, log: Path) -> None:
+    said = log.read_text() + Path(f"/proc/{server.process.pid}/cmdline").read_text()
+    said += run([COMMAND, "config", *place.arguments]).stdout
+    hashes = [
+        line.partition('"')[2] for file in ("users", "tokens") for line in (place.path / file).open() if "$" in line
+    ]
+    assert "wrong user or password, for user 'mallory'" in said
+    assert [secret for secret in [*SECRETS, *hashes] if secret in said] == []
+    assert "PRIVATE KEY" not in said
+
+
+def test_a_server_goes_on_with_new_certificates(place: Place, tmp_path: Path) -> None:
+    known = Credentials(user="alice", password=PASSWORDS["alice"], tls_ca=place.ca.pem.decode())
+    files = Place(tmp_path, authority("the next authority"))
+    for name in ("users", "tokens", "cert", "key"):
+        (tmp_path / name).write_bytes((place.path / name).read_bytes())
+    log = tmp_path / "log"
+    with serving(tmp_path / "root", *files.arguments, "--log-level", "info", log=log) as server:
+        uri = server.uri.replace("127.0.0.1", "localhost")
+        with connect(uri, known) as connection:
+            execute(connection, "SELECT 1")
+            files.ca.signs_a_server().write(tmp_path / "cert", tmp_path / "key")
+            server.process.send_signal(signal.SIGHUP)
+            trusting = Credentials(user="alice", password=PASSWORDS["alice"], tls_ca=files.ca.pem.decode())
+            for _ in range(600):
+                if "new certificates are in use" in log.read_text():
+                    break
+                with suppress(subprocess.TimeoutExpired):
+                    pytest.fail(f"the server exited with {server.process.wait(0.05)}")
+            with connect(uri, trusting) as another:
+                execute(another, "SELECT 1")
+            with pytest.raises(ServerError):
+                connect(uri, known)
+
+
+REFUSED = {
+    "keys without an issuer": (["--jwt-keys", "keys"], "'jwt_issuer' and 'jwt_audience'"),
+    "keys that anybody on the way can change": (
+        ["--jwt-keys", "http://x/keys", "--jwt-issuer", "i", "--jwt-audience", "a"],
+        "a URL with https",
+    ),
+    "a shared secret as an algorithm": (
+        ["--jwt-keys", "keys", "--jwt-issuer", "i", "--jwt-audience", "a", "--jwt-algorithms", "HS256"],
+        "algorithm 'HS256'",
+    ),
+    "no users file": (["--users-file", "missing"], "users file 'missing' cannot be read"),
+    "a certificate without a key": (["--tls-certificate", "x"], "'tls_certificate' and 'tls_key' go together"),
+    "clients' certificates without one's own": (["--tls-client-ca", "x"], "'tls_client_ca' with both"),
+    "no certificate": (["--tls-certificate", "missing", "--tls-key", "missing"], "'missing' cannot be read"),
+}
+
+
+@pytest.mark.parametrize(("arguments", "says"), REFUSED.values(), ids=REFUSED.keys())
+def test_serve_refuses_with_one_line(tmp_path: Path, arguments: list[str], says: str) -> None:
+    ended = run([COMMAND, "serve", str(tmp_path / "root"), "--port", "0", *arguments])
+    assert (ended.returncode, ended.stdout) == (1, "")
+    (line,) = ended.stderr.splitlines()
+    assert says in line
+
+
+def test_another_interface_is_served_with_authentication_and_a_warning_about_plain_text(
+    place: Place, tmp_path: Path
+) -> None:
+    log = tmp_path / "log"
+    arguments = ["--host", "0.0.0.0", "--users-file", str(place.path / "users")]  # noqa: S104
+    with serving(tmp_path / "root", *arguments, log=log) as server:
+        uri = server.uri.replace("0.0.0.0", "127.0.0.1")  # noqa: S104
+        with pytest.raises(ServerError, match="unauthenticated"), connect(uri) as connection:
+            execute(connection, "SELECT 1")
+        with connect(uri, Credentials(user="bob", password=PASSWORDS["bob"])) as connection:
+            assert execute(connection, "SELECT 1 AS n").affected == 1
+    assert "credentials come over 0.0.0.0 without encryption" in log.read_text()
