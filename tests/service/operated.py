@@ -16,7 +16,7 @@ from urllib.request import urlopen
 import grpc
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 
-from tests.service.server_process import COMMAND, Server, surroundings
+from tests.service.server_process import COMMAND, Server
 
 PATIENCE = 60.0
 SERVING = health_pb2.HealthCheckResponse.SERVING
@@ -67,7 +67,7 @@ def operated(root: Path, *arguments: str) -> Iterator[Operated]:
     command = [COMMAND, "serve", str(root), "--port", "0", "--admin-port", "0", "--health-port", "0", *arguments]
     with (
         root.with_suffix(".log").open("w") as errors,
-        subprocess.Popen(command, stdout=subprocess.PIPE, stderr=errors, text=True, env=surroundings()) as process,
+        subprocess.Popen(command, stdout=subprocess.PIPE, stderr=errors, text=True) as process,
     ):
         try:
             admin, health, uri = (_address(process) for _ in range(3))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import signal
 import subprocess
 import sys
@@ -23,7 +22,6 @@ from pyarrow import flight
 COMMAND = str(Path(sys.executable).with_name("lance-flight"))
 PARTITION_BY = "adbc.flight.sql.rpc.call_header.lance-flight-partition-by"
 PRIVATE, LEASES = ".lance-flight", "leases"
-WITHOUT_PANDAS = Path(__file__).with_name("without_pandas")
 _TICK = 0.05
 _NUMBERS = count(1)
 _PATIENCE = 60.0
@@ -126,19 +124,12 @@ def started_uri(
     command = [COMMAND, "serve", root, "--port", "0", "--ready-file", str(ready), *arguments]
     with (
         nullcontext() if log is None else log.open("w") as errors,
-        subprocess.Popen(
-            command, stdout=subprocess.DEVNULL, stderr=errors, text=True, env=surroundings(environment)
-        ) as process,
+        subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=errors, text=True, env=environment) as process,
     ):
         try:
             yield Server(Path(root), _uri(ready, process), process)
         finally:
             process.kill()
-
-
-def surroundings(environment: Mapping[str, str] | None = None) -> dict[str, str]:
-    """The environment of a server, which starts sooner without pandas."""
-    return {**(os.environ if environment is None else environment), "PYTHONPATH": str(WITHOUT_PANDAS)}
 
 
 def _ready_file(root: Path) -> Path:

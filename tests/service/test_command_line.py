@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import csv
+import importlib.util
 import io
 import json
 import signal
@@ -241,3 +242,11 @@ def test_help_needs_nothing_heavy() -> None:
     )
     ended = subprocess.run([str(Path(COMMAND).with_name("python")), "-c", code], capture_output=True, check=True)
     assert ended.stdout.decode().strip() == "[]"
+
+
+def test_a_server_leaves_pandas_alone(server: Server) -> None:
+    assert importlib.util.find_spec("pandas") is not None
+    server.query("SELECT 1 AS one")
+    mapped = Path(f"/proc/{server.process.pid}/maps").read_text()
+    assert "pyarrow" in mapped
+    assert "pandas" not in mapped

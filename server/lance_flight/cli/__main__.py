@@ -1,7 +1,16 @@
-"""`python -m lance_flight.cli`."""
+"""The command `lance-flight` as a process of its own, also by `python -m lance_flight.cli`."""
 
 import sys
 
 from lance_flight.cli import main
+from lance_flight.cli.absent import keep_out
 
-sys.exit(main())
+
+def run() -> int:
+    """Run one command; pyarrow would import pandas wherever it is installed, and nothing here needs it."""
+    keep_out("pandas")
+    return main()
+
+
+if __name__ == "__main__":
+    sys.exit(run())

@@ -1,0 +1,28 @@
+"""Keeps a library that is installed for others out of a process that has no use for it."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from importlib.abc import Loader, MetaPathFinder
+from importlib.machinery import ModuleSpec
+from importlib.util import spec_from_loader
+from types import ModuleType
+
+
+class _Absent(MetaPathFinder, Loader):
+    def __init__(self, name: str) -> None:
+        self._name = name
+
+    def find_spec(
+        self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
+    ) -> ModuleSpec | None:
+        return spec_from_loader(fullname, self) if fullname == self._name else None
+
+    def exec_module(self, module: ModuleType) -> None:
+        raise ModuleNotFoundError(f"{self._name} is kept out of this process", name=self._name)
+
+
+def keep_out(name: str) -> None:
+    """Let every import of this library fail from now on, as if it were not installed."""
+    sys.meta_path.insert(0, _Absent(name))
