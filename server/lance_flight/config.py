@@ -28,7 +28,10 @@ LOG_FORMATS = ("text", "json")
 
 _NOT_NEGATIVE = (
     "lanes",
+    "server_memory_limit",
     "memory_limit",
+    "running_statements",
+    "waiting_statements",
     "statement_timeout",
     "ticket_lifetime",
     "token_lifetime",
@@ -80,9 +83,19 @@ class ServerConfig:
         "", "TOML file that says which roles may do what, on which rows (README, Policies); without one everybody may"
     )
     lanes: int = _setting(0, "lanes that a scan reads its tables in; 0 means one for each core")
-    memory_limit: int = _setting(
-        0, "bytes that one statement may hold before it spills or fails; 0 means half of the memory"
+    server_memory_limit: int = _setting(
+        0, "bytes that all statements together may hold before they spill or fail; 0 means half of the memory"
     )
+    memory_limit: int = _setting(
+        0, "bytes that one statement may hold before it spills or fails; 0 means what all of them may"
+    )
+    spill_directory: str = _setting(
+        "", "where statements spill to; without it that is the directory for temporary files"
+    )
+    running_statements: int = _setting(
+        0, "statements that are worked for at the same time; 0 means four for each core, and 16 at least"
+    )
+    waiting_statements: int = _setting(1000, "statements that may wait until it is their turn")
     statement_timeout: float = _setting(0.0, "seconds that the server works for one statement; 0 means any number")
     ticket_lifetime: float = _setting(
         600.0, "seconds for which the tickets of a result can be redeemed, and its snapshots are kept for them"

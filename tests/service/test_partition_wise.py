@@ -278,7 +278,7 @@ def test_partitions_without_a_live_row_count_for_nothing(server: Server, table: 
 
 def test_a_join_larger_than_memory_completes_in_groups(tmp_path: Path) -> None:
     """One group has room; two lanes at the same time do not, and then take turns."""
-    engine = Engine(Root(Store(str(tmp_path))), ways=2, limits=Limits(memory=6 << 20))
+    engine = Engine(Root(Store(str(tmp_path))), ways=2, limits=Limits(server_memory=6 << 20))
     rows = 400_000
     for name in ("a", "b"):
         engine.update(f"CREATE TABLE {name} (id BIGINT, x VARCHAR) PARTITIONED BY (bucket(16, id))")

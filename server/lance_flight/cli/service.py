@@ -30,6 +30,8 @@ from lance_flight.flight.server import FlightSqlServer
 KEY_BYTES = 32
 KEY_FILE = "ticket.key"
 
+LEAST_RUNNING, RUNNING_PER_CORE = 16, 4
+
 log = logging.getLogger(__name__)
 
 
@@ -88,8 +90,16 @@ def build(root: str, config: ServerConfig, middleware: Mapping[str, Any] = Mappi
 
 
 def _limits(config: ServerConfig) -> Limits:
+    server_memory = config.server_memory_limit or _physical_memory() // 2
+    running = config.running_statements or max(LEAST_RUNNING, RUNNING_PER_CORE * (os.cpu_count() or 1))
     return Limits(
-        memory=config.memory_limit or _physical_memory() // 2,
+        server_memory=server_memory,
+        statement_memory=config.memory_limit or None,
+        spill_directory=config.spill_directory or None,
+        running_statements=min(running, max(server_memory // config.memory_limit, 1))
+        if config.memory_limit
+        else running,
+        waiting_statements=config.waiting_statements,
         statement_timeout=config.statement_timeout,
         ticket_lifetime=config.ticket_lifetime,
     )

@@ -20,7 +20,8 @@ from lance_flight.engine.clients import ANONYMOUS, Clients, ClientSession
 from lance_flight.engine.dml import row_query, table_name
 from lance_flight.engine.endpoints import is_ordered, most_shares, table_rows
 from lance_flight.engine.execution import Execution
-from lance_flight.engine.limits import Limits
+from lance_flight.engine.limits import NO_LIMITS, Limits
+from lance_flight.engine.memory import Memory
 from lance_flight.engine.named_tables import Reading
 from lance_flight.engine.parameters import check_parameters, parameter_schema
 from lance_flight.engine.partition_fields import PartitionDef
@@ -36,6 +37,7 @@ from lance_flight.engine.statements import ChangeStatement, Explain, Insert, Row
 from lance_flight.engine.tables import Share
 from lance_flight.engine.tasks import Task
 from lance_flight.engine.transactions import SqlTransaction
+from lance_flight.engine.turns import Turn
 from lance_flight.errors import SqlError
 
 S = TypeVar("S", bound=Statement)
@@ -100,8 +102,6 @@ class Scope:
 ALONE = Scope()
 """A statement of nobody's session, and a transaction of its own."""
 
-NO_LIMITS = Limits()
-
 
 class Engine:
     """Runs SQL over one root. Safe to share among threads.
@@ -114,20 +114,22 @@ class Engine:
         self._ways = ways
         self._limits = limits
         self.clients = Clients(root)
-        self.running = RunningStatements(statement_timeout=limits.statement_timeout)
+        self.running = RunningStatements(limits)
+        self._memory = Memory(limits)
 
     def describe(self, sql: str, scope: Scope = ALONE) -> Description:
         """The result schema and the parameters of a statement, none of which is run."""
         with self.running.entered(Kind.PREPARE, sql, scope.issuer) as running:
-            running.at(State.PLANNING)
-            running.limit(scope.execution.statement_timeout)
             return self._described(running, scope)
 
     def _described(self, running: RunningStatement, scope: Scope) -> Description:
         sql, root = running.sql, self._root(scope)
         statement = _permitted(parse(sql, scope.db_schema), scope.access)
+        if isinstance(statement, SetOption):
+            return Description(schema=None, parameters=parameter_schema(sql, None))
         session_of = self._sessions(root, scope, running)
-        with self._transaction(scope) as transaction:
+        with self._turn(running, scope) as (transaction, _):
+            running.at(State.PLANNING)
             match statement:
                 case _ if isinstance(statement, RowsStatement):
                     answered = answer(session_of(transaction, *_target(statement)), statement)
@@ -185,12 +187,11 @@ class Engine:
         endpoints: int,
         scope: Scope,
     ) -> QueryPlan:
-        running.at(State.PLANNING)
-        running.limit(scope.execution.statement_timeout)
         check_parameters(running.sql, parameters, is_query=True)
         holds: list[Hold] = []
         root = self._root(scope)
-        with self._transaction(scope) as transaction:
+        with self._turn(running, scope) as (transaction, _):
+            running.at(State.PLANNING)
             session = self._sessions(root, scope, running)(transaction, *_target(statement), holds=holds)
             answered = answer(session, statement, parameters)
             if answered.frame is not None:
@@ -240,7 +241,7 @@ class Engine:
         It may be one of another server over the same root.
         """
         running = self.running.of_ticket(task.statement, task.share.part, task.sql, issuer)
-        with self.running.working(running, issuer):
+        with self.running.working(running, issuer), self.running.turn(running, issuer):
             holds: list[Hold] = []
             self._answered(running, task, holds, access)
             return self._keep(running, holds)
@@ -249,7 +250,7 @@ class Engine:
         """The rows of one task, in exactly the schema of its plan, as far as whoever redeems it may see them."""
         issuer = issuer or Issuer()
         running = self.running.of_ticket(task.statement, task.share.part, task.sql, issuer)
-        with self.running.working(running, issuer):
+        with self.running.working(running, issuer), self.running.turn(running, issuer):
             schema, batches = self._begun(running, task, access)
         return pa.RecordBatchReader.from_batches(
             schema, self.running.streamed(running, task.share.part, issuer, batches)
@@ -298,13 +299,13 @@ class Engine:
         parameters: pa.RecordBatch | None,
         scope: Scope,
     ) -> int:
-        running.at(State.RUNNING)
-        running.limit(scope.execution.statement_timeout)
         check_parameters(running.sql, parameters, is_query=False)
-        with self._transaction(scope) as transaction:
-            root = self._root(scope)
-            if isinstance(statement, SetOption):
+        if isinstance(statement, SetOption):
+            with self._transaction(scope) as transaction:
                 return set_option(statement, scope.session, transaction)
+        with self._turn(running, scope) as (transaction, _):
+            running.at(State.RUNNING)
+            root = self._root(scope)
             bindings = [None] if parameters is None else [parameters.slice(i, 1) for i in range(parameters.num_rows)]
             serializable = scope.session is not None and scope.session.is_serializable
             return change(
@@ -331,13 +332,12 @@ class Engine:
         """Store a stream of rows in one commit, or in the transaction, and return how many they were."""
         with (
             self.running.entered(Kind.INGEST, f"INGEST INTO {name}", scope.issuer) as running,
-            self._transaction(scope) as transaction,
+            self._turn(running, scope) as (transaction, turn),
         ):
-            running.limit(scope.execution.statement_timeout)
             return ingest.ingest(
                 self._root(scope),
                 name,
-                pa.RecordBatchReader.from_batches(reader.schema, running.received(reader)),
+                pa.RecordBatchReader.from_batches(reader.schema, running.received(reader, turn)),
                 create_missing=create_missing,
                 existing=existing,
                 partitioned_by=partitioned_by,
@@ -357,6 +357,13 @@ class Engine:
     def schema_of(self, name: TableName, access: Access = UNLIMITED) -> pa.Schema:
         """The columns of a table as a client sees them."""
         return self.root.guarded(access).read(name, ingest.schema_of)
+
+    @contextmanager
+    def _turn(self, running: RunningStatement, scope: Scope) -> Iterator[tuple[SqlTransaction | None, Turn]]:
+        """The transaction that a statement belongs to, and then its turn to work: whoever waits for the former has no turn."""
+        running.limit(scope.execution.statement_timeout)
+        with self._transaction(scope) as transaction, self.running.turn(running, scope.issuer) as turn:
+            yield transaction, turn
 
     @contextmanager
     def _transaction(self, scope: Scope) -> Iterator[SqlTransaction | None]:
@@ -403,7 +410,7 @@ class Engine:
             ways=self._ways,
             readings=readings,
             share=share,
-            memory_limit=self._limits.memory,
+            runtime=self._memory.runtime(),
             transaction=transaction,
             target=target,
             holds=holds if holds is not None or transaction is None else transaction.holds,

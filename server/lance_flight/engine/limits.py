@@ -7,11 +7,18 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limits:
-    """Bounds of what statements and sessions may take; each is described by the server's setting of the same name.
+    """Bounds of what statements and sessions may take; each is described by the server's setting of a like name.
 
-    `memory` is in bytes, None for no bound; times are in seconds.
+    Sizes are in bytes, None for no bound; times are in seconds, 0 for no bound.
     """
 
-    memory: int | None = None
+    server_memory: int | None = None
+    statement_memory: int | None = None
+    spill_directory: str | None = None
     statement_timeout: float = 0.0
     ticket_lifetime: float = 600.0
+    running_statements: int = 1_000
+    waiting_statements: int = 1_000
+
+
+NO_LIMITS = Limits()

@@ -23,6 +23,8 @@ from typing import Any
 import pyarrow as pa
 
 from lance_flight.engine.cancellation import Cancellation
+from lance_flight.engine.limits import NO_LIMITS, Limits
+from lance_flight.engine.turns import Turn, Turns
 from lance_flight.errors import Cancelled, LanceFlightError, Refused, StatementTimeout
 
 ID_BYTES = 8
@@ -185,14 +187,17 @@ class RunningStatement:
             seconds = {**self._seconds, self._state: self._seconds[self._state] + time.monotonic() - self._since}
         return sum(seconds[state] for state in _AT_WORK)
 
-    def received(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """The same batches as they are received from the client, counted."""
-        self.at(State.STREAMING)
-        for batch in self.counted(batches):
-            self.at(State.RUNNING)
-            yield batch
+    def received(self, batches: Iterator[pa.RecordBatch], turn: Turn) -> Iterator[pa.RecordBatch]:
+        """The same batches as they are received from the client, counted; others may work while it waits for them."""
+        counted = self.counted(batches)
+        while True:
             self.at(State.STREAMING)
-        self.at(State.RUNNING)
+            with turn.paused():
+                batch = next(counted, None)
+            self.at(State.RUNNING)
+            if batch is None:
+                return
+            yield batch
 
     def counted(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """The same batches, until it is cancelled; their rows and bytes are counted."""
@@ -237,8 +242,9 @@ class RunningStatements:
     `observe` subscribes to statements that end: each is told once, on the thread that ended it.
     """
 
-    def __init__(self, *, statement_timeout: float = 0.0) -> None:
-        self._timeout = statement_timeout
+    def __init__(self, limits: Limits = NO_LIMITS) -> None:
+        self._timeout = limits.statement_timeout
+        self._turns = Turns(limits.running_statements, limits.waiting_statements)
         self._watcher: threading.Thread | None = None
         self._statements: OrderedDict[str, RunningStatement] = OrderedDict()
         self._cancelled: OrderedDict[str, None] = OrderedDict()
@@ -298,6 +304,17 @@ class RunningStatements:
                 self._changed.notify_all()
             self._settle(statement, "closed" if is_closed else "ok")
 
+    @contextmanager
+    def turn(self, statement: RunningStatement, issuer: Issuer, *, is_new: bool = True) -> Iterator[Turn]:
+        """A turn to work for a call, for which others may have to be waited for; it may be paused."""
+        statement.at(State.QUEUED)
+        turn = Turn(self._turns, issuer.principal, issuer.session, statement.cancellation)
+        turn.take(is_new=is_new)
+        try:
+            yield turn
+        finally:
+            turn.leave()
+
     def streamed(
         self, statement: RunningStatement, part: int, issuer: Issuer, batches: Generator[pa.RecordBatch]
     ) -> Iterator[pa.RecordBatch]:
@@ -305,12 +322,13 @@ class RunningStatements:
 
         However that comes, `batches` are closed: the error of a cancelled statement would keep them.
         """
-        with self.working(statement, issuer), closing(batches):
+        with self.working(statement, issuer), closing(batches), self.turn(statement, issuer, is_new=False) as turn:
             statement.at(State.RUNNING)
             try:
                 for batch in statement.counted(batches):
                     statement.at(State.STREAMING)
-                    yield batch
+                    with turn.paused():
+                        yield batch
                     statement.at(State.RUNNING)
             finally:
                 with self._changed:

@@ -43,7 +43,7 @@ PLANNING_ROUNDS = 4
 class Session:
     """Everything one statement needs: the context, the tables that it names, the log of its scans.
 
-    The arguments are those of `NamedTables`; `memory_limit` bounds in bytes what DataFusion holds for the statement, which is
+    The arguments are those of `NamedTables`; `runtime` bounds what DataFusion holds for the statement, which is
     `running` and may be cancelled. Tables that are named without a schema are those of `db_schema`.
     """
 
@@ -54,7 +54,7 @@ class Session:
         ways: int,
         readings: Mapping[str, Reading] | None = None,
         share: Share | None = None,
-        memory_limit: int | None = None,
+        runtime: RuntimeEnvBuilder | None = None,
         transaction: SqlTransaction | None = None,
         target: TableName | None = None,
         holds: list[Hold] | None = None,
@@ -87,7 +87,7 @@ class Session:
         )
         self._missing: dict[str, NotFound] = {}
         self._planning = Lock()
-        self.context = _context(ways, memory_limit, db_schema)
+        self.context = _context(ways, runtime or RuntimeEnvBuilder(), db_schema)
         # What DataFusion holds is not seen by Python's collector: through it the session would keep itself for ever.
         self.context.register_catalog_provider(CATALOG, TableCatalog(self.root, _weak(self.resolve)))
         changes = TableChanges(_weak(self.named.changes), self.log, db_schema)
@@ -269,10 +269,7 @@ def _weak(method: Callable[..., T]) -> Callable[..., T]:
     return call
 
 
-def _context(ways: int, memory_limit: int | None, db_schema: str) -> SessionContext:
-    runtime = RuntimeEnvBuilder()
-    if memory_limit is not None:
-        runtime = runtime.with_disk_manager_os().with_fair_spill_pool(memory_limit)
+def _context(ways: int, runtime: RuntimeEnvBuilder, db_schema: str) -> SessionContext:
     config = session_config(ways).with_create_default_catalog_and_schema(enabled=False)
     return SessionContext(config.with_default_catalog_and_schema(CATALOG, db_schema), runtime)
 

@@ -1,0 +1,129 @@
+"""Turns of statements: how many work, who comes next, and who is refused."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Sequence
+
+import pytest
+from lance_flight.engine.cancellation import Cancellation
+from lance_flight.engine.turns import Turn, Turns
+from lance_flight.errors import Cancelled, LimitExceeded
+
+
+def turn(turns: Turns, principal: str = "alice", session: str = "a", cancellation: Cancellation | None = None) -> Turn:
+    return Turn(turns, principal, session, cancellation or Cancellation())
+
+
+class Waiting:
+    """Somebody who waits for a turn on a thread of his own, and notes when he got it."""
+
+    def __init__(self, turns: Turns, principal: str, session: str, served: list[str]) -> None:
+        self.turn = turn(turns, principal, session)
+        self.error: Exception | None = None
+        self._served = served
+        before = waiting(turns)
+        self._thread = threading.Thread(target=self._wait)
+        self._thread.start()
+        until_waiting(turns, before + 1)
+
+    def _wait(self) -> None:
+        try:
+            self.turn.take(is_new=True)
+        except Cancelled as error:
+            self.error = error
+        else:
+            self._served.append(f"{self.turn.principal}/{self.turn.session}")
+
+    def join(self) -> None:
+        self._thread.join(10)
+        assert not self._thread.is_alive()
+
+
+def waiting(turns: Turns) -> int:
+    return len(turns._queue)
+
+
+def until_waiting(turns: Turns, number: int) -> None:
+    pause = threading.Event()
+    for _ in range(1000):
+        if waiting(turns) == number:
+            return
+        pause.wait(0.005)
+    pytest.fail(f"{waiting(turns)} wait; expected {number}")
+
+
+ORDERS: dict[str, tuple[Sequence[str], Sequence[str]]] = {
+    "one after another": (["alice/a", "alice/a"], ["alice/a", "alice/a"]),
+    "principals in turn": (
+        ["alice/a", "alice/a", "alice/a", "bob/b", "carol/c"],
+        ["alice/a", "bob/b", "carol/c", "alice/a", "alice/a"],
+    ),
+    "sessions in turn": (["alice/a", "alice/a", "alice/x"], ["alice/a", "alice/x", "alice/a"]),
+    "principals before sessions": (
+        ["alice/a", "alice/x", "alice/y", "bob/b", "bob/b"],
+        ["alice/a", "bob/b", "alice/x", "bob/b", "alice/y"],
+    ),
+}
+
+
+@pytest.mark.parametrize(("asked", "expected"), ORDERS.values(), ids=ORDERS.keys())
+def test_those_who_wait_are_served_in_turn(asked: Sequence[str], expected: Sequence[str]) -> None:
+    turns, served = Turns(1, 100), list[str]()
+    first = turn(turns, "first", "first")
+    first.take(is_new=True)
+    queue = [Waiting(turns, *name.split("/"), served) for name in asked]
+    first.leave()
+    while len(served) < len(asked):
+        (working,) = [each for each in queue if each.turn._is_held] or [None]
+        if working is not None:
+            working.turn.leave()
+            working.join()
+    assert served == expected
+
+
+def test_no_more_work_than_may() -> None:
+    turns = Turns(2, 0)
+    one, two, three = (turn(turns) for _ in range(3))
+    one.take(is_new=True)
+    two.take(is_new=True)
+    with pytest.raises(LimitExceeded, match="2 statements are at work and 0 wait"):
+        three.take(is_new=True)
+    one.leave()
+    three.take(is_new=True)
+
+
+def test_whoever_waits_for_his_client_lets_others_work() -> None:
+    turns = Turns(1, 0)
+    slow, other = turn(turns), turn(turns)
+    slow.take(is_new=True)
+    with slow.paused():
+        other.take(is_new=True)
+        other.leave()
+    with pytest.raises(LimitExceeded):
+        other.take(is_new=True)
+
+
+def test_a_turn_that_failed_while_it_was_paused_is_given_up_once() -> None:
+    turns = Turns(1, 0)
+    slow = turn(turns)
+    slow.take(is_new=True)
+    with pytest.raises(OSError, match="gone"), slow.paused():
+        raise OSError("gone")
+    slow.leave()
+    turn(turns).take(is_new=True)
+    with pytest.raises(LimitExceeded):
+        turn(turns).take(is_new=True)
+
+
+def test_who_is_cancelled_waits_no_longer_and_takes_no_turn() -> None:
+    turns, served = Turns(1, 10), list[str]()
+    first = turn(turns)
+    first.take(is_new=True)
+    cancelled, patient = (Waiting(turns, name, name, served) for name in ("alice", "bob"))
+    cancelled.turn.cancellation.cancel(lambda: Cancelled("over"))
+    cancelled.join()
+    assert isinstance(cancelled.error, Cancelled)
+    first.leave()
+    patient.join()
+    assert served == ["bob/bob"]

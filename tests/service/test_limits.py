@@ -1,0 +1,95 @@
+"""What a server gives to its clients, and that it goes on serving when they want more."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
+
+import pyarrow as pa
+import pytest
+from adbc_driver_flightsql import dbapi
+from adbc_driver_manager import Error
+from lance_flight.flight import commands
+from lance_flight.flight.wire import encode_command
+from pyarrow import flight
+
+from tests.service.server_process import Server, serving
+
+READERS, CLIENTS = 32, 12
+MIB = 1 << 20
+BIG = "SELECT value, repeat('x', 200) AS word FROM generate_series(1, 2000000000)"
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    limits = ["--running-statements", "2", "--waiting-statements", "3", "--server-memory-limit", str(64 * MIB)]
+    with serving(tmp_path_factory.mktemp("limits") / "root", *limits) as running:
+        running.ingest("t", pa.table({"id": list(range(1000))}), partition_by="bucket(4, id)")
+        yield running
+
+
+def reader(client: flight.FlightClient, sql: str) -> flight.FlightStreamReader:
+    command = encode_command(commands.StatementQuery(query=sql))
+    info = client.get_flight_info(flight.FlightDescriptor.for_command(command))
+    return client.do_get(info.endpoints[0].ticket)
+
+
+def refused(cursor: dbapi.Cursor, sql: str) -> str:
+    """Run a query that must fail; what the server says."""
+    with pytest.raises(Error) as raised:
+        fetched(cursor, sql)
+    return str(raised.value).replace("[FlightSQL]", "")
+
+
+def fetched(cursor: dbapi.Cursor, sql: str) -> pa.Table:
+    """All rows of a query."""
+    cursor.execute(sql)
+    return cursor.fetch_arrow_table()
+
+
+def test_slow_readers_do_not_keep_others_from_their_turn(server: Server) -> None:
+    with ExitStack() as stack:
+        slow = []
+        for _ in range(READERS):
+            client = stack.enter_context(flight.connect(server.uri))
+            slow.append(reader(client, BIG))
+            assert slow[-1].read_chunk().data.num_rows
+        assert server.value("SELECT count(*) AS n FROM t") == 1000
+        assert server.run("INSERT INTO t VALUES (1000)") == 1
+        assert server.run("DELETE FROM t WHERE id = 1000") == 1
+        for each in slow:
+            assert each.read_chunk().data.num_rows
+            each.cancel()
+
+
+def test_who_finds_too_many_waiting_is_refused(server: Server) -> None:
+    """Two work, three wait: of twelve at once the others are told to come later."""
+
+    def run(_: int) -> str:
+        with dbapi.connect(server.uri, autocommit=True) as connection, connection.cursor() as cursor:
+            cursor.execute("SET statement_timeout = '1'")
+            return refused(cursor, "SELECT count(*) AS n FROM generate_series(1, 2000000000) AS t (v) WHERE sin(v) > 2")
+
+    with ThreadPoolExecutor(CLIENTS) as pool:
+        codes = Counter(said.partition("[")[2].partition("]")[0] for said in pool.map(run, range(CLIENTS)))
+    assert codes.keys() == {"limit_exceeded", "statement_timeout"}
+    assert server.value("SELECT count(*) AS n FROM t") == 1000
+
+
+MANY = "generate_series(1, 20000000)"
+STARVING = f"SELECT count(*) AS n FROM {MANY} AS a JOIN {MANY} AS b ON a.value = b.value + 1"
+
+
+def test_a_statement_without_memory_fails_by_itself(server: Server) -> None:
+    assert "Resources exhausted" in server.refuses(STARVING)
+    assert server.value("SELECT count(*) AS n FROM t") == 1000
+
+
+def test_a_sort_spills(server: Server) -> None:
+    with flight.connect(server.uri) as client:
+        sorted_rows = reader(client, "SELECT value * 7919 % 20000003 AS x FROM generate_series(1, 20000000) ORDER BY x")
+        first = sorted_rows.read_chunk().data.column(0)
+        assert first[:3].to_pylist() == [1, 2, 3]
+        sorted_rows.cancel()
