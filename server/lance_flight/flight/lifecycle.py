@@ -60,7 +60,7 @@ def serve_until(
     if not is_done:
         _log.warning("calls did not end within %s seconds: %d", grace, len(server.in_flight))
         return False
-    # A client that has begun a Handshake and goes no further is no call, and would be waited for.
+    # It waits without an end where gRPC holds a connection for open.
     closing = _closing(server)
     closing.join(CLOSING_SECONDS)
     return not closing.is_alive()
