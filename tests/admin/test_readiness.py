@@ -118,6 +118,18 @@ def test_the_pages_answer(admin: tuple[Readiness, str], probe: Probe) -> None:
     assert get(f"{url}/healthz") == (200, "ok\n")
 
 
+@pytest.mark.parametrize("host", ["127.0.0.1", "::1", "localhost", "0.0.0.0"])  # noqa: S104
+def test_it_listens_on_any_kind_of_address(host: str) -> None:
+    server = AdminServer(host, 0, health_pages(Readiness(lambda: None)))
+    assert get(f"{server.url}/healthz") == (200, "ok\n")
+    server.close()
+    health = HealthServer(host, 0)
+    with grpc.insecure_channel(health.uri.removeprefix("grpc://")) as channel:
+        answer = health_pb2_grpc.HealthStub(channel).Check(health_pb2.HealthCheckRequest(), timeout=PATIENCE)
+    assert answer.status == STATUS.NOT_SERVING
+    health.close()
+
+
 def test_a_client_that_says_nothing_does_not_keep_others_waiting(admin: tuple[Readiness, str]) -> None:
     _, url = admin
     host, port = url.removeprefix("http://").split(":")

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import logging
+import socket
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from socketserver import TCPServer
 from threading import Thread
 from typing import ClassVar
 
+from lance_flight.admin.addresses import bracketed
 from lance_flight.admin.readiness import Readiness
 from lance_flight.errors import InvalidInput
 
@@ -36,7 +39,7 @@ class AdminServer:
     def __init__(self, host: str, port: int, pages: Mapping[str, Page]) -> None:
         handler = type("_PagesHandler", (_Handler,), {"pages": pages})
         try:
-            self._http = ThreadingHTTPServer((host, port), handler)
+            self._http = (_OverIpv6 if ":" in host else _Listener)((host, port), handler)
         except OSError as exc:
             raise InvalidInput(f"cannot listen on {host}:{port} for administration: {exc.strerror}") from exc
         self._host = host
@@ -45,7 +48,7 @@ class AdminServer:
     @property
     def url(self) -> str:
         """Where it listens: `http://host:port`."""
-        return f"http://{self._host}:{self._http.server_port}"
+        return f"http://{bracketed(self._host)}:{self._http.server_port}"
 
     def close(self) -> None:
         """Take no more requests."""
@@ -63,6 +66,19 @@ def health_pages(readiness: Readiness) -> Mapping[str, Page]:
         return Answer(HTTPStatus.OK, "ok\n")
 
     return {"/healthz": lambda: Answer(HTTPStatus.OK, "ok\n"), "/readyz": ready}
+
+
+class _Listener(ThreadingHTTPServer):
+    """Does not ask the network for the name of this host, which may take long and is nobody's concern."""
+
+    def server_bind(self) -> None:
+        """Bind, as the server of any protocol does."""
+        TCPServer.server_bind(self)
+        self.server_name, self.server_port = str(self.server_address[0]), int(self.server_address[1])
+
+
+class _OverIpv6(_Listener):
+    address_family = socket.AF_INET6
 
 
 class _Handler(BaseHTTPRequestHandler):
