@@ -9,6 +9,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
 from enum import Enum
 from itertools import islice, takewhile
 
@@ -53,6 +54,7 @@ class ClientSession:
     is_introduced: bool = False
     origin: ClientSession | None = None
     principal: str = ANONYMOUS
+    began: datetime = field(default_factory=lambda: datetime.now(UTC))
 
     @property
     def is_serializable(self) -> bool:
@@ -117,6 +119,20 @@ class OpenTransaction:
         finally:
             self._lock.release()
         return True
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KnownSession:
+    """What is known of a session at one moment."""
+
+    id: str
+    principal: str
+    began: datetime
+    idle_seconds: float
+    schema: str
+    branch: str | None
+    isolation: str
+    open_transactions: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -271,6 +287,28 @@ class Clients:
         """How many sessions are remembered, and how many transactions are open."""
         with self._lock:
             return len({id(kept.session) for kept in self._sessions.values()}), len(self._open)
+
+    def known(self) -> list[KnownSession]:
+        """Every session, the one that was used last at the end."""
+        self._forget_idle()
+        with self._lock:
+            # One that is found by several keys was used when any of them was.
+            kept = {each.session.id: each for each in self._sessions.values()}
+        now = self._now()
+        return [
+            KnownSession(
+                id=session.id,
+                principal=session.principal,
+                began=session.began,
+                idle_seconds=now - each.used,
+                schema=session.db_schema,
+                branch=session.branch,
+                isolation=session.isolation.value,
+                open_transactions=len(session.open),
+            )
+            for each in kept.values()
+            for session in [each.session]
+        ]
 
     def roll_back_open(self) -> int:
         """Roll back every open transaction but those with a statement that runs; how many those were."""

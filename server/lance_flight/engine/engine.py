@@ -30,15 +30,26 @@ from lance_flight.engine.policies.changes import changing
 from lance_flight.engine.policies.required import required
 from lance_flight.engine.references import CATALOG
 from lance_flight.engine.row_changes import Delete, Merge, Update
-from lance_flight.engine.running import Issuer, Kind, RunningStatement, RunningStatements, State
+from lance_flight.engine.running import Cancellations, Issuer, Kind, RunningStatement, RunningStatements, State
 from lance_flight.engine.session import Session
 from lance_flight.engine.settings import set_option
-from lance_flight.engine.statements import ChangeStatement, Explain, Insert, RowsStatement, SetOption, Statement, parse
+from lance_flight.engine.statements import (
+    ChangeStatement,
+    Explain,
+    Insert,
+    Kill,
+    RowsStatement,
+    SessionStatement,
+    SetOption,
+    Statement,
+    parse,
+)
+from lance_flight.engine.system_tables import SystemTables
 from lance_flight.engine.tables import Share
 from lance_flight.engine.tasks import Task
 from lance_flight.engine.transactions import SqlTransaction
 from lance_flight.engine.turns import Turn
-from lance_flight.errors import SqlError
+from lance_flight.errors import Conflict, SqlError
 
 S = TypeVar("S", bound=Statement)
 
@@ -125,7 +136,7 @@ class Engine:
     def _described(self, running: RunningStatement, scope: Scope) -> Description:
         sql, root = running.sql, self._root(scope)
         statement = _permitted(parse(sql, scope.db_schema), scope.access)
-        if isinstance(statement, SetOption):
+        if isinstance(statement, SessionStatement):
             return Description(schema=None, parameters=parameter_schema(sql, None))
         session_of = self._sessions(root, scope, running)
         with self._turn(running, scope) as (transaction, _):
@@ -295,7 +306,7 @@ class Engine:
     def _changed(
         self,
         running: RunningStatement,
-        statement: ChangeStatement | SetOption,
+        statement: ChangeStatement | SessionStatement,
         parameters: pa.RecordBatch | None,
         scope: Scope,
     ) -> int:
@@ -303,6 +314,8 @@ class Engine:
         if isinstance(statement, SetOption):
             with self._transaction(scope) as transaction:
                 return set_option(statement, scope.session, transaction)
+        if isinstance(statement, Kill):
+            return self._kill(statement, scope)
         with self._turn(running, scope) as (transaction, _):
             running.at(State.RUNNING)
             root = self._root(scope)
@@ -318,6 +331,12 @@ class Engine:
                 serializable=serializable,
                 access=scope.access,
             )
+
+    def _kill(self, statement: Kill, scope: Scope) -> int:
+        outcome = self.running.kill(statement.statement, scope.issuer, is_admin=scope.access.is_admin)
+        if outcome is Cancellations.NOT_CANCELLABLE:
+            raise Conflict(f"statement {statement.statement!r} is committing and cannot be ended any more")
+        return 1
 
     def ingest(
         self,
@@ -419,6 +438,11 @@ class Engine:
             running=running,
             access=access,
             changing=changing,
+            system=SystemTables(
+                running=self.running,
+                clients=self.clients,
+                principal=None if access.is_admin else access.principal,
+            ),
         )
 
 

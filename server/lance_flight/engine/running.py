@@ -25,7 +25,7 @@ import pyarrow as pa
 from lance_flight.engine.cancellation import Cancellation
 from lance_flight.engine.limits import NO_LIMITS, Limits
 from lance_flight.engine.turns import Turn, Turns
-from lance_flight.errors import Cancelled, LanceFlightError, Refused, StatementTimeout
+from lance_flight.errors import Cancelled, LanceFlightError, NotFound, Refused, StatementTimeout
 
 ID_BYTES = 8
 MOST_WAITING = 10_000
@@ -333,6 +333,14 @@ class RunningStatements:
             finally:
                 with self._changed:
                     statement.awaited.discard(part)
+
+    def kill(self, statement_id: str, issuer: Issuer, *, is_admin: bool) -> Cancellations:
+        """Cancel a statement that is known here, anybody's for an administrator; `NotFound` for any other."""
+        with self._changed:
+            statement = self._statements.get(statement_id)
+            if statement is None or not (is_admin or statement.issuer.principal == issuer.principal):
+                raise NotFound(f"no statement {statement_id!r} is running; expected the id of one in system.queries")
+        return self.cancel(statement_id, statement.issuer)
 
     def cancel(self, statement_id: str, issuer: Issuer, *, seconds: float = PATIENCE) -> Cancellations:
         """Cancel a statement of the same principal, and wait a moment for its end; its tickets are refused from now on."""

@@ -27,6 +27,7 @@ from lance_flight.engine.references import CATALOG
 from lance_flight.engine.running import RunningStatement
 from lance_flight.engine.sql import for_datafusion
 from lance_flight.engine.streams import cancellable
+from lance_flight.engine.system_tables import SYSTEM, SystemTables
 from lance_flight.engine.table_catalog import TableCatalog
 from lance_flight.engine.table_changes import TABLE_CHANGES, TableChanges
 from lance_flight.engine.tables import PartitionedView, Rows, Share
@@ -63,6 +64,7 @@ class Session:
         running: RunningStatement | None = None,
         access: Access = UNLIMITED,
         changing: frozenset[Privilege] = frozenset(),
+        system: SystemTables | None = None,
     ) -> None:
         self.root, self.db_schema, self.access = root, db_schema, access
         self.transaction = transaction
@@ -85,6 +87,7 @@ class Session:
             access=access,
             changing=changing,
         )
+        self._system = system
         self._missing: dict[str, NotFound] = {}
         self._planning = Lock()
         self.context = _context(ways, runtime or RuntimeEnvBuilder(), db_schema)
@@ -205,6 +208,8 @@ class Session:
 
     def resolve(self, db_schema: str, reference: str) -> pads.Dataset | None:
         """The table behind a name as it stands in SQL (`t`, `t@12`, `t@tag`, `t@time`, `t$partitions`), if there is one."""
+        if db_schema == SYSTEM and self._system is not None and (found := self._system.table(reference)) is not None:
+            return found
         name = TableName(db_schema, reference)
         try:
             return self.named.dataset(name)

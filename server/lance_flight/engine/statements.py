@@ -120,9 +120,18 @@ class SetOption:
     value: str
 
 
+@dataclass(frozen=True, slots=True)
+class Kill:
+    """KILL 'id': ends a statement."""
+
+    statement: str
+
+
 RowsStatement = Query | Explain | ShowTables | ShowPartitions | Describe | DescribeNamespace | Maintenance
 ChangeStatement = CreateTable | DropTable | Insert | RowChange | AlterTable
-Statement = RowsStatement | ChangeStatement | SetOption
+SessionStatement = SetOption | Kill
+"""What concerns the server and its sessions, and no table."""
+Statement = RowsStatement | ChangeStatement | SessionStatement
 
 
 def parse(sql: str, db_schema: str | None = None) -> Statement:
@@ -235,6 +244,12 @@ def _use(cursor: Cursor) -> Statement:
     return SetOption("schema", schema)
 
 
+def _kill(cursor: Cursor) -> Statement:
+    statement = cursor.string("the id of a statement, as in system.queries")
+    cursor.end()
+    return Kill(statement)
+
+
 def _show(cursor: Cursor) -> Statement:
     if cursor.accept("TABLES"):
         cursor.end()
@@ -284,6 +299,7 @@ _STATEMENTS: Mapping[str, Callable[[Cursor], Statement]] = MappingProxyType(
         "INSERT": _insert,
         "SET": _set,
         "USE": _use,
+        "KILL": _kill,
         "ALTER": _alter,
         "UPDATE": row_changes.update,
         "DELETE": row_changes.delete,

@@ -20,6 +20,7 @@ from lance_flight.engine.statements import (
     DropTable,
     Explain,
     Insert,
+    Kill,
     Query,
     SetOption,
     ShowPartitions,
@@ -51,7 +52,7 @@ def required(statement: Statement) -> Iterator[Required]:
             yield Privilege.ADMIN, table_name(statement.table)
         case Query() | Explain() | ShowTables() | ShowPartitions() | Describe() | DescribeNamespace():
             return
-        case Insert() | Update() | Delete() | Merge() | SetOption():
+        case Insert() | Update() | Delete() | Merge() | SetOption() | Kill():
             return
         case _:
             assert_never(statement)

@@ -1,0 +1,70 @@
+"""Whose statements and sessions a principal sees, and may end."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from lance_flight.catalog.directory import Root
+from lance_flight.catalog.store import Store
+from lance_flight.engine.engine import Engine, Scope
+from lance_flight.engine.policies.access import UNLIMITED, Access, Grant, Privilege, Tables
+from lance_flight.engine.running import Issuer
+from lance_flight.errors import NotFound
+
+READ = Grant(privileges=frozenset({Privilege.SELECT}), tables=Tables())
+ALL = Grant(privileges=frozenset({Privilege.SELECT, Privilege.ADMIN}), tables=Tables())
+ALICE, BOB = Access("alice", (READ,)), Access("bob", (READ,))
+ADMIN = Access("carol", (ALL,))
+
+
+@pytest.fixture
+def engine(tmp_path: Path) -> Engine:
+    return Engine(Root(Store(str(tmp_path))), ways=1)
+
+
+def scope(access: Access) -> Scope:
+    return Scope(issuer=Issuer(principal=access.principal), access=access)
+
+
+def begun(engine: Engine, access: Access) -> str:
+    """The id of a query that waits for its reader."""
+    plan = engine.plan("SELECT 1 AS one", scope=scope(access))
+    assert plan is not None
+    return plan.tasks[0].statement
+
+
+def seen(engine: Engine, access: Access) -> set[str]:
+    """Whose statements a principal sees, but for the one that looks."""
+    plan = engine.plan("SELECT principal FROM system.queries WHERE state = 'planned'", scope=scope(access))
+    assert plan is not None
+    found = engine.run(plan.tasks[0], Issuer(principal=access.principal), access).read_all()
+    return set(found["principal"].to_pylist())
+
+
+SEEN = [
+    pytest.param(ALICE, {"alice"}, id="own ones"),
+    pytest.param(ADMIN, {"alice", "bob"}, id="all, for an administrator"),
+    pytest.param(UNLIMITED, {"alice", "bob"}, id="all, where nothing is restricted"),
+]
+
+
+@pytest.mark.parametrize(("access", "expected"), SEEN)
+def test_a_principal_sees(engine: Engine, access: Access, expected: set[str]) -> None:
+    begun(engine, ALICE)
+    begun(engine, BOB)
+    assert seen(engine, access) == expected
+
+
+@pytest.mark.parametrize("access", [ALICE, ADMIN], ids=["his own", "anybody's, as an administrator"])
+def test_a_principal_ends(engine: Engine, access: Access) -> None:
+    statement = begun(engine, ALICE)
+    assert engine.update(f"KILL '{statement}'", scope=scope(access)) == 1
+    assert "alice" not in seen(engine, UNLIMITED)
+
+
+def test_a_statement_of_another_principal_is_as_if_it_were_not_there(engine: Engine) -> None:
+    statement = begun(engine, ALICE)
+    with pytest.raises(NotFound, match=f"no statement '{statement}' is running"):
+        engine.update(f"KILL '{statement}'", scope=scope(BOB))
+    assert seen(engine, UNLIMITED) == {"alice"}
