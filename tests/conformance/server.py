@@ -7,11 +7,15 @@ that follows is the dispatch.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from google.protobuf.any_pb2 import Any as AnyMessage
 from google.protobuf.message import DecodeError
+from lance_flight.flight.calls import call_of
 from lance_flight.flight.commands import StatementQuery
+from lance_flight.flight.identity.credentials import Basic, Bearer, Credential
+from lance_flight.flight.identity.gate import OPEN, Gate
+from lance_flight.flight.identity.principal import Principal, Proof
 from lance_flight.flight.server import FlightSqlServer
 from lance_flight.flight.wire import encode_command
 from pyarrow import flight
@@ -20,9 +24,11 @@ from tests.conformance import backends
 from tests.flight.flight_backend import KEY, CannedBackend
 
 HEADER = "x-middleware"
+AUTH = "auth:basic_proto"
 EXPIRATION_TIME = b"expiration_time"
 
 BACKENDS: Mapping[str, Callable[[], CannedBackend]] = {
+    AUTH: CannedBackend,
     "app_metadata_flight_info_endpoint": backends.AppMetadata,
     "expiration_time:cancel_flight_info": backends.ExpirationTime,
     "expiration_time:do_get": backends.ExpirationTime,
@@ -56,11 +62,33 @@ class EchoedHeaders(flight.ServerMiddlewareFactory):
         return None if values is None else EchoedHeader(values[0])
 
 
+class OneUser:
+    """Knows one user by one password, and gives one token for it."""
+
+    USER, PASSWORD, TOKEN = "arrow", "flight", "the token of arrow"
+
+    def principal(self, credential: Credential) -> Principal | None:
+        if credential in (Basic(user=self.USER, password=self.PASSWORD), Bearer(token=self.TOKEN)):
+            return Principal(name=self.USER, proof=Proof.SESSION_TOKEN)
+        return None
+
+    def token(self, principal: Principal) -> str:
+        return self.TOKEN
+
+
 class ConformanceServer(FlightSqlServer):
     """Answers one scenario at `port` (0: any free port)."""
 
     def __init__(self, scenario: str, *, host: str = "127.0.0.1", port: int = 0) -> None:
-        super().__init__(BACKENDS[scenario](), KEY, host=host, port=port, middleware={HEADER: EchoedHeaders()})
+        user = OneUser()
+        super().__init__(
+            BACKENDS[scenario](),
+            KEY,
+            host=host,
+            port=port,
+            middleware={HEADER: EchoedHeaders()},
+            gate=Gate(authenticators=(user,), granter=user) if scenario == AUTH else OPEN,
+        )
         self._scenario = scenario
 
     def get_flight_info(
@@ -69,6 +97,12 @@ class ConformanceServer(FlightSqlServer):
         if descriptor.command == EXPIRATION_TIME:
             return self._put_together(context, [str(number) for number in range(len(backends.EXPIRATIONS))])
         return super().get_flight_info(context, _in_flight_sql(descriptor))
+
+    def do_action(self, context: flight.ServerCallContext, action: flight.Action) -> Iterator[bytes]:
+        """All that are offered; one scenario calls an action without a name to be told who it is."""
+        if self._scenario == AUTH and not action.type:
+            return iter([call_of(context).caller.principal.encode()])
+        return super().do_action(context, action)
 
     def list_actions(self, context: flight.ServerCallContext) -> Sequence[flight.ActionType]:
         """All that are offered; one scenario wants to see two of them, and no others."""

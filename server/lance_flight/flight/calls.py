@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
 import secrets
 import threading
@@ -17,6 +16,7 @@ from pyarrow import flight
 from lance_flight.errors import InvalidInput, Unavailable
 from lance_flight.flight import java_parameters
 from lance_flight.flight.backend import Backend, Caller
+from lance_flight.flight.handshakes import Handshake, with_token
 from lance_flight.flight.identity.gate import Gate
 from lance_flight.flight.identity.principal import Principal, Proof
 from lance_flight.flight.status import handler
@@ -166,11 +166,12 @@ class CallMiddleware(flight.ServerMiddleware):
 class CallMiddlewareFactory(flight.ServerMiddlewareFactory):
     """Lets calls in, each with its principal, and finds the session of those that bring a cookie."""
 
-    def __init__(self, in_flight: InFlight, backend: Backend, gate: Gate) -> None:
+    def __init__(self, in_flight: InFlight, backend: Backend, gate: Gate, handshake: Handshake) -> None:
         super().__init__()
         self._in_flight = in_flight
         self._backend = backend
         self._gate = gate
+        self._handshake = handshake
 
     @handler
     def start_call(self, info: flight.CallInfo, headers: Mapping[str, Sequence[str]]) -> CallMiddleware:
@@ -179,8 +180,11 @@ class CallMiddlewareFactory(flight.ServerMiddlewareFactory):
         The headers of an answer leave before its handler is called. So every action of a client without a session of
         its own is answered with a cookie, whether it is an action that needs one or not.
         """
-        principal = self._gate.admit(headers)
-        granted = self._gate.grant(principal) if info.method == flight.FlightMethod.HANDSHAKE else None
+        is_handshake = info.method == flight.FlightMethod.HANDSHAKE
+        if not self._gate.is_open:
+            headers = with_token(headers)
+        principal = None if is_handshake and self._handshake.begin(headers) else self._gate.admit(headers)
+        granted = self._gate.grant(principal) if is_handshake else None
         has_token = _has_session_token(principal, headers)
         cookie = None if has_token else _session_cookie(headers.get(_COOKIES, ()))
         is_offered = info.method == flight.FlightMethod.DO_ACTION and cookie is None and not has_token
@@ -196,22 +200,6 @@ class CallMiddlewareFactory(flight.ServerMiddlewareFactory):
         )
         self._in_flight.enter()
         return middleware
-
-
-class Handshake(flight.ServerAuthHandler):
-    """Ends a Handshake, whose header the gate has seen; without a handler it is answered UNIMPLEMENTED."""
-
-    def authenticate(self, outgoing: flight.ServerAuthSender, incoming: flight.ServerAuthReader) -> None:
-        """Accept whatever the message says.
-
-        A client that is still writing when the answer comes may abort, so its message is read first.
-        """
-        with contextlib.suppress(OSError):  # no message at all
-            incoming.read()
-
-    def is_valid(self, token: bytes) -> bytes:
-        """Accept every call."""
-        return b""
 
 
 def call_of(context: flight.ServerCallContext) -> Call:

@@ -23,7 +23,6 @@ from lance_flight.flight.calls import (
     MIDDLEWARE,
     Call,
     CallMiddlewareFactory,
-    Handshake,
     InFlight,
     call_of,
 )
@@ -40,6 +39,7 @@ from lance_flight.flight.commands import (
     TicketStatementQuery,
 )
 from lance_flight.flight.endpoints import Endpoints
+from lance_flight.flight.handshakes import Handshake
 from lance_flight.flight.identity.gate import OPEN, Gate
 from lance_flight.flight.normalise import client_batches, client_schema
 from lance_flight.flight.prepared import PreparedStatements
@@ -102,14 +102,15 @@ class FlightSqlServer(flight.FlightServerBase):
             shared=shared,
         )
         self.in_flight = shared.in_flight
+        handshake = Handshake(gate)
         self.tls = tls
         super().__init__(
             (_bracketed(host), port),
-            auth_handler=None if gate.has_certificates else Handshake(),
+            auth_handler=None if gate.has_certificates else handshake,
             tls_certificates=None if tls is None else [(tls.certificate, tls.key)],
             verify_client=tls is not None and tls.client_ca is not None,
             root_certificates=None if tls is None else tls.client_ca,
-            middleware={MIDDLEWARE: CallMiddlewareFactory(self.in_flight, backend, gate), **middleware},
+            middleware={MIDDLEWARE: CallMiddlewareFactory(self.in_flight, backend, gate, handshake), **middleware},
         )
 
     @property

@@ -57,7 +57,7 @@ class Gate:
             return ANONYMOUS
         credential = credential_of(headers)
         if credential is not None:
-            return self._known(credential)
+            return self.known(credential)
         if self.has_certificates:
             return None
         if self.allow_anonymous:
@@ -74,7 +74,8 @@ class Gate:
         """The token that a Handshake of this principal is answered with."""
         return None if self.granter is None or principal is None else self.granter.token(principal)
 
-    def _known(self, credential: Credential) -> Principal:
+    def known(self, credential: Credential) -> Principal:
+        """Whom a credential proves; `Unauthenticated` where it proves nobody."""
         for authenticator in self.authenticators:
             principal = authenticator.principal(credential)
             if principal is not None and principal.name != ANONYMOUS.name:

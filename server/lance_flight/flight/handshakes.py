@@ -1,0 +1,77 @@
+"""Handshakes: a password against a token.
+
+Most clients send the password in a header, and get the token in one. Others send both in messages, Flight's first way
+(`BasicAuth` in Flight.proto), and come back with the header `auth-token-bin`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+from collections.abc import Mapping, Sequence
+
+import pyarrow as pa
+from pyarrow import flight
+
+from lance_flight.errors import Unauthenticated
+from lance_flight.flight.identity.credentials import AUTHORIZATION, Basic, credential_of
+from lance_flight.flight.identity.gate import Gate
+from lance_flight.flight.status import handler
+
+TOKEN = "auth-token-bin"  # noqa: S105 - the header, not what stands in it
+
+
+class Handshake(flight.ServerAuthHandler):
+    """Ends a Handshake; without a handler it is answered UNIMPLEMENTED."""
+
+    def __init__(self, gate: Gate) -> None:
+        super().__init__()
+        self._gate = gate
+        self._known: dict[int, bool] = {}
+
+    def begin(self, headers: Mapping[str, Sequence[str | bytes]]) -> bool:
+        """Whether a call has still to say who it is.
+
+        `authenticate` is called after this on the same thread, and is told nothing of the call. What is local to a thread in
+        Python does not live that long.
+        """
+        is_known = self._gate.is_open or credential_of(headers) is not None
+        self._known[threading.get_ident()] = is_known
+        return not is_known
+
+    @handler
+    def authenticate(self, outgoing: flight.ServerAuthSender, incoming: flight.ServerAuthReader) -> None:
+        """Answer a password in a message with a token; what a header has proven is accepted whatever the message says.
+
+        A client that is still writing when the answer comes may abort, so its message is read first.
+        """
+        message = b""
+        with contextlib.suppress(OSError):  # no message at all
+            message = incoming.read()
+        if self._known.pop(threading.get_ident(), False):
+            return
+        if not message:
+            self._gate.admit({})
+            return
+        try:
+            said = flight.BasicAuth.deserialize(message)
+        except pa.ArrowInvalid as exc:
+            raise Unauthenticated("the message of the Handshake is no BasicAuth") from exc
+        user = self._gate.known(Basic(user=_text(said.username), password=_text(said.password)))
+        outgoing.write((self._gate.grant(user) or "").encode())
+
+    def is_valid(self, token: bytes) -> bytes:
+        """Accept every call: what its token proves is the gate's to say."""
+        return b""
+
+
+def with_token(headers: Mapping[str, Sequence[str]]) -> Mapping[str, Sequence[str]]:
+    """The token of Flight's first way, where there is one, as a bearer token."""
+    tokens = [_text(token) for token in headers.get(TOKEN, ()) if token]
+    if not tokens or headers.get(AUTHORIZATION):
+        return headers
+    return {**headers, AUTHORIZATION: [f"Bearer {tokens[0]}"]}
+
+
+def _text(value: str | bytes) -> str:
+    return value if isinstance(value, str) else value.decode()
