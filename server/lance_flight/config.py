@@ -33,6 +33,12 @@ _NOT_NEGATIVE = (
     "running_statements",
     "waiting_statements",
     "statement_timeout",
+    "ingest_idle_timeout",
+    "batch_limit",
+    "parameter_limit",
+    "sessions",
+    "sessions_per_principal",
+    "session_idle_timeout",
     "ticket_lifetime",
     "token_lifetime",
     "jwt_leeway",
@@ -99,6 +105,18 @@ class ServerConfig:
     statement_timeout: float = _setting(0.0, "seconds that the server works for one statement; 0 means any number")
     ticket_lifetime: float = _setting(
         600.0, "seconds for which the tickets of a result can be redeemed, and its snapshots are kept for them"
+    )
+    ingest_idle_timeout: float = _setting(
+        300.0, "seconds that an ingest waits for its client's next rows before it is given up; 0 means any number"
+    )
+    batch_limit: int = _setting(1 << 30, "bytes that one record batch of an ingest may have")
+    parameter_limit: int = _setting(64 << 20, "bytes that the parameters of a statement may have")
+    sessions: int = _setting(
+        10_000, "sessions that are remembered; the oldest without a transaction are forgotten first"
+    )
+    sessions_per_principal: int = _setting(10_000, "sessions of one principal that are remembered")
+    session_idle_timeout: float = _setting(
+        3600.0, "seconds after which a session that nobody uses is forgotten, and its transactions are rolled back"
     )
     storage_options: str = _setting(
         "",

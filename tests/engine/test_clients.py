@@ -9,14 +9,15 @@ from pathlib import Path
 import pytest
 from lance_flight.catalog.directory import Root
 from lance_flight.catalog.store import Store
-from lance_flight.engine import clients as clients_module
 from lance_flight.engine.clients import Clients, Isolation
 from lance_flight.engine.engine import Engine, Scope
-from lance_flight.errors import Conflict, InvalidInput, NotFound, Refused
+from lance_flight.engine.limits import Limits
+from lance_flight.errors import Conflict, InvalidInput, LimitExceeded, NotFound, Refused
 
 from tests.stock import stored_rows
 
 IDLE = 100.0
+BY_THE_CLOCK = Limits(session_idle_timeout=IDLE)
 
 
 @dataclass
@@ -35,10 +36,11 @@ class Served:
 
     place: Path
     clock: Clock = field(default_factory=Clock)
+    limits: Limits = BY_THE_CLOCK
 
     def __post_init__(self) -> None:
         self.engine = Engine(Root(Store(str(self.place))), ways=2)
-        self.clients = self.engine.clients = Clients(self.engine.root, idle_seconds=IDLE, now=self.clock)
+        self.clients = self.engine.clients = Clients(self.engine.root, self.limits, now=self.clock)
         self.engine.update("CREATE TABLE t (id BIGINT, p VARCHAR) PARTITIONED BY (p)")
         self.engine.update("INSERT INTO t VALUES (1, 'a'), (2, 'b')")
 
@@ -136,9 +138,9 @@ def test_what_comes_without_an_id_joins_the_one_transaction_of_its_session(serve
 
 
 def test_a_session_is_forgotten_when_there_are_too_many_but_not_with_a_transaction_open(
-    served: Served, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path,
 ) -> None:
-    monkeypatch.setattr(clients_module, "MOST_SESSIONS", 3)
+    served = Served(tmp_path, limits=Limits(sessions=3))
     for name in ("open", "oldest", "used"):
         served.clients.session(name).isolation = Isolation.SERIALIZABLE
     served.clients.begin(served.clients.session("open"))
@@ -231,12 +233,31 @@ def test_closing_leaves_transactions_alone_that_may_be_those_of_another_client(s
 
 
 def test_cookies_that_never_come_back_are_forgotten_when_there_are_too_many(
-    served: Served, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path,
 ) -> None:
-    monkeypatch.setattr(clients_module, "MOST_SESSIONS", 3)
+    served = Served(tmp_path, limits=Limits(sessions=3))
     for number in range(5):
         served.clients.offer("client", str(number), is_own=False)
     assert [served.clients.knows(str(number)) for number in range(5)] == [False, False, True, True, True]
+
+
+def test_a_principal_has_so_many_sessions(tmp_path: Path) -> None:
+    served = Served(tmp_path, limits=Limits(sessions_per_principal=2))
+    for principal in ("alice", "bob"):
+        for name in ("first", "second", "third"):
+            served.clients.session(f"{principal} {name}", principal).branch = "b"
+    found = {key: served.clients.session(f"bob {key}", "bob").branch for key in ("third", "second", "first")}
+    assert found == {"third": "b", "second": "b", "first": None}
+    assert len(served.clients.known()) == 4
+
+
+def test_sessions_with_open_transactions_are_not_forgotten_for_new_ones(tmp_path: Path) -> None:
+    served = Served(tmp_path, limits=Limits(sessions_per_principal=2))
+    for name in ("first", "second"):
+        served.clients.begin(served.clients.session(name, "alice"))
+    with pytest.raises(LimitExceeded, match="'alice' has 2 sessions with open transactions"):
+        served.clients.session("third", "alice")
+    assert served.clients.session("third", "bob").principal == "bob"
 
 
 def test_everything_open_is_rolled_back_but_what_runs(served: Served) -> None:

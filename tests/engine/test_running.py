@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import suppress
@@ -13,8 +14,9 @@ from lance_flight.catalog.directory import Root, TableName
 from lance_flight.catalog.store import Store
 from lance_flight.engine.engine import Engine, QueryPlan, Scope
 from lance_flight.engine.ingest import Existing
+from lance_flight.engine.limits import Limits
 from lance_flight.engine.running import Cancellations, Issuer, Kind, Record, State
-from lance_flight.errors import Cancelled, LanceFlightError, Refused
+from lance_flight.errors import Cancelled, LanceFlightError, QueryFailed, Refused
 
 ALICE, BOB = Issuer(principal="alice", session="a1", peer="here"), Issuer(principal="bob")
 ROWS = pa.table({"k": list(range(100)), "x": list(range(100))})
@@ -203,3 +205,21 @@ def test_a_commit_is_not_interrupted(engine: Engine) -> None:
         assert engine.running.cancel(running.id, ALICE, seconds=0) is Cancellations.CANCELLING
         with pytest.raises(Cancelled), running.cancellation.committing():
             pytest.fail("a cancelled statement began its commit")
+
+
+def test_the_memory_of_a_statement_that_failed_is_free_at_once(tmp_path: Path) -> None:
+    """Nobody waits for Python's collector: the pool is everybody's."""
+    engine = Engine(Root(Store(str(tmp_path))), ways=2, limits=Limits(server_memory=64 << 20))
+    many = "generate_series(1, 4000000)"
+    joined = f"SELECT count(*) AS n FROM {many} AS a JOIN {many} AS b ON a.value = b.value + 1"
+    gc.disable()
+    try:
+        for _ in range(3):
+            with pytest.raises(QueryFailed, match="Resources exhausted"):
+                engine.query(joined)
+            rows = engine.run(planned(engine, f"SELECT value FROM {many} ORDER BY -value").tasks[0])
+            assert rows.read_next_batch().column(0)[0].as_py() == 4_000_000
+            rows.close()
+            del rows
+    finally:
+        gc.enable()

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import threading
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 
@@ -15,7 +16,7 @@ from lance_flight.flight import commands
 from lance_flight.flight.wire import encode_command
 from pyarrow import flight
 
-from tests.service.server_process import Server, serving
+from tests.service.server_process import Server, files, serving
 
 READERS, CLIENTS = 32, 12
 MIB = 1 << 20
@@ -24,8 +25,16 @@ BIG = "SELECT value, repeat('x', 200) AS word FROM generate_series(1, 2000000000
 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
-    limits = ["--running-statements", "2", "--waiting-statements", "3", "--server-memory-limit", str(64 * MIB)]
-    with serving(tmp_path_factory.mktemp("limits") / "root", *limits) as running:
+    limits = {
+        "running-statements": 2,
+        "waiting-statements": 3,
+        "server-memory-limit": 64 * MIB,
+        "ingest-idle-timeout": 0.3,
+        "batch-limit": MIB,
+        "parameter-limit": MIB,
+    }
+    options = [text for name, value in limits.items() for text in (f"--{name}", str(value))]
+    with serving(tmp_path_factory.mktemp("limits") / "root", *options) as running:
         running.ingest("t", pa.table({"id": list(range(1000))}), partition_by="bucket(4, id)")
         yield running
 
@@ -93,3 +102,55 @@ def test_a_sort_spills(server: Server) -> None:
         first = sorted_rows.read_chunk().data.column(0)
         assert first[:3].to_pylist() == [1, 2, 3]
         sorted_rows.cancel()
+
+
+INGEST = commands.StatementIngest(
+    table="t", table_definition_options=commands.TableDefinitionOptions(if_not_exist=2, if_exists=2)
+)
+
+
+def test_an_ingest_whose_client_sends_nothing_is_given_up(server: Server) -> None:
+    """Its client is told when it goes on; what it held is free long before."""
+    stored = files(server.root)
+    with flight.connect(server.uri) as client:
+        descriptor = flight.FlightDescriptor.for_command(encode_command(INGEST))
+        writer, _ = client.do_put(descriptor, pa.schema({"id": pa.int64()}))
+        writer.write_batch(pa.record_batch({"id": list(range(5000))}))
+        ingests = "SELECT count(*) AS n FROM system.queries WHERE kind = 'ingest'"
+        until(lambda: server.value(ingests) == 1)
+        until(lambda: server.value(ingests) == 0)
+        assert files(server.root) == stored
+        with pytest.raises(flight.FlightError, match=r"\[limit_exceeded\] the client has sent no rows for 0.3 seconds"):
+            send_until_refused(writer)
+    assert server.value("SELECT count(*) AS n FROM t") == 1000
+
+
+def send_until_refused(writer: flight.FlightStreamWriter) -> None:
+    """Go on sending rows."""
+    for _ in range(1000):
+        writer.write_batch(pa.record_batch({"id": [1]}))
+    writer.close()
+
+
+def until(holds: Callable[[], bool]) -> None:
+    """Wait for what comes true by itself."""
+    waiting = threading.Event()
+    for _ in range(1000):
+        if holds():
+            return
+        waiting.wait(0.01)
+    pytest.fail("it did not come true")
+
+
+def test_a_batch_that_is_too_large_is_refused(server: Server) -> None:
+    with pytest.raises(Error, match=r"\[limit_exceeded\] a record batch of 1600000 bytes; expected at most 1048576"):
+        server.ingest("t", pa.table({"id": pa.array(range(200_000), pa.int64())}), "append")
+    small = pa.table({"id": pa.array(range(200_000), pa.int64())}).to_reader(max_chunksize=10_000)
+    assert server.ingest("many", small, "create") == 200_000
+
+
+def test_parameters_that_are_too_large_are_refused(server: Server) -> None:
+    assert "[limit_exceeded] more than 1048576 bytes of parameters" in server.refuses(
+        "SELECT length($1) AS n", ["x" * 2 * MIB]
+    )
+    assert server.value("SELECT length($1) AS n", ["x" * 1000]) == 1000

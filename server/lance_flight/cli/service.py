@@ -81,6 +81,7 @@ def build(root: str, config: ServerConfig, middleware: Mapping[str, Any] = Mappi
             port=config.port,
             advertise=advertised,
             gate=admitting,
+            parameter_limit=config.parameter_limit,
             middleware=middleware,
             tls=tls,
         )
@@ -100,6 +101,11 @@ def _limits(config: ServerConfig) -> Limits:
         if config.memory_limit
         else running,
         waiting_statements=config.waiting_statements,
+        ingest_idle_timeout=config.ingest_idle_timeout,
+        batch=config.batch_limit,
+        sessions=config.sessions,
+        sessions_per_principal=config.sessions_per_principal,
+        session_idle_timeout=config.session_idle_timeout,
         statement_timeout=config.statement_timeout,
         ticket_lifetime=config.ticket_lifetime,
     )

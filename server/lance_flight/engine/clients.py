@@ -6,7 +6,7 @@ import secrets
 import threading
 import time
 from collections import OrderedDict
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
@@ -15,13 +15,12 @@ from itertools import islice, takewhile
 
 from lance_flight.catalog.directory import PUBLIC, Root
 from lance_flight.engine.execution import Execution
+from lance_flight.engine.limits import NO_LIMITS, Limits
 from lance_flight.engine.transactions import SqlTransaction
-from lance_flight.errors import Conflict, InvalidInput, NotFound, OutcomeUnknown, Refused
+from lance_flight.errors import Conflict, InvalidInput, LimitExceeded, NotFound, OutcomeUnknown, Refused
 
 ID_BYTES = 16
 SHOWN_BYTES = 4
-MOST_SESSIONS = 10_000
-IDLE_SECONDS = 3600.0
 ANONYMOUS = "anonymous"
 """Whom sessions belong to where nobody says who he is."""
 
@@ -146,14 +145,14 @@ class _Kept:
 class Clients:
     """The sessions and open transactions of one server. Safe to share among threads.
 
-    What nobody has used for `idle_seconds` ends, a session and its transactions: its client has gone.
+    What nobody has used for a while ends, a session and its transactions: its client has gone. Of too many sessions those
+    without open transactions end that have not been used for longest.
     """
 
-    def __init__(
-        self, root: Root, *, idle_seconds: float = IDLE_SECONDS, now: Callable[[], float] = time.monotonic
-    ) -> None:
+    def __init__(self, root: Root, limits: Limits = NO_LIMITS, *, now: Callable[[], float] = time.monotonic) -> None:
         self._root = root
-        self._idle_seconds = idle_seconds
+        self._limits = limits
+        self._idle_seconds = limits.session_idle_timeout
         self._now = now
         self._sessions: OrderedDict[str, _Kept] = OrderedDict()
         self._offered: OrderedDict[str, ClientSession] = OrderedDict()
@@ -179,7 +178,7 @@ class Clients:
         with self._lock:
             session.is_introduced = session.is_introduced or is_own
             self._offered[cookie] = session
-            while len(self._offered) > MOST_SESSIONS:
+            while len(self._offered) > self._limits.sessions:
                 self._offered.popitem(last=False)
 
     def knows(self, cookie: str) -> bool:
@@ -317,13 +316,29 @@ class Clients:
         return sum(transaction.roll_back_idle() for transaction in open_)
 
     def _keep(self, key: str, session: ClientSession) -> ClientSession:
-        """Let a key find a session, which is in use; of too many the oldest are forgotten."""
+        """Let a key find a session, which is in use; `LimitExceeded` where there are too many that cannot be forgotten."""
+        if key not in self._sessions:
+            self._make_room(session.principal)
         self._sessions[key] = _Kept(session, self._now())
         self._sessions.move_to_end(key)
-        for oldest in list(islice(self._sessions, max(len(self._sessions) - MOST_SESSIONS, 0))):
-            if not self._sessions[oldest].session.open:
-                del self._sessions[oldest]
         return session
+
+    def _make_room(self, principal: str) -> None:
+        """Forget the oldest sessions where there is no room for one more, of a principal or at all."""
+        if len(self._sessions) >= self._limits.sessions_per_principal:
+            own = [key for key, kept in self._sessions.items() if kept.session.principal == principal]
+            self._forget_oldest(own, self._limits.sessions_per_principal, f"{principal!r} has")
+        if len(self._sessions) >= self._limits.sessions:
+            self._forget_oldest(list(self._sessions), self._limits.sessions, "the server has")
+
+    def _forget_oldest(self, keys: Sequence[str], most: int, whose: str) -> None:
+        too_many = len(keys) - most + 1
+        forgettable = (key for key in keys if not self._sessions[key].session.open)
+        for key in list(islice(forgettable, max(too_many, 0))):
+            del self._sessions[key]
+            too_many -= 1
+        if too_many > 0:
+            raise LimitExceeded(f"{whose} {most} sessions with open transactions; expected one of them to end first")
 
     def _forget_idle(self) -> None:
         """Forget idle sessions; transactions that are only theirs have been idle for as long."""

@@ -28,6 +28,7 @@ from lance_flight.engine.partition_fields import PartitionDef
 from lance_flight.engine.policies.access import UNLIMITED, Access, Privilege
 from lance_flight.engine.policies.changes import changing
 from lance_flight.engine.policies.required import required
+from lance_flight.engine.receiving import Receiver
 from lance_flight.engine.references import CATALOG
 from lance_flight.engine.row_changes import Delete, Merge, Update
 from lance_flight.engine.running import Cancellations, Issuer, Kind, RunningStatement, RunningStatements, State
@@ -124,7 +125,7 @@ class Engine:
         self.root = root
         self._ways = ways
         self._limits = limits
-        self.clients = Clients(root)
+        self.clients = Clients(root, limits)
         self.running = RunningStatements(limits)
         self._memory = Memory(limits)
 
@@ -349,21 +350,27 @@ class Engine:
         scope: Scope = ALONE,
     ) -> int:
         """Store a stream of rows in one commit, or in the transaction, and return how many they were."""
-        with (
-            self.running.entered(Kind.INGEST, f"INGEST INTO {name}", scope.issuer) as running,
-            self._turn(running, scope) as (transaction, turn),
-        ):
-            return ingest.ingest(
-                self._root(scope),
-                name,
-                pa.RecordBatchReader.from_batches(reader.schema, running.received(reader, turn)),
-                create_missing=create_missing,
-                existing=existing,
-                partitioned_by=partitioned_by,
-                transaction=transaction,
-                cancellation=running.cancellation,
-                access=scope.access,
-            )
+        receiver = Receiver(iter(reader), idle_seconds=self._limits.ingest_idle_timeout, most_bytes=self._limits.batch)
+
+        def work() -> int:
+            with (
+                self.running.entered(Kind.INGEST, f"INGEST INTO {name}", scope.issuer) as running,
+                self._turn(running, scope) as (transaction, turn),
+            ):
+                batches = running.received(receiver.received(running.cancellation), turn)
+                return ingest.ingest(
+                    self._root(scope),
+                    name,
+                    pa.RecordBatchReader.from_batches(reader.schema, batches),
+                    create_missing=create_missing,
+                    existing=existing,
+                    partitioned_by=partitioned_by,
+                    transaction=transaction,
+                    cancellation=running.cancellation,
+                    access=scope.access,
+                )
+
+        return receiver.run(work)
 
     def schemas(self, access: Access = UNLIMITED) -> list[tuple[str, str]]:
         """Every schema with its catalog."""

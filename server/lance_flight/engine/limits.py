@@ -19,6 +19,11 @@ class Limits:
     ticket_lifetime: float = 600.0
     running_statements: int = 1_000
     waiting_statements: int = 1_000
+    ingest_idle_timeout: float = 0.0
+    batch: int | None = None
+    sessions: int = 10_000
+    sessions_per_principal: int = 10_000
+    session_idle_timeout: float = 3600.0
 
 
 NO_LIMITS = Limits()

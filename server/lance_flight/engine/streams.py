@@ -21,7 +21,7 @@ def cancellable(start: Callable[[], RecordBatchStream], cancellation: Cancellati
     Whoever has a reference to the stream keeps it running, so that there is none but the one in here.
     """
     loop = asyncio.new_event_loop()
-    waiting: list[asyncio.Task[pa.RecordBatch | None]] = []
+    waiting: list[asyncio.Task[pa.RecordBatch | Exception | None]] = []
 
     def wake() -> None:
         loop.call_soon_threadsafe(lambda: [task.cancel() for task in waiting])
@@ -37,6 +37,8 @@ def cancellable(start: Callable[[], RecordBatchStream], cancellation: Cancellati
                 if batch is None:
                     cancellation.check()
                     return
+                if isinstance(batch, Exception):
+                    raise batch
                 yield batch
     finally:
         del stream
@@ -44,10 +46,12 @@ def cancellable(start: Callable[[], RecordBatchStream], cancellation: Cancellati
         loop.close()
 
 
-async def _next(stream: RecordBatchStream) -> pa.RecordBatch | None:
-    """The next batch; None at the end, and where the task was cancelled, whose error would keep the stream."""
+async def _next(stream: RecordBatchStream) -> pa.RecordBatch | Exception | None:
+    """The next batch; None at the end, and where the task was cancelled; an error, which may not keep the stream."""
     try:
         batch = await anext(stream)
     except (StopAsyncIteration, asyncio.CancelledError):
         return None
+    except Exception as error:  # noqa: BLE001 - raised where the stream is dropped
+        return error.with_traceback(None)
     return batch.to_pyarrow()

@@ -47,7 +47,7 @@ from lance_flight.flight.statements import Statements
 from lance_flight.flight.status import guarded_stream, handler, schema_handler
 from lance_flight.flight.tickets import Sealer
 from lance_flight.flight.tls import Tls
-from lance_flight.flight.updates import Updates
+from lance_flight.flight.updates import NO_BOUND, Updates
 from lance_flight.flight.wire import decode_action, decode_command
 
 
@@ -80,6 +80,7 @@ class FlightSqlServer(flight.FlightServerBase):
         advertise: Sequence[str] = (),
         middleware: Mapping[str, flight.ServerMiddlewareFactory] = MappingProxyType({}),
         gate: Gate = OPEN,
+        parameter_limit: int = NO_BOUND,
         tls: Tls | None = None,
         shared: Shared | None = None,
     ) -> None:
@@ -89,7 +90,7 @@ class FlightSqlServer(flight.FlightServerBase):
         self._endpoints = Endpoints(backend=backend, sealer=sealer, advertised=tuple(advertise))
         self._statements = Statements(backend=backend, prepared=prepared, endpoints=self._endpoints)
         self._actions = Actions(backend=backend, prepared=prepared, endpoints=self._endpoints)
-        self._updates = Updates(backend=backend, prepared=prepared)
+        self._updates = Updates(backend=backend, prepared=prepared, parameter_limit=parameter_limit)
         self._host = host
         self._another = partial(
             FlightSqlServer,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from enum import Enum
@@ -10,7 +11,7 @@ from typing import TypeVar
 import pyarrow as pa
 from pyarrow import flight
 
-from lance_flight.errors import InvalidInput
+from lance_flight.errors import InvalidInput, LimitExceeded
 from lance_flight.flight.backend import PARTITION_BY, Backend, IfExists, IfNotExists, IngestTarget
 from lance_flight.flight.calls import Call
 from lance_flight.flight.commands import (
@@ -23,6 +24,8 @@ from lance_flight.flight.commands import (
 )
 from lance_flight.flight.prepared import PreparedStatements, Statement, whole_plan
 from lance_flight.flight.protocol import flight_sql_pb2 as pb
+
+NO_BOUND = sys.maxsize
 
 _E = TypeVar("_E", bound=Enum)
 
@@ -44,6 +47,7 @@ class Updates:
 
     backend: Backend
     prepared: PreparedStatements
+    parameter_limit: int = NO_BOUND
 
     def statement_update(self, call: Call, command: StatementUpdate) -> bytes:
         """Run a statement. Its stream has no schema, so nobody may look for one."""
@@ -58,7 +62,7 @@ class Updates:
     ) -> bytes:
         """Run a prepared statement, once for each row of parameters in the stream, if it has any."""
         statement = self.prepared.statement(call, command.prepared_statement_handle)
-        parameters = _parameters(reader, call)
+        parameters = _parameters(reader, call, self.parameter_limit)
         if parameters is None:
             return self._run(call, statement)
         return self._run(
@@ -70,7 +74,9 @@ class Updates:
         self, call: Call, command: PreparedStatementQuery, reader: flight.MetadataRecordBatchReader
     ) -> bytes:
         """Bind parameters to a prepared statement."""
-        return self.prepared.bind(call, command.prepared_statement_handle, _parameters(reader, call))
+        return self.prepared.bind(
+            call, command.prepared_statement_handle, _parameters(reader, call, self.parameter_limit)
+        )
 
     def statement_ingest(self, call: Call, command: StatementIngest, reader: flight.MetadataRecordBatchReader) -> bytes:
         """Store the rows of the stream; the answer comes after the commit."""
@@ -126,10 +132,17 @@ def _chosen(known: Mapping[int, _E], number: int, name: str) -> _E:
     return known[number]
 
 
-def _parameters(reader: flight.MetadataRecordBatchReader, call: Call) -> pa.RecordBatch | None:
+def _parameters(
+    reader: flight.MetadataRecordBatchReader, call: Call, most_bytes: int = NO_BOUND
+) -> pa.RecordBatch | None:
     """All rows of parameters in one batch; None for a stream without columns, or without even a schema."""
     sent = (chunk.data for chunk in reader if chunk.data is not None)
-    batches = list(_to_the_end(sent, call, "the parameters of a statement"))
+    batches, size = [], 0
+    for batch in _to_the_end(sent, call, "the parameters of a statement"):
+        batches.append(batch)
+        size += batch.nbytes
+        if size > most_bytes:
+            raise LimitExceeded(f"more than {most_bytes} bytes of parameters (parameter_limit); expected an ingest")
     if not batches or batches[0].num_columns == 0:
         return None
     return pa.concat_batches(batches)
