@@ -16,7 +16,7 @@ from lance_flight.catalog.namespace import PartitionedNamespace
 from lance_flight.catalog.plain import PlainTable
 from lance_flight.catalog.store import VERSIONS, Store
 from lance_flight.errors import Corrupt, LanceFlightError, NotFound
-from lance_flight.model.naming import MANIFEST
+from lance_flight.model.naming import LONGEST_FILE_NAME, MANIFEST
 
 T = TypeVar("T")
 
@@ -203,7 +203,12 @@ class Names:
         """Whether a schema is the root or a plain sub-directory of it, and not merely listed."""
         if db_schema == PUBLIC:
             return True
-        return self.store.has(db_schema) and db_schema not in self._taken() and self._is_plain(db_schema)
+        return (
+            _is_safe(db_schema)
+            and self.store.has(db_schema)
+            and db_schema not in self._taken()
+            and self._is_plain(db_schema)
+        )
 
     def _has_row(self, place: Store, listing: Listing) -> bool:
         """Whether a directory is a listed table's, which has the name that is listed and no other."""
@@ -294,4 +299,6 @@ def _has_versions(place: Store) -> bool:
 
 def _is_safe(name: str) -> bool:
     """Whether a name can be one directory below another: it leads nowhere else, and into no table's inside."""
-    return bool(name) and not any(part in name for part in "/\\\0") and name[0] != "." and name != MANIFEST
+    if not name or len(name.encode()) + len(PLAIN_SUFFIX) > LONGEST_FILE_NAME:
+        return False
+    return not any(part in name for part in "/\\\0") and name[0] != "." and name != MANIFEST

@@ -96,7 +96,7 @@ def _copied(table: PartitionedNamespace, snapshot: Snapshot, partition: Partitio
 def plain_name(path: str) -> TableName:
     """The table of a root that a path means, `schema/x.lance` or `x.lance` or `x`."""
     parts = PurePosixPath(path).parts
-    if len(parts) > SCHEMA_AND_TABLE:
+    if not 0 < len(parts) <= SCHEMA_AND_TABLE:
         raise NotFound(f"no table {path!r}; expected the name of a table of the root, or its path")
     return TableName(PUBLIC if len(parts) == 1 else parts[0], parts[-1].removesuffix(PLAIN_SUFFIX))
 

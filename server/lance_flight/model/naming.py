@@ -23,6 +23,8 @@ COLUMN_PREFIX = "partition_field_"
 BELOW_A_SPEC = r"^v[1-9][0-9]*\$"
 """Matches the object ids of all partition namespaces and tables, and not those of the specs themselves."""
 NAME_LENGTH = 16
+LONGEST_FILE_NAME = 255
+"""Bytes that a file system takes in one name."""
 KEY_BYTES = 32
 
 _ALPHABET = "0123456789abcdefghijklmnopqrstuvwxyz"
@@ -32,6 +34,8 @@ _RESERVED = frozenset(
 )
 _SQL_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _LABEL = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]*")
+_LONGEST = 200
+"""Characters of a name that we make; files are called after it, with what is added to it."""
 _SPEC_NAMESPACE = re.compile(r"v([1-9][0-9]*)")
 
 
@@ -41,7 +45,7 @@ def check_sql_name(kind: str, name: str) -> str:
         raise InvalidInput(f"{kind} name {name!r} is not allowed; expected [A-Za-z_][A-Za-z0-9_]*")
     if name == MANIFEST:
         raise InvalidInput(f"{kind} name {name!r} is not allowed; it is what namespaces call their own table")
-    return name
+    return _short(kind, name)
 
 
 def column_name_problem(name: str) -> str | None:
@@ -70,6 +74,12 @@ def check_label(kind: str, name: str) -> str:
         raise InvalidInput(f"{kind} name {name!r} is not allowed; expected [A-Za-z_][A-Za-z0-9_.-]*")
     if name == MAIN_BRANCH:
         raise InvalidInput(f"{kind} name {name!r} is not allowed: it is the main branch")
+    return _short(kind, name)
+
+
+def _short(kind: str, name: str) -> str:
+    if len(name) > _LONGEST:
+        raise InvalidInput(f"{kind} name {name[:20]!r}… has {len(name)} characters; expected at most {_LONGEST}")
     return name
 
 
