@@ -99,7 +99,10 @@ class Updates:
 
 def _to_the_end(batches: Iterable[pa.RecordBatch], call: Call, what: str) -> Iterator[pa.RecordBatch]:
     """The batches of a stream; an error where it ends because its client went away, which gRPC calls an end like any."""
-    yield from batches
+    try:
+        yield from batches
+    except (OSError, pa.ArrowException) as error:
+        raise InvalidInput(f"{what} cannot be read: {error}") from error
     if call.is_cancelled():
         raise InvalidInput(f"the client went away before the end of {what}; nothing was stored")
 
