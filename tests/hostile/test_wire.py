@@ -1,0 +1,131 @@
+"""Whole calls with changed bytes, down to the frames of record batches: the server answers each, and lives."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterator
+
+import grpc
+import pyarrow as pa
+import pytest
+from google.protobuf.any_pb2 import Any
+from hypothesis import given
+from hypothesis import strategies as st
+from lance_flight.flight import commands
+from lance_flight.flight.protocol import flight_sql_pb2 as pb
+from lance_flight.flight.wire import encode_action, encode_command
+from pyarrow import flight
+
+from tests.hostile.frames import action, call, descriptor, field, frames
+from tests.hostile.mutations import mutations
+from tests.hostile.outside import SECRET, Guarded
+
+SELECT = commands.StatementQuery(query="SELECT * FROM t")
+INTO = commands.StatementIngest(
+    table="fed", table_definition_options=commands.TableDefinitionOptions(if_not_exist=1, if_exists=2)
+)
+ROWS = [
+    pa.record_batch(
+        {
+            "id": pa.array(range(n, n + 20), pa.int64()),
+            "word": pa.array([None, "a", "bb"] * 6 + ["", "é"]),
+            "list": pa.array([[1, 2], [], None, [3]] * 5, pa.list_(pa.int32())),
+            "kind": pa.array(["x", "y"] * 10).dictionary_encode(),
+        }
+    )
+    for n in (0, 20)
+]
+CALLS: dict[str, tuple[str, bytes]] = {
+    "GetFlightInfo of a query": ("GetFlightInfo", descriptor(encode_command(SELECT))),
+    "GetFlightInfo of metadata": (
+        "GetFlightInfo",
+        descriptor(encode_command(commands.GetTables(include_schema=True, table_types=("TABLE",)))),
+    ),
+    "GetSchema": ("GetSchema", descriptor(encode_command(SELECT))),
+    "DoGet of metadata": ("DoGet", field(1, encode_command(commands.GetCatalogs()))),
+    "ListFlights": ("ListFlights", b"\x0a\x04abcd"),
+    "ListActions": ("ListActions", b""),
+    "PollFlightInfo": ("PollFlightInfo", descriptor(encode_command(SELECT))),
+    **{
+        type(asked).__name__: ("DoAction", action(*encode_action(asked)))
+        for asked in (
+            commands.CreatePreparedStatement(query="SELECT 1"),
+            commands.EndTransaction(transaction_id=b"0123456789abcdef", action=1),
+            commands.SetSessionOptions(session_options=(("isolation", "snapshot"),)),
+            commands.CancelFlightInfo(info=b"info"),
+            commands.RenewFlightEndpoint(endpoint=b"endpoint"),
+        )
+    },
+}
+ANSWERED = {
+    "OK", "INVALID_ARGUMENT", "NOT_FOUND", "UNIMPLEMENTED", "PERMISSION_DENIED", "UNAUTHENTICATED", "UNKNOWN", "INTERNAL",
+    "ALREADY_EXISTS", "CANCELLED",
+}  # fmt: skip
+"""INTERNAL is what gRPC and Arrow say of bytes that are no message of theirs; our own would say [internal]."""
+SEEN: Counter[str] = Counter()
+
+
+@pytest.fixture(scope="module")
+def channel(target: Guarded) -> Iterator[grpc.Channel]:
+    with grpc.insecure_channel(target.server.uri.removeprefix("grpc://")) as opened:
+        yield opened
+
+
+def check(target: Guarded, status: str, words: str) -> None:
+    SEEN[status] += 1
+    assert status in ANSWERED, words
+    for never in ("[internal]", "Traceback", ".py", SECRET):
+        assert never not in words
+    assert target.server.process.poll() is None
+
+
+def prepared(target: Guarded, sql: str) -> bytes:
+    """The handle of a statement."""
+    request = encode_action(commands.CreatePreparedStatement(query=sql))
+    (answer,) = target.server.client.do_action(flight.Action(*request))
+    created = pb.ActionCreatePreparedStatementResult()
+    assert Any.FromString(answer.body.to_pybytes()).Unpack(created)
+    handle: bytes = created.prepared_statement_handle
+    return handle
+
+
+@pytest.mark.parametrize("name", CALLS)
+@given(data=st.data())
+def test_a_changed_message_is_answered(target: Guarded, channel: grpc.Channel, name: str, data: st.DataObject) -> None:
+    rpc, message = CALLS[name]
+    check(target, *call(channel, rpc, [data.draw(mutations(message) | st.binary(max_size=200))]))
+
+
+@given(data=st.data())
+def test_a_changed_stream_stores_all_of_its_rows_or_none(
+    target: Guarded, channel: grpc.Channel, data: st.DataObject
+) -> None:
+    target.run("DROP TABLE IF EXISTS fed")
+    sent = frames(encode_command(INTO), ROWS)
+    changed = data.draw(st.integers(0, len(sent) - 1))
+    sent[changed] = data.draw(mutations(sent[changed]))
+    order = data.draw(st.permutations(range(len(sent))) | st.just(range(len(sent))))
+    status, words = call(channel, "DoPut", [sent[n] for n in order])
+    check(target, status, words)
+    stored = [name for name in target.run("SHOW TABLES")[1].to_pylist() if name == "fed"]
+    if status == "OK" and stored:
+        # A changed length is a shorter batch: what is stored can be read to its end.
+        assert target.run("SELECT * FROM fed").num_rows == target.run("SELECT count(*) FROM fed")[0][0].as_py()
+    else:
+        assert stored == []
+
+
+@given(data=st.data())
+def test_changed_parameters_are_answered(target: Guarded, channel: grpc.Channel, data: st.DataObject) -> None:
+    handle = prepared(target, "SELECT $1, $2, $3, $4")
+    sent = frames(encode_command(commands.PreparedStatementQuery(prepared_statement_handle=handle)), ROWS[:1])
+    changed = data.draw(st.integers(0, len(sent) - 1))
+    sent[changed] = data.draw(mutations(sent[changed]))
+    check(target, *call(channel, "DoPut", sent))
+
+
+def test_the_server_still_serves(target: Guarded, say: Callable[[str], None]) -> None:
+    assert target.server.value("SELECT count(*) FROM t") == 2
+    assert target.server.process.poll() is None
+    said = ", ".join(f"{status} {count}" for status, count in sorted(SEEN.items()))
+    say(f"hostile calls: {sum(SEEN.values())} ({said}), crashes 0")
