@@ -170,6 +170,28 @@ def test_values_of_exact_arrow_types_come_in_a_batch(server: Server, table: str)
     assert found == [(2**64 - 1,)]
 
 
+BY_ROWS = {
+    "a filter": ("SELECT name FROM people WHERE id = ?", [2, 7, 1], 2),
+    "a row again": ("SELECT name FROM people WHERE id = ?", [1, 1, 1], 3),
+    "an aggregate": ("SELECT count(*) FROM people WHERE id <= $1", [1, 2, 3], 3),
+    "a join whose keys prune": (
+        "SELECT a.name FROM people a JOIN (SELECT * FROM people WHERE id = $1) b ON a.id = b.id",
+        [3, 2, 1],
+        3,
+    ),
+    "no table": ("SELECT $1 + 1", [5, 6], 2),
+}
+
+
+@pytest.mark.parametrize(("sql", "values", "rows"), BY_ROWS.values(), ids=BY_ROWS.keys())
+@pytest.mark.usefixtures("people")
+def test_a_query_answers_each_row_of_parameters_in_turn(server: Server, sql: str, values: list[int], rows: int) -> None:
+    together = server.rows(sql, pa.record_batch({"p": values}))
+    one_by_one = [row for value in values for row in server.rows(sql, pa.record_batch({"p": [value]}))]
+    assert together == one_by_one
+    assert len(together) == rows
+
+
 WRONG = [
     pytest.param("SELECT * FROM people WHERE id = ?", None, "1 parameters, and 0 values", id="none for one"),
     pytest.param(
@@ -180,10 +202,10 @@ WRONG = [
     pytest.param("INSERT INTO people VALUES (?, ?)", None, "2 parameters, and 0 values", id="none for an insert"),
     pytest.param("INSERT INTO people VALUES (?, 'x')", ("y",), "'y'", id="a value that does not fit"),
     pytest.param(
-        "SELECT * FROM people WHERE id = ?",
+        "EXPLAIN SELECT * FROM people WHERE id = ?",
         pa.record_batch({"p": [1, 2]}),
-        "one row of parameters, got 2",
-        id="two rows",
+        "Explain takes one row of parameters, got 2",
+        id="two rows for what is no query",
     ),
 ]
 

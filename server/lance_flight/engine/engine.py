@@ -15,6 +15,7 @@ from lance_flight.catalog.directory import PUBLIC, Root, TableName
 from lance_flight.catalog.leases import Hold, leases
 from lance_flight.engine import ingest
 from lance_flight.engine.answers import Answer, answer
+from lance_flight.engine.bindings import answer_by_rows
 from lance_flight.engine.changes import change, insert_columns
 from lance_flight.engine.clients import ANONYMOUS, Clients, ClientSession
 from lance_flight.engine.dml import row_query, table_name
@@ -205,7 +206,7 @@ class Engine:
         with self._turn(running, scope) as (transaction, _):
             running.at(State.PLANNING)
             session = self._sessions(root, scope, running)(transaction, *_target(statement), holds=holds)
-            answered = answer(session, statement, parameters)
+            answered = answer_by_rows(statement, parameters, partial(answer, session, statement))
             if answered.frame is not None:
                 session.resolve_pins(answered.frame)
             shares = most_shares(session, answered, endpoints) if endpoints > 1 else 1
@@ -284,7 +285,8 @@ class Engine:
         running.limit(task.execution.statement_timeout)
         # Its snapshots are fixed: the rows stream beside whatever the transaction does next.
         transaction = None if task.transaction is None else self.clients.transaction(task.transaction).sql
-        session = self._session(
+        begin = partial(
+            self._session,
             self.root.on_branch(task.branch).guarded(access),
             transaction,
             *_target(statement),
@@ -296,9 +298,14 @@ class Engine:
             running=running,
             access=access,
         )
-        answered = answer(session, statement, task.parameters)
-        running.snapshots = {name: reading.version for name, reading in session.named.readings.items()}
-        return answered
+
+        def answer_to(row: pa.RecordBatch | None) -> Answer:
+            session = begin()
+            answered = answer(session, statement, row)
+            running.snapshots = {name: reading.version for name, reading in session.named.readings.items()}
+            return answered
+
+        return answer_by_rows(statement, task.parameters, answer_to)
 
     def query(self, sql: str, parameters: pa.RecordBatch | None = None) -> pa.Table:
         """All rows of a query at once; for small results within the server."""

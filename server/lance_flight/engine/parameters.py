@@ -29,12 +29,12 @@ def parameter_schema(sql: str, frame: DataFrame | None, target: pa.Schema | None
 
 
 def check_parameters(sql: str, parameters: pa.RecordBatch | None, *, is_query: bool) -> None:
-    """Refuse other than one value for each parameter, and for a query other than one row of them."""
+    """Refuse other than one value for each parameter, and no row of them for a query."""
     expected, got = parameter_count(sql), 0 if parameters is None else parameters.num_columns
     if got != expected:
         raise InvalidInput(f"the statement has {expected} parameters, and {got} values were given for them")
-    if is_query and parameters is not None and parameters.num_rows != 1:
-        raise InvalidInput(f"a query takes one row of parameters, got {parameters.num_rows}")
+    if is_query and parameters is not None and parameters.num_rows == 0:
+        raise InvalidInput("a query takes a row of parameters, or several, got none")
 
 
 def parameter_count(sql: str) -> int:
