@@ -1,36 +1,27 @@
-"""Clients that are not Python's, built once and kept outside of the tree."""
+"""Clients that are not Python's, built or fetched once and kept outside of the tree."""
 
 from __future__ import annotations
 
 import os
-import shutil
-import subprocess
 from pathlib import Path
 
 import pytest
 
-from tests.conformance import java
+from tests.conformance import go, java
 
 CACHE = Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache")) / "lance-flight"
-
-ARROW_GO = "v18.8.0"
-_INTEGRATION_CLIENT = (
-    "github.com/apache/arrow-go/v18/arrow/internal/flight_integration/cmd/arrow-flight-integration-client"
-)
-_BUILD_SECONDS = 600
 
 
 @pytest.fixture(scope="session")
 def integration_client() -> Path:
     """The client of Arrow's integration scenarios, in Go."""
-    if shutil.which("go") is None:
-        pytest.skip("Go is not installed")
-    built = CACHE / f"arrow-go-{ARROW_GO}"
-    client = built / "arrow-flight-integration-client"
-    if not client.exists():
-        install = ["go", "install", f"{_INTEGRATION_CLIENT}@{ARROW_GO}"]
-        subprocess.run(install, check=True, timeout=_BUILD_SECONDS, env={**os.environ, "GOBIN": str(built)})
-    return client
+    return go_program(go.INTEGRATION_CLIENT)
+
+
+@pytest.fixture(scope="session")
+def adbc_program() -> Path:
+    """Our program over the ADBC driver in Go."""
+    return go_program(go.ADBC)
 
 
 @pytest.fixture(scope="session")
@@ -39,3 +30,9 @@ def jdbc_driver() -> Path:
     if not java.is_installed():
         pytest.skip("a Java compiler or Maven is not installed")
     return java.driver(CACHE)
+
+
+def go_program(package: str) -> Path:
+    if not go.is_installed():
+        pytest.skip("Go is not installed")
+    return go.built(package, CACHE)

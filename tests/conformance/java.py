@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-import re
 import shutil
 import subprocess
 from collections.abc import Mapping
 from pathlib import Path
 
+from tests.conformance.transcripts import said_in
 from tests.conformance.types import SAMPLES
 from tests.service.server_process import Server
 
 DRIVER = "org.apache.arrow:flight-sql-jdbc-driver:18.3.0"
 PROGRAM = Path(__file__).parent / "jdbc" / "Conformance.java"
 PATIENCE = 300.0
-
-_SAID = re.compile(r"(?P<name>.*?) (?P<value>[=!] .*)")
 
 
 def is_installed() -> bool:
@@ -43,8 +41,3 @@ def said_of(server: Server, jar: Path, scratch: Path) -> Mapping[str, str]:
     ran = subprocess.run(command, check=False, timeout=PATIENCE, capture_output=True, text=True)
     assert ran.returncode == 0, ran.stderr
     return said_in(ran.stdout)
-
-
-def said_in(text: str) -> Mapping[str, str]:
-    """The lines `name = value` and `name ! error` of a text."""
-    return {found["name"]: found["value"] for found in map(_SAID.fullmatch, text.splitlines()) if found}

@@ -1,22 +1,26 @@
-"""Drivers against the product: the JDBC driver in full, and every Arrow type over ADBC and JDBC.
+"""Drivers against the product: JDBC, ADBC in Go, and every Arrow type over ADBC and JDBC.
 
-`jdbc/expected.txt` is what the program in Java has to say. Some of it is the driver's own: it takes a number that is one
+`jdbc/expected.txt` and `adbc_go/expected.txt` are what the programs in Java and in Go have to say. Some of it is the
+JDBC driver's own: it takes a number that is one
 of several choices for a set of bits (so there are no full outer joins), has no type info, and leaves methods undone.
 """
 
 from __future__ import annotations
 
 import os
+import subprocess
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import pytest
 
-from tests.conformance import java
+from tests.conformance import go, java
+from tests.conformance.transcripts import said_in
 from tests.conformance.types import README, SAMPLES, by_adbc, by_jdbc, documented, markdown
 from tests.service.server_process import Server, serving
 
-EXPECTED = java.said_in((java.PROGRAM.parent / "expected.txt").read_text())
+EXPECTED = said_in((java.PROGRAM.parent / "expected.txt").read_text())
+EXPECTED_IN_GO = said_in((go.MODULE / "expected.txt").read_text())
 
 
 @pytest.fixture(scope="module")
@@ -49,6 +53,22 @@ def said(
 @pytest.mark.parametrize("name", EXPECTED)
 def test_jdbc(said: Mapping[str, str], name: str) -> None:
     assert said[name] == EXPECTED[name]
+
+
+@pytest.fixture(scope="module")
+def said_in_go(server: Server, adbc_program: Path) -> Mapping[str, str]:
+    """What the program in Go says."""
+    ran = subprocess.run([adbc_program, server.uri], check=True, timeout=java.PATIENCE, capture_output=True, text=True)
+    return said_in(ran.stdout)
+
+
+@pytest.mark.parametrize("name", EXPECTED_IN_GO)
+def test_adbc_in_go(said_in_go: Mapping[str, str], name: str) -> None:
+    assert said_in_go[name] == EXPECTED_IN_GO[name]
+
+
+def test_every_call_in_go_is_expected(said_in_go: Mapping[str, str]) -> None:
+    assert list(said_in_go) == list(EXPECTED_IN_GO)
 
 
 def test_every_call_of_jdbc_is_expected(said: Mapping[str, str]) -> None:
