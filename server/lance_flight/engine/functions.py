@@ -67,6 +67,12 @@ def shown_name(column: str) -> str:
     return _CALL_NAME.sub(lambda found: "murmur3" if found["one"] else "murmur3_multi", column)
 
 
+def register_principal(context: SessionContext, principal: str) -> None:
+    """Let queries say `CURRENT_USER` or `SESSION_USER`: a constant, which prunes partitions like any other."""
+    for word in ("current_user", "session_user"):
+        context.register_udf(udf(lambda: pa.array([principal]), [], pa.utf8(), "immutable", word))
+
+
 @dataclass(slots=True)
 class HashCalls:
     """The `murmur3(…)` and `murmur3_multi(…)` calls of one query, each under a name of its own.

@@ -15,9 +15,10 @@ from datafusion import DataFrame, ExecutionPlan, LogicalPlan, RuntimeEnvBuilder,
 from lance_flight.catalog.directory import PUBLIC, Root, TableName
 from lance_flight.catalog.leases import Hold
 from lance_flight.engine import substrait
+from lance_flight.engine.clients import ANONYMOUS
 from lance_flight.engine.evaluations import Evaluations
 from lance_flight.engine.execution import Execution
-from lance_flight.engine.functions import QUERIES_ONLY, HashCalls, plain_message, session_config
+from lance_flight.engine.functions import QUERIES_ONLY, HashCalls, plain_message, register_principal, session_config
 from lance_flight.engine.hints import hints
 from lance_flight.engine.named_tables import NamedTables, Reading
 from lance_flight.engine.parameters import parameter_count
@@ -93,6 +94,7 @@ class Session:
         self.context = _context(ways, runtime or RuntimeEnvBuilder(), db_schema)
         # What DataFusion holds is not seen by Python's collector: through it the session would keep itself for ever.
         self.context.register_catalog_provider(CATALOG, TableCatalog(self.root, _weak(self.resolve)))
+        register_principal(self.context, access.principal or ANONYMOUS)
         changes = TableChanges(_weak(self.named.changes), self.log, db_schema)
         self.context.register_udtf(udtf(changes, TABLE_CHANGES))
 

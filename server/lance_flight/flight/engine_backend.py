@@ -15,7 +15,7 @@ from lance_flight.engine.clients import ClientSession
 from lance_flight.engine.engine import Engine, QueryPlan, Scope
 from lance_flight.engine.ingest import Existing
 from lance_flight.engine.partition_fields import parse_partition_by
-from lance_flight.engine.policies.access import UNLIMITED, Access
+from lance_flight.engine.policies.access import Access
 from lance_flight.engine.policies.file import PolicyFile
 from lance_flight.engine.references import CATALOG
 from lance_flight.engine.running import Issuer
@@ -183,7 +183,11 @@ class EngineBackend:
         return Scope(session, transaction, _issuer(caller, session), self._access(caller))
 
     def _access(self, caller: Caller) -> Access:
-        return UNLIMITED if self._policies is None else self._policies.access(caller.principal, caller.groups)
+        return (
+            Access(caller.principal)
+            if self._policies is None
+            else self._policies.access(caller.principal, caller.groups)
+        )
 
     def sql_info(self) -> Mapping[int, SqlInfoValue]:
         return {
