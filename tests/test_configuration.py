@@ -88,6 +88,18 @@ def test_what_is_printed_says_where_each_value_comes_from(tmp_path: Path, settin
         assert line.endswith(f"  # {name}")
 
 
+def test_settings_stand_in_sections(capsys: pytest.CaptureFixture[str]) -> None:
+    names = [setting.name for setting in config.settings()]
+    assert names[0] in config.SECTIONS
+    assert [name for name in names if name in config.SECTIONS] == list(config.SECTIONS)
+    printed = config.as_toml(config.sources({}, environment={}))
+    assert [line[2:] for line in printed.splitlines() if line.startswith("# ")] == list(config.SECTIONS.values())
+    with pytest.raises(SystemExit):
+        cli.parser().parse_args(["serve", "--help"])
+    shown = capsys.readouterr().out
+    assert [heading for heading in config.SECTIONS.values() if f"\n{heading.lower()}:\n" not in shown] == []
+
+
 def test_what_is_printed_is_a_configuration_file(tmp_path: Path) -> None:
     found = config.sources({"port": 4000, "ready_file": 'a "quoted" \\ näme', "grace": 0.5}, environment={})
     (tmp_path / "printed.toml").write_text(config.as_toml(found))

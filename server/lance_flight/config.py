@@ -13,6 +13,7 @@ import tomllib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 from lance_flight.errors import InvalidInput, Refused
@@ -182,6 +183,20 @@ class ServerConfig:
         return {key.strip().lower(): value.strip() for key, _, value in (pair.partition("=") for pair in pairs)}
 
 
+SECTIONS: Mapping[str, str] = MappingProxyType(
+    {
+        "host": "Network",
+        "allow_anonymous": "Identity",
+        "tls_certificate": "Encryption",
+        "ticket_key_file": "Tickets and policies",
+        "lanes": "Resources and limits",
+        "storage_options": "Storage",
+        "grace": "Operation",
+    }
+)
+"""The setting that each section begins with, and its heading."""
+
+
 def settings() -> tuple[dataclasses.Field[Any], ...]:
     """Every setting, in order."""
     return dataclasses.fields(ServerConfig)
@@ -233,17 +248,19 @@ def load(
 def as_toml(found: Sequence[Source]) -> str:
     """The configuration that some sources make, as a file of its own, with where each value comes from; secrets are left out.
 
-    >>> print(as_toml(sources({"port": 0}, environment={})).splitlines()[1])
+    >>> print(as_toml(sources({"port": 0}, environment={})).splitlines()[2])
     port = 0  # option --port
     """
     values, lines = merged(found), []
     for setting in settings():
+        if setting.name in SECTIONS:
+            lines += ["", f"# {SECTIONS[setting.name]}"]
         source = next(source for source in reversed(found) if setting.name in source.values)
         value = getattr(values, setting.name)
         is_hidden = setting.metadata["is_secret"] and value != setting.default
         said = f"# {setting.name} is hidden" if is_hidden else f"{setting.name} = {_as_toml(value)}"
         lines.append(f"{said}  # {source.name}")
-    return "\n".join(lines)
+    return "\n".join(lines[1:])
 
 
 def variable(setting: dataclasses.Field[Any]) -> str:

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 
 from lance_flight_client.errors import ServerError
 
-from lance_flight.config import DEFAULT_PORT, flag, settings
+from lance_flight.config import DEFAULT_PORT, SECTIONS, flag, settings
 from lance_flight.errors import LanceFlightError
 
 DEFAULT_URI = f"grpc://127.0.0.1:{DEFAULT_PORT}"
@@ -82,13 +82,18 @@ def _settings(command: argparse.ArgumentParser) -> None:
     command.add_argument(
         "--config", metavar="FILE", help="TOML file with any of the settings below (or LANCE_FLIGHT_CONFIG)"
     )
+    section = command.add_argument_group()
     for setting in settings():
+        if setting.name in SECTIONS:
+            section = command.add_argument_group(SECTIONS[setting.name].lower())
         option = flag(setting.name)
-        text = f"{setting.metadata['help']} (default: {setting.default!r})"
+        text = str(setting.metadata["help"])
         if isinstance(setting.default, bool):
-            command.add_argument(option, action=argparse.BooleanOptionalAction, default=None, help=text)
+            section.add_argument(option, action=argparse.BooleanOptionalAction, default=None, help=text)
         else:
-            command.add_argument(option, type=type(setting.default), default=None, metavar="X", help=text)
+            kind = type(setting.default)
+            text += f" (default: {setting.default})" if setting.default != "" else ""
+            section.add_argument(option, type=kind, default=None, metavar=kind.__name__.upper(), help=text)
 
 
 def _demo(command: argparse.ArgumentParser) -> None:
