@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from array import array
 from collections import Counter
 from collections.abc import Callable, Iterator
 
@@ -113,6 +114,47 @@ def test_a_changed_stream_stores_all_of_its_rows_or_none(
         assert target.run("SELECT * FROM fed").num_rows == target.run("SELECT count(*) FROM fed")[0][0].as_py()
     else:
         assert stored == []
+
+
+def ints(*numbers: int) -> bytes:
+    """Numbers as Arrow stores offsets."""
+    return array("i", numbers).tobytes()
+
+
+TEXTS = pa.array(["abc", "defgh"])
+LYING: dict[str, tuple[pa.Array, bytes, bytes]] = {
+    "offsets that lead out": (TEXTS, ints(0, 3, 8), ints(0, 3, 1 << 30)),
+    "offsets that go back": (TEXTS, ints(0, 3, 8), ints(0, 8, 2)),
+    "offsets below the beginning": (TEXTS, ints(0, 3, 8), ints(-1000, 3, 8)),
+    "texts that are none": (TEXTS, b"abcdefgh", b"\xff\xfeabcdef"),
+    "codes beyond the dictionary": (pa.array(["x", "y", "x"]).dictionary_encode(), ints(0, 1, 0), ints(7, 1 << 30, -7)),
+    "lists longer than their items": (pa.array([[5], [6, 7]]), ints(0, 1, 3), ints(0, 1, 1 << 28)),
+}
+
+
+@pytest.mark.parametrize(("honest", "said", "lie"), LYING.values(), ids=LYING.keys())
+def test_a_batch_that_lies_about_itself_is_refused(
+    target: Guarded, channel: grpc.Channel, honest: pa.Array, said: bytes, lie: bytes
+) -> None:
+    batch = pa.record_batch({"value": honest})
+    bind = commands.PreparedStatementQuery(prepared_statement_handle=prepared(target, "SELECT $1"))
+    for command in (INTO, bind):
+        sent = frames(encode_command(command), [batch])
+        assert said in sent[-1]
+        sent[-1] = sent[-1].replace(said, lie)
+        status, words = call(channel, "DoPut", sent)
+        check(target, status, words)
+        assert (status, "cannot be read" in words) == ("INVALID_ARGUMENT", True)
+    assert "fed" not in target.run("SHOW TABLES")[1].to_pylist()
+
+
+def test_a_column_whose_name_is_no_text_is_refused(target: Guarded, channel: grpc.Channel) -> None:
+    batch = pa.record_batch({"name": [1]})
+    bind = commands.PreparedStatementQuery(prepared_statement_handle=prepared(target, "SELECT $1"))
+    for command in (INTO, bind):
+        sent = [frame.replace(b"name", b"n\xffme") for frame in frames(encode_command(command), [batch])]
+        status, words = call(channel, "DoPut", sent)
+        assert (status, "whose name is not UTF-8" in words) == ("INVALID_ARGUMENT", True)
 
 
 @given(data=st.data())

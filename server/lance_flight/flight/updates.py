@@ -85,9 +85,9 @@ class Updates:
             rows = reader.to_reader()
         except (OSError, pa.ArrowInvalid) as error:
             raise InvalidInput(f"no schema before the rows for table {command.table!r}: {error}") from error
-        whole = pa.RecordBatchReader.from_batches(
-            rows.schema, _to_the_end(rows, call, f"the rows for table {command.table!r}")
-        )
+        what = f"the rows for table {command.table!r}"
+        _check_names(rows.schema, what)
+        whole = pa.RecordBatchReader.from_batches(rows.schema, _to_the_end(rows, call, what))
         return _update_result(self.backend.ingest(call.caller, target, whole, transaction=command.transaction_id))
 
     def _run(self, call: Call, statement: Statement) -> bytes:
@@ -98,13 +98,30 @@ class Updates:
 
 
 def _to_the_end(batches: Iterable[pa.RecordBatch], call: Call, what: str) -> Iterator[pa.RecordBatch]:
-    """The batches of a stream; an error where it ends because its client went away, which gRPC calls an end like any."""
+    """The batches of a stream; an error where it ends because its client went away, which gRPC calls an end like any.
+
+    Each is looked through: Arrow believes what a batch says of itself, and offsets that lead out of it end the process.
+    """
     try:
-        yield from batches
+        for batch in batches:
+            batch.validate(full=True)
+            yield batch
+    except flight.FlightError:
+        raise
     except (OSError, pa.ArrowException) as error:
         raise InvalidInput(f"{what} cannot be read: {error}") from error
     if call.is_cancelled():
         raise InvalidInput(f"the client went away before the end of {what}; nothing was stored")
+
+
+def _check_names(fields: Iterable[pa.Field], what: str) -> None:
+    """Refuse names that are no text, which Arrow takes for one."""
+    for field in fields:
+        try:
+            _ = field.name
+        except UnicodeDecodeError as error:
+            raise InvalidInput(f"{what} have a column whose name is not UTF-8") from error
+        _check_names((field.type.field(place) for place in range(field.type.num_fields)), what)
 
 
 def ingest_target(command: StatementIngest, partition_by: str | None = None) -> IngestTarget:
@@ -139,15 +156,17 @@ def _parameters(
     reader: flight.MetadataRecordBatchReader, call: Call, most_bytes: int = NO_BOUND
 ) -> pa.RecordBatch | None:
     """All rows of parameters in one batch; None for a stream without columns, or without even a schema."""
+    what = "the parameters of a statement"
     sent = (chunk.data for chunk in reader if chunk.data is not None)
     batches, size = [], 0
-    for batch in _to_the_end(sent, call, "the parameters of a statement"):
+    for batch in _to_the_end(sent, call, what):
         batches.append(batch)
         size += batch.nbytes
         if size > most_bytes:
             raise LimitExceeded(f"more than {most_bytes} bytes of parameters (parameter_limit); expected an ingest")
     if not batches or batches[0].num_columns == 0:
         return None
+    _check_names(batches[0].schema, what)
     return pa.concat_batches(batches)
 
 
