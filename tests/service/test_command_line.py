@@ -250,3 +250,10 @@ def test_a_server_leaves_pandas_alone(server: Server) -> None:
     mapped = Path(f"/proc/{server.process.pid}/maps").read_text()
     assert "pyarrow" in mapped
     assert "pandas" not in mapped
+
+
+def test_serving_loads_only_what_is_asked_for() -> None:
+    unasked = ("jwt", "cryptography", "grpc", "prometheus_client", "opentelemetry", "http.server")
+    code = f"import sys; import lance_flight.cli.serve; print([m for m in {unasked} if m in sys.modules])"
+    ended = subprocess.run([str(Path(COMMAND).with_name("python")), "-c", code], capture_output=True, check=True)
+    assert ended.stdout.decode().strip() == "[]"

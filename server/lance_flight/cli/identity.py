@@ -1,18 +1,23 @@
-"""Who may come in, by the configuration of a server."""
+"""Who may come in, by the configuration of a server.
+
+What reads JSON web tokens and certificates is loaded where it is asked for: a server without starts sooner.
+"""
 
 from __future__ import annotations
 
+import importlib
 from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
 from lance_flight.config import ServerConfig
 from lance_flight.flight.identity.gate import Authenticator, Gate
-from lance_flight.flight.identity.json_web_tokens import JsonWebTokens, TokenRules
-from lance_flight.flight.identity.key_sets import KeysFile, KeysUrl
 from lance_flight.flight.identity.session_tokens import SessionTokens
 from lance_flight.flight.identity.static_tokens import TokensFile
 from lance_flight.flight.identity.users import UsersFile
 from lance_flight.flight.tickets import Sealer
-from lance_flight.flight.tls import TlsFiles
+
+if TYPE_CHECKING:
+    from lance_flight.flight.tls import TlsFiles
 
 
 def gate(config: ServerConfig, key: bytes) -> Gate:
@@ -32,7 +37,11 @@ def certificates(config: ServerConfig) -> TlsFiles | None:
     """Where the certificates of a server are kept, if it has any."""
     if not config.tls_certificate:
         return None
-    return TlsFiles(certificate=config.tls_certificate, key=config.tls_key, client_ca=config.tls_client_ca)
+    tls = importlib.import_module("lance_flight.flight.tls")
+    files: TlsFiles = tls.TlsFiles(
+        certificate=config.tls_certificate, key=config.tls_key, client_ca=config.tls_client_ca
+    )
+    return files
 
 
 def _bearers(config: ServerConfig) -> Iterator[Authenticator]:
@@ -40,13 +49,20 @@ def _bearers(config: ServerConfig) -> Iterator[Authenticator]:
     if config.tokens_file:
         yield TokensFile(config.tokens_file)
     if config.jwt_keys:
-        rules = TokenRules(
-            issuer=config.jwt_issuer,
-            audience=config.jwt_audience,
-            algorithms=tuple(name.strip() for name in config.jwt_algorithms.split(",") if name.strip()),
-            principal_claim=config.jwt_principal_claim,
-            groups_claim=config.jwt_groups_claim,
-            leeway=config.jwt_leeway,
-        )
-        is_url = config.jwt_keys.startswith("https:")
-        yield JsonWebTokens(rules, KeysUrl(config.jwt_keys) if is_url else KeysFile(config.jwt_keys))
+        yield _json_web_tokens(config)
+
+
+def _json_web_tokens(config: ServerConfig) -> Authenticator:
+    tokens = importlib.import_module("lance_flight.flight.identity.json_web_tokens")
+    keys = importlib.import_module("lance_flight.flight.identity.key_sets")
+    rules = tokens.TokenRules(
+        issuer=config.jwt_issuer,
+        audience=config.jwt_audience,
+        algorithms=tuple(name.strip() for name in config.jwt_algorithms.split(",") if name.strip()),
+        principal_claim=config.jwt_principal_claim,
+        groups_claim=config.jwt_groups_claim,
+        leeway=config.jwt_leeway,
+    )
+    kind = keys.KeysUrl if config.jwt_keys.startswith("https:") else keys.KeysFile
+    made: Authenticator = tokens.JsonWebTokens(rules, kind(config.jwt_keys))
+    return made

@@ -10,11 +10,15 @@ import logging
 import threading
 import time
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
+from lance_flight.flight.encryption import Tls
 from lance_flight.flight.server import FlightSqlServer
-from lance_flight.flight.tls import Tls, TlsFiles
+
+if TYPE_CHECKING:
+    from lance_flight.flight.tls import TlsFiles
 
 CLOSING_SECONDS = 2.0
 """How long connections may take to close after the last call."""

@@ -38,6 +38,7 @@ from lance_flight.flight.commands import (
     StatementUpdate,
     TicketStatementQuery,
 )
+from lance_flight.flight.encryption import Tls
 from lance_flight.flight.endpoints import Endpoints
 from lance_flight.flight.handshakes import Handshake
 from lance_flight.flight.identity.gate import OPEN, Gate
@@ -46,7 +47,6 @@ from lance_flight.flight.prepared import PreparedStatements
 from lance_flight.flight.statements import Statements
 from lance_flight.flight.status import guarded_stream, handler, schema_handler
 from lance_flight.flight.tickets import Sealer
-from lance_flight.flight.tls import Tls
 from lance_flight.flight.updates import NO_BOUND, Updates
 from lance_flight.flight.wire import decode_action, decode_command
 

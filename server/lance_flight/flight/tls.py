@@ -1,4 +1,4 @@
-"""The certificates of a server, in files that are replaced while it runs."""
+"""The certificates of a server, in files that are replaced while it runs. Loaded only where there are any."""
 
 from __future__ import annotations
 
@@ -13,18 +13,10 @@ from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric.types import PublicKeyTypes
 
 from lance_flight.errors import InvalidInput
+from lance_flight.flight.encryption import Tls
 from lance_flight.flight.identity.watched import warn_if_open
 
 _log = logging.getLogger(__name__)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Tls:
-    """A chain of certificates and its key, in PEM; with `client_ca`, clients must have certificates that these have signed."""
-
-    certificate: bytes
-    key: bytes = field(repr=False)
-    client_ca: bytes | None = None
 
 
 @dataclass(slots=True, kw_only=True)

@@ -1,0 +1,14 @@
+"""What a server encrypts its connections with."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tls:
+    """A chain of certificates and its key, in PEM; with `client_ca`, clients must have certificates that these have signed."""
+
+    certificate: bytes
+    key: bytes = field(repr=False)
+    client_ca: bytes | None = None
