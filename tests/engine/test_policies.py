@@ -9,12 +9,15 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
+from datafusion import SessionContext
+from datafusion.substrait import Serde
 from lance_flight.catalog.directory import PUBLIC, Root, TableName
 from lance_flight.catalog.store import Store
 from lance_flight.engine.engine import Engine, Scope
 from lance_flight.engine.ingest import Existing
 from lance_flight.engine.policies.access import UNLIMITED, Access
 from lance_flight.engine.policies.file import Policies
+from lance_flight.engine.substrait import statement_of
 from lance_flight.engine.tasks import Task
 from lance_flight.errors import InvalidInput, LanceFlightError, NotFound, Refused
 
@@ -439,3 +442,14 @@ def test_a_condition_says_what_it_says_in_sql(tmp_path: Path, condition: str, te
     access = Policies.parse(f'roles.r = {{ members = ["*"], grants = ["{grant}"] }}').access("x")
     assert query(made, "SELECT tenant FROM t ORDER BY n", access)["tenant"].to_pylist() == tenants
     assert query(made, f"SELECT tenant FROM t WHERE {condition} ORDER BY n")["tenant"].to_pylist() == tenants
+
+
+def test_a_plan_sees_the_rows_of_the_tenant(shared: Engine, alone: Engine) -> None:
+    client = SessionContext()
+    client.register_record_batches("events", [[query(shared, "SELECT * FROM events").to_batches()[0].slice(0, 0)]])
+    plan = statement_of(Serde.serialize_bytes("SELECT n, note FROM events WHERE n > 0", client))
+    assert told(shared, plan, A) == told(alone, plan, A)
+    assert not SECRET.search(told(shared, plan, A))
+    assert SECRET.search(told(shared, plan, OWNER))
+    with pytest.raises(NotFound):
+        query(shared, plan, NOBODY)

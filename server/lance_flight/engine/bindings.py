@@ -14,7 +14,7 @@ from lance_flight.engine.statements import Query, RowsStatement
 from lance_flight.errors import InvalidInput
 
 AnswerTo = Callable[[pa.RecordBatch | None], Answer]
-"""The answer to one row of parameters, planned in a session of its own: what prunes for one row does not for another."""
+"""The answer to one row of parameters, planned in a session of its own, like any query."""
 
 
 @dataclass(frozen=True, slots=True)
