@@ -118,6 +118,10 @@ def test_new_calls_are_refused_while_running_ones_end(pool: ThreadPoolExecutor) 
     server = FlightSqlServer(backend, KEY)
     served = pool.submit(serve_until, server, stop, grace=PATIENCE, stopping=stopping.set)
     with flight.connect(server.uri) as client, flight.connect(server.uri) as another:
+        backend.go.set()
+        planned = another.get_flight_info(SELECT)
+        backend.go.clear()
+        backend.is_begun.clear()
         info = pool.submit(client.get_flight_info, SELECT)
         assert backend.is_begun.wait(PATIENCE)
         stop.set()
@@ -125,13 +129,14 @@ def test_new_calls_are_refused_while_running_ones_end(pool: ThreadPoolExecutor) 
         for refused in (
             lambda: another.get_flight_info(SELECT),
             lambda: list(another.do_action("BeginTransaction")),
-            lambda: another.do_get(flight.Ticket(SELECT.command)).read_all(),
+            lambda: list(another.list_actions()),
         ):
             with pytest.raises(
                 flight.FlightUnavailableError, match=r"\[unavailable\] the server is stopping"
             ) as raised:
                 refused()
             assert raised.value.extra_info == b"unavailable"
+        assert another.do_get(planned.endpoints[0].ticket).read_all() == NUMBERS
         backend.go.set()
         assert info.result(PATIENCE).total_records == 4
     assert served.result(PATIENCE) is True

@@ -66,10 +66,10 @@ class InFlight:
     def __len__(self) -> int:
         return self._count
 
-    def enter(self) -> None:
-        """One more call has begun; `Unavailable` once no more are taken."""
+    def enter(self, *, goes_on: bool = False) -> None:
+        """One more call has begun; `Unavailable` once no more are taken, unless it goes on with what was begun before."""
         with self._changed:
-            if self._is_closed:
+            if self._is_closed and not goes_on:
                 raise Unavailable(
                     "the server is stopping and takes no new calls; expected another server, or a later try"
                 )
@@ -198,7 +198,7 @@ class CallMiddlewareFactory(flight.ServerMiddlewareFactory):
             ended=cookie is not None and not self._backend.knows(cookie),
             offered=secrets.token_urlsafe(_COOKIE_BYTES) if is_offered else None,
         )
-        self._in_flight.enter()
+        self._in_flight.enter(goes_on=info.method == flight.FlightMethod.DO_GET)
         return middleware
 
 

@@ -42,10 +42,10 @@ def serve_until(
 ) -> bool:
     """Serve until `stop` is set, then refuse new calls and give running ones `grace` seconds to end.
 
-    `ready` is called with the server's URI once connections are accepted, `stopping` when no more calls are to come. When
-    its `certificates` change, a successor takes the server's place.
-    Transactions that are open at the end are rolled back. The answer is whether every call has ended; if one has not,
-    the interpreter would wait for it when it exits: end the process with `os._exit`.
+    The rows of a query that is planned can be fetched for as long as other calls run. `ready` is called with the server's
+    URI once connections are accepted, `stopping` when no more calls are to come. When its `certificates` change, a successor
+    takes the server's place. Transactions that are open at the end are rolled back. The answer is whether every call has
+    ended; if one has not, the interpreter would wait for it when it exits: end the process with `os._exit`.
     """
     if ready is not None:
         ready(server.uri)
