@@ -64,7 +64,7 @@ LAYERS = {
 # Layer, and a layer below it → the only modules of that one which it may import.
 DOORS = {
     # What is counted and logged, and nothing that does it.
-    ("lance_flight.admin", "lance_flight.engine"): {"lance_flight.engine.running"},
+    ("lance_flight.admin", "lance_flight.engine"): {"lance_flight.engine.statement_runs"},
     ("lance_flight.admin", "lance_flight.catalog"): {"lance_flight.catalog.commit_counts"},
     ("lance_flight_client.spark", "lance_flight.engine"): {
         "lance_flight.engine.functions",

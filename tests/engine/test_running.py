@@ -15,7 +15,8 @@ from lance_flight.catalog.store import Store
 from lance_flight.engine.engine import Engine, QueryPlan, Scope
 from lance_flight.engine.ingest import Existing
 from lance_flight.engine.limits import Limits
-from lance_flight.engine.running import Cancellations, Issuer, Kind, Record, State
+from lance_flight.engine.running import Cancellations
+from lance_flight.engine.statement_runs import Issuer, Kind, Record, State
 from lance_flight.errors import Cancelled, LanceFlightError, QueryFailed, Refused
 
 ALICE, BOB = Issuer(principal="alice", session="a1", peer="here"), Issuer(principal="bob")

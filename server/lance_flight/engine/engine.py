@@ -32,9 +32,10 @@ from lance_flight.engine.policies.required import required
 from lance_flight.engine.receiving import Receiver
 from lance_flight.engine.references import CATALOG
 from lance_flight.engine.row_changes import Delete, Merge, Update
-from lance_flight.engine.running import Cancellations, Issuer, Kind, RunningStatement, RunningStatements, State
+from lance_flight.engine.running import Cancellations, RunningStatements
 from lance_flight.engine.session import Session
 from lance_flight.engine.settings import set_option
+from lance_flight.engine.statement_runs import Issuer, Kind, RunningStatement, State
 from lance_flight.engine.statements import (
     ChangeStatement,
     Explain,

@@ -25,8 +25,8 @@ from lance_flight.engine.parameters import parameter_count
 from lance_flight.engine.policies.access import UNLIMITED, Access, Privilege
 from lance_flight.engine.provider import ScanLog
 from lance_flight.engine.references import CATALOG
-from lance_flight.engine.running import RunningStatement
 from lance_flight.engine.sql import for_datafusion
+from lance_flight.engine.statement_runs import RunningStatement
 from lance_flight.engine.streams import cancellable
 from lance_flight.engine.system_tables import SYSTEM, SystemTables
 from lance_flight.engine.table_catalog import TableCatalog

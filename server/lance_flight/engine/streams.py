@@ -7,12 +7,19 @@ tasks yield. A thread that waits in the ordinary iterator cannot be woken.
 from __future__ import annotations
 
 import asyncio
+import atexit
+import time
 from collections.abc import Callable, Iterator
 
 import pyarrow as pa
 from datafusion import RecordBatchStream
 
 from lance_flight.engine.cancellation import Cancellation
+
+SETTLING_SECONDS = 0.05
+
+# Threads of DataFusion's let go of a task some moments after it is done, which they must not do in an interpreter that ends.
+atexit.register(time.sleep, SETTLING_SECONDS)
 
 
 def cancellable(start: Callable[[], RecordBatchStream], cancellation: Cancellation) -> Iterator[pa.RecordBatch]:

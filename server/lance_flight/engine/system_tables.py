@@ -14,7 +14,8 @@ import pyarrow as pa
 
 from lance_flight.engine.clients import Clients, KnownSession
 from lance_flight.engine.metadata_tables import MetadataTable
-from lance_flight.engine.running import Record, RunningStatements
+from lance_flight.engine.running import RunningStatements
+from lance_flight.engine.statement_runs import Record
 
 SYSTEM = "system"
 

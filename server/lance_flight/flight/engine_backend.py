@@ -18,7 +18,7 @@ from lance_flight.engine.partition_fields import parse_partition_by
 from lance_flight.engine.policies.access import Access
 from lance_flight.engine.policies.file import PolicyFile
 from lance_flight.engine.references import CATALOG
-from lance_flight.engine.running import Issuer
+from lance_flight.engine.statement_runs import Issuer
 from lance_flight.engine.tasks import Task
 from lance_flight.errors import Conflict, InvalidInput, NotFound, Unsupported
 from lance_flight.flight.backend import (
