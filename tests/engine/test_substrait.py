@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
 from collections.abc import Iterator
 
@@ -10,11 +11,13 @@ import pytest
 from datafusion import SessionContext, udf
 from datafusion.substrait import Serde
 from google.protobuf import json_format
+from hypothesis import given
+from hypothesis import strategies as st
 from lance_flight.catalog.directory import Root
 from lance_flight.catalog.store import Store
 from lance_flight.engine.engine import Engine
 from lance_flight.engine.substrait import plan_in, statement_of
-from lance_flight.errors import InvalidInput, NotFound, SqlError
+from lance_flight.errors import InvalidInput, LanceFlightError, NotFound, SqlError
 from substrait.plan_pb2 import Plan
 
 READINGS = pa.schema([pa.field("at", pa.date32()), pa.field("id", pa.int64()), pa.field("place", pa.utf8())])
@@ -201,6 +204,25 @@ def _varint(number: int) -> Iterator[int]:
         yield number & 0x7F | 0x80
         number >>= 7
     yield number
+
+
+OUT_OF_BOUNDS = {"selection": {"directReference": {"structField": {"field": 9}}, "rootReference": {}}}
+
+
+def test_a_plan_that_refers_to_no_column_is_refused(engine: Engine) -> None:
+    with pytest.raises(SqlError, match="refers to what is not in it"):
+        engine.query(by_hand({"project": {"input": SCAN, "expressions": [OUT_OF_BOUNDS]}}))
+
+
+@given(st.data())
+def test_damaged_plans_are_refused_or_run(engine: Engine, client: SessionContext, data: st.DataObject) -> None:
+    plan = bytearray(Serde.serialize_bytes(data.draw(st.sampled_from(list(QUERIES.values()))), client))
+    for _ in range(data.draw(st.integers(1, 4))):
+        place = data.draw(st.integers(0, len(plan) - 1))
+        plan[place : place + data.draw(st.integers(0, 3))] = data.draw(st.binary(max_size=3))
+        plan = plan or bytearray(b"\x00")
+    with contextlib.suppress(LanceFlightError):
+        engine.query(statement_of(bytes(plan)))
 
 
 def test_an_update_by_plan_is_refused(engine: Engine, client: SessionContext) -> None:
