@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import lance
 import numpy as np
 import pyarrow as pa
 import pytest
+from lance_flight.catalog.commit_counts import CommitEvent, commit_counts
+from lance_flight.catalog.manifest import Manifest
 from lance_flight.catalog.namespace import PartitionedNamespace
 from lance_flight.catalog.removals import rows_removed
 from lance_flight.catalog.staging import Staging
@@ -203,3 +207,33 @@ def test_what_two_transactions_found_missing_one_of_them_may_write(place: Path, 
     else:
         opened(place).commits.commit(second)
         assert ids(place) == [0, 1]
+
+
+def counted() -> Counter[CommitEvent]:
+    """What this process has counted of commits."""
+    return Counter({event: commit_counts[event] for event in CommitEvent})
+
+
+def test_commits_are_counted_and_what_met_another_writer(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    before, visible, met = counted(), Manifest.make_visible, iter([True, True])
+
+    def second(*arguments: Any, **named: Any) -> int | None:
+        if next(met, False):
+            raise Conflict("another writer was first")
+        return visible(*arguments, **named)
+
+    monkeypatch.setattr(Manifest, "make_visible", second)
+    written(place, (1, "a")).commit()
+    assert counted() - before == {CommitEvent.COMMITTED: 1, CommitEvent.TRANSACTION: 1, CommitEvent.RETRY: 2}
+
+
+def test_transactions_that_fail_on_others_are_counted(place: Path) -> None:
+    first, second = (opened(place).begin(serializable=True) for _ in range(2))
+    for number, (transaction, value) in enumerate([(first, "apple"), (second, "pear")]):
+        transaction.read([])
+        opened(place).write(transaction, [rows((number, value))], evaluate)
+    opened(place).commits.commit(first)
+    before = counted()
+    with pytest.raises(SerializationFailure):
+        opened(place).commits.commit(second)
+    assert counted() - before == {CommitEvent.CONFLICT: 1}
