@@ -15,8 +15,9 @@ import pytest
 from lance_flight.catalog.additions import Additions
 from lance_flight.catalog.commit import _Member
 from lance_flight.catalog.directory import Root
+from lance_flight.catalog.indices import IndexRules
 from lance_flight.catalog.maintenance.compaction import CompactionRules, compact
-from lance_flight.catalog.maintenance.indexing import IndexRules, create_index
+from lance_flight.catalog.maintenance.indexing import create_index
 from lance_flight.catalog.maintenance.rewriting import rewrite
 from lance_flight.catalog.maintenance.vacuum import VacuumRules, vacuum
 from lance_flight.catalog.namespace import PartitionedNamespace
@@ -100,7 +101,7 @@ def run(place: Path, statement: str) -> None:
         case "rewrite":
             assert rewrite(opened(place), evaluate).commits
         case "index":
-            create_index(opened(place), IndexRules(column="id"))
+            create_index(opened(place), IndexRules(column="id", min_rows=0))
         case _:
             Engine(Root(Store(str(place.parent))), ways=1).update(statement)
 

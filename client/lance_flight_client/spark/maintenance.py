@@ -12,9 +12,10 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 from lance_flight.catalog.directory import Root, TableName
+from lance_flight.catalog.indices import IndexRules
 from lance_flight.catalog.maintenance.compaction import CompactionReport, CompactionRules
 from lance_flight.catalog.maintenance.compaction import compact as compact_in
-from lance_flight.catalog.maintenance.indexing import IndexingReport, IndexRules
+from lance_flight.catalog.maintenance.indexing import IndexingReport
 from lance_flight.catalog.maintenance.indexing import create_index as create_index_in
 from lance_flight.catalog.maintenance.rewriting import RewritingReport, RewritingRules
 from lance_flight.catalog.maintenance.rewriting import rewrite as rewrite_in

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 
 import pyarrow as pa
 
+from lance_flight.catalog.head_notes import with_note
 from lance_flight.catalog.manifest import Manifest
 from lance_flight.catalog.new_partitions import head_row, version_rows
 from lance_flight.catalog.pending import noted
@@ -29,13 +30,14 @@ from lance_flight.model.spec import PartitionSpec
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Evolution:
-    """What changes in one commit: a new spec, another schema, and rows of `__manifest` (`rows`, `removed`) with them."""
+    """What changes in one commit: a new spec, another schema, notes of the head row, and rows of `__manifest` with them."""
 
     operation: str
     spec: PartitionSpec | None = None
     schema: NamespaceSchema | None = None
     rows: pa.Table | None = None
     removed: tuple[str, ...] = ()
+    notes: Mapping[str, object] = field(default_factory=dict)
 
     @property
     def metadata(self) -> dict[str, str]:
@@ -100,8 +102,13 @@ class Evolutions:
             # The head row has room for one note.
             return None
         changed = [schema.empty_table()]
+        head = head_row(snapshot)
+        for key, note in evolution.notes.items():
+            head = with_note(head, key, note)
         if evolution.metadata:
-            changed.append(noted(head_row(snapshot), snapshot.metadata, evolution.metadata))
+            head = noted(head, snapshot.metadata, evolution.metadata)
+        if evolution.metadata or evolution.notes:
+            changed.append(head)
         if evolution.spec is not None:
             if not all(f.column in schema.names for f in evolution.spec.fields):
                 return None

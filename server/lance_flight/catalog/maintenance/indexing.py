@@ -1,65 +1,52 @@
-"""Scalar indices of partition tables: built in pieces, then made part of every table in one commit.
+"""Indices of partition tables: built in pieces, and made part of their tables in the commit that moves the pins.
 
-Lance's own indices: its readers use them for filters, and the rows say nothing else with them. A table that is written to
-meanwhile gets the index for the files that it covers; the rest of its rows are read as without one, until the next run.
+Lance's own indices: its readers use them for filters and searches, and the rows say nothing else with them. A table that is
+written to has the index for the files that it covers; the rest is read as without one, until the next run adds a segment.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
+from itertools import islice
 
 import lance
-from lance import LanceDataset, LanceOperation
+from lance import LanceDataset
 
 from lance_flight.catalog import partitions
 from lance_flight.catalog.disagreeing import physical
 from lance_flight.catalog.evolution import Evolution
+from lance_flight.catalog.indices import IndexDefinition, IndexRules, index_named, indices_of, note_of
+from lance_flight.catalog.maintenance.index_segments import (
+    MOST_SEGMENTS,
+    BuildSegment,
+    Coverage,
+    stage,
+    stage_without,
+)
 from lance_flight.catalog.namespace import PartitionedNamespace
 from lance_flight.catalog.pieces import THREADS, Progress, Runner, of_tables
 from lance_flight.catalog.snapshot import PartitionTable, Snapshot
 from lance_flight.catalog.staging import repinned
 from lance_flight.catalog.store import Store
-from lance_flight.errors import InvalidInput, NotFound, Unsupported
+from lance_flight.errors import AlreadyExists
 from lance_flight.faults import reached
 from lance_flight.model.pins import FixedPin
 
-KINDS = ("BTREE", "BITMAP", "ZONEMAP", "BLOOMFILTER", "LABEL_LIST", "NGRAM")
-"""Lance's scalar indices: by order, by few values, by stretches of rows (two), by the items of lists, by parts of text."""
-
-INDICES = "_indices"
 OPENERS = 8
+TABLES_PER_COMMIT = 256
+"""Work that is interrupted is lost back to the last commit."""
+LARGE_PART = 0.5
+"""Where more of a table than that is missing in an index, it is built anew as a whole."""
 
 _Place = tuple[str, FixedPin]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class IndexRules:
-    """Which index: of a column, by its name in the namespace; tables that have it for all their files are left alone."""
-
-    column: str
-    kind: str = "BTREE"
-    name: str | None = None
-
-    @property
-    def called(self) -> str:
-        """The name of the index in every table."""
-        return self.name or f"{self.column}_idx"
-
-    def checked(self, snapshot: Snapshot) -> IndexRules:
-        """These rules, or an error that names what cannot be."""
-        if self.kind.upper() not in KINDS:
-            raise InvalidInput(f"index kind {self.kind!r}; expected one of {', '.join(KINDS)}")
-        if self.column not in snapshot.schema.ids:
-            raise NotFound.named("column", self.column, snapshot.schema.ids)
-        return IndexRules(column=self.column, kind=self.kind.upper(), name=self.name)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class IndexingReport:
-    """What was done: the snapshot that shows it, and how many of the tables got the index, with how many rows in it."""
+    """What was done: the snapshot that shows it, and how many of the tables got more of the index, with how many rows."""
 
     snapshot: int
     name: str
@@ -74,141 +61,182 @@ class IndexingReport:
         )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class BuildIndex:
-    """A piece of work: the index of one column of a version of a table, over all its files and `rows`."""
-
-    object_id: str
-    table: Store
-    base: FixedPin
-    place: Store
-    column: str
-    kind: str
-    name: str
-    rows: int
-
-    def run(self) -> lance.Index:
-        """Write it; it is part of no version yet."""
-        dataset = partitions.open_at(self.table, self.base)
-        numbers = [fragment.fragment_id for fragment in dataset.get_fragments()]
-        try:
-            return dataset.create_index_uncommitted(
-                self.column, self.kind, name=self.name, replace=True, fragment_ids=numbers
-            )
-        except (ValueError, TypeError, NotImplementedError) as exc:
-            raise Unsupported(
-                f"partition table {self.object_id!r}: no {self.kind} index of column {self.column!r}"
-                f" ({dataset.schema.field(self.column).type}): {self.table.parent.words(exc)}"
-            ) from exc
-
-    def undo(self, result: lance.Index) -> None:
-        """Delete its files."""
-        self.place.child(INDICES, result.uuid).remove()
-
-
 class _Indexing:
-    """The change that gives every table its index, made on one snapshot after another (`evolution.Change`)."""
+    """The change that gives some more tables an index, made on one snapshot after another (`evolution.Change`)."""
 
-    def __init__(self, root: Store, rules: IndexRules, run: Runner, progress: Progress | None) -> None:
+    def __init__(self, root: Store, rules: IndexRules | str, run: Runner, progress: Progress | None) -> None:
         self._root = root
         self._rules = rules
         self._run = run
         self._progress = progress
-        self._built: dict[str, tuple[BuildIndex, lance.Index]] = {}
+        self._built: dict[str, tuple[BuildSegment, lance.Index]] = {}
         self._staged: dict[_Place, FixedPin] = {}
-        self.done: list[BuildIndex] = []
+        self._settled: set[str] = set()
+        self._now: list[BuildSegment] = []
+        self.done: list[BuildSegment] = []
 
     def __call__(self, snapshot: Snapshot) -> Evolution | None:
-        rules = self._rules.checked(snapshot)
+        definition, is_new = self._defined(snapshot)
         tables = [table for tables in snapshot.tables for table in tables.tables()]
+        open_ones = [table for table in tables if table.object_id not in self._settled]
         with ThreadPoolExecutor(OPENERS, thread_name_prefix="indexing") as pool:
-            wanted = dict(zip(tables, pool.map(partial(self._wanted, snapshot, rules), tables), strict=True))
-            todo = {table: piece for table, piece in wanted.items() if piece is not None}
+            todo = dict(islice(self._wanted(pool, snapshot, definition, open_ones), TABLES_PER_COMMIT))
             self._build([piece for piece in todo.values() if not self._is_built(piece)], len(tables))
             pins = list(pool.map(self._stage, todo.values()))
-        self.done = list(todo.values())
-        if not todo:
+        self._now = list(todo.values())
+        if not todo and not is_new:
             return None
-        rows = repinned(snapshot.rows_of([table.object_id for table in todo]), pins)
-        return Evolution(operation=f"index {rules.called} of {len(todo)} partitions", rows=rows)
+        rows = repinned(snapshot.rows_of([table.object_id for table in todo]), pins) if todo else None
+        notes = note_of([*indices_of(snapshot), definition]) if is_new else {}
+        return Evolution(operation=f"index {definition.name} of {len(todo)} partitions", rows=rows, notes=notes)
 
-    def _wanted(self, snapshot: Snapshot, rules: IndexRules, table: PartitionTable) -> BuildIndex | None:
-        """The work for one table; None where it has the index for all its files, no rows, or not the column."""
+    def committed(self) -> bool:
+        """Take the last tables for done, whatever is written to them from now on; whether there were any."""
+        self.done += self._now
+        self._settled.update(piece.object_id for piece in self._now)
+        return bool(self._now)
+
+    def _defined(self, snapshot: Snapshot) -> tuple[IndexDefinition, bool]:
+        """The index, and whether the snapshot has it not yet."""
+        if isinstance(self._rules, str):
+            return index_named(snapshot, self._rules), False
+        definition = self._rules.defined(snapshot)
+        known = {each.name: each for each in indices_of(snapshot)}.get(definition.name, definition)
+        if known != definition:
+            raise AlreadyExists(f"index {definition.name!r} is there already, of another column, kind or options")
+        return definition, definition not in indices_of(snapshot)
+
+    def _wanted(
+        self,
+        pool: ThreadPoolExecutor,
+        snapshot: Snapshot,
+        definition: IndexDefinition,
+        tables: Sequence[PartitionTable],
+    ) -> Iterator[tuple[PartitionTable, BuildSegment]]:
+        """The tables that lack the index, or a part of it, with the work."""
+        for start in range(0, len(tables), TABLES_PER_COMMIT):
+            batch = tables[start : start + TABLES_PER_COMMIT]
+            for table, piece in zip(batch, pool.map(partial(self._piece, snapshot, definition), batch), strict=True):
+                if piece is None:
+                    self._settled.add(table.object_id)
+                else:
+                    yield table, piece
+
+    def _piece(self, snapshot: Snapshot, definition: IndexDefinition, table: PartitionTable) -> BuildSegment | None:
+        """The work for one table; None where the index is about all its files, or it is too small, or lacks the column."""
         store = self._root.child(table.location)
         base = partitions.resolve(store, table.pin)
         dataset = partitions.open_at(store, base)
-        column = physical(dataset.schema, rules.column, snapshot.schema.ids[rules.column])
-        fragments = {fragment.fragment_id for fragment in dataset.get_fragments()}
-        old = next(_segments(dataset, rules.called), None)
-        if column is None or not fragments or (old is not None and fragments.issubset(old.fragment_ids)):
+        name = next(name for name, number in snapshot.schema.ids.items() if number == definition.field_id)
+        column = physical(dataset.schema, name, definition.field_id)
+        fragments = {fragment.fragment_id: fragment.count_rows() for fragment in dataset.get_fragments()}
+        if column is None or sum(fragments.values()) < max(definition.min_rows, 1):
             return None
-        return BuildIndex(
+        coverage = Coverage.of(dataset, definition.name, column.name, definition.of_kind)
+        if not coverage.missing:
+            return None
+        is_small = sum(fragments[number] for number in coverage.missing) < LARGE_PART * sum(fragments.values())
+        added = is_small and len(coverage.segments) < MOST_SEGMENTS
+        chosen = coverage.missing if added else frozenset(fragments)
+        return BuildSegment(
             object_id=table.object_id,
             table=store,
             base=base,
             place=self._root.child(partitions.place_of_files(table.location, base)),
             column=column.name,
-            kind=rules.kind,
-            name=rules.called,
-            rows=int(dataset.count_rows()),
+            kind=definition.of_kind,
+            options=tuple(definition.options.items()),
+            name=definition.name,
+            fragments=chosen,
+            rows=sum(fragments[number] for number in chosen),
         )
 
-    def _build(self, pieces: Sequence[BuildIndex], total: int) -> None:
+    def _build(self, pieces: Sequence[BuildSegment], total: int) -> None:
         told = of_tables(self._progress, total - len(pieces), len(pieces), total)
         for piece, index in zip(pieces, self._run(pieces, told), strict=True):
             self._built[piece.table.uri] = piece, index
         reached("data_written")
 
-    def _is_built(self, piece: BuildIndex) -> bool:
-        """Whether an index of an older version of the table still covers what it was built from."""
+    def _is_built(self, piece: BuildSegment) -> bool:
+        """Whether a segment that was built on an older version of the table is as good for this one."""
         if piece.table.uri not in self._built:
             return False
-        before, index = self._built[piece.table.uri]
+        before, _ = self._built[piece.table.uri]
+        if before.base == piece.base:
+            return before == piece
         then, now = (_files(partitions.open_at(piece.table, base)) for base in (before.base, piece.base))
-        return before.column == piece.column and all(now.get(number) == then[number] for number in index.fragment_ids)
+        files = all(now.get(number) == then[number] for number in before.fragments)
+        return files and before.column == piece.column and before.fragments <= piece.fragments
 
-    def _stage(self, piece: BuildIndex) -> FixedPin:
+    def _stage(self, piece: BuildSegment) -> FixedPin:
         key = piece.table.uri, piece.base
         if key not in self._staged:
-            _, index = self._built[piece.table.uri]
-            old = list(_segments(partitions.open_at(piece.table, piece.base), piece.name))
-            self._staged[key] = partitions.stage(piece.table, piece.base, LanceOperation.CreateIndex([index], old))
+            before, index = self._built[piece.table.uri]
+            self._staged[key] = stage(_on(piece, before), index)
             reached("table_staged")
         return self._staged[key]
 
 
 def create_index(
-    namespace: PartitionedNamespace, rules: IndexRules, progress: Progress | None = None, *, run: Runner = THREADS
+    namespace: PartitionedNamespace,
+    rules: IndexRules | str,
+    progress: Progress | None = None,
+    *,
+    run: Runner = THREADS,
 ) -> IndexingReport:
-    """Give the partition tables an index of a column, in one commit; those that have it for all their files stay as they are."""
+    """Give the namespace an index, and those of its partition tables that lack it, or go on with one that has the name.
+
+    A part of the tables at a time, each part in one commit with their pins: what was interrupted goes on where it was.
+    """
     # The transaction keeps what it reads from being vacuumed, and adds what a foreign namespace lacks for writes.
     reading = namespace.begin()
-    rules.checked(reading.base)
     indexing = _Indexing(namespace.store, rules, run, progress)
     version = namespace.evolve(indexing)
+    while indexing.committed():
+        version = namespace.evolve(indexing)
     return IndexingReport(
         snapshot=version,
-        name=rules.called,
-        table_count=namespace.snapshot(version).table_count,
+        name=rules if isinstance(rules, str) else rules.called,
+        table_count=reading.base.table_count,
         tables=len(indexing.done),
         rows=sum(piece.rows for piece in indexing.done),
     )
 
 
-def _files(dataset: LanceDataset) -> Mapping[int, list[str]]:
+def refresh_indices(
+    namespace: PartitionedNamespace, progress: Progress | None = None, *, run: Runner = THREADS
+) -> list[IndexingReport]:
+    """Bring all indices up to date with the files that there are now."""
+    names = [definition.name for definition in indices_of(namespace.snapshot())]
+    return [create_index(namespace, name, progress, run=run) for name in names]
+
+
+def drop_index(namespace: PartitionedNamespace, name: str) -> int:
+    """Take an index from the namespace and from all its tables, in one commit; the version in which it is gone."""
+    reading = namespace.begin()
+    index_named(reading.base, name)
+
+    def without(snapshot: Snapshot) -> Evolution | None:
+        left = [each for each in indices_of(snapshot) if each.name != name]
+        tables = [table for tables in snapshot.tables for table in tables.tables()]
+        with ThreadPoolExecutor(OPENERS, thread_name_prefix="indexing") as pool:
+            pins = pool.map(partial(_without, namespace.store, name), tables)
+            moved = {table.object_id: pin for table, pin in zip(tables, pins, strict=True) if pin is not None}
+        rows = repinned(snapshot.rows_of(list(moved)), list(moved.values())) if moved else None
+        return Evolution(operation=f"drop index {name} of {len(moved)} partitions", rows=rows, notes=note_of(left))
+
+    return namespace.evolve(without)
+
+
+def _without(root: Store, name: str, table: PartitionTable) -> FixedPin | None:
+    store = root.child(table.location)
+    return stage_without(store, partitions.resolve(store, table.pin), name)
+
+
+def _on(piece: BuildSegment, before: BuildSegment) -> BuildSegment:
+    """The piece as it was built, to be staged on what the table is now."""
+    return replace(before, base=piece.base)
+
+
+def _files(dataset: LanceDataset) -> dict[int, list[str]]:
     return {f.fragment_id: [file.path for file in f.metadata.files] for f in dataset.get_fragments()}
-
-
-def _segments(dataset: LanceDataset, name: str) -> Iterator[lance.Index]:
-    """The parts of an index that a version has, as what takes their place must name them."""
-    for index in dataset.describe_indices():
-        if index.name == name:
-            for segment in index.segments:
-                yield lance.Index(
-                    uuid=segment.uuid,
-                    name=index.name,
-                    fields=index.fields,
-                    dataset_version=segment.dataset_version_at_last_update,
-                    fragment_ids=segment.fragment_ids,
-                    index_version=segment.index_version,
-                )

@@ -1,0 +1,132 @@
+"""The kinds of index that a namespace can have: Lance's, under the names that SQL has for them, with their options.
+
+```text
+scalar   btree · bitmap · zonemap · bloomfilter · label_list · ngram      used by filters
+text     inverted                                                         used by full_text_search
+vector   ivf_flat · ivf_sq · ivf_pq · ivf_rq · ivf_hnsw_flat · ivf_hnsw_sq · ivf_hnsw_pq     used by vector_search
+```
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import Enum
+from types import MappingProxyType
+
+from lance_flight.errors import InvalidInput
+
+OptionValue = str | int | float | bool
+
+
+class Family(Enum):
+    """What an index is for."""
+
+    SCALAR = "scalar"
+    TEXT = "text"
+    VECTOR = "vector"
+
+
+METRICS = ("l2", "cosine", "dot", "hamming")
+"""How far two vectors are apart; the least is the nearest: the squared length, 1 - cosine, 1 - dot product, differing bits."""
+
+_TEXT: Mapping[str, type] = MappingProxyType(
+    {
+        "with_position": bool,
+        "base_tokenizer": str,
+        "language": str,
+        "stem": bool,
+        "lower_case": bool,
+        "remove_stop_words": bool,
+        "ascii_folding": bool,
+        "max_token_length": int,
+    }
+)
+_IVF: Mapping[str, type] = MappingProxyType({"metric": str, "num_partitions": int})
+_PQ: Mapping[str, type] = MappingProxyType({"num_sub_vectors": int, "num_bits": int})
+_HNSW: Mapping[str, type] = MappingProxyType({"m": int, "ef_construction": int})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class IndexKind:
+    """One kind: what Lance calls it, which options it takes, and how many rows make it worth having.
+
+    A table with fewer rows is read as fast without, and small tables without an index are read several at a time.
+    """
+
+    name: str
+    family: Family
+    options: Mapping[str, type] = field(default_factory=dict)
+    least_rows: int = 4096
+
+    @property
+    def lance(self) -> str:
+        """What Lance calls it."""
+        return self.name.upper()
+
+    def checked(self, options: Mapping[str, OptionValue]) -> dict[str, OptionValue]:
+        """The options with values of their types; `InvalidInput` names the one that cannot be."""
+        return {name: self._checked(name, value) for name, value in options.items()}
+
+    def _checked(self, name: str, value: OptionValue) -> OptionValue:
+        known = self.options.get(name)
+        if known is None:
+            raise InvalidInput(f"an index of kind {self.name} has no option {name!r}; expected {_listed(self.options)}")
+        if known is bool and isinstance(value, str) and value.lower() in _BOOLEANS:
+            return _BOOLEANS[value.lower()]
+        if known is int and isinstance(value, str) and value.isascii() and value.isdigit():
+            return int(value)
+        if type(value) is not known or (known is int and int(value) < 1):
+            expected = "a number above 0" if known is int else known.__name__
+            raise InvalidInput(f"option {name!r} of an index is {value!r}; expected {expected}")
+        if name == "metric":
+            return checked_metric(str(value))
+        return value
+
+
+_BOOLEANS = MappingProxyType({"true": True, "on": True, "false": False, "off": False})
+
+KINDS: Mapping[str, IndexKind] = MappingProxyType(
+    {
+        kind.name: kind
+        for kind in (
+            *(
+                IndexKind(name=name, family=Family.SCALAR)
+                for name in ("btree", "bitmap", "zonemap", "bloomfilter", "label_list", "ngram")
+            ),
+            IndexKind(name="inverted", family=Family.TEXT, options=_TEXT),
+            IndexKind(name="ivf_flat", family=Family.VECTOR, options=_IVF),
+            IndexKind(name="ivf_sq", family=Family.VECTOR, options=_IVF),
+            IndexKind(name="ivf_pq", family=Family.VECTOR, options={**_IVF, **_PQ}),
+            IndexKind(name="ivf_rq", family=Family.VECTOR, options=_IVF),
+            IndexKind(name="ivf_hnsw_flat", family=Family.VECTOR, options={**_IVF, **_HNSW}),
+            IndexKind(name="ivf_hnsw_sq", family=Family.VECTOR, options={**_IVF, **_HNSW}),
+            IndexKind(name="ivf_hnsw_pq", family=Family.VECTOR, options={**_IVF, **_PQ, **_HNSW}),
+        )
+    }
+)
+ALIASES: Mapping[str, str] = MappingProxyType({"hnsw": "ivf_hnsw_sq", "fts": "inverted", "vector": "ivf_pq"})
+
+
+def index_kind(name: str) -> IndexKind:
+    """The kind of this name, in any case, or of an alias; `InvalidInput` lists what there is.
+
+    >>> index_kind("HNSW").lance
+    'IVF_HNSW_SQ'
+    """
+    lower = name.lower()
+    found = KINDS.get(ALIASES.get(lower, lower))
+    if found is None:
+        raise InvalidInput(f"index kind {name!r}; expected one of {', '.join([*KINDS, *ALIASES])}")
+    return found
+
+
+def checked_metric(name: str) -> str:
+    """A metric in lower case; `InvalidInput` lists what there is."""
+    if name.lower() not in METRICS:
+        raise InvalidInput(f"metric is {name!r}; expected one of {', '.join(METRICS)}")
+    return name.lower()
+
+
+def _listed(options: Mapping[str, type]) -> str:
+    return ", ".join(options) or "none"
