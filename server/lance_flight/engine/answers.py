@@ -15,6 +15,7 @@ from lance_flight.catalog.snapshot import Snapshot
 from lance_flight.engine.dml import row_query, table_name
 from lance_flight.engine.explain import EXPLAIN_SCHEMA, explain
 from lance_flight.engine.functions import shown_name
+from lance_flight.engine.index_statements import Reindex
 from lance_flight.engine.maintenance import (
     Compact,
     Maintenance,
@@ -30,7 +31,7 @@ from lance_flight.engine.partition_changes import partitioned
 from lance_flight.engine.partition_wise import division
 from lance_flight.engine.policies.access import Privilege
 from lance_flight.engine.pure_scans import bare_columns, stream
-from lance_flight.engine.references import CATALOG, TableRef, quoted
+from lance_flight.engine.references import CATALOG, quoted
 from lance_flight.engine.row_changes import Merge
 from lance_flight.engine.session import Session
 from lance_flight.engine.statements import (
@@ -39,7 +40,7 @@ from lance_flight.engine.statements import (
     Explain,
     Query,
     RowsStatement,
-    ShowPartitions,
+    ShowMetadata,
     ShowTables,
 )
 from lance_flight.engine.transactions import SqlTransaction
@@ -199,8 +200,8 @@ def answer(session: Session, statement: RowsStatement, parameters: pa.RecordBatc
             return ExplainAnswer(session, frame, analyze)
         case Explain(sql, analyze):
             return ExplainAnswer(session, session.frame(sql, parameters), analyze)
-        case ShowPartitions(reference, where):
-            return QueryAnswer(session, session.frame(_partitions_query(reference, where), parameters))
+        case ShowMetadata():
+            return QueryAnswer(session, session.frame(_metadata_query(statement), parameters))
         case ShowTables():
             return TablesAnswer(session.tables)
         case Describe(reference):
@@ -211,7 +212,7 @@ def answer(session: Session, statement: RowsStatement, parameters: pa.RecordBatc
             session.tables.table(described.table)
             session.access.check_all_rows(Privilege.SELECT, described.table)
             return described
-        case Compact() | Vacuum() | Repair() | RewritePartitions() | Migrate() | Verify():
+        case Compact() | Vacuum() | Repair() | RewritePartitions() | Migrate() | Verify() | Reindex():
             return _maintained(session, statement)
 
 
@@ -225,9 +226,9 @@ def _maintained(session: Session, statement: Maintenance) -> Answer:
     return maintained(table, statement)
 
 
-def _partitions_query(reference: TableRef, where: str | None) -> str:
-    name = table_name(reference)
-    listed = quoted(name.db_schema, f"{name.name}$partitions")
+def _metadata_query(statement: ShowMetadata) -> str:
+    name, where = table_name(statement.table), statement.where
+    listed = quoted(name.db_schema, f"{name.name}${statement.metadata}")
     return f"SELECT * FROM {listed}" + (f" WHERE {where}" if where is not None else "")  # noqa: S608 - quoted above
 
 

@@ -15,6 +15,7 @@ from lance_flight.engine.alterations import CreateBranch, DropBranch, PublishBra
 from lance_flight.engine.cancellation import Cancellation
 from lance_flight.engine.definitions import arrow_schema, storable
 from lance_flight.engine.dml import NewSession, table_name
+from lance_flight.engine.index_statements import CreateIndex, DropIndex, change_index
 from lance_flight.engine.partition_alterations import AttachTable, DetachPartition, DropPartition
 from lance_flight.engine.partition_changes import attach_table, detach_partition, drop_partition
 from lance_flight.engine.partition_wise import division
@@ -52,6 +53,13 @@ def change(
             # Such a statement commits in steps of its own.
             cancellation.begin_commit()
             return _alter(root, statement)
+        case CreateIndex() | DropIndex() if transaction is not None:
+            raise Unsupported("indices are not made or dropped inside a transaction; commit first")
+        case CreateIndex() | DropIndex():
+            # It commits a part of the tables at a time.
+            cancellation.begin_commit()
+            change_index(root, table_name(statement.table), statement)
+            return 0
         case CreateTable():
             create = partial(_create, root, statement, new_session, transaction=transaction, cancellation=cancellation)
             return sum(map(create, bindings))

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import pyarrow as pa
 
 from lance_flight.catalog.maintenance.compaction import COMPACTION_SCHEMA, compact
+from lance_flight.catalog.maintenance.indexing import INDEXING_SCHEMA
 from lance_flight.catalog.maintenance.migration import MIGRATION_SCHEMA, migrate
 from lance_flight.catalog.maintenance.repair import REPAIR_SCHEMA, repair
 from lance_flight.catalog.maintenance.rewriting import REWRITING_SCHEMA, Choose, rewrite
@@ -17,6 +18,7 @@ from lance_flight.catalog.namespace import PartitionedNamespace
 from lance_flight.catalog.snapshot import PartitionTable, Snapshot
 from lance_flight.engine import references
 from lance_flight.engine.functions import evaluate
+from lance_flight.engine.index_statements import Reindex, reindexed
 from lance_flight.engine.references import TableRef
 from lance_flight.engine.scan_planning import plan_scan
 from lance_flight.engine.sql import Cursor
@@ -68,7 +70,7 @@ class Verify:
     table: TableRef
 
 
-Maintenance = Compact | Vacuum | Repair | RewritePartitions | Migrate | Verify
+Maintenance = Compact | Vacuum | Repair | RewritePartitions | Migrate | Verify | Reindex
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,6 +163,8 @@ def maintained(namespace: PartitionedNamespace, statement: Maintenance) -> Maint
             return MaintenanceAnswer(VERIFICATION_SCHEMA, lambda: verify(namespace, evaluate).rows)
         case Migrate(dry_run=dry_run):
             return MaintenanceAnswer(MIGRATION_SCHEMA, lambda: migrate(namespace, dry_run=dry_run).rows)
+        case Reindex(name=name):
+            return MaintenanceAnswer(INDEXING_SCHEMA, lambda: reindexed(namespace, name))
 
 
 def _table_dry_run(cursor: Cursor) -> tuple[TableRef, bool]:

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict
 from datetime import UTC, datetime
+from functools import partial
 from itertools import dropwhile
 from types import MappingProxyType
 from typing import Any
@@ -20,6 +21,7 @@ from lance_flight.catalog.directory import Table
 from lance_flight.catalog.namespace import PartitionedNamespace
 from lance_flight.catalog.plain import PlainTable
 from lance_flight.catalog.snapshot import PIN_COLUMNS, PartitionTable, SpecTables
+from lance_flight.engine.index_table import INDEXES_SCHEMA, indexes
 from lance_flight.engine.spec_history import beginnings, is_snapshot
 from lance_flight.engine.tables import PartitionedView
 from lance_flight.errors import Corrupt, NotFound
@@ -278,6 +280,7 @@ METADATA_TABLES: Mapping[str, Callable[[PartitionedNamespace, PartitionedView], 
         "snapshots": lambda namespace, _: snapshots_table(namespace),
         "specs": specs_table,
         "files": lambda _, view: files_table(view),
+        "indexes": lambda _, view: MetadataTable(INDEXES_SCHEMA, partial(indexes, view)),
         "tags": lambda namespace, _: tags_table(namespace),
         "branches": lambda namespace, _: branches_table(namespace),
     }

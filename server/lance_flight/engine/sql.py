@@ -98,6 +98,11 @@ class Cursor:
         token = self._read(what, Kind.WORD, Kind.NAME, Kind.STRING, Kind.NUMBER)
         return token.text.translate(_FOLDED) if token.kind is Kind.WORD else token.text
 
+    @property
+    def at_literal(self) -> bool:
+        """Whether a number or a text in quotes comes next."""
+        return not self.done and self.tokens[self.at].kind in (Kind.NUMBER, Kind.STRING)
+
     def literal(self, what: str) -> str:
         """Read one literal but for NULL and bytes, `'…'`, `-1.5`, `TRUE`, `DATE '…'`; the text of its value."""
         for word in _BOOLEANS:

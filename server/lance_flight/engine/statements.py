@@ -10,8 +10,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
 
-from lance_flight.engine import maintenance, partition_fields, references, row_changes, substrait
+from lance_flight.engine import index_statements, maintenance, partition_fields, references, row_changes, substrait
 from lance_flight.engine.alterations import Alteration, alteration
+from lance_flight.engine.index_statements import IndexChange
 from lance_flight.engine.maintenance import Maintenance
 from lance_flight.engine.partition_fields import PartitionDef
 from lance_flight.engine.references import TableRef
@@ -82,10 +83,11 @@ class ShowTables:
 
 
 @dataclass(frozen=True, slots=True)
-class ShowPartitions:
-    """SHOW PARTITIONS t [WHERE condition over its columns]."""
+class ShowMetadata:
+    """SHOW PARTITIONS t, SHOW INDEXES FROM t: what a metadata table of t has, [WHERE condition over its columns]."""
 
     table: TableRef
+    metadata: str
     where: str | None = None
 
 
@@ -127,8 +129,8 @@ class Kill:
     statement: str
 
 
-RowsStatement = Query | Explain | ShowTables | ShowPartitions | Describe | DescribeNamespace | Maintenance
-ChangeStatement = CreateTable | DropTable | Insert | RowChange | AlterTable
+RowsStatement = Query | Explain | ShowTables | ShowMetadata | Describe | DescribeNamespace | Maintenance
+ChangeStatement = CreateTable | DropTable | Insert | RowChange | AlterTable | IndexChange
 SessionStatement = SetOption | Kill
 """What concerns the server and its sessions, and no table."""
 Statement = RowsStatement | ChangeStatement | SessionStatement
@@ -178,6 +180,8 @@ def _explain(cursor: Cursor) -> Statement:
 
 
 def _create(cursor: Cursor) -> Statement:
+    if cursor.accept("INDEX"):
+        return index_statements.read_create(cursor)
     cursor.expect("TABLE")
     if_not_exists = cursor.accept("IF", "NOT", "EXISTS")
     table = references.table(cursor)
@@ -195,6 +199,8 @@ def _create(cursor: Cursor) -> Statement:
 
 
 def _drop(cursor: Cursor) -> Statement:
+    if cursor.accept("INDEX"):
+        return index_statements.read_drop(cursor)
     cursor.expect("TABLE")
     if_exists = cursor.accept("IF", "EXISTS")
     table = references.table(cursor)
@@ -250,17 +256,21 @@ def _kill(cursor: Cursor) -> Statement:
     return Kill(statement)
 
 
+_SHOWN = ("PARTITIONS", "INDEXES")
+
+
 def _show(cursor: Cursor) -> Statement:
     if cursor.accept("TABLES"):
         cursor.end()
         return ShowTables()
-    if not cursor.accept("PARTITIONS"):
-        raise cursor.error("TABLES or PARTITIONS")
-    cursor.accept("FROM")
-    table = references.table(cursor)
-    where = cursor.rest() if cursor.accept("WHERE") else None
-    cursor.end()
-    return ShowPartitions(table, where)
+    for metadata in _SHOWN:
+        if cursor.accept(metadata):
+            cursor.accept("FROM")
+            table = references.table(cursor)
+            where = cursor.rest() if cursor.accept("WHERE") else None
+            cursor.end()
+            return ShowMetadata(table, metadata.lower(), where)
+    raise cursor.error(f"TABLES, {' or '.join(_SHOWN)}")
 
 
 def _describe(cursor: Cursor) -> Statement:
@@ -309,6 +319,7 @@ _STATEMENTS: Mapping[str, Callable[[Cursor], Statement]] = MappingProxyType(
         "REPAIR": maintenance.read_repair,
         "MIGRATE": maintenance.read_migrate,
         "VERIFY": maintenance.read_verify,
+        "REINDEX": index_statements.read_reindex,
     }
 )
 

@@ -8,11 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from functools import partial
 from itertools import islice
 
 import lance
+import pyarrow as pa
 from lance import LanceDataset
 
 from lance_flight.catalog import partitions
@@ -41,6 +42,15 @@ TABLES_PER_COMMIT = 256
 LARGE_PART = 0.5
 """Where more of a table than that is missing in an index, it is built anew as a whole."""
 
+INDEXING_SCHEMA = pa.schema(
+    [
+        pa.field("name", pa.utf8(), nullable=False),
+        pa.field("tables", pa.int64(), nullable=False),
+        pa.field("rows", pa.int64(), nullable=False),
+        pa.field("snapshot", pa.int64(), nullable=False),
+    ]
+)
+
 _Place = tuple[str, FixedPin]
 
 
@@ -53,6 +63,11 @@ class IndexingReport:
     table_count: int
     tables: int
     rows: int
+
+    @staticmethod
+    def rows_of(reports: Sequence[IndexingReport]) -> pa.Table:
+        """One row for each index."""
+        return pa.Table.from_pylist([asdict(report) for report in reports], schema=INDEXING_SCHEMA)
 
     def __str__(self) -> str:
         return (

@@ -7,6 +7,7 @@ from typing import assert_never
 
 from lance_flight.catalog.directory import TableName
 from lance_flight.engine.dml import table_name
+from lance_flight.engine.index_statements import CreateIndex, DropIndex, Reindex
 from lance_flight.engine.maintenance import Compact, Migrate, Repair, RewritePartitions, Vacuum, Verify
 from lance_flight.engine.partition_alterations import AttachTable, DropPartition
 from lance_flight.engine.partition_changes import plain_name
@@ -23,7 +24,7 @@ from lance_flight.engine.statements import (
     Kill,
     Query,
     SetOption,
-    ShowPartitions,
+    ShowMetadata,
     ShowTables,
     Statement,
 )
@@ -38,7 +39,7 @@ def required(statement: Statement) -> Iterator[Required]:
     lose, by the root (`catalog.names.Guard`).
     """
     match statement:
-        case CreateTable() | DropTable():
+        case CreateTable() | DropTable() | CreateIndex() | DropIndex():
             yield Privilege.DDL, table_name(statement.table)
         case AlterTable(reference, alteration):
             yield Privilege.DDL, table_name(reference)
@@ -48,9 +49,9 @@ def required(statement: Statement) -> Iterator[Required]:
                 yield Privilege.DDL, plain_name(alteration.path)
         case Truncate():
             yield Privilege.DELETE, table_name(statement.table)
-        case Compact() | Vacuum() | Repair() | RewritePartitions() | Migrate() | Verify():
+        case Compact() | Vacuum() | Repair() | RewritePartitions() | Migrate() | Verify() | Reindex():
             yield Privilege.ADMIN, table_name(statement.table)
-        case Query() | Explain() | ShowTables() | ShowPartitions() | Describe() | DescribeNamespace():
+        case Query() | Explain() | ShowTables() | ShowMetadata() | Describe() | DescribeNamespace():
             return
         case Insert() | Update() | Delete() | Merge() | SetOption() | Kill():
             return

@@ -1,0 +1,151 @@
+"""CREATE INDEX, DROP INDEX and REINDEX: what they say, read token by token, and their doing."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+import pyarrow as pa
+
+from lance_flight.catalog.directory import Root, Table, TableName
+from lance_flight.catalog.indices import IndexRules, indices_of
+from lance_flight.catalog.maintenance.indexing import (
+    IndexingReport,
+    create_index,
+    drop_index,
+    refresh_indices,
+)
+from lance_flight.catalog.namespace import PartitionedNamespace
+from lance_flight.engine import references
+from lance_flight.engine.references import TableRef
+from lance_flight.engine.sql import Cursor
+from lance_flight.errors import AlreadyExists, Unsupported
+from lance_flight.model.index_kinds import OptionValue
+
+MIN_ROWS = "min_rows"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CreateIndex:
+    """CREATE INDEX [IF NOT EXISTS] [name] ON t (column) [USING kind] [WITH (option = value, …)]."""
+
+    table: TableRef
+    column: str
+    name: str | None = None
+    kind: str = "btree"
+    options: Mapping[str, OptionValue] = field(default_factory=dict)
+    if_not_exists: bool = False
+
+    @property
+    def rules(self) -> IndexRules:
+        """The index that it asks for; `min_rows` stands among its options."""
+        options = {name: value for name, value in self.options.items() if name != MIN_ROWS}
+        least = self.options.get(MIN_ROWS)
+        return IndexRules(
+            column=self.column,
+            kind=self.kind,
+            name=self.name,
+            options=options,
+            min_rows=least if isinstance(least, int) else None,
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DropIndex:
+    """DROP INDEX [IF EXISTS] name ON t."""
+
+    table: TableRef
+    name: str
+    if_exists: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reindex:
+    """REINDEX [TABLE] t [INDEX name]: what indices lack of the rows that there are now (`name` None: all indices)."""
+
+    table: TableRef
+    name: str | None = None
+
+
+IndexChange = CreateIndex | DropIndex
+
+
+def read_create(cursor: Cursor) -> CreateIndex:
+    """Read what follows CREATE INDEX."""
+    if_not_exists = cursor.accept("IF", "NOT", "EXISTS")
+    name = None if cursor.accept("ON") else cursor.name("the name of an index, or ON")
+    if name is not None:
+        cursor.expect("ON")
+    table = references.table(cursor)
+    cursor.expect("(")
+    column = cursor.name("a column name")
+    cursor.expect(")")
+    kind = cursor.name("the kind of an index") if cursor.accept("USING") else "btree"
+    options = _options(cursor) if cursor.accept("WITH") else {}
+    cursor.end()
+    return CreateIndex(table=table, column=column, name=name, kind=kind, options=options, if_not_exists=if_not_exists)
+
+
+def read_drop(cursor: Cursor) -> DropIndex:
+    """Read what follows DROP INDEX."""
+    if_exists = cursor.accept("IF", "EXISTS")
+    name = cursor.name("the name of an index")
+    cursor.expect("ON")
+    table = references.table(cursor)
+    cursor.end()
+    return DropIndex(table=table, name=name, if_exists=if_exists)
+
+
+def read_reindex(cursor: Cursor) -> Reindex:
+    """Read what follows REINDEX."""
+    cursor.accept("TABLE")
+    table = references.table(cursor)
+    name = cursor.name("the name of an index") if cursor.accept("INDEX") else None
+    cursor.end()
+    return Reindex(table=table, name=name)
+
+
+def change_index(root: Root, name: TableName, statement: IndexChange) -> None:
+    """Make an index, or take one away."""
+    namespace = _partitioned(root.table(name), name)
+    known = {each.name for each in indices_of(namespace.snapshot())}
+    match statement:
+        case CreateIndex():
+            called = statement.rules.called
+            if called not in known:
+                create_index(namespace, statement.rules)
+            elif not statement.if_not_exists:
+                raise AlreadyExists(f"table {name.name!r} has an index {called!r}; REINDEX brings it up to date")
+        case DropIndex():
+            if statement.name in known or not statement.if_exists:
+                drop_index(namespace, statement.name)
+
+
+def reindexed(namespace: PartitionedNamespace, name: str | None) -> pa.Table:
+    """What was added to an index, or to each of them."""
+    reports = refresh_indices(namespace) if name is None else [create_index(namespace, name)]
+    return IndexingReport.rows_of(reports)
+
+
+def _partitioned(table: Table, name: TableName) -> PartitionedNamespace:
+    if not isinstance(table, PartitionedNamespace):
+        raise Unsupported(f"table {name.name!r} is not partitioned, and gets its indices by Lance's own tools")
+    return table
+
+
+def _options(cursor: Cursor) -> dict[str, OptionValue]:
+    cursor.expect("(")
+    found: dict[str, OptionValue] = {}
+    while True:
+        name = cursor.name("the name of an option")
+        cursor.expect("=")
+        found[name] = _value(cursor, name)
+        if not cursor.accept(","):
+            break
+    cursor.expect(")")
+    return found
+
+
+def _value(cursor: Cursor, name: str) -> OptionValue:
+    text = cursor.literal(f"the value of {name}") if cursor.at_literal else cursor.name(f"the value of {name}")
+    return int(text) if text.isascii() and text.isdigit() else text

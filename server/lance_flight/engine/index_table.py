@@ -1,0 +1,80 @@
+"""`t$indexes`: the indices of a table, and how much of its rows each of them is about."""
+
+from __future__ import annotations
+
+import json
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from typing import Any
+
+import pyarrow as pa
+
+from lance_flight.catalog import partitions
+from lance_flight.catalog.disagreeing import physical
+from lance_flight.catalog.indices import IndexDefinition, indices_of
+from lance_flight.catalog.maintenance.index_segments import Coverage
+from lance_flight.catalog.snapshot import PartitionTable
+from lance_flight.engine.tables import PartitionedView
+
+OPENERS = 8
+
+INDEXES_SCHEMA = pa.schema(
+    [
+        pa.field("name", pa.utf8(), nullable=False),
+        pa.field("column_name", pa.utf8(), nullable=False),
+        pa.field("kind", pa.utf8(), nullable=False),
+        pa.field("options", pa.utf8(), nullable=False),
+        pa.field("min_rows", pa.int64(), nullable=False),
+        pa.field("tables", pa.int64()),
+        pa.field("indexed_tables", pa.int64()),
+        pa.field("rows", pa.int64()),
+        pa.field("indexed_rows", pa.int64()),
+        pa.field("segments", pa.int64()),
+    ]
+)
+_COUNTED = frozenset({"tables", "indexed_tables", "rows", "indexed_rows", "segments"})
+
+
+def indexes(view: PartitionedView, names: list[str]) -> pa.Table:
+    """One row per index; its counts only where they are asked for, as every table is opened for them."""
+    columns = {number: name for name, number in view.snapshot.schema.ids.items()}
+    rows = []
+    for definition in indices_of(view.snapshot):
+        column = columns[definition.field_id]
+        row: dict[str, Any] = {
+            "name": definition.name,
+            "column_name": column,
+            "kind": definition.kind,
+            "options": json.dumps(dict(definition.options), sort_keys=True),
+            "min_rows": definition.min_rows,
+        }
+        if _COUNTED & set(names):
+            row |= _counts(view, definition, column)
+        rows.append(row)
+    return pa.Table.from_pylist(rows, schema=INDEXES_SCHEMA)
+
+
+def _counts(view: PartitionedView, definition: IndexDefinition, column: str) -> dict[str, int]:
+    tables = [table for tables in view.snapshot.tables for table in tables.tables()]
+    with ThreadPoolExecutor(OPENERS, thread_name_prefix="indexes") as pool:
+        found = list(pool.map(partial(_of_table, view, definition, column), tables))
+    return {
+        "tables": len(found),
+        "indexed_tables": sum(indexed > 0 for _, indexed, _ in found),
+        "rows": sum(rows for rows, _, _ in found),
+        "indexed_rows": sum(indexed for _, indexed, _ in found),
+        "segments": sum(segments for _, _, segments in found),
+    }
+
+
+def _of_table(
+    view: PartitionedView, definition: IndexDefinition, column: str, table: PartitionTable
+) -> tuple[int, int, int]:
+    """The rows of a table, those that its index is about, and its segments."""
+    dataset = partitions.open_at(view.store.child(table.location), table.pin)
+    rows = {fragment.fragment_id: fragment.count_rows() for fragment in dataset.get_fragments()}
+    found = physical(dataset.schema, column, definition.field_id)
+    if found is None:
+        return sum(rows.values()), 0, 0
+    coverage = Coverage.of(dataset, definition.name, found.name, definition.of_kind)
+    return sum(rows.values()), sum(rows[number] for number in coverage.covered), len(coverage.segments)
