@@ -19,6 +19,8 @@ from lance.optimize import Compaction, CompactionTask, RewriteResult
 
 from lance_flight.catalog import partitions
 from lance_flight.catalog.edits import Edit, Removal
+from lance_flight.catalog.maintenance.index_segments import stage_without
+from lance_flight.catalog.maintenance.indexing import IndexingReport, refresh_indices
 from lance_flight.catalog.namespace import PartitionedNamespace
 from lance_flight.catalog.pieces import THREADS, Progress, Runner, of_tables
 from lance_flight.catalog.removals import edit_of
@@ -79,11 +81,12 @@ COMPACTION_SCHEMA = pa.schema(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CompactionReport:
-    """What a compaction did: the tables that needed one, out of `table_count`, and the snapshots that it made."""
+    """What a compaction did: the tables that needed one, out of `table_count`, the snapshots that it made, and indices."""
 
     table_count: int
     tables: tuple[CompactedTable, ...]
     versions: tuple[int, ...]
+    indices: tuple[IndexingReport, ...] = ()
 
     @property
     def rows(self) -> pa.Table:
@@ -94,8 +97,10 @@ class CompactionReport:
         done = [table for table in self.tables if not table.is_lost]
         lost = len(self.tables) - len(done)
         before, after = sum(table.files_before for table in done), sum(table.files_after for table in done)
-        return f"{len(done):,} of {self.table_count:,} partition tables compacted, {before:,} files into {after:,}" + (
-            f"; {lost:,} left to others who changed them meanwhile" if lost else ""
+        return (
+            f"{len(done):,} of {self.table_count:,} partition tables compacted, {before:,} files into {after:,}"
+            + (f"; {lost:,} left to others who changed them meanwhile" if lost else "")
+            + "".join(f"; {index}" for index in self.indices if index.tables)
         )
 
 
@@ -148,7 +153,7 @@ def compact(
 ) -> CompactionReport:
     """Rewrite the tables that `rules` name, and return what was done; their rows stay the same.
 
-    The pins of up to `tables_per_commit` tables move in one commit.
+    The pins of up to `tables_per_commit` tables move in one commit. Indices are brought up to date afterwards.
     """
     rules = (rules or CompactionRules()).checked()
     # The transaction keeps what it reads from being vacuumed, and adds what a foreign namespace lacks for writes.
@@ -169,7 +174,10 @@ def compact(
         versions += [] if version is None else [version]
         if progress is not None and not pieces:
             progress(start + len(batch), len(targets))
-    return CompactionReport(table_count=len(targets), tables=tuple(done), versions=tuple(versions))
+    indices = refresh_indices(namespace, run=run) if namespace.branch is None else ()
+    return CompactionReport(
+        table_count=len(targets), tables=tuple(done), versions=tuple(versions), indices=tuple(indices)
+    )
 
 
 def _due(store: Store, snapshot: Snapshot, rules: CompactionRules, tables: Sequence[PartitionTable]) -> list[_Due]:
@@ -184,13 +192,16 @@ def _planned(root: Store, snapshot: Snapshot, rules: CompactionRules, table: Par
     dataset = partitions.open_at(store, table.pin)
     if not _is_due(dataset, rules):
         return None
+    # Lance keeps files apart that are in different segments of an index: where there is none it sees the files alone.
+    bare = stage_without(store, partitions.resolve(store, table.pin)) if dataset.has_index else None
+    pin = bare or table.pin
     options = {"target_rows_per_fragment": rules.target_rows, "materialize_deletions_threshold": rules.deleted}
-    tasks = Compaction.plan(dataset, options).tasks
+    tasks = Compaction.plan(partitions.open_at(store, pin), options).tasks
     if not tasks:
         return None
     edit = edit_of(root, snapshot, table)
     files = sum(len(fragment.metadata.files) for fragment in dataset.get_fragments())
-    return _Due(edit, files, tuple(Files(store, table.pin, root.child(edit.place), task) for task in tasks))
+    return _Due(edit, files, tuple(Files(store, pin, root.child(edit.place), task) for task in tasks))
 
 
 def _rewritten(due: _Due, results: Sequence[RewriteResult]) -> _Rewritten:

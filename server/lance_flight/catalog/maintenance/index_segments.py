@@ -101,12 +101,12 @@ def stage(piece: BuildSegment, built: lance.Index) -> FixedPin:
     return partitions.stage(piece.table, piece.base, operation)
 
 
-def stage_without(table: Store, base: FixedPin, name: str) -> FixedPin | None:
-    """A version of a table without an index, which nobody reads yet; None where it has none of that name."""
+def stage_without(table: Store, base: FixedPin, name: str | None = None) -> FixedPin | None:
+    """A version of a table without an index (None: any), which nobody reads yet; None where it has none of that name."""
     old = [
         segment
         for index in partitions.open_at(table, base).describe_indices()
-        if index.name == name
+        if name in (None, index.name)
         for segment in _segments(index)
     ]
     return partitions.stage(table, base, LanceOperation.CreateIndex([], old)) if old else None
