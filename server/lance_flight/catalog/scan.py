@@ -11,6 +11,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
+from typing import Any, Protocol
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -71,6 +72,24 @@ class Source:
         return Source(self.dataset, tuple(fragments[number::of]), self.number, self.tables)
 
 
+class Search(Protocol):
+    """How Lance finds the best rows of a table."""
+
+    @property
+    def column(self) -> str:
+        """The column that is searched, by its name in `Scan.source`."""
+        ...
+
+    @property
+    def result(self) -> pa.Field:
+        """The column that says how good a row is."""
+        ...
+
+    def arguments(self, column: str, rows: int | None) -> Mapping[str, Any]:
+        """What Lance's scanner is told: the column as the table calls it; None, or so many `rows` as shall be found at least."""
+        ...
+
+
 _ADDRESSES = frozenset(field.name for field in ADDRESS_FIELDS)
 Open = Callable[[], Sequence[Source]]
 
@@ -82,7 +101,8 @@ class Scan:
     A filter that Lance does not take, or should not (`pushable`), is applied to what it returns: `rest` is the same
     filter in Arrow's terms. `ids` are the field ids of the columns of `source` (empty: by name); fields inside them may carry
     theirs.
-    `schema` may end with `ADDRESS_FIELDS`.
+    `schema` may end with `ADDRESS_FIELDS`. A `search` finds some rows of each table, best first, and may add its result to `schema`;
+    tables without its column have none.
     """
 
     source: pa.Schema
@@ -93,6 +113,7 @@ class Scan:
     pushable: bool = True
     ids: Mapping[str, int]
     batch_rows: int = BATCH_ROWS
+    search: Search | None = None
 
     def read(self, tables: Iterable[Open]) -> Iterator[pa.RecordBatch]:
         """The rows of `tables`, one table after another, with the next ones opened ahead."""
@@ -103,17 +124,25 @@ class Scan:
             ahead.extend(self._start(source) for source in islice(waiting, 1))
 
     def _start(self, source: Source) -> Iterator[pa.RecordBatch]:
-        if not self.schema.names and self.filter is None:
+        if not self.schema.names and self.filter is None and self.search is None:
             return _counted(source.count_rows(), self.batch_rows)
         schema = source.dataset.schema
         fields = {name: physical(schema, name, self.ids.get(name)) for name in self._needed}
+        if self.search is not None and fields[self.search.column] is None:
+            return iter(())
         if all(field is not None and self._is_plain(name, field) for name, field in fields.items()):
             return self._direct(source, schema)
         return self._adapted(source, schema, fields)
 
     @property
     def _needed(self) -> list[str]:
-        return [name for name in dict.fromkeys([*self.schema.names, *self.filter_columns]) if name not in _ADDRESSES]
+        searched = () if self.search is None else (self.search.column,)
+        named = dict.fromkeys([*self.schema.names, *self.filter_columns, *searched])
+        return [name for name in named if not self._is_made(name)]
+
+    def _is_made(self, name: str) -> bool:
+        """Whether a column is made by the scan, and stored nowhere."""
+        return name in _ADDRESSES or (self.search is not None and name == self.search.result.name)
 
     def _is_plain(self, name: str, field: pa.Field) -> bool:
         target = self.source.field(name)
@@ -126,20 +155,37 @@ class Scan:
         if self.filter is None or self.pushable:
             try:
                 columns = [name for name in self.schema.names if name not in _ADDRESSES]
-                reader = self._reader(source, columns or any_column, self.filter)
+                reader = self._reader(source, columns or any_column, self.filter, self._searching())
                 return (self._shaped(batch, None, source) for batch in reader)
             except _NOT_TAKEN:
                 if self.filter is None:
                     raise
-        reader = self._reader(source, self._needed or any_column, None)
+        searching = self._searching(all_of=source)
+        reader = self._reader(source, [*self._results, *self._needed] or any_column, None, searching)
         return (self._shaped(batch, self.rest, source) for batch in reader)
+
+    def _searching(self, column: str | None = None, all_of: Source | None = None) -> Mapping[str, Any]:
+        """What Lance's scanner is told of the search: of a column as a table calls it; to find all that a table has."""
+        if self.search is None:
+            return {}
+        rows = None if all_of is None else all_of.count_rows()
+        return self.search.arguments(column or self.search.column, rows)
+
+    @property
+    def _results(self) -> list[str]:
+        if self.search is None or self.search.result.name not in self.schema.names:
+            return []
+        return [self.search.result.name]
 
     def _adapted(
         self, source: Source, schema: pa.Schema, fields: Mapping[str, pa.Field | None]
     ) -> Iterator[pa.RecordBatch]:
         """A table that disagrees with the namespace: its columns renamed, cast, or NULL, and filtered then."""
         names = [field.name for field in fields.values() if field is not None]
-        for batch in self._reader(source, names or schema.names[:1], None):
+        searched = None if self.search is None else fields[self.search.column]
+        # Rows that are filtered afterwards are all asked for.
+        searching = self._searching(searched and searched.name, None if self.filter is None else source)
+        for batch in self._reader(source, [*self._results, *names] or schema.names[:1], None, searching):
             columns = [
                 pa.nulls(batch.num_rows, self.source.field(name).type)
                 if field is None
@@ -147,6 +193,9 @@ class Scan:
                 for name, field in fields.items()
             ]
             target = [self.source.field(name) for name in fields]
+            for name in self._results:
+                columns.append(batch.column(name))
+                target.append(self.schema.field(name))
             if self._is_addressed:
                 columns.append(batch.column(ROW_ADDRESS))
                 target.append(pa.field(ROW_ADDRESS, pa.uint64()))
@@ -164,7 +213,9 @@ class Scan:
                     cast(batch.column(0), theirs, field, table)
             raise
 
-    def _reader(self, source: Source, columns: list[str], condition: pc.Expression | None) -> Iterable[pa.RecordBatch]:
+    def _reader(
+        self, source: Source, columns: list[str], condition: pc.Expression | None, searching: Mapping[str, Any]
+    ) -> Iterable[pa.RecordBatch]:
         """Starts reading at once, in the background."""
         scanner = source.dataset.scanner(
             columns=columns,
@@ -173,6 +224,7 @@ class Scan:
             batch_size=self.batch_rows,
             io_buffer_size=IO_BUFFER_BYTES,
             with_row_address=self._is_addressed,
+            **searching,
         )
         reader: Iterable[pa.RecordBatch] = scanner.to_reader()
         return reader

@@ -25,13 +25,15 @@ from lance_flight.engine.parameters import parameter_count
 from lance_flight.engine.policies.access import UNLIMITED, Access, Privilege
 from lance_flight.engine.provider import ScanLog
 from lance_flight.engine.references import CATALOG
+from lance_flight.engine.search.functions import SEARCHES, with_searches
+from lance_flight.engine.search.table import SearchTable
 from lance_flight.engine.sql import for_datafusion
 from lance_flight.engine.statement_runs import RunningStatement
 from lance_flight.engine.streams import cancellable
 from lance_flight.engine.system_tables import SYSTEM, SystemTables
 from lance_flight.engine.table_catalog import TableCatalog
 from lance_flight.engine.table_changes import TABLE_CHANGES, TableChanges
-from lance_flight.engine.tables import PartitionedView, Rows, Share
+from lance_flight.engine.tables import PartitionedView, PlainView, Rows, Share
 from lance_flight.engine.transactions import SqlTransaction
 from lance_flight.errors import LanceFlightError, NotFound, QueryFailed, SqlError
 from lance_flight.model.spec import Expression
@@ -90,6 +92,7 @@ class Session:
         )
         self._system = system
         self._missing: dict[str, NotFound] = {}
+        self._searches: dict[str, SearchTable] = {}
         self._planning = Lock()
         self.context = _context(ways, runtime or RuntimeEnvBuilder(), db_schema)
         # What DataFusion holds is not seen by Python's collector: through it the session would keep itself for ever.
@@ -104,6 +107,11 @@ class Session:
         return self.named.views
 
     @property
+    def plain(self) -> Mapping[str, PlainView]:
+        """The plain tables that are named."""
+        return self.named.plain
+
+    @property
     def divisible(self) -> Mapping[str, PartitionedView]:
         """Those whose rows are read."""
         return self.named.divisible
@@ -114,8 +122,9 @@ class Session:
         if plan_sent is not None:
             return self.planned(lambda: substrait.planned(self.context, plan_sent))
         values = _bound(parameters)
-        calls = HashCalls.of(for_datafusion(sql))
         is_bound = values is not None or parameter_count(sql) == 0
+        sql = with_searches(self, self._searches, sql, parameters, is_bound=is_bound)
+        calls = HashCalls.of(for_datafusion(sql))
 
         def plan(text: str) -> DataFrame:
             frame = self.context.sql_with_options(text, QUERIES_ONLY, param_values=values)
@@ -212,6 +221,8 @@ class Session:
         """The table behind a name as it stands in SQL (`t`, `t@12`, `t@tag`, `t@time`, `t$partitions`), if there is one."""
         if db_schema == SYSTEM and self._system is not None and (found := self._system.table(reference)) is not None:
             return found
+        if db_schema == SEARCHES:
+            return self._searches.get(reference)
         name = TableName(db_schema, reference)
         try:
             return self.named.dataset(name)

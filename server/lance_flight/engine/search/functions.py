@@ -1,0 +1,212 @@
+"""The search functions: each call of a query becomes a table, which is searched when it is read."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import partial
+from types import MappingProxyType
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from lance_flight.catalog.scan import ADDRESS_FIELDS
+from lance_flight.catalog.searching import SCORE, AnySearch, TextSearch, VectorSearch, best
+from lance_flight.catalog.text_queries import Mode, text_query
+from lance_flight.engine.provider import ScanLog
+from lance_flight.engine.references import CATALOG, enclosed, quoted
+from lance_flight.engine.search.arguments import MOST_ROWS, Arguments
+from lance_flight.engine.search.calls import FULL_TEXT_SEARCH, HYBRID_SEARCH, VECTOR_SEARCH, calls
+from lance_flight.engine.search.table import Found, SearchTable
+from lance_flight.engine.search.targets import Planner, Target, check_free, target
+from lance_flight.engine.sql import edited
+from lance_flight.errors import SqlError
+from lance_flight.model.index_kinds import checked_metric
+
+SEARCHES = "$search"
+"""The schema that searches are tables of, for the statement that they stand in."""
+
+RANK_CONSTANT = 60.0
+"""Reciprocal rank fusion: a row counts 1 / (60 + its rank) in each of the lists that it is in (Cormack et al., 2009)."""
+
+
+def with_searches(
+    planner: Planner, tables: dict[str, SearchTable], sql: str, parameters: pa.RecordBatch | None, *, is_bound: bool
+) -> str:
+    """The query with a name for each call of a search; the tables of these names are put into `tables`."""
+    edits = []
+    for call in calls(sql):
+        arguments = Arguments(call.function, call.arguments, partial(_evaluated, planner, parameters), is_bound)
+        condition = arguments.text("filter")
+        found = _FUNCTIONS[call.function](planner, target(planner, arguments.name("table"), condition, None), arguments)
+        name = f"{call.function}_{len(tables) + 1}"
+        tables[name] = SearchTable(found, planner.log)
+        edits.append((call.start, call.stop, quoted(CATALOG, SEARCHES, name)))
+    return edited(sql, edits)
+
+
+def _evaluated(planner: Planner, parameters: pa.RecordBatch | None, text: str) -> pa.Scalar:
+    """The one value of an expression; a query in brackets is one, too."""
+    frame = planner.frame(f"SELECT {enclosed(text)} AS value", parameters)
+    planner.prepare(frame)
+    rows = [row for batch in frame.collect() for row in batch.column(0)]
+    if len(rows) != 1:
+        raise SqlError(f"{text} gives {len(rows)} rows; expected one value")
+    return rows[0]
+
+
+def _vector_search(planner: Planner, searched: Target, arguments: Arguments) -> Found:
+    search = _vector(searched, arguments, "column", arguments.count)
+    return _found(planner, searched, search, _said(search, searched))
+
+
+def _full_text_search(planner: Planner, searched: Target, arguments: Arguments) -> Found:
+    search = _text(searched, arguments, "column", arguments.count)
+    return _found(planner, searched, search, _said(search, searched))
+
+
+def _hybrid_search(planner: Planner, searched: Target, arguments: Arguments) -> Found:
+    """The best of two lists, by what place rows have in them."""
+    count = arguments.count
+    depth = arguments.number("depth", most=MOST_ROWS) or max(4 * count, 50)
+    searches = (_vector(searched, arguments, "vector_column", depth), _text(searched, arguments, "text_column", depth))
+    check_free(searched, SCORE)
+    run = _Run(planner.log, planner.ways, searched)
+
+    def find(names: list[str]) -> pa.Table:
+        columns = [*(name for name in names if name != SCORE.name), *_ADDRESSES]
+        return _fused([run.best(search, columns) for search in searches], count).select(names)
+
+    return Found(
+        schema=pa.schema([*searched.columns, SCORE]),
+        find=find,
+        report="; ".join(_said(search, searched) for search in searches),
+        failure=searched.failure,
+    )
+
+
+def _fused(lists: list[pa.Table], count: int) -> pa.Table:
+    """The rows of several lists, each best first, in the order of their reciprocal ranks together."""
+    ranks = [np.arange(1, rows.num_rows + 1) for rows in lists]
+    rows = pa.concat_tables(lists).combine_chunks()
+    scores = pa.array(np.concatenate([1.0 / (RANK_CONSTANT + rank) for rank in ranks]))
+    place = pa.array(np.arange(rows.num_rows))
+    keyed = pa.table([rows[_ADDRESSES[0]], rows[_ADDRESSES[1]], scores, place], [*_ADDRESSES, "score", "place"])
+    both = keyed.group_by(list(_ADDRESSES)).aggregate([("score", "sum"), ("place", "min")])
+    order = pc.sort_indices(both, [("score_sum", "descending"), ("place_min", "ascending")])[:count]
+    chosen = both.take(order)
+    return rows.take(chosen["place_min"]).append_column(SCORE, chosen["score_sum"].cast(SCORE.type))
+
+
+def _found(planner: Planner, searched: Target, search: AnySearch, report: str) -> Found:
+    check_free(searched, search.result)
+    return Found(
+        schema=pa.schema([*searched.columns, search.result]),
+        find=partial(_Run(planner.log, planner.ways, searched).best, search),
+        report=report,
+        failure=searched.failure,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _Run:
+    """What a search needs when it is run; what DataFusion holds must not hold the statement."""
+
+    log: ScanLog
+    ways: int
+    searched: Target
+
+    def best(self, search: AnySearch, names: list[str]) -> pa.Table:
+        """Some columns of the best rows, those of `ADDRESS_FIELDS` among them if they are wanted."""
+        made = {field.name: field for field in (search.result, *ADDRESS_FIELDS)}
+        wanted = list(dict.fromkeys([*names, search.result.name]))
+        schema = pa.schema([made[name] if name in made else self.searched.columns.field(name) for name in wanted])
+        work = self.searched.work(search, schema)
+        if not work:
+            return schema.empty_table().select(names)
+        return best(search, work, self.ways, self.log.cancellation.check).select(names)
+
+
+_ADDRESSES = tuple(field.name for field in ADDRESS_FIELDS)
+
+
+def _vector(searched: Target, arguments: Arguments, column: str, count: int) -> VectorSearch:
+    name = arguments.name(column)
+    field = searched.column(name)
+    metric = arguments.text("metric")
+    return VectorSearch(
+        column=name,
+        vector=_query_vector(field, arguments),
+        count=count,
+        # Tables without an index must measure as those with one.
+        metric=searched.metrics.get(name) if metric is None else checked_metric(metric),
+        nprobes=arguments.number("nprobes"),
+        refine=arguments.number("refine"),
+        use_index=arguments.switch("use_index", default=True),
+    )
+
+
+def _query_vector(field: pa.Field, arguments: Arguments) -> pa.Array | None:
+    """The vector as the column has its vectors; None where it is a parameter that is not bound yet."""
+    kind = field.type
+    if not pa.types.is_fixed_size_list(kind) or not _is_component(kind.value_type):
+        raise SqlError(
+            f"column {field.name!r} is {kind}; expected vectors: lists of a fixed size (FLOAT[128]) of floats or bytes"
+        )
+    value = arguments.value("vector")
+    if value is None:
+        if arguments.is_bound:
+            raise SqlError(f"vector of {arguments.function} is NULL; expected {kind.list_size} numbers")
+        return None
+    given = value.as_py()
+    if not isinstance(given, list) or len(given) != kind.list_size or not all(_is_number(each) for each in given):
+        what = f"{len(given)} values" if isinstance(given, list) else repr(given)
+        raise SqlError(
+            f"vector of {arguments.function} has {what}; expected {kind.list_size} numbers, as column {field.name!r} has"
+        )
+    try:
+        return pa.array(given, pa.float64()).cast(kind.value_type, safe=not pa.types.is_floating(kind.value_type))
+    except pa.ArrowInvalid as exc:
+        raise SqlError(f"vector of {arguments.function} does not fit {kind}: {exc}") from exc
+
+
+def _text(searched: Target, arguments: Arguments, column: str, count: int) -> TextSearch:
+    name = arguments.name(column)
+    kind = searched.column(name).type
+    if not (pa.types.is_string(kind) or pa.types.is_large_string(kind)):
+        raise SqlError(f"column {name!r} is {kind}; expected text")
+    words = arguments.text("query")
+    if words is None and arguments.is_bound:
+        raise SqlError(f"query of {arguments.function} is NULL; expected a text")
+    query = text_query(
+        words or "",
+        mode=Mode.named(arguments.text("mode") or Mode.ANY.value),
+        fuzziness=arguments.number("fuzziness", least=0) or 0,
+        slop=arguments.number("slop", least=0) or 0,
+    )
+    return TextSearch(column=name, query=query, count=count)
+
+
+def _said(search: AnySearch, searched: Target) -> str:
+    """What EXPLAIN tells of a search."""
+    match search:
+        case VectorSearch():
+            what = f"{search.count} nearest by {search.metric or 'the metric of the index'} of {search.column}"
+        case TextSearch():
+            what = f"{search.count} best matches of {search.column}"
+    return f"search: {what}\n{searched.report}"
+
+
+def _is_component(kind: pa.DataType) -> bool:
+    return bool(pa.types.is_floating(kind) or pa.types.is_uint8(kind) or pa.types.is_int8(kind))
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+_FUNCTIONS: Mapping[str, Callable[[Planner, Target, Arguments], Found]] = MappingProxyType(
+    {VECTOR_SEARCH: _vector_search, FULL_TEXT_SEARCH: _full_text_search, HYBRID_SEARCH: _hybrid_search}
+)

@@ -1,0 +1,178 @@
+"""What is searched: the partition tables that a filter leaves, each with what is still to be filtered in it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Protocol
+
+import pyarrow as pa
+from datafusion import DataFrame, ExecutionPlan, LogicalPlan
+
+from lance_flight.catalog.indices import indices_of
+from lance_flight.catalog.merged import PinnedTable
+from lance_flight.catalog.scan import Open, Scan, Search, Source
+from lance_flight.engine import references
+from lance_flight.engine.provider import PlannedRead, ScanLog, filter_of
+from lance_flight.engine.pure_scans import bare_columns
+from lance_flight.engine.references import enclosed, quoted
+from lance_flight.engine.sql import Cursor
+from lance_flight.engine.tables import PartitionedView, PlainView
+from lance_flight.errors import LanceFlightError, NotFound, SchemaError, Unsupported
+from lance_flight.model.index_kinds import METRICS, Family
+from lance_flight.planning.predicates import Predicate
+
+
+class Planner(Protocol):
+    """What a search needs of the statement that it is part of (`session.Session`)."""
+
+    db_schema: str
+    ways: int
+    log: ScanLog
+
+    @property
+    def views(self) -> Mapping[str, PartitionedView]:
+        """The partitioned tables that are named, by `schema.name`."""
+        ...
+
+    @property
+    def plain(self) -> Mapping[str, PlainView]:
+        """The others."""
+        ...
+
+    def frame(self, sql: str, parameters: pa.RecordBatch | None = None) -> DataFrame:
+        """Plan a query."""
+        ...
+
+    def prepare(self, frame: DataFrame) -> None:
+        """Learn what prunes."""
+        ...
+
+    def optimised(self, frame: DataFrame) -> LogicalPlan:
+        """The optimised plan of a query."""
+        ...
+
+    def plan(self, frame: DataFrame) -> ExecutionPlan:
+        """Plan how a query is run."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Target:
+    """A table as a search reads it: its columns, the tables of it with their residual filters.
+
+    `metrics` are those that its indices measure vectors by, by column.
+    """
+
+    name: str
+    columns: pa.Schema
+    ids: Mapping[str, int]
+    tables: Sequence[tuple[Predicate | None, Open]]
+    scan: PlannedRead | None
+    metrics: Mapping[str, str]
+    report: str
+    failure: Callable[[Exception], LanceFlightError]
+
+    def column(self, name: str) -> pa.Field:
+        """A column that is searched; `NotFound` with the nearest names."""
+        if name not in self.columns.names:
+            raise NotFound.named("column", name, self.columns.names)
+        return self.columns.field(name)
+
+    def work(self, search: Search, schema: pa.Schema) -> list[tuple[Scan, Open]]:
+        """The scans that find rows with some columns, those among them that a scan makes."""
+        return [(self._scan(residual, search, schema), table) for residual, table in self.tables]
+
+    def _scan(self, residual: Predicate | None, search: Search, schema: pa.Schema) -> Scan:
+        condition = filter_of(residual, None if self.scan is None else self.scan.condition, self.columns)
+        return Scan(
+            source=self.columns,
+            schema=schema,
+            filter=condition.expression,
+            rest=condition.rest,
+            filter_columns=condition.columns,
+            pushable=condition.pushable,
+            ids=self.ids,
+            search=search,
+        )
+
+
+def target(planner: Planner, table: str, condition: str | None, parameters: pa.RecordBatch | None) -> Target:
+    """The table of a name, and what a condition in SQL leaves of it; `Unsupported` for one that Lance cannot apply."""
+    cursor = Cursor.over(table, planner.db_schema)
+    reference = references.table(cursor)
+    cursor.end()
+    name = quoted(reference.db_schema or planner.db_schema, reference.name)
+    where = "" if condition is None else f" WHERE {enclosed(condition)}"
+    frame = planner.frame(f"SELECT * FROM {name}{where}", parameters)  # noqa: S608 - planned, never run
+    planner.prepare(frame)
+    planner.plan(frame)
+    scans = list(planner.log.scans)
+    if len(scans) > 1 or (scans and bare_columns(planner.optimised(frame)) is None):
+        raise Unsupported(
+            f"filter {condition!r} of a search of {table!r} cannot be decided row by row before the search; expected"
+            " comparisons, IN and IS NULL of columns with literals; WHERE filters what was found"
+        )
+    key = f"{reference.db_schema or planner.db_schema}.{reference.name}"
+    scan = scans[0] if scans else None
+    if key in planner.views:
+        return _partitioned(planner.views[key], scan)
+    if key in planner.plain:
+        return _plain(planner.plain[key], scan)
+    raise Unsupported(f"{table!r} is no table that can be searched; expected a partitioned or a plain one")
+
+
+def check_free(target: Target, result: pa.Field) -> None:
+    """Refuse a table that has a column of the name that the search gives its own."""
+    if result.name in target.columns.names:
+        raise SchemaError(f"table {target.name!r}", [f"column {result.name!r} is what a search calls its own"])
+
+
+def _partitioned(view: PartitionedView, scan: PlannedRead | None) -> Target:
+    tables: list[tuple[Predicate | None, Open]] = []
+    report = f"table {view.name}, snapshot {view.snapshot.version}: no partition can match"
+    if scan is not None:
+        pruning = view.planned[-1]
+        for mine, version in zip(view.snapshot.tables, pruning.versions, strict=True):
+            pinned = view.floating.pinned(mine.tables(version.kept))
+            tables += [(version.unfiltered, partial(_opened, table)) for table in pinned]
+        report = view.log.reports[-1]
+    return Target(
+        name=view.name,
+        columns=view.schema,
+        ids=view.ids,
+        tables=tables,
+        scan=scan,
+        metrics=_metrics(view),
+        report=report,
+        failure=view.failure,
+    )
+
+
+def _metrics(view: PartitionedView) -> dict[str, str]:
+    columns = {number: name for name, number in view.ids.items()}
+    return {
+        columns[index.field_id]: str(index.options.get("metric", METRICS[0]))
+        for index in indices_of(view.snapshot)
+        if index.of_kind.family is Family.VECTOR
+    }
+
+
+def _plain(view: PlainView, scan: PlannedRead | None) -> Target:
+    # One lane of a plain table's plan says of all what is still to be filtered.
+    residual = None if scan is None else scan.plan.lanes[0][0][0]
+    return Target(
+        name=view.name,
+        columns=view.schema,
+        ids=view.ids,
+        tables=[] if scan is None else [(residual, lambda: [view.source])],
+        scan=scan,
+        metrics={},
+        report=f"table {view.name}",
+        failure=view.failure,
+    )
+
+
+def _opened(table: PinnedTable) -> list[Source]:
+    return [Source(table.open(), number=table.number)]
