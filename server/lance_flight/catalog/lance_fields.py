@@ -41,7 +41,18 @@ def walk(fields: Sequence[pa.Field], above: Key | None = None) -> Iterator[tuple
         yield mine, field
         if pa.types.is_map(field.type):
             yield (mine, "entries"), field
-        yield from walk(children(field.type), mine)
+        yield from walk(stored_children(field.type), mine)
+
+
+def stored_children(kind: pa.DataType) -> list[pa.Field]:
+    """The fields inside a type that Lance has fields for: to it a vector is one value.
+
+    >>> stored_children(pa.list_(pa.float32(), 128))
+    []
+    """
+    if pa.types.is_fixed_size_list(kind) and not pa.types.is_struct(kind.value_type):
+        return []
+    return children(kind)
 
 
 def numbers(schema: LanceSchema) -> list[int]:

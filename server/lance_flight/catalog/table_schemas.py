@@ -17,7 +17,7 @@ from lance.schema import LanceSchema
 
 from lance_flight.catalog import partitions
 from lance_flight.catalog.adapting import identified
-from lance_flight.catalog.lance_fields import Key, field_id, free_number, numbers, walk, with_numbers
+from lance_flight.catalog.lance_fields import Key, field_id, free_number, numbers, stored_children, walk, with_numbers
 from lance_flight.catalog.new_columns import NewColumns, SchemaStep, Widened
 from lance_flight.catalog.snapshot import PartitionTable
 from lance_flight.catalog.store import Store
@@ -166,7 +166,7 @@ class _Stored:
 
     def _plain(self, field: pa.Field) -> list[Key | None]:
         """The fields that hold data themselves."""
-        return [key for key, each in walk([field]) if not children(each.type)]
+        return [key for key, each in walk([field]) if not stored_children(each.type)]
 
 
 def _fits(there: pa.Field, target: pa.Field) -> bool:

@@ -146,8 +146,10 @@ class Engine:
             running.at(State.PLANNING)
             match statement:
                 case _ if isinstance(statement, RowsStatement):
-                    answered = answer(session_of(transaction, *_target(statement)), statement)
-                    return Description(schema=answered.schema, parameters=parameter_schema(sql, answered.frame))
+                    session = session_of(transaction, *_target(statement))
+                    answered = answer(session, statement)
+                    parameters = parameter_schema(sql, answered.frame, given=session.parameter_types)
+                    return Description(schema=answered.schema, parameters=parameters)
                 case Insert():
                     frame = session_of(transaction).frame(statement.query)
                     target = insert_columns(transaction or root, statement)

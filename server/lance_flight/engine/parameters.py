@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from types import MappingProxyType
 from typing import Any
 
 import pyarrow as pa
@@ -13,16 +14,21 @@ from lance_flight.engine.tokens import Kind, tokenize
 from lance_flight.errors import InvalidInput
 
 
-def parameter_schema(sql: str, frame: DataFrame | None, target: pa.Schema | None = None) -> pa.Schema:
+def parameter_schema(
+    sql: str,
+    frame: DataFrame | None,
+    target: pa.Schema | None = None,
+    given: Mapping[str, pa.DataType] = MappingProxyType({}),
+) -> pa.Schema:
     """One nullable field for each of `$1`, `$2` … (`?` numbered in order).
 
-    A type is taken from the plan where it knows one, for INSERT … VALUES from the `target` column of the same
+    A type is one that is `given`, or taken from the plan where it knows one, for INSERT … VALUES from the `target` column of the same
     place, and is utf8 otherwise.
     """
     count = parameter_count(sql)
     if count == 0:
         return pa.schema([])
-    known = {} if frame is None else dict(_placeholders(frame.logical_plan()))
+    known = {**({} if frame is None else dict(_placeholders(frame.logical_plan()))), **given}
     by_place = [] if target is None or len(target) != count else target.types
     types = [known.get(f"${n}") or (by_place[n - 1] if by_place else pa.utf8()) for n in range(1, count + 1)]
     return pa.schema([pa.field(f"${n}", kind) for n, kind in enumerate(types, 1)])

@@ -93,6 +93,7 @@ class Session:
         self._system = system
         self._missing: dict[str, NotFound] = {}
         self._searches: dict[str, SearchTable] = {}
+        self.parameter_types: dict[str, pa.DataType] = {}
         self._planning = Lock()
         self.context = _context(ways, runtime or RuntimeEnvBuilder(), db_schema)
         # What DataFusion holds is not seen by Python's collector: through it the session would keep itself for ever.

@@ -25,7 +25,10 @@ class Signature:
 
 
 _VECTOR = ("metric", "nprobes", "refine")
-_TEXT = ("mode", "fuzziness", "slop", "scoring")
+_TEXT = ("mode", "fuzziness", "slop")
+
+NUMBERS = frozenset({"k", "nprobes", "refine", "fuzziness", "slop", "depth"})
+"""The arguments that are whole numbers."""
 
 SIGNATURES: Mapping[str, Signature] = MappingProxyType(
     {

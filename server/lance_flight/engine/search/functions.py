@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
 from types import MappingProxyType
@@ -15,10 +15,11 @@ import pyarrow.compute as pc
 from lance_flight.catalog.scan import ADDRESS_FIELDS
 from lance_flight.catalog.searching import SCORE, AnySearch, TextSearch, VectorSearch, best
 from lance_flight.catalog.text_queries import Mode, text_query
+from lance_flight.engine.parameters import parameter_count
 from lance_flight.engine.provider import ScanLog
 from lance_flight.engine.references import CATALOG, enclosed, quoted
 from lance_flight.engine.search.arguments import MOST_ROWS, Arguments
-from lance_flight.engine.search.calls import FULL_TEXT_SEARCH, HYBRID_SEARCH, VECTOR_SEARCH, calls
+from lance_flight.engine.search.calls import FULL_TEXT_SEARCH, HYBRID_SEARCH, NUMBERS, VECTOR_SEARCH, Call, calls
 from lance_flight.engine.search.table import Found, SearchTable
 from lance_flight.engine.search.targets import Planner, Target, check_free, target
 from lance_flight.engine.sql import edited
@@ -40,11 +41,24 @@ def with_searches(
     for call in calls(sql):
         arguments = Arguments(call.function, call.arguments, partial(_evaluated, planner, parameters), is_bound)
         condition = arguments.text("filter")
-        found = _FUNCTIONS[call.function](planner, target(planner, arguments.name("table"), condition, None), arguments)
+        searched = target(planner, arguments.name("table"), condition)
+        found = _FUNCTIONS[call.function](planner, searched, arguments)
+        planner.parameter_types.update(_parameter_types(call, searched))
         name = f"{call.function}_{len(tables) + 1}"
         tables[name] = SearchTable(found, planner.log)
         edits.append((call.start, call.stop, quoted(CATALOG, SEARCHES, name)))
     return edited(sql, edits)
+
+
+def _parameter_types(call: Call, searched: Target) -> Iterator[tuple[str, pa.DataType]]:
+    """The types of arguments that are parameters."""
+    for name, text in call.arguments.items():
+        if text.startswith("$") and parameter_count(text):
+            if name == "vector":
+                column = call.arguments.get("vector_column", call.arguments.get("column", ""))
+                yield text, searched.columns.field(column.strip("'")).type
+            elif name in NUMBERS:
+                yield text, pa.int64()
 
 
 def _evaluated(planner: Planner, parameters: pa.RecordBatch | None, text: str) -> pa.Scalar:

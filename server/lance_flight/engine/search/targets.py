@@ -30,10 +30,11 @@ class Planner(Protocol):
     db_schema: str
     ways: int
     log: ScanLog
+    parameter_types: dict[str, pa.DataType]
 
     @property
-    def views(self) -> Mapping[str, PartitionedView]:
-        """The partitioned tables that are named, by `schema.name`."""
+    def divisible(self) -> Mapping[str, PartitionedView]:
+        """The partitioned tables whose rows are read, by `schema.name`."""
         ...
 
     @property
@@ -98,14 +99,14 @@ class Target:
         )
 
 
-def target(planner: Planner, table: str, condition: str | None, parameters: pa.RecordBatch | None) -> Target:
+def target(planner: Planner, table: str, condition: str | None) -> Target:
     """The table of a name, and what a condition in SQL leaves of it; `Unsupported` for one that Lance cannot apply."""
     cursor = Cursor.over(table, planner.db_schema)
     reference = references.table(cursor)
     cursor.end()
     name = quoted(reference.db_schema or planner.db_schema, reference.name)
-    where = "" if condition is None else f" WHERE {enclosed(condition)}"
-    frame = planner.frame(f"SELECT * FROM {name}{where}", parameters)  # noqa: S608 - planned, never run
+    where = "" if condition is None else f" WHERE {enclosed(_whole(condition))}"
+    frame = planner.frame(f"SELECT * FROM {name}{where}")  # noqa: S608 - planned, never run
     planner.prepare(frame)
     planner.plan(frame)
     scans = list(planner.log.scans)
@@ -116,11 +117,19 @@ def target(planner: Planner, table: str, condition: str | None, parameters: pa.R
         )
     key = f"{reference.db_schema or planner.db_schema}.{reference.name}"
     scan = scans[0] if scans else None
-    if key in planner.views:
-        return _partitioned(planner.views[key], scan)
+    if key in planner.divisible:
+        return _partitioned(planner.divisible[key], scan)
     if key in planner.plain:
         return _plain(planner.plain[key], scan)
     raise Unsupported(f"{table!r} is no table that can be searched; expected a partitioned or a plain one")
+
+
+def _whole(condition: str) -> str:
+    """A condition that is one; `SqlError` where a bracket ends it that it has not opened."""
+    cursor = Cursor.over(condition)
+    cursor.until()
+    cursor.end()
+    return condition
 
 
 def check_free(target: Target, result: pa.Field) -> None:
@@ -136,7 +145,9 @@ def _partitioned(view: PartitionedView, scan: PlannedRead | None) -> Target:
         pruning = view.planned[-1]
         for mine, version in zip(view.snapshot.tables, pruning.versions, strict=True):
             pinned = view.floating.pinned(mine.tables(version.kept))
-            tables += [(version.unfiltered, partial(_opened, table)) for table in pinned]
+            tables += [
+                (version.unfiltered, partial(_opened, table, len(tables) + at)) for at, table in enumerate(pinned)
+            ]
         report = view.log.reports[-1]
     return Target(
         name=view.name,
@@ -174,5 +185,5 @@ def _plain(view: PlainView, scan: PlannedRead | None) -> Target:
     )
 
 
-def _opened(table: PinnedTable) -> list[Source]:
-    return [Source(table.open(), number=table.number)]
+def _opened(table: PinnedTable, number: int) -> list[Source]:
+    return [Source(table.open(), number=number)]

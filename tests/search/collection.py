@@ -1,0 +1,119 @@
+"""A table of documents with vectors and texts, and what a search of it must find, worked out row by row."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from lance_flight.catalog.directory import PUBLIC, Root, TableName
+from lance_flight.catalog.store import Store
+from lance_flight.engine.engine import Engine, Scope
+from lance_flight.engine.ingest import Existing
+from lance_flight.engine.policies.access import UNLIMITED, Access
+from lance_flight.engine.tasks import Task
+from lance_flight.errors import LanceFlightError
+
+DIMENSIONS = 8
+TENANTS = ("a", "b", "c", "d", None)
+WORDS = ("lance", "arrow", "flight", "spark", "format", "table", "open", "file", "index", "vector")
+
+
+@dataclass(frozen=True)
+class Documents:
+    """Rows, some of them without a vector or a text, and the same as columns."""
+
+    rows: list[dict[str, Any]]
+
+    @classmethod
+    def random(cls, count: int, seed: int = 0, start: int = 0) -> Documents:
+        chance = np.random.default_rng(seed)
+        vectors = chance.normal(size=(count, DIMENSIONS)).astype(np.float32)
+        return cls(
+            [
+                {
+                    "id": start + number,
+                    "tenant": TENANTS[int(chance.integers(len(TENANTS)))],
+                    "price": int(chance.integers(10)),
+                    "embedding": None if chance.random() < 0.1 else vectors[number].tolist(),
+                    "body": None if chance.random() < 0.1 else " ".join(chance.choice(WORDS, 6)),
+                }
+                for number in range(count)
+            ]
+        )
+
+    @property
+    def table(self) -> pa.Table:
+        schema = pa.schema(
+            {
+                "id": pa.int64(),
+                "tenant": pa.utf8(),
+                "price": pa.int64(),
+                "embedding": pa.list_(pa.float32(), DIMENSIONS),
+                "body": pa.utf8(),
+            }
+        )
+        return pa.Table.from_pylist(self.rows, schema=schema)
+
+    def nearest(self, vector: list[float], metric: str = "l2") -> list[tuple[float, int]]:
+        """(distance, id) of every row with a vector, nearest first."""
+        found = [
+            (distance(np.array(row["embedding"], np.float32), np.array(vector, np.float32), metric), row["id"])
+            for row in self.rows
+            if row["embedding"] is not None
+        ]
+        return sorted(found)
+
+
+def distance(one: np.ndarray, other: np.ndarray, metric: str) -> float:
+    match metric:
+        case "l2":
+            return float(((one - other) ** 2).sum())
+        case "cosine":
+            return float(1 - one @ other / np.linalg.norm(one) / np.linalg.norm(other))
+        case _:
+            return float(1 - one @ other)
+
+
+def engine(root: Path) -> Engine:
+    root.mkdir(exist_ok=True)
+    return Engine(Root(Store(str(root))), ways=2)
+
+
+def store(of: Engine, documents: Documents, name: str = "docs") -> None:
+    of.ingest(TableName(PUBLIC, name), documents.table.to_reader(), create_missing=False, existing=Existing.APPEND)
+
+
+def made(root: Path, documents: Documents, partitioned_by: str = "tenant") -> Engine:
+    """A table with these rows."""
+    found = engine(root)
+    found.update(
+        f"CREATE TABLE docs (id BIGINT, tenant VARCHAR, price BIGINT, embedding FLOAT[{DIMENSIONS}], body VARCHAR)"
+        f" PARTITIONED BY ({partitioned_by})"
+    )
+    store(found, documents)
+    return found
+
+
+def query(
+    of: Engine, sql: str, parameters: pa.RecordBatch | None = None, access: Access = UNLIMITED
+) -> list[dict[str, Any]]:
+    plan = of.plan(sql, parameters, scope=Scope(access=access))
+    assert plan is not None
+    parts = [of.run(Task.from_bytes(task.to_bytes()), access=access).read_all() for task in plan.tasks]
+    rows: list[dict[str, Any]] = pa.concat_tables(parts).to_pylist()
+    return rows
+
+
+def told(of: Engine, sql: str, access: Access = UNLIMITED) -> str:
+    """The rows of a query, or the error that it gives."""
+    try:
+        return str(query(of, sql, access=access))
+    except LanceFlightError as error:
+        return f"{type(error).__name__}: {error}"
+
+
+def literal(vector: list[float]) -> str:
+    return "[" + ", ".join(map(str, vector)) + "]"

@@ -1,0 +1,175 @@
+"""CREATE INDEX, SHOW INDEXES, REINDEX, DROP INDEX: which tables have what, and what keeps it so."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from lance_flight.catalog.maintenance import indexing
+from lance_flight.catalog.namespace import PartitionedNamespace
+from lance_flight.engine.engine import Engine
+from lance_flight.errors import AlreadyExists, InvalidInput, LanceFlightError, NotFound, Unsupported
+
+from tests.search.collection import Documents, made, query, store
+from tests.stock import stored_tables
+
+COUNTS = "tables, indexed_tables, rows, indexed_rows, segments"
+
+
+@pytest.fixture
+def docs(tmp_path: Path) -> Engine:
+    return made(tmp_path / "root", Documents.random(400))
+
+
+def place(docs: Engine) -> Path:
+    return Path(docs.root.store.uri) / "docs"
+
+
+def listed(docs: Engine, name: str) -> dict[str, object]:
+    (row,) = query(docs, f"SHOW INDEXES FROM docs WHERE name = '{name}'")
+    return row
+
+
+def stored(docs: Engine, name: str) -> list[bool]:
+    """Which partition tables have the index, as stock Lance sees them."""
+    return [name in [index.name for index in table.dataset.describe_indices()] for table in stored_tables(place(docs))]
+
+
+def test_an_index_is_made_listed_renewed_and_dropped(docs: Engine) -> None:
+    docs.update("CREATE INDEX ON docs (price) WITH (min_rows = 1)")
+    row = listed(docs, "price_idx")
+    assert (row["column_name"], row["kind"], row["options"], row["min_rows"]) == ("price", "btree", "{}", 1)
+    assert (row["tables"], row["indexed_tables"], row["rows"], row["indexed_rows"]) == (5, 5, 400, 400)
+    store(docs, Documents.random(50, seed=4, start=1000))
+    row = listed(docs, "price_idx")
+    assert (row["rows"], row["indexed_rows"], row["segments"]) == (450, 400, 5)
+    (report,) = query(docs, "REINDEX docs")
+    assert (report["name"], report["rows"]) == ("price_idx", 50)
+    row = listed(docs, "price_idx")
+    assert (row["indexed_rows"], row["segments"]) == (450, 10)
+    assert query(docs, "REINDEX TABLE docs INDEX price_idx")[0]["rows"] == 0
+    docs.update("DROP INDEX price_idx ON docs")
+    assert query(docs, "SHOW INDEXES FROM docs") == []
+    assert stored(docs, "price_idx") == [False] * 5
+
+
+def test_a_new_partition_gets_the_index_from_the_next_compaction(docs: Engine) -> None:
+    docs.update("CREATE INDEX p ON docs (price) USING bitmap WITH (min_rows = 1)")
+    docs.update("INSERT INTO docs SELECT id + 5000, 'new', price, embedding, body FROM docs WHERE id < 50")
+    docs.update("INSERT INTO docs SELECT id + 6000, 'new', price, embedding, body FROM docs WHERE id < 50")
+    assert sorted(stored(docs, "p")) == [False, True, True, True, True, True]
+    assert len(query(docs, "ALTER TABLE docs COMPACT")) == 1
+    row = listed(docs, "p")
+    assert (row["tables"], row["indexed_tables"], row["indexed_rows"]) == (6, 6, 500)
+
+
+def test_compaction_joins_files_of_different_segments(docs: Engine) -> None:
+    docs.update("CREATE INDEX p ON docs (price) WITH (min_rows = 1)")
+    store(docs, Documents.random(60, seed=4, start=1000))
+    query(docs, "REINDEX docs")
+    assert listed(docs, "p")["segments"] == 10
+    assert {(row["files_before"], row["files_after"]) for row in query(docs, "ALTER TABLE docs COMPACT")} == {(2, 1)}
+    row = listed(docs, "p")
+    assert (row["segments"], row["indexed_rows"]) == (5, 460)
+    assert query(docs, "SELECT count(*) AS n FROM docs WHERE price = 3") == query(
+        docs, "SELECT count(*) AS n FROM docs WHERE price + 0 = 3"
+    )
+
+
+def test_many_segments_become_one(docs: Engine) -> None:
+    docs.update("CREATE INDEX p ON docs (price) WITH (min_rows = 1)")
+    most = 0
+    for number in range(6):
+        docs.update(
+            f"INSERT INTO docs SELECT id + {1000 * (number + 1)}, 'a', price, embedding, body FROM docs WHERE id < 9"
+        )
+        query(docs, "REINDEX docs")
+        most = max(
+            most,
+            *(
+                len(index.segments)
+                for table in stored_tables(place(docs))
+                for index in table.dataset.describe_indices()
+            ),
+        )
+    row = listed(docs, "p")
+    assert row["rows"] == row["indexed_rows"]
+    assert most == 4
+
+
+def test_small_tables_do_without(docs: Engine) -> None:
+    docs.update("CREATE INDEX p ON docs (price)")
+    row = listed(docs, "p")
+    assert (row["indexed_tables"], row["min_rows"]) == (0, 4096)
+    assert stored(docs, "p") == [False] * 5
+
+
+def test_work_that_is_interrupted_goes_on_where_it_was(docs: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(indexing, "TABLES_PER_COMMIT", 2)
+    namespace = PartitionedNamespace.open(docs.root.store.child("docs"))
+    rules = indexing.IndexRules(column="price", name="p", min_rows=1)
+
+    def stopping(done: int, total: int) -> None:
+        if done > 3:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        indexing.create_index(namespace, rules, stopping)
+    assert 0 < sum(stored(docs, "p")) < 5
+    report = indexing.create_index(namespace, rules)
+    assert 0 < report.tables < 5
+    assert stored(docs, "p") == [True] * 5
+
+
+def test_a_lookup_by_an_indexed_column_uses_it(docs: Engine) -> None:
+    docs.update("CREATE INDEX ON docs (id) WITH (min_rows = 1)")
+    assert [row["id"] for row in query(docs, "SELECT id FROM docs WHERE id = 17")] == [17]
+    for table in stored_tables(place(docs)):
+        assert "ScalarIndexQuery" in table.dataset.scanner(filter="id = 17").explain_plan()
+
+
+def test_an_index_of_a_dropped_column_is_gone(docs: Engine) -> None:
+    docs.update("CREATE INDEX p ON docs (price) WITH (min_rows = 1)")
+    docs.update("ALTER TABLE docs DROP COLUMN price")
+    assert query(docs, "SHOW INDEXES FROM docs") == []
+    assert query(docs, "REINDEX docs") == []
+
+
+REFUSED: list[tuple[str, type[LanceFlightError], str]] = [
+    ("CREATE INDEX p ON docs (prise)", NotFound, "did you mean 'price'"),
+    ("CREATE INDEX p ON doc (price)", NotFound, "did you mean 'docs'"),
+    ("CREATE INDEX p ON docs (price) USING quick", InvalidInput, "index kind 'quick'; expected one of btree"),
+    ("CREATE INDEX p ON docs (price) WITH (size = 3)", InvalidInput, "no option 'size'"),
+    ("CREATE INDEX p ON docs (embedding) USING ivf_pq WITH (metric = 'far')", InvalidInput, "metric is 'far'"),
+    (
+        "CREATE INDEX p ON docs (embedding) USING ivf_pq WITH (num_partitions = 'many')",
+        InvalidInput,
+        "a number above 0",
+    ),
+    ("CREATE INDEX p ON docs (price) USING ivf_flat WITH (min_rows = 1)", Unsupported, "no ivf_flat index of column"),
+    ("CREATE INDEX p ON docs (price, id)", InvalidInput, "expected \\)"),
+    ("CREATE INDEX p ON docs", InvalidInput, "expected \\("),
+    ('CREATE INDEX "a/b" ON docs (price)', InvalidInput, "'a/b'"),
+    ("DROP INDEX p ON docs", NotFound, "no index 'p'"),
+    ("DROP INDEX p", InvalidInput, "expected ON"),
+]
+
+
+@pytest.mark.parametrize(("sql", "error", "says"), REFUSED)
+def test_what_cannot_be_is_refused_and_leaves_nothing(
+    docs: Engine, sql: str, error: type[LanceFlightError], says: str
+) -> None:
+    with pytest.raises(error, match=says):
+        docs.update(sql)
+    assert query(docs, "SHOW INDEXES FROM docs") == []
+    assert not any(any(index.name == "p" for index in t.dataset.describe_indices()) for t in stored_tables(place(docs)))
+
+
+def test_a_name_is_used_once_but_where_that_is_asked_for(docs: Engine) -> None:
+    docs.update("CREATE INDEX p ON docs (price)")
+    with pytest.raises(AlreadyExists, match="REINDEX"):
+        docs.update("CREATE INDEX p ON docs (id)")
+    docs.update("CREATE INDEX IF NOT EXISTS p ON docs (id)")
+    assert listed(docs, "p")["column_name"] == "price"
+    docs.update("DROP INDEX IF EXISTS q ON docs")
+    assert set(COUNTS.split(", ")) <= set(listed(docs, "p"))

@@ -1,0 +1,281 @@
+"""vector_search: what it finds is what comparing every row finds."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from lance_flight.engine.engine import Engine
+from lance_flight.engine.policies.file import Policies
+
+from tests.search.collection import DIMENSIONS, Documents, engine, literal, made, query, store, told
+
+ROWS = 900
+VECTOR = np.random.default_rng(7).normal(size=DIMENSIONS).round(3).tolist()
+INDICES = [
+    None,
+    "ivf_flat WITH (min_rows = 1, num_partitions = 3)",
+    "ivf_flat WITH (min_rows = 200, num_partitions = 3)",
+    "ivf_pq WITH (min_rows = 1, num_partitions = 2, num_sub_vectors = 4, num_bits = 4)",
+    "hnsw WITH (min_rows = 1, num_partitions = 2)",
+]
+EXACTLY = "nprobes => 100, refine => 50"
+
+
+def found(of: Engine, arguments: str, columns: str = "id, _distance", more: str = "") -> list[dict[str, Any]]:
+    return query(of, f"SELECT {columns} FROM vector_search('docs', 'embedding', {arguments}) {more}")
+
+
+def same(rows: list[dict[str, Any]], expected: list[tuple[float, int]]) -> bool:
+    """Whether rows are what was expected, in this order, but for rows as near as each other."""
+    distances = [row["_distance"] for row in rows]
+    return (
+        len(rows) == len(expected)
+        and bool(np.allclose(distances, [distance for distance, _ in expected], atol=1e-4))
+        and distances == sorted(distances)
+        and {row["id"] for row in rows[:-1]} <= {number for _, number in expected}
+    )
+
+
+@pytest.fixture(scope="module")
+def documents() -> Documents:
+    return Documents.random(ROWS)
+
+
+@pytest.fixture(scope="module", params=INDICES, ids=lambda index: str(index).split(" ", 1)[0])
+def docs(request: pytest.FixtureRequest, documents: Documents, tmp_path_factory: pytest.TempPathFactory) -> Engine:
+    made_of = made(tmp_path_factory.mktemp("docs") / "root", documents)
+    if request.param is not None:
+        made_of.update(f"CREATE INDEX v ON docs (embedding) USING {request.param}")
+    return made_of
+
+
+@pytest.mark.parametrize("metric", ["l2", "cosine", "dot"])
+@pytest.mark.parametrize("count", [1, 10, 2000])
+def test_the_nearest_of_all_partitions_are_found_in_order(
+    docs: Engine, documents: Documents, metric: str, count: int
+) -> None:
+    rows = found(docs, f"{literal(VECTOR)}, k => {count}, metric => '{metric}', {EXACTLY}")
+    assert same(rows, documents.nearest(VECTOR, metric)[:count])
+
+
+FILTERS = [
+    ("tenant = 'a'", lambda row: row["tenant"] == "a"),
+    ("tenant IN ('a', 'c') AND price < 3", lambda row: row["tenant"] in ("a", "c") and row["price"] < 3),
+    ("price >= 5 OR tenant IS NULL", lambda row: row["price"] >= 5 or row["tenant"] is None),
+    ("price = 3", lambda row: row["price"] == 3),
+    ("id BETWEEN 100 AND 120", lambda row: 100 <= row["id"] <= 120),
+    ("tenant = 'nobody'", lambda _: False),
+    ("FALSE", lambda _: False),
+    ("TRUE", lambda _: True),
+]
+
+
+@pytest.mark.parametrize(("condition", "holds"), FILTERS)
+def test_a_filter_counts_before_the_search(docs: Engine, documents: Documents, condition: str, holds: Any) -> None:
+    quoted = condition.replace("'", "''")
+    rows = found(docs, f"{literal(VECTOR)}, k => 12, filter => '{quoted}', {EXACTLY}")
+    assert same(rows, Documents([row for row in documents.rows if holds(row)]).nearest(VECTOR)[:12])
+
+
+def test_a_where_counts_after_the_search(docs: Engine, documents: Documents) -> None:
+    rows = found(docs, f"{literal(VECTOR)}, k => 30, {EXACTLY}", more="WHERE price < 5 ORDER BY _distance")
+    prices = {row["id"]: row["price"] for row in documents.rows}
+    assert same(rows, [each for each in documents.nearest(VECTOR)[:30] if prices[each[1]] < 5])
+
+
+@given(st.data())
+@settings(max_examples=12)
+def test_any_vector_filter_and_count(docs: Engine, documents: Documents, data: st.DataObject) -> None:
+    vector = data.draw(st.lists(st.integers(-20, 20).map(lambda n: n / 10), min_size=DIMENSIONS, max_size=DIMENSIONS))
+    count, price = data.draw(st.integers(1, 40)), data.draw(st.integers(0, 9))
+    rows = found(docs, f"{literal(vector)}, k => {count}, filter => 'price <= {price}', {EXACTLY}")
+    assert same(rows, Documents([row for row in documents.rows if row["price"] <= price]).nearest(vector)[:count])
+
+
+def test_it_joins_groups_and_limits(docs: Engine, documents: Documents) -> None:
+    nearest = [number for _, number in documents.nearest(VECTOR)[:20]]
+    tenants = {row["id"]: row["tenant"] for row in documents.rows}
+    call = f"vector_search('docs', 'embedding', {literal(VECTOR)}, k => 20, {EXACTLY})"
+    joined = query(docs, f"SELECT d.id FROM {call} s JOIN docs d ON d.id = s.id ORDER BY s._distance LIMIT 5")
+    assert [row["id"] for row in joined] == nearest[:5]
+    counted = query(docs, f"SELECT tenant, count(*) AS n FROM {call} GROUP BY tenant")
+    assert {row["tenant"]: row["n"] for row in counted} == {
+        tenant: sum(tenants[number] == tenant for number in nearest) for tenant in {tenants[n] for n in nearest}
+    }
+    assert query(docs, f"SELECT count(*) AS n FROM {call}") == [{"n": 20}]
+    assert query(docs, f"SELECT count(*) AS n FROM (SELECT * FROM {call} UNION ALL SELECT * FROM {call})") == [
+        {"n": 40}
+    ]
+
+
+def test_the_vector_may_come_from_a_query(docs: Engine, documents: Documents) -> None:
+    known = next(row for row in documents.rows if row["embedding"] is not None)
+    vector = f"(SELECT embedding FROM docs WHERE id = {known['id']})"
+    assert same(found(docs, f"{vector}, k => 7, {EXACTLY}"), documents.nearest(known["embedding"])[:7])
+
+
+@pytest.mark.parametrize(
+    "kind", [pa.list_(pa.float32(), DIMENSIONS), pa.list_(pa.float64()), pa.large_list(pa.float32())]
+)
+def test_the_vector_and_the_count_may_be_parameters(docs: Engine, documents: Documents, kind: pa.DataType) -> None:
+    sql = f"SELECT id, _distance FROM vector_search('docs', 'embedding', $1, k => $2, {EXACTLY})"
+    parameters = pa.RecordBatch.from_arrays([pa.array([VECTOR], kind), pa.array([6])], ["1", "2"])
+    assert same(query(docs, sql, parameters), documents.nearest(VECTOR)[:6])
+    assert docs.describe(sql).parameters.types == [pa.list_(pa.float32(), DIMENSIONS), pa.int64()]
+
+
+def test_explain_says_which_partitions_are_searched(docs: Engine) -> None:
+    sql = f"EXPLAIN SELECT id FROM vector_search('docs', 'embedding', {literal(VECTOR)}, filter => 'tenant = ''a''')"
+    said = told(docs, sql)
+    assert "10 nearest by" in said
+    assert "partitions: 1 / 5" in said
+
+
+WRONG = [
+    ("'docs', 'embedding', [1.0, 2.0]", "2 values; expected 8 numbers"),
+    ("'docs', 'embedding', 'near'", "'near'; expected 8 numbers"),
+    ("'docs', 'embedding', [1, 2, 3, 4, 5, 6, 7, NULL]", "expected 8 numbers"),
+    ("'docs', 'embedding', NULL", "NULL; expected 8 numbers"),
+    ("'docs', 'embedding', (SELECT embedding FROM docs WHERE id < 0)", "gives 0 rows|is NULL"),
+    ("'docs', 'embeding', [1.0]", "did you mean 'embedding'"),
+    ("'docs', 'body', [1.0]", "column 'body' is string; expected vectors"),
+    ("'doc', 'embedding', [1.0]", "did you mean 'docs'"),
+    ("'docs$files', 'path', [1.0]", "no table that can be searched"),
+    ("'docs', 'embedding'", "vector_search has no vector"),
+    ("'docs', 'embedding', {v}, 5", "no other value without a name"),
+    ("'docs', 'embedding', {v}, k => 0", "k of vector_search is 0"),
+    ("'docs', 'embedding', {v}, k => 100000", "from 1 to 10000"),
+    ("'docs', 'embedding', {v}, k => 2.5", "a whole number"),
+    ("'docs', 'embedding', {v}, k => 1, k => 2", "'k' twice"),
+    ("'docs', 'embedding', {v}, limit => 2", "takes no 'limit'"),
+    ("'docs', 'embedding', {v}, metric => 'far'", "metric is 'far'; expected one of l2"),
+    ("'docs', 'embedding', {v}, nprobes => -1", "nprobes of vector_search is -1"),
+    ("'docs', 'embedding', {v}, filter => 'prise < 3'", "prise"),
+    ("'docs', 'embedding', {v}, filter => 'price <'", "SqlError"),
+    ("'docs', 'embedding', {v}, filter => 'price < 3) OR (TRUE'", "SqlError"),
+    ("'docs', 'embedding', {v}, filter => 'id IN (SELECT id FROM docs)'", "cannot be decided row by row"),
+    ("'docs', 'embedding', {v}, filter => 3", "filter of vector_search is 3; expected a text"),
+]
+
+
+@pytest.mark.parametrize(("arguments", "says"), WRONG)
+def test_what_is_wrong_is_said(docs: Engine, arguments: str, says: str) -> None:
+    said = told(docs, f"SELECT id FROM vector_search({arguments.replace('{v}', literal(VECTOR))})")
+    assert any(each in said for each in says.split("|")), said
+    assert not said.startswith("["), said
+
+
+CHANGES = [
+    "DELETE FROM docs WHERE price = 4",
+    "UPDATE docs SET embedding = NULL WHERE price = 2",
+    "UPDATE docs SET tenant = 'b' WHERE price > 6",
+    "ALTER TABLE docs RENAME COLUMN price TO cost",
+    "ALTER TABLE docs ADD COLUMN more BIGINT DEFAULT 3",
+    "ALTER TABLE docs SET PARTITIONED BY (bucket(3, id))",
+    "ALTER TABLE docs DROP COLUMN body",
+]
+
+
+@pytest.mark.parametrize("change", CHANGES)
+@pytest.mark.parametrize("index", [INDICES[0], INDICES[1]], ids=["exact", "ivf"])
+def test_rows_are_found_after_changes(tmp_path: Path, change: str, index: str | None) -> None:
+    documents, later = Documents.random(300), Documents.random(60, seed=5, start=1000)
+    docs = made(tmp_path / "root", documents)
+    if index is not None:
+        docs.update(f"CREATE INDEX v ON docs (embedding) USING {index}")
+    docs.update(change)
+    if "DROP COLUMN" not in change:
+        columns = "id, tenant, price AS cost, embedding, body" if "RENAME" in change else "*"
+        newer = made(tmp_path / "newer", later)
+        for row in query(newer, f"SELECT {columns} FROM docs LIMIT 3"):
+            assert row
+        store(docs, later) if "RENAME" not in change else None
+    rows = query(docs, "SELECT id, embedding FROM docs")
+    expected = Documents([{**row, "tenant": None, "price": 0, "body": None} for row in rows]).nearest(VECTOR)
+    assert same(found(docs, f"{literal(VECTOR)}, k => 50, {EXACTLY}"), expected[:50])
+    if "RENAME" in change:
+        few = found(docs, f"{literal(VECTOR)}, k => 5, filter => 'cost < 3', {EXACTLY}", "id, cost, _distance")
+        assert len(few) == 5
+        assert all(row["cost"] < 3 for row in few)
+
+
+def test_a_vector_column_that_was_renamed_is_searched_under_its_new_name(tmp_path: Path) -> None:
+    documents = Documents.random(200)
+    docs = made(tmp_path / "root", documents)
+    docs.update("CREATE INDEX v ON docs (embedding) USING ivf_flat WITH (min_rows = 1, num_partitions = 1)")
+    docs.update("ALTER TABLE docs RENAME COLUMN embedding TO meaning")
+    docs.update("INSERT INTO docs SELECT id + 1000, tenant, price, meaning, body FROM docs WHERE id = 0")
+    rows = query(
+        docs, f"SELECT id, _distance FROM vector_search('docs', 'meaning', {literal(VECTOR)}, k => 9, {EXACTLY})"
+    )
+    twice = [*documents.rows, {**documents.rows[0], "id": 1000}]
+    assert same(rows, Documents(twice).nearest(VECTOR)[:9])
+    assert [row["column_name"] for row in query(docs, "SHOW INDEXES FROM docs")] == ["meaning"]
+
+
+def test_an_old_snapshot_is_searched_as_it_was(tmp_path: Path) -> None:
+    documents = Documents.random(200)
+    docs = made(tmp_path / "root", documents)
+    docs.update("ALTER TABLE docs CREATE TAG first")
+    docs.update("CREATE INDEX v ON docs (embedding) USING ivf_flat WITH (min_rows = 1, num_partitions = 1)")
+    docs.update("DELETE FROM docs WHERE price < 5")
+    (version,) = (row["version"] for row in query(docs, "SELECT version FROM docs$tags"))
+    for name in ("docs@first", f"docs@{version}"):
+        rows = query(docs, f"SELECT id, _distance FROM vector_search('{name}', 'embedding', {literal(VECTOR)}, k => 9)")
+        assert same(rows, documents.nearest(VECTOR)[:9])
+    kept = Documents([row for row in documents.rows if row["price"] >= 5])
+    assert same(found(docs, f"{literal(VECTOR)}, k => 9, {EXACTLY}"), kept.nearest(VECTOR)[:9])
+
+
+def test_a_plain_table_is_searched_as_well(tmp_path: Path) -> None:
+    documents = Documents.random(200)
+    docs = engine(tmp_path / "root")
+    docs.update(
+        f"CREATE TABLE docs (id BIGINT, tenant VARCHAR, price BIGINT, embedding FLOAT[{DIMENSIONS}], body VARCHAR)"
+    )
+    store(docs, documents)
+    assert same(found(docs, f"{literal(VECTOR)}, k => 9"), documents.nearest(VECTOR)[:9])
+    few = Documents([row for row in documents.rows if row["price"] < 3])
+    assert same(found(docs, f"{literal(VECTOR)}, k => 9, filter => 'price < 3'"), few.nearest(VECTOR)[:9])
+    assert "not partitioned" in told_update(docs, "CREATE INDEX v ON docs (embedding) USING ivf_flat")
+
+
+def told_update(of: Engine, sql: str) -> str:
+    try:
+        return str(of.update(sql))
+    except Exception as error:  # noqa: BLE001 - what it says is looked at
+        return str(error)
+
+
+def test_a_tenant_finds_its_own_rows_alone(docs: Engine, documents: Documents) -> None:
+    policies = Policies.parse('roles.r = { members = ["*"], grants = ["SELECT ON docs WHERE tenant = \'b\'"] }')
+    access = policies.access("bob")
+    mine = Documents([row for row in documents.rows if row["tenant"] == "b"])
+    call = f"vector_search('docs', 'embedding', {literal(VECTOR)}, k => 1000, {EXACTLY})"
+    assert same(query(docs, f"SELECT id, _distance FROM {call}", access=access), mine.nearest(VECTOR))
+    assert "Refused" in told(docs, f"SELECT * FROM {call}", Policies.parse("").access("bob")) or "NotFound" in told(
+        docs, f"SELECT * FROM {call}", Policies.parse("").access("bob")
+    )
+
+
+def test_no_rows_at_all(tmp_path: Path) -> None:
+    docs = made(tmp_path / "root", Documents([]))
+    assert found(docs, literal(VECTOR)) == []
+    docs.update("CREATE INDEX v ON docs (embedding) USING ivf_flat WITH (min_rows = 1)")
+    assert found(docs, literal(VECTOR)) == []
+    assert query(docs, f"SELECT count(*) AS n FROM vector_search('docs', 'embedding', {literal(VECTOR)})") == [{"n": 0}]
+
+
+def test_the_metric_of_the_index_counts_for_tables_without_one_too(tmp_path: Path) -> None:
+    documents = Documents.random(300)
+    docs = made(tmp_path / "root", documents)
+    docs.update("CREATE INDEX v ON docs (embedding) USING ivf_flat WITH (min_rows = 55, metric = 'cosine')")
+    (listed,) = query(docs, "SELECT tables, indexed_tables FROM docs$indexes")
+    assert 0 < listed["indexed_tables"] < listed["tables"]
+    assert same(found(docs, f"{literal(VECTOR)}, k => 20, {EXACTLY}"), documents.nearest(VECTOR, "cosine")[:20])
