@@ -5,20 +5,29 @@ Lance looks through files that no index is about row by row, so that nothing is 
 
 from __future__ import annotations
 
+import secrets
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
+import lance
 import numpy as np
 import pyarrow as pa
+from lance import LanceDataset
 from lance.query import FullTextQuery
 
-from lance_flight.catalog.scan import Open, Scan
+from lance_flight.catalog.disagreeing import physical
+from lance_flight.catalog.scan import ADDRESS_FIELDS, Open, Scan, Source
+from lance_flight.errors import Unsupported
+from lance_flight.model.index_kinds import OptionValue
 
 DISTANCE = pa.field("_distance", pa.float32())
 SCORE = pa.field("_score", pa.float32())
+
+MOST_UNINDEXED = 200_000
+_PLACE = "_place"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -54,11 +63,18 @@ class VectorSearch:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class TextSearch:
-    """The `count` rows whose text matches a query best; `query` makes it for the name that a table has for the column."""
+    """The `count` rows whose text matches a query best; `query` makes it for the name that a table has for the column.
+
+    `options` are those of the index: texts without one are cut into words by the same. `is_indexed` says that indexed rows
+    alone are asked for.
+    """
 
     column: str
     query: Callable[[str], FullTextQuery]
     count: int
+    options: Mapping[str, OptionValue] = field(default_factory=dict)
+    needs_index: bool = False
+    is_indexed: bool = False
     result: pa.Field = SCORE
     is_ascending: bool = False
 
@@ -68,6 +84,7 @@ class TextSearch:
             "full_text_query": self.query(column),
             "prefilter": True,
             "disable_scoring_autoprojection": True,
+            "fast_search": self.is_indexed,
             **limit,
         }
 
@@ -103,5 +120,58 @@ def work_schema(work: Sequence[tuple[Scan, Open]]) -> pa.Schema:
 
 def _of_table(search: AnySearch, scan: Scan, table: Open, check: Callable[[], None]) -> pa.Table:
     check()
-    batches = [batch for batch in scan.read([table]) if batch.num_rows]
-    return ranked(search, pa.Table.from_batches(batches, scan.schema))
+    if isinstance(search, VectorSearch):
+        return ranked(search, _read(scan, table()))
+    return ranked(search, pa.concat_tables(_texts(search, scan, source) for source in table()))
+
+
+def _read(scan: Scan, sources: Sequence[Source]) -> pa.Table:
+    batches = [batch for batch in scan.read([lambda: sources]) if batch.num_rows]
+    return pa.Table.from_batches(batches, scan.schema)
+
+
+def _texts(search: TextSearch, scan: Scan, source: Source) -> pa.Table:
+    """What a table has: Lance cuts texts into words by its index, and where there is none by rules of its own."""
+    column = physical(source.dataset.schema, search.column, scan.ids.get(search.column))
+    covered = frozenset() if column is None else _covered(source.dataset, column.name)
+    missing = tuple(each for each in source.dataset.get_fragments() if each.fragment_id not in covered)
+    if covered and not (missing and search.needs_index):
+        return _read(scan, [source])
+    unindexed = _in_memory(search, scan, replace(source, fragments=missing))
+    if not covered:
+        return unindexed
+    indexed = replace(scan, search=replace(search, is_indexed=True))
+    return pa.concat_tables([_read(indexed, [source]), unindexed])
+
+
+def _covered(dataset: LanceDataset, column: str) -> frozenset[int]:
+    """The files of a table that a text index of a column is about."""
+    number = next(field.id() for field in dataset.lance_schema.fields() if field.name() == column)
+    segments = (
+        segment
+        for index in dataset.describe_indices()
+        if index.index_type == "Inverted" and list(index.fields) == [number]
+        for segment in index.segments
+    )
+    return frozenset(fragment for segment in segments for fragment in segment.fragment_ids)
+
+
+def _in_memory(search: TextSearch, scan: Scan, source: Source) -> pa.Table:
+    """What files without an index have: they get one in memory."""
+    names = [name for name in scan.schema.names if name != search.result.name]
+    wanted = dict.fromkeys([*names, search.column])
+    made = {field.name: field for field in (*scan.source, *ADDRESS_FIELDS)}
+    rows = _read(replace(scan, search=None, schema=pa.schema([made[name] for name in wanted])), [source])
+    if rows.num_rows > MOST_UNINDEXED:
+        raise Unsupported(
+            f"partition table {source.name!r} has {rows.num_rows:,} rows without a text index of column {search.column!r};"
+            f" expected {MOST_UNINDEXED:,} at most: CREATE INDEX … USING inverted, or REINDEX"
+        )
+    texts = pa.table({search.column: rows[search.column], _PLACE: pa.array(range(rows.num_rows), pa.int64())})
+    if not rows.num_rows:
+        return scan.schema.empty_table()
+    held = lance.write_dataset(texts, f"memory://{secrets.token_hex(8)}")
+    held.create_scalar_index(search.column, "INVERTED", **{"with_position": True, **search.options})
+    columns = [_PLACE, search.result.name]
+    found = held.scanner(columns=columns, **search.arguments(search.column, None)).to_table()
+    return rows.take(found[_PLACE]).append_column(search.result, found[search.result.name]).select(scan.schema.names)

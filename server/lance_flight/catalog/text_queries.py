@@ -38,6 +38,11 @@ class Mode(Enum):
             ) from None
 
 
+def needs_index(words: str, *, mode: Mode, fuzziness: int = 0) -> bool:
+    """Whether Lance answers a query from an index alone: one of phrases, or of words that may differ."""
+    return mode is Mode.PHRASE or fuzziness > 0 or '"' in words
+
+
 def text_query(words: str, *, mode: Mode, fuzziness: int = 0, slop: int = 0) -> Callable[[str], FullTextQuery]:
     """What makes the query for a column; `fuzziness` letters of a word, and `slop` words of a phrase, may differ.
 

@@ -94,7 +94,7 @@ KINDS: Mapping[str, IndexKind] = MappingProxyType(
                 IndexKind(name=name, family=Family.SCALAR)
                 for name in ("btree", "bitmap", "zonemap", "bloomfilter", "label_list", "ngram")
             ),
-            IndexKind(name="inverted", family=Family.TEXT, options=_TEXT),
+            IndexKind(name="inverted", family=Family.TEXT, options=_TEXT, least_rows=0),
             IndexKind(name="ivf_flat", family=Family.VECTOR, options=_IVF),
             IndexKind(name="ivf_sq", family=Family.VECTOR, options=_IVF),
             IndexKind(name="ivf_pq", family=Family.VECTOR, options={**_IVF, **_PQ}),

@@ -167,7 +167,7 @@ class _Indexing:
         )
 
     def _build(self, pieces: Sequence[BuildSegment], total: int) -> None:
-        told = of_tables(self._progress, total - len(pieces), len(pieces), total)
+        told = of_tables(self._progress, len(self._settled), len(pieces), total)
         for piece, index in zip(pieces, self._run(pieces, told), strict=True):
             self._built[piece.table.uri] = piece, index
         reached("data_written")

@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 
 from lance_flight.catalog.scan import ADDRESS_FIELDS
 from lance_flight.catalog.searching import SCORE, AnySearch, TextSearch, VectorSearch, best
-from lance_flight.catalog.text_queries import Mode, text_query
+from lance_flight.catalog.text_queries import Mode, needs_index, text_query
 from lance_flight.engine.parameters import parameter_count
 from lance_flight.engine.provider import ScanLog
 from lance_flight.engine.references import CATALOG, enclosed, quoted
@@ -194,13 +194,15 @@ def _text(searched: Target, arguments: Arguments, column: str, count: int) -> Te
     words = arguments.text("query")
     if words is None and arguments.is_bound:
         raise SqlError(f"query of {arguments.function} is NULL; expected a text")
-    query = text_query(
-        words or "",
-        mode=Mode.named(arguments.text("mode") or Mode.ANY.value),
-        fuzziness=arguments.number("fuzziness", least=0) or 0,
-        slop=arguments.number("slop", least=0) or 0,
+    mode, fuzziness = Mode.named(arguments.text("mode") or Mode.ANY.value), arguments.number("fuzziness", least=0) or 0
+    slop = arguments.number("slop", least=0) or 0
+    return TextSearch(
+        column=name,
+        query=text_query(words or "", mode=mode, fuzziness=fuzziness, slop=slop),
+        count=count,
+        options=searched.texts.get(name, {}),
+        needs_index=needs_index(words or "", mode=mode, fuzziness=fuzziness),
     )
-    return TextSearch(column=name, query=query, count=count)
 
 
 def _said(search: AnySearch, searched: Target) -> str:

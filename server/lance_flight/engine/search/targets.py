@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Protocol
@@ -20,7 +20,7 @@ from lance_flight.engine.references import enclosed, quoted
 from lance_flight.engine.sql import Cursor
 from lance_flight.engine.tables import PartitionedView, PlainView
 from lance_flight.errors import LanceFlightError, NotFound, SchemaError, Unsupported
-from lance_flight.model.index_kinds import METRICS, Family
+from lance_flight.model.index_kinds import METRICS, Family, OptionValue
 from lance_flight.planning.predicates import Predicate
 
 
@@ -63,7 +63,7 @@ class Planner(Protocol):
 class Target:
     """A table as a search reads it: its columns, the tables of it with their residual filters.
 
-    `metrics` are those that its indices measure vectors by, by column.
+    `metrics` are those that its indices measure vectors by, by column, and `texts` the options of those of texts.
     """
 
     name: str
@@ -72,6 +72,7 @@ class Target:
     tables: Sequence[tuple[Predicate | None, Open]]
     scan: PlannedRead | None
     metrics: Mapping[str, str]
+    texts: Mapping[str, Mapping[str, OptionValue]]
     report: str
     failure: Callable[[Exception], LanceFlightError]
 
@@ -155,19 +156,19 @@ def _partitioned(view: PartitionedView, scan: PlannedRead | None) -> Target:
         ids=view.ids,
         tables=tables,
         scan=scan,
-        metrics=_metrics(view),
+        metrics={name: str(options.get("metric", METRICS[0])) for name, options in _options(view, Family.VECTOR)},
+        texts=dict(_options(view, Family.TEXT)),
         report=report,
         failure=view.failure,
     )
 
 
-def _metrics(view: PartitionedView) -> dict[str, str]:
+def _options(view: PartitionedView, family: Family) -> Iterator[tuple[str, Mapping[str, OptionValue]]]:
+    """The columns that have an index of a family, with the options of that."""
     columns = {number: name for name, number in view.ids.items()}
-    return {
-        columns[index.field_id]: str(index.options.get("metric", METRICS[0]))
-        for index in indices_of(view.snapshot)
-        if index.of_kind.family is Family.VECTOR
-    }
+    for index in indices_of(view.snapshot):
+        if index.of_kind.family is family:
+            yield columns[index.field_id], index.options
 
 
 def _plain(view: PlainView, scan: PlannedRead | None) -> Target:
@@ -180,6 +181,7 @@ def _plain(view: PlainView, scan: PlannedRead | None) -> Target:
         tables=[] if scan is None else [(residual, lambda: [view.source])],
         scan=scan,
         metrics={},
+        texts={},
         report=f"table {view.name}",
         failure=view.failure,
     )
