@@ -5,7 +5,19 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
 
-from benchmarks import commit, concurrency, fan_out, ingest, joins, memory, observing, planning, spark, stream_out
+from benchmarks import (
+    commit,
+    concurrency,
+    fan_out,
+    ingest,
+    joins,
+    memory,
+    observing,
+    planning,
+    search,
+    spark,
+    stream_out,
+)
 from benchmarks.bench import Bench
 from benchmarks.results import Result
 
@@ -18,6 +30,7 @@ AREAS: Mapping[str, Callable[[Bench], list[Result]]] = MappingProxyType(
         "commit": commit.measure,
         "joins": joins.measure,
         "spark": spark.measure,
+        "search": search.measure,
         "memory": memory.measure,
         "concurrency": concurrency.measure,
         "observing": observing.measure,

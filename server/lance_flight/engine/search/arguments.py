@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
@@ -12,6 +14,9 @@ from lance_flight.errors import SqlError
 
 MOST_ROWS = 10_000
 DEFAULT_ROWS = 10
+
+_NUMBER = r"-?\d+(?:\.\d+)?(?:[eE][+-]?\d+)?"
+_NUMBERS = re.compile(rf"\[\s*{_NUMBER}(?:\s*,\s*{_NUMBER})*\s*\]")
 
 Evaluate = Callable[[str], pa.Scalar]
 """The one value of an expression."""
@@ -31,7 +36,7 @@ class Arguments:
         text = self.texts.get(name)
         if text is None or (not self.is_bound and parameter_count(text) > 0):
             return None
-        value = self.evaluate(text)
+        value = _written(text) or self.evaluate(text)
         return value if value.is_valid else None
 
     def text(self, name: str) -> str | None:
@@ -78,3 +83,8 @@ class Arguments:
     def error(self, name: str, value: object, expected: str) -> SqlError:
         """What is wrong with a value."""
         return SqlError(f"{name} of {self.function} is {value!r}; expected {expected}")
+
+
+def _written(text: str) -> pa.Scalar | None:
+    """A list of numbers as it is written; None for anything else, which is to be computed."""
+    return pa.scalar([float(n) for n in json.loads(text)], pa.list_(pa.float64())) if _NUMBERS.fullmatch(text) else None
