@@ -25,6 +25,7 @@ from lance_flight.engine.limits import Limits
 from lance_flight.engine.policies.file import PolicyFile
 from lance_flight.errors import InvalidInput
 from lance_flight.flight.engine_backend import EngineBackend
+from lance_flight.flight.identity.watched import warn_if_open
 from lance_flight.flight.server import FlightSqlServer
 
 KEY_BYTES = 32
@@ -142,6 +143,7 @@ def ticket_key(store: Store, config: ServerConfig) -> bytes:
             raise InvalidInput(f"ticket key file {config.ticket_key_file!r} cannot be read: {exc.strerror}") from exc
         if len(key) != KEY_BYTES:
             raise InvalidInput(f"{config.ticket_key_file!r} holds {len(key)} bytes; expected {KEY_BYTES}")
+        warn_if_open(config.ticket_key_file, "ticket key file")
         return key
     if "://" in store.uri:
         log.warning("no ticket_key_file: tickets are valid for this process only")
