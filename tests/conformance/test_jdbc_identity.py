@@ -1,0 +1,58 @@
+"""The JDBC driver signs in: by a user and a password, by a token, over TLS; and is turned away otherwise."""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from lance_flight.flight.server import FlightSqlServer
+from lance_flight.flight.tls import Tls
+
+from tests.conformance.java import PATIENCE, PROGRAM
+from tests.flight.certificates import authority
+from tests.flight.flight_backend import KEY, CannedBackend
+from tests.flight.identities import PASSWORDS, TOKENS, Identities
+
+ALICE = {"user": "alice", "password": PASSWORDS["alice"]}
+OFFERED: dict[str, tuple[str, Mapping[str, str], str]] = {
+    "a user and a password": ("plain", ALICE, "= in"),
+    "a token": ("plain", {"token": TOKENS["alice"]}, "= in"),
+    "a user and a password over TLS": ("tls", ALICE, "= in"),
+    "a token over TLS": ("tls", {"token": TOKENS["alice"]}, "= in"),
+    "a wrong password": ("plain", ALICE | {"password": "wrong"}, "! unauthenticated"),
+    "an unknown user": ("plain", ALICE | {"user": "mallory"}, "! unauthenticated"),
+    "a wrong token": ("plain", {"token": "wrong"}, "! unauthenticated"),
+    "nothing": ("plain", {}, "! unauthenticated"),
+}
+
+
+@pytest.fixture(scope="module")
+def said(jdbc_driver: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Mapping[str, str]]:
+    """What came of each, by one program in Java."""
+    place, ca = tmp_path_factory.mktemp("identities"), authority()
+    own, backend = ca.signs_a_server(), CannedBackend(queries={"SELECT CURRENT_USER": pa.table({"who": ["in"]})})
+    (place / "ca.pem").write_bytes(ca.pem)
+    gate = Identities(place).gate
+    tls = Tls(certificate=own.pem, key=own.key)
+    with FlightSqlServer(backend, KEY, gate=gate) as plain, FlightSqlServer(backend, KEY, gate=gate, tls=tls) as server:
+        places = {
+            "plain": (f"jdbc:arrow-flight-sql://localhost:{plain.port}/?useEncryption=false", {}),
+            "tls": (f"jdbc:arrow-flight-sql://localhost:{server.port}/", {"tlsRootCerts": str(place / "ca.pem")}),
+        }
+        arguments: list[str] = []
+        for name, (where, properties, _) in OFFERED.items():
+            url, more = places[where]
+            arguments += [name, url, *(f"{key}={value}" for key, value in {**properties, **more}.items()), "--"]
+        java = ["java", "--add-opens=java.base/java.nio=ALL-UNNAMED", "-cp", str(jdbc_driver)]
+        command = [*java, str(PROGRAM.parent / "SignIn.java"), *arguments]
+        ran = subprocess.run(command, check=True, timeout=PATIENCE, capture_output=True, text=True)
+        yield dict(line.split("\t", 1) for line in ran.stdout.splitlines() if "\t" in line)
+    assert {caller.principal for caller in backend.callers} == {"alice"}
+
+
+@pytest.mark.parametrize(("name", "expected"), [(name, expected) for name, (*_, expected) in OFFERED.items()])
+def test_jdbc_signs_in(said: Mapping[str, str], name: str, expected: str) -> None:
+    assert said[name] == expected
