@@ -25,13 +25,15 @@ SELECT = commands.StatementQuery(query="SELECT * FROM t")
 INTO = commands.StatementIngest(
     table="fed", table_definition_options=commands.TableDefinitionOptions(if_not_exist=1, if_exists=2)
 )
+# Without dictionaries: a frame of one that is followed by a frame without a header ends any server of pyarrow 26, in its own
+# code, before it is ours to look at (README, Limits).
 ROWS = [
     pa.record_batch(
         {
             "id": pa.array(range(n, n + 20), pa.int64()),
             "word": pa.array([None, "a", "bb"] * 6 + ["", "é"]),
             "list": pa.array([[1, 2], [], None, [3]] * 5, pa.list_(pa.int32())),
-            "kind": pa.array(["x", "y"] * 10).dictionary_encode(),
+            "kind": pa.array([b"x", b"y"] * 10, pa.binary(1)),
         }
     )
     for n in (0, 20)
@@ -136,6 +138,7 @@ LYING: dict[str, tuple[pa.Array, bytes, bytes]] = {
 def test_a_batch_that_lies_about_itself_is_refused(
     target: Guarded, channel: grpc.Channel, honest: pa.Array, said: bytes, lie: bytes
 ) -> None:
+    target.run("DROP TABLE IF EXISTS fed")
     batch = pa.record_batch({"value": honest})
     bind = commands.PreparedStatementQuery(prepared_statement_handle=prepared(target, "SELECT $1"))
     for command in (INTO, bind):
@@ -149,6 +152,7 @@ def test_a_batch_that_lies_about_itself_is_refused(
 
 
 def test_a_column_whose_name_is_no_text_is_refused(target: Guarded, channel: grpc.Channel) -> None:
+    target.run("DROP TABLE IF EXISTS fed")
     batch = pa.record_batch({"name": [1]})
     bind = commands.PreparedStatementQuery(prepared_statement_handle=prepared(target, "SELECT $1"))
     for command in (INTO, bind):
