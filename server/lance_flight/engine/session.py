@@ -42,6 +42,8 @@ from lance_flight.planning.predicates import Predicate
 T = TypeVar("T")
 
 PLANNING_ROUNDS = 4
+SMALL_BATCH_ROWS = 1024
+"""Fewer make a join of every pair slower, as many more do."""
 
 
 class Session:
@@ -203,6 +205,14 @@ class Session:
                     self.divisible[name].portion.rows = self.divisible[name].portion.ways = None
         with self._run_errors():
             yield from cancellable(started.pop, self.log.cancellation)
+
+    def in_small_batches(self, frame: DataFrame) -> DataFrame:
+        """The same query in batches of fewer rows, for all that is planned from here on.
+
+        A join without equality looks at all rows of one side for each batch of the other, and cannot be cancelled meanwhile.
+        """
+        self.context.sql(f"SET datafusion.execution.batch_size = {SMALL_BATCH_ROWS}")
+        return self.context.create_dataframe_from_logical_plan(frame.logical_plan())
 
     @contextmanager
     def lanes(self, ways: int) -> Iterator[None]:

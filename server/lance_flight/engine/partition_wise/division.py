@@ -16,6 +16,7 @@ from lance_flight.engine.partition_wise.divisible import WORTH, Divider
 from lance_flight.engine.partition_wise.lanes import admission
 from lance_flight.engine.partition_wise.parts import Chooser, GroupedPart, Part
 from lance_flight.engine.partition_wise.plans import Node
+from lance_flight.engine.partition_wise.products import has_product
 from lance_flight.engine.partition_wise.spine import rebuilt
 from lance_flight.engine.partition_wise.statistics import RowCounts
 from lance_flight.engine.session import Session, shaped
@@ -79,6 +80,8 @@ def divide(session: Session, frame: DataFrame, *, ask_keys: bool = True, is_told
     what keeps it from groups; else those are passed over that have nothing to do with partitions, which costs less.
     """
     root = Node.of(session.optimised(frame))
+    if has_product(root):
+        frame = session.in_small_batches(frame)
     nodes = [node for node in root.walk() if isinstance(node.variant, WORTH)]
     if session.share.of > 1 or not any(is_told or concerns_partitions(session, node) for node in nodes):
         return Division(session=session, whole=frame)

@@ -1,0 +1,39 @@
+"""Which queries look at every pair of rows: they are run in smaller batches, and answer the same."""
+
+from __future__ import annotations
+
+import pytest
+from lance_flight.catalog.directory import Root
+from lance_flight.catalog.store import Store
+from lance_flight.engine.engine import Engine
+from lance_flight.engine.partition_wise.plans import Node
+from lance_flight.engine.partition_wise.products import has_product
+from lance_flight.engine.session import Session
+
+
+@pytest.fixture(scope="module")
+def engine(tmp_path_factory: pytest.TempPathFactory) -> Engine:
+    engine = Engine(Root(Store(str(tmp_path_factory.mktemp("products")))), ways=2)
+    engine.update("CREATE TABLE t (k BIGINT, x BIGINT) PARTITIONED BY (bucket(4, k))")
+    engine.update("INSERT INTO t SELECT v, v FROM (SELECT unnest(range(0, 60)) AS v) AS n")
+    return engine
+
+
+QUERIES = [
+    pytest.param("SELECT count(*) AS n FROM t a JOIN t b ON a.x + b.x < 0", True, 0, id="no equality"),
+    pytest.param("SELECT count(*) AS n FROM t a CROSS JOIN t b", True, 3600, id="no condition"),
+    pytest.param("SELECT count(*) AS n FROM t a LEFT JOIN t b ON a.x > b.x", True, 1771, id="an outer one"),
+    pytest.param("SELECT count(*) AS n FROM t a, t b WHERE a.x = b.x", False, 60, id="an equality"),
+    pytest.param(
+        "SELECT count(*) AS n FROM t, (SELECT max(x) AS m FROM t) s WHERE x < m", False, 59, id="with one row"
+    ),
+    pytest.param("SELECT count(*) AS n FROM t WHERE x < (SELECT avg(x) FROM t)", False, 30, id="a scalar subquery"),
+    pytest.param("SELECT count(*) AS n FROM t", False, 60, id="no join"),
+]
+
+
+@pytest.mark.parametrize(("sql", "expected", "answer"), QUERIES)
+def test_a_join_of_every_pair_is_found(engine: Engine, sql: str, expected: bool, answer: int) -> None:  # noqa: FBT001
+    session = Session(engine.root, ways=2)
+    assert has_product(Node.of(session.optimised(session.frame(sql)))) is expected
+    assert engine.query(sql).to_pylist() == [{"n": answer}]
