@@ -1,0 +1,158 @@
+"""Policies over the wire: two tenants on one server, by what ADBC and a plain Flight client can ask for."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from adbc_driver_flightsql import dbapi
+from adbc_driver_manager import Error
+from google.protobuf.any_pb2 import Any as AnyMessage
+from lance_flight.flight.commands import CreatePreparedStatement, PreparedStatementQuery, StatementQuery
+from lance_flight.flight.identity.static_tokens import hash_of
+from lance_flight.flight.protocol import flight_sql_pb2 as pb
+from lance_flight.flight.wire import encode_action, encode_command
+from pyarrow import flight
+
+from tests.service.server_process import Server, serving
+
+POLICIES = """
+[roles.owner]
+members = ["owner"]
+grants = ["ALL ON *"]
+
+[roles.tenants]
+members = ["alice", "bob"]
+grants = ["SELECT, WRITE ON events WHERE tenant = CURRENT_USER"]
+"""
+TOKENS = {name: f"the token of {name}" for name in ("alice", "bob", "owner")}
+BEARER = "adbc.flight.sql.authorization_header"
+
+
+@dataclass(frozen=True)
+class Tenants:
+    """A server with a table of two tenants, and ways to ask it as one of them."""
+
+    server: Server
+    policies: Path
+
+    def connect(self, name: str) -> dbapi.Connection:
+        return dbapi.connect(self.server.uri, db_kwargs={BEARER: f"Bearer {TOKENS[name]}"}, autocommit=True)
+
+    def rows(self, name: str, sql: str, parameters: Any = None) -> list[tuple[Any, ...]]:
+        with self.connect(name) as connection, connection.cursor() as cursor:
+            cursor.execute(sql, parameters)
+            return list(cursor.fetchall())
+
+    def refuses(self, name: str, sql: str) -> str:
+        with pytest.raises(Error) as raised:
+            self.rows(name, sql)
+        return str(raised.value)
+
+    def options(self, name: str) -> flight.FlightCallOptions:
+        return flight.FlightCallOptions(headers=[(b"authorization", f"Bearer {TOKENS[name]}".encode())])
+
+
+@pytest.fixture
+def tenants(tmp_path: Path) -> Iterator[Tenants]:
+    (tmp_path / "tokens").write_text("".join(f'[tokens.{n}]\nsha256 = "{hash_of(t)}"\n' for n, t in TOKENS.items()))
+    (tmp_path / "tokens").chmod(0o600)
+    policies = tmp_path / "policies"
+    policies.write_text(POLICIES)
+    arguments = ["--tokens-file", str(tmp_path / "tokens"), "--policy-file", str(policies)]
+    with serving(tmp_path / "root", *arguments) as server:
+        made = Tenants(server, policies)
+        made.rows("owner", "CREATE TABLE events (tenant VARCHAR, n BIGINT) PARTITIONED BY (tenant)")
+        made.rows("owner", "INSERT INTO events VALUES ('alice', 1), ('alice', 2), ('bob', 777), (NULL, 888)")
+        made.rows("owner", "CREATE TABLE ledger (n BIGINT)")
+        yield made
+
+
+def test_each_tenant_has_the_table_alone(tenants: Tenants) -> None:
+    assert tenants.rows("alice", "SELECT tenant, n FROM events ORDER BY n") == [("alice", 1), ("alice", 2)]
+    assert tenants.rows("bob", "SELECT count(*) FROM events") == [(1,)]
+    assert tenants.rows("bob", "SELECT n FROM events WHERE n > ?", (0,)) == [(777,)]
+    assert tenants.rows("owner", "SELECT count(*) FROM events") == [(4,)]
+    assert "777" not in str(tenants.rows("alice", "EXPLAIN ANALYZE SELECT * FROM events WHERE n > 500"))
+    assert "refused" in tenants.refuses("alice", "INSERT INTO events VALUES ('bob', 3)")
+    assert "not_found" in tenants.refuses("alice", "SELECT * FROM ledger")
+    assert "not_found" in tenants.refuses("alice", "SELECT * FROM ledgers")
+    assert "ledger" not in tenants.refuses("alice", "SELECT * FROM ledgr").replace("ledgr", "")
+
+
+def test_metadata_lists_what_is_granted(tenants: Tenants) -> None:
+    def listed(name: str) -> str:
+        with tenants.connect(name) as connection:
+            return str(connection.adbc_get_objects(depth="columns").read_all().to_pylist())
+
+    assert "'events'" in listed("alice")
+    assert "ledger" not in listed("alice")
+    assert "'ledger'" in listed("owner")
+    with tenants.connect("alice") as connection, pytest.raises(Error):
+        connection.adbc_get_table_schema("ledger")
+
+
+def test_rows_that_are_sent_must_be_the_tenants(tenants: Tenants) -> None:
+    with tenants.connect("alice") as connection, connection.cursor() as cursor:
+        assert cursor.adbc_ingest("events", pa.table({"tenant": ["alice"], "n": [3]}), mode="append") == 1
+        for rows in ({"tenant": ["alice", "bob"], "n": [4, 4]}, {"n": [4]}):
+            with pytest.raises(Error, match="refused"):
+                cursor.adbc_ingest("events", pa.table(rows), mode="append")
+        for mode in ("create", "replace"):
+            with pytest.raises(Error):
+                cursor.adbc_ingest("events", pa.table({"tenant": ["alice"], "n": [5]}), mode=mode)
+    assert tenants.rows("owner", "SELECT n FROM events ORDER BY n") == [(1,), (2,), (3,), (777,), (888,)]
+
+
+def test_a_transaction_is_the_tenants_and_its_rows_are(tenants: Tenants) -> None:
+    with dbapi.connect(tenants.server.uri, db_kwargs={BEARER: f"Bearer {TOKENS['alice']}"}) as connection:
+        with connection.cursor() as cursor:
+            cursor.execute("UPDATE events SET n = n + 10")
+            cursor.execute("SELECT n FROM events ORDER BY n")
+            assert cursor.fetchall() == [(11,), (12,)]
+        connection.commit()
+    assert tenants.rows("owner", "SELECT n FROM events ORDER BY n") == [(11,), (12,), (777,), (888,)]
+
+
+def test_tickets_and_handles_are_those_of_their_principal(tenants: Tenants) -> None:
+    with flight.connect(tenants.server.uri) as client:
+        alice, bob = tenants.options("alice"), tenants.options("bob")
+        query = flight.FlightDescriptor.for_command(encode_command(StatementQuery(query="SELECT n FROM events")))
+        (endpoint,) = client.get_flight_info(query, alice).endpoints
+        assert client.do_get(endpoint.ticket, alice).read_all()["n"].to_pylist() == [1, 2]
+        with pytest.raises(flight.FlightUnauthorizedError):
+            client.do_get(endpoint.ticket, bob).read_all()
+        name, body = encode_action(CreatePreparedStatement(query="SELECT n FROM events"))
+        (answer,) = client.do_action(flight.Action(name, body), alice)
+        created = pb.ActionCreatePreparedStatementResult.FromString(
+            AnyMessage.FromString(answer.body.to_pybytes()).value
+        )
+        again = PreparedStatementQuery(prepared_statement_handle=created.prepared_statement_handle)
+        prepared = flight.FlightDescriptor.for_command(encode_command(again))
+        (endpoint,) = client.get_flight_info(prepared, alice).endpoints
+        assert client.do_get(endpoint.ticket, alice).read_all()["n"].to_pylist() == [1, 2]
+        with pytest.raises(flight.FlightUnauthorizedError):
+            client.get_flight_info(prepared, bob)
+
+
+def test_the_file_counts_as_soon_as_it_changes(tenants: Tenants) -> None:
+    with tenants.connect("alice") as connection, connection.cursor() as cursor:
+        cursor.execute("SELECT count(*) FROM events")
+        assert cursor.fetchone() == (2,)
+        text = tenants.policies.read_text()
+        tenants.policies.write_text(text.replace('"alice", ', ""))
+        with pytest.raises(Error, match="not_found"):
+            cursor.execute("SELECT count(*) FROM events")
+        tenants.policies.write_text(text)
+        cursor.execute("SELECT count(*) FROM events")
+        assert cursor.fetchone() == (2,)
+
+
+def test_who_may_not_look_at_others_sees_his_own_statements_alone(tenants: Tenants) -> None:
+    mine = "SELECT principal FROM system.queries"
+    assert {name for (name,) in tenants.rows("alice", mine)} == {"alice"}
+    assert {name for (name,) in tenants.rows("owner", "SELECT principal FROM system.sessions")} >= {"owner"}
