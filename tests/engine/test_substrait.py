@@ -225,6 +225,14 @@ def test_damaged_plans_are_refused_or_run(engine: Engine, client: SessionContext
         engine.query(statement_of(bytes(plan)))
 
 
+@pytest.mark.parametrize("is_plan", [False, True], ids=["SQL", "a plan"])
+def test_a_name_that_cannot_be_sent_is_refused(engine: Engine, client: SessionContext, *, is_plan: bool) -> None:
+    sql = 'SELECT 1 AS "a_b"'
+    statement = statement_of(Serde.serialize_bytes(sql, client).replace(b"a_b", b"a\0b"))
+    with pytest.raises(SqlError, match="Null byte"):
+        engine.query(statement if is_plan else sql.replace("_", "\0"))
+
+
 def test_an_update_by_plan_is_refused(engine: Engine, client: SessionContext) -> None:
     with pytest.raises(SqlError, match="returns rows; run it as a query"):
         engine.update(planned(client, "SELECT id FROM readings"))

@@ -170,6 +170,16 @@ def test_values_of_exact_arrow_types_come_in_a_batch(server: Server, table: str)
     assert found == [(2**64 - 1,)]
 
 
+@pytest.mark.parametrize("kind", [pa.time32("s"), pa.time32("ms"), pa.time64("us"), pa.time64("ns")], ids=str)
+def test_times_of_any_unit_compare(server: Server, table: str, kind: pa.DataType) -> None:
+    times = [dt.time(1, 2, 3), dt.time(4, 5, 6)]
+    server.ingest(table, pa.table({"t": pa.array(times, kind)}))
+    for unit in (pa.time32("s"), pa.time32("ms"), pa.time64("us"), pa.time64("ns")):
+        bound = pa.record_batch({"p": pa.array(times[1:], unit)})
+        assert server.rows(f"SELECT t FROM {table} WHERE t >= ?", bound) == [(times[1],)]
+        assert server.rows(f"SELECT t FROM {table} WHERE ? > t", bound) == [(times[0],)]
+
+
 BY_ROWS = {
     "a filter": ("SELECT name FROM people WHERE id = ?", [2, 7, 1], 2),
     "a row again": ("SELECT name FROM people WHERE id = ?", [1, 1, 1], 3),

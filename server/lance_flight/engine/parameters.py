@@ -49,6 +49,27 @@ def parameter_count(sql: str) -> int:
     return max(written.count(""), *(int(number) for number in written if number.isdigit()), 0)
 
 
+def has_times(parameters: pa.RecordBatch) -> bool:
+    """Whether there are times of day among the values."""
+    return any(pa.types.is_time(column.type) for column in parameters.columns)
+
+
+def with_fitting_times(parameters: pa.RecordBatch, plan: LogicalPlan) -> pa.RecordBatch:
+    """The same values, times in the units that the plan knows: DataFusion compares them in one unit alone."""
+    known = dict(_placeholders(plan))
+    columns = [_fitting(column, known.get(f"${place}")) for place, column in enumerate(parameters.columns, 1)]
+    return pa.RecordBatch.from_arrays(columns, names=parameters.schema.names)
+
+
+def _fitting(column: pa.Array, wanted: pa.DataType | None) -> pa.Array:
+    if wanted is None or not (pa.types.is_time(column.type) and pa.types.is_time(wanted)):
+        return column
+    try:
+        return column.cast(wanted)
+    except pa.ArrowInvalid:  # a fraction that the unit has no room for: it is equal to nothing there
+        return column
+
+
 def _placeholders(plan: LogicalPlan) -> Iterator[tuple[str, pa.DataType]]:
     """The typed placeholders of a plan's filters and projections."""
     for expression in _expressions(plan):

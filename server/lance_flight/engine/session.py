@@ -21,7 +21,7 @@ from lance_flight.engine.execution import Execution
 from lance_flight.engine.functions import QUERIES_ONLY, HashCalls, plain_message, register_principal, session_config
 from lance_flight.engine.hints import hints
 from lance_flight.engine.named_tables import NamedTables, Reading
-from lance_flight.engine.parameters import parameter_count
+from lance_flight.engine.parameters import has_times, parameter_count, with_fitting_times
 from lance_flight.engine.policies.access import UNLIMITED, Access, Privilege
 from lance_flight.engine.provider import ScanLog
 from lance_flight.engine.references import CATALOG
@@ -124,13 +124,19 @@ class Session:
         plan_sent = substrait.plan_in(sql)
         if plan_sent is not None:
             return self.planned(lambda: substrait.planned(self.context, plan_sent))
-        values = _bound(parameters)
-        is_bound = values is not None or parameter_count(sql) == 0
+        is_bound = parameters is not None or parameter_count(sql) == 0
         sql = with_searches(self, self._searches, sql, parameters, is_bound=is_bound)
         calls = HashCalls.of(for_datafusion(sql))
+        if parameters is not None and has_times(parameters):
+            unbound = self.planned(
+                lambda: calls.plan(self.context, lambda text: self.context.sql_with_options(text, QUERIES_ONLY))
+            )
+            parameters = with_fitting_times(parameters, unbound.logical_plan())
+        values = _bound(parameters)
 
         def plan(text: str) -> DataFrame:
             frame = self.context.sql_with_options(text, QUERIES_ONLY, param_values=values)
+            frame.schema()  # a name that cannot leave DataFusion is refused here
             if calls.calls and is_bound:
                 # Some calls are checked against their signatures only now: those in filters, or of parameters.
                 frame.optimized_logical_plan()
