@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import logging
 import threading
 from collections.abc import Iterator
@@ -241,6 +242,12 @@ def test_new_certificates_are_used_and_calls_of_the_old_ones_end(identities: Ide
             with connected(successor) as distrusting, pytest.raises(flight.FlightUnavailableError):
                 distrusting.get_flight_info(descriptor(SELECT), options)
     assert len({caller.session for caller in backend.callers}) == 1
+
+
+def test_a_successor_is_as_its_predecessor_was(backend: CannedBackend) -> None:
+    with FlightSqlServer(backend, KEY) as server:
+        handed_on = {"self", "backend", "key", *server._another.keywords}
+    assert set(inspect.signature(FlightSqlServer.__init__).parameters) == handed_on | {"port", "tls"}
 
 
 def test_a_server_takes_the_certificates_that_come_into_its_files(

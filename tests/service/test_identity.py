@@ -141,7 +141,9 @@ def test_no_secret_is_in_the_log_or_among_the_arguments(place: Place, server: Se
     hashes = [
         line.partition('"')[2] for file in ("users", "tokens") for line in (place.path / file).open() if "$" in line
     ]
-    assert "wrong user or password, for user 'mallory'" in said
+    assert "a wrong password of user 'alice'" in said
+    assert "a wrong password of an unknown user" in said
+    assert "mallory" not in said
     assert [secret for secret in [*SECRETS, *hashes] if secret in said] == []
     assert "PRIVATE KEY" not in said
 

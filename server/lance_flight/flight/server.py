@@ -100,6 +100,7 @@ class FlightSqlServer(flight.FlightServerBase):
             advertise=advertise,
             middleware=middleware,
             gate=gate,
+            parameter_limit=parameter_limit,
             shared=shared,
         )
         self.in_flight = shared.in_flight

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
@@ -10,8 +9,6 @@ from typing import Protocol
 from lance_flight.errors import Unauthenticated
 from lance_flight.flight.identity.credentials import Basic, Credential, credential_of
 from lance_flight.flight.identity.principal import ANONYMOUS, Principal, Proof
-
-_log = logging.getLogger(__name__)
 
 
 class Authenticator(Protocol):
@@ -81,7 +78,6 @@ class Gate:
             if principal is not None and principal.name != ANONYMOUS.name:
                 return principal
         if isinstance(credential, Basic):
-            _log.info("a wrong user or password, for user %r", credential.user)
             raise Unauthenticated("the user or the password is wrong")
         raise Unauthenticated("the bearer token is not valid, or not any longer")
 

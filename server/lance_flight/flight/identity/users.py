@@ -9,6 +9,7 @@ groups = ["analysts"]
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
@@ -22,6 +23,8 @@ from lance_flight.flight.identity.tables import Entry, entries, principal_name
 from lance_flight.flight.identity.watched import Watched
 
 _KEYS = frozenset({"password", "groups"})
+
+_log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,6 +82,8 @@ class UsersFile:
         user = users.named.get(name)
         matches = self._checks.matches(users.decoy if user is None else user.password, password)
         if user is None or not matches:
+            # Who is unknown may have typed his password in the place of his name.
+            _log.info("a wrong password of %s", "an unknown user" if user is None else f"user {user.name!r}")
             return None
         return Principal(name=user.name, groups=user.groups, proof=Proof.PASSWORD)
 
