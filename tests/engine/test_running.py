@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -11,6 +12,7 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 from lance_flight.catalog.directory import Root, TableName
+from lance_flight.catalog.leases import SnapshotId, leased, leases
 from lance_flight.catalog.store import Store
 from lance_flight.engine.engine import Engine, QueryPlan, Scope
 from lance_flight.engine.ingest import Existing
@@ -43,7 +45,11 @@ def until(holds: Callable[[], object]) -> None:
 
 @pytest.fixture
 def engine(tmp_path: Path) -> Engine:
-    engine = Engine(Root(Store(str(tmp_path))), ways=2)
+    return filled(Engine(Root(Store(str(tmp_path))), ways=2))
+
+
+def filled(engine: Engine) -> Engine:
+    """An engine with a table of four partitions."""
     engine.update("CREATE TABLE t (k BIGINT, x BIGINT) PARTITIONED BY (bucket(4, k))")
     engine.ingest(TableName("public", "t"), ROWS.to_reader(), create_missing=False, existing=Existing.APPEND)
     return engine
@@ -206,6 +212,48 @@ def test_a_commit_is_not_interrupted(engine: Engine) -> None:
         assert engine.running.cancel(running.id, ALICE, seconds=0) is Cancellations.CANCELLING
         with pytest.raises(Cancelled), running.cancellation.committing():
             pytest.fail("a cancelled statement began its commit")
+
+
+def test_maintenance_that_has_begun_is_not_interrupted(engine: Engine, ended: list[Record]) -> None:
+    reader = engine.run(planned(engine, "VERIFY TABLE t").tasks[0], ALICE)
+    reader.read_next_batch()
+    (running,) = engine.running.records()
+    assert engine.running.cancel(running.id, ALICE) is Cancellations.NOT_CANCELLABLE
+    reader.read_all()
+    assert [record.outcome for record in ended] == ["ok"]
+
+
+def leased_of(engine: Engine) -> set[SnapshotId]:
+    """What vacuum is told that this process still reads."""
+    leases.publish_all()
+    return leased(engine.root.store.child("t"), time.time())
+
+
+def test_a_reader_that_stops_early_holds_no_snapshot(tmp_path: Path) -> None:
+    engine = filled(Engine(Root(Store(str(tmp_path))), ways=2, limits=Limits(ticket_lifetime=0)))
+    reader = engine.run(planned(engine, "SELECT k FROM t").tasks[0], ALICE)
+    reader.read_next_batch()
+    assert len(leased_of(engine)) == 1
+    del reader
+    assert leased_of(engine) == set()
+
+
+def test_another_server_keeps_the_snapshots_of_a_ticket_that_it_renews(tmp_path: Path) -> None:
+    brief = filled(Engine(Root(Store(str(tmp_path))), ways=2, limits=Limits(ticket_lifetime=0)))
+    patient = Engine(Root(Store(str(tmp_path))), ways=2)
+    (task,) = planned(brief, "SELECT k FROM t").tasks
+    assert leased_of(brief) == set()
+    patient.renew(task, ALICE)
+    assert len(leased_of(brief)) == 1
+
+
+def test_a_query_whose_reader_never_comes_is_abandoned(tmp_path: Path) -> None:
+    engine = Engine(Root(Store(str(tmp_path))), ways=1, limits=Limits(ticket_lifetime=0.01))
+    outcomes: list[str | None] = []
+    engine.running.observe(lambda record: outcomes.append(record.outcome))
+    planned(engine, "SELECT 1 AS one")
+    until(lambda: outcomes == ["abandoned"])
+    assert engine.running.records() == []
 
 
 def test_the_memory_of_a_statement_that_failed_is_free_at_once(tmp_path: Path) -> None:

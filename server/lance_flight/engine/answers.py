@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Protocol
 
 import pyarrow as pa
@@ -223,7 +223,7 @@ def _maintained(session: Session, statement: Maintenance) -> Answer:
     table = session.root.table(name)
     if not isinstance(table, PartitionedNamespace):
         raise Unsupported(f"table {name.name!r} is not partitioned, and maintained by Lance's own tools")
-    return maintained(table, statement)
+    return replace(maintained(table, statement), begins=session.log.cancellation.begin_commit)
 
 
 def _metadata_query(statement: ShowMetadata) -> str:

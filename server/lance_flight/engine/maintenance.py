@@ -75,13 +75,18 @@ Maintenance = Compact | Vacuum | Repair | RewritePartitions | Migrate | Verify |
 
 @dataclass(frozen=True, slots=True)
 class MaintenanceAnswer:
-    """The report of a maintenance statement, which runs when its rows are fetched."""
+    """The report of a maintenance statement, which runs when its rows are fetched.
+
+    It commits in steps of its own: when it has said that it `begins` it is not interrupted.
+    """
 
     schema: pa.Schema
     run: Callable[[], pa.Table]
     frame: None = None
+    begins: Callable[[], None] = lambda: None
 
     def batches(self) -> Iterator[pa.RecordBatch]:
+        self.begins()
         yield from self.run().to_batches()
 
 
