@@ -312,6 +312,41 @@ def test_the_words_are_the_same_whatever_is_wrong(client: flight.FlightClient) -
     assert "[unauthenticated] the user or the password is wrong" in said.pop()
 
 
+class Saying(flight.ClientAuthHandler):  # type: ignore[misc]
+    """Sends a Handshake with a message of our own making."""
+
+    def __init__(self, message: bytes) -> None:
+        super().__init__()
+        self._message = message
+
+    def authenticate(self, outgoing: flight.ClientAuthSender, incoming: flight.ClientAuthReader) -> None:
+        outgoing.write(self._message)
+        incoming.read()
+
+    def get_token(self) -> bytes:
+        return b""
+
+
+MESSAGES = {
+    "a user who is no text": b"\x12\x01\xff\x1a\x01x",
+    "a password that is no text": b"\x12\x05alice\x1a\x01\xff",
+    "no message of ours": b"\xff\xff\xff",
+    "a wrong password": b"\x12\x05alice\x1a\x05wrong",
+    "a user alone": b"\x12\x05alice",
+}
+
+
+@pytest.mark.parametrize("message", MESSAGES.values(), ids=MESSAGES.keys())
+def test_a_message_that_proves_nobody_is_answered_as_such(client: flight.FlightClient, message: bytes) -> None:
+    with pytest.raises(flight.FlightUnauthenticatedError, match=r"\[unauthenticated\]"):
+        client.authenticate(Saying(message))
+
+
+def test_a_header_that_proves_nobody_is_answered_as_such(client: flight.FlightClient) -> None:
+    with pytest.raises(flight.FlightUnauthenticatedError, match=r"\[unauthenticated\]"):
+        client.get_flight_info(descriptor(SELECT), calling(None, (b"auth-token-bin", b"\xff\xfe")))
+
+
 class Answered(flight.ClientMiddlewareFactory):  # type: ignore[misc]
     """Keeps the headers of every answer."""
 

@@ -74,4 +74,7 @@ def with_token(headers: Mapping[str, Sequence[str]]) -> Mapping[str, Sequence[st
 
 
 def _text(value: str | bytes) -> str:
-    return value if isinstance(value, str) else value.decode()
+    try:
+        return value if isinstance(value, str) else value.decode()
+    except UnicodeDecodeError:
+        raise Unauthenticated("what the call says of who calls is not UTF-8") from None
