@@ -6,6 +6,7 @@ import shutil
 import subprocess
 from collections.abc import Mapping
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 from tests.conformance.transcripts import said_in
 from tests.conformance.types import SAMPLES
@@ -26,8 +27,11 @@ def driver(cache: Path) -> Path:
     _, name, version = DRIVER.split(":")
     jar = cache / f"{name}-{version}.jar"
     if not jar.exists():
-        copy = ["mvn", "-q", "-B", "dependency:copy", f"-Dartifact={DRIVER}", f"-DoutputDirectory={cache}"]
-        subprocess.run(copy, check=True, timeout=PATIENCE)
+        cache.mkdir(parents=True, exist_ok=True)
+        with TemporaryDirectory(dir=cache) as place:  # another worker may be getting it as well
+            copy = ["mvn", "-q", "-B", "dependency:copy", f"-Dartifact={DRIVER}", f"-DoutputDirectory={place}"]
+            subprocess.run(copy, check=True, timeout=PATIENCE)
+            (Path(place) / jar.name).replace(jar)
     return jar
 
 
