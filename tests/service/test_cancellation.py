@@ -14,6 +14,7 @@ from adbc_driver_flightsql import dbapi
 from adbc_driver_manager import Error
 from lance_flight.flight import commands
 from lance_flight.flight.protocol import flight_actions_pb2 as actions_pb
+from lance_flight.flight.protocol import flight_sql_pb2 as pb
 from lance_flight.flight.wire import encode_action, encode_command
 from pyarrow import flight
 
@@ -187,6 +188,12 @@ def test_a_session_may_allow_less(server: Server) -> None:
         for wrong in ("-1", "soon", "nan"):
             with pytest.raises(Error, match="expected a number of seconds"):
                 cursor.execute(f"SET statement_timeout = '{wrong}'")
+
+
+def test_clients_can_ask_for_the_timeouts(impatient: Server) -> None:
+    asked = commands.GetSqlInfo(info=(pb.FLIGHT_SQL_SERVER_STATEMENT_TIMEOUT, pb.FLIGHT_SQL_SERVER_TRANSACTION_TIMEOUT))
+    ticket = flight.Ticket(encode_command(asked))
+    assert impatient.client.do_get(ticket).read_all()["value"].to_pylist() == [1_000, 3_600_000]
 
 
 def test_a_session_may_not_allow_more(impatient: Server) -> None:

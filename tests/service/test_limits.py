@@ -32,6 +32,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
         "ingest-idle-timeout": 0.3,
         "batch-limit": MIB,
         "parameter-limit": MIB,
+        "statement-timeout": 30,
     }
     options = [text for name, value in limits.items() for text in (f"--{name}", str(value))]
     with serving(tmp_path_factory.mktemp("limits") / "root", *options) as running:

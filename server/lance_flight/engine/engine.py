@@ -126,7 +126,7 @@ class Engine:
     def __init__(self, root: Root, *, ways: int, limits: Limits = NO_LIMITS) -> None:
         self.root = root
         self._ways = ways
-        self._limits = limits
+        self.limits = limits
         self.clients = Clients(root, limits)
         self.running = RunningStatements(limits)
         self._memory = Memory(limits)
@@ -245,7 +245,7 @@ class Engine:
 
     def _keep(self, running: RunningStatement, holds: list[Hold]) -> datetime:
         """Keep the snapshots of a query until its tickets expire, and say when that is."""
-        seconds = self._limits.ticket_lifetime
+        seconds = self.limits.ticket_lifetime
         leases.keep(holds, seconds)
         holds.clear()
         running.keep(seconds)
@@ -360,7 +360,7 @@ class Engine:
         scope: Scope = ALONE,
     ) -> int:
         """Store a stream of rows in one commit, or in the transaction, and return how many they were."""
-        receiver = Receiver(iter(reader), idle_seconds=self._limits.ingest_idle_timeout, most_bytes=self._limits.batch)
+        receiver = Receiver(iter(reader), idle_seconds=self.limits.ingest_idle_timeout, most_bytes=self.limits.batch)
 
         def work() -> int:
             with (

@@ -190,7 +190,10 @@ class EngineBackend:
         )
 
     def sql_info(self) -> Mapping[int, SqlInfoValue]:
+        limits = self._engine.limits
         return {
+            pb.FLIGHT_SQL_SERVER_STATEMENT_TIMEOUT: _milliseconds(limits.statement_timeout),
+            pb.FLIGHT_SQL_SERVER_TRANSACTION_TIMEOUT: _milliseconds(limits.session_idle_timeout),
             pb.FLIGHT_SQL_SERVER_SUBSTRAIT: True,
             pb.FLIGHT_SQL_SERVER_SUBSTRAIT_MIN_VERSION: substrait.OLDEST,
             pb.FLIGHT_SQL_SERVER_SUBSTRAIT_MAX_VERSION: substrait.NEWEST,
@@ -214,6 +217,11 @@ class EngineBackend:
 
 def _sql(statement: SqlOrPlan) -> str:
     return statement if isinstance(statement, str) else substrait.statement_of(statement.plan)
+
+
+def _milliseconds(seconds: float) -> int:
+    """As SqlInfo says it: in 32 bits."""
+    return min(round(seconds * 1000), (1 << 31) - 1)
 
 
 def _issuer(caller: Caller, session: ClientSession) -> Issuer:
