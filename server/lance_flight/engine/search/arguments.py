@@ -10,6 +10,7 @@ from dataclasses import dataclass
 import pyarrow as pa
 
 from lance_flight.engine.parameters import parameter_count
+from lance_flight.engine.tokens import Kind, Token, tokenize
 from lance_flight.errors import SqlError
 
 MOST_ROWS = 10_000
@@ -86,5 +87,12 @@ class Arguments:
 
 
 def _written(text: str) -> pa.Scalar | None:
-    """A list of numbers as it is written; None for anything else, which is to be computed."""
-    return pa.scalar([float(n) for n in json.loads(text)], pa.list_(pa.float64())) if _NUMBERS.fullmatch(text) else None
+    """A literal as it is written, a list of numbers among them; None for anything else, which is to be computed."""
+    if _NUMBERS.fullmatch(text):
+        return pa.scalar(json.loads(text), pa.list_(pa.float64()))
+    match tokenize(text):
+        case [Token(kind=Kind.STRING, text=inside)]:
+            return pa.scalar(inside)
+        case [Token(kind=Kind.NUMBER, text=digits)] if digits.isdigit():
+            return pa.scalar(int(digits))
+    return None
