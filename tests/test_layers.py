@@ -19,6 +19,7 @@ SOURCES = {
 LAYERS = {
     "lance_flight.errors": set(),
     "lance_flight.faults": set(),
+    "lance_flight.watched": {"lance_flight.errors"},
     "lance_flight.config": {"lance_flight.errors"},
     "lance_flight.model": {"lance_flight.errors"},
     "lance_flight.planning": {"lance_flight.model", "lance_flight.errors"},
@@ -29,8 +30,9 @@ LAYERS = {
         "lance_flight.model",
         "lance_flight.errors",
         "lance_flight.faults",
+        "lance_flight.watched",
     },
-    "lance_flight.flight": {"lance_flight.errors"},
+    "lance_flight.flight": {"lance_flight.errors", "lance_flight.watched"},
     "lance_flight.flight.engine_backend": {
         "lance_flight.flight",
         "lance_flight.engine",
@@ -46,6 +48,7 @@ LAYERS = {
         "lance_flight.engine",
         "lance_flight.catalog",
         "lance_flight.errors",
+        "lance_flight.watched",
         "lance_flight_client",
     },
     "lance_flight_client": set(),

@@ -15,8 +15,8 @@ from lance_flight.flight.identity.principal import Principal, Proof
 from lance_flight.flight.identity.session_tokens import SessionTokens
 from lance_flight.flight.identity.static_tokens import TokensFile, hash_of, make_token
 from lance_flight.flight.identity.users import Users, UsersFile
-from lance_flight.flight.identity.watched import Watched
 from lance_flight.flight.tickets import Sealer
+from lance_flight.watched import Watched
 
 from tests.flight.flight_backend import KEY
 from tests.flight.identities import CHEAP, PASSWORDS, Clock, users_text
@@ -159,7 +159,7 @@ def test_a_change_within_the_grain_of_the_files_clock_is_seen_as_well(
     path.write_text("one")
     found = path.stat()
     looks = (found.st_mtime_ns, found.st_size, found.st_ino, found.st_ctime_ns)
-    monkeypatch.setattr("lance_flight.flight.identity.watched._signature", lambda _: looks)
+    monkeypatch.setattr("lance_flight.watched._signature", lambda _: looks)
     file, _ = watched(path, Clock(found.st_mtime + 1))
     assert file.value == "one"
     path.write_text("two")

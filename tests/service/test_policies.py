@@ -152,6 +152,16 @@ def test_the_file_counts_as_soon_as_it_changes(tenants: Tenants) -> None:
         assert cursor.fetchone() == (2,)
 
 
+def test_a_file_that_is_wrong_grants_nothing_until_it_is_right(tenants: Tenants) -> None:
+    text = tenants.policies.read_text()
+    tenants.policies.write_text(text + "[roles.more]\n")
+    for name in ("alice", "owner"):
+        said = tenants.refuses(name, "SELECT count(*) FROM events")
+        assert "[refused] the policy file cannot be read" in said
+    tenants.policies.write_text(text)
+    assert tenants.rows("alice", "SELECT count(*) FROM events") == [(2,)]
+
+
 def test_who_may_not_look_at_others_sees_his_own_statements_alone(tenants: Tenants) -> None:
     mine = "SELECT principal FROM system.queries"
     assert {name for (name,) in tenants.rows("alice", mine)} == {"alice"}

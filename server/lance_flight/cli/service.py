@@ -25,8 +25,8 @@ from lance_flight.engine.limits import Limits
 from lance_flight.engine.policies.file import PolicyFile
 from lance_flight.errors import InvalidInput
 from lance_flight.flight.engine_backend import EngineBackend
-from lance_flight.flight.identity.watched import warn_if_open
 from lance_flight.flight.server import FlightSqlServer
+from lance_flight.watched import warn_if_open
 
 KEY_BYTES = 32
 KEY_FILE = "ticket.key"
@@ -67,7 +67,7 @@ def build(root: str, config: ServerConfig, middleware: Mapping[str, Any] = Mappi
         ways=config.lanes or os.cpu_count() or 1,
         limits=_limits(config),
     )
-    policies = PolicyFile(Path(config.policy_file)) if config.policy_file else None
+    policies = PolicyFile(config.policy_file) if config.policy_file else None
     key = ticket_key(store, config)
     admitting, tls_files = gate(config, key), certificates(config)
     tls = None if tls_files is None else tls_files.read()

@@ -14,7 +14,7 @@ from cryptography.hazmat.primitives.asymmetric.types import PublicKeyTypes
 
 from lance_flight.errors import InvalidInput
 from lance_flight.flight.encryption import Tls
-from lance_flight.flight.identity.watched import warn_if_open
+from lance_flight.watched import warn_if_open
 
 _log = logging.getLogger(__name__)
 

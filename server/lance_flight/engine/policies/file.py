@@ -12,12 +12,9 @@ grants = [
 
 from __future__ import annotations
 
-import logging
-import threading
 import tomllib
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Self
 
@@ -25,12 +22,11 @@ from lance_flight.catalog.directory import PUBLIC
 from lance_flight.engine.policies.access import OF_ROWS, Access, Grant, Privilege, Tables
 from lance_flight.engine.policies.conditions import Condition
 from lance_flight.engine.sql import Cursor
-from lance_flight.errors import InvalidInput, SqlError
+from lance_flight.errors import InvalidInput, Refused, SqlError
+from lance_flight.watched import Watched
 
 EVERYBODY = "*"
 GROUP = "group:"
-
-_log = logging.getLogger(__name__)
 
 _WORDS: Mapping[str, frozenset[Privilege]] = MappingProxyType(
     {
@@ -88,45 +84,15 @@ class Policies:
 class PolicyFile:
     """The policies of a file, read again whenever it changes. Safe to share among threads.
 
-    One that becomes wrong while it is in use is logged and not used: what was last right stays in force.
+    While the file is wrong nobody may do anything: what it was to take away is not known.
     """
 
-    def __init__(self, path: Path) -> None:
-        self._path = path
-        self._lock = threading.Lock()
-        self._stamp = self._stamped()
-        self._policies = self._read()
+    def __init__(self, path: str) -> None:
+        self._file = Watched(path, Policies.parse, what="policy file", is_secret=False, closed=Refused)
 
     def access(self, principal: str, groups: Collection[str]) -> Access:
         """What a principal may do now."""
-        with self._lock:
-            self._renew()
-            return self._policies.access(principal, groups)
-
-    def _renew(self) -> None:
-        try:
-            stamp = self._stamped()
-            if stamp == self._stamp:
-                return
-            self._stamp = stamp
-            self._policies = self._read()
-            _log.info("policy file read again: %d roles", len(self._policies.roles))
-        except InvalidInput as exc:
-            _log.error("the policy file has changed and is not used: %s", exc)
-
-    def _stamped(self) -> tuple[int, int, int]:
-        try:
-            found = self._path.stat()
-        except OSError as exc:
-            raise InvalidInput(f"policy file {str(self._path)!r} cannot be read: {exc.strerror}") from exc
-        return found.st_mtime_ns, found.st_size, found.st_ino
-
-    def _read(self) -> Policies:
-        try:
-            text = self._path.read_text()
-        except (OSError, UnicodeDecodeError) as exc:
-            raise InvalidInput(f"policy file {str(self._path)!r} cannot be read: {exc}") from exc
-        return Policies.parse(text)
+        return self._file.value.access(principal, groups)
 
 
 def _role(name: str, role: Any) -> Role:

@@ -20,7 +20,7 @@ from lance_flight.flight.identity.passwords import Cost, StoredPassword
 from lance_flight.flight.identity.principal import Principal, Proof
 from lance_flight.flight.identity.session_tokens import PREFIX, Session, SessionTokens, mark_of
 from lance_flight.flight.identity.tables import Entry, entries, principal_name
-from lance_flight.flight.identity.watched import Watched
+from lance_flight.watched import Watched
 
 _KEYS = frozenset({"password", "groups"})
 

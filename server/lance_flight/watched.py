@@ -11,7 +11,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Generic, TypeVar
 
-from lance_flight.errors import InvalidInput, Unauthenticated
+from lance_flight.errors import InvalidInput, LanceFlightError, Unauthenticated
 
 _T = TypeVar("_T")
 _Signature = tuple[int, int, int, int]
@@ -25,8 +25,8 @@ _log = logging.getLogger(__name__)
 class Watched(Generic[_T]):
     """What a file says, parsed again whenever it has changed. Safe to share among threads.
 
-    Making one raises `InvalidInput` for a file that cannot be read. One that later cannot be lets nobody in until it can:
-    whom it was to take the access from is not known.
+    Making one raises `InvalidInput` for a file that cannot be read. One that later cannot be gives nothing until it can, but
+    an error of `closed`: whom it was to take the access from is not known.
     """
 
     def __init__(
@@ -36,11 +36,13 @@ class Watched(Generic[_T]):
         *,
         what: str,
         is_secret: bool = True,
+        closed: type[LanceFlightError] = Unauthenticated,
         now: Callable[[], float] = time.time,
     ) -> None:
         self._path = path
         self._parse = parse
         self._what = what
+        self._closed = closed
         self._now = now
         self._lock = threading.Lock()
         self._seen: _Signature | None = None
@@ -55,7 +57,9 @@ class Watched(Generic[_T]):
         """What the file says now."""
         found = self._current()
         if isinstance(found, InvalidInput):
-            raise Unauthenticated("nobody can be let in at the moment; the log of the server says why")
+            raise self._closed(
+                f"the {self._what} cannot be read, and nobody let in meanwhile; the server's log says why"
+            )
         return found
 
     def _current(self) -> _T | InvalidInput:
