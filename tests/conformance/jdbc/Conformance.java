@@ -51,6 +51,8 @@ public final class Conformance {
       conformance.session();
       conformance.statements();
       conformance.prepared();
+      say("a catalog in the URL", () -> flights(arguments[0] + "&catalog=lance"));
+      say("a catalog that is not there", () -> flights(arguments[0] + "&catalog=nowhere"));
       for (String line : Files.readAllLines(Path.of(arguments[1]))) {
         String[] parts = line.split("\t");
         conformance.type(parts[0], parts[1]);
@@ -60,6 +62,19 @@ public final class Conformance {
       System.exit(1);
     }
     System.exit(0); // the driver's threads are no daemons
+  }
+
+  private static String flights(String url) throws SQLException {
+    Connection other = DriverManager.getConnection(url);
+    try (Statement statement = other.createStatement()) {
+      return rows(statement.executeQuery("SELECT id FROM flights ORDER BY id"));
+    } finally {
+      try {
+        other.close();
+      } catch (SQLException closedTwice) {
+        // the driver closes a session with a catalog once more after its channel
+      }
+    }
   }
 
   private void metadata() throws SQLException {
