@@ -175,7 +175,7 @@ def test_a_file_that_cannot_be_read_lets_nobody_in_until_it_can(
     for text, said in (("wrong", "it is wrong"), (None, "No such file")):
         path.unlink() if text is None else path.write_text(text)
         for _ in range(3):
-            with pytest.raises(Unauthenticated, match="the log of the server says why") as raised:
+            with pytest.raises(Unauthenticated, match="the server's log says why") as raised:
                 _ = file.value
             assert str(path) not in str(raised.value)
         assert caplog.text.count(said) == 1
