@@ -35,6 +35,9 @@ DEFAULTS: Mapping[str, SessionValue] = {
     "isolation": "snapshot",
     "partition_wise_join": True,
     "schema": "public",
+    "snapshot": "newest",
+    "statement_timeout": 0.0,
+    "target_partitions": 0,
 }
 
 
@@ -84,6 +87,9 @@ SET = {
     "a switch by its word": (".dynamic_pruning", "off", False),
     "a switch by its value": ("bool.dynamic_pruning", "false", False),
     "a number by its text": (".group_rows", "7", 7),
+    "snapshot": (".snapshot", "2026-01-31", "2026-01-31"),
+    "target_partitions": (".target_partitions", "3", 3),
+    "statement_timeout": (".statement_timeout", "2.5", 2.5),
 }
 
 
@@ -108,6 +114,9 @@ REFUSED = {
     "no branch": (".branch", "1 x", "'branch' (invalid value)"),
     "no isolation": (".isolation", "none", "'isolation' (invalid value)"),
     "a word that is no switch": (".dynamic_pruning", "maybe", "'dynamic_pruning' (invalid value)"),
+    "more lanes than there can be": (".target_partitions", "257", "'target_partitions' (invalid value)"),
+    "no snapshot": (".snapshot", "", "'snapshot' (invalid value)"),
+    "no time at all": (".statement_timeout", "-1", "'statement_timeout' (invalid value)"),
     "a boolean for a number": ("bool.group_rows", "true", "'group_rows' (invalid value)"),
 }
 
@@ -119,6 +128,26 @@ def test_what_is_no_option_or_no_value_is_refused(server: Server, option: str, v
             set_option(connection, option, value)
         assert says in str(raised.value)
         assert options(connection) == DEFAULTS
+
+
+@pytest.mark.parametrize("kind", ["version", "tag", "time"])
+def test_a_session_reads_at_a_snapshot_and_changes_what_is_newest(server: Server, table: str, kind: str) -> None:
+    server.run(f"CREATE TABLE {table} (id BIGINT, p BIGINT) PARTITIONED BY (p)")
+    server.run(f"INSERT INTO {table} VALUES (1, 1), (2, 2)")
+    server.run(f"ALTER TABLE {table} CREATE TAG before")
+    newest = f"SELECT max(version), max(committed_at) FROM {table}$snapshots"
+    ((version, at),) = server.rows(newest)
+    server.run(f"DELETE FROM {table} WHERE id = 1")
+    points = {"version": str(version), "tag": "before", "time": at.isoformat()}
+    with connected(server) as connection:
+        run(connection, f"SET snapshot = '{points[kind]}'")
+        assert rows(connection, f"SELECT id FROM {table}") == [(1,), (2,)]
+        assert rows(connection, f"SELECT count(*) FROM {table}$partitions") == [(2,)]
+        run(connection, f"UPDATE {table} SET id = id + (SELECT count(*) FROM {table}) WHERE id < 10")
+        assert rows(connection, f"SELECT id FROM {table}") == [(1,), (2,)]
+        run(connection, "SET snapshot = 'newest'")
+        run(connection, "SET target_partitions = '1'")
+        assert rows(connection, f"SELECT id FROM {table}") == [(4,)]
 
 
 class Raw:

@@ -11,10 +11,14 @@ class Execution:
 
     `partition_wise_join`: in groups of partition tables where that is possible; small groups together, up to `group_rows` rows.
     `dynamic_pruning`: a join's few keys of one side prune the partitions of the other.
+    `snapshot`: the version, tag or time at which tables are read that are named without one; None: the newest.
+    `target_partitions`: in so many lanes; 0: as many as the server has.
     `statement_timeout`: so many seconds may be worked for a statement, if the server gives as many; 0: as many as it gives.
     """
 
     partition_wise_join: bool = True
     dynamic_pruning: bool = True
     group_rows: int = 250_000
+    snapshot: str | None = None
+    target_partitions: int = 0
     statement_timeout: float = 0.0

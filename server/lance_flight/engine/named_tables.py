@@ -70,7 +70,7 @@ class NamedTables:
     read as it sees them. The rows of `target` have addresses under the name `t$rows`, in tables numbered by `targets`.
     What keeps the snapshots from being vacuumed is put into `holds`. `access` says which tables may be read, and which
     partitions of them: others are not seen by anything that is built on a view. The `changing` privileges are needed
-    beside on the rows of the target.
+    beside on the rows of the target. Tables that are named at no point of their history are read `at` one (None: the newest).
 
     `views` are the partitioned tables by `schema.name`, and `divisible` those whose rows are read, in portions if need be;
     `plain` are the others. They are pruned by `hints`, too.
@@ -90,6 +90,7 @@ class NamedTables:
         holds: list[Hold] | None = None,
         access: Access = UNLIMITED,
         changing: frozenset[Privilege] = frozenset(),
+        at: Point | None = None,
     ) -> None:
         self.targets = Targets()
         self.readings: dict[str, Reading] = dict(readings or {})
@@ -108,12 +109,14 @@ class NamedTables:
         self._governing = root.governing
         self._access = access
         self._changing = changing
+        self._at = at
 
     def dataset(self, name: TableName) -> pads.Dataset:
         """The table behind a name as it stands in SQL, as DataFusion reads it; `NotFound` if there is none."""
         named = self._reference(name)
-        table, at, metadata = named.table, named.at, named.metadata
+        table, metadata = named.table, named.metadata
         is_target = metadata == TARGET_ROWS and table == self._target
+        at = self._at if named.at is None and not is_target else named.at
 
         def opened(found: Table) -> pads.Dataset:
             match found:

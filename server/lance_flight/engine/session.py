@@ -22,6 +22,7 @@ from lance_flight.engine.functions import QUERIES_ONLY, HashCalls, plain_message
 from lance_flight.engine.hints import hints
 from lance_flight.engine.named_tables import NamedTables, Reading
 from lance_flight.engine.parameters import has_times, parameter_count, with_fitting_times
+from lance_flight.engine.points import point
 from lance_flight.engine.policies.access import UNLIMITED, Access, Privilege
 from lance_flight.engine.provider import ScanLog
 from lance_flight.engine.references import CATALOG
@@ -74,8 +75,8 @@ class Session:
         self.root, self.db_schema, self.access = root, db_schema, access
         self.transaction = transaction
         self.tables: Root | SqlTransaction = root if transaction is None else transaction
-        self.ways = ways
         self.execution = execution or Execution()
+        self.ways = ways = self.execution.target_partitions or ways
         self.share = share or Share()
         self.log = ScanLog() if running is None else ScanLog(running.cancellation, running.partitions)
         self._evaluations = Evaluations()
@@ -91,6 +92,7 @@ class Session:
             holds=holds,
             access=access,
             changing=changing,
+            at=None if self.execution.snapshot is None else point(self.execution.snapshot),
         )
         self._system = system
         self._missing: dict[str, NotFound] = {}

@@ -17,7 +17,8 @@ from lance_flight.model.naming import check_label
 
 SettingValue: TypeAlias = str | bool | int | float | tuple[str, ...]
 
-MAIN = "main"
+MAIN, NEWEST = "main", "newest"
+MOST_LANES = 256
 
 
 def set_option(statement: SetOption, session: ClientSession | None, transaction: SqlTransaction | None) -> int:
@@ -96,7 +97,7 @@ def _switch(name: str) -> _Setting:
         chosen = _SWITCHED.get(value.lower()) if isinstance(value, str) else value
         if not isinstance(chosen, bool):
             raise InvalidInput(f"{name} is {value!r}; expected 'on' or 'off'")
-        session.execution = replace(session.execution, **{name: chosen})
+        session.execution = replace(session.execution, **{name: chosen})  # type: ignore[arg-type]  # one of the switches
 
     return _Setting(lambda session: bool(getattr(session.execution, name)), choose)
 
@@ -107,6 +108,21 @@ def _set_group_rows(session: ClientSession, value: SettingValue) -> None:
     if not isinstance(text, str) or not text.isdecimal():
         raise InvalidInput(f"group_rows is {value!r}; expected a number of rows")
     session.execution = replace(session.execution, group_rows=int(text))
+
+
+def _set_snapshot(session: ClientSession, value: SettingValue) -> None:
+    text = str(value) if isinstance(value, int) and not isinstance(value, bool) else value
+    chosen = _text("snapshot", text)
+    session.execution = replace(session.execution, snapshot=None if chosen == NEWEST else chosen)
+
+
+def _set_target_partitions(session: ClientSession, value: SettingValue) -> None:
+    text = str(value) if isinstance(value, int) and not isinstance(value, bool) else value
+    if not isinstance(text, str) or not text.isdecimal() or int(text) > MOST_LANES:
+        raise InvalidInput(
+            f"target_partitions is {value!r}; expected a number of lanes up to {MOST_LANES}, 0 for those of the server"
+        )
+    session.execution = replace(session.execution, target_partitions=int(text))
 
 
 def _set_statement_timeout(session: ClientSession, value: SettingValue) -> None:
@@ -129,6 +145,8 @@ _SETTINGS: Mapping[str, _Setting] = MappingProxyType(
         "partition_wise_join": _switch("partition_wise_join"),
         "dynamic_pruning": _switch("dynamic_pruning"),
         "group_rows": _Setting(lambda session: session.execution.group_rows, _set_group_rows),
+        "snapshot": _Setting(lambda session: session.execution.snapshot or NEWEST, _set_snapshot),
+        "target_partitions": _Setting(lambda session: session.execution.target_partitions, _set_target_partitions),
         "statement_timeout": _Setting(lambda session: session.execution.statement_timeout, _set_statement_timeout),
     }
 )
