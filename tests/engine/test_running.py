@@ -17,7 +17,7 @@ from lance_flight.catalog.store import Store
 from lance_flight.engine.engine import Engine, QueryPlan, Scope
 from lance_flight.engine.ingest import Existing
 from lance_flight.engine.limits import Limits
-from lance_flight.engine.running import Cancellations
+from lance_flight.engine.running import Cancellations, RunningStatements
 from lance_flight.engine.statement_runs import Issuer, Kind, Record, State
 from lance_flight.errors import Cancelled, LanceFlightError, QueryFailed, Refused
 
@@ -245,6 +245,45 @@ def test_another_server_keeps_the_snapshots_of_a_ticket_that_it_renews(tmp_path:
     assert leased_of(brief) == set()
     patient.renew(task, ALICE)
     assert len(leased_of(brief)) == 1
+
+
+def test_a_client_that_is_answered_while_it_is_asked_for_has_not_gone() -> None:
+    running, answered = RunningStatements(), threading.Event()
+
+    def is_gone() -> bool:
+        while leaving:
+            leaving.pop().start()
+        return answered.wait(0.2)
+
+    def leave() -> None:
+        entered.__exit__(None, None, None)
+        answered.set()
+
+    leaving = [threading.Thread(target=leave)]
+    entered = running.entered(Kind.QUERY, "SELECT 1", Issuer(is_gone=is_gone))
+    statement = entered.__enter__()
+    statement.awaited.add(0)
+    running.watch()
+    assert answered.wait(10)
+    statement.cancellation.check()
+
+
+def test_a_client_that_comes_again_is_not_told_that_it_has_gone() -> None:
+    running, ended = RunningStatements(), list[Record]()
+    running.observe(ended.append)
+    gone = Issuer(is_gone=lambda: True)
+    first = running.of_ticket("1", 0, "SELECT 1", gone)
+    with running.working(first, gone):
+        running.watch()
+        with pytest.raises(Cancelled, match="the client has gone"):
+            first.cancellation.check()
+        again = running.of_ticket("1", 0, "SELECT 1", ALICE)
+        with running.working(again, ALICE):
+            again.cancellation.check()
+            first.failure = "cancelled"
+            first.awaited.clear()
+    assert running.records()[0].principal == "alice"
+    assert [record.outcome for record in ended] == ["cancelled"]
 
 
 def test_a_query_whose_reader_never_comes_is_abandoned(tmp_path: Path) -> None:

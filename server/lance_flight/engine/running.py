@@ -85,7 +85,7 @@ class RunningStatements:
             if statement_id in self._cancelled:
                 raise Cancelled("the statement of this ticket was cancelled")
             statement = self._statements.get(statement_id)
-            if statement is None:
+            if statement is None or statement.was_left:
                 statement = RunningStatement(statement_id or secrets.token_hex(ID_BYTES), Kind.QUERY, sql, issuer)
                 statement.awaited.add(part)
                 self._enter(statement)
@@ -183,7 +183,9 @@ class RunningStatements:
         with self._changed:
             statements = list(self._statements.values())
         for statement in statements:
-            statement.watch()
+            # A call leaves its statement before it ends: one that is answered at this moment must not be taken for gone.
+            with self._changed:
+                statement.watch()
             if statement.has_expired:
                 self._settle(statement, "abandoned", is_over=True)
 
@@ -198,16 +200,22 @@ class RunningStatements:
         with self._changed:
             if not statement.active and statement.awaited and statement.failure is None and not is_over:
                 statement.at(State.PLANNED)
-            elif not statement.active and self._statements.pop(statement.id, None) is not None:
-                ended.append(statement.record(statement.failure or outcome))
+            elif not statement.active and not statement.has_ended:
+                ended.append(self._forget(statement, outcome))
             if len(self._statements) > MOST_WAITING:
                 waiting = (each for each in self._statements.values() if not each.active)
                 oldest = next(waiting, None)
                 if oldest is not None:
-                    del self._statements[oldest.id]
-                    ended.append(oldest.record("abandoned"))
+                    ended.append(self._forget(oldest, "abandoned"))
         for record in ended:
             self._tell(record)
+
+    def _forget(self, statement: RunningStatement, outcome: str) -> Record:
+        """A statement has ended; by its id another one may be known already, begun by a client that came again."""
+        statement.has_ended = True
+        if self._statements.get(statement.id) is statement:
+            del self._statements[statement.id]
+        return statement.record(statement.failure or outcome)
 
     def _tell(self, record: Record) -> None:
         for observer in self._observers:

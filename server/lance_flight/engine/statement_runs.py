@@ -99,6 +99,8 @@ class RunningStatement:
         self.awaited: set[int] = set()
         self.active: list[Issuer] = []
         self.failure: str | None = None
+        self.was_left = False
+        self.has_ended = False
         self.began = datetime.now(UTC)
         self._start = time.monotonic()
         self._since = self._start
@@ -140,13 +142,14 @@ class RunningStatement:
         return not self.active and time.monotonic() > self._expires
 
     def watch(self) -> None:
-        """Cancel it if its time is over, or everybody who waited for it has gone."""
+        """Cancel it if its time is over, or everybody who waited for it has gone; nobody may come or go meanwhile."""
         if self._timeout and self._worked() > self._timeout:
             seconds = self._timeout
             self.cancellation.cancel(
                 lambda: StatementTimeout(f"the statement was ended after {seconds:g} seconds (statement_timeout)")
             )
-        elif (issuers := list(self.active)) and all(issuer.is_gone() for issuer in issuers):
+        elif self.active and all(issuer.is_gone() for issuer in self.active):
+            self.was_left = True
             self.cancellation.cancel(lambda: Cancelled("the client has gone"))
 
     def _worked(self) -> float:
