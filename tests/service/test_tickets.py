@@ -103,3 +103,7 @@ def test_an_info_says_what_will_be_read(server: Server) -> None:
     assert said["partitions"] == {"scanned": len(info.endpoints), "total": 4}
     assert said["snapshots"].keys() == {"public.t"}
     assert json.loads(planned(server, "SELECT id FROM t", endpoints=4).app_metadata)["rows"] == ROWS.num_rows
+    assert json.loads(planned(server, "SELECT count(*) FROM t").app_metadata)["partitions"] == {
+        "scanned": 4,
+        "total": 4,
+    }

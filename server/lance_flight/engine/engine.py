@@ -211,7 +211,7 @@ class Engine:
             session = self._sessions(root, scope, running)(transaction, *_target(statement), holds=holds)
             answered = answer_by_rows(statement, parameters, partial(answer, session, statement))
             if answered.frame is not None:
-                session.resolve_pins(answered.frame)
+                session.plan_ahead(answered.frame)
             shares = most_shares(session, answered, endpoints) if endpoints > 1 else 1
             rows = table_rows(session) if shares > 1 else None
             ordered = answered.frame is not None and is_ordered(answered.frame.logical_plan())

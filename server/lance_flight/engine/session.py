@@ -43,6 +43,8 @@ from lance_flight.planning.predicates import Predicate
 T = TypeVar("T")
 
 PLANNING_ROUNDS = 4
+FEW_TABLES = 1_000
+"""So many partition tables are planned twice in no time worth speaking of."""
 SMALL_BATCH_ROWS = 1024
 """Fewer make a join of every pair slower, as many more do."""
 
@@ -169,9 +171,14 @@ class Session:
         """Prune the target by what is known of its rows beyond the query."""
         self.named.hints.of_target = predicate
 
-    def resolve_pins(self, frame: DataFrame) -> None:
-        """Fix, in `readings`, the versions of the rows without a fixed one that a query reads."""
-        if not all(view.snapshot.is_pinned for view in self.views.values()):
+    def plan_ahead(self, frame: DataFrame) -> None:
+        """Fix, in `readings`, the versions of the rows without a fixed one that a query reads, and learn what it scans.
+
+        Where all versions are fixed and there are many tables, what it scans shows when it is run: planning takes its time.
+        """
+        snapshots = [view.snapshot for view in self.views.values()]
+        is_pinned = all(snapshot.is_pinned for snapshot in snapshots)
+        if snapshots and (not is_pinned or sum(snapshot.table_count for snapshot in snapshots) <= FEW_TABLES):
             self.prepare(frame)
             self.plan(frame)
 
