@@ -12,7 +12,8 @@ LanceFlightError
 ├── NotFound            no such table, column, schema, snapshot, tag …
 ├── AlreadyExists       a table that is there already
 │   └── AlreadyCommitted      a write whose id is committed: there is nothing left to do
-├── QueryFailed         planned well, and failed on the data: division by zero, memory …
+├── QueryFailed         planned well, and failed on the data: division by zero …
+│   └── OutOfMemory           it needs more memory than it may have, and cannot spill
 ├── Conflict            another writer was first: run it again
 │   └── SerializationFailure  what was read was changed meanwhile: run it again on a new snapshot
 ├── OutcomeUnknown      a commit was sent and its answer lost: look before running it again
@@ -130,6 +131,12 @@ class QueryFailed(LanceFlightError):
     """A query that failed while it ran."""
 
     code = "query_failed"
+
+
+class OutOfMemory(QueryFailed):
+    """A query that needs more memory than there is for it; the others go on."""
+
+    code = "out_of_memory"
 
 
 class Conflict(LanceFlightError):

@@ -19,7 +19,7 @@ from lance_flight.engine.ingest import Existing
 from lance_flight.engine.limits import Limits
 from lance_flight.engine.running import Cancellations, RunningStatements
 from lance_flight.engine.statement_runs import Issuer, Kind, Record, State
-from lance_flight.errors import Cancelled, LanceFlightError, QueryFailed, Refused
+from lance_flight.errors import Cancelled, LanceFlightError, OutOfMemory, Refused
 
 ALICE, BOB = Issuer(principal="alice", session="a1", peer="here"), Issuer(principal="bob")
 ROWS = pa.table({"k": list(range(100)), "x": list(range(100))})
@@ -303,7 +303,7 @@ def test_the_memory_of_a_statement_that_failed_is_free_at_once(tmp_path: Path) -
     gc.disable()
     try:
         for _ in range(3):
-            with pytest.raises(QueryFailed, match="Resources exhausted"):
+            with pytest.raises(OutOfMemory):
                 engine.query(joined)
             rows = engine.run(planned(engine, f"SELECT value FROM {many} ORDER BY -value").tasks[0])
             assert rows.read_next_batch().column(0)[0].as_py() == 4_000_000

@@ -36,7 +36,7 @@ from lance_flight.engine.table_catalog import TableCatalog
 from lance_flight.engine.table_changes import TABLE_CHANGES, TableChanges
 from lance_flight.engine.tables import PartitionedView, PlainView, Rows, Share
 from lance_flight.engine.transactions import SqlTransaction
-from lance_flight.errors import LanceFlightError, NotFound, QueryFailed, SqlError
+from lance_flight.errors import LanceFlightError, NotFound, OutOfMemory, QueryFailed, SqlError
 from lance_flight.model.spec import Expression
 from lance_flight.planning.predicates import Predicate
 
@@ -45,6 +45,8 @@ T = TypeVar("T")
 PLANNING_ROUNDS = 4
 FEW_TABLES = 1_000
 """So many partition tables are planned twice in no time worth speaking of."""
+_NO_MEMORY = "Resources exhausted"
+"""DataFusion says so in every error of its pool."""
 SMALL_BATCH_ROWS = 1024
 """Fewer make a join of every pair slower, as many more do."""
 
@@ -289,6 +291,8 @@ class Session:
         for said, why in self._missing.items():
             if said in str(exc):
                 return why
+        if _NO_MEMORY in str(exc):
+            otherwise = OutOfMemory
         return otherwise(self.root.store.words(plain_message(exc)))
 
 

@@ -14,13 +14,12 @@ from contextlib import contextmanager
 
 import pyarrow as pa
 
-from lance_flight.errors import QueryFailed
+from lance_flight.errors import OutOfMemory
 
 Task = Callable[[], Iterator[pa.RecordBatch]]
 
 AHEAD = 2
 """So many batches of each lane wait for their reader."""
-_NO_MEMORY = "Resources exhausted"
 
 
 class Admission:
@@ -117,8 +116,8 @@ class _Lanes:
                         begun = True
                         if not self._put(batch):
                             return
-            except QueryFailed as exc:
-                if alone or begun or _NO_MEMORY not in str(exc):
+            except OutOfMemory:
+                if alone or begun:
                     raise
             else:
                 return
