@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -67,6 +68,31 @@ class EndlessBackend(CannedBackend):
 def pool() -> Iterator[ThreadPoolExecutor]:
     with ThreadPoolExecutor(4) as threads:
         yield threads
+
+
+def test_a_signal_that_comes_to_another_thread_ends_it_too() -> None:
+    """Only a thread that waits for a while at most runs the handlers of signals that others have received."""
+    stop, waits, is_over = threading.Event(), threading.Event(), threading.Event()
+
+    def receive() -> None:
+        assert waits.wait(PATIENCE)
+        is_over.wait(0.2)
+        signal.pthread_kill(threading.get_ident(), signal.SIGUSR2)
+        is_missed = not is_over.wait(PATIENCE)
+        missed.append(is_missed)
+        stop.set()
+
+    missed: list[bool] = []
+    before = signal.signal(signal.SIGUSR2, lambda *_: stop.set())
+    receiving = threading.Thread(target=receive)
+    receiving.start()
+    try:
+        serve_until(FlightSqlServer(CannedBackend(), KEY), stop, grace=PATIENCE, ready=lambda _: waits.set())
+    finally:
+        is_over.set()
+        receiving.join()
+        signal.signal(signal.SIGUSR2, before)
+    assert missed == [False]
 
 
 def test_ready_is_told_where_connections_are_accepted(pool: ThreadPoolExecutor, backend: CannedBackend) -> None:

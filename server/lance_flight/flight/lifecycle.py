@@ -24,6 +24,8 @@ CLOSING_SECONDS = 2.0
 """How long connections may take to close after the last call."""
 CERTIFICATE_SECONDS = 2.0
 """How often files of certificates are looked at."""
+SIGNAL_SECONDS = 1.0
+"""How long a signal may wait that the system has given to another thread than the main one, which is not woken by it then."""
 TAKING_OVER_SECONDS = 10.0
 """How long an address may take to become free for the successor of a server."""
 _TAKING_OVER_STEP = 0.002
@@ -49,7 +51,7 @@ def serve_until(
     """
     if ready is not None:
         ready(server.uri)
-    while not stop.wait(None if certificates is None else CERTIFICATE_SECONDS):
+    while not stop.wait(SIGNAL_SECONDS if certificates is None else CERTIFICATE_SECONDS):
         changed = None if certificates is None or server.tls is None else certificates.changed(server.tls)
         if changed is not None:
             server = succeeded(server, changed)
