@@ -259,7 +259,7 @@ class Table:
 
     def begin(self, isolation: Isolation) -> Scope:
         """Begin a transaction."""
-        session = ClientSession(isolation)
+        session = ClientSession(isolation=isolation)
         return Scope(session, self.engine.clients.begin(session))
 
     def run(self, pair: Pair, *, first: bool, scope: Scope | None = None) -> None:
@@ -318,7 +318,7 @@ def check_second_run(table: Table, pair: Pair, isolation: Isolation, monkeypatch
         commit(transaction)
 
     monkeypatch.setattr(SqlTransaction, "commit", after_the_first)
-    table.run(pair, first=False, scope=Scope(ClientSession(isolation)))
+    table.run(pair, first=False, scope=Scope(ClientSession(isolation=isolation)))
     assert commits == 1 + pair.fails(isolation)
     assert table.rows() == pair.in_turn or (not pair.fails(isolation) and table.rows() == pair.reversed)
 

@@ -104,7 +104,7 @@ def test_the_second_of_two_transactions_commits_or_fails(bucket: Bucket, pair: P
     engines[0].update("CREATE TABLE t (id BIGINT NOT NULL, p VARCHAR, n INT) PARTITIONED BY (p)")
     engines[0].update("INSERT INTO t (id, p) VALUES (1, 'a'), (3, 'b')")
     engines[0].update("INSERT INTO t (id, p) VALUES (2, 'a'), (4, 'b')")
-    session = ClientSession(isolation)
+    session = ClientSession(isolation=isolation)
     scope = Scope(session, engines[1].clients.begin(session))
     assert scope.transaction is not None
     _run(engines[1], pair, scope, first=False)

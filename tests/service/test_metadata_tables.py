@@ -215,7 +215,7 @@ WRONG = [
     pytest.param("SHOW PARTITIONS {t} WHERE d_yaer = 1", ["invalid_sql", "d_yaer", "d_year"], id="an unknown column"),
     pytest.param("SHOW PARTITIONS nowhere", ["not_found", "'nowhere'"], id="show of an unknown table"),
     pytest.param("SHOW PARTITIONS", ["invalid_sql", "a table name"], id="show of none"),
-    pytest.param("SHOW GRANTS", ["invalid_sql", "TABLES or PARTITIONS", "GRANTS"], id="something else"),
+    pytest.param("SHOW GRANTS", ["invalid_sql", "TABLES, PARTITIONS or INDEXES", "GRANTS"], id="something else"),
     pytest.param(
         "DESCRIBE event", ["not_found", "'event'", "did you mean 'events'"], id="describe of an unknown table"
     ),

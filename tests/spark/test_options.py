@@ -105,7 +105,7 @@ def test_the_query_for_a_table_quotes_what_it_is_given() -> None:
 
 
 def test_the_readme_lists_every_option_with_its_meaning() -> None:
-    reading, _, rest = README.read_text().partition("\n### Write\n")
+    reading, _, rest = README.read_text().partition("\n## Spark\n")[2].partition("\n### Write\n")
     writing, _, streaming = rest.partition("\n### Streams\n")
     tables = ((reading, MEANINGS), (writing, write_options.MEANINGS), (streaming, stream_options.READ_MEANINGS))
     for text, meanings in tables:

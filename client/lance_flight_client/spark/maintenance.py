@@ -29,6 +29,7 @@ from lance_flight.engine.computed_columns import PythonFunction, SqlExpression
 from lance_flight.engine.definitions import arrow_type
 from lance_flight.engine.maintenance import tables_where
 from lance_flight.errors import InvalidInput, Unsupported
+from lance_flight.model.index_kinds import OptionValue
 
 from lance_flight_client.spark.executors import Executors
 from lance_flight_client.spark.roots import store_of
@@ -148,17 +149,19 @@ def create_index(
     table: str,
     column: str,
     *,
-    kind: str = "BTREE",
+    kind: str = "btree",
     name: str | None = None,
+    options: Mapping[str, OptionValue] | None = None,
+    min_rows: int | None = None,
     storage: Mapping[str, str] | None = None,
     progress: Progress | None = None,
 ) -> IndexingReport:
-    """Give every partition table a scalar index of a column, in one commit; tables that have it for all files stay as they are.
+    """Give partition tables an index of a column, as CREATE INDEX does; what is there of it already stays as it is.
 
-    `kind` is BTREE, BITMAP, ZONEMAP, BLOOMFILTER, LABEL_LIST or NGRAM, as Lance has them.
+    `kind` and `options` are those of CREATE INDEX; tables with fewer than `min_rows` rows do without (None: as its kind has it).
     """
     found = _Table.of(root, table, storage)
-    rules = IndexRules(column=column, kind=kind, name=name)
+    rules = IndexRules(column=column, kind=kind, name=name, options=options or {}, min_rows=min_rows)
     run = Executors(spark, f"index {found.name.name}.{column}")
     return create_index_in(found.namespace, rules, progress, run=run)
 

@@ -96,6 +96,8 @@ def _copied(table: PartitionedNamespace, snapshot: Snapshot, partition: Partitio
 def plain_name(path: str) -> TableName:
     """The table of a root that a path means, `schema/x.lance` or `x.lance` or `x`."""
     parts = PurePosixPath(path).parts
+    if not parts or "://" in path or PurePosixPath(path).is_absolute() or ".." in parts:
+        raise NotFound(f"{path!r} does not stay inside the root; expected the name of a table of it, or its path")
     if not 0 < len(parts) <= SCHEMA_AND_TABLE:
         raise NotFound(f"no table {path!r}; expected the name of a table of the root, or its path")
     return TableName(PUBLIC if len(parts) == 1 else parts[0], parts[-1].removesuffix(PLAIN_SUFFIX))

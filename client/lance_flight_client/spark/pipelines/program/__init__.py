@@ -13,6 +13,7 @@ from types import MappingProxyType
 from typing import Any
 
 from lance_flight.errors import LanceFlightError
+from lance_flight.model.index_kinds import KINDS
 
 from lance_flight_client.errors import JobFailed
 from lance_flight_client.spark.pipelines.job import COUNT, EXPRESSIONS, PAIRS, PATHS, SETTINGS, SWITCH, Kind
@@ -155,13 +156,15 @@ def _backfill(command: argparse.ArgumentParser) -> None:
 def _create_index(command: argparse.ArgumentParser) -> None:
     _described(
         command,
-        "Give every partition table a scalar index of a column, in one commit, for filters that the partitions do not decide.\n"
+        "Give partition tables an index of a column, as CREATE INDEX does, for filters and searches.\n"
         "Tables that have it for all their files stay as they are: run it again when rows have come.",
-        "create-index lake flights carrier --kind BITMAP",
+        "create-index lake flights carrier --kind bitmap",
         "create-index lake flights tailnum",
     )
     _maintained(command)
     command.add_argument("column", metavar="COLUMN", help="the column that is indexed")
-    kinds = "BTREE, BITMAP, ZONEMAP, BLOOMFILTER, LABEL_LIST or NGRAM"
-    command.add_argument("--kind", default="BTREE", metavar="KIND", help=f"{kinds} (default: %(default)s)")
+    command.add_argument("--kind", default="btree", metavar="KIND", help=f"{', '.join(KINDS)} (default: %(default)s)")
     command.add_argument("--name", metavar="NAME", help="what the index is called")
+    command.add_argument(
+        "--min-rows", type=int, metavar="N", help="tables with fewer rows do without (default: as is good for the kind)"
+    )
