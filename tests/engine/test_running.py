@@ -295,6 +295,20 @@ def test_a_query_whose_reader_never_comes_is_abandoned(tmp_path: Path) -> None:
     assert engine.running.records() == []
 
 
+def test_a_reader_that_comes_again_and_reads_nothing_is_abandoned(tmp_path: Path) -> None:
+    """Of a statement that has ended, and that the ticket begins anew."""
+    engine, ended = (
+        filled(Engine(Root(Store(str(tmp_path))), ways=1, limits=Limits(ticket_lifetime=0.2))),
+        list[str | None](),
+    )
+    (task,) = planned(engine, "SELECT * FROM t").tasks
+    engine.run(task, ALICE).read_all()
+    engine.running.observe(lambda record: ended.append(record.outcome))
+    engine.run(task, ALICE).close()
+    until(lambda: ended == ["abandoned"])
+    assert engine.running.records() == []
+
+
 def test_the_memory_of_a_statement_that_failed_is_free_at_once(tmp_path: Path) -> None:
     """Nobody waits for Python's collector: the pool is everybody's."""
     engine = Engine(Root(Store(str(tmp_path))), ways=2, limits=Limits(server_memory=64 << 20))

@@ -54,6 +54,7 @@ class RunningStatements:
 
     def __init__(self, limits: Limits = NO_LIMITS) -> None:
         self._timeout = limits.statement_timeout
+        self._ticket_lifetime = limits.ticket_lifetime
         self._turns = Turns(limits.running_statements, limits.waiting_statements)
         self._watcher: threading.Thread | None = None
         self._statements: OrderedDict[str, RunningStatement] = OrderedDict()
@@ -88,6 +89,7 @@ class RunningStatements:
             if statement is None or statement.was_left:
                 statement = RunningStatement(statement_id or secrets.token_hex(ID_BYTES), Kind.QUERY, sql, issuer)
                 statement.awaited.add(part)
+                statement.keep(self._ticket_lifetime)
                 self._enter(statement)
             return statement
 
