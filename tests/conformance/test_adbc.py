@@ -120,9 +120,14 @@ def test_ingests_that_are_refused(server: Server, table: str, mode: str, words: 
         server.ingest(table, ROWS, mode)
 
 
-def test_a_temporary_table_is_refused(server: Server) -> None:
-    with server.connection.cursor() as cursor, pytest.raises(Error, match="only lasting tables are offered"):
+def test_a_temporary_table_is_there_for_its_connection(server: Server) -> None:
+    with dbapi.connect(server.uri) as connection, connection.cursor() as cursor:
         cursor.adbc_ingest("passing", ROWS, mode="create", temporary=True)
+        connection.rollback()
+        cursor.execute("SELECT count(*) FROM passing")
+        assert cursor.fetchone() == (ROWS.num_rows,)
+        assert connection.adbc_get_table_types() == ["LOCAL TEMPORARY", "TABLE"]
+    assert "no table 'passing'" in server.refuses("SELECT * FROM passing")
 
 
 def test_transactions(server: Server) -> None:
@@ -169,4 +174,4 @@ def test_errors_are_those_of_the_dbapi(server: Server) -> None:
         with pytest.raises(ProgrammingError):
             cursor.execute("SELECT nope FROM flights")
         with pytest.raises(NotSupportedError):
-            cursor.adbc_ingest("passing", ROWS, mode="create", temporary=True)
+            cursor.adbc_ingest("passing", ROWS, mode="create", db_schema_name="other", temporary=True)

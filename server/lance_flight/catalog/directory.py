@@ -70,13 +70,14 @@ class Root(Names):
         self, name: TableName, build: Callable[[Store], int], *, partitioned: bool, replace: bool = False
     ) -> Draft:
         """A new table, made by `build` in a private place, that has no name until it is published."""
+        if self.is_temporary(name):
+            raise AlreadyExists(
+                f"table {name.name!r} is a temporary one of this session, which would hide a lasting one"
+            )
         self.check_main(name)
         check_sql_name("table", name.name)
         self._check_definition(name)
-        if self._is_namespace(self.store):
-            raise Unsupported(
-                f"the root {self.store.name!r} is itself a partitioned namespace and holds no other table"
-            )
+        self.check_other_tables()
         is_replaced = replace and not partitioned and name in self._listed()
         if not is_replaced:
             self._check_directory(name.db_schema)
@@ -90,6 +91,9 @@ class Root(Names):
 
     def drop(self, name: TableName) -> None:
         """Remove a table and all its data; it is gone for every reader at once."""
+        if self.temporary is not None and self.is_temporary(name):
+            self.temporary.drop(name)
+            return
         self.check_main(name)
         self._check_definition(name)
         if self._is_namespace(self.store) and self.has(name):
@@ -108,6 +112,9 @@ class Root(Names):
 
         A listed table keeps its directory.
         """
+        if self.temporary is not None and self.is_temporary(name):
+            self.temporary.rename(name, new)
+            return
         self.check_main(name)
         target = TableName(name.db_schema, check_sql_name("table", new))
         for each in (name, target):
@@ -149,6 +156,13 @@ class Root(Names):
             raise Unsupported(
                 f"table {name.name!r} is made, renamed and dropped on the main branch alone, and the session is on"
                 f" {self.branch!r}; SET branch = 'main' first"
+            )
+
+    def check_other_tables(self) -> None:
+        """Refuse another table where the root is itself one."""
+        if self._is_namespace(self.store):
+            raise Unsupported(
+                f"the root {self.store.name!r} is itself a partitioned namespace and holds no other table"
             )
 
     def _check_definition(self, name: TableName) -> None:

@@ -63,6 +63,8 @@ class Names:
         self.store = store
         self.branch: str | None = None
         self.guard: Guard | None = None
+        self.temporary: Self | None = None
+        self.temporary_names: frozenset[TableName] = frozenset()
         self._manifest = DirectoryManifest(store)
         self._opened: dict[str, PartitionedNamespace] = {}
         self._named: tuple[Listing, Mapping[TableName, Listed]] = NOTHING, {}
@@ -81,6 +83,23 @@ class Names:
         view = copy(self)
         view.guard = guard
         return view
+
+    def with_temporary(self, tables: Self | None, names: frozenset[TableName]) -> Self:
+        """The same root with temporary tables, whose names mean them and no lasting ones; they are their session's, unguarded.
+
+        Without `tables` they cannot be reached from here.
+        """
+        view = copy(self)
+        view.temporary, view.temporary_names = tables, names
+        return view
+
+    def is_temporary(self, name: TableName) -> bool:
+        """Whether a name means a temporary table."""
+        return name in self.temporary_names
+
+    def has_temporary(self, table: Table) -> bool:
+        """Whether a table is a temporary one of this root."""
+        return self.temporary is not None and table.store.uri.startswith(f"{self.temporary.store.uri}/")
 
     def governing(self, name: TableName) -> TableName:
         """The table whose grants count for a name: of a branch `t@b` it is `t`."""
@@ -139,7 +158,11 @@ class Names:
         """All tables, broken ones too, and whether each of them is partitioned."""
         with self._lock:
             kinds = self._kinds()
-        return {name: partitioned for name, partitioned in kinds.items() if self._sees(name)}
+        lasting = {name: partitioned for name, partitioned in kinds.items() if self._sees(name)}
+        if self.temporary is None:
+            return lasting
+        temporary = self.temporary.kinds()
+        return lasting | {name: temporary[name] for name in self.temporary_names & temporary.keys()}
 
     def _find_branch(self, name: TableName) -> PartitionedNamespace | None:
         table, sign, branch = name.name.rpartition(BRANCH_SIGN)
@@ -154,6 +177,8 @@ class Names:
         return self.guard is None or self.guard.sees(name)
 
     def _find(self, name: TableName) -> Table | None:
+        if name in self.temporary_names:
+            return self._find_temporary(name)
         if not self._sees(name):
             return None
         if self._is_namespace(self.store):
@@ -172,6 +197,15 @@ class Names:
             return self._namespace(place.child(name.name))
         plain = place.child(name.name + PLAIN_SUFFIX)
         return PlainTable(plain) if _is_table(plain) and not self._has_row(plain, listing) else None
+
+    def _find_temporary(self, name: TableName) -> Table | None:
+        """A temporary table; one that has gone leads to no lasting table, which may be guarded."""
+        if self.temporary is None:
+            raise NotFound(
+                f"table {name.name!r} was a temporary one of another session, or of one that has ended; expected what"
+                " reads it to come from that session, and to the server that has it"
+            )
+        return self.temporary.find(name)
 
     def _kinds(self) -> dict[TableName, bool]:
         if self._is_namespace(self.store):

@@ -2,26 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 
 import pyarrow as pa
 
 from lance_flight.catalog import rows
-from lance_flight.catalog.directory import Root
+from lance_flight.catalog.directory import Root, TableName
+from lance_flight.catalog.temporary import TemporaryTables
 from lance_flight.engine import dml, ingest
 from lance_flight.engine.alter import alter
 from lance_flight.engine.alterations import CreateBranch, DropBranch, PublishBranch
 from lance_flight.engine.cancellation import Cancellation
 from lance_flight.engine.definitions import arrow_schema, storable
 from lance_flight.engine.dml import NewSession, table_name
-from lance_flight.engine.index_statements import CreateIndex, DropIndex, change_index
+from lance_flight.engine.index_statements import CreateIndex, DropIndex, IndexChange, change_index
 from lance_flight.engine.partition_alterations import AttachTable, DetachPartition, DropPartition
-from lance_flight.engine.partition_changes import attach_table, detach_partition, drop_partition
+from lance_flight.engine.partition_changes import attach_table, detach_partition, drop_partition, plain_name
 from lance_flight.engine.partition_wise import division
 from lance_flight.engine.policies.access import UNLIMITED, Access
 from lance_flight.engine.policies.changes import writing
 from lance_flight.engine.row_changes import RowChange
+from lance_flight.engine.session import Session
 from lance_flight.engine.statements import AlterTable, ChangeStatement, CreateTable, DropTable, Insert
 from lance_flight.engine.transactions import SqlTransaction, autocommit
 from lance_flight.errors import AlreadyExists, NotFound, SqlError, Unsupported
@@ -39,10 +41,12 @@ def change(
     transaction: SqlTransaction | None = None,
     serializable: bool = False,
     access: Access = UNLIMITED,
+    temporary: TemporaryTables | None = None,
 ) -> int:
     """Run a statement once for each of `bindings` (one row of parameters, or None); the number of affected rows.
 
-    Without a `transaction` it is one of its own, all bindings together. `access` says which rows may be written.
+    Without a `transaction` it is one of its own, all bindings together. `access` says which rows may be written. What is made
+    among `temporary` tables, and what drops one, takes effect at once.
     """
     match statement:
         case AlterTable() if transaction is not None:
@@ -53,15 +57,13 @@ def change(
             # Such a statement commits in steps of its own.
             cancellation.begin_commit()
             return _alter(root, statement)
-        case CreateIndex() | DropIndex() if transaction is not None:
-            raise Unsupported("indices are not made or dropped inside a transaction; commit first")
         case CreateIndex() | DropIndex():
-            # It commits a part of the tables at a time.
-            cancellation.begin_commit()
-            change_index(root, table_name(statement.table), statement)
-            return 0
+            return _change_index(root, statement, transaction, cancellation)
         case CreateTable():
-            create = partial(_create, root, statement, new_session, transaction=transaction, cancellation=cancellation)
+            reading = partial(new_session, transaction or SqlTransaction(root), None)
+            if statement.is_temporary:
+                root, transaction = temporary_root(temporary, table_name(statement.table), root), None
+            create = partial(_create, root, statement, reading, transaction=transaction, cancellation=cancellation)
             return sum(map(create, bindings))
         case DropTable():
             return sum(_drop(root, statement, transaction) for _ in bindings)
@@ -77,8 +79,30 @@ def change(
     return count
 
 
+def _change_index(
+    root: Root, statement: IndexChange, transaction: SqlTransaction | None, cancellation: Cancellation
+) -> int:
+    if transaction is not None:
+        raise Unsupported("indices are not made or dropped inside a transaction; commit first")
+    # It commits a part of the tables at a time.
+    cancellation.begin_commit()
+    change_index(root, table_name(statement.table), statement)
+    return 0
+
+
+def temporary_root(temporary: TemporaryTables | None, name: TableName, root: Root) -> Root:
+    """Where a temporary table is made; refused where nobody could tell whose it is."""
+    if temporary is None:
+        raise Unsupported(
+            f"temporary table {name.name!r} needs a session that is its client's alone: by a cookie, by the token of a"
+            " Handshake, or by a connection that began with GetSqlInfo"
+        )
+    return temporary.root_for(name, root)
+
+
 def _alter(root: Root, statement: AlterTable) -> int:
     name = table_name(statement.table)
+    _check_lasting(root, name, statement)
     match statement.alteration:
         case AttachTable() as alteration:
             return attach_table(root, name, alteration)
@@ -88,6 +112,20 @@ def _alter(root: Root, statement: AlterTable) -> int:
             is_of_branches = isinstance(alteration, CreateBranch | DropBranch | PublishBranch)
             alter(root.on_branch(None) if is_of_branches else root, name, alteration)
             return 0
+
+
+def _check_lasting(root: Root, name: TableName, statement: AlterTable) -> None:
+    """Refuse to move rows between temporary and lasting tables as files."""
+    match statement.alteration:
+        case AttachTable(path=path):
+            moved = [name, plain_name(path)]
+        case DetachPartition():
+            moved = [name]
+        case _:
+            return
+    for each in moved:
+        if root.is_temporary(each):
+            raise Unsupported(f"table {each.name!r} is temporary, and neither gives partitions away nor becomes one")
 
 
 def _change_rows(
@@ -153,7 +191,7 @@ def _insert(
 def _create(
     root: Root,
     statement: CreateTable,
-    new_session: NewSession,
+    new_session: Callable[[], Session],
     binding: pa.RecordBatch | None,
     *,
     transaction: SqlTransaction | None,
@@ -176,7 +214,7 @@ def _create(
 def _created(
     root: Root,
     statement: CreateTable,
-    new_session: NewSession,
+    new_session: Callable[[], Session],
     binding: pa.RecordBatch | None,
     *,
     transaction: SqlTransaction | None,
@@ -186,7 +224,7 @@ def _created(
     if statement.query is None:
         schema, data = arrow_schema(statement.columns), iter(())
         return create(schema, statement.partitioned_by, data, transaction=transaction, cancellation=cancellation)
-    session = new_session(transaction or SqlTransaction(root), None)
+    session = new_session()
     frame = session.frame(statement.query, binding)
     schema = storable(frame.schema())
     session.prepare(frame)
@@ -195,7 +233,8 @@ def _created(
 
 
 def _drop(root: Root, statement: DropTable, transaction: SqlTransaction | None) -> int:
-    name, tables = table_name(statement.table), transaction or root
+    name = table_name(statement.table)
+    tables = root if transaction is None or root.is_temporary(name) else transaction
     if not (statement.if_exists and not tables.has(name)):
         tables.drop(name)
     return 0

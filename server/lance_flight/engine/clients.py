@@ -14,6 +14,7 @@ from enum import Enum
 from itertools import islice, takewhile
 
 from lance_flight.catalog.directory import PUBLIC, Root
+from lance_flight.catalog.temporary import TemporaryTables
 from lance_flight.engine.execution import Execution
 from lance_flight.engine.limits import NO_LIMITS, Limits
 from lance_flight.engine.transactions import SqlTransaction
@@ -37,7 +38,7 @@ class Isolation(Enum):
 
 @dataclass(slots=True, eq=False)
 class ClientSession:
-    """The settings of one client, and its open transactions, which are its principal's alone.
+    """The settings of one client, its temporary tables, and its open transactions, which are its principal's alone.
 
     `is_introduced` says that its client has begun it itself, so that nothing of it is another one's. One that
     began as that of a connection whose client was not known has it as its `origin`. By its `id` others may know it, who could
@@ -50,6 +51,7 @@ class ClientSession:
     db_schema: str = PUBLIC
     execution: Execution = field(default_factory=Execution)
     open: dict[bytes, OpenTransaction] = field(default_factory=dict)
+    temporary: TemporaryTables = field(default_factory=TemporaryTables)
     is_introduced: bool = False
     origin: ClientSession | None = None
     principal: str = ANONYMOUS
@@ -203,12 +205,20 @@ class Clients:
             if not offered.is_introduced:
                 # Whoever had the address before may have begun its transactions.
                 offered = replace(
-                    offered, id=secrets.token_hex(SHOWN_BYTES), open={}, is_introduced=True, origin=offered
+                    offered,
+                    id=secrets.token_hex(SHOWN_BYTES),
+                    open={},
+                    temporary=TemporaryTables(),
+                    is_introduced=True,
+                    origin=offered,
                 )
             return self._keep(_COOKIE + cookie, offered)
 
     def close(self, session: ClientSession, *, is_own: bool) -> None:
-        """End a session, so that nothing finds it any longer, and roll its transactions back if they are its own."""
+        """End a session, so that nothing finds it any longer.
+
+        If they are its own, its transactions are rolled back, and its temporary tables removed.
+        """
         ended = (session, session.origin)
         with self._lock:
             for key in [key for key, kept in self._sessions.items() if kept.session in ended]:
@@ -219,6 +229,8 @@ class Clients:
         for transaction_id in ending:
             with suppress(NotFound):  # it was ended at the same moment
                 self.end(transaction_id, commit=False)
+        if is_own:
+            session.temporary.close()
 
     def begin(self, session: ClientSession) -> bytes:
         """Begin a transaction and return its id."""
@@ -310,10 +322,17 @@ class Clients:
         ]
 
     def roll_back_open(self) -> int:
-        """Roll back every open transaction but those with a statement that runs; how many those were."""
+        """Roll back every open transaction but those with a statement that runs; how many those were.
+
+        It is the end of all sessions: their temporary tables are removed.
+        """
         with self._lock:
             open_ = list(self._open.values())
-        return sum(transaction.roll_back_idle() for transaction in open_)
+            sessions = {*(kept.session for kept in self._sessions.values()), *self._offered.values()}
+        count = sum(transaction.roll_back_idle() for transaction in open_)
+        for session in sessions:
+            session.temporary.close()
+        return count
 
     def _keep(self, key: str, session: ClientSession) -> ClientSession:
         """Let a key find a session, which is in use; `LimitExceeded` where there are too many that cannot be forgotten."""
@@ -334,19 +353,27 @@ class Clients:
     def _forget_oldest(self, keys: Sequence[str], most: int, whose: str) -> None:
         too_many = len(keys) - most + 1
         forgettable = (key for key in keys if not self._sessions[key].session.open)
-        for key in list(islice(forgettable, max(too_many, 0))):
-            del self._sessions[key]
-            too_many -= 1
+        forgotten = [self._sessions.pop(key).session for key in list(islice(forgettable, max(too_many, 0)))]
+        for session in self._unknown(forgotten):
+            session.temporary.forget()
+        too_many -= len(forgotten)
         if too_many > 0:
             raise LimitExceeded(f"{whose} {most} sessions with open transactions; expected one of them to end first")
+
+    def _unknown(self, forgotten: Sequence[ClientSession]) -> list[ClientSession]:
+        """Those of some sessions that no key finds any longer."""
+        known = {id(kept.session) for kept in self._sessions.values()} if forgotten else set()
+        return [session for session in forgotten if id(session) not in known]
 
     def _forget_idle(self) -> None:
         """Forget idle sessions; transactions that are only theirs have been idle for as long."""
         limit = self._now() - self._idle_seconds
         with self._lock:
             idle = list(takewhile(lambda key: self._sessions[key].used < limit, self._sessions))
-            for key in idle:
-                del self._sessions[key]
+            forgotten = [self._sessions.pop(key).session for key in idle]
+            ended = self._unknown(forgotten)
+        for session in ended:
+            session.temporary.forget()
         if idle:
             self._end_idle()
 

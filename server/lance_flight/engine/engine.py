@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from typing import TypeVar
@@ -13,10 +13,11 @@ import pyarrow as pa
 
 from lance_flight.catalog.directory import PUBLIC, Root, TableName
 from lance_flight.catalog.leases import Hold, leases
+from lance_flight.catalog.temporary import NO_TABLES, Temporary, TemporaryTables
 from lance_flight.engine import ingest
 from lance_flight.engine.answers import Answer, answer
 from lance_flight.engine.bindings import answer_by_rows
-from lance_flight.engine.changes import change, insert_columns
+from lance_flight.engine.changes import change, insert_columns, temporary_root
 from lance_flight.engine.clients import ANONYMOUS, Clients, ClientSession
 from lance_flight.engine.dml import row_query, table_name
 from lance_flight.engine.endpoints import is_ordered, most_shares, table_rows
@@ -85,12 +86,24 @@ class QueryPlan:
 
 @dataclass(frozen=True, slots=True)
 class Scope:
-    """Where a statement belongs: the session of its client, the transaction it is part of, who began it, and what he may do."""
+    """Where a statement belongs: the session of its client, the transaction it is part of, who began it, and what he may do.
+
+    It knows the `temporary` tables that there were when it came, and makes others in `own_tables`, where it may.
+    """
 
     session: ClientSession | None = None
     transaction: bytes | None = None
     issuer: Issuer = field(default_factory=Issuer)
     access: Access = UNLIMITED
+    temporary: Temporary = NO_TABLES
+    own_tables: TemporaryTables | None = None
+
+    def with_own_tables(self) -> Scope:
+        """The same for a session that is certainly its client's, with its temporary tables."""
+        if self.session is None:
+            return self
+        known = self.session.temporary.known()
+        return replace(self, access=self.access.owning(known.names), temporary=known, own_tables=self.session.temporary)
 
     @property
     def branch(self) -> str | None:
@@ -229,6 +242,8 @@ class Engine:
                 transaction=scope.transaction,
                 branch=scope.branch,
                 db_schema=scope.db_schema,
+                session="" if scope.session is None else scope.session.id,
+                temporary=tuple(sorted(name.name for name in scope.temporary.names)),
                 execution=scope.execution,
             )
             for n in range(shares)
@@ -251,7 +266,9 @@ class Engine:
         running.keep(seconds)
         return datetime.now(UTC) + timedelta(seconds=seconds)
 
-    def renew(self, task: Task, issuer: Issuer, access: Access = UNLIMITED) -> datetime:
+    def renew(
+        self, task: Task, issuer: Issuer, access: Access = UNLIMITED, session: ClientSession | None = None
+    ) -> datetime:
         """Keep the snapshots of a task for as long as those of a new plan, and say until when that is.
 
         It may be one of another server over the same root.
@@ -259,28 +276,40 @@ class Engine:
         running = self.running.of_ticket(task.statement, task.share.part, task.sql, issuer)
         with self.running.working(running, issuer), self.running.turn(running, issuer):
             holds: list[Hold] = []
-            self._answered(running, task, holds, access)
+            self._answered(running, task, holds, access, _temporary(task, session))
             return self._keep(running, holds)
 
-    def run(self, task: Task, issuer: Issuer | None = None, access: Access = UNLIMITED) -> pa.RecordBatchReader:
-        """The rows of one task, in exactly the schema of its plan, as far as whoever redeems it may see them."""
+    def run(
+        self,
+        task: Task,
+        issuer: Issuer | None = None,
+        access: Access = UNLIMITED,
+        session: ClientSession | None = None,
+    ) -> pa.RecordBatchReader:
+        """The rows of one task, in exactly the schema of its plan, as far as whoever redeems it may see them.
+
+        The temporary tables of a `session` are read for that one alone.
+        """
         issuer = issuer or Issuer()
         running = self.running.of_ticket(task.statement, task.share.part, task.sql, issuer)
         with self.running.working(running, issuer), self.running.turn(running, issuer):
-            schema, batches = self._begun(running, task, access)
+            schema, batches = self._begun(running, task, access, _temporary(task, session))
         return pa.RecordBatchReader.from_batches(
             schema, self.running.streamed(running, task.share.part, issuer, batches)
         )
 
     def _begun(
-        self, running: RunningStatement, task: Task, access: Access
+        self, running: RunningStatement, task: Task, access: Access, temporary: Temporary
     ) -> tuple[pa.Schema, Generator[pa.RecordBatch]]:
         holds: list[Hold] = []
-        answered = self._answered(running, task, holds, access)
+        answered = self._answered(running, task, holds, access, temporary)
         return answered.schema, _held(answered.batches(), holds)
 
-    def _answered(self, running: RunningStatement, task: Task, holds: list[Hold], access: Access) -> Answer:
+    def _answered(
+        self, running: RunningStatement, task: Task, holds: list[Hold], access: Access, temporary: Temporary
+    ) -> Answer:
         """What a task returns, of snapshots that are kept by `holds`."""
+        access = access.owning(temporary.names)
         statement = _permitted(parse(task.sql, task.db_schema), access)
         if not isinstance(statement, RowsStatement):
             raise SqlError("the statement returns no rows")
@@ -290,7 +319,7 @@ class Engine:
         transaction = None if task.transaction is None else self.clients.transaction(task.transaction).sql
         begin = partial(
             self._session,
-            self.root.on_branch(task.branch).guarded(access),
+            temporary.over(self.root.on_branch(task.branch).guarded(access)),
             transaction,
             *_target(statement),
             readings=task.readings,
@@ -341,6 +370,7 @@ class Engine:
                 transaction=transaction,
                 serializable=serializable,
                 access=scope.access,
+                temporary=scope.own_tables,
             )
 
     def _kill(self, statement: Kill, scope: Scope) -> int:
@@ -358,8 +388,12 @@ class Engine:
         existing: ingest.Existing,
         partitioned_by: Sequence[PartitionDef] = (),
         scope: Scope = ALONE,
+        temporary: bool = False,
     ) -> int:
-        """Store a stream of rows in one commit, or in the transaction, and return how many they were."""
+        """Store a stream of rows in one commit, or in the transaction, and return how many they were.
+
+        Those of a `temporary` table are there at once, whatever becomes of the transaction.
+        """
         receiver = Receiver(iter(reader), idle_seconds=self.limits.ingest_idle_timeout, most_bytes=self.limits.batch)
 
         def work() -> int:
@@ -368,16 +402,17 @@ class Engine:
                 self._turn(running, scope) as (transaction, turn),
             ):
                 batches = running.received(receiver.received(running.cancellation), turn)
+                root = self._root(scope)
                 return ingest.ingest(
-                    self._root(scope),
+                    temporary_root(scope.own_tables, name, root) if temporary else root,
                     name,
                     pa.RecordBatchReader.from_batches(reader.schema, batches),
                     create_missing=create_missing,
                     existing=existing,
                     partitioned_by=partitioned_by,
-                    transaction=transaction,
+                    transaction=None if temporary else transaction,
                     cancellation=running.cancellation,
-                    access=scope.access,
+                    access=UNLIMITED if temporary else scope.access,
                 )
 
         return receiver.run(work)
@@ -386,13 +421,13 @@ class Engine:
         """Every schema with its catalog."""
         return [(CATALOG, name) for name in self.root.guarded(access).schemas()]
 
-    def tables(self, access: Access = UNLIMITED) -> Iterator[tuple[str, TableName]]:
+    def tables(self, access: Access = UNLIMITED, temporary: Temporary = NO_TABLES) -> Iterator[tuple[str, TableName]]:
         """Every table with its catalog."""
-        return ((CATALOG, name) for name in self.root.guarded(access).tables())
+        return ((CATALOG, name) for name in temporary.over(self.root.guarded(access)).tables())
 
-    def schema_of(self, name: TableName, access: Access = UNLIMITED) -> pa.Schema:
+    def schema_of(self, name: TableName, access: Access = UNLIMITED, temporary: Temporary = NO_TABLES) -> pa.Schema:
         """The columns of a table as a client sees them."""
-        return self.root.guarded(access).read(name, ingest.schema_of)
+        return temporary.over(self.root.guarded(access)).read(name, ingest.schema_of)
 
     @contextmanager
     def _turn(self, running: RunningStatement, scope: Scope) -> Iterator[tuple[SqlTransaction | None, Turn]]:
@@ -409,11 +444,12 @@ class Engine:
             return
         with self.clients.own(scope.principal, scope.transaction).statement() as transaction:
             transaction.guard(scope.access)
+            transaction.know(scope.temporary.root, scope.temporary.names)
             yield transaction
 
     def _root(self, scope: Scope) -> Root:
         """The root as a statement sees it."""
-        return self.root.on_branch(scope.branch).guarded(scope.access)
+        return scope.temporary.over(self.root.on_branch(scope.branch).guarded(scope.access))
 
     def _sessions(self, root: Root, scope: Scope, running: RunningStatement) -> Callable[..., Session]:
         """What makes the sessions of a statement where it belongs."""
@@ -468,6 +504,13 @@ def _permitted(statement: S, access: Access) -> S:
     for privilege, table in required(statement):
         access.check_all_rows(privilege, table)
     return statement
+
+
+def _temporary(task: Task, session: ClientSession | None) -> Temporary:
+    """The temporary tables that a task knows, as the session of whoever redeems it has them."""
+    names = frozenset(TableName(PUBLIC, name) for name in task.temporary)
+    is_its_own = session is not None and session.id == task.session
+    return Temporary(names, session.temporary.known().root if session is not None and is_its_own else None)
 
 
 def _held(batches: Iterator[pa.RecordBatch], holds: list[Hold]) -> Generator[pa.RecordBatch]:

@@ -98,7 +98,7 @@ class NamedTables:
         self.divisible: dict[str, PartitionedView] = {}
         self.plain: dict[str, PlainView] = {}
         self.hints = Hints()
-        self._tables: Root | SqlTransaction = root if transaction is None else transaction
+        self._tables: Root | SqlTransaction = root if transaction is None else transaction.seen_with(root)
         self._ways = ways
         self._log = log
         self._evaluate = evaluate

@@ -78,7 +78,7 @@ class Session:
     ) -> None:
         self.root, self.db_schema, self.access = root, db_schema, access
         self.transaction = transaction
-        self.tables: Root | SqlTransaction = root if transaction is None else transaction
+        self.tables: Root | SqlTransaction = root if transaction is None else transaction.seen_with(root)
         self.execution = execution or Execution()
         self.ways = ways = self.execution.target_partitions or ways
         self.share = share or Share()

@@ -50,13 +50,14 @@ class Explain:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CreateTable:
-    """CREATE TABLE, with columns or from a query (`query`), partitioned or not."""
+    """CREATE [TEMPORARY] TABLE, with columns or from a query (`query`), partitioned or not."""
 
     table: TableRef
     columns: tuple[ColumnDef, ...] = ()
     partitioned_by: tuple[PartitionDef, ...] = ()
     if_not_exists: bool = False
     query: str | None = None
+    is_temporary: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -182,6 +183,7 @@ def _explain(cursor: Cursor) -> Statement:
 def _create(cursor: Cursor) -> Statement:
     if cursor.accept("INDEX"):
         return index_statements.read_create(cursor)
+    is_temporary = cursor.accept("TEMPORARY") or cursor.accept("TEMP")
     cursor.expect("TABLE")
     if_not_exists = cursor.accept("IF", "NOT", "EXISTS")
     table = references.table(cursor)
@@ -194,7 +196,12 @@ def _create(cursor: Cursor) -> Statement:
     if (query is None) == (not columns):
         raise SqlError(f"CREATE TABLE {table.name} takes either columns or AS SELECT")
     return CreateTable(
-        table=table, columns=columns, partitioned_by=partitioned_by, if_not_exists=if_not_exists, query=query
+        table=table,
+        columns=columns,
+        partitioned_by=partitioned_by,
+        if_not_exists=if_not_exists,
+        query=query,
+        is_temporary=is_temporary,
     )
 
 

@@ -24,7 +24,8 @@ from lance_flight.model.pins import BranchVersion, FixedPin, Version
 class Task:
     """One endpoint's work for a `statement`; one inside a `transaction` can be done by the server that holds it alone.
 
-    `branch` and `db_schema` are those that its session was on.
+    `branch` and `db_schema` are those that its session was on. The names of `temporary` meant tables of that session, which it
+    alone can read.
     """
 
     sql: str
@@ -35,6 +36,8 @@ class Task:
     transaction: bytes | None = None
     branch: str | None = None
     db_schema: str = PUBLIC
+    session: str = ""
+    temporary: tuple[str, ...] = ()
     execution: Execution = field(default_factory=Execution)
 
     def to_bytes(self) -> bytes:
@@ -50,6 +53,8 @@ class Task:
             "share": [self.share.part, self.share.of],
             "branch": self.branch,
             "db_schema": self.db_schema,
+            "session": self.session,
+            "temporary": self.temporary,
             "execution": asdict(self.execution),
             "transaction": None if self.transaction is None else self.transaction.hex(),
         }
@@ -71,6 +76,8 @@ class Task:
                 share=Share(*value["share"]),
                 branch=value["branch"],
                 db_schema=value["db_schema"],
+                session=value["session"],
+                temporary=tuple(value["temporary"]),
                 execution=Execution(**value["execution"]),
                 transaction=None if value["transaction"] is None else bytes.fromhex(value["transaction"]),
             )

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
+from copy import copy
 from datetime import datetime
 from typing import TypeVar
 
@@ -169,7 +170,7 @@ class SqlTransaction:
     def check_branch(self, table: Table) -> None:
         """Refuse to write a table on the main branch when the session is on another, which the table has not."""
         branch = self._root.branch
-        if branch is not None and getattr(table, "branch", None) is None:
+        if branch is not None and getattr(table, "branch", None) is None and not self._root.has_temporary(table):
             raise Unsupported(
                 f"table {table.store.name!r} has no branch {branch!r}, which the session is on;"
                 f" expected ALTER TABLE … CREATE BRANCH {branch}, or SET branch = 'main'"
@@ -182,6 +183,16 @@ class SqlTransaction:
     def guard(self, guard: Guard) -> None:
         """Show, from now on, what somebody may see."""
         self._root = self._root.guarded(guard)
+
+    def know(self, tables: Root | None, names: frozenset[TableName]) -> None:
+        """Take these temporary tables, and no others, for those of the session (`Root.with_temporary`)."""
+        self._root = self._root.with_temporary(tables, names)
+
+    def seen_with(self, root: Root) -> SqlTransaction:
+        """The tables as they are now, for reading, with the temporary ones of `root` and no others."""
+        view = copy(self)
+        view.know(root.temporary, root.temporary_names)
+        return view
 
     def stage(self) -> None:
         """Make what was changed last visible to the next statement of this transaction."""

@@ -103,6 +103,10 @@ class IfExists(Enum):
     REPLACE = "replace"
 
 
+TABLE, LOCAL_TEMPORARY = "TABLE", "LOCAL TEMPORARY"
+"""The types of tables, by the words of JDBC."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class IngestTarget:
     """Where an ingest goes, and what to do if the table is missing or there (proto: CommandStatementIngest)."""
@@ -123,7 +127,7 @@ class TableEntry:
     catalog: str
     db_schema: str
     name: str
-    type: str = "TABLE"
+    type: str = TABLE
 
 
 SqlInfoValue: TypeAlias = str | bool | int | None

@@ -9,7 +9,7 @@ from datetime import datetime
 
 import pyarrow as pa
 
-from lance_flight.catalog.directory import TableName
+from lance_flight.catalog.directory import PUBLIC, TableName
 from lance_flight.engine import settings, substrait
 from lance_flight.engine.clients import ClientSession
 from lance_flight.engine.engine import Engine, QueryPlan, Scope
@@ -22,7 +22,9 @@ from lance_flight.engine.statement_runs import Issuer
 from lance_flight.engine.tasks import Task
 from lance_flight.errors import Conflict, InvalidInput, NotFound, Unsupported
 from lance_flight.flight.backend import (
+    LOCAL_TEMPORARY,
     PARTITION_BY,
+    TABLE,
     Caller,
     CancelStatus,
     Described,
@@ -129,7 +131,8 @@ class EngineBackend:
         return Updated(rows=self._engine.update(_sql(statement), parameters, self._scope(caller, transaction)))
 
     def read(self, caller: Caller, payload: bytes) -> pa.RecordBatchReader:
-        return self._engine.run(Task.from_bytes(payload), _issuer(caller, self._session(caller)), self._access(caller))
+        session = self._session(caller)
+        return self._engine.run(Task.from_bytes(payload), _issuer(caller, session), self._access(caller), session)
 
     def cancel(self, caller: Caller, payloads: Sequence[bytes]) -> CancelStatus:
         issuer = _issuer(caller, self._session(caller))
@@ -138,9 +141,8 @@ class EngineBackend:
         return max((CancelStatus(outcome.value) for outcome in outcomes), key=list(CancelStatus).index)
 
     def renew(self, caller: Caller, payload: bytes) -> datetime:
-        return self._engine.renew(
-            Task.from_bytes(payload), _issuer(caller, self._session(caller)), self._access(caller)
-        )
+        session = self._session(caller)
+        return self._engine.renew(Task.from_bytes(payload), _issuer(caller, session), self._access(caller), session)
 
     def ingest(
         self,
@@ -154,22 +156,21 @@ class EngineBackend:
         if transaction is None and _is_own(session, caller):
             joined = self._engine.clients.joined(session)
             transaction = None if joined is None else joined.id
-        scope = Scope(session, transaction, _issuer(caller, session), self._access(caller))
-        if target.temporary:
-            raise Unsupported(f"table {target.table!r} was asked for as temporary; only lasting tables are offered")
         if target.catalog not in (None, "", CATALOG):
             raise NotFound.named("catalog", str(target.catalog), [CATALOG])
         options = dict(target.options)
         partition_by = options.pop(PARTITION_BY, None)
         if options:
             raise InvalidInput(f"unknown ingest option {next(iter(options))!r}; expected {PARTITION_BY!r}")
+        db_schema = target.schema or (PUBLIC if target.temporary else session.db_schema)
         return self._engine.ingest(
-            TableName(target.schema or session.db_schema, target.table),
+            TableName(db_schema, target.table),
             reader,
             create_missing=target.if_not_exists is IfNotExists.CREATE,
             existing=_EXISTING[target.if_exists],
             partitioned_by=parse_partition_by(partition_by) if partition_by else (),
-            scope=scope,
+            scope=self._scope(caller, transaction),
+            temporary=target.temporary,
         )
 
     def _session(self, caller: Caller) -> ClientSession:
@@ -180,7 +181,8 @@ class EngineBackend:
 
     def _scope(self, caller: Caller, transaction: bytes | None) -> Scope:
         session = self._session(caller)
-        return Scope(session, transaction, _issuer(caller, session), self._access(caller))
+        scope = Scope(session, transaction, _issuer(caller, session), self._access(caller))
+        return scope.with_own_tables() if _is_own(session, caller) else scope
 
     def _access(self, caller: Caller) -> Access:
         return (
@@ -206,13 +208,20 @@ class EngineBackend:
         return self._engine.schemas(self._access(caller))
 
     def tables(self, caller: Caller) -> Iterable[TableEntry]:
+        scope = self._scope(caller, None)
         return [
-            TableEntry(catalog=catalog, db_schema=name.db_schema, name=name.name)
-            for catalog, name in self._engine.tables(self._access(caller))
+            TableEntry(
+                catalog=catalog,
+                db_schema=name.db_schema,
+                name=name.name,
+                type=LOCAL_TEMPORARY if name in scope.temporary.names else TABLE,
+            )
+            for catalog, name in self._engine.tables(scope.access, scope.temporary)
         ]
 
     def table_schema(self, caller: Caller, table: TableEntry) -> pa.Schema:
-        return self._engine.schema_of(TableName(table.db_schema, table.name), self._access(caller))
+        scope = self._scope(caller, None)
+        return self._engine.schema_of(TableName(table.db_schema, table.name), scope.access, scope.temporary)
 
 
 def _sql(statement: SqlOrPlan) -> str:

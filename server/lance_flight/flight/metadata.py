@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from lance_flight.errors import Corrupt, NotFound
 from lance_flight.flight import commands, schemas, sql_info, sql_types
-from lance_flight.flight.backend import Backend, Caller, TableEntry
+from lance_flight.flight.backend import TABLE, Backend, Caller, TableEntry
 from lance_flight.flight.commands import MetadataCommand
 from lance_flight.flight.normalise import client_schema
 from lance_flight.flight.patterns import like
@@ -129,7 +129,7 @@ def _serialised(table: TableEntry, backend: Backend, caller: Caller) -> bytes | 
 
 
 def _table_types(_: commands.GetTableTypes, backend: Backend, caller: Caller) -> Sequence[Sequence[Any]]:
-    return [sorted({"TABLE"} | {table.type for table in backend.tables(caller)})]
+    return [sorted({TABLE} | {table.type for table in backend.tables(caller)})]
 
 
 def _sql_info(command: commands.GetSqlInfo, backend: Backend, _caller: Caller) -> Sequence[Sequence[Any] | pa.Array]:

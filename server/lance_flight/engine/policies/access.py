@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 
 from lance_flight.catalog.directory import PUBLIC, TableName
@@ -56,11 +56,17 @@ class Grant:
 class Access:
     """Who a statement is run for, and what is granted to it (None: everything).
 
-    It is also the guard of a root (`catalog.names.Guard`): tables without any grant are not there.
+    It is also the guard of a root (`catalog.names.Guard`): tables without any grant are not there. The temporary tables of the
+    statement's session are the principal's `own`, which need no grant; the guard is about lasting ones alone.
     """
 
     principal: str = ""
     grants: tuple[Grant, ...] | None = None
+    own: frozenset[TableName] = frozenset()
+
+    def owning(self, tables: frozenset[TableName]) -> Access:
+        """The same access, with these temporary tables."""
+        return replace(self, own=tables) if tables != self.own else self
 
     @property
     def is_admin(self) -> bool:
@@ -94,7 +100,7 @@ class Access:
 
     def rows(self, privileges: Collection[Privilege], table: TableName) -> RowPolicy:
         """The rows of a table on which the principal has all of some privileges; `Refused` where it has one on none."""
-        if self.grants is None:
+        if self.grants is None or table in self.own:
             return EVERY_ROW
         parts = []
         for privilege in privileges:

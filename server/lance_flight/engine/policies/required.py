@@ -39,6 +39,8 @@ def required(statement: Statement) -> Iterator[Required]:
     lose, by the root (`catalog.names.Guard`).
     """
     match statement:
+        case CreateTable(is_temporary=True):
+            return
         case CreateTable() | DropTable() | CreateIndex() | DropIndex():
             yield Privilege.DDL, table_name(statement.table)
         case AlterTable(reference, alteration):

@@ -1,0 +1,160 @@
+"""Temporary tables: each belongs to its session, is nobody else's to see, and goes away with it."""
+
+from __future__ import annotations
+
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from adbc_driver_flightsql import dbapi
+from adbc_driver_manager import Error
+from lance_flight.catalog.temporary import TEMPORARY
+
+from tests.service.server_process import PRIVATE, Server, serving
+
+COOKIES = {"adbc.flight.sql.rpc.with_cookie_middleware": "true"}
+ROWS = pa.table({"id": [1, 2], "p": ["a", "b"]})
+
+
+def connected(server: Server, *, autocommit: bool = True) -> Any:
+    """A connection of a session of its own."""
+    return closing(dbapi.connect(server.uri, db_kwargs=COOKIES, autocommit=autocommit))
+
+
+def rows(connection: dbapi.Connection, sql: str, parameters: Any = None) -> list[tuple[Any, ...]]:
+    """The rows of a query, sorted."""
+    with connection.cursor() as cursor:
+        cursor.execute(sql, parameters)
+        return sorted(cursor.fetchall())
+
+
+def run(connection: dbapi.Connection, sql: str) -> int:
+    """Run a statement that returns no rows."""
+    with connection.cursor() as cursor:
+        cursor.execute(sql)
+        return int(cursor.rowcount)
+
+
+def refuses(connection: dbapi.Connection, sql: str) -> str:
+    """Run a statement that must fail; what the server says."""
+    with pytest.raises(Error) as raised:
+        rows(connection, sql)
+    return str(raised.value)
+
+
+def ingest(connection: dbapi.Connection, table: str, mode: str = "create", data: pa.Table = ROWS) -> int:
+    """Send the rows of a temporary table."""
+    with connection.cursor() as cursor:
+        return int(cursor.adbc_ingest(table, data, mode=mode, temporary=True))
+
+
+def listed(connection: dbapi.Connection, table: str) -> list[str]:
+    """The types under which a table of this name is listed."""
+    found = connection.adbc_get_objects(depth="tables", table_name_filter=table).read_all().to_pylist()
+    return [
+        each["table_type"]
+        for catalog in found
+        for schema in catalog["catalog_db_schemas"] or []
+        for each in schema["db_schema_tables"] or []
+    ]
+
+
+def places_of(server: Server) -> set[Path]:
+    """The places of temporary tables in a root."""
+    return set(server.root.glob(f"{PRIVATE}/*/{TEMPORARY}"))
+
+
+def test_an_ingest_makes_a_table_of_one_session(server: Server, table: str) -> None:
+    with connected(server) as mine, connected(server) as other:
+        assert ingest(mine, table) == 2
+        assert rows(mine, f"SELECT * FROM {table}") == [(1, "a"), (2, "b")]
+        assert f"no table '{table}'" in refuses(other, f"SELECT * FROM {table}")
+        assert (listed(mine, table), listed(other, table)) == (["LOCAL TEMPORARY"], [])
+        assert (mine.adbc_get_table_types(), other.adbc_get_table_types()) == (["LOCAL TEMPORARY", "TABLE"], ["TABLE"])
+        assert mine.adbc_get_table_schema(table).names == ["id", "p"]
+        assert [name for _, name, _ in rows(mine, "SHOW TABLES") if name == table] == [table]
+        assert [name for _, name, _ in rows(other, "SHOW TABLES") if name == table] == []
+        ingest(other, table, data=ROWS.slice(1))
+        assert rows(other, f"SELECT id FROM {table}") == [(2,)]
+        assert rows(mine, f"SELECT id FROM {table}") == [(1,), (2,)]
+
+
+MODES = {
+    "append": ("append", [(1,), (1,), (2,), (2,)]),
+    "create_append": ("create_append", [(1,), (1,), (2,), (2,)]),
+    "replace": ("replace", [(1,), (2,)]),
+}
+
+
+@pytest.mark.parametrize(("mode", "then"), MODES.values(), ids=MODES.keys())
+def test_every_mode_of_an_ingest_means_the_temporary_table(
+    server: Server, table: str, mode: str, then: list[tuple[int]]
+) -> None:
+    server.run(f"CREATE TABLE {table} AS SELECT 9 AS id, 'z' AS p")
+    with connected(server) as mine:
+        if mode == "append":
+            with pytest.raises(Error, match="no table"):
+                ingest(mine, table, mode)
+            ingest(mine, table)
+        else:
+            ingest(mine, table, mode)
+        ingest(mine, table, mode)
+        assert rows(mine, f"SELECT id FROM {table}") == then
+        with pytest.raises(Error, match="is there already"):
+            ingest(mine, table)
+    assert server.rows(f"SELECT id FROM {table}") == [(9,)]
+
+
+DEFINITIONS = {"plain": "", "partitioned": "PARTITIONED BY (p)"}
+
+
+@pytest.mark.parametrize("partitioned_by", DEFINITIONS.values(), ids=DEFINITIONS.keys())
+def test_statements_make_change_and_drop_one_that_hides_a_lasting_table(
+    server: Server, table: str, partitioned_by: str
+) -> None:
+    server.run(f"CREATE TABLE {table} AS SELECT 9 AS id, 'z' AS p")
+    with connected(server) as mine:
+        run(mine, f"CREATE TEMPORARY TABLE {table} (id BIGINT, p VARCHAR) {partitioned_by}")
+        run(mine, f"CREATE TEMP TABLE IF NOT EXISTS {table} (id BIGINT)")
+        assert run(mine, f"INSERT INTO {table} VALUES (1, 'a'), (2, 'b'), (3, 'c')") == 3
+        run(mine, f"UPDATE public.{table} SET id = 20 WHERE id = 2")
+        run(mine, f"DELETE FROM {table} WHERE id = 3")
+        assert rows(mine, f"SELECT id, p FROM {table}") == [(1, "a"), (20, "b")]
+        assert server.rows(f"SELECT id FROM {table}") == [(9,)]
+        assert "is there already" in refuses(mine, f"CREATE TABLE {table} (id BIGINT)")
+        run(mine, f"ALTER TABLE {table} RENAME TO {table}_renamed")
+        assert rows(mine, f"SELECT id FROM {table}") == [(9,)]
+        assert rows(mine, f"SELECT id FROM {table}_renamed") == [(1,), (20,)]
+        run(mine, f"DROP TABLE {table}_renamed")
+        assert "no table" in refuses(mine, f"SELECT id FROM {table}_renamed")
+    assert server.rows(f"SELECT id FROM {table}") == [(9,)]
+
+
+def test_one_is_made_from_a_query_over_the_lasting_table_that_it_hides(server: Server, table: str) -> None:
+    server.run(f"CREATE TABLE {table} AS SELECT 9 AS id")
+    with connected(server) as mine:
+        run(mine, f"CREATE TEMPORARY TABLE {table} PARTITIONED BY (id) AS SELECT id + 1 AS id FROM {table}")
+        assert rows(mine, f"SELECT id FROM {table}") == [(10,)]
+        assert rows(mine, f"SELECT count(*) FROM {table}$partitions") == [(1,)]
+        with mine.cursor() as cursor, pytest.raises(Error, match="temporary one of this session"):
+            cursor.adbc_ingest(table, ROWS, mode="replace")
+    assert server.rows(f"SELECT id FROM {table}") == [(9,)]
+
+
+def test_its_files_go_away_with_the_session_and_with_the_server(tmp_path: Path) -> None:
+    with serving(tmp_path / "root") as server:
+        with connected(server) as mine, connected(server) as other:
+            ingest(mine, "t")
+            places = places_of(server)
+            ingest(other, "t")
+            assert (len(places), len(places_of(server))) == (1, 2)
+            mine.close()
+            assert not places & places_of(server)
+            assert rows(other, "SELECT id FROM t") == [(1,), (2,)]
+        idle = dbapi.connect(server.uri, db_kwargs=COOKIES, autocommit=True)
+        ingest(idle, "t")
+        server.process.terminate()
+        server.process.wait()
+        assert places_of(server) == set()
