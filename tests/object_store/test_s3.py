@@ -13,6 +13,7 @@ from adbc_driver_manager import Error
 from lance_flight.catalog.directory import PUBLIC, Root, TableName
 from lance_flight.catalog.namespace import PartitionedNamespace
 from lance_flight.catalog.store import Store
+from lance_flight.catalog.temporary import TEMPORARY
 from lance_flight.engine.engine import Engine
 from lance_flight.engine.functions import evaluate
 from lance_flight.errors import AlreadyExists, LanceFlightError, Unsupported
@@ -64,6 +65,26 @@ def test_a_transaction_commits_and_rolls_back(server: Server) -> None:
         cursor.execute("TRUNCATE t")
         connection.rollback()
     assert server.value("SELECT count(*) FROM t") == 3
+
+
+def test_a_temporary_table_goes_away_with_its_session(server: Server, bucket: Bucket) -> None:
+    def places() -> list[str]:
+        return [
+            file.path for file in Store(f"s3://{bucket.name}/root", bucket.options).tree() if TEMPORARY in file.path
+        ]
+
+    with dbapi.connect(server.uri, autocommit=True) as connection, connection.cursor() as cursor:
+        for partitioned_by in ("", "PARTITIONED BY (n)"):
+            cursor.execute(f"CREATE TEMPORARY TABLE t {partitioned_by} AS SELECT 1 AS n")
+            cursor.execute("INSERT INTO t VALUES (2)")
+            cursor.execute("SELECT sum(n) FROM t")
+            assert cursor.fetchone() == (3,)
+            assert places()
+            cursor.execute("DROP TABLE t")
+            cursor.adbc_ingest("t", pa.table({"n": [4]}), mode="create", temporary=True)
+            cursor.execute("DROP TABLE t")
+        cursor.execute("CREATE TEMPORARY TABLE t AS SELECT 1 AS n")
+    assert places() == []
 
 
 def test_a_replaced_table_has_to_be_dropped_first(server: Server) -> None:

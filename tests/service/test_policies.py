@@ -84,6 +84,20 @@ def test_each_tenant_has_the_table_alone(tenants: Tenants) -> None:
     assert "ledger" not in tenants.refuses("alice", "SELECT * FROM ledgr").replace("ledgr", "")
 
 
+def test_a_temporary_table_needs_no_grant_and_gives_none(tenants: Tenants) -> None:
+    with tenants.connect("alice") as connection, connection.cursor() as cursor:
+        cursor.adbc_ingest("ledger", pa.table({"n": [1, 2]}), mode="create", temporary=True)
+        cursor.execute("CREATE TEMPORARY TABLE events AS SELECT n FROM events")
+        cursor.execute("SELECT sum(e.n) FROM events AS e JOIN ledger AS l ON e.n = l.n")
+        assert cursor.fetchall() == [(3,)]
+        cursor.execute("DROP TABLE events")
+        cursor.execute("SELECT count(*) FROM events")
+        assert cursor.fetchall() == [(2,)]
+        with pytest.raises(Error, match="refused"):
+            cursor.execute("DROP TABLE events")
+    assert tenants.rows("owner", "SELECT count(*) FROM ledger") == [(0,)]
+
+
 def test_metadata_lists_what_is_granted(tenants: Tenants) -> None:
     def listed(name: str) -> str:
         with tenants.connect(name) as connection:

@@ -12,7 +12,7 @@ from adbc_driver_flightsql import dbapi
 from adbc_driver_manager import Error
 from lance_flight.catalog.temporary import TEMPORARY
 
-from tests.service.server_process import PRIVATE, Server, serving
+from tests.service.server_process import PRIVATE, Server, serving, started
 
 COOKIES = {"adbc.flight.sql.rpc.with_cookie_middleware": "true"}
 ROWS = pa.table({"id": [1, 2], "p": ["a", "b"]})
@@ -157,4 +157,15 @@ def test_its_files_go_away_with_the_session_and_with_the_server(tmp_path: Path) 
         ingest(idle, "t")
         server.process.terminate()
         server.process.wait()
+        assert places_of(server) == set()
+
+
+def test_what_a_server_that_died_has_left_is_removed_at_the_next_start(tmp_path: Path) -> None:
+    with started(tmp_path / "root") as server:
+        with connected(server) as mine:
+            ingest(mine, "t")
+            server.process.kill()
+            server.process.wait()
+        assert len(places_of(server)) == 1
+    with serving(tmp_path / "root") as server:
         assert places_of(server) == set()
