@@ -144,6 +144,13 @@ def test_what_was_begun_before_one_goes_on_with_the_lasting_table(engine: Engine
     assert client.redeem(client.plan("SELECT n FROM events", scope)) == [(1,)]
 
 
+def test_a_name_that_is_wrong_by_a_letter_is_told_from_it(engine: Engine) -> None:
+    client = Client(engine, NOBODY)
+    client.run("CREATE TEMPORARY TABLE passing (n BIGINT)")
+    with pytest.raises(NotFound, match="passing"):
+        client.rows("SELECT * FROM passng")
+
+
 def test_a_ticket_that_reads_one_is_its_sessions_alone(engine: Engine) -> None:
     client, other = Client(engine, A), Client(engine, A)
     client.run("CREATE TEMPORARY TABLE mine AS SELECT 5 AS n")

@@ -69,9 +69,7 @@ def test_a_transaction_commits_and_rolls_back(server: Server) -> None:
 
 def test_a_temporary_table_goes_away_with_its_session(server: Server, bucket: Bucket) -> None:
     def places() -> list[str]:
-        return [
-            file.path for file in Store(f"s3://{bucket.name}/root", bucket.options).tree() if TEMPORARY in file.path
-        ]
+        return [file.path for file in bucket.store.tree() if TEMPORARY in file.path]
 
     with dbapi.connect(server.uri, autocommit=True) as connection, connection.cursor() as cursor:
         for partitioned_by in ("", "PARTITIONED BY (n)"):

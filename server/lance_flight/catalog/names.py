@@ -265,7 +265,8 @@ class Names:
             place = self._directory(db_schema)
             tables = [d for d in place.directories() if d.endswith(PLAIN_SUFFIX) or place.child(d).has(MANIFEST)]
             found += [name for name in (d.removesuffix(PLAIN_SUFFIX) for d in tables) if _is_safe(name)]
-        return [name for name in found if self._sees(TableName(db_schema, name))]
+        temporary = [name.name for name in self.temporary_names if name.db_schema == db_schema]
+        return [*temporary, *(name for name in found if self._sees(TableName(db_schema, name)))]
 
     def _directory(self, db_schema: str) -> Store:
         return self.store if db_schema == PUBLIC else self.store.child(db_schema)
