@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import Enum
+from functools import lru_cache
 
 from lance_flight.errors import SqlError
 
@@ -26,6 +27,7 @@ class Kind(Enum):
     SIGN = "sign"
 
 
+_KEPT_TEXTS = 32
 QUOTED = frozenset({Kind.NAME, Kind.STRING, Kind.ESCAPED})
 STRINGS = frozenset({Kind.STRING, Kind.ESCAPED})
 
@@ -55,7 +57,13 @@ def tokenize(text: str) -> list[Token]:
     >>> [token.text for token in tokenize("SELECT $$it's$$ || ? -- why?")]
     ['SELECT', "it's", '|', '|', '?']
     """
-    return list(_tokens(text))
+    return list(_tokenized(text))
+
+
+@lru_cache(_KEPT_TEXTS)
+def _tokenized(text: str) -> tuple[Token, ...]:
+    """The same, kept for a while: one statement is looked through many times, and a vector makes it long."""
+    return tuple(_tokens(text))
 
 
 # Possessive quantifiers: a string without an end must not be tried in every other way.
