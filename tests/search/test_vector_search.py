@@ -143,6 +143,7 @@ WRONG = [
     ("'docs', 'embedding', [1, 2, 3, 4, 5, 6, 7, NULL]", "expected 8 numbers"),
     ("'docs', 'embedding', NULL", "NULL; expected 8 numbers"),
     ("'docs', 'embedding', (SELECT embedding FROM docs WHERE id < 0)", "gives 0 rows|is NULL"),
+    ("'docs', 'embedding', (SELECT [1 / (id - id)] FROM docs WHERE id = 0)", "QueryFailed"),
     ("'docs', 'embeding', [1.0]", "did you mean 'embedding'"),
     ("'docs', 'body', [1.0]", "column 'body' is string; expected vectors"),
     ("'doc', 'embedding', [1.0]", "did you mean 'docs'"),

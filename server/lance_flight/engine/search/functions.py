@@ -65,20 +65,18 @@ def _evaluated(planner: Planner, parameters: pa.RecordBatch | None, text: str) -
     """The one value of an expression; a query in brackets is one, too."""
     frame = planner.frame(f"SELECT {enclosed(text)} AS value", parameters)
     planner.prepare(frame)
-    rows = [row for batch in frame.collect() for row in batch.column(0)]
+    rows = [row for batch in planner.stream(frame) for row in batch.column(0)]
     if len(rows) != 1:
         raise SqlError(f"{text} gives {len(rows)} rows; expected one value")
     return rows[0]
 
 
 def _vector_search(planner: Planner, searched: Target, arguments: Arguments) -> Found:
-    search = _vector(searched, arguments, "column", arguments.count)
-    return _found(planner, searched, search, _said(search, searched))
+    return _found(planner, searched, _vector(searched, arguments, "column", arguments.count))
 
 
 def _full_text_search(planner: Planner, searched: Target, arguments: Arguments) -> Found:
-    search = _text(searched, arguments, "column", arguments.count)
-    return _found(planner, searched, search, _said(search, searched))
+    return _found(planner, searched, _text(searched, arguments, "column", arguments.count))
 
 
 def _hybrid_search(planner: Planner, searched: Target, arguments: Arguments) -> Found:
@@ -114,12 +112,12 @@ def _fused(lists: list[pa.Table], count: int) -> pa.Table:
     return rows.take(chosen["place_min"]).append_column(SCORE, chosen["score_sum"].cast(SCORE.type))
 
 
-def _found(planner: Planner, searched: Target, search: AnySearch, report: str) -> Found:
+def _found(planner: Planner, searched: Target, search: AnySearch) -> Found:
     check_free(searched, search.result)
     return Found(
         schema=pa.schema([*searched.columns, search.result]),
         find=partial(_Run(planner.log, planner.ways, searched).best, search),
-        report=report,
+        report=_said(search, searched),
         failure=searched.failure,
     )
 

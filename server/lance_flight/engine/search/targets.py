@@ -58,6 +58,10 @@ class Planner(Protocol):
         """Plan how a query is run."""
         ...
 
+    def stream(self, frame: DataFrame) -> Iterator[pa.RecordBatch]:
+        """Run a query, until the statement is cancelled."""
+        ...
+
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Target:
