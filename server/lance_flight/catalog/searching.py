@@ -95,7 +95,7 @@ AnySearch = VectorSearch | TextSearch
 def best(
     search: AnySearch, work: Sequence[tuple[Scan, Open]], ways: int, check: Callable[[], None] = lambda: None
 ) -> pa.Table:
-    """The best rows of all tables, best first, equal ones in the order of the tables; `check` may end it between two tables."""
+    """The best rows of one table or more, best first, equal ones in the order of the tables; `check` may end it between two."""
     with ThreadPoolExecutor(ways, thread_name_prefix="search") as pool:
         running = [pool.submit(partial(_of_table, search, scan, table, check)) for scan, table in work]
         try:
@@ -103,7 +103,7 @@ def best(
         except BaseException:
             pool.shutdown(wait=True, cancel_futures=True)
             raise
-    return ranked(search, pa.concat_tables(found)) if found else work_schema(work).empty_table()
+    return ranked(search, pa.concat_tables(found))
 
 
 def ranked(search: AnySearch, rows: pa.Table) -> pa.Table:
@@ -111,11 +111,6 @@ def ranked(search: AnySearch, rows: pa.Table) -> pa.Table:
     worth = rows[search.result.name].combine_chunks().to_numpy(zero_copy_only=False)
     order = np.argsort(worth if search.is_ascending else -worth, kind="stable")
     return rows.take(pa.array(order[: search.count]))
-
-
-def work_schema(work: Sequence[tuple[Scan, Open]]) -> pa.Schema:
-    """The columns of what is found; none where nothing is searched."""
-    return work[0][0].schema if work else pa.schema([])
 
 
 def _of_table(search: AnySearch, scan: Scan, table: Open, check: Callable[[], None]) -> pa.Table:

@@ -102,27 +102,33 @@ def _switch(name: str) -> _Setting:
     return _Setting(lambda session: bool(getattr(session.execution, name)), choose)
 
 
-def _set_group_rows(session: ClientSession, value: SettingValue) -> None:
-    text = str(value) if isinstance(value, int) and not isinstance(value, bool) else value
+def _as_text(value: SettingValue) -> SettingValue:
+    """A whole number as SET would give it; anything else as it is."""
+    return str(value) if isinstance(value, int) and not isinstance(value, bool) else value
+
+
+def _number(name: str, value: SettingValue, expected: str, most: float = math.inf) -> int:
+    text = _as_text(value)
     # isdecimal() takes digits of any script, as int() does.
-    if not isinstance(text, str) or not text.isdecimal():
-        raise InvalidInput(f"group_rows is {value!r}; expected a number of rows")
-    session.execution = replace(session.execution, group_rows=int(text))
+    if not isinstance(text, str) or not text.isdecimal() or int(text) > most:
+        raise InvalidInput(f"{name} is {value!r}; expected {expected}")
+    return int(text)
+
+
+def _set_group_rows(session: ClientSession, value: SettingValue) -> None:
+    rows = _number("group_rows", value, "a number of rows")
+    session.execution = replace(session.execution, group_rows=rows)
 
 
 def _set_snapshot(session: ClientSession, value: SettingValue) -> None:
-    text = str(value) if isinstance(value, int) and not isinstance(value, bool) else value
-    chosen = _text("snapshot", text)
+    chosen = _text("snapshot", _as_text(value))
     session.execution = replace(session.execution, snapshot=None if chosen == NEWEST else chosen)
 
 
 def _set_target_partitions(session: ClientSession, value: SettingValue) -> None:
-    text = str(value) if isinstance(value, int) and not isinstance(value, bool) else value
-    if not isinstance(text, str) or not text.isdecimal() or int(text) > MOST_LANES:
-        raise InvalidInput(
-            f"target_partitions is {value!r}; expected a number of lanes up to {MOST_LANES}, 0 for those of the server"
-        )
-    session.execution = replace(session.execution, target_partitions=int(text))
+    expected = f"a number of lanes up to {MOST_LANES}, 0 for those of the server"
+    lanes = _number("target_partitions", value, expected, MOST_LANES)
+    session.execution = replace(session.execution, target_partitions=lanes)
 
 
 def _set_statement_timeout(session: ClientSession, value: SettingValue) -> None:

@@ -57,7 +57,8 @@ def calls(sql: str) -> Iterator[Call]:
     >>> [dict(call.arguments) for call in calls("SELECT * FROM vector_search('t', 'v', [1, 2], k => 3)")]
     [{'table': "'t'", 'column': "'v'", 'vector': '[1, 2]', 'k': '3'}]
     """
-    if not any(function in sql.lower() for function in SIGNATURES):
+    lower = sql.lower()
+    if not any(function in lower for function in SIGNATURES):
         return
     cursor = Cursor(sql, tokenize(sql))
     while not cursor.done:
