@@ -15,10 +15,11 @@ import pyarrow as pa
 from lance_flight.catalog.directory import PUBLIC, Root, TableName
 from lance_flight.catalog.store import Store
 from lance_flight.engine.clients import ClientSession
-from lance_flight.engine.engine import Engine, Scope
+from lance_flight.engine.engine import Engine
 from lance_flight.engine.ingest import Existing
 from lance_flight.engine.limits import Limits
 from lance_flight.engine.partition_fields import parse_partition_by
+from lance_flight.engine.scope import Scope
 from lance_flight.errors import QueryFailed
 from lance_flight.model.checksums import Checksum
 

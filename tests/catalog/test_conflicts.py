@@ -15,7 +15,8 @@ from lance_flight.catalog.maintenance import compaction
 from lance_flight.catalog.namespace import PartitionedNamespace
 from lance_flight.catalog.store import Store
 from lance_flight.engine.clients import ClientSession, Isolation
-from lance_flight.engine.engine import Engine, Scope
+from lance_flight.engine.engine import Engine
+from lance_flight.engine.scope import Scope
 from lance_flight.engine.transactions import SqlTransaction
 from lance_flight.errors import SerializationFailure
 

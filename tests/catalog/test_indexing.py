@@ -17,8 +17,9 @@ from lance_flight.catalog.maintenance.verification import verify
 from lance_flight.catalog.namespace import PartitionedNamespace
 from lance_flight.catalog.pieces import THREADS
 from lance_flight.catalog.store import Store
-from lance_flight.engine.engine import Engine, Scope
+from lance_flight.engine.engine import Engine
 from lance_flight.engine.functions import evaluate
+from lance_flight.engine.scope import Scope
 from lance_flight.errors import InvalidInput, LanceFlightError, NotFound, Unsupported
 
 from tests.stock import manifest, stored_tables

@@ -14,7 +14,8 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 from lance_flight.catalog.directory import Root
 from lance_flight.catalog.store import Store
 from lance_flight.engine.clients import ClientSession
-from lance_flight.engine.engine import Engine, Scope
+from lance_flight.engine.engine import Engine
+from lance_flight.engine.scope import Scope
 from lance_flight.errors import SerializationFailure
 
 FULL = os.environ.get("LANCE_FLIGHT_TESTS") == "full"

@@ -16,8 +16,9 @@ from lance_flight.catalog.maintenance.rewriting import RewritingRules, rewrite
 from lance_flight.catalog.maintenance.verification import VerificationReport, verify
 from lance_flight.catalog.namespace import PartitionedNamespace
 from lance_flight.catalog.store import Store
-from lance_flight.engine.engine import Engine, Scope
+from lance_flight.engine.engine import Engine
 from lance_flight.engine.functions import evaluate
+from lance_flight.engine.scope import Scope
 from lance_flight.errors import NotFound
 from lance_flight.model.checksums import Checksum
 

@@ -10,8 +10,9 @@ import pytest
 from lance_flight.catalog.directory import Root
 from lance_flight.catalog.store import Store
 from lance_flight.engine.clients import Clients, Isolation
-from lance_flight.engine.engine import Engine, Scope
+from lance_flight.engine.engine import Engine
 from lance_flight.engine.limits import Limits
+from lance_flight.engine.scope import Scope
 from lance_flight.errors import Conflict, InvalidInput, LimitExceeded, NotFound, Refused
 
 from tests.stock import stored_rows

@@ -13,10 +13,11 @@ import pytest
 from lance_flight.catalog.directory import Root
 from lance_flight.catalog.store import Store
 from lance_flight.engine.clients import ClientSession
-from lance_flight.engine.engine import Engine, Scope
+from lance_flight.engine.engine import Engine
 from lance_flight.engine.execution import Execution
 from lance_flight.engine.partition_wise import division
 from lance_flight.engine.partition_wise.lanes import Admission
+from lance_flight.engine.scope import Scope
 from lance_flight.errors import LanceFlightError, QueryFailed
 
 IN_GROUPS = Scope(session=ClientSession(execution=Execution(group_rows=0)))

@@ -6,8 +6,9 @@ import pytest
 from lance_flight.catalog.directory import Root
 from lance_flight.catalog.store import Store
 from lance_flight.engine.clients import ClientSession
-from lance_flight.engine.engine import Engine, Scope
+from lance_flight.engine.engine import Engine
 from lance_flight.engine.execution import Execution
+from lance_flight.engine.scope import Scope
 
 PLAIN = Scope(session=ClientSession(execution=Execution(partition_wise_join=False, dynamic_pruning=False)))
 BY_PARTITIONS = [

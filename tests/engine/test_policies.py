@@ -13,10 +13,11 @@ from datafusion import SessionContext
 from datafusion.substrait import Serde
 from lance_flight.catalog.directory import PUBLIC, Root, TableName
 from lance_flight.catalog.store import Store
-from lance_flight.engine.engine import Engine, Scope
+from lance_flight.engine.engine import Engine
 from lance_flight.engine.ingest import Existing
 from lance_flight.engine.policies.access import UNLIMITED, Access
 from lance_flight.engine.policies.file import Policies
+from lance_flight.engine.scope import Scope
 from lance_flight.engine.substrait import statement_of
 from lance_flight.engine.tasks import Task
 from lance_flight.errors import InvalidInput, LanceFlightError, NotFound, Refused

@@ -20,10 +20,11 @@ from lance_flight.catalog.namespace import PartitionedNamespace
 from lance_flight.catalog.standing import Standing
 from lance_flight.catalog.store import Store
 from lance_flight.engine.clients import ClientSession
-from lance_flight.engine.engine import Engine, Scope
+from lance_flight.engine.engine import Engine
 from lance_flight.engine.functions import evaluate
 from lance_flight.engine.ingest import Existing, create
 from lance_flight.engine.partition_fields import parse_partition_by
+from lance_flight.engine.scope import Scope
 from lance_flight.engine.tasks import Task
 from lance_flight.engine.transactions import SqlTransaction
 from lance_flight.errors import (
@@ -109,13 +110,13 @@ def test_a_transaction_does_not_go_on_with_another_table(engine: Engine, layout:
     query = "SELECT id FROM a"
 
     def read() -> list[int]:
-        return engine._session(engine.root, transaction).frame(query).to_arrow_table()["id"].to_pylist()
+        return engine.sessions.begin(engine.root, transaction).frame(query).to_arrow_table()["id"].to_pylist()
 
     assert sorted(read()) == [1, 2]
     engine.update("ALTER TABLE a RENAME TO c")
     engine.update("ALTER TABLE b RENAME TO a")
     with pytest.raises(LanceFlightError, match="dropped or replaced"):
-        read_all(lambda: engine._session(engine.root, transaction), query)
+        read_all(lambda: engine.sessions.begin(engine.root, transaction), query)
 
 
 def read_all(session: Callable[[], Any], query: str) -> list[Any]:

@@ -9,6 +9,7 @@ from lance_flight.catalog.directory import Root
 from lance_flight.catalog.store import Store
 from lance_flight.engine.engine import Engine
 from lance_flight.engine.session import Session
+from lance_flight.engine.sessions import Sessions
 
 HUNDRED = 100
 
@@ -50,12 +51,12 @@ def test_a_change_opens_the_tables_that_it_may_concern(
     engine: Engine, monkeypatch: pytest.MonkeyPatch, statement: str, tables: int
 ) -> None:
     sessions: list[Session] = []
+    begin = Sessions.begin
 
-    def new_session(*args: Any, **options: Any) -> Session:
-        sessions.append(session(*args, **options))
+    def noted(*args: Any, **options: Any) -> Session:
+        sessions.append(begin(*args, **options))
         return sessions[-1]
 
-    session = engine._session
-    monkeypatch.setattr(engine, "_session", new_session)
+    monkeypatch.setattr(Sessions, "begin", noted)
     engine.update(statement)
     assert sum(session.log.tables_read for session in sessions) == tables

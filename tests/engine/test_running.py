@@ -14,10 +14,12 @@ import pytest
 from lance_flight.catalog.directory import Root, TableName
 from lance_flight.catalog.leases import SnapshotId, leased, leases
 from lance_flight.catalog.store import Store
-from lance_flight.engine.engine import Engine, QueryPlan, Scope
+from lance_flight.engine.engine import Engine
 from lance_flight.engine.ingest import Existing
 from lance_flight.engine.limits import Limits
+from lance_flight.engine.query_plans import QueryPlan
 from lance_flight.engine.running import Cancellations, RunningStatements
+from lance_flight.engine.scope import Scope
 from lance_flight.engine.statement_runs import Issuer, Kind, Record, State
 from lance_flight.errors import Cancelled, LanceFlightError, OutOfMemory, Refused
 

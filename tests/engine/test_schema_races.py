@@ -12,8 +12,9 @@ from lance_flight.catalog.manifest import Manifest
 from lance_flight.catalog.snapshot import Snapshot
 from lance_flight.catalog.store import Store
 from lance_flight.engine.clients import ClientSession
-from lance_flight.engine.engine import Engine, Scope
+from lance_flight.engine.engine import Engine
 from lance_flight.engine.ingest import Existing
+from lance_flight.engine.scope import Scope
 from lance_flight.engine.transactions import SqlTransaction
 from lance_flight.errors import AlreadyExists, DataError, LanceFlightError, NotFound, SerializationFailure
 from lance_flight.model.schema import NamespaceSchema

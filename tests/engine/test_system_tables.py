@@ -7,8 +7,9 @@ from pathlib import Path
 import pytest
 from lance_flight.catalog.directory import Root
 from lance_flight.catalog.store import Store
-from lance_flight.engine.engine import Engine, Scope
+from lance_flight.engine.engine import Engine
 from lance_flight.engine.policies.access import UNLIMITED, Access, Grant, Privilege, Tables
+from lance_flight.engine.scope import Scope
 from lance_flight.engine.statement_runs import Issuer
 from lance_flight.errors import NotFound
 

@@ -13,11 +13,12 @@ from lance_flight.catalog.private import PRIVATE
 from lance_flight.catalog.store import Store
 from lance_flight.catalog.temporary import TEMPORARY
 from lance_flight.engine.clients import Clients, ClientSession
-from lance_flight.engine.engine import Engine, Scope
+from lance_flight.engine.engine import Engine
 from lance_flight.engine.ingest import Existing
 from lance_flight.engine.limits import Limits
 from lance_flight.engine.policies.access import Access
 from lance_flight.engine.policies.file import Policies
+from lance_flight.engine.scope import Scope
 from lance_flight.engine.tasks import Task
 from lance_flight.errors import NotFound, Refused, Unsupported
 

@@ -12,7 +12,8 @@ import pytest
 from adbc_driver_manager import Error
 from lance_flight.catalog.directory import Root
 from lance_flight.engine.clients import ClientSession, Isolation
-from lance_flight.engine.engine import Engine, Scope
+from lance_flight.engine.engine import Engine
+from lance_flight.engine.scope import Scope
 from lance_flight.errors import SerializationFailure
 from lance_flight.faults import VARIABLE
 

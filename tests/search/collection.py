@@ -10,9 +10,10 @@ import numpy as np
 import pyarrow as pa
 from lance_flight.catalog.directory import PUBLIC, Root, TableName
 from lance_flight.catalog.store import Store
-from lance_flight.engine.engine import Engine, Scope
+from lance_flight.engine.engine import Engine
 from lance_flight.engine.ingest import Existing
 from lance_flight.engine.policies.access import UNLIMITED, Access
+from lance_flight.engine.scope import Scope
 from lance_flight.engine.tasks import Task
 from lance_flight.errors import LanceFlightError
 

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from typing import TypeVar
@@ -13,28 +12,28 @@ import pyarrow as pa
 
 from lance_flight.catalog.directory import PUBLIC, Root, TableName
 from lance_flight.catalog.leases import Hold, leases
-from lance_flight.catalog.temporary import NO_TABLES, Temporary, TemporaryTables
+from lance_flight.catalog.temporary import NO_TABLES, Temporary
 from lance_flight.engine import ingest
 from lance_flight.engine.answers import Answer, answer
 from lance_flight.engine.bindings import answer_by_rows
 from lance_flight.engine.changes import change, insert_columns, temporary_root
-from lance_flight.engine.clients import ANONYMOUS, Clients, ClientSession
+from lance_flight.engine.clients import Clients, ClientSession
 from lance_flight.engine.dml import row_query, table_name
 from lance_flight.engine.endpoints import is_ordered, most_shares, table_rows
-from lance_flight.engine.execution import Execution
 from lance_flight.engine.limits import NO_LIMITS, Limits
 from lance_flight.engine.memory import Memory
-from lance_flight.engine.named_tables import Reading
 from lance_flight.engine.parameters import check_parameters, parameter_schema
 from lance_flight.engine.partition_fields import PartitionDef
 from lance_flight.engine.policies.access import UNLIMITED, Access, Privilege
 from lance_flight.engine.policies.changes import changing
 from lance_flight.engine.policies.required import required
+from lance_flight.engine.query_plans import Description, QueryPlan
 from lance_flight.engine.receiving import Receiver
 from lance_flight.engine.references import CATALOG
 from lance_flight.engine.row_changes import Delete, Merge, Update
 from lance_flight.engine.running import Cancellations, RunningStatements
-from lance_flight.engine.session import Session
+from lance_flight.engine.scope import ALONE, Scope
+from lance_flight.engine.sessions import Sessions
 from lance_flight.engine.settings import set_option
 from lance_flight.engine.statement_runs import Issuer, Kind, RunningStatement, State
 from lance_flight.engine.statements import (
@@ -48,7 +47,6 @@ from lance_flight.engine.statements import (
     Statement,
     parse,
 )
-from lance_flight.engine.system_tables import SystemTables
 from lance_flight.engine.tables import Share
 from lance_flight.engine.tasks import Task
 from lance_flight.engine.transactions import SqlTransaction
@@ -56,78 +54,6 @@ from lance_flight.engine.turns import Turn
 from lance_flight.errors import Conflict, SqlError
 
 S = TypeVar("S", bound=Statement)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Description:
-    """A statement that was planned and not run; `schema` is None where it returns no rows."""
-
-    schema: pa.Schema | None
-    parameters: pa.Schema
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class QueryPlan:
-    """A query ready to run: its exact schema, one task for each endpoint, the snapshot of each table.
-
-    The tasks can be run until it `expires`; in that order, where the rows are `ordered`. `rows` is how many the tables of a
-    query with several endpoints have, before any filter. `partitions` is how many tables are scanned of how many, where the
-    plan says so already.
-    """
-
-    schema: pa.Schema
-    tasks: tuple[Task, ...]
-    expires: datetime
-    snapshots: Mapping[str, int] = field(default_factory=dict)
-    rows: int | None = None
-    ordered: bool = False
-    partitions: tuple[int, int] | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Scope:
-    """Where a statement belongs: the session of its client, the transaction it is part of, who began it, and what he may do.
-
-    It knows the `temporary` tables that there were when it came, and makes others in `own_tables`, where it may.
-    """
-
-    session: ClientSession | None = None
-    transaction: bytes | None = None
-    issuer: Issuer = field(default_factory=Issuer)
-    access: Access = UNLIMITED
-    temporary: Temporary = NO_TABLES
-    own_tables: TemporaryTables | None = None
-
-    def with_own_tables(self) -> Scope:
-        """The same for a session that is certainly its client's, with its temporary tables."""
-        if self.session is None:
-            return self
-        known = self.session.temporary.known()
-        return replace(self, access=self.access.owning(known.names), temporary=known, own_tables=self.session.temporary)
-
-    @property
-    def branch(self) -> str | None:
-        """The branch that the session is on."""
-        return None if self.session is None else self.session.branch
-
-    @property
-    def principal(self) -> str:
-        """Who runs it."""
-        return ANONYMOUS if self.session is None else self.session.principal
-
-    @property
-    def db_schema(self) -> str:
-        """Where its tables without a schema are."""
-        return PUBLIC if self.session is None else self.session.db_schema
-
-    @property
-    def execution(self) -> Execution:
-        """How its queries are run."""
-        return Execution() if self.session is None else self.session.execution
-
-
-ALONE = Scope()
-"""A statement of nobody's session, and a transaction of its own."""
 
 
 class Engine:
@@ -138,11 +64,12 @@ class Engine:
 
     def __init__(self, root: Root, *, ways: int, limits: Limits = NO_LIMITS) -> None:
         self.root = root
-        self._ways = ways
         self.limits = limits
         self.clients = Clients(root, limits)
         self.running = RunningStatements(limits)
-        self._memory = Memory(limits)
+        self.sessions = Sessions(
+            root=root, ways=ways, memory=Memory(limits), running=self.running, clients=self.clients
+        )
 
     def describe(self, sql: str, scope: Scope = ALONE) -> Description:
         """The result schema and the parameters of a statement, none of which is run."""
@@ -150,11 +77,11 @@ class Engine:
             return self._described(running, scope)
 
     def _described(self, running: RunningStatement, scope: Scope) -> Description:
-        sql, root = running.sql, self._root(scope)
+        sql = running.sql
         statement = _permitted(parse(sql, scope.db_schema), scope.access)
         if isinstance(statement, SessionStatement):
             return Description(schema=None, parameters=parameter_schema(sql, None))
-        session_of = self._sessions(root, scope, running)
+        root, session_of = self.sessions.seen(scope), self.sessions.within(scope, running)
         with self._turn(running, scope) as (transaction, _):
             running.at(State.PLANNING)
             match statement:
@@ -218,10 +145,10 @@ class Engine:
     ) -> QueryPlan:
         check_parameters(running.sql, parameters, is_query=True)
         holds: list[Hold] = []
-        root = self._root(scope)
+        session_of = self.sessions.within(scope, running)
         with self._turn(running, scope) as (transaction, _):
             running.at(State.PLANNING)
-            session = self._sessions(root, scope, running)(transaction, *_target(statement), holds=holds)
+            session = session_of(transaction, *_target(statement), holds=holds)
             answered = answer_by_rows(statement, parameters, partial(answer, session, statement))
             if answered.frame is not None:
                 session.plan_ahead(answered.frame)
@@ -315,24 +242,11 @@ class Engine:
             raise SqlError("the statement returns no rows")
         running.at(State.PLANNING)
         running.limit(task.execution.statement_timeout)
-        # Its snapshots are fixed: the rows stream beside whatever the transaction does next.
-        transaction = None if task.transaction is None else self.clients.transaction(task.transaction).sql
-        begin = partial(
-            self._session,
-            temporary.over(self.root.on_branch(task.branch).guarded(access)),
-            transaction,
-            *_target(statement),
-            readings=task.readings,
-            share=task.share,
-            holds=holds,
-            execution=task.execution,
-            db_schema=task.db_schema,
-            running=running,
-            access=access,
-        )
+        session_of = self.sessions.of_task(task, running, access, temporary)
+        target, changing = _target(statement)
 
         def answer_to(row: pa.RecordBatch | None) -> Answer:
-            session = begin()
+            session = session_of(target=target, changing=changing, holds=holds)
             answered = answer(session, statement, row)
             running.snapshots = {name: reading.version for name, reading in session.named.readings.items()}
             return answered
@@ -358,13 +272,12 @@ class Engine:
             return self._kill(statement, scope)
         with self._turn(running, scope) as (transaction, _):
             running.at(State.RUNNING)
-            root = self._root(scope)
             bindings = [None] if parameters is None else [parameters.slice(i, 1) for i in range(parameters.num_rows)]
             serializable = scope.session is not None and scope.session.is_serializable
             return change(
-                root,
+                self.sessions.seen(scope),
                 statement,
-                self._sessions(root, scope, running),
+                self.sessions.within(scope, running),
                 bindings,
                 running.cancellation,
                 transaction=transaction,
@@ -402,7 +315,7 @@ class Engine:
                 self._turn(running, scope) as (transaction, turn),
             ):
                 batches = running.received(receiver.received(running.cancellation), turn)
-                root = self._root(scope)
+                root = self.sessions.seen(scope)
                 return ingest.ingest(
                     temporary_root(scope.own_tables, name, root) if temporary else root,
                     name,
@@ -446,57 +359,6 @@ class Engine:
             transaction.guard(scope.access)
             transaction.know(scope.temporary.root, scope.temporary.names)
             yield transaction
-
-    def _root(self, scope: Scope) -> Root:
-        """The root as a statement sees it."""
-        return scope.temporary.over(self.root.on_branch(scope.branch).guarded(scope.access))
-
-    def _sessions(self, root: Root, scope: Scope, running: RunningStatement) -> Callable[..., Session]:
-        """What makes the sessions of a statement where it belongs."""
-        return partial(
-            self._session,
-            root,
-            execution=scope.execution,
-            db_schema=scope.db_schema,
-            running=running,
-            access=scope.access,
-        )
-
-    def _session(
-        self,
-        root: Root,
-        transaction: SqlTransaction | None = None,
-        target: TableName | None = None,
-        changing: frozenset[Privilege] = frozenset(),
-        *,
-        readings: Mapping[str, Reading] | None = None,
-        share: Share | None = None,
-        holds: list[Hold] | None = None,
-        execution: Execution | None = None,
-        db_schema: str = PUBLIC,
-        running: RunningStatement | None = None,
-        access: Access = UNLIMITED,
-    ) -> Session:
-        return Session(
-            root,
-            ways=self._ways,
-            readings=readings,
-            share=share,
-            runtime=self._memory.runtime(),
-            transaction=transaction,
-            target=target,
-            holds=holds if holds is not None or transaction is None else transaction.holds,
-            execution=execution,
-            db_schema=db_schema,
-            running=running,
-            access=access,
-            changing=changing,
-            system=SystemTables(
-                running=self.running,
-                clients=self.clients,
-                principal=None if access.is_admin else access.principal,
-            ),
-        )
 
 
 def _permitted(statement: S, access: Access) -> S:

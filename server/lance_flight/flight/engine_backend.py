@@ -12,12 +12,14 @@ import pyarrow as pa
 from lance_flight.catalog.directory import PUBLIC, TableName
 from lance_flight.engine import settings, substrait
 from lance_flight.engine.clients import ClientSession
-from lance_flight.engine.engine import Engine, QueryPlan, Scope
+from lance_flight.engine.engine import Engine
 from lance_flight.engine.ingest import Existing
 from lance_flight.engine.partition_fields import parse_partition_by
 from lance_flight.engine.policies.access import Access
 from lance_flight.engine.policies.file import PolicyFile
+from lance_flight.engine.query_plans import QueryPlan
 from lance_flight.engine.references import CATALOG
+from lance_flight.engine.scope import Scope
 from lance_flight.engine.statement_runs import Issuer
 from lance_flight.engine.tasks import Task
 from lance_flight.errors import Conflict, InvalidInput, NotFound, Unsupported

@@ -1,0 +1,37 @@
+"""What planning a statement gives whoever asked for it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+
+import pyarrow as pa
+
+from lance_flight.engine.tasks import Task
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Description:
+    """A statement that was planned and not run; `schema` is None where it returns no rows."""
+
+    schema: pa.Schema | None
+    parameters: pa.Schema
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QueryPlan:
+    """A query ready to run: its exact schema, one task for each endpoint, the snapshot of each table.
+
+    The tasks can be run until it `expires`; in that order, where the rows are `ordered`. `rows` is how many the tables of a
+    query with several endpoints have, before any filter. `partitions` is how many tables are scanned of how many, where the
+    plan says so already.
+    """
+
+    schema: pa.Schema
+    tasks: tuple[Task, ...]
+    expires: datetime
+    snapshots: Mapping[str, int] = field(default_factory=dict)
+    rows: int | None = None
+    ordered: bool = False
+    partitions: tuple[int, int] | None = None
