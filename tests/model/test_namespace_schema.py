@@ -145,6 +145,7 @@ def test_a_schema_with_ids_at_every_depth_survives_its_json() -> None:
 
 def test_only_top_level_columns_are_columns() -> None:
     schema = NamespaceSchema.assign(DEEP)
+    assert schema.names == {0: "a", 5: "a.b", 8: "z"}
     assert {n: schema.column(n) is not None for n in range(10)} == {n: n in (0, 5, 8) for n in range(10)}
     assert schema.column(5).name == "a.b"
 

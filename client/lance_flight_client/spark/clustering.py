@@ -30,20 +30,20 @@ _SPREAD = "__lance_flight_spread"
 class PartitionHash:
     """One number for each row, equal for equal partition values: by position, the columns that they are computed from.
 
-    `columns` are those columns as the table has them, `ids` the field ids of their names.
+    `columns` are those columns as the table has them, `names` their names by field id.
     """
 
     fields: tuple[PartitionField, ...]
     columns: pa.Schema
     places: tuple[int, ...]
-    ids: Mapping[str, int]
+    names: Mapping[int, str]
 
     def of(self, batch: pa.RecordBatch) -> pa.Array:
         """The numbers of the rows of a batch, as 32-bit integers."""
         if not self.places:
             return pa.nulls(batch.num_rows, pa.int32())
         sources = pa.Table.from_arrays([batch.column(place) for place in self.places], names=self.columns.names)
-        values = partition_values(rows.conform(sources, self.columns), self.fields, dict(self.ids), evaluate)
+        values = partition_values(rows.conform(sources, self.columns), self.fields, self.names, evaluate)
         return murmur3_multi([column.combine_chunks() for column in values.columns])
 
     def added(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -99,5 +99,5 @@ def _partition_hash(names: list[str], root: str, table: str, storage: Mapping[st
         fields=snapshot.current_spec.fields,
         columns=pa.schema(sources),
         places=tuple(called.index(field.name) for field in sources),
-        ids={field.name: ids[field.name] for field in sources},
+        names={ids[field.name]: field.name for field in sources},
     )

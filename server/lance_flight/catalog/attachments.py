@@ -125,7 +125,7 @@ class Attachment:
                     raise DataError(
                         f"column {field.name!r} is NOT NULL, and row {before + row + 1} of {self.name!r} is"
                     )
-            found = partition_values(rows, fields, schema.ids, self.evaluate)
+            found = partition_values(rows, fields, schema.names, self.evaluate)
             wrong = np.flatnonzero(match(found, self.values) < 0)
             if len(wrong):
                 raise DataError(

@@ -6,7 +6,7 @@ Nothing written here is visible until a `Transaction` commits it.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass
@@ -118,7 +118,7 @@ class PartitionWriter:
         return [pending.edit for pending in self._pending.values()]
 
     def _write(self, chunk: pa.Table) -> None:
-        values = partition_values(chunk, self._spec.fields, self._schema.ids, self._evaluate)
+        values = partition_values(chunk, self._spec.fields, self._schema.names, self._evaluate)
         groups = group(values.columns, chunk.num_rows)
         numbers = self._numbers(values.take(groups.first))
         arranged = chunk if groups.order is None else self._arranged(chunk, groups.order)
@@ -229,10 +229,12 @@ class PartitionWriter:
 
 
 def partition_values(
-    rows: pa.Table, fields: Sequence[PartitionField], ids: dict[str, int], evaluate: Evaluate
+    rows: pa.Table, fields: Sequence[PartitionField], names: Mapping[int, str], evaluate: Evaluate
 ) -> pa.Table:
-    """The partition values of each row, one column per field; a removed source column counts as NULL."""
-    names = {number: name for name, number in ids.items()}
+    """The partition values of each row, one column per field; `names` are those of the columns by their ids.
+
+    A removed source column counts as NULL.
+    """
     columns = []
     for partition_field in fields:
         sources = [

@@ -37,10 +37,9 @@ _COUNTED = frozenset({"tables", "indexed_tables", "rows", "indexed_rows", "segme
 
 def indexes(view: PartitionedView, names: list[str]) -> pa.Table:
     """One row per index; its counts only where they are asked for, as every table is opened for them."""
-    columns = {number: name for name, number in view.snapshot.schema.ids.items()}
     rows = []
     for definition in indices_of(view.snapshot):
-        column = columns[definition.field_id]
+        column = view.snapshot.schema.names[definition.field_id]
         row: dict[str, Any] = {
             "name": definition.name,
             "column_name": column,

@@ -122,6 +122,11 @@ class NamespaceSchema:
         return {field.name: _required_id(field) for field in self.arrow}
 
     @cached_property
+    def names(self) -> dict[int, str]:
+        """The name of each top-level column by its id."""
+        return {number: name for name, number in self.ids.items()}
+
+    @cached_property
     def paths(self) -> dict[int, tuple[str, pa.Field]]:
         """Each field, nested ones included, by id: its dotted path and the field itself."""
         return {_required_id(field): (path, field) for path, field in _walk(self.arrow)}
@@ -136,8 +141,8 @@ class NamespaceSchema:
 
     def column(self, field_id: int) -> pa.Field | None:
         """The top-level column with this id, or None (a removed or nested one)."""
-        path, field = self.paths.get(field_id, ("", None))
-        return field if field is not None and path == field.name and field.name in self.ids else None
+        name = self.names.get(field_id)
+        return None if name is None else self.arrow.field(name)
 
     def id_of(self, name: str) -> int:
         """The id of a top-level column, or `NotFound` with the nearest names."""

@@ -79,9 +79,8 @@ def prune(
     expressions = Expressions(evaluate)
     everything = _everything(schema, whole.components)
     plans = [[(each, _matches(whole, each, expressions, everything)) for each in group] for group in question.groups]
-    names = {number: name for name, number in schema.ids.items()}
     versions = [
-        _Version(version.spec.id, parts, np.ones(len(version), np.bool_), Account(version.spec, names))
+        _Version(version.spec.id, parts, np.ones(len(version), np.bool_), Account(version.spec, schema.names))
         for version, parts in zip(whole.versions, whole.parts, strict=True)
     ]
     for group in plans:
@@ -139,7 +138,7 @@ def _keep_any_of(group: Sequence[tuple[Alternative, Mapping[Component, Match]]],
 def _everything(schema: NamespaceSchema, components: Sequence[Component]) -> dict[int, Domain]:
     """The domains of the source columns that have an order, by id."""
     sources = frozenset[int]().union(*(component.sources for component in components))
-    kinds = {number: schema.arrow.field(name).type for name, number in schema.ids.items() if number in sources}
+    kinds = {number: schema.arrow.field(name).type for number, name in schema.names.items() if number in sources}
     orders = {number: ordering(kind) for number, kind in kinds.items()}
     return {number: Domain.everything(order) for number, order in orders.items() if order is not None}
 

@@ -149,11 +149,10 @@ class History:
         if end.version <= self._plan.read.version:
             return
         then, now = self._plan.schema, end.schema
-        names = {number: name for name, number in now.ids.items()}
         problems = [
             f"column {name!r} was {then.plain.field(name).type} when the query began, and was dropped or changed since"
             for name in self._plan.rules.read.names
-            if (called := names.get(then.ids[name])) is None
+            if (called := now.names.get(then.ids[name])) is None
             or now.plain.field(called).type != then.plain.field(name).type
         ]
         if problems:

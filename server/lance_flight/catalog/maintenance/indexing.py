@@ -142,8 +142,7 @@ class _Indexing:
         store = self._root.child(table.location)
         base = partitions.resolve(store, table.pin)
         dataset = partitions.open_at(store, base)
-        name = next(name for name, number in snapshot.schema.ids.items() if number == definition.field_id)
-        column = physical(dataset.schema, name, definition.field_id)
+        column = physical(dataset.schema, snapshot.schema.names[definition.field_id], definition.field_id)
         fragments = {fragment.fragment_id: fragment.count_rows() for fragment in dataset.get_fragments()}
         if column is None or sum(fragments.values()) < max(definition.min_rows, 1):
             return None

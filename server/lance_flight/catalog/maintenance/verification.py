@@ -132,7 +132,7 @@ class Check:
         return np.flatnonzero(match(self._values(batch), self.values) < 0)
 
     def _values(self, batch: pa.RecordBatch) -> pa.Table:
-        return partition_values(pa.Table.from_batches([batch]), self.fields, self.schema.ids, self.evaluate)
+        return partition_values(pa.Table.from_batches([batch]), self.fields, self.schema.names, self.evaluate)
 
     def _said(self, row: pa.RecordBatch) -> str:
         found, expected = (

@@ -169,10 +169,9 @@ def _partitioned(view: PartitionedView, scan: PlannedRead | None) -> Target:
 
 def _options(view: PartitionedView, family: Family) -> Iterator[tuple[str, Mapping[str, OptionValue]]]:
     """The columns that have an index of a family, with the options of that."""
-    columns = {number: name for name, number in view.ids.items()}
     for index in indices_of(view.snapshot):
         if index.of_kind.family is family:
-            yield columns[index.field_id], index.options
+            yield view.snapshot.schema.names[index.field_id], index.options
 
 
 def _plain(view: PlainView, scan: PlannedRead | None) -> Target:
