@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+import shutil
 from typing import Any
 
 import lance
@@ -227,6 +228,31 @@ WRONG = [
 def test_what_is_not_there_is_named(server: Server, events: str, sql: str, says: list[str]) -> None:
     message = server.refuses(sql.format(t=events))
     assert [part for part in says if part not in message] == []
+
+
+@pytest.mark.parametrize(
+    ("condition", "values"),
+    [
+        pytest.param("f > 1.0", ["1.5", "nan"], id="greater than all numbers"),
+        pytest.param("f = CAST('NaN' AS DOUBLE)", ["nan"], id="equal to itself"),
+        pytest.param("f < CAST('NaN' AS DOUBLE)", ["0.5", "1.5"], id="not less than itself"),
+    ],
+)
+def test_partitions_of_nan_are_compared_as_their_rows_are(
+    server: Server, table: str, condition: str, values: list[str]
+) -> None:
+    server.run(f"CREATE TABLE {table} (f DOUBLE) PARTITIONED BY (f)")
+    server.run(f"INSERT INTO {table} VALUES (0.5), (1.5), (CAST('NaN' AS DOUBLE)), (NULL)")
+    for name in (table, f"{table}$partitions"):
+        assert sorted(str(f) for (f,) in server.rows(f"SELECT f FROM {name} WHERE {condition}")) == values
+
+
+def test_what_ends_a_metadata_table_is_told_by_its_own_code(server: Server, table: str) -> None:
+    server.ingest(table, pa.table({"id": [1, 2], "part": [1, 2]}), partition_by="part")
+    lost = stored_tables(server.root / table)[0].row["location"]
+    shutil.rmtree(server.root / table / lost)
+    assert f"[not_found] partition table '{lost}'" in server.refuses(f"SELECT * FROM {table}$files")
+    server.run(f"DROP TABLE {table}")
 
 
 def test_a_plain_table_has_no_partitions_and_says_so(server: Server, table: str) -> None:

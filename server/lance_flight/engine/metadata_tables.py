@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from functools import partial
 from itertools import dropwhile
@@ -14,7 +14,6 @@ from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.dataset as pads
 
 from lance_flight.catalog import partitions
 from lance_flight.catalog.directory import Table
@@ -58,43 +57,12 @@ _SPECS_SCHEMA = pa.schema(
 _FIXED_COLUMNS = frozenset({"spec_id", "object_id", "location", *PIN_COLUMNS, *(name for name, _ in _SIZES)})
 
 
-class MetadataTable(pads.Dataset):
-    """A table that is computed when it is read, and only the columns that are asked for."""
+@dataclass(frozen=True, slots=True)
+class MetadataTable:
+    """A table that is built when it is read; only the columns that are asked for have to be right."""
 
-    def __init__(self, schema: pa.Schema, build: Callable[[list[str]], pa.Table]) -> None:
-        self._schema = schema
-        self._build = build
-
-    @property
-    def schema(self) -> pa.Schema:
-        return self._schema
-
-    def scanner(self, columns: list[str] | None = None, filter: pc.Expression | None = None, **_: Any) -> pads.Scanner:
-        names = self._schema.names if columns is None else columns
-        return pads.dataset(self._schema.empty_table()).scanner(columns=names)
-
-    def get_fragments(self, filter: pc.Expression | None = None) -> Iterator[_Whole]:
-        return iter([_Whole(self._schema, self._build)])
-
-
-class _Whole:
-    """The only fragment of a metadata table."""
-
-    def __init__(self, schema: pa.Schema, build: Callable[[list[str]], pa.Table]) -> None:
-        self._schema = schema
-        self._build = build
-
-    def scanner(
-        self,
-        schema: pa.Schema | None = None,
-        columns: list[str] | None = None,
-        filter: pc.Expression | None = None,
-        **_: Any,
-    ) -> pads.Scanner:
-        names = self._schema.names if columns is None else columns
-        # A filter may speak of columns beyond those that are returned.
-        needed = names if filter is None else self._schema.names
-        return pads.dataset(self._build(needed)).scanner(columns=names, filter=filter)
+    schema: pa.Schema
+    build: Callable[[list[str]], pa.Table]
 
 
 def partitions_table(view: PartitionedView) -> MetadataTable:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import partial
@@ -17,16 +17,17 @@ from lance_flight.catalog.namespace import PartitionedNamespace
 from lance_flight.catalog.plain import PlainTable
 from lance_flight.catalog.scan import Source
 from lance_flight.catalog.snapshot import Snapshot
+from lance_flight.engine.computed_tables import ComputedTable
 from lance_flight.engine.metadata_tables import METADATA_TABLES, OF_EVERYBODY, PLAIN_METADATA_TABLES, MetadataTable
 from lance_flight.engine.points import Point, Reference, naming
 from lance_flight.engine.policies.access import UNLIMITED, Access, Privilege
 from lance_flight.engine.policies.rows import RowPolicy
 from lance_flight.engine.provider import Provider, ScanLog
 from lance_flight.engine.row_queries import TARGET_ROWS
-from lance_flight.engine.table_changes import ChangesTable, changes_table
+from lance_flight.engine.table_changes import changes_table
 from lance_flight.engine.tables import Floating, PartitionedView, PlainView, Share, Targets
 from lance_flight.engine.transactions import SqlTransaction
-from lance_flight.errors import Conflict, NotFound, Refused
+from lance_flight.errors import Conflict, LanceFlightError, NotFound, Refused
 from lance_flight.model.pins import FixedPin
 from lance_flight.model.spec import Evaluate
 from lance_flight.planning.predicates import ALWAYS, Predicate, all_of
@@ -128,18 +129,28 @@ class NamedTables:
                     view = self._partitioned(found, table, name.name, at)
                     if metadata is not None:
                         is_whole = self._policy(table).is_everything
-                        return _metadata_table(metadata, found, view, is_whole=is_whole)
+                        built = _metadata_table(metadata, found, view, is_whole=is_whole)
+                        return self._computed(built, view.failure)
                     self.divisible[f"{name.db_schema}.{name.name}"] = view
                     return Provider(view, self._log)
                 case PlainTable() if metadata is not None:
-                    self._policy(table).check_unpartitioned()
-                    return _plain_metadata_table(metadata, found, table)
+                    plain = self._plain(found, table, name.name, at)
+                    return self._computed(_plain_metadata_table(metadata, found, table), plain.failure)
                 case PlainTable():
                     plain = self._plain(found, table, name.name, at)
                     self.plain[f"{name.db_schema}.{name.name}"] = plain
                     return Provider(plain, self._log)
 
         return self._tables.read(table, opened)
+
+    def _computed(self, table: MetadataTable, failure: Callable[[Exception], LanceFlightError]) -> ComputedTable:
+        log = self._log
+
+        def rows(names: list[str]) -> Iterator[pa.RecordBatch]:
+            with log.noting(failure):
+                yield from table.build(names).to_batches()
+
+        return ComputedTable(table.schema, [rows])
 
     def _reference(self, name: TableName) -> Reference:
         named = Reference.parse(name)
@@ -151,10 +162,10 @@ class NamedTables:
                 return Reference(branch, None, named.metadata)
         return named
 
-    def changes(self, name: TableName, first: Point, last: Point) -> ChangesTable:
+    def changes(self, name: TableName, first: Point, last: Point) -> ComputedTable:
         """The rows that came and went between two points of a table's history."""
 
-        def opened(table: Table) -> ChangesTable:
+        def opened(table: Table) -> ComputedTable:
             ends = self._version(table, name, first), self._version(table, name, last)
             if self._holds is not None and isinstance(table, PartitionedNamespace):
                 self._holds += table.hold_between(*ends)

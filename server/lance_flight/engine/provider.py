@@ -6,7 +6,8 @@ tables one after another. These callbacks run on DataFusion's own threads and ne
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -37,6 +38,15 @@ class ScanLog:
     scans: list[PlannedRead] = field(default_factory=list)
     tables_read: int = 0
     error: LanceFlightError | None = None
+
+    @contextmanager
+    def noting(self, failure: Callable[[Exception], LanceFlightError]) -> Iterator[None]:
+        """Keep what ends a scan, as `failure` tells it: DataFusion passes on nothing but its words."""
+        try:
+            yield
+        except (LanceFlightError, *UNREADABLE) as exc:
+            self.error = failure(exc)
+            raise self.error from exc
 
 
 class ScanPlan(Protocol):
@@ -81,24 +91,21 @@ class Provider(pads.Dataset):
     def schema(self) -> pa.Schema:
         return self._readable.schema
 
-    def scanner(self, columns: list[str] | None = None, filter: pc.Expression | None = None, **_: Any) -> _Projection:
-        return _Projection(_projected(self.schema, columns))
+    def scanner(self, columns: list[str] | None = None, filter: pc.Expression | None = None, **_: Any) -> Projection:
+        return Projection(projected(self.schema, columns))
 
     def get_fragments(self, filter: pc.Expression | None = None) -> Iterator[_Lane]:
         predicate = ALWAYS if filter is None else _read(filter)
-        try:
+        with self._log.noting(self._readable.failure):
             self._log.cancellation.check()
             plan = self._readable.plan(predicate)
-        except LanceFlightError as exc:
-            self._log.error = self._readable.failure(exc)
-            raise self._log.error from exc
         planned = PlannedRead(self._readable, plan, filter, self._log)
         self._log.scans.append(planned)
         return iter([_Lane(planned, lane) for lane in plan.lanes or [[]]])
 
 
 @dataclass(frozen=True, slots=True)
-class _Projection:
+class Projection:
     """What DataFusion asks of a scanner while it plans: the schema of the columns it wants."""
 
     projected_schema: pa.Schema
@@ -120,15 +127,12 @@ class PlannedRead:
         batch_rows: int = BATCH_ROWS,
     ) -> Iterator[pa.RecordBatch]:
         """The rows of some tables, with these columns (None: all)."""
-        schema = _projected(self.readable.schema, columns)
-        try:
+        schema = projected(self.readable.schema, columns)
+        with self.log.noting(self.readable.failure):
             for residual, tables in work:
                 for batch in self._scan(residual, schema, batch_rows).read(tables):
                     self.log.cancellation.check()
                     yield batch
-        except (LanceFlightError, *UNREADABLE) as exc:
-            self.log.error = self.readable.failure(exc)
-            raise self.log.error from exc
 
     def _scan(self, residual: Predicate | None, schema: pa.Schema, batch_rows: int) -> Scan:
         source = self.readable.schema
@@ -160,7 +164,7 @@ class _Lane:
         batch_size: int = BATCH_ROWS,
         **_: Any,
     ) -> _LaneScanner:
-        return _LaneScanner(self, _projected(self.planned.readable.schema, columns), batch_size)
+        return _LaneScanner(self, projected(self.planned.readable.schema, columns), batch_size)
 
 
 @dataclass(frozen=True, slots=True)
@@ -196,5 +200,6 @@ def filter_of(residual: Predicate | None, pushed: pc.Expression | None, source: 
         return RowFilter(expression=pushed, rest=pushed, columns=tuple(source.names), pushable=False)
 
 
-def _projected(schema: pa.Schema, columns: Sequence[str] | None) -> pa.Schema:
+def projected(schema: pa.Schema, columns: Sequence[str] | None) -> pa.Schema:
+    """Some columns of a schema, None: all."""
     return schema if columns is None else pa.schema([schema.field(name) for name in columns])

@@ -13,7 +13,7 @@ from typing import Any
 import pyarrow as pa
 
 from lance_flight.engine.clients import Clients, KnownSession
-from lance_flight.engine.metadata_tables import MetadataTable
+from lance_flight.engine.computed_tables import ComputedTable
 from lance_flight.engine.running import RunningStatements
 from lance_flight.engine.statement_runs import Record
 
@@ -64,12 +64,12 @@ class SystemTables:
     clients: Clients
     principal: str | None = None
 
-    def table(self, name: str) -> MetadataTable | None:
+    def table(self, name: str) -> ComputedTable | None:
         """The table of that name, if there is one."""
         if name not in _TABLES:
             return None
         schema, rows = _TABLES[name]
-        return MetadataTable(schema, lambda columns: pa.Table.from_pylist(rows(self), schema=schema).select(columns))
+        return ComputedTable(schema, [lambda _: pa.Table.from_pylist(rows(self), schema=schema).to_batches()])
 
     def queries(self) -> _Rows:
         """A row for each statement that has not ended."""

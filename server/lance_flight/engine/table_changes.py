@@ -5,22 +5,20 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Any
+from functools import partial
 
 import pyarrow as pa
-import pyarrow.compute as pc
-import pyarrow.dataset as pads
 from datafusion import Expr
 from datafusion.catalog import Table as DataFusionTable
 
 from lance_flight.catalog.directory import Table, TableName
 from lance_flight.catalog.namespace import PartitionedNamespace
 from lance_flight.catalog.row_history import RowsMoved, Step, steps_of_namespace, steps_of_plain
-from lance_flight.catalog.store import UNREADABLE
 from lance_flight.engine import references
+from lance_flight.engine.computed_tables import ComputedTable
 from lance_flight.engine.points import Point, point
 from lance_flight.engine.policies.rows import RowPolicy
-from lance_flight.engine.provider import ScanLog, arrow_filter
+from lance_flight.engine.provider import ScanLog
 from lance_flight.engine.sql import Cursor
 from lance_flight.engine.tables import failure
 from lance_flight.errors import LanceFlightError, SchemaError, SqlError
@@ -38,7 +36,7 @@ class TableChanges:
     """The function as DataFusion calls it while it plans; its arguments are literals."""
 
     def __init__(
-        self, find: Callable[[TableName, Point, Point], ChangesTable], log: ScanLog, default_schema: str
+        self, find: Callable[[TableName, Point, Point], ComputedTable], log: ScanLog, default_schema: str
     ) -> None:
         self._find = find
         self._log = log
@@ -83,7 +81,7 @@ class _Rows:
 
 def changes_table(
     table: Table, name: TableName, ends: tuple[int, ...], policy: RowPolicy, *, ways: int, log: ScanLog
-) -> ChangesTable:
+) -> ComputedTable:
     """The changes of a table between two of its versions, to the rows that a policy allows, read in `ways` lanes."""
     first, last = ends
     if first > last:
@@ -110,7 +108,9 @@ def changes_table(
     def failed(exc: Exception) -> LanceFlightError:
         return failure(name.name, table.store, exc, unchanged=lambda: _identity(table, last) == was)
 
-    return ChangesTable(_Changes(rows, failed, log), list(steps), ways)
+    changes = _Changes(rows, failed, log)
+    dealt = list(steps)
+    return ComputedTable(rows.schema, [partial(changes.read, dealt[way::ways]) for way in range(ways)])
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,73 +121,12 @@ class _Changes:
     failure: Callable[[Exception], LanceFlightError]
     log: ScanLog
 
-    def read(
-        self, steps: Sequence[Step], names: Sequence[str], filter: pc.Expression | None
-    ) -> Iterator[pa.RecordBatch]:
-        """Some columns of the rows of some steps."""
-        condition, columns = (None, ()) if filter is None else arrow_filter(filter, self.rows.schema)
-        needed = list(dict.fromkeys([*names, *columns]))
-        try:
+    def read(self, steps: Sequence[Step], names: list[str]) -> Iterator[pa.RecordBatch]:
+        """Some columns of the rows of some steps, one after another."""
+        with self.log.noting(self.failure):
             for step in steps:
                 for moved in step.moved(self.rows.stored, self.rows.ids):
-                    for batch in self.rows.of(step, moved, needed):
-                        kept = batch if condition is None else batch.filter(condition)
-                        yield kept.select(list(names))
-        except (LanceFlightError, *UNREADABLE) as exc:
-            self.log.error = self.failure(exc)
-            raise self.log.error from exc
-
-
-class ChangesTable(pads.Dataset):
-    """Changes as DataFusion reads them: each lane goes through some of the steps."""
-
-    def __init__(self, changes: _Changes, steps: Sequence[Step], ways: int) -> None:
-        self._changes = changes
-        self._steps = steps
-        self._ways = ways
-
-    @property
-    def schema(self) -> pa.Schema:
-        return self._changes.rows.schema
-
-    def scanner(self, columns: list[str] | None = None, filter: pc.Expression | None = None, **_: Any) -> pads.Scanner:
-        return pads.dataset(self.schema.empty_table()).scanner(columns=columns)
-
-    def get_fragments(self, filter: pc.Expression | None = None) -> Iterator[_Lane]:
-        return (_Lane(self._changes, self._steps[way :: self._ways]) for way in range(self._ways))
-
-
-@dataclass(frozen=True, slots=True)
-class _Lane:
-    """Some of the steps, one after another."""
-
-    changes: _Changes
-    steps: Sequence[Step]
-
-    def scanner(
-        self,
-        schema: pa.Schema | None = None,
-        columns: list[str] | None = None,
-        filter: pc.Expression | None = None,
-        **_: Any,
-    ) -> _LaneScanner:
-        return _LaneScanner(self, self.changes.rows.schema.names if columns is None else columns, filter)
-
-
-@dataclass(frozen=True, slots=True)
-class _LaneScanner:
-    lane: _Lane
-    names: Sequence[str]
-    filter: pc.Expression | None
-
-    @property
-    def projected_schema(self) -> pa.Schema:
-        """The columns that are returned."""
-        return pa.schema([self.lane.changes.rows.schema.field(name) for name in self.names])
-
-    def to_batches(self) -> Iterator[pa.RecordBatch]:
-        """The rows of the lane's steps."""
-        return self.lane.changes.read(self.lane.steps, self.names, self.filter)
+                    yield from self.rows.of(step, moved, names)
 
 
 def _identity(table: Table, version: int) -> datetime:

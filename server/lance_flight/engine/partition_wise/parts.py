@@ -18,7 +18,7 @@ from lance_flight.engine.partition_wise.lanes import Task, run
 from lance_flight.engine.partition_wise.metadata_answers import MetadataPart, from_metadata
 from lance_flight.engine.partition_wise.partial import is_mergeable, merged
 from lance_flight.engine.partition_wise.plans import Column, Node, column_key, has_subquery
-from lance_flight.engine.partition_wise.spine import GroupRows, named, numbered
+from lance_flight.engine.partition_wise.spine import computed, named, numbered
 from lance_flight.engine.partition_wise.statistics import read_tables
 from lance_flight.engine.session import Session
 from lance_flight.engine.tables import PartitionedView, side_of
@@ -73,7 +73,7 @@ class GroupedPart:
     def frame(self, columns: list[Column]) -> DataFrame:
         """Its rows for a plan above it, with its columns called so."""
         context, frame = self.session.context, self._frame()
-        rows = GroupRows(numbered(frame.schema()), partial(self._run, frame))
+        rows = computed(numbered(frame.schema()), partial(self._run, frame))
         return (
             merged(context, self.node, rows, columns)
             if self.is_partial

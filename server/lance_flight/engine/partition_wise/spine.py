@@ -7,14 +7,11 @@ part do not have: those are given by aliases with a relation, which Python can o
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from functools import reduce
 from types import MappingProxyType
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.compute as pc
-import pyarrow.dataset as pads
 from datafusion import DataFrame, Expr, SessionContext
 from datafusion.expr import (
     Aggregate,
@@ -29,65 +26,24 @@ from datafusion.expr import (
     WindowExpr,
 )
 
+from lance_flight.engine.computed_tables import ComputedTable
 from lance_flight.engine.partition_wise.plans import Column, Node, expressions, is_null_aware, join_type
 from lance_flight.engine.references import quoted
 from lance_flight.errors import Unsupported
 
 
-class GroupRows(pads.Dataset):
-    """The rows of a part as DataFusion reads them: one fragment, which `batches` begins anew each time that it is read."""
+def computed(schema: pa.Schema, batches: Callable[[], Iterator[pa.RecordBatch]]) -> ComputedTable:
+    """The rows of a part as DataFusion reads them: one lane, which `batches` begins anew each time that it is read.
 
-    def __init__(self, schema: pa.Schema, batches: Callable[[], Iterator[pa.RecordBatch]]) -> None:
-        self._schema = schema
-        self._batches = batches
+    Their columns are called as in `schema`.
+    """
 
-    @property
-    def schema(self) -> pa.Schema:
-        return self._schema
-
-    def scanner(self, columns: list[str] | None = None, filter: pc.Expression | None = None, **_: Any) -> _Scanner:
-        names = self._schema.names if columns is None else columns
-        return _Scanner(pa.schema([self._schema.field(name) for name in names]), self, filter)
-
-    def get_fragments(self, filter: pc.Expression | None = None) -> Iterator[_Fragment]:
-        return iter([_Fragment(self)])
-
-    def batches(self) -> Iterator[pa.RecordBatch]:
-        """The rows, with their columns called by their places."""
-        for batch in self._batches():
+    def rows(_: list[str]) -> Iterator[pa.RecordBatch]:
+        for batch in batches():
             # Arrow takes a batch that is made of no columns for one without rows.
-            yield pa.RecordBatch.from_arrays(batch.columns, schema=self._schema) if batch.columns else batch
+            yield pa.RecordBatch.from_arrays(batch.columns, schema=schema) if batch.columns else batch
 
-
-@dataclass(frozen=True, slots=True)
-class _Fragment:
-    """All of the rows."""
-
-    rows: GroupRows
-
-    def scanner(
-        self,
-        schema: pa.Schema | None = None,
-        columns: list[str] | None = None,
-        filter: pc.Expression | None = None,
-        **_: Any,
-    ) -> _Scanner:
-        return self.rows.scanner(columns, filter)
-
-
-@dataclass(frozen=True, slots=True)
-class _Scanner:
-    """The rows, filtered and projected."""
-
-    projected_schema: pa.Schema
-    rows: GroupRows
-    filter: pc.Expression | None
-
-    def to_batches(self) -> Iterator[pa.RecordBatch]:
-        """The batches."""
-        for batch in self.rows.batches():
-            kept = batch if self.filter is None else batch.filter(self.filter)
-            yield kept.select(self.projected_schema.names)
+    return ComputedTable(schema, [rows])
 
 
 def numbered(schema: pa.Schema) -> pa.Schema:
