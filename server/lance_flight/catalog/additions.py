@@ -14,8 +14,8 @@ from itertools import pairwise
 import numpy as np
 import pyarrow as pa
 
-from lance_flight.catalog.merged import PinnedTable
 from lance_flight.catalog.namespace import PartitionedNamespace
+from lance_flight.catalog.pinned_tables import PinnedTable
 from lance_flight.catalog.row_history import DELETE, INSERT, RowsMoved, Step, pinned, steps_between
 from lance_flight.catalog.scan import Source
 from lance_flight.catalog.snapshot import Snapshot

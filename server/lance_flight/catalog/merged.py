@@ -16,6 +16,7 @@ from lance import FragmentMetadata, LanceDataset
 from lance.schema import LanceSchema
 
 from lance_flight.catalog.partitions import in_memory, open_at, under_base
+from lance_flight.catalog.pinned_tables import PinnedTable
 from lance_flight.catalog.scan import Source
 from lance_flight.catalog.store import Store
 from lance_flight.model.pins import BranchVersion, FixedPin
@@ -24,19 +25,6 @@ KEPT_TABLES = 65_536
 KEPT_MERGERS = 64
 FEWEST_TABLES = 2
 MERGED_TABLES = 128
-
-
-@dataclass(frozen=True, slots=True)
-class PinnedTable:
-    """A partition table at a fixed version; `number` tells its rows apart from those of others, where that matters."""
-
-    store: Store
-    pin: FixedPin
-    number: int = 0
-
-    def open(self) -> LanceDataset:
-        """The table itself."""
-        return open_at(self.store, self.pin)
 
 
 @dataclass(frozen=True, slots=True)

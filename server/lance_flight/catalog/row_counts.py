@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from threading import Lock
 
-from lance_flight.catalog.merged import PinnedTable
+from lance_flight.catalog.pinned_tables import PinnedTable
 from lance_flight.model.pins import FixedPin
 
 READERS = 8

@@ -19,8 +19,8 @@ from lance import LanceDataset, LanceFragment, LanceOperation
 from lance_flight.catalog import partitions
 from lance_flight.catalog.addresses import ROW_ADDRESS
 from lance_flight.catalog.differences import Difference
-from lance_flight.catalog.merged import PinnedTable
 from lance_flight.catalog.namespace import PartitionedNamespace
+from lance_flight.catalog.pinned_tables import PinnedTable
 from lance_flight.catalog.plain import PlainTable
 from lance_flight.catalog.scan import Scan, Source
 from lance_flight.catalog.snapshot import PartitionTable, Snapshot

@@ -22,8 +22,9 @@ import pyarrow as pa
 
 from lance_flight.catalog import partitions
 from lance_flight.catalog.branches import BranchRef
-from lance_flight.catalog.merged import MERGED_TABLES, PinnedTable, sources
+from lance_flight.catalog.merged import MERGED_TABLES, sources
 from lance_flight.catalog.namespace import PartitionedNamespace
+from lance_flight.catalog.pinned_tables import PinnedTable
 from lance_flight.catalog.row_counts import row_counts
 from lance_flight.catalog.scan import ADDRESS_FIELDS, Open, Source
 from lance_flight.catalog.snapshot import PartitionTable, Snapshot

@@ -12,8 +12,8 @@ from datetime import UTC, datetime
 import pyarrow as pa
 from lance_flight.catalog import partitions
 from lance_flight.catalog.directory import Root, TableName
-from lance_flight.catalog.merged import PinnedTable
 from lance_flight.catalog.namespace import PartitionedNamespace
+from lance_flight.catalog.pinned_tables import PinnedTable, TablePart, divided
 from lance_flight.catalog.plain import PlainTable
 from lance_flight.catalog.row_counts import row_counts
 from lance_flight.catalog.snapshot import Snapshot
@@ -72,11 +72,13 @@ class DirectPlan:
 
     def portions(self) -> list[DirectPortion]:
         found = self.found()
-        counts = row_counts([piece.table for piece in found.pieces])
+        counts = row_counts([piece.part.table for piece in found.pieces])
         tasks = tasks_for(sum(counts), self.options.partitions)
         share = -(-sum(counts) // tasks)
         parts = [
-            part for piece, rows in zip(found.pieces, counts, strict=True) for part in _divided(piece, rows, share)
+            (replace(piece, part=part), rows_of_part)
+            for piece, rows in zip(found.pieces, counts, strict=True)
+            for part, rows_of_part in divided(piece.part.table, rows, share)
         ]
         return [self.portion(found, task) for task in balanced(parts, tasks) or [[]]]
 
@@ -98,17 +100,19 @@ class DirectPlan:
         table = Root(store_of(self.options.root or "", self.options.storage)).table(self.table)
         if isinstance(table, PlainTable):
             self._check(_committed_at(table, self.version))
-            pinned = PinnedTable(table.store, Version(self.version))
-            return Found({0: row_filter(None)}, self.options.filter, [Piece(spec_id=0, table=pinned)])
+            whole = TablePart(PinnedTable(table.store, Version(self.version)))
+            return Found({0: row_filter(None)}, self.options.filter, [Piece(spec_id=0, part=whole)])
         snapshot = table.snapshot(self.version)
         self._check(snapshot.committed_at)
         planned = plan_scan(table, self.options.filter, snapshot=snapshot)
         pieces = [
             Piece(
                 spec_id=each.spec_id,
-                table=PinnedTable(
-                    Store(each.uri, table.store.storage_options),
-                    each.pin if isinstance(each.pin, FixedPin) else self.resolved[each.object_id],
+                part=TablePart(
+                    PinnedTable(
+                        Store(each.uri, table.store.storage_options),
+                        each.pin if isinstance(each.pin, FixedPin) else self.resolved[each.object_id],
+                    )
                 ),
             )
             for each in planned.tables
@@ -186,11 +190,3 @@ def _check_columns(planned: DirectPlan) -> None:
     for name in planned.options.columns or ():
         if name not in planned.source.names:
             raise NotFound.named("column", name, planned.source.names)
-
-
-def _divided(piece: Piece, rows: int, share: int) -> list[tuple[Piece, int]]:
-    """A table in parts of about `share` rows, as far as it has fragments for them."""
-    if rows <= share:
-        return [(piece, rows)]
-    of = min(-(-rows // share), len(piece.table.open().get_fragments()))
-    return [(replace(piece, part=part, of=of), rows // of) for part in range(of)]

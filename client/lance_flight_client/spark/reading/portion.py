@@ -7,8 +7,9 @@ from dataclasses import dataclass, field
 from functools import partial
 
 import pyarrow as pa
-from lance_flight.catalog.merged import MERGED_TABLES, PinnedTable, sources
-from lance_flight.catalog.scan import Open, Scan, Source
+from lance_flight.catalog.merged import MERGED_TABLES, sources
+from lance_flight.catalog.pinned_tables import TablePart
+from lance_flight.catalog.scan import Open, Scan
 from lance_flight.catalog.store import UNREADABLE
 from lance_flight.engine.functions import compute
 from lance_flight.errors import QueryFailed
@@ -19,12 +20,10 @@ from lance_flight_client.spark.types import carried_batch, carried_schema
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Piece:
-    """A partition table of a spec version, or one of `of` parts of its fragments."""
+    """A table of a spec version, or a part of one."""
 
     spec_id: int
-    table: PinnedTable
-    part: int = 0
-    of: int = 1
+    part: TablePart
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,9 +65,9 @@ class DirectPortion:
         for spec_id, filter in self.filters.items():
             pieces = [piece for piece in self.pieces if piece.spec_id == spec_id]
             try:
-                yield from self._scan(filter).read(_opens(pieces))
+                yield from self._scan(filter).read(_opens([piece.part for piece in pieces]))
             except UNREADABLE as exc:
-                words = pieces[0].table.store.words(exc)
+                words = pieces[0].part.table.store.words(exc)
                 raise QueryFailed(f"reading {self.name!r} failed: {words}") from exc
 
     def _scan(self, filter: RowFilter) -> Scan:
@@ -83,15 +82,9 @@ class DirectPortion:
         )
 
 
-def _opens(pieces: Sequence[Piece]) -> Iterator[Open]:
+def _opens(parts: Sequence[TablePart]) -> Iterator[Open]:
     """How tables are opened: parts by themselves, whole ones merged."""
-    for piece in pieces:
-        if piece.of > 1:
-            yield partial(_part, piece)
-    whole = [piece.table for piece in pieces if piece.of == 1]
+    yield from (part.sources for part in parts if part.of > 1)
+    whole = [part.table for part in parts if part.of == 1]
     for start in range(0, len(whole), MERGED_TABLES):
         yield partial(sources, whole[start : start + MERGED_TABLES])
-
-
-def _part(piece: Piece) -> list[Source]:
-    return [Source(piece.table.open()).part(piece.part, piece.of)]

@@ -14,13 +14,13 @@ from itertools import accumulate
 import pyarrow as pa
 
 from lance_flight.catalog import partitions
-from lance_flight.catalog.merged import PinnedTable
 from lance_flight.catalog.namespace import PartitionedNamespace
 from lance_flight.catalog.pieces import THREADS, Progress, Runner, of_tables
+from lance_flight.catalog.pinned_tables import PinnedTable, TablePart, divided
 from lance_flight.catalog.removals import table_dropped
 from lance_flight.catalog.retries import pause
 from lance_flight.catalog.row_counts import row_counts
-from lance_flight.catalog.scan import Scan, Source
+from lance_flight.catalog.scan import Scan
 from lance_flight.catalog.shared_writes import SharedWrite, WrittenPart, edits_of
 from lance_flight.catalog.snapshot import PartitionTable, Snapshot
 from lance_flight.catalog.store import Store
@@ -94,32 +94,19 @@ class RewritingReport:
         )
 
 
-@dataclass(frozen=True, slots=True)
-class Share:
-    """A partition table, or one of `of` parts of its files."""
-
-    table: PinnedTable
-    part: int = 0
-    of: int = 1
-
-    def sources(self) -> list[Source]:
-        """What to read."""
-        return [Source(self.table.open()).part(self.part, self.of)]
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Move:
     """Rows of some tables, to be written under the current spec as a part of a shared write."""
 
     write: SharedWrite
-    shares: tuple[Share, ...]
+    parts: tuple[TablePart, ...]
     schema: NamespaceSchema
     evaluate: Evaluate
 
     def run(self) -> tuple[WrittenPart, ...]:
         """Write them; nobody sees it yet."""
         scan = Scan(source=self.schema.plain, schema=self.schema.plain, filter=None, rest=None, ids=self.schema.ids)
-        batches = scan.read(share.sources for share in self.shares)
+        batches = scan.read(part.sources for part in self.parts)
         return self.write.write((pa.Table.from_batches([batch]) for batch in batches), self.evaluate)
 
     def undo(self, result: tuple[WrittenPart, ...]) -> None:
@@ -188,14 +175,13 @@ def _moves(
     write = SharedWrite.of(namespace, snapshot)
     total = max(sum(rows for _, rows in batch), 1)
     pieces = 1 if rows_per_piece is None else -(-total // rows_per_piece)
-    dealt: dict[int, list[Share]] = {}
+    dealt: dict[int, list[TablePart]] = {}
     before = 0
     for table, rows in batch:
-        pinned, parts = _pinned(namespace.store, table), max(round(pieces * rows / total), 1)
-        for part in range(parts):
-            dealt.setdefault(min(pieces * before // total, pieces - 1), []).append(Share(pinned, part, parts))
-            before += rows // parts
-    return [Move(write=write, shares=tuple(s), schema=snapshot.schema, evaluate=evaluate) for s in dealt.values()]
+        for part, rows_of_part in divided(_pinned(namespace.store, table), rows, rows_per_piece or total):
+            dealt.setdefault(min(pieces * before // total, pieces - 1), []).append(part)
+            before += rows_of_part
+    return [Move(write=write, parts=tuple(p), schema=snapshot.schema, evaluate=evaluate) for p in dealt.values()]
 
 
 def _move(

@@ -11,7 +11,7 @@ import pyarrow as pa
 from datafusion import DataFrame, ExecutionPlan, LogicalPlan
 
 from lance_flight.catalog.indices import indices_of
-from lance_flight.catalog.merged import PinnedTable
+from lance_flight.catalog.pinned_tables import PinnedTable
 from lance_flight.catalog.scan import Open, Scan, Search, Source
 from lance_flight.engine import references
 from lance_flight.engine.provider import PlannedRead, ScanLog, filter_of
