@@ -15,13 +15,13 @@ from typing import Any
 import lance
 import numpy as np
 import pyarrow as pa
-from lance import LanceDataset
 from lance.query import FullTextQuery
 
+from lance_flight.catalog import index_coverage
 from lance_flight.catalog.disagreeing import physical
 from lance_flight.catalog.scan import ADDRESS_FIELDS, Open, Scan, Source
 from lance_flight.errors import Unsupported
-from lance_flight.model.index_kinds import OptionValue
+from lance_flight.model.index_kinds import KINDS, OptionValue
 
 DISTANCE = pa.field("_distance", pa.float32())
 SCORE = pa.field("_score", pa.float32())
@@ -128,7 +128,7 @@ def _read(scan: Scan, sources: Sequence[Source]) -> pa.Table:
 def _texts(search: TextSearch, scan: Scan, source: Source) -> pa.Table:
     """What a table has: Lance cuts texts into words by its index, and where there is none by rules of its own."""
     column = physical(source.dataset.schema, search.column, scan.ids.get(search.column))
-    covered = frozenset() if column is None else _covered(source.dataset, column.name)
+    covered = frozenset() if column is None else index_coverage.covered(source.dataset, column.name, KINDS["inverted"])
     missing = tuple(each for each in source.dataset.get_fragments() if each.fragment_id not in covered)
     if covered and not (missing and search.needs_index):
         return _read(scan, [source])
@@ -137,18 +137,6 @@ def _texts(search: TextSearch, scan: Scan, source: Source) -> pa.Table:
         return unindexed
     indexed = replace(scan, search=replace(search, is_indexed=True))
     return pa.concat_tables([_read(indexed, [source]), unindexed])
-
-
-def _covered(dataset: LanceDataset, column: str) -> frozenset[int]:
-    """The files of a table that a text index of a column is about."""
-    number = next(field.id() for field in dataset.lance_schema.fields() if field.name() == column)
-    segments = (
-        segment
-        for index in dataset.describe_indices()
-        if index.index_type == "Inverted" and list(index.fields) == [number]
-        for segment in index.segments
-    )
-    return frozenset(fragment for segment in segments for fragment in segment.fragment_ids)
 
 
 def _in_memory(search: TextSearch, scan: Scan, source: Source) -> pa.Table:

@@ -11,8 +11,8 @@ import pyarrow as pa
 
 from lance_flight.catalog import partitions
 from lance_flight.catalog.disagreeing import physical
+from lance_flight.catalog.index_coverage import Coverage
 from lance_flight.catalog.indices import IndexDefinition, indices_of
-from lance_flight.catalog.maintenance.index_segments import Coverage
 from lance_flight.catalog.snapshot import PartitionTable
 from lance_flight.engine.tables import PartitionedView
 

@@ -19,14 +19,9 @@ from lance import LanceDataset
 from lance_flight.catalog import partitions
 from lance_flight.catalog.disagreeing import physical
 from lance_flight.catalog.evolution import Evolution
+from lance_flight.catalog.index_coverage import Coverage
 from lance_flight.catalog.indices import IndexDefinition, IndexRules, index_named, indices_of, note_of
-from lance_flight.catalog.maintenance.index_segments import (
-    MOST_SEGMENTS,
-    BuildSegment,
-    Coverage,
-    stage,
-    stage_without,
-)
+from lance_flight.catalog.maintenance.index_segments import MOST_SEGMENTS, BuildSegment, stage, stage_without
 from lance_flight.catalog.namespace import PartitionedNamespace
 from lance_flight.catalog.pieces import THREADS, Progress, Runner, of_tables
 from lance_flight.catalog.snapshot import PartitionTable, Snapshot

@@ -1,0 +1,73 @@
+"""What a version of a table has of an index: segments, each about some of its files, and the files that none is about."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+
+import lance
+from lance import LanceDataset
+
+from lance_flight.model.index_kinds import IndexKind
+
+
+@dataclass(frozen=True, slots=True)
+class Coverage:
+    """The segments that a version of a table has of an index, and the files that none of them is about.
+
+    `others` have the name and are of another column or kind.
+    """
+
+    segments: tuple[lance.Index, ...]
+    others: tuple[lance.Index, ...]
+    covered: frozenset[int]
+    missing: frozenset[int]
+
+    @classmethod
+    def of(cls, dataset: LanceDataset, name: str, column: str, kind: IndexKind) -> Coverage:
+        """What `dataset` has of the index."""
+        named = [index for index in dataset.describe_indices() if index.name == name]
+        is_mine = _is_of(dataset, column, kind)
+        mine = tuple(segment for index in named if is_mine(index) for segment in segments(index))
+        others = tuple(segment for index in named if not is_mine(index) for segment in segments(index))
+        fragments = frozenset(fragment.fragment_id for fragment in dataset.get_fragments())
+        covered = fragments & _files(mine)
+        return cls(mine, others, covered, fragments - covered)
+
+    def replaced_by(self, fragments: frozenset[int]) -> list[lance.Index]:
+        """The segments that a new one over some files makes useless."""
+        live = self.covered - fragments
+        return [*self.others, *(each for each in self.segments if not live.intersection(each.fragment_ids))]
+
+
+def covered(dataset: LanceDataset, column: str, kind: IndexKind) -> frozenset[int]:
+    """The files of a table that an index of a kind of a column is about, whatever it is called."""
+    is_mine = _is_of(dataset, column, kind)
+    return _files(segment for index in dataset.describe_indices() if is_mine(index) for segment in segments(index))
+
+
+def segments(index: lance.IndexDescription) -> Iterator[lance.Index]:
+    """The segments of an index, as what takes their place must name them."""
+    for segment in index.segments:
+        yield lance.Index(
+            uuid=segment.uuid,
+            name=index.name,
+            fields=index.fields,
+            dataset_version=segment.dataset_version_at_last_update,
+            fragment_ids=segment.fragment_ids,
+            index_version=segment.index_version,
+        )
+
+
+def _is_of(dataset: LanceDataset, column: str, kind: IndexKind) -> Callable[[lance.IndexDescription], bool]:
+    """Tells indices of a kind of a column from others."""
+    number = next(field.id() for field in dataset.lance_schema.fields() if field.name() == column)
+    return lambda index: list(index.fields) == [number] and _plain(index.index_type) == _plain(kind.name)
+
+
+def _files(segments: Iterable[lance.Index]) -> frozenset[int]:
+    return frozenset(fragment for segment in segments for fragment in segment.fragment_ids)
+
+
+def _plain(kind: str) -> str:
+    return kind.replace("_", "").lower()
