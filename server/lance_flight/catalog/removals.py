@@ -85,21 +85,19 @@ def combined(edits: Iterable[Edit]) -> list[Edit]:
 
 def edit_of(root: Store, snapshot: Snapshot, table: PartitionTable, removal: Removal | None = None) -> Edit:
     """An edit of an existing table; data files are still to be added to it."""
-    spec = snapshot.spec(table.spec_id)
-    return Edit(
-        spec=spec,
-        schema=snapshot.schema.table,
-        values=snapshot.row(table.object_id).select([field.column for field in spec.fields]),
-        object_id=table.object_id,
-        location=table.location,
-        place=partitions.place_of_files(table.location, _base(root, snapshot, table)),
-        table=table,
-        removal=removal,
-    )
+    place = partitions.place_of_files(table.location, _base(root, snapshot, table))
+    return _edit(snapshot, table, place, removal)
 
 
 def table_dropped(root: Store, snapshot: Snapshot, table: PartitionTable) -> Edit:
     """An edit that takes a table away with all its rows."""
+    # Nothing is written for it, so that no branch of the table has to be there.
+    return _edit(snapshot, table, table.location, Removal(rows=_count(root, table)), drops=True)
+
+
+def _edit(
+    snapshot: Snapshot, table: PartitionTable, place: str, removal: Removal | None, *, drops: bool = False
+) -> Edit:
     spec = snapshot.spec(table.spec_id)
     return Edit(
         spec=spec,
@@ -107,10 +105,10 @@ def table_dropped(root: Store, snapshot: Snapshot, table: PartitionTable) -> Edi
         values=snapshot.row(table.object_id).select([field.column for field in spec.fields]),
         object_id=table.object_id,
         location=table.location,
-        place=table.location,
+        place=place,
         table=table,
-        removal=Removal(rows=_count(root, table)),
-        drops=True,
+        removal=removal,
+        drops=drops,
     )
 
 
