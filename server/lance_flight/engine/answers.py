@@ -244,9 +244,8 @@ def _uses(snapshot: Snapshot) -> dict[str, str]:
     """For each column the partition fields of the current spec that are computed from it."""
     uses: dict[str, list[str]] = {}
     for field in snapshot.current_spec.fields:
-        kind = getattr(field.rule, "type", "expression")
         for number in field.source_ids:
             column = snapshot.schema.column(number)
             if column is not None:
-                uses.setdefault(column.name, []).append(f"{field.field_id}: {kind}")
+                uses.setdefault(column.name, []).append(f"{field.field_id}: {field.rule.type}")
     return {name: ", ".join(listed) for name, listed in uses.items()}

@@ -170,7 +170,7 @@ class SqlTransaction:
     def check_branch(self, table: Table) -> None:
         """Refuse to write a table on the main branch when the session is on another, which the table has not."""
         branch = self._root.branch
-        if branch is not None and getattr(table, "branch", None) is None and not self._root.has_temporary(table):
+        if branch is not None and _is_on_main(table) and not self._root.has_temporary(table):
             raise Unsupported(
                 f"table {table.store.name!r} has no branch {branch!r}, which the session is on;"
                 f" expected ALTER TABLE … CREATE BRANCH {branch}, or SET branch = 'main'"
@@ -278,3 +278,8 @@ def autocommit(
             return count
         pause(run)
     raise AssertionError("unreachable")
+
+
+def _is_on_main(table: Table) -> bool:
+    """Whether a table is on no branch; a plain one never is."""
+    return isinstance(table, PlainTable) or table.branch is None

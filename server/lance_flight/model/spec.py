@@ -9,7 +9,7 @@ import dataclasses
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, ClassVar
 
 import pyarrow as pa
 
@@ -28,8 +28,12 @@ Evaluate = Callable[[str, Sequence[pa.Array], pa.DataType], pa.Array]
 
 @dataclass(frozen=True, slots=True)
 class Expression:
-    """A custom partition expression: DataFusion SQL over col0, col1 … (spec: Partition Expression)."""
+    """A custom partition expression: DataFusion SQL over col0, col1 … (spec: Partition Expression).
 
+    `type` is what it is called where a transform has a name.
+    """
+
+    type: ClassVar[str] = "expression"
     sql: str
 
 

@@ -50,7 +50,7 @@ class Side:
     def holds(self, dimension: Dimension) -> bool:
         """Whether the keys say what a dimension is."""
         allowed = [self.parts.get(place) for place in dimension.places]
-        return all(some is None or getattr(dimension.rule, "type", None) in some for some in allowed)
+        return all(some is None or dimension.rule.type in some for some in allowed)
 
     def key_type(self, place: int) -> pa.DataType:
         """The type of the column that a key is."""

@@ -204,7 +204,7 @@ class Match:
 
     def _times(self, fields: Sequence[PartitionField], findings: Findings) -> None:
         for number in {each.source_ids[0] for each in fields} & self.sources.constrained:
-            mine = {each.rule.type: each for each in fields if each.source_ids[0] == number}  # type: ignore[union-attr]
+            mine = {each.rule.type: each for each in fields if each.source_ids[0] == number}
             domain = self.sources.domains[number]
             if not within_calendar(domain):
                 findings.object([number], "the range lies beyond the calendar")
