@@ -12,6 +12,7 @@ import pyarrow as pa
 
 from lance_flight.catalog.adapting import adapted
 from lance_flight.errors import DataError, SchemaError
+from lance_flight.model.arrays import contiguous
 from lance_flight.model.schema import TABLE_FIELD_ID
 
 _NO_CAST = (pa.ArrowInvalid, pa.ArrowNotImplementedError, pa.ArrowTypeError)
@@ -83,7 +84,7 @@ def readable(schema: pa.Schema, table: pa.Schema) -> list[str]:
 
 def _what_fails(column: pa.Array | pa.ChunkedArray, theirs: pa.Field, field: pa.Field) -> str:
     """The first value without a counterpart; without one, the types alone do not go together."""
-    flat = column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
+    flat = contiguous(column)
     if not len(flat) or not _fits(flat.take(pa.array([], pa.int64())), theirs, field):
         return f"is {flat.type}, not {field.type}"
     # The first place up to which the values do not all fit; a slice of a list would bring along what lies around it.

@@ -9,6 +9,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from lance_flight.model.arrays import contiguous
+
 RADIX_SORTED = 1 << 16
 
 
@@ -17,7 +19,7 @@ def group_codes(columns: Sequence[pa.Array | pa.ChunkedArray], rows: int) -> np.
     codes = np.zeros(rows, np.int64)
     width = 1
     for column in columns:
-        numbers, size = _numbered(_flat(column))
+        numbers, size = _numbered(contiguous(column))
         if width * size >= 2**62:
             _, codes = np.unique(codes, return_inverse=True)
             width = int(codes.max(initial=0)) + 1
@@ -73,7 +75,7 @@ def group(columns: Sequence[pa.Array | pa.ChunkedArray], rows: int) -> Groups:
 def match(needles: pa.Table, haystack: pa.Table) -> np.ndarray:
     """For each row of `needles` the first row of `haystack` with the same values, or −1; columns by position."""
     columns = [
-        pa.concat_arrays([_flat(a), _flat(b).cast(a.type)])
+        pa.concat_arrays([contiguous(a), contiguous(b).cast(a.type)])
         for a, b in zip(haystack.columns, needles.columns, strict=True)
     ]
     codes = group_codes(columns, haystack.num_rows + needles.num_rows)
@@ -83,7 +85,3 @@ def match(needles: pa.Table, haystack: pa.Table) -> np.ndarray:
     place[place == len(known)] = 0
     hit = known[place] == wanted if len(known) else np.zeros(len(wanted), bool)
     return np.where(hit, at[place] if len(known) else -1, -1)
-
-
-def _flat(column: pa.Array | pa.ChunkedArray) -> pa.Array:
-    return column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column

@@ -12,6 +12,7 @@ from lance_flight.catalog.new_columns import Computed
 from lance_flight.engine.functions import compute, computed_type, unsteady
 from lance_flight.engine.tokens import tokenize
 from lance_flight.errors import DataError, NotFound, SchemaError, Unsupported
+from lance_flight.model.arrays import contiguous
 from lance_flight.model.schema import NamespaceSchema
 from lance_flight.model.schema_changes import AddColumn, dotted
 
@@ -114,8 +115,7 @@ def _called(call: Callable[[pa.RecordBatch], pa.Array], batch: pa.RecordBatch, c
     returned = call(batch)
     try:
         found = returned if isinstance(returned, (pa.Array, pa.ChunkedArray)) else pa.array(returned, column.type)
-        whole = found.combine_chunks() if isinstance(found, pa.ChunkedArray) else found
-        cast = whole.cast(column.type)
+        cast = contiguous(found).cast(column.type)
     except (pa.ArrowException, TypeError) as exc:
         raise DataError(
             f"the function for column {dotted(column.path)!r} returned what is no {column.type}: {exc}"

@@ -30,6 +30,7 @@ import pyarrow.compute as pc
 from pyarrow import types
 
 from lance_flight.errors import InvalidInput
+from lance_flight.model.arrays import contiguous
 
 Words = npt.NDArray[np.int64]
 Halves = npt.NDArray[np.uint32]
@@ -178,11 +179,10 @@ def _kind_of(kind: pa.DataType) -> HashKind:
 
 def _flat(column: pa.Array | pa.ChunkedArray) -> pa.Array:
     """The column as one array; fixed-width dictionaries decoded, as their values are cheaper to hash than to group."""
-    if isinstance(column, pa.ChunkedArray):
-        column = pa.concat_arrays(column.chunks or [pa.nulls(0, column.type)])
-    if types.is_dictionary(column.type) and _kind_of(column.type) in _WORDS:
-        return column.dictionary_decode()
-    return column
+    whole = contiguous(column)
+    if types.is_dictionary(whole.type) and _kind_of(whole.type) in _WORDS:
+        return whole.dictionary_decode()
+    return whole
 
 
 def _nulls(array: pa.Array) -> Mask:

@@ -17,6 +17,7 @@ import pyarrow as pa
 from pyarrow import types
 
 from lance_flight.errors import LanceFlightError
+from lance_flight.model.arrays import contiguous
 from lance_flight.model.hashing import bucket
 from lance_flight.model.schema import NamespaceSchema
 from lance_flight.model.spec import Evaluate, Expression, PartitionField
@@ -190,8 +191,7 @@ class Tables:
 
     def _stored(self, each: PartitionField) -> pa.Array:
         column = self.version.values.column(each.column)
-        some = column.take(pa.array(self.rows))
-        return pa.concat_arrays(some.chunks or [pa.nulls(0, some.type)]) if isinstance(some, pa.ChunkedArray) else some
+        return contiguous(column.take(pa.array(self.rows)))
 
 
 def common(tables: Sequence[Tables]) -> dict[Dimension, pa.DataType]:

@@ -16,6 +16,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from lance_flight.model.arrays import contiguous
 from lance_flight.model.spec import PartitionField, PartitionSpec
 from lance_flight.planning.domains import Mask, plain
 
@@ -36,10 +37,7 @@ class Coded:
     @classmethod
     def of(cls, column: pa.ChunkedArray | pa.Array) -> Coded:
         """Encode a column."""
-        whole = column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
-        if isinstance(whole, pa.ChunkedArray):
-            whole = pa.concat_arrays(whole.chunks or [pa.nulls(0, whole.type)])
-        encoded = plain(whole).dictionary_encode()
+        encoded = plain(contiguous(column)).dictionary_encode()
         values = encoded.dictionary
         codes = encoded.indices.fill_null(len(values)).to_numpy().astype(np.intp)
         return cls(values, codes)
