@@ -40,10 +40,14 @@ class Coverage:
         return [*self.others, *(each for each in self.segments if not live.intersection(each.fragment_ids))]
 
 
-def covered(dataset: LanceDataset, column: str, kind: IndexKind) -> frozenset[int]:
-    """The files of a table that an index of a kind of a column is about, whatever it is called."""
-    is_mine = _is_of(dataset, column, kind)
-    return _files(segment for index in dataset.describe_indices() if is_mine(index) for segment in segments(index))
+def index_of(dataset: LanceDataset, column: str, kind: IndexKind) -> lance.IndexDescription | None:
+    """The index of a kind that a table has of a column, whatever it is called."""
+    return next(filter(_is_of(dataset, column, kind), dataset.describe_indices()), None)
+
+
+def covered(index: lance.IndexDescription) -> frozenset[int]:
+    """The files that an index is about, those that are gone among them."""
+    return _files(segments(index))
 
 
 def segments(index: lance.IndexDescription) -> Iterator[lance.Index]:

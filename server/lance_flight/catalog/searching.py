@@ -5,29 +5,18 @@ Lance looks through files that no index is about row by row, so that nothing is 
 
 from __future__ import annotations
 
-import secrets
 from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field, replace
+from concurrent.futures import Executor, ThreadPoolExecutor
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-import lance
-import numpy as np
 import pyarrow as pa
-from lance.query import FullTextQuery
 
-from lance_flight.catalog import index_coverage
-from lance_flight.catalog.disagreeing import physical
-from lance_flight.catalog.scan import ADDRESS_FIELDS, Open, Scan, Source
-from lance_flight.errors import Unsupported
-from lance_flight.model.index_kinds import KINDS, OptionValue
-
-DISTANCE = pa.field("_distance", pa.float32())
-SCORE = pa.field("_score", pa.float32())
-
-MOST_UNINDEXED = 200_000
-_PLACE = "_place"
+from lance_flight.catalog import text_search
+from lance_flight.catalog.scan import Open, Scan
+from lance_flight.catalog.search_results import DISTANCE, ranked, read
+from lance_flight.catalog.text_search import TextSearch
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -61,34 +50,6 @@ class VectorSearch:
         return {"nearest": given, "prefilter": True, "disable_scoring_autoprojection": True}
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class TextSearch:
-    """The `count` rows whose text matches a query best; `query` makes it for the name that a table has for the column.
-
-    `options` are those of the index: texts without one are cut into words by the same. `is_indexed` says that indexed rows
-    alone are asked for.
-    """
-
-    column: str
-    query: Callable[[str], FullTextQuery]
-    count: int
-    options: Mapping[str, OptionValue] = field(default_factory=dict)
-    needs_index: bool = False
-    is_indexed: bool = False
-    result: pa.Field = SCORE
-    is_ascending: bool = False
-
-    def arguments(self, column: str, rows: int | None) -> Mapping[str, Any]:
-        limit = {"limit": self.count} if rows is None else {}
-        return {
-            "full_text_query": self.query(column),
-            "prefilter": True,
-            "disable_scoring_autoprojection": True,
-            "fast_search": self.is_indexed,
-            **limit,
-        }
-
-
 AnySearch = VectorSearch | TextSearch
 
 
@@ -97,64 +58,21 @@ def best(
 ) -> pa.Table:
     """The best rows of one table or more, best first, equal ones in the order of the tables; `check` may end it between two."""
     with ThreadPoolExecutor(ways, thread_name_prefix="search") as pool:
-        running = [pool.submit(partial(_of_table, search, scan, table, check)) for scan, table in work]
         try:
-            found = [future.result() for future in running]
+            rows = _found(search, work, pool, check)
         except BaseException:
             pool.shutdown(wait=True, cancel_futures=True)
             raise
-    return ranked(search, pa.concat_tables(found))
+    return ranked(search, rows)
 
 
-def ranked(search: AnySearch, rows: pa.Table) -> pa.Table:
-    """The first of some rows in the order of the search; what cannot be compared comes last."""
-    worth = rows[search.result.name].combine_chunks().to_numpy(zero_copy_only=False)
-    order = np.argsort(worth if search.is_ascending else -worth, kind="stable")
-    return rows.take(pa.array(order[: search.count]))
+def _found(search: AnySearch, work: Sequence[tuple[Scan, Open]], pool: Executor, check: Callable[[], None]) -> pa.Table:
+    if isinstance(search, TextSearch):
+        return text_search.found(search, work, pool, check)
+    running = [pool.submit(partial(_of_table, search, scan, table, check)) for scan, table in work]
+    return pa.concat_tables([future.result() for future in running])
 
 
-def _of_table(search: AnySearch, scan: Scan, table: Open, check: Callable[[], None]) -> pa.Table:
+def _of_table(search: VectorSearch, scan: Scan, table: Open, check: Callable[[], None]) -> pa.Table:
     check()
-    if isinstance(search, VectorSearch):
-        return ranked(search, _read(scan, table()))
-    return ranked(search, pa.concat_tables(_texts(search, scan, source) for source in table()))
-
-
-def _read(scan: Scan, sources: Sequence[Source]) -> pa.Table:
-    batches = [batch for batch in scan.read([lambda: sources]) if batch.num_rows]
-    return pa.Table.from_batches(batches, scan.schema)
-
-
-def _texts(search: TextSearch, scan: Scan, source: Source) -> pa.Table:
-    """What a table has: Lance cuts texts into words by its index, and where there is none by rules of its own."""
-    column = physical(source.dataset.schema, search.column, scan.ids.get(search.column))
-    covered = frozenset() if column is None else index_coverage.covered(source.dataset, column.name, KINDS["inverted"])
-    missing = tuple(each for each in source.dataset.get_fragments() if each.fragment_id not in covered)
-    if covered and not (missing and search.needs_index):
-        return _read(scan, [source])
-    unindexed = _in_memory(search, scan, replace(source, fragments=missing))
-    if not covered:
-        return unindexed
-    indexed = replace(scan, search=replace(search, is_indexed=True))
-    return pa.concat_tables([_read(indexed, [source]), unindexed])
-
-
-def _in_memory(search: TextSearch, scan: Scan, source: Source) -> pa.Table:
-    """What files without an index have: they get one in memory."""
-    names = [name for name in scan.schema.names if name != search.result.name]
-    wanted = dict.fromkeys([*names, search.column])
-    made = {field.name: field for field in (*scan.source, *ADDRESS_FIELDS)}
-    rows = _read(replace(scan, search=None, schema=pa.schema([made[name] for name in wanted])), [source])
-    if rows.num_rows > MOST_UNINDEXED:
-        raise Unsupported(
-            f"partition table {source.name!r} has {rows.num_rows:,} rows without a text index of column {search.column!r};"
-            f" expected {MOST_UNINDEXED:,} at most: CREATE INDEX … USING inverted, or REINDEX"
-        )
-    texts = pa.table({search.column: rows[search.column], _PLACE: pa.array(range(rows.num_rows), pa.int64())})
-    if not rows.num_rows:
-        return scan.schema.empty_table()
-    held = lance.write_dataset(texts, f"memory://{secrets.token_hex(8)}")
-    held.create_scalar_index(search.column, "INVERTED", **{"with_position": True, **search.options})
-    columns = [_PLACE, search.result.name]
-    found = held.scanner(columns=columns, **search.arguments(search.column, None)).to_table()
-    return rows.take(found[_PLACE]).append_column(search.result, found[search.result.name]).select(scan.schema.names)
+    return ranked(search, read(scan, table()))

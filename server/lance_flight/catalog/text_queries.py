@@ -3,13 +3,15 @@
 ```text
 query = part { part }          part = [+|-] ( word | "several words" )
 ```
-A row matches where it has any of the parts; `+` ones must be there, `-` ones must not.
+A row matches where it has any of the parts; `+` ones must be there, `-` ones must not. Its score is the sum of what each of
+its words is worth, and a query may give words other weights than Lance would.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from enum import Enum
 from typing import Self
 
@@ -18,6 +20,10 @@ from lance.query import BooleanQuery, FullTextOperator, FullTextQuery, MatchQuer
 from lance_flight.errors import InvalidInput
 
 _PART = re.compile(r"""(?P<sign>[+-]?)(?:"(?P<phrase>[^"]*)"|(?P<word>[^\s"]+))""")
+_WORD = re.compile(r"\w+")
+
+Cut = Callable[[str], tuple[str, ...]]
+"""How an index cuts a text into tokens."""
 
 
 class Mode(Enum):
@@ -38,33 +44,121 @@ class Mode(Enum):
             ) from None
 
 
-def needs_index(words: str, *, mode: Mode, fuzziness: int = 0) -> bool:
-    """Whether Lance answers a query from an index alone: one of phrases, or of words that may differ."""
-    return mode is Mode.PHRASE or fuzziness > 0 or '"' in words
+@dataclass(frozen=True, slots=True)
+class Word:
+    """A piece of a query, and the token that an index makes of it; None where it makes several that cannot be told apart."""
+
+    text: str
+    token: str | None
 
 
-def text_query(words: str, *, mode: Mode, fuzziness: int = 0, slop: int = 0) -> Callable[[str], FullTextQuery]:
-    """What makes the query for a column; `fuzziness` letters of a word, and `slop` words of a phrase, may differ.
+@dataclass(frozen=True, slots=True)
+class _Part:
+    """Some words, all of which or any of which, or a phrase: whether it must be there, may be, or must not."""
 
-    >>> type(text_query('lance +"open format"', mode=Mode.ANY)("body")).__name__
+    occur: Occur
+    text: str
+    operator: FullTextOperator = FullTextOperator.OR
+    is_phrase: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TextQuery:
+    """A query; `fuzziness` letters of a word, and `slop` words of a phrase, may differ.
+
+    >>> type(TextQuery(words='lance +"open format"').of("body")).__name__
     'BooleanQuery'
     """
-    if mode is Mode.PHRASE:
-        return lambda column: PhraseQuery(words, column, slop=slop)
-    found = list(_PART.finditer(words))
-    if not any(part["sign"] or part["phrase"] is not None for part in found):
-        operator = FullTextOperator.AND if mode is Mode.ALL else FullTextOperator.OR
-        return lambda column: MatchQuery(words, column, operator=operator, fuzziness=fuzziness)
-    plain = Occur.MUST if mode is Mode.ALL else Occur.SHOULD
-    signs = {"+": Occur.MUST, "-": Occur.MUST_NOT, "": plain}
 
-    def query(column: str) -> FullTextQuery:
-        return BooleanQuery([(signs[part["sign"]], _part(part, column, fuzziness, slop)) for part in found])
+    words: str
+    mode: Mode = Mode.ANY
+    fuzziness: int = 0
+    slop: int = 0
 
-    return query
+    @property
+    def needs_index(self) -> bool:
+        """Whether Lance answers it from an index alone: one of phrases, or of words that may differ."""
+        return self.mode is Mode.PHRASE or self.fuzziness > 0 or '"' in self.words
+
+    def of(self, column: str) -> FullTextQuery:
+        """As Lance takes it, for a column."""
+        return _joined([(part.occur, self._plain(part, column)) for part in self._parts()])
+
+    def weighed(self, cut: Cut) -> tuple[Word, ...]:
+        """The words that a weight can be given to, each cut off by itself.
+
+        Words that may differ have none: which ones Lance finds for them is not known before.
+        """
+        if self.fuzziness:
+            return ()
+        found = [word for part in self._parts() if part.occur != Occur.MUST_NOT for word in words_of(part.text, cut)]
+        return tuple({word.token: word for word in found if word.token is not None}.values())
+
+    def weighted(self, column: str, cut: Cut, weight: Callable[[str], float]) -> tuple[FullTextQuery, float]:
+        """The same query with a weight for each token, and what its scores are to be divided by.
+
+        Lance takes no weight for a phrase. A phrase is worth what its words are, so what they lack is added to it; since
+        that must not be less than nothing, all is scaled up until the least of it is not.
+        """
+        parts = self._parts()
+        in_phrases = [word.token for part in parts if part.is_phrase for word in words_of(part.text, cut)]
+        scale = max([1.0, *(1 / weight(token) for token in in_phrases if token is not None)])
+
+        def worth(word: Word, operator: FullTextOperator, has: float = 0.0) -> MatchQuery:
+            boost = scale * (1.0 if word.token is None else weight(word.token)) - has
+            return MatchQuery(word.text, column, operator=operator, boost=max(boost, 0.0))
+
+        def one(part: _Part) -> FullTextQuery:
+            words = words_of(part.text, cut)
+            if part.occur == Occur.MUST_NOT or not words:
+                return self._plain(part, column)
+            if part.is_phrase:
+                lacking = [(Occur.SHOULD, worth(word, part.operator, has=1.0)) for word in words]
+                return BooleanQuery([(Occur.MUST, self._plain(part, column)), *lacking])
+            occur = Occur.MUST if part.operator is FullTextOperator.AND else Occur.SHOULD
+            return _joined([(occur, worth(word, part.operator)) for word in words])
+
+        return _joined([(part.occur, one(part)) for part in parts]), scale
+
+    def _plain(self, part: _Part, column: str) -> FullTextQuery:
+        if part.is_phrase:
+            return PhraseQuery(part.text, column, slop=self.slop)
+        return MatchQuery(part.text, column, operator=part.operator, fuzziness=self.fuzziness)
+
+    def _parts(self) -> Sequence[_Part]:
+        if self.mode is Mode.PHRASE:
+            return [_Part(Occur.MUST, self.words, is_phrase=True)]
+        found = list(_PART.finditer(self.words))
+        if not any(part["sign"] or part["phrase"] is not None for part in found):
+            operator = FullTextOperator.AND if self.mode is Mode.ALL else FullTextOperator.OR
+            return [_Part(Occur.MUST, self.words, operator)]
+        signs = {"+": Occur.MUST, "-": Occur.MUST_NOT, "": Occur.MUST if self.mode is Mode.ALL else Occur.SHOULD}
+        return list(_read(found, signs))
 
 
-def _part(part: re.Match[str], column: str, fuzziness: int, slop: int) -> FullTextQuery:
-    if part["phrase"] is not None:
-        return PhraseQuery(part["phrase"], column, slop=slop)
-    return MatchQuery(part["word"], column, fuzziness=fuzziness)
+def words_of(text: str, cut: Cut) -> list[Word]:
+    """The words of a text, each of which is one token to an index; one without a token where it cannot be so divided.
+
+    >>> words_of("open wi-fi", lambda text: tuple(text.replace("-", " ").split()))
+    [Word(text='open', token='open'), Word(text='wi', token='wi'), Word(text='fi', token='fi')]
+    """
+    tokens = cut(text)
+    # A token is not always its own: stemmed once more it may be another one.
+    for pieces in ([text], text.split(), _WORD.findall(text), tokens):
+        cuts = [cut(piece) for piece in pieces]
+        if all(len(each) <= 1 for each in cuts) and tuple(token for each in cuts for token in each) == tokens:
+            return [Word(piece, *each) for piece, each in zip(pieces, cuts, strict=True) if each]
+    return [Word(text, None)]
+
+
+def _read(found: Sequence[re.Match[str]], signs: dict[str, Occur]) -> Iterator[_Part]:
+    for part in found:
+        is_phrase = part["phrase"] is not None
+        yield _Part(signs[part["sign"]], part["phrase"] if is_phrase else part["word"], is_phrase=is_phrase)
+
+
+def _joined(parts: list[tuple[Occur, FullTextQuery]]) -> FullTextQuery:
+    """Several queries as one; one that need not be joined to others as it is."""
+    if len(parts) == 1 and parts[0][0] != Occur.MUST_NOT:
+        return parts[0][1]
+    return BooleanQuery(parts)

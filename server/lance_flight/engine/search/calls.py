@@ -25,7 +25,7 @@ class Signature:
 
 
 _VECTOR = ("metric", "nprobes", "refine")
-_TEXT = ("mode", "fuzziness", "slop")
+_TEXT = ("mode", "fuzziness", "slop", "statistics")
 
 NUMBERS = frozenset({"k", "nprobes", "refine", "fuzziness", "slop", "depth"})
 """The arguments that are whole numbers."""

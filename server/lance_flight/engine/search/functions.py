@@ -13,8 +13,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lance_flight.catalog.scan import ADDRESS_FIELDS
-from lance_flight.catalog.searching import SCORE, AnySearch, TextSearch, VectorSearch, best
-from lance_flight.catalog.text_queries import Mode, needs_index, text_query
+from lance_flight.catalog.search_results import SCORE
+from lance_flight.catalog.searching import AnySearch, VectorSearch, best
+from lance_flight.catalog.text_queries import Mode, TextQuery
+from lance_flight.catalog.text_search import TextSearch
 from lance_flight.engine.parameters import parameter_count
 from lance_flight.engine.provider import ScanLog
 from lance_flight.engine.references import CATALOG, enclosed, quoted
@@ -28,6 +30,8 @@ from lance_flight.model.index_kinds import checked_metric
 
 SEARCHES = "$search"
 """The schema that searches are tables of, for the statement that they stand in."""
+
+_STATISTICS = ("global", "local")
 
 RANK_CONSTANT = 60.0
 """Reciprocal rank fusion: a row counts 1 / (60 + its rank) in each of the lists that it is in (Cormack et al., 2009)."""
@@ -192,15 +196,27 @@ def _text(searched: Target, arguments: Arguments, column: str, count: int) -> Te
     words = arguments.text("query")
     if words is None and arguments.is_bound:
         raise SqlError(f"query of {arguments.function} is NULL; expected a text")
-    mode, fuzziness = Mode.named(arguments.text("mode") or Mode.ANY.value), arguments.number("fuzziness", least=0) or 0
-    slop = arguments.number("slop", least=0) or 0
+    query = TextQuery(
+        words=words or "",
+        mode=Mode.named(arguments.text("mode") or Mode.ANY.value),
+        fuzziness=arguments.number("fuzziness", least=0) or 0,
+        slop=arguments.number("slop", least=0) or 0,
+    )
     return TextSearch(
         column=name,
-        query=text_query(words or "", mode=mode, fuzziness=fuzziness, slop=slop),
+        query=query,
         count=count,
         options=searched.texts.get(name, {}),
-        needs_index=needs_index(words or "", mode=mode, fuzziness=fuzziness),
+        is_global=_is_global(arguments),
     )
+
+
+def _is_global(arguments: Arguments) -> bool:
+    """Whether words are worth what they are in all that is searched, rather than in each partition."""
+    given = arguments.text("statistics") or _STATISTICS[0]
+    if given.lower() not in _STATISTICS:
+        raise arguments.error("statistics", given, " or ".join(_STATISTICS))
+    return given.lower() == _STATISTICS[0]
 
 
 def _said(search: AnySearch, searched: Target) -> str:
