@@ -16,6 +16,7 @@ from lance_flight.engine.alterations import CreateBranch, DropBranch, PublishBra
 from lance_flight.engine.cancellation import Cancellation
 from lance_flight.engine.definitions import arrow_schema, storable
 from lance_flight.engine.dml import NewSession, table_name
+from lance_flight.engine.found_changes import assigned
 from lance_flight.engine.index_statements import CreateIndex, DropIndex, IndexChange, change_index
 from lance_flight.engine.partition_alterations import AttachTable, DetachPartition, DropPartition
 from lance_flight.engine.partition_changes import attach_table, detach_partition, drop_partition, plain_name
@@ -26,6 +27,7 @@ from lance_flight.engine.row_changes import RowChange
 from lance_flight.engine.session import Session
 from lance_flight.engine.statements import AlterTable, ChangeStatement, CreateTable, DropTable, Insert
 from lance_flight.engine.transactions import SqlTransaction, autocommit
+from lance_flight.engine.writable_tables import writable
 from lance_flight.errors import AlreadyExists, NotFound, SqlError, Unsupported
 
 Bindings = Sequence[pa.RecordBatch | None]
@@ -182,10 +184,10 @@ def _insert(
                 )
             session.prepare(frame)
             for batch in division.rows(session, frame, source):
-                yield dml.assigned(pa.Table.from_arrays(batch.columns, names=target.names), target)
+                yield assigned(pa.Table.from_arrays(batch.columns, names=target.names), target)
 
-    store = dml.overwrite if statement.overwrite else dml.append
-    return store(transaction.table(name), data(), transaction, policy)
+    table = writable(transaction.table(name), transaction, policy)
+    return table.overwrite(data()) if statement.overwrite else table.append(data())
 
 
 def _create(

@@ -12,7 +12,6 @@ from lance_flight.catalog.directory import Root, Table, TableName
 from lance_flight.catalog.namespace import PartitionedNamespace
 from lance_flight.catalog.plain import PlainTable, write_plain
 from lance_flight.catalog.store import Store
-from lance_flight.engine import dml
 from lance_flight.engine.cancellation import Cancellation
 from lance_flight.engine.definitions import check_partitioning, column_problems, partition_spec, storable
 from lance_flight.engine.functions import evaluate
@@ -20,6 +19,7 @@ from lance_flight.engine.partition_fields import PartitionDef
 from lance_flight.engine.policies.access import UNLIMITED, Access, Privilege
 from lance_flight.engine.policies.rows import EVERY_ROW, RowPolicy
 from lance_flight.engine.transactions import SqlTransaction, autocommit
+from lance_flight.engine.writable_tables import writable
 from lance_flight.errors import AlreadyExists, SchemaError
 from lance_flight.model.schema import NamespaceSchema
 from lance_flight.model.spec import PartitionSpec
@@ -129,7 +129,7 @@ def ingest(
     rows.fit(reader.schema, tables.read(name, schema_of), what=what, defaults=defaults)
     if transaction is None:
         return _append(root, root.table(name), data, policy, cancellation)
-    count = dml.append(transaction.table(name), data, transaction, policy)
+    count = writable(transaction.table(name), transaction, policy).append(data)
     with cancellation.committing():
         transaction.stage()
     return count
@@ -148,7 +148,7 @@ def _defined(
 
 def _append(root: Root, table: Table, data: Iterable[pa.Table], policy: RowPolicy, cancellation: Cancellation) -> int:
     """More rows for a table, in one commit; they can be read once, so it is never run again."""
-    return autocommit(root, lambda transaction: dml.append(table, data, transaction, policy), cancellation, runs=1)
+    return autocommit(root, lambda transaction: writable(table, transaction, policy).append(data), cancellation, runs=1)
 
 
 def _tables(reader: pa.RecordBatchReader) -> Iterator[pa.Table]:
