@@ -9,9 +9,10 @@ import pyarrow as pa
 from lance_flight.catalog import rows
 from lance_flight.catalog.directory import Root, TableName
 from lance_flight.catalog.plain import PlainTable
+from lance_flight.catalog.rules import check_least
 from lance_flight.catalog.writer import partition_values
 from lance_flight.engine.functions import evaluate
-from lance_flight.errors import InvalidInput, Unsupported
+from lance_flight.errors import Unsupported
 from lance_flight.model.hashing import murmur3_multi
 from lance_flight.model.spec import PartitionField
 from pyspark.sql import DataFrame
@@ -66,8 +67,7 @@ def cluster_by_partition(
     `tasks` is how many there are (None: Spark's shuffle partitions); with `spread` the rows of a partition go to up to so
     many of them, for partitions that one task is too slow for. Costs a shuffle, and a trip of all rows through Python.
     """
-    if spread < 1:
-        raise InvalidInput(f"spread is {spread}; expected 1 or more")
+    check_least(1, spread=spread)
     numbers = _partition_hash(df.columns, root, table, storage or {})
     numbered = df.mapInArrow(_adding(numbers), StructType([*df.schema, StructField(PARTITION, IntegerType())]))
     keys = [spark.col(PARTITION)]

@@ -13,8 +13,9 @@ import pyarrow as pa
 
 from lance_flight.catalog.head_notes import entries_of
 from lance_flight.catalog.new_partitions import head_row
+from lance_flight.catalog.rules import check_least
 from lance_flight.catalog.snapshot import Snapshot
-from lance_flight.errors import Corrupt, InvalidInput, NotFound
+from lance_flight.errors import Corrupt, NotFound
 from lance_flight.model.index_kinds import IndexKind, OptionValue, index_kind
 from lance_flight.model.naming import check_sql_name
 
@@ -73,8 +74,7 @@ class IndexRules:
         if self.column not in snapshot.schema.ids:
             raise NotFound.named("column", self.column, snapshot.schema.ids)
         least = kind.least_rows if self.min_rows is None else self.min_rows
-        if least < 0:
-            raise InvalidInput(f"min_rows is {least}; expected 0 or more")
+        check_least(0, min_rows=least)
         return IndexDefinition(
             name=check_sql_name("index", self.called),
             field_id=snapshot.schema.ids[self.column],

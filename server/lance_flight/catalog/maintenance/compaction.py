@@ -24,11 +24,12 @@ from lance_flight.catalog.maintenance.indexing import IndexingReport, refresh_in
 from lance_flight.catalog.namespace import PartitionedNamespace
 from lance_flight.catalog.pieces import THREADS, Progress, Runner, of_tables
 from lance_flight.catalog.removals import edit_of
+from lance_flight.catalog.rules import check_least
 from lance_flight.catalog.snapshot import PartitionTable, Snapshot
 from lance_flight.catalog.store import Store
 from lance_flight.catalog.transaction import Transaction
 from lance_flight.catalog.whole_files import DATA
-from lance_flight.errors import InvalidInput, OutcomeUnknown, SerializationFailure
+from lance_flight.errors import OutcomeUnknown, SerializationFailure
 from lance_flight.faults import reached
 from lance_flight.model.pins import Pin
 
@@ -50,10 +51,8 @@ class CompactionRules:
 
     def checked(self) -> CompactionRules:
         """These rules, or `InvalidInput` that names the one that cannot be."""
-        for name, least in (("target_rows", 1), ("files", 0), ("deleted", 0), ("tables_per_commit", 1)):
-            value = getattr(self, name)
-            if value < least:
-                raise InvalidInput(f"{name} is {value}; expected {least} or more")
+        check_least(1, target_rows=self.target_rows, tables_per_commit=self.tables_per_commit)
+        check_least(0, files=self.files, deleted=self.deleted)
         return self
 
 

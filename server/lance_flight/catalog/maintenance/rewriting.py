@@ -20,12 +20,13 @@ from lance_flight.catalog.pinned_tables import PinnedTable, TablePart, divided
 from lance_flight.catalog.removals import table_dropped
 from lance_flight.catalog.retries import pause
 from lance_flight.catalog.row_counts import row_counts
+from lance_flight.catalog.rules import check_least
 from lance_flight.catalog.scan import Scan
 from lance_flight.catalog.shared_writes import SharedWrite, WrittenPart, edits_of
 from lance_flight.catalog.snapshot import PartitionTable, Snapshot
 from lance_flight.catalog.store import Store
 from lance_flight.catalog.transaction import Transaction
-from lance_flight.errors import InvalidInput, SerializationFailure
+from lance_flight.errors import SerializationFailure
 from lance_flight.model.schema import NamespaceSchema
 from lance_flight.model.spec import Evaluate
 
@@ -48,10 +49,7 @@ class RewritingRules:
 
     def checked(self) -> RewritingRules:
         """These rules, or `InvalidInput` that names the one that cannot be."""
-        for name in ("tables", "rows", "rows_per_piece"):
-            value = getattr(self, name)
-            if value is not None and value < 1:
-                raise InvalidInput(f"{name} is {value}; expected 1 or more")
+        check_least(1, tables=self.tables, rows=self.rows, rows_per_piece=self.rows_per_piece)
         return self
 
 

@@ -20,9 +20,10 @@ from lance_flight.catalog.leases import leases
 from lance_flight.catalog.maintenance.expiry import Expiry, Pins, expire, pins_of
 from lance_flight.catalog.maintenance.sweep import Amount, Sweep
 from lance_flight.catalog.namespace import PartitionedNamespace
+from lance_flight.catalog.rules import check_least
 from lance_flight.catalog.standing import Standing
 from lance_flight.catalog.store import Store
-from lance_flight.errors import Conflict, InvalidInput, LanceFlightError, Refused
+from lance_flight.errors import Conflict, LanceFlightError, Refused
 from lance_flight.faults import reached
 from lance_flight.model.naming import MANIFEST
 
@@ -54,9 +55,7 @@ class VacuumRules:
 
     def checked(self) -> VacuumRules:
         """These rules; `InvalidInput` or `Refused` for those that may not be."""
-        for name in ("retain_hours", "transaction_hours"):
-            if not getattr(self, name) >= 0:
-                raise InvalidInput(f"{name} is {getattr(self, name)}; expected 0 or more")
+        check_least(0, retain_hours=self.retain_hours, transaction_hours=self.transaction_hours)
         if self.retain_hours < FLOOR_HOURS and not self.force:
             raise Refused(
                 f"snapshots are kept for {FLOOR_HOURS:g} hours, got {self.retain_hours:g}: readers that nobody knows of"
