@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 
 import pyarrow as pa
-from lance_flight.errors import InvalidInput, NotFound
+from lance_flight.errors import InvalidInput
 from lance_flight.flight.backend import (
     Caller,
     CancelStatus,
@@ -22,7 +22,7 @@ from lance_flight.flight.backend import (
     SqlOrPlan,
     Updated,
 )
-from lance_flight.flight.commands import SessionValue, SubstraitPlan
+from lance_flight.flight.commands import SubstraitPlan
 from lance_flight.flight.protocol import flight_sql_pb2 as pb
 
 from tests.flight.flight_backend import CannedBackend
@@ -115,12 +115,8 @@ class ExpirationTime(CannedBackend):
 class SessionOptions(CannedBackend):
     """`session_options`: any option can be set, but for one name and one value."""
 
-    def set_option(self, caller: Caller, name: str, value: SessionValue) -> None:
-        if name == "lol_invalid":
-            raise NotFound(f"no option {name!r}")
-        if value == "lol_invalid":
-            raise InvalidInput(f"{name} is {value!r}")
-        CannedBackend.set_option(self, caller, name, value)
+    unknown_option: str = "lol_invalid"
+    wrong_value: str = "lol_invalid"
 
 
 @dataclass(slots=True)

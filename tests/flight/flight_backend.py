@@ -36,7 +36,7 @@ FLIGHTS = pa.schema(
 )
 
 UNKNOWN_OPTION, WRONG_VALUE = "unknown", "wrong"
-"""The name of an option that there is not, and a value that none can have."""
+"""The name of an option that there is not, and a value that none can have, unless they are given."""
 
 PLAN = SubstraitPlan(plan=b"numbers", version="0.37")
 """Answers the numbers, or as many rows as `updates` says of this text."""
@@ -89,6 +89,8 @@ class CannedBackend:
     renewed: datetime | None = None
     cancelled: list[tuple[bytes, ...]] = field(default_factory=list)
     cancel_status: CancelStatus = CancelStatus.CANCELLED
+    unknown_option: str = UNKNOWN_OPTION
+    wrong_value: str = WRONG_VALUE
 
     def connected(self, caller: Caller) -> None:
         self.callers.append(caller)
@@ -100,9 +102,9 @@ class CannedBackend:
         return cookie in self.cookies
 
     def set_option(self, caller: Caller, name: str, value: SessionValue) -> None:
-        if name == UNKNOWN_OPTION:
+        if name == self.unknown_option:
             raise NotFound(f"no option {name!r}")
-        if value == WRONG_VALUE:
+        if value == self.wrong_value:
             raise InvalidInput(f"{name} is {value!r}")
         self._fail(name)
         options = self._options(caller)
