@@ -115,7 +115,7 @@ class Attachment:
             or dataset.schema.field(field.name).type != field.type
         ]
         columns = pa.schema(needed or schema.plain[:1])
-        scan = Scan(source=schema.plain, schema=columns, filter=None, rest=None, ids={})
+        scan = Scan(source=schema.plain, schema=columns, ids={})
         before = 0
         for batch in scan.read([lambda: [Source(dataset)]]):
             rows = pa.Table.from_batches([batch])
@@ -164,7 +164,7 @@ class Attachment:
 def detached_rows(namespace: PartitionedNamespace, snapshot: Snapshot, table: PartitionTable) -> Iterator[pa.Table]:
     """The rows of one partition table in the columns of the namespace."""
     schema = snapshot.schema
-    scan = Scan(source=schema.plain, schema=schema.plain, filter=None, rest=None, ids=schema.ids)
+    scan = Scan(source=schema.plain, schema=schema.plain, ids=schema.ids)
     dataset = partitions.open_at(namespace.store.child(table.location), table.pin)
     return (pa.Table.from_batches([batch]) for batch in scan.read([lambda: [Source(dataset)]]))
 

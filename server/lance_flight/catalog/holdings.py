@@ -84,7 +84,7 @@ def _addresses(
     names = schema.names
     sources = dict.fromkeys(names[n] for f in fields for n in f.source_ids if n in names)
     columns = [*(schema.plain.field(name) for name in sources), pa.field(ROW_ADDRESS, pa.uint64())]
-    scan = Scan(source=schema.plain, schema=pa.schema(columns), filter=None, rest=None, ids=schema.ids)
+    scan = Scan(source=schema.plain, schema=pa.schema(columns), ids=schema.ids)
     dataset = partitions.open_at(root.child(table.location), table.pin)
     found = []
     for batch in scan.read([lambda: [Source(dataset)]]):

@@ -107,8 +107,8 @@ class Scan:
 
     source: pa.Schema
     schema: pa.Schema
-    filter: pc.Expression | None
-    rest: pc.Expression | None
+    filter: pc.Expression | None = None
+    rest: pc.Expression | None = None
     filter_columns: tuple[str, ...] = ()
     pushable: bool = True
     ids: Mapping[str, int]

@@ -103,7 +103,7 @@ class Move:
 
     def run(self) -> tuple[WrittenPart, ...]:
         """Write them; nobody sees it yet."""
-        scan = Scan(source=self.schema.plain, schema=self.schema.plain, filter=None, rest=None, ids=self.schema.ids)
+        scan = Scan(source=self.schema.plain, schema=self.schema.plain, ids=self.schema.ids)
         batches = scan.read(part.sources for part in self.parts)
         return self.write.write((pa.Table.from_batches([batch]) for batch in batches), self.evaluate)
 

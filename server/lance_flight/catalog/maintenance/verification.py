@@ -121,7 +121,7 @@ class Check:
 
     def _rows(self) -> Iterator[pa.RecordBatch]:
         plain = self.schema.plain
-        scan = Scan(source=plain, schema=plain, filter=None, rest=None, ids=self.schema.ids)
+        scan = Scan(source=plain, schema=plain, ids=self.schema.ids)
         store = self.root.child(self.table.location).uncached
         return scan.read([lambda: [Source(partitions.open_at(store, self.table.pin))]])
 
