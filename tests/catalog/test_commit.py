@@ -13,6 +13,7 @@ import lance
 import numpy as np
 import pyarrow as pa
 import pytest
+from lance_flight.catalog import partitions
 from lance_flight.catalog.commit_counts import CommitEvent, commit_counts
 from lance_flight.catalog.manifest import Manifest
 from lance_flight.catalog.namespace import PartitionedNamespace
@@ -183,7 +184,8 @@ def test_rows_that_a_transaction_took_out_of_its_own_new_partition_do_not_come_b
     mine.stage()
     namespace, snapshot = mine.namespace, mine.transaction.snapshot
     (table,) = snapshot.tables[0].tables()
-    gone = {table: np.array([0], np.uint64)}
+    (file,) = partitions.open_at(namespace.store.child(table.location), table.pin).get_fragments()
+    gone = {table: np.array([file.fragment_id << 32], np.uint64)}
     mine.transaction.add(rows_removed(namespace.store, snapshot, gone), "delete")
     mine.stage()
     opened(place).append([rows((3, "new"))], evaluate)

@@ -138,7 +138,7 @@ def test_every_table_has_a_directory_of_its_own_and_a_pin(place: Path) -> None:
     for table in stored_tables(place):
         assert re.fullmatch(r"[0-9a-f]{8}_" + re.escape(table.object_id), table.row["location"])
         assert (place / table.row["location"]).is_dir()
-        assert (table.row["read_version"], table.row["read_branch"], table.row["read_tag"]) == (1, None, None)
+        assert (table.row["read_version"], table.row["read_branch"], table.row["read_tag"]) == (2, None, None)
         assert lance.dataset(str(place / table.row["location"])).count_rows() == 1
     others = [row for row in manifest_rows(place) if row["object_type"] == "namespace"]
     assert [row["location"] for row in others if row["location"] is not None] == []

@@ -2,20 +2,22 @@
 
 Planning a scan costs Lance about a millisecond, whatever it finds, so a hundred small tables cost a hundred times that.
 Lance lets a data file lie under another base path than its dataset: a manifest that lists the files of all the tables,
-and is never stored, is scanned at the price of one table. Tables that cannot be joined so (other columns, deleted
+and is never stored, is scanned at the price of one table. It has the indices of its tables, as segments of one index for
+each name, as long as the numbers of their files tell these apart. Tables that cannot be joined so (other columns, deleted
 rows, row ids of their own, branches, object stores) are simply read by themselves.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import lru_cache
 
-from lance import FragmentMetadata, LanceDataset
+from lance import FragmentMetadata, LanceDataset, LanceOperation
 from lance.schema import LanceSchema
 
-from lance_flight.catalog.partitions import in_memory, open_at, under_base
+from lance_flight.catalog.carried_indices import CarriedIndices, Signature
+from lance_flight.catalog.partitions import in_memory, numbered, open_at, under_base
 from lance_flight.catalog.pinned_tables import PinnedTable
 from lance_flight.catalog.scan import Source
 from lance_flight.catalog.store import Store
@@ -29,11 +31,17 @@ MERGED_TABLES = 128
 
 @dataclass(frozen=True, slots=True)
 class _Files:
-    """The data files of one version of a table: their columns (as Lance numbers them) and their fragments."""
+    """The data files of one version of a table: their columns (as Lance numbers them), their fragments and indices."""
 
     columns: str
     schema: LanceSchema
     fragments: tuple[FragmentMetadata, ...]
+    indices: CarriedIndices
+
+    @property
+    def numbers(self) -> frozenset[int]:
+        """The numbers of files that indices tell of: these must stay as they are."""
+        return frozenset(each.id for each in self.fragments) if self.indices.segments else frozenset()
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,22 +54,39 @@ class Merged:
 
 def merge(tables: Sequence[PinnedTable]) -> tuple[list[Merged], list[PinnedTable]]:
     """Datasets that hold the rows of most of `tables`, and those tables that have to be read by themselves."""
-    groups: dict[str, list[PinnedTable]] = {}
+    groups: dict[str, _Group] = {}
     alone = []
     for table in tables:
         files = None if "://" in table.store.uri else _files(table.store.uri, table.pin)
-        if files is None:
+        if files is None or not groups.setdefault(files.columns, _Group()).takes(table, files):
             alone.append(table)
-        else:
-            groups.setdefault(files.columns, []).append(table)
     merged = []
     for group in groups.values():
-        if len(group) < FEWEST_TABLES:
-            alone += group
+        if len(group.tables) < FEWEST_TABLES:
+            alone += group.tables
         else:
-            dataset = _merged(tuple((table.store.uri, table.pin) for table in group))
-            merged.append(Merged(dataset, tuple(table.store.name for table in group)))
+            dataset = _merged(tuple((table.store.uri, table.pin) for table in group.tables))
+            merged.append(Merged(dataset, tuple(table.store.name for table in group.tables)))
     return merged, alone
+
+
+@dataclass(slots=True)
+class _Group:
+    """Tables with the same columns whose indices agree."""
+
+    tables: list[PinnedTable] = field(default_factory=list)
+    _numbers: set[int] = field(default_factory=set)
+    _kinds: dict[str, Signature] = field(default_factory=dict)
+
+    def takes(self, table: PinnedTable, files: _Files) -> bool:
+        """Add a table, if its indices can stand beside those of the others."""
+        kinds = files.indices.kinds
+        if not self._numbers.isdisjoint(files.numbers) or any(self._kinds.get(n, kind) != kind for n, kind in kinds):
+            return False
+        self._numbers |= files.numbers
+        self._kinds |= dict(kinds)
+        self.tables.append(table)
+        return True
 
 
 def sources(tables: Sequence[PinnedTable]) -> list[Source]:
@@ -90,9 +115,10 @@ def _files(uri: str, pin: FixedPin) -> _Files | None:
         and all(file.base_id is None for file in f.files)
         for f in fragments
     )
-    if not plain or dataset.has_index:
+    if not plain:
         return None
-    return _Files(str(dataset.lance_schema), dataset.lance_schema, tuple(fragments))
+    indices = CarriedIndices.of(dataset, Store(uri)) if dataset.has_index else CarriedIndices()
+    return _Files(str(dataset.lance_schema), dataset.lance_schema, tuple(fragments), indices)
 
 
 @lru_cache(KEPT_MERGERS)
@@ -100,5 +126,14 @@ def _merged(tables: tuple[tuple[str, FixedPin], ...]) -> LanceDataset:
     found = [_files(uri, pin) for uri, pin in tables]
     # `merge` has asked before whether each of them can be a part.
     files = [each for each in found if each is not None]
-    fragments = [f for number, each in enumerate(files, 1) for f in under_base(each.fragments, number)]
-    return in_memory(files[0].schema, fragments, [uri for uri, _ in tables])
+    known = [(number, each) for number, each in enumerate(files, 1) if each.numbers]
+    kept = [f for number, each in known for f in under_base(each.fragments, number)]
+    kept.sort(key=lambda fragment: fragment.id)
+    others = [f for number, each in enumerate(files, 1) if not each.numbers for f in under_base(each.fragments, number)]
+    free = kept[-1].id + 1 if kept else 0
+    dataset = in_memory(files[0].schema, [*kept, *numbered(others, free)], [uri for uri, _ in tables])
+    if not known:
+        return dataset
+    version = int(dataset.version)
+    indices = [index for number, each in known for index in each.indices.under_base(number, version)]
+    return LanceDataset.commit(dataset, LanceOperation.CreateIndex(indices, []), read_version=version)

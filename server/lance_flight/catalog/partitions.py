@@ -20,7 +20,7 @@ from lance.schema import LanceSchema
 from lance_flight.catalog.branches import BRANCHES
 from lance_flight.catalog.conflicts import conflicts
 from lance_flight.catalog.lance_fields import leaves, numbers
-from lance_flight.catalog.store import Store
+from lance_flight.catalog.store import Store, shared_session
 from lance_flight.catalog.whole_files import check_data
 from lance_flight.errors import Conflict, NotFound
 from lance_flight.faults import reached
@@ -28,6 +28,9 @@ from lance_flight.model.pins import BranchVersion, FixedPin, Latest, Pin, Tag, V
 
 STAGING_ATTEMPTS = 20
 MAX_ROWS_PER_FILE = 4 * 1024 * 1024
+FIRST_NUMBERS = 1 << 21
+NUMBERS_OF_A_TABLE = 1 << 10
+"""Numbers of files stay below 2**31, so that addresses of rows are whole numbers of 64 bits with a sign, too."""
 
 
 def place_of_files(location: str, base: FixedPin | None) -> str:
@@ -63,18 +66,23 @@ def read_files(
         # Lance does not know how to reach a base path in another store than the dataset's own.
         return open_at(store, create(store, schema, fragments)).scanner().to_reader()
     columns = LanceSchema.from_pyarrow(schema) if of is None else of.lance_schema
-    return in_memory(columns, under_base(fragments, 1), [store.uri]).scanner().to_reader()
+    return in_memory(columns, numbered(under_base(fragments, 1), 0), [store.uri]).scanner().to_reader()
 
 
 def in_memory(schema: LanceSchema, fragments: Sequence[FragmentMetadata], bases: Sequence[str]) -> LanceDataset:
-    """A dataset that is stored nowhere: its files lie under `bases`, numbered from 1 on, with columns as `schema` numbers them."""
+    """A dataset that is stored nowhere: its files lie under `bases`, numbered from 1 on, with columns as `schema` numbers them.
+
+    The fragments keep their numbers, which count upwards.
+    """
     place = f"memory://{secrets.token_hex(8)}"
     paths = [DatasetBasePath(uri, id=number, is_dataset_root=True) for number, uri in enumerate(bases, 1)]
-    if not is_evolved(schema, fragments):
+    if not is_evolved(schema, fragments) and [each.id for each in fragments] == list(range(len(fragments))):
         return LanceDataset.commit(place, LanceOperation.Overwrite(schema, list(fragments), initial_bases=paths))
-    # A new dataset numbers its columns anew: only those that are added to one that is there keep the numbers they have.
+    # A new dataset numbers its columns and fragments anew: only those that are added to one that is there keep the
+    # numbers they have.
     first = [field.to_arrow() for field in schema.fields() if field.id() == 0] or [pa.field("", pa.int8())]
-    begun = LanceDataset.commit(place, LanceOperation.Overwrite(pa.schema(first), [], initial_bases=paths))
+    empty = pa.schema(first).empty_table()
+    begun = lance.write_dataset(empty, place, initial_bases=paths, session=shared_session())
     merge = LanceOperation.Merge(list(fragments), schema)
     return LanceDataset.commit(begun, merge, read_version=int(begun.version))
 
@@ -87,24 +95,33 @@ def is_evolved(schema: LanceSchema, fragments: Iterable[FragmentMetadata]) -> bo
     )
 
 
+def numbered(fragments: Iterable[FragmentMetadata], first: int) -> list[FragmentMetadata]:
+    """The same fragments with numbers of their own, from `first` on."""
+    found = [fragment.to_json() for fragment in fragments]
+    return [FragmentMetadata.from_json(json.dumps(each | {"id": first + n})) for n, each in enumerate(found)]
+
+
 def under_base(fragments: Iterable[FragmentMetadata], number: int) -> list[FragmentMetadata]:
-    """The same fragments, with their files under a numbered base path, and without numbers of their own."""
+    """The same fragments, with their files under a numbered base path."""
     found = [fragment.to_json() for fragment in fragments]
     for fragment in found:
-        fragment["id"] = 0
         for file in fragment["files"]:
             file["base_id"] = number
     return [FragmentMetadata.from_json(json.dumps(fragment)) for fragment in found]
 
 
 def create(store: Store, schema: pa.Schema, fragments: Sequence[FragmentMetadata]) -> Version:
-    """Make the first version of a table out of its data files and return the pin to it."""
-    dataset = LanceDataset.commit(
-        store.uri,
-        LanceOperation.Overwrite(schema, list(fragments)),
-        storage_options=store.options or None,
-        enable_v2_manifest_paths=True,
+    """Make the first version of a table that has rows out of its data files and return the pin to it.
+
+    Its files are numbered from anywhere on, so that those of several tables can be told apart in one dataset (`merged.py`).
+    """
+    options = store.options or None
+    begun = LanceDataset.commit(
+        store.uri, LanceOperation.Overwrite(schema, []), storage_options=options, enable_v2_manifest_paths=True
     )
+    # Whatever overwrites is numbered from 0 on.
+    appended = LanceOperation.Append(numbered(fragments, secrets.randbelow(FIRST_NUMBERS) * NUMBERS_OF_A_TABLE))
+    dataset = LanceDataset.commit(begun, appended, read_version=int(begun.version), storage_options=options)
     return Version(int(dataset.version))
 
 

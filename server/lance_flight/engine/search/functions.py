@@ -139,7 +139,9 @@ class _Run:
         made = {field.name: field for field in (search.result, *ADDRESS_FIELDS)}
         wanted = list(dict.fromkeys([*names, search.result.name]))
         schema = pa.schema([made[name] if name in made else self.searched.columns.field(name) for name in wanted])
-        work = self.searched.work(search, schema)
+        # A row that several searches find is known by its place in its own table.
+        merging = isinstance(search, VectorSearch) and not set(_ADDRESSES).intersection(wanted)
+        work = self.searched.work(search, schema, merging=merging)
         if not work:
             return schema.empty_table().select(names)
         return best(search, work, self.ways, self.log.cancellation.check).select(names)

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
+from itertools import count
 from typing import Protocol
 
 import pyarrow as pa
 from datafusion import DataFrame, ExecutionPlan, LogicalPlan
 
 from lance_flight.catalog.indices import indices_of
+from lance_flight.catalog.merged import MERGED_TABLES, Merged, merge
 from lance_flight.catalog.pinned_tables import PinnedTable
 from lance_flight.catalog.scan import Open, Scan, Search, Source
 from lance_flight.engine import references
@@ -73,7 +75,7 @@ class Target:
     name: str
     columns: pa.Schema
     ids: Mapping[str, int]
-    tables: Sequence[tuple[Predicate | None, Open]]
+    tables: Sequence[tuple[Predicate | None, Sequence[PinnedTable] | Open]]
     scan: PlannedRead | None
     metrics: Mapping[str, str]
     texts: Mapping[str, Mapping[str, OptionValue]]
@@ -86,9 +88,13 @@ class Target:
             raise NotFound.named("column", name, self.columns.names)
         return self.columns.field(name)
 
-    def work(self, search: Search, schema: pa.Schema) -> list[tuple[Scan, Open]]:
-        """The scans that find rows with some columns, those among them that a scan makes."""
-        return [(self._scan(residual, search, schema), table) for residual, table in self.tables]
+    def work(self, search: Search, schema: pa.Schema, *, merging: bool) -> list[tuple[Scan, Open]]:
+        """The scans that find rows with some columns, those among them that a scan makes; `merging` makes one of many tables."""
+        return [
+            (self._scan(residual, search, schema), opened)
+            for residual, tables in self.tables
+            for opened in ([tables] if callable(tables) else _opened(tables, merging=merging))
+        ]
 
     def _scan(self, residual: Predicate | None, search: Search, schema: pa.Schema) -> Scan:
         condition = filter_of(residual, None if self.scan is None else self.scan.condition, self.columns)
@@ -144,15 +150,14 @@ def check_free(target: Target, result: pa.Field) -> None:
 
 
 def _partitioned(view: PartitionedView, scan: PlannedRead | None) -> Target:
-    tables: list[tuple[Predicate | None, Open]] = []
+    tables: list[tuple[Predicate | None, Sequence[PinnedTable]]] = []
     report = f"table {view.name}, snapshot {view.snapshot.version}: no partition can match"
     if scan is not None:
         pruning = view.planned[-1]
+        numbers = count()
         for mine, version in zip(view.snapshot.tables, pruning.versions, strict=True):
             pinned = view.floating.pinned(mine.tables(version.kept))
-            tables += [
-                (version.unfiltered, partial(_opened, table, len(tables) + at)) for at, table in enumerate(pinned)
-            ]
+            tables.append((version.unfiltered, [replace(table, number=next(numbers)) for table in pinned]))
         report = view.log.reports[-1]
     return Target(
         name=view.name,
@@ -190,5 +195,21 @@ def _plain(view: PlainView, scan: PlannedRead | None) -> Target:
     )
 
 
-def _opened(table: PinnedTable, number: int) -> list[Source]:
-    return [Source(table.open(), number=number)]
+def _opened(tables: Sequence[PinnedTable], *, merging: bool) -> Iterator[Open]:
+    """What is searched by itself: tables, or as many of them together as may be."""
+    alone = list(tables)
+    if merging and len(tables) > 1:
+        alone.clear()
+        for start in range(0, len(tables), MERGED_TABLES):
+            merged, others = merge(tables[start : start + MERGED_TABLES])
+            alone += others
+            yield from (partial(_of_merged, each) for each in merged)
+    yield from (partial(_of_table, table) for table in alone)
+
+
+def _of_merged(merged: Merged) -> list[Source]:
+    return [Source(merged.dataset, tables=merged.tables)]
+
+
+def _of_table(table: PinnedTable) -> list[Source]:
+    return [Source(table.open(), number=table.number)]

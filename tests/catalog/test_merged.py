@@ -1,0 +1,144 @@
+"""Tables that are read as one bring their indices along: what is found is what each table by itself would give."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import lance
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pytest
+from lance import LanceDataset
+from lance_flight.catalog import partitions
+from lance_flight.catalog.merged import Merged, merge
+from lance_flight.catalog.pinned_tables import PinnedTable
+from lance_flight.catalog.store import Store
+from lance_flight.model.pins import Version
+
+TABLES, ROWS, DIMENSIONS = 5, 40, 8
+COLUMNS = {
+    "btree": ("number", pc.field("number") == 7),
+    "bitmap": ("number", pc.field("number").isin([3, 7])),
+    "zonemap": ("number", (pc.field("number") > 3) & (pc.field("number") < 6)),
+    "bloomfilter": ("number", pc.field("number") == 7),
+    "ngram": ("word", "contains(word, 'seve')"),
+    "label_list": ("labels", "array_has_any(labels, [7])"),
+}
+WORDS = ("one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten")
+
+
+def rows(table: int) -> pa.Table:
+    """Rows of one table, no two of all alike."""
+    chance = np.random.default_rng(table)
+    numbers = chance.integers(10, size=ROWS)
+    vectors = chance.normal(size=ROWS * DIMENSIONS).astype(np.float32)
+    return pa.table(
+        {
+            "id": np.arange(ROWS) + 1000 * table,
+            "number": numbers,
+            "word": [WORDS[number] for number in numbers],
+            "labels": pa.array([[int(number), 1] for number in numbers]),
+            "v": pa.FixedSizeListArray.from_arrays(pa.array(vectors), DIMENSIONS),
+        }
+    )
+
+
+@pytest.fixture
+def tables(tmp_path: Path) -> list[PinnedTable]:
+    """Partition tables as they are made."""
+    stores = [Store(str(tmp_path / f"table{number}")) for number in range(TABLES)]
+    return [
+        PinnedTable(store, partitions.create(store, data.schema, partitions.write_files(store, None, data)))
+        for store, data in zip(stores, map(rows, range(TABLES)), strict=True)
+    ]
+
+
+def newest(table: PinnedTable) -> PinnedTable:
+    return PinnedTable(table.store, Version(int(table.store.open().version)))
+
+
+def indexed(table: PinnedTable, column: str, kind: str, **options: object) -> PinnedTable:
+    if column == "v":
+        table.open().create_index("v", kind, name="i", num_partitions=2, **options)
+    else:
+        table.open().create_scalar_index(column, kind.upper(), name="i", **options)
+    return newest(table)
+
+
+def appended(table: PinnedTable, number: int) -> PinnedTable:
+    lance.write_dataset(rows(number), table.store.uri, mode="append")
+    return newest(table)
+
+
+def only(found: tuple[list[Merged], list[PinnedTable]]) -> Merged:
+    (merged,), alone = found
+    assert alone == []
+    return merged
+
+
+def segments(dataset: LanceDataset) -> int:
+    return sum(len(index.segments) for index in dataset.describe_indices())
+
+
+@pytest.mark.parametrize("kind", COLUMNS)
+def test_a_filter_finds_what_it_finds_in_each_table(tables: list[PinnedTable], kind: str) -> None:
+    column, condition = COLUMNS[kind]
+    # One has no index, one has rows that its index is not about.
+    pinned = [tables[0], *(indexed(table, column, kind) for table in tables[1:])]
+    pinned[2] = appended(pinned[2], TABLES)
+    merged = only(merge(pinned))
+    assert segments(merged.dataset) == TABLES - 1
+    expected = pa.concat_tables([table.open().to_table(filter=condition) for table in pinned])
+    assert 0 < expected.num_rows < (TABLES + 1) * ROWS
+    found = merged.dataset.to_table(filter=condition)
+    assert found.sort_by("id").equals(expected.sort_by("id"))
+    assert "ScalarIndexQuery" in merged.dataset.scanner(filter=condition).explain_plan()
+
+
+@pytest.mark.parametrize("kind", ["IVF_FLAT", "IVF_PQ", "IVF_HNSW_SQ"])
+def test_the_nearest_rows_are_those_of_all_tables(tables: list[PinnedTable], kind: str) -> None:
+    options = {"num_sub_vectors": 2, "num_bits": 4} if kind == "IVF_PQ" else {}
+    pinned = [tables[0], *(indexed(table, "v", kind, **options) for table in tables[1:])]
+    pinned[2] = appended(pinned[2], TABLES)
+    merged = only(merge(pinned))
+    nearest = {"column": "v", "q": np.zeros(DIMENSIONS, np.float32), "k": 20, "nprobes": 2, "refine_factor": 20}
+    plan = merged.dataset.scanner(columns=["id", "_distance"], nearest=nearest)
+    assert f"deltas={TABLES - 1}" in plan.explain_plan()
+    found = plan.to_table()
+    everything = pa.concat_tables([table.open().to_table() for table in pinned])
+    distances = (np.stack(everything["v"].to_pylist()) ** 2).sum(axis=1)
+    order = np.argsort(distances)[:20]
+    assert found["id"].to_pylist() == [everything["id"][int(place)].as_py() for place in order]
+    assert np.allclose(found["_distance"].to_numpy(), distances[order])
+
+
+def test_tables_whose_files_have_the_same_numbers_are_not_one(tables: list[PinnedTable], tmp_path: Path) -> None:
+    first = indexed(tables[0], "number", "btree")
+    shutil.copytree(first.store.uri, tmp_path / "copy")
+    copied = newest(PinnedTable(Store(str(tmp_path / "copy")), first.pin))
+    (merged,), alone = merge([first, copied, indexed(tables[1], "number", "btree")])
+    assert merged.tables == ("table0", "table1")
+    assert alone == [copied]
+
+
+def test_indices_of_one_name_that_are_others_are_not_one(tables: list[PinnedTable]) -> None:
+    by_number, by_word, by_bitmap = (
+        indexed(table, column, kind)
+        for table, column, kind in zip(tables, ("number", "word", "number"), ("btree", "btree", "bitmap"), strict=False)
+    )
+    assert merge([by_number, by_word, by_bitmap]) == ([], [by_word, by_bitmap, by_number])
+    assert only(merge([by_number, tables[3]])).tables == ("table0", "table3")
+
+
+def test_an_index_of_texts_stays_behind(tables: list[PinnedTable]) -> None:
+    pinned = [indexed(table, "word", "inverted") for table in tables]
+    assert segments(only(merge(pinned)).dataset) == 0
+
+
+def test_files_of_a_new_table_have_numbers_of_their_own(tables: list[PinnedTable]) -> None:
+    numbers = [fragment.fragment_id for table in tables for fragment in table.open().get_fragments()]
+    assert len(set(numbers)) == TABLES
+    assert max(numbers) < 2**31
+    assert all(number % partitions.NUMBERS_OF_A_TABLE == 0 for number in numbers)
