@@ -102,7 +102,7 @@ class Scan:
     filter in Arrow's terms. `ids` are the field ids of the columns of `source` (empty: by name); fields inside them may carry
     theirs.
     `schema` may end with `ADDRESS_FIELDS`. A `search` finds some rows of each table, best first, and may add its result to `schema`;
-    tables without its column have none.
+    tables without its column have none. `among` says which rows count, by their addresses, in Lance's words, where no `filter` does.
     """
 
     source: pa.Schema
@@ -114,6 +114,7 @@ class Scan:
     ids: Mapping[str, int]
     batch_rows: int = BATCH_ROWS
     search: Search | None = None
+    among: str | None = None
 
     def read(self, tables: Iterable[Open]) -> Iterator[pa.RecordBatch]:
         """The rows of `tables`, one table after another, with the next ones opened ahead."""
@@ -219,11 +220,11 @@ class Scan:
         """Starts reading at once, in the background."""
         scanner = source.dataset.scanner(
             columns=columns,
-            filter=condition,
+            filter=condition if self.among is None else self.among,
             fragments=None if source.fragments is None else list(source.fragments),
             batch_size=self.batch_rows,
             io_buffer_size=IO_BUFFER_BYTES,
-            with_row_address=self._is_addressed,
+            with_row_address=self._is_addressed or self.among is not None,
             **searching,
         )
         reader: Iterable[pa.RecordBatch] = scanner.to_reader()

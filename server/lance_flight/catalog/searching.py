@@ -7,15 +7,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Executor, ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any
+from typing import Any, Self
 
 import pyarrow as pa
 
 from lance_flight.catalog import text_search
+from lance_flight.catalog.chosen_rows import Addresses, found
 from lance_flight.catalog.scan import Open, Scan
-from lance_flight.catalog.search_results import DISTANCE, ranked, read
+from lance_flight.catalog.search_results import DISTANCE, ranked
 from lance_flight.catalog.text_search import TextSearch
 
 
@@ -23,7 +24,8 @@ from lance_flight.catalog.text_search import TextSearch
 class VectorSearch:
     """The `count` rows whose vectors are nearest to one; `metric` None is that of the index, else l2.
 
-    `nprobes` parts of an index are looked into, and `refine` times as many rows compared by their stored vectors.
+    `nprobes` parts of an index are looked into, and `refine` times as many rows compared by their stored vectors. Rows that are
+    not `among` some, by the numbers of their tables, do not count.
     """
 
     column: str
@@ -33,8 +35,16 @@ class VectorSearch:
     nprobes: int | None = None
     refine: int | None = None
     use_index: bool = True
+    among: Mapping[int, Addresses] | None = None
     result: pa.Field = DISTANCE
     is_ascending: bool = True
+
+    @property
+    def is_complete(self) -> bool:
+        return not self.use_index
+
+    def widened(self, count: int, *, is_whole: bool) -> Self:
+        return replace(self, count=count, use_index=self.use_index and not is_whole)
 
     def arguments(self, column: str, rows: int | None) -> Mapping[str, Any]:
         nearest = {
@@ -75,4 +85,4 @@ def _found(search: AnySearch, work: Sequence[tuple[Scan, Open]], pool: Executor,
 
 def _of_table(search: VectorSearch, scan: Scan, table: Open, check: Callable[[], None]) -> pa.Table:
     check()
-    return ranked(search, read(scan, table()))
+    return ranked(search, pa.concat_tables(found(search, scan, source) for source in table()))

@@ -18,10 +18,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from lance.query import FullTextQuery
 
+from lance_flight.catalog import chosen_rows
+from lance_flight.catalog.chosen_rows import Addresses
 from lance_flight.catalog.disagreeing import physical
 from lance_flight.catalog.index_coverage import covered, index_of
 from lance_flight.catalog.scan import ADDRESS_FIELDS, Open, Scan, Source
-from lance_flight.catalog.search_results import SCORE, ranked, read
+from lance_flight.catalog.search_results import SCORE, ranked
 from lance_flight.catalog.text_indices import IndexedTexts
 from lance_flight.catalog.text_queries import TextQuery
 from lance_flight.catalog.text_statistics import Statistics
@@ -39,7 +41,7 @@ class TextSearch:
 
     `options` are those of the index: texts without one are cut into words by the same. `is_global` says that words are worth
     what they are in all tables together. `is_indexed` says that indexed rows alone are asked for, and `asked` how, for the
-    name that a table has for the column.
+    name that a table has for the column. Rows that are not `among` some, by the numbers of their tables, do not count.
     """
 
     column: str
@@ -49,8 +51,13 @@ class TextSearch:
     is_global: bool = True
     is_indexed: bool = False
     asked: Callable[[str], FullTextQuery] | None = None
+    among: Mapping[int, Addresses] | None = None
     result: pa.Field = SCORE
     is_ascending: bool = False
+    is_complete: bool = True
+
+    def widened(self, count: int, *, is_whole: bool) -> Self:
+        return replace(self, count=count)
 
     def arguments(self, column: str, rows: int | None) -> Mapping[str, Any]:
         limit = {"limit": self.count} if rows is None else {}
@@ -115,7 +122,7 @@ def _parts(search: TextSearch, scan: Scan, source: Source, room: _Room) -> list[
         return [indexed]
     is_more = sum(file.count_rows() for file in missing) > MOST_UNINDEXED
     if not search.query.needs_index and (is_more or not search.is_global):
-        return [_Mixed(scan, source)]
+        return [_Mixed(search, scan, source)]
     return [indexed, unindexed]
 
 
@@ -136,13 +143,14 @@ class _Indexed:
         if every is not None:
             asked, scale = self.texts.asked(self.search.query, every)
             search = replace(search, asked=asked)
-        return _scaled(read(replace(self.scan, search=search), [self.source]), search.result, scale)
+        return _scaled(chosen_rows.found(search, self.scan, self.source), search.result, scale)
 
 
 @dataclass(frozen=True, slots=True)
 class _Mixed:
     """A table whose files have an index in part, as Lance searches it: by its own statistics, whatever others have."""
 
+    search: TextSearch
     scan: Scan
     source: Source
 
@@ -150,7 +158,7 @@ class _Mixed:
         return Statistics()
 
     def find(self, every: Statistics | None) -> pa.Table:
-        return read(self.scan, [self.source])
+        return chosen_rows.found(self.search, self.scan, self.source)
 
 
 @dataclass(slots=True)
@@ -178,7 +186,7 @@ class _Unindexed:
         wanted = dict.fromkeys([*names, self.search.column])
         made = {field.name: field for field in (*self.scan.source, *ADDRESS_FIELDS)}
         scan = replace(self.scan, search=None, schema=pa.schema([made[name] for name in wanted]))
-        rows = read(scan, [self.source])
+        rows = chosen_rows.rows_among(self.search.among, scan, self.source)
         if rows.num_rows > MOST_UNINDEXED:
             raise Unsupported(
                 f"partition table {self.source.name!r} has {rows.num_rows:,} rows without a text index of column"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from threading import Lock
+from threading import Lock, RLock
 from typing import Any, TypeVar
 from weakref import WeakMethod
 
@@ -26,8 +26,8 @@ from lance_flight.engine.points import point
 from lance_flight.engine.policies.access import UNLIMITED, Access, Privilege
 from lance_flight.engine.provider import ScanLog
 from lance_flight.engine.references import CATALOG
-from lance_flight.engine.search.functions import SEARCHES, with_searches
-from lance_flight.engine.search.table import SearchTable
+from lance_flight.engine.search.choosing import SEARCHES
+from lance_flight.engine.search.functions import with_searches
 from lance_flight.engine.sql import for_datafusion
 from lance_flight.engine.statement_runs import RunningStatement
 from lance_flight.engine.streams import cancellable
@@ -100,7 +100,9 @@ class Session:
         )
         self._system = system
         self._missing: dict[str, NotFound] = {}
-        self._searches: dict[str, SearchTable] = {}
+        self.inner: dict[str, pads.Dataset] = {}
+        self.first: list[Callable[[], None]] = []
+        self._running_first = RLock()
         self.parameter_types: dict[str, pa.DataType] = {}
         self._planning = Lock()
         self.context = _context(ways, runtime or RuntimeEnvBuilder(), db_schema)
@@ -131,7 +133,7 @@ class Session:
         if plan_sent is not None:
             return self.planned(lambda: substrait.planned(self.context, plan_sent))
         is_bound = parameters is not None or parameter_count(sql) == 0
-        sql = with_searches(self, self._searches, sql, parameters, is_bound=is_bound)
+        sql = with_searches(self, self.inner, sql, parameters, is_bound=is_bound)
         calls = HashCalls.of(for_datafusion(sql))
         if parameters is not None and has_times(parameters):
             unbound = self.planned(
@@ -202,6 +204,7 @@ class Session:
 
     def stream(self, frame: DataFrame) -> Iterator[pa.RecordBatch]:
         """Run a planned query; its batches are as DataFusion made them."""
+        self._run_first()
         with self._run_errors():
             yield from cancellable(frame.execute_stream, self.log.cancellation)
 
@@ -210,6 +213,7 @@ class Session:
 
         Safe to call from several threads.
         """
+        self._run_first()
         with self._planning:
             # A query learns what it reads when it is planned.
             for name, rows in portion.items():
@@ -222,6 +226,12 @@ class Session:
                     self.divisible[name].portion.rows = self.divisible[name].portion.ways = None
         with self._run_errors():
             yield from cancellable(started.pop, self.log.cancellation)
+
+    def _run_first(self) -> None:
+        """Do what has to be done before a query is run, since nothing can be while DataFusion runs one."""
+        with self._running_first:
+            while self.first:
+                self.first.pop()()
 
     def in_small_batches(self, frame: DataFrame) -> DataFrame:
         """The same query in batches of fewer rows, for all that is planned from here on.
@@ -250,7 +260,7 @@ class Session:
         if db_schema == SYSTEM and self._system is not None and (found := self._system.table(reference)) is not None:
             return found
         if db_schema == SEARCHES:
-            return self._searches.get(reference)
+            return self.inner.get(reference)
         name = TableName(db_schema, reference)
         try:
             return self.named.dataset(name)

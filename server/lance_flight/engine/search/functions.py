@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from types import MappingProxyType
 from typing import Any
@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+import pyarrow.dataset as pads
 
 from lance_flight.catalog.scan import ADDRESS_FIELDS
 from lance_flight.catalog.search_results import SCORE
@@ -22,14 +23,12 @@ from lance_flight.engine.provider import ScanLog
 from lance_flight.engine.references import CATALOG, enclosed, quoted
 from lance_flight.engine.search.arguments import MOST_ROWS, Arguments
 from lance_flight.engine.search.calls import FULL_TEXT_SEARCH, HYBRID_SEARCH, NUMBERS, VECTOR_SEARCH, Call, calls
+from lance_flight.engine.search.choosing import SEARCHES
 from lance_flight.engine.search.table import Found, SearchTable
 from lance_flight.engine.search.targets import Planner, Target, check_free, target
 from lance_flight.engine.sql import edited
 from lance_flight.errors import SqlError
 from lance_flight.model.index_kinds import checked_metric
-
-SEARCHES = "$search"
-"""The schema that searches are tables of, for the statement that they stand in."""
 
 _STATISTICS = ("global", "local")
 
@@ -38,7 +37,7 @@ RANK_CONSTANT = 60.0
 
 
 def with_searches(
-    planner: Planner, tables: dict[str, SearchTable], sql: str, parameters: pa.RecordBatch | None, *, is_bound: bool
+    planner: Planner, tables: dict[str, pads.Dataset], sql: str, parameters: pa.RecordBatch | None, *, is_bound: bool
 ) -> str:
     """The query with a name for each call of a search; the tables of these names are put into `tables`."""
     edits = []
@@ -144,6 +143,8 @@ class _Run:
         work = self.searched.work(search, schema, merging=merging)
         if not work:
             return schema.empty_table().select(names)
+        if self.searched.chosen is not None:
+            search = replace(search, among=self.searched.chosen.rows)
         return best(search, work, self.ways, self.log.cancellation.check).select(names)
 
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from itertools import count
 from typing import Protocol
 
 import pyarrow as pa
+import pyarrow.dataset as pads
 from datafusion import DataFrame, ExecutionPlan, LogicalPlan
 
 from lance_flight.catalog.indices import indices_of
@@ -17,10 +17,11 @@ from lance_flight.catalog.pinned_tables import PinnedTable
 from lance_flight.catalog.scan import Open, Scan, Search, Source
 from lance_flight.engine import references
 from lance_flight.engine.provider import PlannedRead, ScanLog, filter_of
-from lance_flight.engine.pure_scans import bare_columns
+from lance_flight.engine.pure_scans import bare_columns, is_pure_scan
 from lance_flight.engine.references import enclosed, quoted
+from lance_flight.engine.search.choosing import ChosenRows, check_steady, chosen
 from lance_flight.engine.sql import Cursor
-from lance_flight.engine.tables import PartitionedView, PlainView
+from lance_flight.engine.tables import PartitionedView, PlainView, Targets
 from lance_flight.errors import LanceFlightError, NotFound, SchemaError, Unsupported
 from lance_flight.model.index_kinds import METRICS, Family, OptionValue
 from lance_flight.planning.predicates import Predicate
@@ -33,6 +34,8 @@ class Planner(Protocol):
     ways: int
     log: ScanLog
     parameter_types: dict[str, pa.DataType]
+    inner: dict[str, pads.Dataset]
+    first: list[Callable[[], None]]
 
     @property
     def divisible(self) -> Mapping[str, PartitionedView]:
@@ -69,7 +72,8 @@ class Planner(Protocol):
 class Target:
     """A table as a search reads it: its columns, the tables of it with their residual filters.
 
-    `metrics` are those that its indices measure vectors by, by column, and `texts` the options of those of texts.
+    Where those do not say which rows count, `chosen` does. `metrics` are those that its indices measure vectors by, by column,
+    and `texts` the options of those of texts.
     """
 
     name: str
@@ -81,6 +85,7 @@ class Target:
     texts: Mapping[str, Mapping[str, OptionValue]]
     report: str
     failure: Callable[[Exception], LanceFlightError]
+    chosen: ChosenRows | None = None
 
     def column(self, name: str) -> pa.Field:
         """A column that is searched; `NotFound` with the nearest names."""
@@ -93,7 +98,7 @@ class Target:
         return [
             (self._scan(residual, search, schema), opened)
             for residual, tables in self.tables
-            for opened in ([tables] if callable(tables) else _opened(tables, merging=merging))
+            for opened in ([tables] if callable(tables) else _opened(tables, merging=merging and self.chosen is None))
         ]
 
     def _scan(self, residual: Predicate | None, search: Search, schema: pa.Schema) -> Scan:
@@ -111,7 +116,7 @@ class Target:
 
 
 def target(planner: Planner, table: str, condition: str | None) -> Target:
-    """The table of a name, and what a condition in SQL leaves of it; `Unsupported` for one that Lance cannot apply."""
+    """The table of a name, and what a condition in SQL leaves of it; `Unsupported` for one that no row decides by itself."""
     cursor = Cursor.over(table, planner.db_schema)
     reference = references.table(cursor)
     cursor.end()
@@ -121,18 +126,29 @@ def target(planner: Planner, table: str, condition: str | None) -> Target:
     planner.prepare(frame)
     planner.plan(frame)
     scans = list(planner.log.scans)
-    if len(scans) > 1 or (scans and bare_columns(planner.optimised(frame)) is None):
+    plan = planner.optimised(frame)
+    if len(scans) > 1 or (scans and not is_pure_scan(plan)):
         raise Unsupported(
             f"filter {condition!r} of a search of {table!r} cannot be decided row by row before the search; expected"
-            " comparisons, IN and IS NULL of columns with literals; WHERE filters what was found"
+            " a condition on the columns of a row, without queries; WHERE filters what was found"
         )
     key = f"{reference.db_schema or planner.db_schema}.{reference.name}"
+    view = planner.divisible.get(key) or planner.plain.get(key)
+    if view is None:
+        raise Unsupported(f"{table!r} is no table that can be searched; expected a partitioned or a plain one")
     scan = scans[0] if scans else None
-    if key in planner.divisible:
-        return _partitioned(planner.divisible[key], scan)
-    if key in planner.plain:
-        return _plain(planner.plain[key], scan)
-    raise Unsupported(f"{table!r} is no table that can be searched; expected a partitioned or a plain one")
+    targets = Targets()
+    found = _partitioned(view, scan, targets) if isinstance(view, PartitionedView) else _plain(view, scan)
+    if scan is None or condition is None or bare_columns(plan) is not None:
+        return found
+    check_steady(condition)
+    return replace(
+        found,
+        tables=[(None, table) for _, table in found.tables],
+        scan=None,
+        chosen=chosen(planner, view, reference.name, condition, targets),
+        report=f"{found.report}\n  rows are found first where {condition}",
+    )
 
 
 def _whole(condition: str) -> str:
@@ -149,15 +165,13 @@ def check_free(target: Target, result: pa.Field) -> None:
         raise SchemaError(f"table {target.name!r}", [f"column {result.name!r} is what a search calls its own"])
 
 
-def _partitioned(view: PartitionedView, scan: PlannedRead | None) -> Target:
+def _partitioned(view: PartitionedView, scan: PlannedRead | None, targets: Targets) -> Target:
     tables: list[tuple[Predicate | None, Sequence[PinnedTable]]] = []
     report = f"table {view.name}, snapshot {view.snapshot.version}: no partition can match"
     if scan is not None:
         pruning = view.planned[-1]
-        numbers = count()
         for mine, version in zip(view.snapshot.tables, pruning.versions, strict=True):
-            pinned = view.floating.pinned(mine.tables(version.kept))
-            tables.append((version.unfiltered, [replace(table, number=next(numbers)) for table in pinned]))
+            tables.append((version.unfiltered, view.floating.pinned(mine.tables(version.kept), targets)))
         report = view.log.reports[-1]
     return Target(
         name=view.name,
