@@ -18,7 +18,8 @@ from lance_flight.catalog.plain import PlainTable
 from lance_flight.catalog.scan import Source
 from lance_flight.catalog.snapshot import Snapshot
 from lance_flight.engine.computed_tables import ComputedTable
-from lance_flight.engine.metadata_tables import METADATA_TABLES, OF_EVERYBODY, PLAIN_METADATA_TABLES, MetadataTable
+from lance_flight.engine.metadata.table import MetadataTable
+from lance_flight.engine.metadata.tables import METADATA_TABLES, OF_EVERYBODY, PLAIN_METADATA_TABLES
 from lance_flight.engine.points import Point, Reference, naming
 from lance_flight.engine.policies.access import UNLIMITED, Access, Privilege
 from lance_flight.engine.policies.rows import RowPolicy

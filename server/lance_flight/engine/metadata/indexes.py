@@ -14,11 +14,12 @@ from lance_flight.catalog.disagreeing import physical
 from lance_flight.catalog.index_coverage import Coverage
 from lance_flight.catalog.indices import IndexDefinition, indices_of
 from lance_flight.catalog.snapshot import PartitionTable
+from lance_flight.engine.metadata.table import MetadataTable
 from lance_flight.engine.tables import PartitionedView
 
 OPENERS = 8
 
-INDEXES_SCHEMA = pa.schema(
+_SCHEMA = pa.schema(
     [
         pa.field("name", pa.utf8(), nullable=False),
         pa.field("column_name", pa.utf8(), nullable=False),
@@ -35,8 +36,12 @@ INDEXES_SCHEMA = pa.schema(
 _COUNTED = frozenset({"tables", "indexed_tables", "rows", "indexed_rows", "segments"})
 
 
-def indexes(view: PartitionedView, names: list[str]) -> pa.Table:
+def indexes_table(view: PartitionedView) -> MetadataTable:
     """One row per index; its counts only where they are asked for, as every table is opened for them."""
+    return MetadataTable(_SCHEMA, partial(_indexes, view))
+
+
+def _indexes(view: PartitionedView, names: list[str]) -> pa.Table:
     rows = []
     for definition in indices_of(view.snapshot):
         column = view.snapshot.schema.names[definition.field_id]
@@ -50,7 +55,7 @@ def indexes(view: PartitionedView, names: list[str]) -> pa.Table:
         if _COUNTED & set(names):
             row |= _counts(view, definition, column)
         rows.append(row)
-    return pa.Table.from_pylist(rows, schema=INDEXES_SCHEMA)
+    return pa.Table.from_pylist(rows, schema=_SCHEMA)
 
 
 def _counts(view: PartitionedView, definition: IndexDefinition, column: str) -> dict[str, int]:

@@ -1,0 +1,44 @@
+"""`t$files`: the data files of partition tables."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+
+from lance_flight.catalog import partitions
+from lance_flight.engine.metadata.table import MetadataTable
+from lance_flight.engine.tables import PartitionedView
+
+
+def files_table(view: PartitionedView) -> MetadataTable:
+    """One row per data file of each partition table."""
+    schema = pa.schema(
+        [
+            pa.field("object_id", pa.utf8(), nullable=False),
+            pa.field("fragment_id", pa.int64(), nullable=False),
+            pa.field("path", pa.utf8(), nullable=False),
+            pa.field("rows", pa.int64()),
+            pa.field("deleted_rows", pa.int64()),
+            pa.field("bytes", pa.int64()),
+        ]
+    )
+
+    def build(_: list[str]) -> pa.Table:
+        rows = []
+        for tables in view.snapshot.tables:
+            for table in tables.tables():
+                dataset = partitions.open_at(view.store.child(table.location), table.pin)
+                for fragment in dataset.get_fragments():
+                    rows += [
+                        {
+                            "object_id": table.object_id,
+                            "fragment_id": fragment.fragment_id,
+                            "path": f"{table.location}/data/{file.path}",
+                            "rows": fragment.physical_rows,
+                            "deleted_rows": fragment.num_deletions,
+                            "bytes": file.file_size_bytes,
+                        }
+                        for file in fragment.metadata.files
+                    ]
+        return pa.Table.from_pylist(rows, schema=schema)
+
+    return MetadataTable(schema, build)

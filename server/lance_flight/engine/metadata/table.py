@@ -1,0 +1,16 @@
+"""What a metadata table is."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+
+@dataclass(frozen=True, slots=True)
+class MetadataTable:
+    """A table that is built when it is read; only the columns that are asked for have to be right."""
+
+    schema: pa.Schema
+    build: Callable[[list[str]], pa.Table]

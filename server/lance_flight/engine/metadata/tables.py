@@ -1,0 +1,32 @@
+"""Every metadata table by its name."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
+
+from lance_flight.catalog.namespace import PartitionedNamespace
+from lance_flight.catalog.plain import PlainTable
+from lance_flight.engine.metadata.files import files_table
+from lance_flight.engine.metadata.indexes import indexes_table
+from lance_flight.engine.metadata.labels import branches_table, tags_table
+from lance_flight.engine.metadata.partitions import partitions_table
+from lance_flight.engine.metadata.snapshots import snapshots_table
+from lance_flight.engine.metadata.specs import specs_table
+from lance_flight.engine.metadata.table import MetadataTable
+from lance_flight.engine.tables import PartitionedView
+
+METADATA_TABLES: Mapping[str, Callable[[PartitionedNamespace, PartitionedView], MetadataTable]] = MappingProxyType(
+    {
+        "partitions": lambda _, view: partitions_table(view),
+        "snapshots": lambda namespace, _: snapshots_table(namespace),
+        "specs": specs_table,
+        "files": lambda _, view: files_table(view),
+        "indexes": lambda _, view: indexes_table(view),
+        "tags": lambda namespace, _: tags_table(namespace),
+        "branches": lambda namespace, _: branches_table(namespace),
+    }
+)
+OF_EVERYBODY = frozenset({"snapshots", "specs"})
+"""Those that tell of changes to all rows; the others speak of the partition tables of a view, or of names."""
+PLAIN_METADATA_TABLES: Mapping[str, Callable[[PlainTable], MetadataTable]] = MappingProxyType({"tags": tags_table})
