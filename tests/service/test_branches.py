@@ -179,6 +179,20 @@ def test_branches_are_listed_with_their_versions(server: Server, branched: str) 
     assert pins == [("a", False), ("b", True)]
 
 
+def test_files_are_listed_where_they_lie_on_a_branch_and_after_its_publication(server: Server, branched: str) -> None:
+    def listed(reference: str) -> list[str]:
+        return [path for (path,) in server.rows(f'SELECT path FROM "{reference}$files"')]
+
+    server.run(f"INSERT INTO \"{branched}@draft\" VALUES (4, 'a'), (5, 'new')")
+    on_branch = listed(f"{branched}@draft")
+    server.run(f"ALTER TABLE {branched} PUBLISH BRANCH draft")
+    server.run(f"ALTER TABLE {branched} CREATE BRANCH again")
+    server.run(f"INSERT INTO \"{branched}@again\" VALUES (6, 'a')")
+    for paths, count in ((on_branch, 4), (listed(branched), 4), (listed(f"{branched}@again"), 5)):
+        assert len(paths) == count
+        assert [path for path in paths if not (server.root / branched / path).is_file()] == []
+
+
 def test_a_branch_is_a_table_to_ingest_describe_and_join(server: Server, branched: str) -> None:
     name = f"{branched}@draft"
     assert server.ingest(name, server.query(f"SELECT id + 10 AS id, p FROM {branched}"), mode="append") == 3

@@ -21,7 +21,7 @@ from lance_flight.catalog.branches import BRANCHES
 from lance_flight.catalog.conflicts import conflicts
 from lance_flight.catalog.lance_fields import leaves, numbers
 from lance_flight.catalog.store import Store, shared_session
-from lance_flight.catalog.whole_files import check_data
+from lance_flight.catalog.whole_files import DATA, check_data
 from lance_flight.errors import Conflict, NotFound
 from lance_flight.faults import reached
 from lance_flight.model.pins import BranchVersion, FixedPin, Latest, Pin, Tag, Version
@@ -36,6 +36,17 @@ NUMBERS_OF_A_TABLE = 1 << 10
 def place_of_files(location: str, base: FixedPin | None) -> str:
     """Where new data files go, to be committed on `base` of the table at `location`: Lance keeps those of a branch apart."""
     return f"{location}/{BRANCHES}/{base.branch}" if isinstance(base, BranchVersion) else location
+
+
+def places_of_data(dataset: LanceDataset, location: str, pin: FixedPin) -> dict[int | None, str]:
+    """Where the data files of a version of the table at `location` lie, by the base paths that they name (None: its own)."""
+    places: dict[int | None, str] = {None: f"{place_of_files(location, pin)}/{DATA}"}
+    for number, base in dataset.base_paths().items():
+        # Lance names them in full; those of other branches of the table lie below it.
+        _, found, rest = base.path.partition(location)
+        place = f"{found}{rest}" if found else base.path
+        places[number] = f"{place}/{DATA}" if base.is_dataset_root else place
+    return places
 
 
 def write_files(store: Store, version: int | None, rows: pa.Table | pa.RecordBatchReader) -> list[FragmentMetadata]:

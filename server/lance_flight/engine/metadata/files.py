@@ -26,13 +26,16 @@ def files_table(view: PartitionedView) -> MetadataTable:
         rows = []
         for tables in view.snapshot.tables:
             for table in tables.tables():
-                dataset = partitions.open_at(view.store.child(table.location), table.pin)
+                store = view.store.child(table.location)
+                pin = partitions.resolve(store, table.pin)
+                dataset = partitions.open_at(store, pin)
+                places = partitions.places_of_data(dataset, table.location, pin)
                 for fragment in dataset.get_fragments():
                     rows += [
                         {
                             "object_id": table.object_id,
                             "fragment_id": fragment.fragment_id,
-                            "path": f"{table.location}/data/{file.path}",
+                            "path": f"{places[file.base_id]}/{file.path}",
                             "rows": fragment.physical_rows,
                             "deleted_rows": fragment.num_deletions,
                             "bytes": file.file_size_bytes,
