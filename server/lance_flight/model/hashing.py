@@ -22,7 +22,6 @@ from dataclasses import dataclass
 from enum import Enum
 from types import MappingProxyType
 
-import mmh3
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
@@ -31,20 +30,12 @@ from pyarrow import types
 
 from lance_flight.errors import InvalidInput
 from lance_flight.model.arrays import contiguous
+from lance_flight.model.murmur3 import Words, hash_bytes, hash_words
 
-Words = npt.NDArray[np.int64]
-Halves = npt.NDArray[np.uint32]
 Mask = npt.NDArray[np.bool_]
-
-# Constants of murmur3 x86 32-bit.
-_C1, _C2 = np.uint32(0xCC9E2D51), np.uint32(0x1B873593)
-_ADD, _FIVE = np.uint32(0xE6546B64), np.uint32(5)
-_MIX1, _MIX2 = np.uint32(0x85EBCA6B), np.uint32(0xC2B2AE35)
 
 # Rows that are hashed one by one sooner than together.
 _FEW = 64
-# Rows hashed at a time: the five working arrays of 4 bytes a row stay in a core's own cache.
-_BLOCK = 1 << 14
 # Rows looked at to decide whether a column repeats its values often enough to hash each distinct one once.
 _SAMPLE = 1 << 12
 
@@ -123,11 +114,11 @@ def murmur3(array: pa.Array | pa.ChunkedArray) -> pa.Int32Array:
     if types.is_dictionary(array.type):
         return murmur3(array.dictionary).take(array.indices)
     if kind in _WORDS and len(array) > _FEW:
-        return _with_nulls(_hash_words([_WORDS[kind](array)]), _nulls(array))
+        return _with_nulls(hash_words([_WORDS[kind](array)]), _nulls(array))
     if _repeats(array):
         encoded = array.dictionary_encode()
         return murmur3(encoded.dictionary).take(encoded.indices)
-    return _with_nulls(_hash_bytes(_encodings(array)), _nulls(array))
+    return _with_nulls(hash_bytes(_encodings(array)), _nulls(array))
 
 
 def murmur3_multi(columns: Sequence[pa.Array | pa.ChunkedArray]) -> pa.Int32Array:
@@ -243,59 +234,18 @@ _WORDS: Mapping[HashKind, Callable[[pa.Array], Words]] = MappingProxyType(
 )
 
 
-def _hash_words(words: Sequence[Words]) -> npt.NDArray[np.int32]:
-    """The hash of each row of words, as if they were 8·len(words) bytes."""
-    size = len(words[0])
-    halves = [word.astype("<i8", copy=False).view("<u4").reshape(-1, 2) for word in words]
-    hashes = np.zeros(size, np.uint32)
-    for start in range(0, size, _BLOCK):
-        rows = slice(start, start + _BLOCK)
-        for half in halves:
-            _mix(hashes[rows], half[rows, 0])
-            _mix(hashes[rows], half[rows, 1])
-        _finish(hashes[rows], 8 * len(words))
-    return hashes.view(np.int32)
-
-
 def _hash_present_words(words: Sequence[Words], missing: Sequence[Mask]) -> npt.NDArray[np.int32]:
-    """As `_hash_words`, leaving out of each row the words that are missing there: one pass per pattern of NULLs."""
+    """As `hash_words`, leaving out of each row the words that are missing there: one pass per pattern of NULLs."""
     if not any(mask.any() for mask in missing):
-        return _hash_words(words)
+        return hash_words(words)
     patterns = sum(mask.astype(np.int64) << place for place, mask in enumerate(missing))
     hashes = np.zeros(len(words[0]), np.int32)
     for pattern in np.unique(patterns).tolist():
         present = [word for place, word in enumerate(words) if not pattern >> place & 1]
         if present:
             rows = patterns == pattern
-            hashes[rows] = _hash_words([word[rows] for word in present])
+            hashes[rows] = hash_words([word[rows] for word in present])
     return hashes
-
-
-def _mix(hashes: Halves, block: Halves) -> None:
-    """One round of murmur3, in place: `hashes` takes in one 4-byte block of each row."""
-    turned = block * _C1
-    _rotate(turned, 15)
-    turned *= _C2
-    hashes ^= turned
-    _rotate(hashes, 13)
-    hashes *= _FIVE
-    hashes += _ADD
-
-
-def _rotate(values: Halves, bits: int) -> None:
-    high = values >> np.uint32(32 - bits)
-    values <<= np.uint32(bits)
-    values |= high
-
-
-def _finish(hashes: Halves, length: int) -> None:
-    """The last step of murmur3, in place, for inputs of `length` bytes."""
-    hashes ^= np.uint32(length)
-    hashes ^= hashes >> np.uint32(16)
-    hashes *= _MIX1
-    hashes ^= hashes >> np.uint32(13)
-    hashes *= _MIX2
-    hashes ^= hashes >> np.uint32(16)
 
 
 # Values of variable width, as bytes
@@ -322,10 +272,6 @@ def _decimal_encodings(array: pa.Array) -> Iterator[bytes]:
         yield unscaled.to_bytes((bits + 7) // 8, "big", signed=True)
 
 
-def _hash_bytes(values: Sequence[bytes]) -> npt.NDArray[np.int32]:
-    return np.fromiter(map(mmh3.mmh3_32_sintdigest, values), np.int32, len(values))
-
-
 def _repeats(array: pa.Array) -> bool:
     """Whether hashing each distinct value once is likely to pay; Arrow groups every type here but small decimals."""
     if types.is_decimal32(array.type) or types.is_decimal64(array.type) or len(array) < _SAMPLE:
@@ -340,7 +286,7 @@ def _hash_combinations(columns: Sequence[pa.Array]) -> npt.NDArray[np.int32]:
     coded = [_coded(column) for column in columns]
     rows, places = _distinct([codes for codes, _ in coded])
     parts = [values[codes[rows]].tolist() for codes, values in coded]
-    return _hash_bytes([b"".join(row) for row in zip(*parts, strict=True)])[places]
+    return hash_bytes([b"".join(row) for row in zip(*parts, strict=True)])[places]
 
 
 def _coded(column: pa.Array) -> tuple[Words, npt.NDArray[np.object_]]:
