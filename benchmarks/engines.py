@@ -14,7 +14,7 @@ from typing import Concatenate, ParamSpec, Self, TypeVar
 import pyarrow as pa
 from lance_flight.catalog.directory import PUBLIC, Root, TableName
 from lance_flight.catalog.store import Store
-from lance_flight.engine.clients import ClientSession
+from lance_flight.engine.client_sessions import ClientSession
 from lance_flight.engine.engine import Engine
 from lance_flight.engine.ingest import Existing
 from lance_flight.engine.limits import Limits

@@ -14,7 +14,7 @@ from lance_flight.catalog.directory import Root, TableName
 from lance_flight.catalog.maintenance import compaction
 from lance_flight.catalog.namespace import PartitionedNamespace
 from lance_flight.catalog.store import Store
-from lance_flight.engine.clients import ClientSession, Isolation
+from lance_flight.engine.client_sessions import ClientSession, Isolation
 from lance_flight.engine.engine import Engine
 from lance_flight.engine.scope import Scope
 from lance_flight.engine.transactions import SqlTransaction

@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 from lance_flight.catalog.directory import Root
 from lance_flight.catalog.store import Store
-from lance_flight.engine.clients import Clients, Isolation
+from lance_flight.engine.client_sessions import Isolation
+from lance_flight.engine.clients import Clients
 from lance_flight.engine.engine import Engine
 from lance_flight.engine.limits import Limits
 from lance_flight.engine.scope import Scope

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from lance_flight.catalog.directory import Root
 from lance_flight.catalog.store import Store
-from lance_flight.engine.clients import ClientSession
+from lance_flight.engine.client_sessions import ClientSession
 from lance_flight.engine.engine import Engine
 from lance_flight.engine.execution import Execution
 from lance_flight.engine.partition_wise import division

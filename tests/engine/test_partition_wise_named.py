@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from lance_flight.catalog.directory import Root
 from lance_flight.catalog.store import Store
-from lance_flight.engine.clients import ClientSession
+from lance_flight.engine.client_sessions import ClientSession
 from lance_flight.engine.engine import Engine
 from lance_flight.engine.execution import Execution
 from lance_flight.engine.scope import Scope

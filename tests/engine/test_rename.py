@@ -19,7 +19,7 @@ from lance_flight.catalog.maintenance.vacuum import vacuum
 from lance_flight.catalog.namespace import PartitionedNamespace
 from lance_flight.catalog.standing import Standing
 from lance_flight.catalog.store import Store
-from lance_flight.engine.clients import ClientSession
+from lance_flight.engine.client_sessions import ClientSession
 from lance_flight.engine.engine import Engine
 from lance_flight.engine.functions import evaluate
 from lance_flight.engine.ingest import Existing, create

@@ -11,7 +11,7 @@ from lance_flight.catalog.directory import Root, TableName
 from lance_flight.catalog.manifest import Manifest
 from lance_flight.catalog.snapshot import Snapshot
 from lance_flight.catalog.store import Store
-from lance_flight.engine.clients import ClientSession
+from lance_flight.engine.client_sessions import ClientSession
 from lance_flight.engine.engine import Engine
 from lance_flight.engine.ingest import Existing
 from lance_flight.engine.scope import Scope

@@ -12,7 +12,8 @@ from lance_flight.catalog.directory import PUBLIC, Root, TableName
 from lance_flight.catalog.private import PRIVATE
 from lance_flight.catalog.store import Store
 from lance_flight.catalog.temporary import TEMPORARY
-from lance_flight.engine.clients import Clients, ClientSession
+from lance_flight.engine.client_sessions import ClientSession
+from lance_flight.engine.clients import Clients
 from lance_flight.engine.engine import Engine
 from lance_flight.engine.ingest import Existing
 from lance_flight.engine.limits import Limits

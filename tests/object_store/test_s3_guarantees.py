@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from adbc_driver_manager import Error
 from lance_flight.catalog.directory import Root
-from lance_flight.engine.clients import ClientSession, Isolation
+from lance_flight.engine.client_sessions import ClientSession, Isolation
 from lance_flight.engine.engine import Engine
 from lance_flight.engine.scope import Scope
 from lance_flight.errors import SerializationFailure

@@ -1,4 +1,4 @@
-"""What the server remembers of its clients: the settings of their sessions, and which of their transactions are open."""
+"""What the server remembers of its clients: whose sessions there are, by what they are found, and when they end."""
 
 from __future__ import annotations
 
@@ -6,134 +6,21 @@ import secrets
 import threading
 import time
 from collections import OrderedDict
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field, replace
-from datetime import UTC, datetime
-from enum import Enum
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
 from itertools import islice, takewhile
 
-from lance_flight.catalog.directory import PUBLIC, Root
+from lance_flight.catalog.directory import Root
 from lance_flight.catalog.temporary import TemporaryTables
-from lance_flight.engine.execution import Execution
+from lance_flight.engine.client_sessions import ANONYMOUS, ClientSession, KnownSession, OpenTransaction, new_session_id
 from lance_flight.engine.limits import NO_LIMITS, Limits
 from lance_flight.engine.transactions import SqlTransaction
-from lance_flight.errors import Conflict, InvalidInput, LimitExceeded, NotFound, OutcomeUnknown, Refused
+from lance_flight.errors import Conflict, InvalidInput, LimitExceeded, NotFound, Refused
 
 ID_BYTES = 16
-SHOWN_BYTES = 4
-ANONYMOUS = "anonymous"
-"""Whom sessions belong to where nobody says who he is."""
-
 _COOKIE = "session "
 """Stands before a cookie where sessions are kept; the other keys begin otherwise."""
-
-
-class Isolation(Enum):
-    """What a transaction is kept from."""
-
-    SNAPSHOT = "snapshot"
-    SERIALIZABLE = "serializable"
-
-
-@dataclass(slots=True, eq=False)
-class ClientSession:
-    """The settings of one client, its temporary tables, and its open transactions, which are its principal's alone.
-
-    `is_introduced` says that its client has begun it itself, so that nothing of it is another one's. One that
-    began as that of a connection whose client was not known has it as its `origin`. By its `id` others may know it, who could
-    not find it by that.
-    """
-
-    id: str = field(default_factory=lambda: secrets.token_hex(SHOWN_BYTES))
-    isolation: Isolation = Isolation.SNAPSHOT
-    branch: str | None = None
-    db_schema: str = PUBLIC
-    execution: Execution = field(default_factory=Execution)
-    open: dict[bytes, OpenTransaction] = field(default_factory=dict)
-    temporary: TemporaryTables = field(default_factory=TemporaryTables)
-    is_introduced: bool = False
-    origin: ClientSession | None = None
-    principal: str = ANONYMOUS
-    began: datetime = field(default_factory=lambda: datetime.now(UTC))
-
-    @property
-    def is_serializable(self) -> bool:
-        """Whether its next transaction is."""
-        return self.isolation is Isolation.SERIALIZABLE
-
-
-@dataclass(slots=True, eq=False)
-class OpenTransaction:
-    """A transaction that a client has begun; its statements run one after another.
-
-    Once a commit has failed, or a statement half-way, nothing but a rollback is left.
-    """
-
-    id: bytes
-    session: ClientSession
-    sql: SqlTransaction
-    used: float
-    failure: Exception | None = None
-    _lock: threading.Lock = field(default_factory=threading.Lock)
-
-    @contextmanager
-    def statement(self) -> Iterator[SqlTransaction]:
-        """The transaction, for one statement."""
-        with self._lock:
-            if self.failure is not None:
-                raise Conflict(f"the transaction has failed and can only be rolled back: {self.failure}")
-            try:
-                yield self.sql
-            finally:
-                if self.sql.torn is not None:
-                    self.failure = self.sql.torn
-                    self.sql.rollback()
-
-    def end(self, *, commit: bool) -> None:
-        """Commit, or roll back, which a commit that fails does as well."""
-        with self._lock:
-            if self.failure is not None:
-                if commit:
-                    raise Conflict(f"the transaction has failed and can only be rolled back: {self.failure}")
-                return
-            if not commit:
-                self.sql.rollback()
-                return
-            try:
-                self.sql.commit()
-            except Exception as exc:
-                self.failure = exc
-                if not isinstance(exc, OutcomeUnknown):
-                    self.sql.rollback()
-                raise
-
-    def roll_back_idle(self) -> bool:
-        """Roll back, unless a statement runs in it at this moment; whether that was done."""
-        if not self._lock.acquire(blocking=False):
-            return False
-        try:
-            if self.failure is not None:
-                return False
-            self.failure = Conflict("the server was stopped")
-            self.sql.rollback()
-        finally:
-            self._lock.release()
-        return True
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class KnownSession:
-    """What is known of a session at one moment."""
-
-    id: str
-    principal: str
-    began: datetime
-    idle_seconds: float
-    schema: str
-    branch: str | None
-    isolation: str
-    open_transactions: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -206,7 +93,7 @@ class Clients:
                 # Whoever had the address before may have begun its transactions.
                 offered = replace(
                     offered,
-                    id=secrets.token_hex(SHOWN_BYTES),
+                    id=new_session_id(),
                     open={},
                     temporary=TemporaryTables(),
                     is_introduced=True,

@@ -17,7 +17,8 @@ from lance_flight.engine import ingest
 from lance_flight.engine.answers import Answer, answer
 from lance_flight.engine.bindings import answer_by_rows
 from lance_flight.engine.changes import change, insert_columns, temporary_root
-from lance_flight.engine.clients import Clients, ClientSession
+from lance_flight.engine.client_sessions import ClientSession
+from lance_flight.engine.clients import Clients
 from lance_flight.engine.dml import row_query, table_name
 from lance_flight.engine.endpoints import is_ordered, most_shares, table_rows
 from lance_flight.engine.limits import NO_LIMITS, Limits

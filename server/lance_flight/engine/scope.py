@@ -6,7 +6,7 @@ from dataclasses import dataclass, field, replace
 
 from lance_flight.catalog.directory import PUBLIC
 from lance_flight.catalog.temporary import NO_TABLES, Temporary, TemporaryTables
-from lance_flight.engine.clients import ANONYMOUS, ClientSession
+from lance_flight.engine.client_sessions import ANONYMOUS, ClientSession
 from lance_flight.engine.execution import Execution
 from lance_flight.engine.policies.access import UNLIMITED, Access
 from lance_flight.engine.statement_runs import Issuer

@@ -15,7 +15,7 @@ from datafusion import DataFrame, ExecutionPlan, LogicalPlan, RuntimeEnvBuilder,
 from lance_flight.catalog.directory import PUBLIC, Root, TableName
 from lance_flight.catalog.leases import Hold
 from lance_flight.engine import substrait
-from lance_flight.engine.clients import ANONYMOUS
+from lance_flight.engine.client_sessions import ANONYMOUS
 from lance_flight.engine.evaluations import Evaluations
 from lance_flight.engine.execution import Execution
 from lance_flight.engine.functions import QUERIES_ONLY, HashCalls, plain_message, register_principal, session_config

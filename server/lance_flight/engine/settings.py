@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import TypeAlias
 
-from lance_flight.engine.clients import ClientSession, Isolation
+from lance_flight.engine.client_sessions import ClientSession, Isolation
 from lance_flight.engine.references import CATALOG
 from lance_flight.engine.statements import SetOption
 from lance_flight.engine.transactions import SqlTransaction

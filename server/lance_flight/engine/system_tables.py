@@ -12,7 +12,8 @@ from typing import Any, Generic, TypeVar
 
 import pyarrow as pa
 
-from lance_flight.engine.clients import Clients, KnownSession
+from lance_flight.engine.client_sessions import KnownSession
+from lance_flight.engine.clients import Clients
 from lance_flight.engine.computed_tables import ComputedTable
 from lance_flight.engine.running import RunningStatements
 from lance_flight.engine.statement_runs import Record

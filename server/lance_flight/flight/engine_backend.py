@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from lance_flight.catalog.directory import PUBLIC, TableName
 from lance_flight.engine import settings, substrait
-from lance_flight.engine.clients import ClientSession
+from lance_flight.engine.client_sessions import ClientSession
 from lance_flight.engine.engine import Engine
 from lance_flight.engine.ingest import Existing
 from lance_flight.engine.partition_fields import parse_partition_by
