@@ -73,7 +73,7 @@ SHOWN = [
     pytest.param("SHOW PARTITIONS {t} WHERE files = 2", [2025], id="by files"),
     pytest.param("SHOW PARTITIONS {t} WHERE last_change > now() - INTERVAL '1 day'", [None, 2024, 2025], id="by time"),
     pytest.param("SHOW PARTITIONS {t} WHERE last_change > now()", [], id="by a time to come"),
-    pytest.param("SHOW PARTITIONS {t} WHERE read_version = 1 AND d_year < 2100", [2024], id="by pin"),
+    pytest.param("SHOW PARTITIONS {t} WHERE read_version = 2 AND d_year < 2100", [2024], id="by pin"),
     pytest.param("SHOW PARTITIONS {t} WHERE false", [], id="none"),
 ]
 
