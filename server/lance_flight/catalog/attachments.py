@@ -165,7 +165,7 @@ def detached_rows(namespace: PartitionedNamespace, snapshot: Snapshot, table: Pa
     """The rows of one partition table in the columns of the namespace."""
     schema = snapshot.schema
     scan = Scan(source=schema.plain, schema=schema.plain, ids=schema.ids)
-    dataset = partitions.open_at(namespace.store.child(table.location), table.pin)
+    dataset = partitions.open_table(namespace.store, table)
     return (pa.Table.from_batches([batch]) for batch in scan.read([lambda: [Source(dataset)]]))
 
 

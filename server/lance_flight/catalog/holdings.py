@@ -85,7 +85,7 @@ def _addresses(
     sources = dict.fromkeys(names[n] for f in fields for n in f.source_ids if n in names)
     columns = [*(schema.plain.field(name) for name in sources), pa.field(ROW_ADDRESS, pa.uint64())]
     scan = Scan(source=schema.plain, schema=pa.schema(columns), ids=schema.ids)
-    dataset = partitions.open_at(root.child(table.location), table.pin)
+    dataset = partitions.open_table(root, table)
     found = []
     for batch in scan.read([lambda: [Source(dataset)]]):
         values = partition_values(pa.Table.from_batches([batch]), fields, names, evaluate)

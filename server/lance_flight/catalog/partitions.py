@@ -20,6 +20,7 @@ from lance.schema import LanceSchema
 from lance_flight.catalog.branches import BRANCHES
 from lance_flight.catalog.conflicts import conflicts
 from lance_flight.catalog.lance_fields import leaves, numbers
+from lance_flight.catalog.snapshot import PartitionTable
 from lance_flight.catalog.store import Store, shared_session
 from lance_flight.catalog.whole_files import DATA, check_data
 from lance_flight.errors import Conflict, NotFound
@@ -150,6 +151,11 @@ def open_at(store: Store, pin: Pin) -> LanceDataset:
                 return store.open().checkout_version((branch, version))
     except (NotFound, ValueError, OSError) as exc:
         raise NotFound(f"partition table {store.name!r} has no {pin}") from exc
+
+
+def open_table(root: Store, table: PartitionTable) -> LanceDataset:
+    """A table of the namespace at `root`, at its pin."""
+    return open_at(root.child(table.location), table.pin)
 
 
 def resolve(store: Store, pin: Pin) -> FixedPin:

@@ -29,7 +29,7 @@ def rows_removed(root: Store, snapshot: Snapshot, gone: Mapping[PartitionTable, 
 
 def all_removed(root: Store, snapshot: Snapshot, tables: Iterable[PartitionTable]) -> list[Edit]:
     """One edit for each table that takes all its rows away; none for a table that has none."""
-    opened = ((table, partitions.open_at(root.child(table.location), table.pin)) for table in tables)
+    opened = ((table, partitions.open_table(root, table)) for table in tables)
     edits = [edit_of(root, snapshot, table, Removal.everything(dataset)) for table, dataset in opened]
     return [edit for edit in edits if edit.removal is not None and edit.removal.removed]
 
@@ -113,7 +113,7 @@ def _edit(
 
 
 def _count(root: Store, table: PartitionTable) -> int:
-    return int(partitions.open_at(root.child(table.location), table.pin).count_rows())
+    return int(partitions.open_table(root, table).count_rows())
 
 
 def _base(root: Store, snapshot: Snapshot, table: PartitionTable) -> FixedPin:

@@ -151,7 +151,7 @@ class PartitionWriter:
         layout = self._layout_of(pending)
         if edit.table is not None and layout is None:
             # The table has columns of its own: Lance has to read which.
-            theirs = partitions.open_at(self._store.child(edit.table.location), edit.table.pin).schema
+            theirs = partitions.open_table(self._store, edit.table).schema
             rows = writable(rows, theirs, self._schema.ids, edit.table.location)
             batches = map(aligned, rows.to_batches())
             reader = pa.RecordBatchReader.from_batches(rows.schema, batches)
@@ -168,7 +168,7 @@ class PartitionWriter:
     def _layout_of(self, pending: _Pending) -> Layout | None:
         table = pending.edit.table
         if table is not None and not pending.is_known:
-            dataset = partitions.open_at(self._store.child(table.location), table.pin)
+            dataset = partitions.open_table(self._store, table)
             pending.layout, pending.is_known = self._layout.for_table(dataset), True
         return pending.layout
 

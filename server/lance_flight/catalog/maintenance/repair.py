@@ -151,10 +151,7 @@ def _repeats(namespace: PartitionedNamespace, *, dry_run: bool) -> Iterator[Find
         for place in np.flatnonzero(np.diff(groups.starts) > 1):
             start, stop = groups.starts[place : place + 2]
             same = np.arange(start, stop) if groups.order is None else groups.order[start:stop]
-            opened = [
-                (table, partitions.open_at(namespace.store.child(table.location), table.pin))
-                for table in tables.tables(same)
-            ]
+            opened = [(table, partitions.open_table(namespace.store, table)) for table in tables.tables(same)]
             (kept, into), *others = sorted(opened, key=lambda each: -each[1].count_rows())
             finding = Finding(
                 kind="two tables",

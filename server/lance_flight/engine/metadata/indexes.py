@@ -75,7 +75,7 @@ def _of_table(
     view: PartitionedView, definition: IndexDefinition, column: str, table: PartitionTable
 ) -> tuple[int, int, int]:
     """The rows of a table, those that its index is about, and its segments."""
-    dataset = partitions.open_at(view.store.child(table.location), table.pin)
+    dataset = partitions.open_table(view.store, table)
     rows = {fragment.fragment_id: fragment.count_rows() for fragment in dataset.get_fragments()}
     found = physical(dataset.schema, column, definition.field_id)
     if found is None:

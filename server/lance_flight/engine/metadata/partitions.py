@@ -87,7 +87,7 @@ def _sizes(view: PartitionedView, tables: list[PartitionTable]) -> list[_Sizes]:
 
     def size(table: PartitionTable) -> _Sizes:
         try:
-            dataset = partitions.open_at(view.store.child(table.location), table.pin)
+            dataset = partitions.open_table(view.store, table)
         except (NotFound, Corrupt):
             return None, None, None, None
         rows, size_in_bytes, _ = partitions.dataset_summary(dataset)
