@@ -98,10 +98,13 @@ class QueryAnswer:
         return pa.schema([field.with_name(shown_name(field.name)) for field in self.frame.schema()])
 
     def batches(self) -> Iterator[pa.RecordBatch]:
-        self.session.prepare(self.frame)
+        is_planned = self.session.is_planned(self.frame)
+        if not is_planned:
+            self.session.prepare(self.frame)
         columns = bare_columns(self.session.optimised(self.frame))
         if columns is not None:
-            self.session.plan(self.frame)
+            if not is_planned:
+                self.session.plan(self.frame)
             direct = stream(self.session.log, columns, self.schema)
             if direct is not None:
                 return direct

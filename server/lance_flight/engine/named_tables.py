@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
+from copy import copy
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import partial
@@ -107,11 +108,13 @@ class NamedTables:
         self._share = share or Share()
         self._transaction = transaction
         self._target = target
-        self._holds = holds
+        self.holds = holds
         self._governing = root.governing
         self._access = access
         self._changing = changing
         self._at = at
+        self.names: list[TableName] = []
+        self.can_be_opened_again = True
 
     def dataset(self, name: TableName) -> pads.Dataset:
         """The table behind a name as it stands in SQL, as DataFusion reads it; `NotFound` if there is none."""
@@ -142,7 +145,20 @@ class NamedTables:
                     self.plain[f"{name.db_schema}.{name.name}"] = plain
                     return Provider(plain, self._log)
 
-        return self._tables.read(table, opened)
+        found = self._tables.read(table, opened)
+        self.names.append(name)
+        return found
+
+    def open_again(self, holds: list[Hold]) -> None:
+        """Open every table that was named once more, at the same snapshots, which are put into `holds`.
+
+        Raises what whoever names them now is told: that one is not there, or another one.
+        """
+        again = copy(self)
+        again.readings, again.views, again.divisible, again.plain, again.names = dict(self.readings), {}, {}, {}, []
+        again.holds = holds
+        for name in self.names:
+            again.dataset(name)
 
     def _computed(self, table: MetadataTable, failure: Callable[[Exception], LanceFlightError]) -> ComputedTable:
         log = self._log
@@ -165,11 +181,12 @@ class NamedTables:
 
     def changes(self, name: TableName, first: Point, last: Point) -> ComputedTable:
         """The rows that came and went between two points of a table's history."""
+        self.can_be_opened_again = False
 
         def opened(table: Table) -> ComputedTable:
             ends = self._version(table, name, first), self._version(table, name, last)
-            if self._holds is not None and isinstance(table, PartitionedNamespace):
-                self._holds += table.hold_between(*ends)
+            if self.holds is not None and isinstance(table, PartitionedNamespace):
+                self.holds += table.hold_between(*ends)
             return changes_table(table, name, ends, self._policy(name), ways=self._ways, log=self._log)
 
         return self._tables.read(name, opened)
@@ -237,8 +254,8 @@ class NamedTables:
         if transaction is not None and reading is None and at is None:
             return transaction.snapshot(namespace), transaction.step(namespace)
         snapshot = namespace.snapshot(at if reading is None else reading.version)
-        if self._holds is not None:
-            self._holds.append(namespace.hold(snapshot, is_newest=reading is None and at is None))
+        if self.holds is not None:
+            self.holds.append(namespace.hold(snapshot, is_newest=reading is None and at is None))
         return snapshot, None
 
     def _plain(

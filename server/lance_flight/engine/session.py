@@ -105,6 +105,8 @@ class Session:
         self._running_first = RLock()
         self.parameter_types: dict[str, pa.DataType] = {}
         self._planning = Lock()
+        self._optimised: tuple[DataFrame, LogicalPlan] | None = None
+        self._planned: DataFrame | None = None
         self.context = _context(ways, runtime or RuntimeEnvBuilder(), db_schema)
         # What DataFusion holds is not seen by Python's collector: through it the session would keep itself for ever.
         self.context.register_catalog_provider(CATALOG, TableCatalog(self.root, _weak(self.resolve)))
@@ -154,8 +156,10 @@ class Session:
 
     def optimised(self, frame: DataFrame) -> LogicalPlan:
         """The optimised plan of a query; what DataFusion refuses only now (types that do not compare …) is `SqlError`."""
-        plan: LogicalPlan = self.planned(frame.optimized_logical_plan)
-        return plan
+        known = self._optimised
+        if known is None or known[0] is not frame:
+            known = self._optimised = frame, self.planned(frame.optimized_logical_plan)
+        return known[1]
 
     def prepare(self, frame: DataFrame) -> None:
         """Learn from the optimised plan what prunes beyond the pushed filters, custom expressions included."""
@@ -196,7 +200,14 @@ class Session:
         self.log.scans.clear()
         for view in self.views.values():
             view.planned.clear()
-        return self.planned(frame.execution_plan)
+        self._planned = None
+        plan: ExecutionPlan = self.planned(frame.execution_plan)
+        self._planned = frame
+        return plan
+
+    def is_planned(self, frame: DataFrame) -> bool:
+        """Whether the log and the views tell of this very query."""
+        return self._planned is frame
 
     def batches(self, frame: DataFrame, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
         """Run a planned query; every batch is of exactly `schema`."""
