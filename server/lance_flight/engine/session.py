@@ -24,7 +24,7 @@ from lance_flight.engine.named_tables import NamedTables, Reading
 from lance_flight.engine.parameters import has_times, parameter_count, with_fitting_times
 from lance_flight.engine.points import point
 from lance_flight.engine.policies.access import UNLIMITED, Access, Privilege
-from lance_flight.engine.provider import ScanLog
+from lance_flight.engine.provider import Provider, ScanLog
 from lance_flight.engine.references import CATALOG
 from lance_flight.engine.search.choosing import SEARCHES
 from lance_flight.engine.search.functions import with_searches
@@ -196,14 +196,27 @@ class Session:
 
     def plan(self, frame: DataFrame) -> ExecutionPlan:
         """Plan how a query is run; what that decides about its scans stands in the log and the views, and nothing else."""
+        self._forget_plan()
+        plan: ExecutionPlan = self.planned(frame.execution_plan)
+        self._planned = frame
+        return plan
+
+    def scan_whole(self, db_schema: str, reference: str) -> bool:
+        """Plan a scan of all rows of a table, as a query without a condition would; False where a name is no stored table's."""
+        table = self.resolve(db_schema, reference)
+        if not isinstance(table, Provider):
+            return False
+        self._forget_plan()
+        self.named.hints.by_table = {}
+        table.get_fragments()
+        return True
+
+    def _forget_plan(self) -> None:
+        self._planned = None
         self.log.reports.clear()
         self.log.scans.clear()
         for view in self.views.values():
             view.planned.clear()
-        self._planned = None
-        plan: ExecutionPlan = self.planned(frame.execution_plan)
-        self._planned = frame
-        return plan
 
     def is_planned(self, frame: DataFrame) -> bool:
         """Whether the log and the views tell of this very query."""

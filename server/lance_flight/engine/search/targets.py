@@ -51,6 +51,10 @@ class Planner(Protocol):
         """Plan a query."""
         ...
 
+    def scan_whole(self, db_schema: str, reference: str) -> bool:
+        """Plan a scan of all rows of a table; False where a name is no table's, or one's that is computed."""
+        ...
+
     def prepare(self, frame: DataFrame) -> None:
         """Learn what prunes."""
         ...
@@ -120,26 +124,28 @@ def target(planner: Planner, table: str, condition: str | None) -> Target:
     cursor = Cursor.over(table, planner.db_schema)
     reference = references.table(cursor)
     cursor.end()
-    name = quoted(reference.db_schema or planner.db_schema, reference.name)
-    where = "" if condition is None else f" WHERE {enclosed(_whole(condition))}"
-    frame = planner.frame(f"SELECT * FROM {name}{where}")  # noqa: S608 - planned, never run
-    planner.prepare(frame)
-    planner.plan(frame)
+    db_schema = reference.db_schema or planner.db_schema
+    plan = None
+    if condition is not None or not planner.scan_whole(db_schema, reference.name):
+        where = "" if condition is None else f" WHERE {enclosed(_whole(condition))}"
+        frame = planner.frame(f"SELECT * FROM {quoted(db_schema, reference.name)}{where}")  # noqa: S608 - planned, never run
+        planner.prepare(frame)
+        planner.plan(frame)
+        plan = planner.optimised(frame)
     scans = list(planner.log.scans)
-    plan = planner.optimised(frame)
-    if len(scans) > 1 or (scans and not is_pure_scan(plan)):
+    if len(scans) > 1 or (scans and plan is not None and not is_pure_scan(plan)):
         raise Unsupported(
             f"filter {condition!r} of a search of {table!r} cannot be decided row by row before the search; expected"
             " a condition on the columns of a row, without queries; WHERE filters what was found"
         )
-    key = f"{reference.db_schema or planner.db_schema}.{reference.name}"
+    key = f"{db_schema}.{reference.name}"
     view = planner.divisible.get(key) or planner.plain.get(key)
     if view is None:
         raise Unsupported(f"{table!r} is no table that can be searched; expected a partitioned or a plain one")
     scan = scans[0] if scans else None
     targets = Targets()
     found = _partitioned(view, scan, targets) if isinstance(view, PartitionedView) else _plain(view, scan)
-    if scan is None or condition is None or bare_columns(plan) is not None:
+    if scan is None or condition is None or plan is None or bare_columns(plan) is not None:
         return found
     check_steady(condition)
     return replace(
@@ -167,6 +173,7 @@ def check_free(target: Target, result: pa.Field) -> None:
 
 def _partitioned(view: PartitionedView, scan: PlannedRead | None, targets: Targets) -> Target:
     tables: list[tuple[Predicate | None, Sequence[PinnedTable]]] = []
+    indices = _options(view)
     report = f"table {view.name}, snapshot {view.snapshot.version}: no partition can match"
     if scan is not None:
         pruning = view.planned[-1]
@@ -179,18 +186,19 @@ def _partitioned(view: PartitionedView, scan: PlannedRead | None, targets: Targe
         ids=view.ids,
         tables=tables,
         scan=scan,
-        metrics={name: str(options.get("metric", METRICS[0])) for name, options in _options(view, Family.VECTOR)},
-        texts=dict(_options(view, Family.TEXT)),
+        metrics={name: str(options.get("metric", METRICS[0])) for name, options in indices[Family.VECTOR].items()},
+        texts=indices[Family.TEXT],
         report=report,
         failure=view.failure,
     )
 
 
-def _options(view: PartitionedView, family: Family) -> Iterator[tuple[str, Mapping[str, OptionValue]]]:
-    """The columns that have an index of a family, with the options of that."""
+def _options(view: PartitionedView) -> Mapping[Family, Mapping[str, Mapping[str, OptionValue]]]:
+    """The columns that have an index, with the options of that, for each family."""
+    found: dict[Family, dict[str, Mapping[str, OptionValue]]] = {family: {} for family in Family}
     for index in indices_of(view.snapshot):
-        if index.of_kind.family is family:
-            yield view.snapshot.schema.names[index.field_id], index.options
+        found[index.of_kind.family][view.snapshot.schema.names[index.field_id]] = index.options
+    return found
 
 
 def _plain(view: PlainView, scan: PlannedRead | None) -> Target:
