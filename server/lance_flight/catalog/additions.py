@@ -58,7 +58,7 @@ class Additions:
         """Every row of a snapshot."""
         snapshot = self.snapshot(version)
         kept = None if self.may_hold is None else self.may_hold(snapshot)
-        tables = [table for tables in snapshot.tables for table in tables.tables()]
+        tables = snapshot.all_tables()
         steps = [
             Step(
                 snapshot=version,

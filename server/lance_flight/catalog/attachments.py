@@ -19,7 +19,7 @@ from lance import LanceDataset
 
 from lance_flight.catalog import partitions
 from lance_flight.catalog.disagreeing import readable
-from lance_flight.catalog.edits import Edit
+from lance_flight.catalog.edits import Edit, removed_rows
 from lance_flight.catalog.grouping import match
 from lance_flight.catalog.namespace import PartitionedNamespace
 from lance_flight.catalog.new_partitions import NewPartitions
@@ -172,7 +172,7 @@ def detached_rows(namespace: PartitionedNamespace, snapshot: Snapshot, table: Pa
 def detach(namespace: PartitionedNamespace, transaction: Transaction, table: PartitionTable, name: str) -> None:
     """Take one partition table out of the namespace in one commit; its directory stays for older snapshots."""
     edit = table_dropped(namespace.store, transaction.snapshot, table)
-    rows = 0 if edit.removal is None else edit.removal.rows
+    rows = removed_rows([edit])
     transaction.add([edit], f"detach {name} with {rows} rows")
     with namespace.changing(transaction):
         namespace.commits.commit(transaction)

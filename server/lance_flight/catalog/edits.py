@@ -89,3 +89,8 @@ class Edit:
         """The files that were written, by their paths within `place`."""
         written = {file.path for fragment in self.fragments for file in fragment.files}
         return {f"{DATA}/{name}" for name in written.union(self.files)}
+
+
+def removed_rows(edits: Iterable[Edit]) -> int:
+    """How many rows some edits take away."""
+    return sum(edit.removal.rows for edit in edits if edit.removal is not None)

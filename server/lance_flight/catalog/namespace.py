@@ -168,10 +168,9 @@ class PartitionedNamespace:
 
     def rows(self) -> Iterator[pa.Table]:
         """All rows of the newest snapshot, one partition table after another."""
-        for tables in self.snapshot().tables:
-            for table in tables.tables():
-                for batch in partitions.open_at(self.store.child(table.location), table.pin).to_batches():
-                    yield pa.Table.from_batches([batch])
+        for table in self.snapshot().all_tables():
+            for batch in partitions.open_table(self.store, table).to_batches():
+                yield pa.Table.from_batches([batch])
 
     def append(self, tables: Iterable[pa.Table], evaluate: Evaluate, *, operation: str = "append") -> int:
         """Store rows (tables of exactly the namespace schema) in one commit and return how many they were.

@@ -20,7 +20,7 @@ def publish_copy(table: PartitionedNamespace | PlainTable, place: Store) -> None
         case PartitionedNamespace():
             snapshot = table.snapshot()
             claimed = create_table(place.child(MANIFEST), snapshot.rows.schema)
-            for partition in (found for tables in snapshot.tables for found in tables.tables()):
+            for partition in snapshot.all_tables():
                 table.store.child(partition.location).copy_to(place.child(partition.location))
             claimed.merge_insert("object_id").when_not_matched_insert_all().execute(snapshot.rows)
             claimed.update_metadata(dict(snapshot.metadata))

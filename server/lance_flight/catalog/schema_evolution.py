@@ -56,7 +56,7 @@ class SchemaEvolution:
         check_specs(snapshot, step)
         if step.after != self._after:
             self._after, self._staged = step.after, {}
-        tables = [table for tables in snapshot.tables for table in tables.tables()]
+        tables = snapshot.all_tables()
         with ThreadPoolExecutor(WORKERS, thread_name_prefix="schema") as pool:
             bases = list(pool.map(self._base, tables))
             todo = {

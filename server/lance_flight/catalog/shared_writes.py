@@ -17,7 +17,7 @@ from typing import Self
 import pyarrow as pa
 from lance import FragmentMetadata
 
-from lance_flight.catalog.edits import Edit
+from lance_flight.catalog.edits import Edit, removed_rows
 from lance_flight.catalog.namespace import PartitionedNamespace
 from lance_flight.catalog.once import Once
 from lance_flight.catalog.removals import all_removed, combined, replaced
@@ -187,8 +187,8 @@ def _add(transaction: Transaction, store: Store, edits: Sequence[Edit], replaces
         case Replaces.TABLE:
             # What others add meanwhile, be it a new partition, belongs to the table that is replaced.
             transaction.read(snapshot.table_ids)
-            room = all_removed(store, snapshot, (table for tables in snapshot.tables for table in tables.tables()))
-    gone = sum(edit.removal.rows for edit in room if edit.removal is not None)
+            room = all_removed(store, snapshot, snapshot.all_tables())
+    gone = removed_rows(room)
     what = "the table" if replaces is Replaces.TABLE else f"{len(edits)} partitions"
     transaction.add(combined([*room, *edits]), f"overwrite {what} with {count} rows in place of {gone}")
 

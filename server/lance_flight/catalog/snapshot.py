@@ -128,6 +128,10 @@ class Snapshot:
         """The partition tables of one spec version."""
         return next(tables for tables in self.tables if tables.spec.id == spec_id)
 
+    def all_tables(self) -> list[PartitionTable]:
+        """The partition tables of all spec versions, oldest spec first."""
+        return [table for tables in self.tables for table in tables.tables()]
+
     @property
     def table_count(self) -> int:
         """How many partition tables there are, over all spec versions."""
@@ -166,7 +170,7 @@ class Snapshot:
         """The tables that are read at whatever is their newest version."""
         if self.is_pinned:
             return ()
-        return tuple(t for tables in self.tables for t in tables.tables() if isinstance(t.pin, Latest))
+        return tuple(table for table in self.all_tables() if isinstance(table.pin, Latest))
 
     @cached_property
     def is_pinned(self) -> bool:

@@ -12,6 +12,7 @@ import pyarrow as pa
 
 from lance_flight.catalog.attachments import Attachment, detach, detached_rows, shown
 from lance_flight.catalog.directory import PLAIN_SUFFIX, PUBLIC, Root, Table, TableName
+from lance_flight.catalog.edits import removed_rows
 from lance_flight.catalog.grouping import match
 from lance_flight.catalog.namespace import PartitionedNamespace, display
 from lance_flight.catalog.plain import PlainTable, write_plain
@@ -32,7 +33,7 @@ def drop_partition(name: TableName, statement: DropPartition, transaction: SqlTr
     table = partitioned(transaction.table(name), name)
     inner = transaction.writing(table)
     edits = dropped(table.store, inner.snapshot, values_of(inner.snapshot.current_spec, statement.values), evaluate)
-    rows = sum(edit.removal.rows for edit in edits if edit.removal is not None)
+    rows = removed_rows(edits)
     if edits:
         tables = sum(edit.drops for edit in edits)
         inner.add(edits, f"drop {tables} partitions and rewrite {len(edits) - tables}, {rows} rows less")

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Protocol, TypeAlias
 
 import pyarrow as pa
 
 from lance_flight.catalog.directory import PLAIN_SUFFIX, Table
-from lance_flight.catalog.edits import Edit
+from lance_flight.catalog.edits import removed_rows
 from lance_flight.catalog.namespace import PartitionedNamespace
 from lance_flight.catalog.plain import PlainTable
 from lance_flight.catalog.plain_changes import replace_rows
@@ -78,7 +78,7 @@ class _Partitioned:
         count = sum(edit.rows for edit in written)
         with table.discarding(inner.snapshot, written):
             room = replaced(table.store, inner.snapshot, written, evaluate)
-        gone = _removed(room)
+        gone = removed_rows(room)
         inner.add(
             combined([*room, *written]), f"overwrite {len(written)} partitions with {count} rows in place of {gone}"
         )
@@ -86,11 +86,10 @@ class _Partitioned:
 
     def truncate(self) -> int:
         inner = self.transaction.writing(self.table)
-        tables = (found for tables in inner.snapshot.tables for found in tables.tables())
-        edits = all_removed(self.table.store, inner.snapshot, tables)
+        edits = all_removed(self.table.store, inner.snapshot, inner.snapshot.all_tables())
         if edits:
-            inner.add(edits, f"truncate {_removed(edits)} rows in {len(edits)} partitions")
-        return _removed(edits)
+            inner.add(edits, f"truncate {removed_rows(edits)} rows in {len(edits)} partitions")
+        return removed_rows(edits)
 
     def change(self, find: Find) -> int:
         table, inner = self.table, self.transaction.writing(self.table)
@@ -144,7 +143,3 @@ class _Plain:
                 f"table {self.table.store.name.removesuffix(PLAIN_SUFFIX)!r} is not partitioned and cannot be written"
                 " inside a transaction; commit first"
             )
-
-
-def _removed(edits: Sequence[Edit]) -> int:
-    return sum(edit.removal.rows for edit in edits if edit.removal is not None)

@@ -182,7 +182,7 @@ def _resolved(table: PartitionedNamespace, snapshot: Snapshot) -> dict[str, Fixe
     """The versions that tables without a fixed one have now."""
     if snapshot.is_pinned:
         return {}
-    floating = (each for tables in snapshot.tables for each in tables.tables() if not isinstance(each.pin, FixedPin))
+    floating = (each for each in snapshot.all_tables() if not isinstance(each.pin, FixedPin))
     return {each.object_id: partitions.resolve(table.store.child(each.location), each.pin) for each in floating}
 
 

@@ -158,7 +158,7 @@ def compact(
     # The transaction keeps what it reads from being vacuumed, and adds what a foreign namespace lacks for writes.
     reading = namespace.begin()
     snapshot = reading.base
-    targets = [table for tables in snapshot.tables for table in tables.tables()]
+    targets = snapshot.all_tables()
     done: list[CompactedTable] = []
     versions: list[int] = []
     for start in range(0, len(targets), rules.tables_per_commit):

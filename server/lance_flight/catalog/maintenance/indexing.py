@@ -87,7 +87,7 @@ class _Indexing:
 
     def __call__(self, snapshot: Snapshot) -> Evolution | None:
         definition, is_new = self._defined(snapshot)
-        tables = [table for tables in snapshot.tables for table in tables.tables()]
+        tables = snapshot.all_tables()
         open_ones = [table for table in tables if table.object_id not in self._settled]
         with ThreadPoolExecutor(OPENERS, thread_name_prefix="indexing") as pool:
             todo = dict(islice(self._wanted(pool, snapshot, definition, open_ones), TABLES_PER_COMMIT))
@@ -227,7 +227,7 @@ def drop_index(namespace: PartitionedNamespace, name: str) -> int:
 
     def without(snapshot: Snapshot) -> Evolution | None:
         left = [each for each in indices_of(snapshot) if each.name != name]
-        tables = [table for tables in snapshot.tables for table in tables.tables()]
+        tables = snapshot.all_tables()
         with ThreadPoolExecutor(OPENERS, thread_name_prefix="indexing") as pool:
             pins = pool.map(partial(_without, namespace.store, name), tables)
             moved = {table.object_id: pin for table, pin in zip(tables, pins, strict=True) if pin is not None}

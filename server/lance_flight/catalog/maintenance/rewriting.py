@@ -150,7 +150,7 @@ def rewrite(
 
 
 def _old(snapshot: Snapshot, choose: Choose | None) -> list[PartitionTable]:
-    tables = [t for tables in snapshot.tables for t in tables.tables()] if choose is None else choose(snapshot)
+    tables = snapshot.all_tables() if choose is None else choose(snapshot)
     return [table for table in tables if table.spec_id != snapshot.current_spec.id]
 
 

@@ -24,24 +24,23 @@ def files_table(view: PartitionedView) -> MetadataTable:
 
     def build(_: list[str]) -> pa.Table:
         rows = []
-        for tables in view.snapshot.tables:
-            for table in tables.tables():
-                store = view.store.child(table.location)
-                pin = partitions.resolve(store, table.pin)
-                dataset = partitions.open_at(store, pin)
-                places = partitions.places_of_data(dataset, table.location, pin)
-                for fragment in dataset.get_fragments():
-                    rows += [
-                        {
-                            "object_id": table.object_id,
-                            "fragment_id": fragment.fragment_id,
-                            "path": f"{places[file.base_id]}/{file.path}",
-                            "rows": fragment.physical_rows,
-                            "deleted_rows": fragment.num_deletions,
-                            "bytes": file.file_size_bytes,
-                        }
-                        for file in fragment.metadata.files
-                    ]
+        for table in view.snapshot.all_tables():
+            store = view.store.child(table.location)
+            pin = partitions.resolve(store, table.pin)
+            dataset = partitions.open_at(store, pin)
+            places = partitions.places_of_data(dataset, table.location, pin)
+            for fragment in dataset.get_fragments():
+                rows += [
+                    {
+                        "object_id": table.object_id,
+                        "fragment_id": fragment.fragment_id,
+                        "path": f"{places[file.base_id]}/{file.path}",
+                        "rows": fragment.physical_rows,
+                        "deleted_rows": fragment.num_deletions,
+                        "bytes": file.file_size_bytes,
+                    }
+                    for file in fragment.metadata.files
+                ]
         return pa.Table.from_pylist(rows, schema=schema)
 
     return MetadataTable(schema, build)

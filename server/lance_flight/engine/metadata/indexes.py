@@ -59,7 +59,7 @@ def _indexes(view: PartitionedView, names: list[str]) -> pa.Table:
 
 
 def _counts(view: PartitionedView, definition: IndexDefinition, column: str) -> dict[str, int]:
-    tables = [table for tables in view.snapshot.tables for table in tables.tables()]
+    tables = view.snapshot.all_tables()
     with ThreadPoolExecutor(OPENERS, thread_name_prefix="indexes") as pool:
         found = list(pool.map(partial(_of_table, view, definition, column), tables))
     return {

@@ -46,7 +46,7 @@ def partitions_table(view: PartitionedView) -> MetadataTable:
         parts = [_partition_rows(tables, schema) for tables in view.snapshot.tables]
         table = pa.concat_tables(parts)
         if {name for name, _ in _SIZES} & set(names):
-            tables = [table for tables in view.snapshot.tables for table in tables.tables()]
+            tables = view.snapshot.all_tables()
             sizes = _sizes(view, tables)
             for place, (name, kind) in enumerate(_SIZES):
                 at = schema.get_field_index(name)
