@@ -18,8 +18,8 @@ from lance_flight.engine.client_sessions import ClientSession
 from lance_flight.engine.engine import Engine
 from lance_flight.engine.ingest import Existing
 from lance_flight.engine.limits import Limits
-from lance_flight.engine.partition_fields import parse_partition_by
 from lance_flight.engine.scope import Scope
+from lance_flight.engine.table_properties import TableProperties
 from lance_flight.errors import QueryFailed
 from lance_flight.model.checksums import Checksum
 
@@ -115,7 +115,7 @@ def store(root: Path, name: str, reader: pa.RecordBatchReader, *, partition_by: 
         reader,
         create_missing=True,
         existing=Existing.FAIL,
-        partitioned_by=() if partition_by is None else parse_partition_by(partition_by),
+        properties=TableProperties.by(partition_by),
     )
 
 

@@ -15,7 +15,9 @@ from adbc_driver_manager import AdbcStatusCode, Error
 
 from lance_flight_client.errors import ServerError
 
-PARTITION_BY = "adbc.flight.sql.rpc.call_header.lance-flight-partition-by"
+_HEADER = "adbc.flight.sql.rpc.call_header."
+PARTITION_BY = f"{_HEADER}lance-flight-partition-by"
+STABLE_ROW_IDS = f"{_HEADER}lance-flight-stable-row-ids"
 """The driver sends no ingest options, but any header: this one partitions the table that an ingest creates."""
 
 
@@ -96,9 +98,16 @@ def ingest(
     *,
     mode: str = "create",
     partition_by: str | None = None,
+    stable_row_ids: bool = False,
 ) -> int:
-    """Send rows to a table and return how many were stored; `partition_by` as in CREATE TABLE … PARTITIONED BY (…)."""
+    """Send rows to a table and return how many were stored.
+
+    If it is made for them, it is partitioned as `partition_by` says (as in CREATE TABLE … PARTITIONED BY (…)), and its rows
+    keep their ids with `stable_row_ids`.
+    """
     with connection.cursor() as cursor:
+        if stable_row_ids:
+            cursor.adbc_statement.set_options(**{STABLE_ROW_IDS: "true"})
         if partition_by is not None:
             cursor.adbc_statement.set_options(**{PARTITION_BY: partition_by})
         try:

@@ -8,7 +8,7 @@ import pyarrow as pa
 from lance_flight.catalog.directory import Root, TableName
 from lance_flight.catalog.store import Store
 from lance_flight.engine import ingest
-from lance_flight.engine.partition_fields import parse_partition_by
+from lance_flight.engine.table_properties import TableProperties
 
 T = TableName("public", "t")
 
@@ -19,7 +19,7 @@ def main(place: str, action: str, partition_by: str) -> None:
         root.drop(T)
         return
     rows = pa.table({"id": [2]})
-    by = parse_partition_by(partition_by) if partition_by else ()
+    by = TableProperties.by(partition_by)
     existing = ingest.Existing.REPLACE if action == "replace" else ingest.Existing.FAIL
     ingest.create(root, T, rows.schema, by, [rows], existing=existing)
 

@@ -19,7 +19,7 @@ from lance_flight.catalog.store import Store
 from lance_flight.engine import ingest
 from lance_flight.engine.engine import Engine
 from lance_flight.engine.functions import evaluate
-from lance_flight.engine.partition_fields import parse_partition_by
+from lance_flight.engine.table_properties import TableProperties
 from lance_flight.errors import Conflict, LanceFlightError, SerializationFailure
 
 from tests.catalog.aging import age
@@ -38,7 +38,7 @@ def rows(*ids: int, p: str = "x") -> pa.Table:
 @pytest.fixture
 def root(tmp_path: Path) -> Path:
     """A table `t` by `p` of one partition, and a plain table `x` of another one's rows."""
-    ingest.create(engine(tmp_path).root, TableName("public", "t"), SCHEMA, parse_partition_by("p"), [rows(1, p="a")])
+    ingest.create(engine(tmp_path).root, TableName("public", "t"), SCHEMA, TableProperties.by("p"), [rows(1, p="a")])
     lance.write_dataset(rows(2, 3), str(tmp_path / "x.lance"))
     return tmp_path
 

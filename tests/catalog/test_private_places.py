@@ -21,7 +21,7 @@ from lance_flight.catalog.store import Store
 from lance_flight.engine import ingest
 from lance_flight.engine.engine import Engine
 from lance_flight.engine.ingest import Existing
-from lance_flight.engine.partition_fields import parse_partition_by
+from lance_flight.engine.table_properties import TableProperties
 from lance_flight.errors import LanceFlightError, NotFound
 
 from tests.catalog import stopped
@@ -47,7 +47,7 @@ def place(engine: Engine) -> Path:
 def put(engine: Engine, number: int, layout: str = "", *, replace: bool = False) -> None:
     """The table `t` with one row."""
     rows = pa.table({"id": [number]})
-    by = parse_partition_by(layout) if layout else ()
+    by = TableProperties.by(layout)
     ingest.create(engine.root, T, rows.schema, by, [rows], existing=Existing.REPLACE if replace else Existing.FAIL)
 
 

@@ -18,7 +18,7 @@ from lance_flight.catalog.private import PrivatePlace, private_place
 from lance_flight.catalog.store import Store
 from lance_flight.engine.engine import Engine
 from lance_flight.engine.ingest import Existing
-from lance_flight.engine.partition_fields import parse_partition_by
+from lance_flight.engine.table_properties import TableProperties
 from lance_flight.errors import SchemaError
 
 T = TableName("public", "t")
@@ -50,8 +50,8 @@ def at_once(*tasks: Callable[[], int]) -> list[Any]:
 
 
 def ingest(engine: Engine, data: pa.Table, layout: str, existing: Existing) -> Callable[[], int]:
-    by = parse_partition_by(layout) if layout else ()
-    return lambda: engine.ingest(T, data.to_reader(1), create_missing=True, existing=existing, partitioned_by=by)
+    by = TableProperties.by(layout)
+    return lambda: engine.ingest(T, data.to_reader(1), create_missing=True, existing=existing, properties=by)
 
 
 def ids(engine: Engine) -> list[object]:

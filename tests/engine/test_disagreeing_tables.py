@@ -13,7 +13,7 @@ from lance_flight.catalog.directory import Root, TableName
 from lance_flight.catalog.store import Store
 from lance_flight.engine import ingest
 from lance_flight.engine.engine import Engine
-from lance_flight.engine.partition_fields import parse_partition_by
+from lance_flight.engine.table_properties import TableProperties
 from lance_flight.errors import InvalidInput
 
 from tests.stock import StoredTable, manifest, stored_tables
@@ -30,7 +30,7 @@ VALUES = ("a", "b", "c", "d")
 def root(tmp_path: Path) -> Path:
     """A table `t` by `p`, with one row in each partition."""
     data = pa.Table.from_pylist([{"id": n, "p": p, **WHOLE} for n, p in enumerate(VALUES)], schema=SCHEMA)
-    ingest.create(engine(tmp_path).root, TableName("public", "t"), SCHEMA, parse_partition_by("p"), [data])
+    ingest.create(engine(tmp_path).root, TableName("public", "t"), SCHEMA, TableProperties.by("p"), [data])
     return tmp_path
 
 

@@ -10,7 +10,7 @@ from lance_flight.catalog.directory import Root, TableName
 from lance_flight.catalog.store import Store
 from lance_flight.engine.engine import Engine
 from lance_flight.engine.ingest import Existing, create
-from lance_flight.engine.partition_fields import parse_partition_by
+from lance_flight.engine.table_properties import TableProperties
 from lance_flight.engine.tasks import Task
 from lance_flight.errors import Conflict, LanceFlightError, QueryFailed
 
@@ -34,7 +34,7 @@ def engine(tmp_path: Path) -> Engine:
 
 def put(engine: Engine, layout: str, rows: int = 4) -> None:
     data = pa.table({"id": range(rows)})
-    by = parse_partition_by(layout) if layout else ()
+    by = TableProperties.by(layout)
     create(engine.root, T, data.schema, by, [data], existing=Existing.REPLACE)
 
 

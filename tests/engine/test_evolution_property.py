@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import tempfile
+from dataclasses import replace
 from itertools import count
 from pathlib import Path as Directory
 from typing import Any
@@ -19,7 +20,7 @@ from lance_flight.catalog.snapshot import Snapshot
 from lance_flight.catalog.store import Store
 from lance_flight.engine.engine import Engine
 from lance_flight.engine.ingest import Existing
-from lance_flight.engine.partition_fields import parse_partition_by
+from lance_flight.engine.table_properties import TableProperties
 from lance_flight.errors import DataError, LanceFlightError, SchemaError, SpecError
 from lance_flight.model.schema import TABLE_FIELD_ID
 
@@ -69,8 +70,8 @@ class Evolving(RuleBasedStateMachine):
         self.ids: set[int] = set()
         self.next_id = 0
 
-    @initialize(fields=LAYOUTS)
-    def make(self, fields: list[str]) -> None:
+    @initialize(fields=LAYOUTS, stable_row_ids=st.booleans())
+    def make(self, fields: list[str], *, stable_row_ids: bool) -> None:
         self.place = tempfile.TemporaryDirectory(ignore_cleanup_errors=True)
         self.engine = Engine(Root(Store(self.place.name)), ways=2)
         self.engine.ingest(
@@ -78,7 +79,7 @@ class Evolving(RuleBasedStateMachine):
             pa.Table.from_pylist([], schema=START).to_reader(),
             create_missing=True,
             existing=Existing.FAIL,
-            partitioned_by=parse_partition_by(", ".join(dict.fromkeys(fields))),
+            properties=replace(TableProperties.by(", ".join(dict.fromkeys(fields))), stable_row_ids=stable_row_ids),
         )
         self.done()
 

@@ -14,7 +14,7 @@ from lance_flight.catalog.directory import Root, TableName
 from lance_flight.catalog.store import Store
 from lance_flight.engine import ingest
 from lance_flight.engine.engine import Engine
-from lance_flight.engine.partition_fields import parse_partition_by
+from lance_flight.engine.table_properties import TableProperties
 from lance_flight.engine.tasks import Task
 from lance_flight.errors import NotFound
 
@@ -32,7 +32,7 @@ def place(tmp_path: Path) -> Path:
 def engine(tmp_path: Path) -> Engine:
     """Four partitions, of which the first has a fixed version and the others have none."""
     engine = Engine(Root(Store(str(tmp_path))), ways=2)
-    ingest.create(engine.root, TableName("public", "t"), ROWS.schema, parse_partition_by("part"), [ROWS])
+    ingest.create(engine.root, TableName("public", "t"), ROWS.schema, TableProperties.by("part"), [ROWS])
     manifest(tmp_path / "t").update({"read_version": "NULL"}, where="partition_field_part > 1")
     return engine
 

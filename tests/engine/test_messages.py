@@ -13,7 +13,7 @@ from lance_flight.catalog.directory import Root, TableName
 from lance_flight.catalog.store import Store
 from lance_flight.engine.engine import Engine
 from lance_flight.engine.ingest import create
-from lance_flight.engine.partition_fields import parse_partition_by
+from lance_flight.engine.table_properties import TableProperties
 from lance_flight.errors import LanceFlightError
 
 SOURCES = sorted(Path(lance_flight.__file__).parent.rglob("*.py"))
@@ -24,7 +24,7 @@ ROWS = pa.table({"id": [1, 2, 3]})
 def engine(tmp_path: Path) -> Engine:
     engine = Engine(Root(Store(str(tmp_path))), ways=2)
     for name, layout in (("plain", ""), ("parts", "id")):
-        by = parse_partition_by(layout) if layout else ()
+        by = TableProperties.by(layout)
         create(engine.root, TableName("public", name), ROWS.schema, by, [ROWS])
     return engine
 

@@ -47,7 +47,10 @@ SECRET = re.compile(r"secret|zeta|777|hidden")
 """What stands in rows, names and partition values of others alone."""
 
 SETUP = [
-    "CREATE TABLE events (tenant VARCHAR, day DATE, n BIGINT, note VARCHAR) PARTITIONED BY (tenant, month(day))",
+    (
+        "CREATE TABLE events (tenant VARCHAR, day DATE, n BIGINT, note VARCHAR) PARTITIONED BY (tenant, month(day))"
+        " WITH (stable_row_ids = true)"
+    ),
     "INSERT INTO events VALUES ('a', '2026-01-01', 1, 'mine'), ('a', '2026-02-01', 2, NULL), ('a', '2026-02-02', 3, 'x')",
     "CREATE TABLE plain (n BIGINT)",
     "INSERT INTO plain VALUES (1)",
@@ -132,6 +135,7 @@ READS = [
     "SELECT object_id IS NULL, tenant, rows FROM events$partitions",
     "SELECT rows, deleted_rows FROM events$files",
     "SELECT name FROM events$tags",
+    "SELECT n, _partition IS NULL, _rowid, _row_created_at_version, _row_last_updated_at_version FROM events$lineage",
     "SHOW TABLES",
     "SHOW PARTITIONS events WHERE rows > 100",
     "DESCRIBE events",

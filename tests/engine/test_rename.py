@@ -23,8 +23,8 @@ from lance_flight.engine.client_sessions import ClientSession
 from lance_flight.engine.engine import Engine
 from lance_flight.engine.functions import evaluate
 from lance_flight.engine.ingest import Existing, create
-from lance_flight.engine.partition_fields import parse_partition_by
 from lance_flight.engine.scope import Scope
+from lance_flight.engine.table_properties import TableProperties
 from lance_flight.engine.tasks import Task
 from lance_flight.engine.transactions import SqlTransaction
 from lance_flight.errors import (
@@ -50,7 +50,7 @@ def engine(tmp_path: Path) -> Engine:
 
 def put(engine: Engine, name: str, layout: str, *ids: int, schema: str = "public") -> None:
     data = pa.table({"id": list(ids)})
-    create(engine.root, TableName(schema, name), data.schema, parse_partition_by(layout) if layout else (), [data])
+    create(engine.root, TableName(schema, name), data.schema, TableProperties.by(layout), [data])
 
 
 def ids(engine: Engine, name: str) -> list[int]:

@@ -10,7 +10,7 @@ from lance_flight.catalog.directory import Root, TableName
 from lance_flight.catalog.store import Store
 from lance_flight.engine import ingest
 from lance_flight.engine.engine import Engine
-from lance_flight.engine.partition_fields import parse_partition_by
+from lance_flight.engine.table_properties import TableProperties
 
 ROWS = pa.table({"id": [1, 2, 3, 4, 5], "n": ["a", "b", "c", "z", None]})
 
@@ -18,7 +18,7 @@ ROWS = pa.table({"id": [1, 2, 3, 4, 5], "n": ["a", "b", "c", "z", None]})
 @pytest.fixture
 def engine(tmp_path: Path) -> Engine:
     engine = Engine(Root(Store(str(tmp_path))), ways=2)
-    ingest.create(engine.root, TableName("public", "t"), ROWS.schema, parse_partition_by("n"), [ROWS])
+    ingest.create(engine.root, TableName("public", "t"), ROWS.schema, TableProperties.by("n"), [ROWS])
     return engine
 
 

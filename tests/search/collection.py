@@ -87,12 +87,12 @@ def store(of: Engine, documents: Documents, name: str = "docs") -> None:
     of.ingest(TableName(PUBLIC, name), documents.table.to_reader(), create_missing=False, existing=Existing.APPEND)
 
 
-def made(root: Path, documents: Documents, partitioned_by: str = "tenant") -> Engine:
-    """A table with these rows."""
+def made(root: Path, documents: Documents, partitioned_by: str = "tenant", *, stable_row_ids: bool = False) -> Engine:
+    """A table with these rows, which keep their ids or not."""
     found = engine(root)
     found.update(
         f"CREATE TABLE docs (id BIGINT, tenant VARCHAR, price BIGINT, embedding FLOAT[{DIMENSIONS}], body VARCHAR)"
-        f" PARTITIONED BY ({partitioned_by})"
+        f" PARTITIONED BY ({partitioned_by}) WITH (stable_row_ids = {stable_row_ids})"
     )
     store(found, documents)
     return found

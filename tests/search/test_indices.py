@@ -16,9 +16,9 @@ from tests.stock import stored_tables
 COUNTS = "tables, indexed_tables, rows, indexed_rows, segments"
 
 
-@pytest.fixture
-def docs(tmp_path: Path) -> Engine:
-    return made(tmp_path / "root", Documents.random(400))
+@pytest.fixture(params=[False, True], ids=["rows", "stable_row_ids"])
+def docs(tmp_path: Path, request: pytest.FixtureRequest) -> Engine:
+    return made(tmp_path / "root", Documents.random(400), stable_row_ids=request.param)
 
 
 def place(docs: Engine) -> Path:

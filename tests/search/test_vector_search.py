@@ -184,10 +184,14 @@ CHANGES = [
 
 
 @pytest.mark.parametrize("change", CHANGES)
-@pytest.mark.parametrize("index", [INDICES[0], INDICES[1]], ids=["exact", "ivf"])
-def test_rows_are_found_after_changes(tmp_path: Path, change: str, index: str | None) -> None:
+@pytest.mark.parametrize(
+    ("index", "stable_row_ids"),
+    [(INDICES[0], False), (INDICES[1], False), (INDICES[1], True)],
+    ids=["exact", "ivf", "ivf_stable_row_ids"],
+)
+def test_rows_are_found_after_changes(tmp_path: Path, change: str, index: str | None, *, stable_row_ids: bool) -> None:
     documents, later = Documents.random(300), Documents.random(60, seed=5, start=1000)
-    docs = made(tmp_path / "root", documents)
+    docs = made(tmp_path / "root", documents, stable_row_ids=stable_row_ids)
     if index is not None:
         docs.update(f"CREATE INDEX v ON docs (embedding) USING {index}")
     docs.update(change)

@@ -28,6 +28,7 @@ columns = ["*", "id % 2 AS half"]
 root = "lake"
 table = "s.t"
 partition_by = "bucket(4, id)"
+stable_row_ids = true
 storage.aws_region = "eu-north-1"
 
 [write]
@@ -49,7 +50,13 @@ AS_JOB = Job(
         where="id > 0",
         columns=("*", "id % 2 AS half"),
     ),
-    target=Target(root="lake", table="s.t", partition_by="bucket(4, id)", storage={"aws_region": "eu-north-1"}),
+    target=Target(
+        root="lake",
+        table="s.t",
+        partition_by="bucket(4, id)",
+        stable_row_ids=True,
+        storage={"aws_region": "eu-north-1"},
+    ),
     write=Write(mode="overwrite table", commit_id="one", cluster=True, spread=2),
     spark={
         "spark.master": "local[2]",
@@ -61,7 +68,8 @@ AS_FLAGS = [
     *("--source", "in/*.csv.gz", "--source", "more.csv", "--schema", "id BIGINT", "--where", "id > 0"),
     *("--option", "header=true", "--option", "sep=;", "--option", "maxColumns=30"),
     *("--column", "*", "--column", "id % 2 AS half"),
-    *("--root", "lake", "--table", "s.t", "--partition-by", "bucket(4, id)", "--storage", "aws_region=eu-north-1"),
+    *("--root", "lake", "--table", "s.t", "--partition-by", "bucket(4, id)", "--stable-row-ids"),
+    *("--storage", "aws_region=eu-north-1"),
     *("--mode", "overwrite table", "--commit-id", "one", "--cluster", "--spread", "2"),
     *("--conf", "spark.master=local[2]", "--conf", "spark.sql.shuffle.partitions=8"),
     *("--conf", "spark.sql.adaptive.enabled=false"),
@@ -100,6 +108,7 @@ def test_the_options_of_the_write() -> None:
             "root": "lake",
             "table": "s.t",
             "partition_by": "bucket(4, id)",
+            "stable_row_ids": "true",
             "overwrite": "table",
             "commit_id": "one",
             "storage.aws_region": "eu-north-1",

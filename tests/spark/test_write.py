@@ -83,6 +83,16 @@ def spark_rows(spark: SparkSession, server: Server, table: str) -> list[dict[str
     return [row.asDict(recursive=True) for row in loaded.collect()]
 
 
+def test_a_table_is_made_whose_rows_keep_their_ids(spark: SparkSession, server: Server, table: str) -> None:
+    write(frame(spark, FIRST), server.root, table, partition_by=BY, stable_row_ids="true")
+    lineage = f"SELECT id, _partition, _rowid FROM {table}$lineage ORDER BY id"
+    before = server.rows(lineage)
+    assert len({row[1:] for row in before}) == len(FIRST)
+    write(frame(spark, MORE), server.root, table)
+    server.run(f"UPDATE {table} SET at = NULL WHERE at IS NULL AND id IN (SELECT id FROM {table})")
+    assert [row for row in server.rows(lineage) if row in before] == before
+
+
 @pytest.fixture
 def events(server: Server, table: str) -> str:
     """A table of the server's with the first events in it."""

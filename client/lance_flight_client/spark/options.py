@@ -115,6 +115,12 @@ class OptionReading:
         self._wrong(name, text, f"a number from {least} on")
         return None
 
+    def switch(self, name: str) -> bool:
+        text = self.given.get(name, "false").lower()
+        if text not in {"true", "false"}:
+            self._wrong(name, text, "true or false")
+        return text == "true"
+
     def point(self) -> int | str | datetime | None:
         version = self.number("snapshot", least=1)
         if version is not None:

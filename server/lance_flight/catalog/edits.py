@@ -51,7 +51,8 @@ class Edit:
 
     `table` is the table as the statement saw it (None: a new one). `location` is the table's directory and `place` the
     one that holds the files' own `data`, the same but for branches. One that `replaces` stands for all rows of its
-    partition, be there a table with some to remove or none; one that `drops` takes the table itself away.
+    partition, be there a table with some to remove or none; one that `drops` takes the table itself away. `groups` are files
+    whose rows are moved into others, in their order: said so, they keep their lineage.
     """
 
     spec: PartitionSpec
@@ -64,6 +65,7 @@ class Edit:
     fragments: list[FragmentMetadata] = field(default_factory=list)
     files: list[str] = field(default_factory=list)
     removal: Removal | None = None
+    groups: list[LanceOperation.RewriteGroup] = field(default_factory=list)
     replaces: bool = False
     drops: bool = False
     rows: int = 0
@@ -78,6 +80,8 @@ class Edit:
         """As Lance commits it to the table that the statement saw."""
         if self.removal is None:
             return LanceOperation.Append(list(self.fragments))
+        if self.groups:
+            return LanceOperation.Rewrite(groups=list(self.groups), rewritten_indices=[])
         return LanceOperation.Update(
             removed_fragment_ids=list(self.removal.removed),
             updated_fragments=list(self.removal.updated),

@@ -4,7 +4,7 @@ Planning a scan costs Lance about a millisecond, whatever it finds, so a hundred
 Lance lets a data file lie under another base path than its dataset: a manifest that lists the files of all the tables,
 and is never stored, is scanned at the price of one table. It has the indices of its tables, as segments of one index for
 each name, as long as the numbers of their files tell these apart. Tables that cannot be joined so (other columns, deleted
-rows, row ids of their own, branches, object stores) are simply read by themselves.
+rows, ids of rows in an index, branches, object stores) are simply read by themselves.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from lance import FragmentMetadata, LanceDataset, LanceOperation
 from lance.schema import LanceSchema
 
 from lance_flight.catalog.carried_indices import CarriedIndices, Signature
+from lance_flight.catalog.lineage import without
 from lance_flight.catalog.partitions import in_memory, numbered, open_at, under_base
 from lance_flight.catalog.pinned_tables import PinnedTable
 from lance_flight.catalog.scan import Source
@@ -92,9 +93,7 @@ class _Group:
 def sources(tables: Sequence[PinnedTable]) -> list[Source]:
     """What a scan reads for the rows of `tables`: those that can be merged as one, and the others."""
     merged, alone = merge(tables) if len(tables) > 1 else ((), tables)
-    return [Source(found.dataset, tables=found.tables) for found in merged] + [
-        Source(table.open(), number=table.number) for table in alone
-    ]
+    return [Source(found.dataset, tables=found.tables) for found in merged] + [table.source for table in alone]
 
 
 @lru_cache(KEPT_TABLES)
@@ -109,16 +108,15 @@ def _files(uri: str, pin: FixedPin) -> _Files | None:
     dataset = open_at(Store(uri), pin)
     fragments = [fragment.metadata for fragment in dataset.get_fragments()]
     plain = all(
-        f.deletion_file is None
-        and f.row_id_meta is None
-        and not f.overlays
-        and all(file.base_id is None for file in f.files)
-        for f in fragments
+        f.deletion_file is None and not f.overlays and all(file.base_id is None for file in f.files) for f in fragments
     )
     if not plain:
         return None
+    if dataset.has_index and dataset.has_stable_row_ids:
+        # Such an index knows rows by their ids, and two tables have the same ones.
+        return None
     indices = CarriedIndices.of(dataset, Store(uri)) if dataset.has_index else CarriedIndices()
-    return _Files(str(dataset.lance_schema), dataset.lance_schema, tuple(fragments), indices)
+    return _Files(str(dataset.lance_schema), dataset.lance_schema, tuple(without(fragments)), indices)
 
 
 @lru_cache(KEPT_MERGERS)

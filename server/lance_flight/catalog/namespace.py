@@ -12,13 +12,14 @@ from datetime import datetime
 import pyarrow as pa
 from lance import LanceDataset
 
-from lance_flight.catalog import partitions, rows
+from lance_flight.catalog import partitions
 from lance_flight.catalog.branch_publishing import publish
 from lance_flight.catalog.branches import BranchRef, branches_of, create_branch, drop_branch
 from lance_flight.catalog.commit import Commits
 from lance_flight.catalog.edits import Edit
 from lance_flight.catalog.evolution import Change, Evolutions, namespace_metadata, schema_text
 from lance_flight.catalog.leases import Hold, leases
+from lance_flight.catalog.lineage import STABLE_ROW_IDS, NumberOf, conform
 from lance_flight.catalog.manifest import (
     FENCE,
     FENCE_KEY,
@@ -70,9 +71,15 @@ class PartitionedNamespace:
 
     @classmethod
     def create(
-        cls, store: Store, schema: NamespaceSchema, spec: PartitionSpec, *, fence: bool = True
+        cls,
+        store: Store,
+        schema: NamespaceSchema,
+        spec: PartitionSpec,
+        *,
+        fence: bool = True,
+        stable_row_ids: bool = False,
     ) -> PartitionedNamespace:
-        """An empty namespace with one spec version.
+        """An empty namespace with one spec version; its rows keep their ids where `stable_row_ids` says so.
 
         It exists from the moment its metadata is set, in one commit, the last; what is there before that is not a
         partitioned namespace to anybody. `fence` keeps stock writers from destroying its columns.
@@ -83,7 +90,8 @@ class PartitionedNamespace:
         dataset.merge_insert("object_id").when_not_matched_insert_all().execute(version_rows([spec], columns))
         reached("manifest_made")
         metadata = {**namespace_metadata(spec, schema), NAMESPACE_KEY: new_key().hex()}
-        dataset.update_metadata(metadata | ({FENCE_KEY: FENCE} if fence else {}))
+        lineage = {STABLE_ROW_IDS: str(True)} if stable_row_ids else {}
+        dataset.update_metadata(metadata | lineage | ({FENCE_KEY: FENCE} if fence else {}))
         return cls.open(store)
 
     def snapshot(self, at: int | str | datetime | None = None) -> Snapshot:
@@ -229,17 +237,23 @@ class PartitionedNamespace:
         return count
 
     def written(
-        self, snapshot: Snapshot, tables: Iterable[pa.Table], evaluate: Evaluate, *, mark: str | None = None
+        self,
+        snapshot: Snapshot,
+        tables: Iterable[pa.Table],
+        evaluate: Evaluate,
+        *,
+        mark: str | None = None,
+        number_of: NumberOf | None = None,
     ) -> list[Edit]:
         """Write rows as data files, one edit for each partition; nothing is left of them if that fails.
 
-        Others who write with the same `mark` have the directories of new partitions in common with this one.
+        Others who write with the same `mark` have the directories of new partitions in common with this one. Rows may have
+        `lineage.ORIGIN_FIELDS` where `number_of` says which number the table with an object id has there.
         """
-        with PartitionWriter(self.store, snapshot, namespace_key(snapshot), evaluate, mark=mark) as writer:
+        key = namespace_key(snapshot)
+        with PartitionWriter(self.store, snapshot, key, evaluate, mark=mark, number_of=number_of) as writer:
             try:
-                writer.write_all(
-                    rows.conform(table, snapshot.schema.plain, snapshot.schema.defaults) for table in tables
-                )
+                writer.write_all(conform(table, snapshot.schema.plain, snapshot.schema.defaults) for table in tables)
                 reached("data_written")
             except BaseException:
                 writer.cancel()

@@ -122,14 +122,20 @@ def under_base(fragments: Iterable[FragmentMetadata], number: int) -> list[Fragm
     return [FragmentMetadata.from_json(json.dumps(fragment)) for fragment in found]
 
 
-def create(store: Store, schema: pa.Schema, fragments: Sequence[FragmentMetadata]) -> Version:
+def create(
+    store: Store, schema: pa.Schema, fragments: Sequence[FragmentMetadata], *, stable_row_ids: bool = False
+) -> Version:
     """Make the first version of a table that has rows out of its data files and return the pin to it.
 
     Its files are numbered from anywhere on, so that those of several tables can be told apart in one dataset (`merged.py`).
     """
     options = store.options or None
     begun = LanceDataset.commit(
-        store.uri, LanceOperation.Overwrite(schema, []), storage_options=options, enable_v2_manifest_paths=True
+        store.uri,
+        LanceOperation.Overwrite(schema, []),
+        storage_options=options,
+        enable_v2_manifest_paths=True,
+        enable_stable_row_ids=stable_row_ids,
     )
     # Whatever overwrites is numbered from 0 on.
     appended = LanceOperation.Append(numbered(fragments, secrets.randbelow(FIRST_NUMBERS) * NUMBERS_OF_A_TABLE))

@@ -14,15 +14,24 @@ from lance_flight.model.pins import FixedPin
 
 @dataclass(frozen=True, slots=True)
 class PinnedTable:
-    """A partition table at a fixed version; `number` tells its rows apart from those of others, where that matters."""
+    """A partition table at a fixed version; `number` tells its rows apart from those of others, where that matters.
+
+    `partition` is its object id, for those who ask which rows are its.
+    """
 
     store: Store
     pin: FixedPin
     number: int = 0
+    partition: str | None = None
 
     def open(self) -> LanceDataset:
         """The table itself."""
         return open_at(self.store, self.pin)
+
+    @property
+    def source(self) -> Source:
+        """All rows of it, for a scan."""
+        return Source(self.open(), number=self.number, partition=self.partition)
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +44,7 @@ class TablePart:
 
     def sources(self) -> list[Source]:
         """What a scan reads for it."""
-        return [Source(self.table.open()).part(self.part, self.of)]
+        return [self.table.source.part(self.part, self.of)]
 
 
 def divided(table: PinnedTable, rows: int, share: int) -> list[tuple[TablePart, int]]:

@@ -73,12 +73,19 @@ class PlainTable:
         return count
 
 
-def write_plain(place: Store, schema: pa.Schema, tables: Iterable[pa.Table]) -> int:
-    """Write rows as a new plain Lance table and return how many they were."""
-    return _write(place, schema, tables, None)
+def write_plain(place: Store, schema: pa.Schema, tables: Iterable[pa.Table], *, stable_row_ids: bool = False) -> int:
+    """Write rows as a new plain Lance table and return how many they were; they keep their ids if `stable_row_ids`."""
+    return _write(place, schema, tables, None, stable_row_ids=stable_row_ids)
 
 
-def _write(place: Store, schema: pa.Schema, tables: Iterable[pa.Table], onto: LanceDataset | None) -> int:
+def _write(
+    place: Store,
+    schema: pa.Schema,
+    tables: Iterable[pa.Table],
+    onto: LanceDataset | None,
+    *,
+    stable_row_ids: bool = False,
+) -> int:
     """Write rows in one commit, which makes a table or goes `onto` one."""
     stream = _Stream(schema, tables)
     try:
@@ -89,6 +96,7 @@ def _write(place: Store, schema: pa.Schema, tables: Iterable[pa.Table], onto: La
             mode="create" if onto is None else "append",
             storage_options=place.options or None,
             enable_v2_manifest_paths=True,
+            enable_stable_row_ids=stable_row_ids,
             session=shared_session(),
         )
     except OSError as exc:

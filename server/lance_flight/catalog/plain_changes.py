@@ -8,9 +8,10 @@ import numpy as np
 import pyarrow as pa
 from lance import LanceDataset, LanceOperation
 
-from lance_flight.catalog import partitions, rows
+from lance_flight.catalog import partitions
 from lance_flight.catalog.conflicts import conflicts
 from lance_flight.catalog.edits import Removal
+from lance_flight.catalog.lineage import by_ids, conform, keeping
 from lance_flight.catalog.removals import by_fragment
 from lance_flight.catalog.standing import Standing
 from lance_flight.catalog.store import Store
@@ -20,18 +21,20 @@ from lance_flight.errors import Conflict, SerializationFailure
 def replace_rows(store: Store, version: int, gone: np.ndarray | None, come: Iterable[pa.Table]) -> int:
     """Take the rows at some addresses away (None: all of them), add others, and return how many went.
 
+    Those that come may have `lineage.ORIGIN_FIELDS`, with 0 for the number of the table.
+
     `SerializationFailure` if anybody has changed the same rows' fragments since `version`; rows that were only added
     since stay beside the new ones.
     """
     dataset, standing = store.open(version), Standing.of(store, version)
-    added = [rows.conform(table, dataset.schema) for table in come]
+    added = [conform(table, dataset.schema) for table in come]
     # From here on files are written.
     removal = Removal.everything(dataset) if gone is None else Removal.of(dataset, by_fragment(gone))
-    new = (
-        partitions.write_files(store, version, pa.concat_tables(added))
-        if any(table.num_rows for table in added)
-        else []
-    )
+    new = [
+        fragment
+        for part, ids in (() if not added else by_ids(pa.concat_tables(added), dataset.schema, 0))
+        for fragment in keeping(partitions.write_files(store, version, part), ids)
+    ]
     if not removal.rows and not new:
         return 0
     operation = LanceOperation.Update(

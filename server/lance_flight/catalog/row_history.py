@@ -19,6 +19,7 @@ from lance import LanceDataset, LanceFragment, LanceOperation
 from lance_flight.catalog import partitions
 from lance_flight.catalog.addresses import ROW_ADDRESS
 from lance_flight.catalog.differences import Difference
+from lance_flight.catalog.lineage import ROW_ID_FIELD
 from lance_flight.catalog.namespace import PartitionedNamespace
 from lance_flight.catalog.pinned_tables import PinnedTable
 from lance_flight.catalog.plain import PlainTable
@@ -207,7 +208,10 @@ def _without_equals(moved: Sequence[RowsMoved], schema: pa.Schema, ids: Mapping[
 
 def _listed(part: RowsMoved, schema: pa.Schema, ids: Mapping[str, int]) -> tuple[np.ndarray, list[str]]:
     """The addresses of rows, and their values as text."""
-    rows = pa.Table.from_batches(part.read(pa.schema([*schema, _ADDRESS]), ids), pa.schema([*schema, _ADDRESS]))
+    # Where rows have ids of their own, equal ones are not the same.
+    named = (ROW_ID_FIELD,) if part.source.dataset.has_stable_row_ids else ()
+    wanted = pa.schema([*schema, *named, _ADDRESS])
+    rows = pa.Table.from_batches(part.read(wanted, ids), wanted)
     columns = [column.to_pylist() for column in rows.columns[:-1]]
     return rows[ROW_ADDRESS].to_numpy(), list(map(repr, zip(*columns, strict=True)))
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import islice
 from typing import Any, Protocol
 
@@ -18,15 +18,15 @@ import pyarrow.compute as pc
 from lance import LanceDataset, LanceFragment
 
 from lance_flight.catalog.adapting import same_fields
-from lance_flight.catalog.addresses import ROW_ADDRESS
+from lance_flight.catalog.addresses import ROW_ADDRESS, TABLE_NUMBER
 from lance_flight.catalog.disagreeing import Misfit, cast, physical
+from lance_flight.catalog.lineage import LINEAGE, LINEAGE_FIELDS, PARTITION, PARTITION_FIELD
 from lance_flight.catalog.store import Store
 
 BATCH_ROWS = 64 * 1024
 AHEAD = 1
 IO_BUFFER_BYTES = 64 << 20
 
-TABLE_NUMBER = "_table_number"
 ADDRESS_FIELDS = (
     pa.field(TABLE_NUMBER, pa.int32(), nullable=False),
     pa.field(ROW_ADDRESS, pa.uint64(), nullable=False),
@@ -41,13 +41,15 @@ _NOT_TAKEN = (ValueError, NotImplementedError, KeyError)
 class Source:
     """An opened version of a table, or of several merged into one, and which of its fragments to read (None: all).
 
-    `number` is what `TABLE_NUMBER` says of its rows; `tables` are the names of those that were merged.
+    `number` is what `TABLE_NUMBER` says of its rows, and `partition` what `PARTITION` does; `tables` are the names of those
+    that were merged.
     """
 
     dataset: LanceDataset
     fragments: tuple[LanceFragment, ...] | None = None
     number: int = 0
     tables: tuple[str, ...] = ()
+    partition: str | None = None
 
     @property
     def name(self) -> str:
@@ -69,7 +71,7 @@ class Source:
     def part(self, number: int, of: int) -> Source:
         """One of `of` equal parts: every `of`-th fragment."""
         fragments = self.dataset.get_fragments() if self.fragments is None else self.fragments
-        return Source(self.dataset, tuple(fragments[number::of]), self.number, self.tables)
+        return replace(self, fragments=tuple(fragments[number::of]))
 
 
 class Search(Protocol):
@@ -91,6 +93,7 @@ class Search(Protocol):
 
 
 _ADDRESSES = frozenset(field.name for field in ADDRESS_FIELDS)
+_MADE = {field.name: field for field in (*ADDRESS_FIELDS, PARTITION_FIELD, *LINEAGE_FIELDS)}
 Open = Callable[[], Sequence[Source]]
 
 
@@ -101,8 +104,9 @@ class Scan:
     A filter that Lance does not take, or should not (`pushable`), is applied to what it returns: `rest` is the same
     filter in Arrow's terms. `ids` are the field ids of the columns of `source` (empty: by name); fields inside them may carry
     theirs.
-    `schema` may end with `ADDRESS_FIELDS`. A `search` finds some rows of each table, best first, and may add its result to `schema`;
-    tables without its column have none. `among` says which rows count, by their addresses, in Lance's words, where no `filter` does.
+    `schema` may have `ADDRESS_FIELDS`, `PARTITION_FIELD` and `LINEAGE_FIELDS`. A `search` finds some rows of each table, best first,
+    and may add its result to `schema`; tables without its column have none. `among` says which rows count, by their addresses, in
+    Lance's words, where no `filter` does.
     """
 
     source: pa.Schema
@@ -143,7 +147,16 @@ class Scan:
 
     def _is_made(self, name: str) -> bool:
         """Whether a column is made by the scan, and stored nowhere."""
-        return name in _ADDRESSES or (self.search is not None and name == self.search.result.name)
+        return name in _MADE or (self.search is not None and name == self.search.result.name)
+
+    @property
+    def _made(self) -> list[str]:
+        """The columns that are stored nowhere and wanted."""
+        return [name for name in dict.fromkeys([*self.schema.names, *self.filter_columns]) if name in _MADE]
+
+    def _lineage(self, source: Source) -> list[str]:
+        """Those of them that Lance gives like stored ones."""
+        return [name for name in self._made if name in LINEAGE] if source.dataset.has_stable_row_ids else []
 
     def _is_plain(self, name: str, field: pa.Field) -> bool:
         target = self.source.field(name)
@@ -153,16 +166,17 @@ class Scan:
         """A table whose columns are just what is asked for; Lance filters where it understands the filter."""
         # Lance reads no rows for no columns: take any, it is dropped again.
         any_column = schema.names[:1]
-        if self.filter is None or self.pushable:
+        lineage = self._lineage(source)
+        if self.filter is None or (self.pushable and _MADE.keys().isdisjoint(self.filter_columns)):
             try:
-                columns = [name for name in self.schema.names if name not in _ADDRESSES]
+                columns = [name for name in self.schema.names if name not in _MADE or name in lineage]
                 reader = self._reader(source, columns or any_column, self.filter, self._searching())
                 return (self._shaped(batch, None, source) for batch in reader)
             except _NOT_TAKEN:
                 if self.filter is None:
                     raise
         searching = self._searching(all_of=source)
-        reader = self._reader(source, [*self._results, *self._needed] or any_column, None, searching)
+        reader = self._reader(source, [*self._results, *self._needed, *lineage] or any_column, None, searching)
         return (self._shaped(batch, self.rest, source) for batch in reader)
 
     def _searching(self, column: str | None = None, all_of: Source | None = None) -> Mapping[str, Any]:
@@ -182,11 +196,11 @@ class Scan:
         self, source: Source, schema: pa.Schema, fields: Mapping[str, pa.Field | None]
     ) -> Iterator[pa.RecordBatch]:
         """A table that disagrees with the namespace: its columns renamed, cast, or NULL, and filtered then."""
-        names = [field.name for field in fields.values() if field is not None]
+        names, lineage = [field.name for field in fields.values() if field is not None], self._lineage(source)
         searched = None if self.search is None else fields[self.search.column]
         # Rows that are filtered afterwards are all asked for.
         searching = self._searching(searched and searched.name, None if self.filter is None else source)
-        for batch in self._reader(source, [*self._results, *names] or schema.names[:1], None, searching):
+        for batch in self._reader(source, [*self._results, *names, *lineage] or schema.names[:1], None, searching):
             columns = [
                 pa.nulls(batch.num_rows, self.source.field(name).type)
                 if field is None
@@ -197,9 +211,9 @@ class Scan:
             for name in self._results:
                 columns.append(batch.column(name))
                 target.append(self.schema.field(name))
-            if self._is_addressed:
-                columns.append(batch.column(ROW_ADDRESS))
-                target.append(pa.field(ROW_ADDRESS, pa.uint64()))
+            for name in (*lineage, *([ROW_ADDRESS] if self._is_addressed else ())):
+                columns.append(batch.column(name))
+                target.append(_MADE[name])
             yield self._shaped(pa.RecordBatch.from_arrays(columns, schema=pa.schema(target)), self.rest, source)
 
     def _cast(self, column: pa.Array, theirs: pa.Field, field: pa.Field, source: Source) -> pa.Array:
@@ -235,10 +249,15 @@ class Scan:
         return not _ADDRESSES.isdisjoint(self.schema.names)
 
     def _shaped(self, batch: pa.RecordBatch, rest: pc.Expression | None, source: Source) -> pa.RecordBatch:
+        said = {TABLE_NUMBER: source.number, PARTITION: source.partition}
+        for name in self._made:
+            # What is the same for all rows of a table; NULL where one has no lineage.
+            if name not in batch.schema.names:
+                field = _MADE[name]
+                value = pa.repeat(pa.scalar(said.get(name), field.type), batch.num_rows)
+                batch = batch.append_column(field, value)
         if rest is not None:
             batch = batch.filter(rest)
-        if TABLE_NUMBER in self.schema.names:
-            batch = batch.append_column(TABLE_NUMBER, pa.repeat(pa.scalar(source.number, pa.int32()), batch.num_rows))
         if batch.schema.equals(self.schema) and not any(map(pa.types.is_nested, self.schema.types)):
             # Taking a batch apart and putting it together costs as much as a tenth of reading it; fields inside others
             # bring metadata of their table along that nobody else expects.

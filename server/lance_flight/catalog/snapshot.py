@@ -14,6 +14,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from lance_flight.catalog.lineage import STABLE_ROW_IDS
 from lance_flight.catalog.properties import Misplaced
 from lance_flight.errors import Corrupt
 from lance_flight.model.naming import BELOW_A_SPEC, SEPARATOR, TABLE, spec_id_of, spec_namespace
@@ -106,6 +107,11 @@ class Snapshot:
     def current_spec(self) -> PartitionSpec:
         """The spec that new rows are written under: the one with the highest number."""
         return self.specs[-1]
+
+    @property
+    def has_stable_row_ids(self) -> bool:
+        """Whether rows of its partition tables keep their ids."""
+        return self.metadata.get(STABLE_ROW_IDS) == str(True)
 
     @cached_property
     def partition_sources(self) -> frozenset[int]:

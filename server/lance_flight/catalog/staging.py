@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
 from dataclasses import dataclass
+from functools import partial
 
 import pyarrow as pa
 from lance import FragmentMetadata, LanceOperation
@@ -50,7 +51,7 @@ class Staging:
     def rows(self, group: Sequence[Transaction], snapshot: Snapshot) -> pa.Table:
         """Stage everything on the pins of `snapshot` and return the manifest rows that make it visible."""
         targets = [target for target in _targets(group, snapshot) if not any(part.drops for part in target.parts)]
-        staged = self._staged(targets)
+        staged = self._staged(targets, stable_row_ids=snapshot.has_stable_row_ids)
         changed = [snapshot.rows.slice(0, 0)]
         old = [(t, s) for t, s in zip(targets, staged, strict=True) if t.table is not None]
         if old:
@@ -69,15 +70,16 @@ class Staging:
                 changed.append(builder.rows(values, [s.location for _, s in new], [s.pin for _, s in new]))
         return _without_repeats(pa.concat_tables(changed))
 
-    def _staged(self, targets: Sequence[_Target]) -> list[Staged]:
+    def _staged(self, targets: Sequence[_Target], *, stable_row_ids: bool) -> list[Staged]:
+        stage = partial(self._stage, stable_row_ids=stable_row_ids)
         if len(targets) == 1:
-            return [self._stage(targets[0])]
-        running = [_stagers.submit(self._stage, target) for target in targets]
+            return [stage(targets[0])]
+        running = [_stagers.submit(stage, target) for target in targets]
         # Where one fails the others are not left running: what they stage is about to be tried again, or taken away.
         wait(running)
         return [task.result() for task in running]
 
-    def _stage(self, target: _Target) -> Staged:
+    def _stage(self, target: _Target, *, stable_row_ids: bool) -> Staged:
         """A version of the table with the changes of all parts, on top of its newest pin."""
         head, *rest = sorted(target.parts, key=lambda part: not part.rewrites)
         table = target.table
@@ -104,7 +106,8 @@ class Staging:
         pin = base if kept is None else kept.pin
         for operation in _operations(head, rest, is_staged=kept is not None):
             if pin is None:
-                pin = partitions.create(store, head.added.schema, _fragments(operation))
+                files = _fragments(operation)
+                pin = partitions.create(store, head.added.schema, files, stable_row_ids=stable_row_ids)
             else:
                 pin = partitions.stage(store, pin, operation)
             reached("table_staged")
@@ -153,8 +156,8 @@ def _operations(head: Part, rest: Sequence[Part], *, is_staged: bool) -> list[La
             operations[-1] = LanceOperation.Append([*fragments, *more])
         case LanceOperation.Update() as update if more:
             update.new_fragments = [*update.new_fragments, *more]
-        case None if more:
-            operations = [LanceOperation.Append(more)]
+        case None | LanceOperation.Rewrite() if more:
+            operations.append(LanceOperation.Append(more))
     return operations
 
 

@@ -9,7 +9,7 @@ import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from types import TracebackType
 from typing import Self
 
@@ -21,6 +21,7 @@ from lance_flight.catalog.data_files import Layout, OpenFile
 from lance_flight.catalog.disagreeing import writable
 from lance_flight.catalog.edits import Edit
 from lance_flight.catalog.grouping import group, match
+from lance_flight.catalog.lineage import NumberOf, by_ids, keeping
 from lance_flight.catalog.new_partitions import NewPartitions
 from lance_flight.catalog.rows import aligned
 from lance_flight.catalog.snapshot import Snapshot
@@ -48,16 +49,36 @@ class _Pending:
     version: int
     """What the files go on top of; 0 for a new table."""
     open_file: OpenFile | None = None
+    row_ids: list[pa.Array] = field(default_factory=list)
+    """Those that the rows in the open file keep: all of them, or none."""
+    kept: _Pending | None = None
+    """The same for the rows that keep their ids: they have files of their own."""
     layout: Layout | None = None
     is_known: bool = False
     """Whether it was found out which layout its files have, if any that fits the rows as they come."""
 
-    def close_file(self) -> None:
-        """End the open file, if there is one; its rows become a fragment."""
+    @property
+    def open_files(self) -> int:
+        """How many files are open."""
+        return (self.open_file is not None) + (0 if self.kept is None else self.kept.open_files)
+
+    def close_files(self) -> None:
+        """End what is open; the rows of each file become a fragment."""
         if self.open_file is not None:
-            self.edit.fragments.append(self.open_file.close())
+            ids = pa.concat_arrays(self.row_ids) if self.row_ids else None
+            self.edit.fragments += keeping([self.open_file.close()], ids)
             self.open_file = None
+            self.row_ids.clear()
             reached("file_written")
+        if self.kept is not None:
+            self.kept.close_files()
+
+    @property
+    def of_kept(self) -> _Pending:
+        """What is being written of the rows that keep their ids."""
+        if self.kept is None:
+            self.kept = _Pending(self.edit, self.version)
+        return self.kept
 
 
 class PartitionWriter:
@@ -66,10 +87,18 @@ class PartitionWriter:
     Rows come in as tables of exactly the namespace schema. Up to two chunks of `CHUNK_BYTES` are in memory, one
     being read while the other is written. Each partition has one open file for as long as there are not too many.
     Writers with one `mark` write new partitions into the same directories; without, each has directories of its own.
+    Rows with an origin (`lineage.ORIGIN_FIELDS`) that stay in their table, by `number_of`, keep their ids.
     """
 
     def __init__(
-        self, store: Store, snapshot: Snapshot, key: bytes, evaluate: Evaluate, *, mark: str | None = None
+        self,
+        store: Store,
+        snapshot: Snapshot,
+        key: bytes,
+        evaluate: Evaluate,
+        *,
+        mark: str | None = None,
+        number_of: NumberOf | None = None,
     ) -> None:
         self.rows = 0
         self._store = store
@@ -83,6 +112,7 @@ class PartitionWriter:
         self._pending: dict[int, _Pending] = {}
         self._evaluate = evaluate
         self._mark = mark
+        self._number_of = number_of or (lambda _: None)
         self._writers = ThreadPoolExecutor(WRITERS, thread_name_prefix="partition-writer")
         self._movers = ThreadPoolExecutor(MOVERS, thread_name_prefix="row-mover")
         self._running: list[Future[None]] = []
@@ -102,7 +132,7 @@ class PartitionWriter:
         for pending in self._pending.values():
             # A file that is dropped while it is open waits for its runtime with the interpreter's lock in hand.
             with suppress(OSError):
-                pending.close_file()
+                pending.close_files()
 
     def write_all(self, tables: Iterable[pa.Table]) -> None:
         """Write every row of `tables`."""
@@ -145,9 +175,14 @@ class PartitionWriter:
         )
 
     def _write_partition(self, pending: _Pending, rows: pa.Table) -> None:
+        pending.edit.rows += rows.num_rows
+        number = self._number_of(pending.edit.object_id)
+        for part, ids in by_ids(rows, self._schema.table, number):
+            self._write_rows(pending if ids is None else pending.of_kept, part, ids)
+
+    def _write_rows(self, pending: _Pending, rows: pa.Table, ids: pa.Array | None) -> None:
         edit = pending.edit
         store = self._store.child(edit.place)
-        edit.rows += rows.num_rows
         layout = self._layout_of(pending)
         if edit.table is not None and layout is None:
             # The table has columns of its own: Lance has to read which.
@@ -155,15 +190,17 @@ class PartitionWriter:
             rows = writable(rows, theirs, self._schema.ids, edit.table.location)
             batches = map(aligned, rows.to_batches())
             reader = pa.RecordBatchReader.from_batches(rows.schema, batches)
-            edit.fragments += partitions.write_files(store, pending.version, reader)
+            edit.fragments += keeping(partitions.write_files(store, pending.version, reader), ids)
             return
         layout = layout or self._layout
         if pending.open_file is None:
             pending.open_file = OpenFile(store, layout, cache_bytes=self._cache_bytes)
             edit.files.append(pending.open_file.name)
         pending.open_file.write(pa.Table.from_arrays(rows.columns, schema=layout.schema).to_batches())
+        if ids is not None:
+            pending.row_ids.append(ids)
         if pending.open_file.rows >= MOST_ROWS_IN_A_FILE or len(self._pending) > MOST_OPEN_FILES:
-            pending.close_file()
+            pending.close_files()
 
     def _layout_of(self, pending: _Pending) -> Layout | None:
         table = pending.edit.table
@@ -179,14 +216,14 @@ class PartitionWriter:
 
     @property
     def _open_files(self) -> int:
-        return sum(pending.open_file is not None for pending in self._pending.values())
+        return sum(pending.open_files for pending in self._pending.values())
 
     def _close_files(self) -> None:
-        opened = [pending for pending in self._pending.values() if pending.open_file is not None]
+        opened = [pending for pending in self._pending.values() if pending.open_files]
         if len(opened) == 1:
-            opened[0].close_file()
+            opened[0].close_files()
             return
-        for future in [self._writers.submit(pending.close_file) for pending in opened]:
+        for future in [self._writers.submit(pending.close_files) for pending in opened]:
             future.result()
 
     def _wait(self) -> None:

@@ -225,13 +225,13 @@ def _created(
     create = partial(ingest.create, root, table_name(statement.table))
     if statement.query is None:
         schema, data = arrow_schema(statement.columns), iter(())
-        return create(schema, statement.partitioned_by, data, transaction=transaction, cancellation=cancellation)
+        return create(schema, statement.properties, data, transaction=transaction, cancellation=cancellation)
     session = new_session()
     frame = session.frame(statement.query, binding)
     schema = storable(frame.schema())
     session.prepare(frame)
     found = (pa.Table.from_batches([batch]) for batch in division.rows(session, frame, schema))
-    return create(schema, statement.partitioned_by, found, transaction=transaction, cancellation=cancellation)
+    return create(schema, statement.properties, found, transaction=transaction, cancellation=cancellation)
 
 
 def _drop(root: Root, statement: DropTable, transaction: SqlTransaction | None) -> int:

@@ -17,7 +17,7 @@ from lance_flight.engine.row_changes import Delete, Merge, RowChange, Truncate, 
 from lance_flight.engine.row_queries import RowQuery, delete_query, merge_query, source_query, update_query
 from lance_flight.engine.session import Session
 from lance_flight.engine.transactions import SqlTransaction
-from lance_flight.engine.writable_tables import columns, writable
+from lance_flight.engine.writable_tables import columns, keeps_row_ids, writable
 from lance_flight.errors import Unsupported
 
 NewSession = Callable[..., Session]
@@ -65,12 +65,13 @@ def check_repeated(statement: RowChange, transaction: SqlTransaction) -> None:
 def row_query(session: Session, statement: Update | Delete | Merge, name: TableName) -> RowQuery:
     """The query that finds the rows of a statement."""
     transaction = session.transaction or SqlTransaction(session.root)
-    schema = columns(transaction.table(name), transaction)
+    table = transaction.table(name)
+    schema, keeps_ids = columns(table, transaction), keeps_row_ids(table, transaction)
     match statement:
         case Delete():
             return delete_query(statement, name.db_schema)
         case Update():
-            return update_query(statement, name.db_schema, schema)
+            return update_query(statement, name.db_schema, schema, keeps_ids=keeps_ids)
         case Merge():
             source = pa.schema(session.frame(source_query(statement)).schema())
-            return merge_query(statement, name.db_schema, schema, source)
+            return merge_query(statement, name.db_schema, schema, source, keeps_ids=keeps_ids)

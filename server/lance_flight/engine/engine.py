@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterator, Sequence
+from collections.abc import Generator, Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from functools import partial
@@ -24,7 +24,6 @@ from lance_flight.engine.endpoints import is_ordered, most_shares, table_rows
 from lance_flight.engine.limits import NO_LIMITS, Limits
 from lance_flight.engine.memory import Memory
 from lance_flight.engine.parameters import check_parameters, parameter_schema
-from lance_flight.engine.partition_fields import PartitionDef
 from lance_flight.engine.policies.access import UNLIMITED, Access, Privilege
 from lance_flight.engine.policies.changes import changing
 from lance_flight.engine.policies.required import required
@@ -49,6 +48,7 @@ from lance_flight.engine.statements import (
     Statement,
     parse,
 )
+from lance_flight.engine.table_properties import PLAIN, TableProperties
 from lance_flight.engine.tables import Share
 from lance_flight.engine.tasks import Task
 from lance_flight.engine.transactions import SqlTransaction
@@ -308,7 +308,7 @@ class Engine:
         *,
         create_missing: bool,
         existing: ingest.Existing,
-        partitioned_by: Sequence[PartitionDef] = (),
+        properties: TableProperties = PLAIN,
         scope: Scope = ALONE,
         temporary: bool = False,
     ) -> int:
@@ -331,7 +331,7 @@ class Engine:
                     pa.RecordBatchReader.from_batches(reader.schema, batches),
                     create_missing=create_missing,
                     existing=existing,
-                    partitioned_by=partitioned_by,
+                    properties=properties,
                     transaction=None if temporary else transaction,
                     cancellation=running.cancellation,
                     access=UNLIMITED if temporary else scope.access,

@@ -8,6 +8,7 @@ import numpy as np
 import pyarrow as pa
 
 from lance_flight.catalog import rows
+from lance_flight.catalog.lineage import with_origin
 from lance_flight.catalog.scan import ADDRESS_FIELDS
 from lance_flight.catalog.snapshot import PartitionTable
 from lance_flight.engine.definitions import storable
@@ -51,7 +52,7 @@ class FoundChanges:
             changes: RowChanges = self._query.read(batch)
             self._gone.append(changes.gone.cast(pa.schema(ADDRESS_FIELDS)))
             self._inserted += changes.inserted
-            yield from (assigned(rows, self._target) for rows in changes.come)
+            yield from (self._assigned(rows) for rows in changes.come)
         self._check_once()
 
     @property
@@ -75,6 +76,15 @@ class FoundChanges:
         parts = np.split(addresses[order], starts[1:]) if len(found) else []
         tables = self._session.named.targets.tables
         return {tables[int(number)]: part for number, part in zip(found, parts, strict=True)}
+
+    def number_of(self, object_id: str) -> int | None:
+        """The number of a partition table among the origins of the rows that come."""
+        return self._session.named.targets.number_of(object_id)
+
+    def _assigned(self, rows: pa.Table) -> pa.Table:
+        known = [name for name in rows.column_names if name in self._target.names]
+        stored = assigned(rows.select(known), self._target)
+        return stored if len(known) == rows.num_columns else with_origin(stored, rows)
 
     def _check_once(self) -> None:
         """Refuse a MERGE in which one row of the target is changed twice: nothing says which change should count."""

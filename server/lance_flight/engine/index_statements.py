@@ -16,7 +16,7 @@ from lance_flight.catalog.maintenance.indexing import (
     refresh_indices,
 )
 from lance_flight.catalog.namespace import PartitionedNamespace
-from lance_flight.engine import references
+from lance_flight.engine import references, with_options
 from lance_flight.engine.references import TableRef
 from lance_flight.engine.sql import Cursor
 from lance_flight.errors import AlreadyExists, Unsupported
@@ -81,7 +81,7 @@ def read_create(cursor: Cursor) -> CreateIndex:
     column = cursor.name("a column name")
     cursor.expect(")")
     kind = cursor.name("the kind of an index") if cursor.accept("USING") else "btree"
-    options = _options(cursor) if cursor.accept("WITH") else {}
+    options = with_options.in_brackets(cursor) if cursor.accept("WITH") else {}
     cursor.end()
     return CreateIndex(table=table, column=column, name=name, kind=kind, options=options, if_not_exists=if_not_exists)
 
@@ -131,21 +131,3 @@ def _partitioned(table: Table, name: TableName) -> PartitionedNamespace:
     if not isinstance(table, PartitionedNamespace):
         raise Unsupported(f"table {name.name!r} is not partitioned, and gets its indices by Lance's own tools")
     return table
-
-
-def _options(cursor: Cursor) -> dict[str, OptionValue]:
-    cursor.expect("(")
-    found: dict[str, OptionValue] = {}
-    while True:
-        name = cursor.name("the name of an option")
-        cursor.expect("=")
-        found[name] = _value(cursor, name)
-        if not cursor.accept(","):
-            break
-    cursor.expect(")")
-    return found
-
-
-def _value(cursor: Cursor, name: str) -> OptionValue:
-    text = cursor.literal(f"the value of {name}") if cursor.at_literal else cursor.name(f"the value of {name}")
-    return int(text) if text.isascii() and text.isdigit() else text

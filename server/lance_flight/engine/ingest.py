@@ -18,6 +18,7 @@ from lance_flight.engine.functions import evaluate
 from lance_flight.engine.partition_fields import PartitionDef
 from lance_flight.engine.policies.access import UNLIMITED, Access, Privilege
 from lance_flight.engine.policies.rows import EVERY_ROW, RowPolicy
+from lance_flight.engine.table_properties import PLAIN, TableProperties
 from lance_flight.engine.transactions import SqlTransaction, autocommit
 from lance_flight.engine.writable_tables import writable
 from lance_flight.errors import AlreadyExists, SchemaError
@@ -49,7 +50,7 @@ def create(
     root: Root,
     name: TableName,
     schema: pa.Schema,
-    partitioned_by: Sequence[PartitionDef],
+    properties: TableProperties,
     data: Iterable[pa.Table],
     *,
     existing: Existing = Existing.FAIL,
@@ -61,13 +62,15 @@ def create(
 
     `existing` says what becomes of the rows where another table has taken the name by the time they are stored.
     """
-    fields, spec = _defined(name, schema, partitioned_by)
+    fields, spec = _defined(name, schema, properties.partitioned_by)
+    stable_row_ids = properties.stable_row_ids
 
     def build(place: Store) -> int:
         if spec is None:
-            count = write_plain(place, schema, data)
+            count = write_plain(place, schema, data, stable_row_ids=stable_row_ids)
         else:
-            count = PartitionedNamespace.create(place, fields, spec).append(data, evaluate, operation="create with")
+            made = PartitionedNamespace.create(place, fields, spec, stable_row_ids=stable_row_ids)
+            count = made.append(data, evaluate, operation="create with")
         # What comes next moves the table to its place.
         if cancellation is not None:
             cancellation.begin_commit()
@@ -99,7 +102,7 @@ def ingest(
     *,
     create_missing: bool,
     existing: Existing,
-    partitioned_by: Sequence[PartitionDef] = (),
+    properties: TableProperties = PLAIN,
     transaction: SqlTransaction | None = None,
     cancellation: Cancellation | None = None,
     access: Access = UNLIMITED,
@@ -117,14 +120,14 @@ def ingest(
             root,
             name,
             schema,
-            partitioned_by,
+            properties,
             data,
             existing=existing,
             transaction=transaction,
             cancellation=cancellation,
             policy=policy,
         )
-    tables.read(name, lambda table: check_partitioning(name.name, table, partitioned_by))
+    tables.read(name, lambda table: check_partitioning(name.name, table, properties.partitioned_by))
     what, defaults = f"rows for table {name.name!r}", tables.read(name, defaults_of)
     rows.fit(reader.schema, tables.read(name, schema_of), what=what, defaults=defaults)
     if transaction is None:

@@ -14,13 +14,15 @@ import pyarrow.dataset as pads
 
 from lance_flight.catalog.directory import BRANCH_SIGN, Root, Table, TableName
 from lance_flight.catalog.leases import Hold
+from lance_flight.catalog.lineage import LINEAGE_FIELDS, PARTITION_FIELD, ROW_ID_FIELD
 from lance_flight.catalog.namespace import PartitionedNamespace
 from lance_flight.catalog.plain import PlainTable
-from lance_flight.catalog.scan import Source
+from lance_flight.catalog.scan import ADDRESS_FIELDS, Source
 from lance_flight.catalog.snapshot import Snapshot
 from lance_flight.engine.computed_tables import ComputedTable
+from lance_flight.engine.metadata import tables as metadata_tables
 from lance_flight.engine.metadata.table import MetadataTable
-from lance_flight.engine.metadata.tables import METADATA_TABLES, OF_EVERYBODY, PLAIN_METADATA_TABLES
+from lance_flight.engine.metadata.tables import LINEAGE, METADATA_TABLES, OF_EVERYBODY, PLAIN_METADATA_TABLES
 from lance_flight.engine.points import Point, Reference, naming
 from lance_flight.engine.policies.access import UNLIMITED, Access, Privilege
 from lance_flight.engine.policies.rows import RowPolicy
@@ -29,7 +31,7 @@ from lance_flight.engine.row_queries import TARGET_ROWS
 from lance_flight.engine.table_changes import changes_table
 from lance_flight.engine.tables import Floating, PartitionedView, PlainView, Share, Targets
 from lance_flight.engine.transactions import SqlTransaction
-from lance_flight.errors import Conflict, LanceFlightError, NotFound, Refused
+from lance_flight.errors import Conflict, LanceFlightError, NotFound, Refused, SchemaError, Unsupported
 from lance_flight.model.pins import FixedPin
 from lance_flight.model.spec import Evaluate
 from lance_flight.planning.predicates import ALWAYS, Predicate, all_of
@@ -121,14 +123,15 @@ class NamedTables:
         named = self._reference(name)
         table, metadata = named.table, named.metadata
         is_target = metadata == TARGET_ROWS and table == self._target
+        beside = metadata if is_target or metadata == LINEAGE else None
         at = self._at if named.at is None and not is_target else named.at
 
         def opened(found: Table) -> pads.Dataset:
             match found:
-                case PartitionedNamespace() if is_target:
-                    return Provider(self._partitioned(found, table, name.name, at, self.targets), self._log)
-                case PlainTable() if is_target:
-                    return Provider(self._plain(found, table, name.name, at, is_target=True), self._log)
+                case PartitionedNamespace() if beside is not None:
+                    return Provider(self._partitioned(found, table, name.name, at, beside), self._log)
+                case PlainTable() if beside is not None:
+                    return Provider(self._plain(found, table, name.name, at, beside), self._log)
                 case PartitionedNamespace():
                     view = self._partitioned(found, table, name.name, at)
                     if metadata is not None:
@@ -211,13 +214,14 @@ class NamedTables:
         name: TableName,
         reference: str,
         at: Any,
-        targets: Targets | None = None,
+        beside: str | None = None,
     ) -> PartitionedView:
+        """A view of a table with what is to stand `beside` its columns."""
         key = f"{name.db_schema}.{reference}"
         if key in self.views:
             return self.views[key]
-        reading = self.readings.get(key)
-        policy = self._policy(name, is_target=targets is not None)
+        reading, is_target = self.readings.get(key), beside == TARGET_ROWS
+        policy = self._policy(name, is_target=is_target)
         with naming(name, at):
             snapshot, step = self._snapshot(namespace, reading, at)
         _check_identity(name, reading, snapshot.committed_at)
@@ -234,9 +238,10 @@ class NamedTables:
             ways=self._ways,
             share=self._share,
             log=self._log,
-            hint=partial(self.hints.of, key, is_target=targets is not None),
+            hint=partial(self.hints.of, key, is_target=is_target),
             evaluate=self._evaluate,
-            targets=targets,
+            targets=self.targets if is_target else None,
+            beside=_beside(name, beside, snapshot.schema.plain, is_stable=snapshot.has_stable_row_ids),
             on_read=None
             if transaction is None or not transaction.serializable
             else partial(transaction.note_reads, namespace),
@@ -259,10 +264,10 @@ class NamedTables:
         return snapshot, None
 
     def _plain(
-        self, table: PlainTable, name: TableName, reference: str, at: Any, *, is_target: bool = False
+        self, table: PlainTable, name: TableName, reference: str, at: Any, beside: str | None = None
     ) -> PlainView:
         key = f"{name.db_schema}.{reference}"
-        self._policy(name, is_target=is_target).check_unpartitioned()
+        self._policy(name, is_target=beside == TARGET_ROWS).check_unpartitioned()
         reading = self.readings.get(key)
         with naming(name, at):
             if reading is not None:
@@ -281,15 +286,36 @@ class NamedTables:
             columns=schema,
             ways=self._ways,
             share=self._share,
-            is_target=is_target,
+            beside=_beside(name, beside, schema, is_stable=dataset.has_stable_row_ids),
         )
+
+
+def _beside(name: TableName, what: str | None, columns: pa.Schema, *, is_stable: bool) -> tuple[pa.Field, ...]:
+    """What a scan makes beside the columns of a table: where its rows lie, or their lineage."""
+    match what:
+        case None:
+            return ()
+        case metadata_tables.LINEAGE if not is_stable:
+            raise Unsupported(
+                f"the rows of table {name.name!r} have no lineage; it was made without stable_row_ids"
+                " (CREATE TABLE … WITH (stable_row_ids = true))"
+            )
+        case metadata_tables.LINEAGE if PARTITION_FIELD.name in columns.names:
+            raise SchemaError(
+                f"table {name.name!r}", [f"column {PARTITION_FIELD.name!r} is what ${what} calls its own"]
+            )
+        case metadata_tables.LINEAGE:
+            return (PARTITION_FIELD, *LINEAGE_FIELDS)
+        case _:
+            return (*ADDRESS_FIELDS, ROW_ID_FIELD) if is_stable else ADDRESS_FIELDS
 
 
 def _metadata_table(
     name: str, namespace: PartitionedNamespace, view: PartitionedView, *, is_whole: bool
 ) -> MetadataTable:
     if name not in METADATA_TABLES:
-        raise NotFound.named("metadata table", f"${name}", [f"${known}" for known in METADATA_TABLES])
+        known = [*METADATA_TABLES, LINEAGE]
+        raise NotFound.named("metadata table", f"${name}", [f"${each}" for each in known])
     if not is_whole and name in OF_EVERYBODY:
         raise Refused(f"${name} tells what was done to all rows of table {view.name!r}; expected SELECT on all of them")
     return METADATA_TABLES[name](namespace, view)

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from lance_flight.catalog.lineage import ROW_ID, with_origin
 from lance_flight.catalog.scan import ADDRESS_FIELDS
 from lance_flight.engine.references import enclosed, quoted
 from lance_flight.engine.row_changes import Assignment, Delete, Matched, Merge, MergeClause, Target, Update
@@ -36,7 +37,7 @@ _JOINS = {
 class RowChanges:
     """A batch of changes: the addresses of rows that go (`ADDRESS_FIELDS`), and rows that come, named as the target's.
 
-    `inserted` of those that come take nobody's place.
+    `inserted` of those that come take nobody's place; the others may have `ORIGIN_FIELDS`.
     """
 
     gone: pa.Table
@@ -59,21 +60,22 @@ def delete_query(statement: Delete, db_schema: str) -> RowQuery:
     return RowQuery(sql, lambda batch: RowChanges(pa.Table.from_batches([batch])))
 
 
-def update_query(statement: Update, db_schema: str, schema: pa.Schema) -> RowQuery:
-    """The addresses of the rows that an UPDATE changes, and what they become."""
+def update_query(statement: Update, db_schema: str, schema: pa.Schema, *, keeps_ids: bool) -> RowQuery:
+    """The addresses of the rows that an UPDATE changes, and what they become; their ids, too, if they keep them."""
     values = _values(statement.assignments, statement.target.alias, schema)
-    columns = ", ".join([*_of(statement.target.alias, _ADDRESS_NAMES), *_named(values, "v")])
+    columns = ", ".join([*_of(statement.target.alias, _address_names(keeps_ids=keeps_ids)), *_named(values, "v")])
     sql = f"SELECT {columns} FROM {_from(statement.target, db_schema)}{_where(statement.where)}"  # noqa: S608 - quoted
 
     def read(batch: pa.RecordBatch) -> RowChanges:
-        gone, come = _split(pa.Table.from_batches([batch]), len(_ADDRESS_NAMES))
-        return RowChanges(gone, (come.rename_columns(schema.names),))
+        rows = pa.Table.from_batches([batch])
+        come = rows.select(rows.column_names[-len(schema) :]).rename_columns(schema.names)
+        return RowChanges(rows.select(list(_ADDRESS_NAMES)), (with_origin(come, rows) if keeps_ids else come,))
 
     return RowQuery(sql, read)
 
 
-def merge_query(statement: Merge, db_schema: str, schema: pa.Schema, source: pa.Schema) -> RowQuery:
-    """For each pair of rows that a clause of a MERGE is for: which one, the target's address, and the new row.
+def merge_query(statement: Merge, db_schema: str, schema: pa.Schema, source: pa.Schema, *, keeps_ids: bool) -> RowQuery:
+    """For each pair of rows that a clause of a MERGE is for: which one, the target's address (and id), and the new row.
 
     Each clause has columns of its own for what it assigns, so that no type is bent to that of another clause.
     """
@@ -88,16 +90,18 @@ def merge_query(statement: Merge, db_schema: str, schema: pa.Schema, source: pa.
     ]
     matters = {clause.matched for clause in clauses}
     join = _JOINS[Matched.SOURCE_ONLY in matters, Matched.TARGET_ONLY in matters]
-    columns = ", ".join([f"{action} AS {quoted(_ACTION)}", *_of(alias, _ADDRESS_NAMES), *old, *new])
+    columns = ", ".join(
+        [f"{action} AS {quoted(_ACTION)}", *_of(alias, _address_names(keeps_ids=keeps_ids)), *old, *new]
+    )
     origin = f"(SELECT *, TRUE AS {quoted(_IN_SOURCE)} FROM {_relation(statement)}) AS {quoted(statement.source_alias)}"  # noqa: S608 - quoted
     sql = (
         f"SELECT * FROM (SELECT {columns} FROM {_from(statement.target, db_schema)} {join} JOIN {origin}"  # noqa: S608 - quoted
         f" ON {enclosed(statement.on)}) WHERE {quoted(_ACTION)} IS NOT NULL"
     )
-    return RowQuery(sql, lambda batch: _merged(pa.Table.from_batches([batch]), clauses, schema))
+    return RowQuery(sql, lambda batch: _merged(pa.Table.from_batches([batch]), clauses, schema, keeps_ids=keeps_ids))
 
 
-def _merged(batch: pa.Table, clauses: Sequence[MergeClause], schema: pa.Schema) -> RowChanges:
+def _merged(batch: pa.Table, clauses: Sequence[MergeClause], schema: pa.Schema, *, keeps_ids: bool) -> RowChanges:
     gone = batch.select(list(_ADDRESS_NAMES))
     come, inserted = [], 0
     for number, clause in enumerate(clauses):
@@ -109,7 +113,8 @@ def _merged(batch: pa.Table, clauses: Sequence[MergeClause], schema: pa.Schema) 
         names = [assigned.get(name, None if is_new else f"o{place}") for place, name in enumerate(schema.names)]
         columns = {name: mine[held] for name, held in zip(schema.names, names, strict=True) if held is not None}
         if mine.num_rows:
-            come.append(pa.table(columns))
+            rows = pa.table(columns)
+            come.append(with_origin(rows, mine) if keeps_ids else rows)
             inserted += mine.num_rows * is_new
     return RowChanges(gone.filter(pc.is_valid(gone.column(1))), tuple(come), inserted)
 
@@ -164,6 +169,10 @@ def _known(assignments: Sequence[Assignment], schema: pa.Schema) -> None:
             raise NotFound.named("column", assignment.column, schema.names)
 
 
+def _address_names(*, keeps_ids: bool) -> tuple[str, ...]:
+    return (*_ADDRESS_NAMES, ROW_ID) if keeps_ids else _ADDRESS_NAMES
+
+
 def _named(values: Sequence[str], prefix: str) -> list[str]:
     return [f"{value} AS {quoted(f'{prefix}{place}')}" for place, value in enumerate(values)]
 
@@ -180,11 +189,6 @@ def _from(target: Target, db_schema: str) -> str:
 
 def _where(condition: str | None) -> str:
     return "" if condition is None else f" WHERE {enclosed(condition)}"
-
-
-def _split(batch: pa.Table, first: int) -> tuple[pa.Table, pa.Table]:
-    names = batch.column_names
-    return batch.select(names[:first]), batch.select(names[first:])
 
 
 def source_query(statement: Merge) -> str:

@@ -10,7 +10,15 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
 
-from lance_flight.engine import index_statements, maintenance, partition_fields, references, row_changes, substrait
+from lance_flight.engine import (
+    index_statements,
+    maintenance,
+    partition_fields,
+    references,
+    row_changes,
+    substrait,
+    with_options,
+)
 from lance_flight.engine.alterations import Alteration, alteration
 from lance_flight.engine.index_statements import IndexChange
 from lance_flight.engine.maintenance import Maintenance
@@ -19,6 +27,7 @@ from lance_flight.engine.references import TableRef
 from lance_flight.engine.row_changes import Delete, Merge, RowChange, Update
 from lance_flight.engine.select_lists import with_distinct_names
 from lance_flight.engine.sql import Cursor, numbered
+from lance_flight.engine.table_properties import PLAIN, TableProperties, stable_row_ids
 from lance_flight.errors import SqlError
 from lance_flight.model.naming import SEPARATOR
 
@@ -54,7 +63,7 @@ class CreateTable:
 
     table: TableRef
     columns: tuple[ColumnDef, ...] = ()
-    partitioned_by: tuple[PartitionDef, ...] = ()
+    properties: TableProperties = PLAIN
     if_not_exists: bool = False
     query: str | None = None
     is_temporary: bool = False
@@ -191,6 +200,7 @@ def _create(cursor: Cursor) -> Statement:
     partitioned_by: tuple[PartitionDef, ...] = ()
     if cursor.accept("PARTITIONED", "BY"):
         partitioned_by = partition_fields.in_brackets(cursor)
+    options = with_options.in_brackets(cursor) if cursor.accept("WITH") else {}
     query = _query_text(cursor) if cursor.accept("AS") else None
     cursor.end()
     if (query is None) == (not columns):
@@ -198,7 +208,7 @@ def _create(cursor: Cursor) -> Statement:
     return CreateTable(
         table=table,
         columns=columns,
-        partitioned_by=partitioned_by,
+        properties=TableProperties(partitioned_by=partitioned_by, stable_row_ids=stable_row_ids(options)),
         if_not_exists=if_not_exists,
         query=query,
         is_temporary=is_temporary,

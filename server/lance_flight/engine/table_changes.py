@@ -12,6 +12,7 @@ from datafusion import Expr
 from datafusion.catalog import Table as DataFusionTable
 
 from lance_flight.catalog.directory import Table, TableName
+from lance_flight.catalog.lineage import LINEAGE_FIELDS
 from lance_flight.catalog.namespace import PartitionedNamespace
 from lance_flight.catalog.row_history import RowsMoved, Step, steps_of_namespace, steps_of_plain
 from lance_flight.engine import references
@@ -52,21 +53,26 @@ class TableChanges:
 
 @dataclass(frozen=True, slots=True)
 class _Rows:
-    """The columns of a table, and their field ids by name; `stored` are the same columns with the ids of fields inside."""
+    """The columns of a table, and their field ids by name; `stored` are the same columns with the ids of fields inside.
+
+    `lineage` are what else is known of a row, where its id is stable.
+    """
 
     columns: pa.Schema
     ids: Mapping[str, int]
     stored: pa.Schema
+    lineage: tuple[pa.Field, ...]
 
     @property
     def schema(self) -> pa.Schema:
         """With ours before them."""
-        return pa.schema([*_OWN, *self.columns])
+        return pa.schema([*_OWN, *self.lineage, *self.columns])
 
     def of(self, step: Step, moved: RowsMoved, names: Sequence[str]) -> Iterator[pa.RecordBatch]:
         """Some columns of rows that came or went."""
         schema = pa.schema([self.schema.field(name) for name in names])
-        stored = pa.schema([self.stored.field(name) for name in names if name in self.columns.names])
+        readable = pa.schema([*self.lineage, *self.stored])
+        stored = pa.schema([readable.field(name) for name in names if name in readable.names])
         own = {_CHANGE.name: moved.change, _PARTITION.name: step.partition, _SNAPSHOT.name: step.snapshot}
         for batch in moved.read(stored, self.ids):
             columns = [
@@ -89,13 +95,16 @@ def changes_table(
             f"{TABLE_CHANGES} of {name.name!r} goes from version {first} back to {last}; expected the older one first"
         )
     if isinstance(table, PartitionedNamespace):
-        schema = table.snapshot(last).schema
-        rows = _Rows(_nullable(schema.plain), schema.ids, _nullable(schema.arrow))
+        snapshot = table.snapshot(last)
+        schema = snapshot.schema
+        lineage = LINEAGE_FIELDS if snapshot.has_stable_row_ids else ()
+        rows = _Rows(_nullable(schema.plain), schema.ids, _nullable(schema.arrow), lineage)
         steps = steps_of_namespace(table, first, last, policy.visible)
     else:
         policy.check_unpartitioned()
-        columns = _nullable(table.open(last).schema)
-        rows, steps = _Rows(columns, {}, columns), steps_of_plain(table, first, last)
+        dataset = table.open(last)
+        columns, lineage = _nullable(dataset.schema), LINEAGE_FIELDS if dataset.has_stable_row_ids else ()
+        rows, steps = _Rows(columns, {}, columns, lineage), steps_of_plain(table, first, last)
     taken = [
         f"column {field.name!r} is what {TABLE_CHANGES} calls one of its own"
         for field in _OWN

@@ -26,7 +26,7 @@ from lance_flight.catalog.merged import MERGED_TABLES, sources
 from lance_flight.catalog.namespace import PartitionedNamespace
 from lance_flight.catalog.pinned_tables import PinnedTable
 from lance_flight.catalog.row_counts import row_counts
-from lance_flight.catalog.scan import ADDRESS_FIELDS, Open, Source
+from lance_flight.catalog.scan import Open, Source
 from lance_flight.catalog.snapshot import PartitionTable, Snapshot
 from lance_flight.catalog.store import UNREADABLE, Store
 from lance_flight.engine.provider import ScanLog
@@ -84,6 +84,7 @@ class Floating:
                 self._store.child(table.location),
                 table.pin if isinstance(table.pin, FixedPin) else self.known[table.object_id],
                 0 if numbers is None else numbers.number(table),
+                table.object_id,
             )
             for table in tables
         ]
@@ -125,12 +126,17 @@ class Targets:
             self.tables.append(table)
         return self._numbers[table.object_id]
 
+    def number_of(self, object_id: str) -> int | None:
+        """The number of a table, if it has one."""
+        return self._numbers.get(object_id)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PartitionedView:
     """A partitioned table at one snapshot, as one statement scans it.
 
-    `hint` says what the plan requires of every scan beyond its pushed filters.
+    `hint` says what the plan requires of every scan beyond its pushed filters. `beside` are columns that a scan makes: of
+    merged tables it cannot.
     """
 
     name: str
@@ -146,12 +152,12 @@ class PartitionedView:
     planned: list[Pruning] = field(default_factory=list)
     portion: Portion = field(default_factory=Portion)
     targets: Targets | None = None
+    beside: tuple[pa.Field, ...] = ()
     on_read: Callable[[Sequence[str]], None] | None = None
 
     @property
     def schema(self) -> pa.Schema:
-        plain = self.snapshot.schema.plain
-        return plain if self.targets is None else pa.schema([*plain, *ADDRESS_FIELDS])
+        return pa.schema([*self.snapshot.schema.plain, *self.beside])
 
     @property
     def ids(self) -> dict[str, int]:
@@ -171,7 +177,7 @@ class PartitionedView:
         if self.on_read is not None:
             self.on_read([table.object_id for _, tables in chosen for table in tables])
         kept = [(rest, self.floating.pinned(self.share.pick(tables), self.targets)) for rest, tables in chosen]
-        return Lanes(deal(kept, self.portion.ways or self.ways, self.log, merging=self.targets is None))
+        return Lanes(deal(kept, self.portion.ways or self.ways, self.log, merging=not self.beside))
 
     def row_counts(self, rows: Rows) -> list[npt.NDArray[np.int64]]:
         """How many rows partition tables have, in the order of `rows`."""
@@ -202,11 +208,11 @@ class PlainView:
     ways: int
     share: Share
     ids: dict[str, int] = field(default_factory=dict)
-    is_target: bool = False
+    beside: tuple[pa.Field, ...] = ()
 
     @property
     def schema(self) -> pa.Schema:
-        return pa.schema([*self.columns, *ADDRESS_FIELDS]) if self.is_target else self.columns
+        return pa.schema([*self.columns, *self.beside])
 
     def plan(self, predicate: Predicate) -> Lanes:
         """All its fragments, dealt out (`provider.Readable`)."""
@@ -265,7 +271,7 @@ def _open_merged(tables: Sequence[PinnedTable], log: ScanLog) -> list[Source]:
 
 def _open_part(table: PinnedTable, part: int, of: int, log: ScanLog) -> list[Source]:
     log.tables_read += part == 0
-    return _part(Source(table.open(), number=table.number), part, of)
+    return _part(table.source, part, of)
 
 
 def _part(source: Source, part: int, of: int) -> list[Source]:

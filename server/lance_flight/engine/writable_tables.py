@@ -54,6 +54,13 @@ def writable(table: Table, transaction: SqlTransaction, policy: RowPolicy = EVER
             return _Plain(table, transaction, policy)
 
 
+def keeps_row_ids(table: Table, transaction: SqlTransaction) -> bool:
+    """Whether a row that is changed keeps its id."""
+    if isinstance(table, PartitionedNamespace):
+        return transaction.snapshot(table).has_stable_row_ids
+    return bool(table.open(transaction.version(table)).has_stable_row_ids)
+
+
 def columns(table: Table, transaction: SqlTransaction) -> pa.Schema:
     """The columns of a table as a transaction sees them."""
     if isinstance(table, PartitionedNamespace):
@@ -94,7 +101,8 @@ class _Partitioned:
     def change(self, find: Find) -> int:
         table, inner = self.table, self.transaction.writing(self.table)
         changes = find(columns(table, self.transaction))
-        written = table.written(inner.snapshot, self._allowed(inner.snapshot, changes), evaluate)
+        come = self._allowed(inner.snapshot, changes)
+        written = table.written(inner.snapshot, come, evaluate, number_of=changes.number_of)
         with table.discarding(inner.snapshot, written):
             gone = rows_removed(table.store, inner.snapshot, changes.by_table)
         edits = combined([*gone, *written])

@@ -19,7 +19,6 @@ from lance_flight.flight.commands import SessionValue, SubstraitPlan
 SqlOrPlan: TypeAlias = str | SubstraitPlan
 """What a client can have run."""
 
-PARTITION_BY = "partition_by"
 """The ingest option that partitions a table which the ingest creates, as in CREATE TABLE … PARTITIONED BY (…)."""
 
 

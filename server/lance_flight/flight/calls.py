@@ -9,7 +9,8 @@ import hashlib
 import secrets
 import threading
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from types import MappingProxyType
 
 from pyarrow import flight
 
@@ -27,7 +28,11 @@ TRACING = "lance-flight-tracing"
 
 ENDPOINTS_HEADER = "lance-flight-endpoints"
 COMPRESSION_HEADER = "lance-flight-compression"
-PARTITION_BY_HEADER = "lance-flight-partition-by"
+INGEST_HEADERS: Mapping[str, str] = MappingProxyType(
+    {"lance-flight-partition-by": "partition_by", "lance-flight-stable-row-ids": "stable_row_ids"}
+)
+"""The options of an ingest, by the headers that say them for drivers without such options."""
+NO_OPTIONS: Mapping[str, str] = MappingProxyType({})
 MOST_ENDPOINTS = 256
 
 SESSION_COOKIE = "arrow_flight_session_id"
@@ -42,14 +47,14 @@ _CODECS = ("lz4", "zstd")
 class Call:
     """One call: its caller, how many endpoints its answer may have, and the codec of its record batches.
 
-    `partition_by` is for drivers that can send headers with an ingest and no options. `offered` is a cookie that the
+    `ingest_options` are for drivers that can send headers with an ingest and no options. `offered` is a cookie that the
     answer carries, which is to find the caller's session.
     """
 
     caller: Caller
     endpoints: int = 1
     compression: str | None = None
-    partition_by: str | None = None
+    ingest_options: Mapping[str, str] = field(default_factory=dict)
     offered: str | None = None
     is_java: bool = False
     is_cancelled: Callable[[], bool] = lambda: False
@@ -226,7 +231,11 @@ def call_of(context: flight.ServerCallContext) -> Call:
         ),
         endpoints=_endpoints(middleware.headers.get(ENDPOINTS_HEADER)),
         compression=_compression(middleware.headers.get(COMPRESSION_HEADER)),
-        partition_by=next(iter(middleware.headers.get(PARTITION_BY_HEADER, ())), None),
+        ingest_options={
+            option: str(value)
+            for header, option in INGEST_HEADERS.items()
+            for value in list(middleware.headers.get(header, ()))[:1]
+        },
         offered=middleware.offered,
         is_java=any(
             str(agent).startswith(java_parameters.USER_AGENT) for agent in middleware.headers.get("user-agent", ())

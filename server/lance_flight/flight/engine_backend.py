@@ -14,18 +14,17 @@ from lance_flight.engine import settings, substrait
 from lance_flight.engine.client_sessions import ClientSession
 from lance_flight.engine.engine import Engine
 from lance_flight.engine.ingest import Existing
-from lance_flight.engine.partition_fields import parse_partition_by
 from lance_flight.engine.policies.access import Access
 from lance_flight.engine.policies.file import PolicyFile
 from lance_flight.engine.query_plans import QueryPlan
 from lance_flight.engine.references import CATALOG
 from lance_flight.engine.scope import Scope
 from lance_flight.engine.statement_runs import Issuer
+from lance_flight.engine.table_properties import TableProperties
 from lance_flight.engine.tasks import Task
-from lance_flight.errors import Conflict, InvalidInput, NotFound, Unsupported
+from lance_flight.errors import Conflict, NotFound, Unsupported
 from lance_flight.flight.backend import (
     LOCAL_TEMPORARY,
-    PARTITION_BY,
     TABLE,
     Caller,
     CancelStatus,
@@ -160,17 +159,13 @@ class EngineBackend:
             transaction = None if joined is None else joined.id
         if target.catalog not in (None, "", CATALOG):
             raise NotFound.named("catalog", str(target.catalog), [CATALOG])
-        options = dict(target.options)
-        partition_by = options.pop(PARTITION_BY, None)
-        if options:
-            raise InvalidInput(f"unknown ingest option {next(iter(options))!r}; expected {PARTITION_BY!r}")
         db_schema = target.schema or (PUBLIC if target.temporary else session.db_schema)
         return self._engine.ingest(
             TableName(db_schema, target.table),
             reader,
             create_missing=target.if_not_exists is IfNotExists.CREATE,
             existing=_EXISTING[target.if_exists],
-            partitioned_by=parse_partition_by(partition_by) if partition_by else (),
+            properties=TableProperties.of_ingest(dict(target.options)),
             scope=self._scope(caller, transaction),
             temporary=target.temporary,
         )

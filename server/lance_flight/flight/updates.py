@@ -12,8 +12,8 @@ import pyarrow as pa
 from pyarrow import flight
 
 from lance_flight.errors import InvalidInput, LimitExceeded
-from lance_flight.flight.backend import PARTITION_BY, Backend, IfExists, IfNotExists, IngestTarget
-from lance_flight.flight.calls import Call
+from lance_flight.flight.backend import Backend, IfExists, IfNotExists, IngestTarget
+from lance_flight.flight.calls import NO_OPTIONS, Call
 from lance_flight.flight.commands import (
     PreparedStatementQuery,
     PreparedStatementUpdate,
@@ -80,7 +80,7 @@ class Updates:
 
     def statement_ingest(self, call: Call, command: StatementIngest, reader: flight.MetadataRecordBatchReader) -> bytes:
         """Store the rows of the stream; the answer comes after the commit."""
-        target = ingest_target(command, call.partition_by)
+        target = ingest_target(command, call.ingest_options)
         try:
             rows = reader.to_reader()
         except (OSError, pa.ArrowInvalid) as error:
@@ -124,10 +124,10 @@ def _check_names(fields: Iterable[pa.Field], what: str) -> None:
         _check_names((field.type.field(place) for place in range(field.type.num_fields)), what)
 
 
-def ingest_target(command: StatementIngest, partition_by: str | None = None) -> IngestTarget:
+def ingest_target(command: StatementIngest, headers: Mapping[str, str] = NO_OPTIONS) -> IngestTarget:
     """Where `command` stores its rows; `InvalidInput` for what the protocol leaves open and a server may not guess.
 
-    `partition_by` came in a header; the command's own option of that name goes before it.
+    `headers` are options that came in some; the command's own of the same name go before them.
     """
     if not command.table:
         raise InvalidInput("an ingest names no table")
@@ -139,9 +139,7 @@ def ingest_target(command: StatementIngest, partition_by: str | None = None) -> 
         if_not_exists=_chosen(_IF_NOT_EXISTS, options.if_not_exist, "if_not_exist"),
         if_exists=_chosen(_IF_EXISTS, options.if_exists, "if_exists"),
         temporary=command.temporary,
-        options=command.options
-        if partition_by is None or PARTITION_BY in dict(command.options)
-        else (*command.options, (PARTITION_BY, partition_by)),
+        options=tuple({**headers, **dict(command.options)}.items()),
     )
 
 

@@ -137,6 +137,9 @@ class Target:
     partition_by: str | None = _setting(
         SQL, "--partition-by", "how it is partitioned if it has to be made (month(at), bucket(16, id))", default=None
     )
+    stable_row_ids: bool = _setting(
+        SWITCH, "--stable-row-ids", "whether the rows of a table that has to be made keep their ids", default=False
+    )
     storage: Mapping[str, str] = _setting(
         PAIRS, "--storage", "how the object store is reached (aws_region=…)", is_secret=True, default_factory=dict
     )
@@ -186,6 +189,7 @@ class Job:
             "root": self.target.root,
             "table": self.target.table,
             "partition_by": self.target.partition_by,
+            "stable_row_ids": "true" if self.target.stable_row_ids else None,
             "overwrite": "table" if self.write.mode == OVERWRITE_TABLE else None,
             "commit_id": self.write.commit_id,
         }

@@ -32,7 +32,7 @@ _NOT_STREAMED = ("uri", "query", "snapshot", "tag", "time")
 WRITE_MEANINGS: Mapping[str, str] = MappingProxyType(
     {
         "stream": "a name for this stream, which its table knows it by: each of its batches is committed once",
-        **{name: write_options.MEANINGS[name] for name in ("root", "table", "partition_by")},
+        **{name: write_options.MEANINGS[name] for name in ("root", "table", "partition_by", "stable_row_ids")},
     }
 )
 """Every option of `writeStream`, and what it means; beside them there are storage options."""

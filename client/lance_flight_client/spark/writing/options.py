@@ -15,6 +15,7 @@ MEANINGS: Mapping[str, str] = MappingProxyType(
         "root": "the directory or object-store URI of the tables; executors write there themselves",
         "table": "the table: name or schema.name, quoted where a part holds a dot",
         "partition_by": "how the table is partitioned if it has to be made, as in SQL: year(ts), bucket(16, id), country",
+        "stable_row_ids": "whether the rows of a table that has to be made keep their ids: true, or false (as without)",
         "overwrite": "with mode overwrite: what is replaced, the partitions that get rows (as without) or the table",
         "commit_id": "a name for this write: it is committed once, however often it is run",
         "snapshot": "the version that the rows were computed from: what they replace must not have changed since",
@@ -34,6 +35,7 @@ class WriteOptions:
     table: NamedTable
     replaces: str | None = None
     partition_by: str | None = None
+    stable_row_ids: bool = False
     commit_id: str | None = None
     snapshot: int | None = None
     report: str | None = None
@@ -57,6 +59,7 @@ class WriteOptions:
         plain = {name: text for name, text in given.items() if not name.startswith(STORAGE)}
         reading = OptionReading(plain)
         table, snapshot = reading.table("table"), reading.number("snapshot", least=1)
+        keeps_ids = reading.switch("stable_row_ids")
         problems = [*unknown(plain, MEANINGS), *reading.problems, *_combined(plain, overwrite=overwrite)]
         if problems or table is None:
             raise InvalidInput("options of lance_flight: " + "; ".join(problems))
@@ -65,6 +68,7 @@ class WriteOptions:
             table=table,
             replaces=plain.get("overwrite", PARTITIONS) if overwrite else None,
             partition_by=plain.get("partition_by"),
+            stable_row_ids=keeps_ids,
             commit_id=plain.get("commit_id"),
             snapshot=snapshot,
             report=plain.get("report"),

@@ -87,6 +87,7 @@ class _Target:
     name: TableName
     columns: pa.Schema
     definitions: Sequence[PartitionDef]
+    stable_row_ids: bool
 
     @classmethod
     def of(cls, options: WriteOptions, schema: StructType) -> _Target:
@@ -95,6 +96,7 @@ class _Target:
             name=TableName(*options.table),
             columns=arrow_schema(schema),
             definitions=() if options.partition_by is None else parse_partition_by(options.partition_by),
+            stable_row_ids=options.stable_row_ids,
         )
 
     @property
@@ -116,7 +118,7 @@ class _Target:
             fields, spec = self.definition()
 
             def build(place: Store) -> int:
-                PartitionedNamespace.create(place, fields, spec)
+                PartitionedNamespace.create(place, fields, spec, stable_row_ids=self.stable_row_ids)
                 return 0
 
             try:

@@ -14,7 +14,7 @@ from functools import partial
 from itertools import islice
 
 import pyarrow as pa
-from lance import LanceDataset
+from lance import LanceDataset, LanceOperation
 from lance.optimize import Compaction, CompactionTask, RewriteResult
 
 from lance_flight.catalog import partitions
@@ -124,10 +124,11 @@ class Files:
 
 @dataclass(frozen=True, slots=True)
 class _Due:
-    """A table that needs it: the edit that it becomes, how many files it has, and the work."""
+    """A table that needs it: the edit that it becomes, how many files it has, whether row ids are stable, and the work."""
 
     edit: Edit
     files: int
+    is_stable: bool
     pieces: tuple[Files, ...]
 
 
@@ -200,7 +201,8 @@ def _planned(root: Store, snapshot: Snapshot, rules: CompactionRules, table: Par
         return None
     edit = edit_of(root, snapshot, table)
     files = sum(len(fragment.metadata.files) for fragment in dataset.get_fragments())
-    return _Due(edit, files, tuple(Files(store, pin, root.child(edit.place), task) for task in tasks))
+    is_stable = bool(dataset.has_stable_row_ids)
+    return _Due(edit, files, is_stable, tuple(Files(store, pin, root.child(edit.place), task) for task in tasks))
 
 
 def _rewritten(due: _Due, results: Sequence[RewriteResult]) -> _Rewritten:
@@ -208,6 +210,11 @@ def _rewritten(due: _Due, results: Sequence[RewriteResult]) -> _Rewritten:
     new = [fragment for result in results for fragment in result.new_fragments]
     due.edit.removal = Removal(removed=tuple(fragment.id for fragment in old))
     due.edit.fragments += new
+    if due.is_stable:
+        due.edit.groups += [
+            LanceOperation.RewriteGroup(old_fragments=result.original_fragments, new_fragments=result.new_fragments)
+            for result in results
+        ]
     written, replaced = (sum(len(fragment.files) for fragment in fragments) for fragments in (new, old))
     summary = CompactedTable(
         object_id=due.edit.object_id,

@@ -30,3 +30,5 @@ METADATA_TABLES: Mapping[str, Callable[[PartitionedNamespace, PartitionedView], 
 OF_EVERYBODY = frozenset({"snapshots", "specs"})
 """Those that tell of changes to all rows; the others speak of the partition tables of a view, or of names."""
 PLAIN_METADATA_TABLES: Mapping[str, Callable[[PlainTable], MetadataTable]] = MappingProxyType({"tags": tags_table})
+LINEAGE = "lineage"
+"""The one that has the rows themselves, each with its lineage: a view (`named_tables.py`)."""

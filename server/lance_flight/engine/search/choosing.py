@@ -105,12 +105,13 @@ def chosen(
 def _addressed(view: PartitionedView | PlainView, targets: Targets, log: ScanLog) -> PartitionedView | PlainView:
     """The same table with the addresses of its rows."""
     if isinstance(view, PlainView):
-        return replace(view, is_target=True, share=Share())
+        return replace(view, beside=ADDRESS_FIELDS, share=Share())
     # What the statement asks of the table elsewhere does not hold here.
     kept = tuple(version.kept for version in view.planned[-1].versions)
     return replace(
         view,
         targets=targets,
+        beside=ADDRESS_FIELDS,
         hint=lambda: ALWAYS,
         share=Share(),
         log=log,
