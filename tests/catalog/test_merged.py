@@ -11,6 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
 from lance import LanceDataset
+from lance.query import MatchQuery, PhraseQuery
 from lance_flight.catalog import partitions
 from lance_flight.catalog.merged import Merged, merge
 from lance_flight.catalog.pinned_tables import PinnedTable
@@ -132,9 +133,23 @@ def test_indices_of_one_name_that_are_others_are_not_one(tables: list[PinnedTabl
     assert only(merge([by_number, tables[3]])).tables == ("table0", "table3")
 
 
-def test_an_index_of_texts_stays_behind(tables: list[PinnedTable]) -> None:
-    pinned = [indexed(table, "word", "inverted") for table in tables]
-    assert segments(only(merge(pinned)).dataset) == 0
+def test_texts_are_scored_as_those_of_one_table(tables: list[PinnedTable]) -> None:
+    pinned = [indexed(table, "word", "inverted", with_position=True) for table in tables]
+    merged = only(merge(pinned)).dataset
+    whole = lance.write_dataset(pa.concat_tables([table.open().to_table() for table in pinned]), "memory://whole")
+    whole.create_scalar_index("word", "INVERTED", with_position=True)
+    for query in (MatchQuery("seven ten", "word"), PhraseQuery("seven", "word")):
+        found, expected = (
+            each.scanner(columns=["id", "_score"], full_text_query=query, fast_search=True).to_table().sort_by("id")
+            for each in (merged, whole)
+        )
+        assert found["id"].equals(expected["id"])
+        assert np.allclose(found["_score"], expected["_score"])
+
+
+def test_indices_that_cut_texts_in_other_ways_are_not_one(tables: list[PinnedTable]) -> None:
+    first, second = indexed(tables[0], "word", "inverted"), indexed(tables[1], "word", "inverted", stem=False)
+    assert merge([first, second]) == ([], [second, first])
 
 
 def test_files_of_a_new_table_have_numbers_of_their_own(tables: list[PinnedTable]) -> None:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -12,10 +13,13 @@ import numpy as np
 import pytest
 from lance_flight.engine.engine import Engine
 from lance_flight.engine.policies.file import Policies
+from lance_flight.engine.search import targets
 
 from tests.search.collection import WORDS, Documents, made, query, store, told
 
 K1, B = 1.2, 0.75
+approx = partial(pytest.approx, rel=1e-4)
+LEAST = 45
 SIZES: Mapping[str | None, int] = {"a": 300, "b": 40, "c": 7, "d": 1, None: 60}
 
 POLICY = """
@@ -25,10 +29,8 @@ grants = ["SELECT ON docs WHERE tenant IN ('b', 'c')"]
 """
 
 
-def scores(
-    rows: Sequence[Mapping[str, Any]], words: Sequence[str], parts: Sequence[str] = ("tenant",)
-) -> dict[int, float]:
-    """BM25 of each row that has any of the words; lengths are compared with those of its own part."""
+def scores(rows: Sequence[Mapping[str, Any]], words: Sequence[str], parts: Sequence[str] = ()) -> dict[int, float]:
+    """BM25 of each row that has any of the words; lengths are compared with those of all rows, or of its own part."""
     texts = {row["id"]: Counter((row["body"] or "").split()) for row in rows}
     lengths: dict[Any, list[int]] = {}
     for row in rows:
@@ -63,6 +65,7 @@ def uneven(seed: int, start: int = 0) -> Documents:
                     "price": int(chance.integers(10)),
                     "embedding": None,
                     "body": None if chance.random() < 0.1 else body,
+                    "indexed": size >= LEAST,
                 }
             )
     return Documents(rows)
@@ -82,23 +85,36 @@ def asked(of: Engine, words: str, more: str = "", count: int = 10_000) -> dict[i
 INDICES = {
     "none": None,
     "all": "WITH (min_rows = 1, with_position = true)",
-    "some": "WITH (min_rows = 45, with_position = true)",
+    "some": f"WITH (min_rows = {LEAST}, with_position = true)",
 }
 
 
-@pytest.fixture(scope="module", params=INDICES.values(), ids=INDICES.keys())
+@pytest.fixture(scope="module", params=INDICES)
 def docs(request: pytest.FixtureRequest, documents: Documents, tmp_path_factory: pytest.TempPathFactory) -> Engine:
     of = made(tmp_path_factory.mktemp("docs") / "root", documents)
-    if request.param is not None:
-        of.update(f"CREATE INDEX words ON docs (body) USING inverted {request.param}")
+    if INDICES[request.param] is not None:
+        of.update(f"CREATE INDEX words ON docs (body) USING inverted {INDICES[request.param]}")
     return of
 
 
-@pytest.mark.parametrize(
-    "words", ["lance", "vector", "lance vector", "index file vector spark", "nothing", "lance lance"]
-)
-def test_scores_are_those_of_all_rows_together(docs: Engine, documents: Documents, words: str) -> None:
-    assert asked(docs, words) == pytest.approx(scores(documents.rows, words.split()), rel=1e-4)
+@pytest.fixture
+def bm25(request: pytest.FixtureRequest, documents: Documents) -> Callable[..., dict[int, float]]:
+    """The scores of words: lengths are compared among rows with an index, and among those without one."""
+    parts = ("indexed",) if request.node.callspec.params["docs"] == "some" else ()
+
+    def of(*words: str, rows: Sequence[Mapping[str, Any]] = documents.rows) -> dict[int, float]:
+        return scores(rows, words, parts)
+
+    return of
+
+
+Bm25 = Callable[..., dict[int, float]]
+WORDS_ASKED = ["lance", "vector", "lance vector", "index file vector spark", "nothing", "lance lance"]
+
+
+@pytest.mark.parametrize("words", WORDS_ASKED)
+def test_scores_are_those_of_all_rows_together(docs: Engine, bm25: Bm25, words: str) -> None:
+    assert asked(docs, words) == approx(bm25(*words.split()))
 
 
 SIGNED = {
@@ -112,39 +128,49 @@ SIGNED = {
 
 @pytest.mark.parametrize("arguments", SIGNED)
 def test_signs_and_phrases_change_which_rows_are_found_alone(
-    docs: Engine, documents: Documents, arguments: str
+    docs: Engine, documents: Documents, bm25: Bm25, arguments: str
 ) -> None:
     words, matches = SIGNED[arguments]
-    expected = {
-        number: score
-        for number, score in scores(documents.rows, words).items()
-        if matches((documents.rows[number]["body"] or "").split())
-    }
+    texts = {row["id"]: (row["body"] or "").split() for row in documents.rows}
+    expected = {number: score for number, score in bm25(*words).items() if matches(texts[number])}
     found = query(docs, f"SELECT id, _score FROM full_text_search('docs', 'body', {arguments}, k => 10000)")
-    assert {row["id"]: row["_score"] for row in found} == pytest.approx(expected, rel=1e-4)
+    assert {row["id"]: row["_score"] for row in found} == approx(expected)
 
 
-def test_a_phrase_beside_words_is_worth_its_words(docs: Engine, documents: Documents) -> None:
-    both = scores(documents.rows, ["lance", "arrow"])
-    word = scores(documents.rows, ["vector"])
-    expected = {}
-    for row in documents.rows:
-        score = word.get(row["id"], 0.0) + (both[row["id"]] if "lance arrow" in (row["body"] or "") else 0.0)
-        if score:
-            expected[row["id"]] = score
-    assert asked(docs, 'vector "lance arrow"') == pytest.approx(expected, rel=1e-4)
+def test_a_phrase_beside_words_is_worth_its_words(docs: Engine, documents: Documents, bm25: Bm25) -> None:
+    both, word = bm25("lance", "arrow"), bm25("vector")
+    phrased = {row["id"] for row in documents.rows if "lance arrow" in (row["body"] or "")}
+    expected = {number: word.get(number, 0.0) + both[number] for number in phrased} | {
+        number: score for number, score in word.items() if number not in phrased
+    }
+    assert asked(docs, 'vector "lance arrow"') == approx(expected)
 
 
-def test_the_best_of_all_come_first(docs: Engine, documents: Documents) -> None:
-    expected = sorted(scores(documents.rows, ["vector", "index"]).values(), reverse=True)
-    assert list(asked(docs, "vector index", count=12).values()) == pytest.approx(expected[:12], rel=1e-4)
+def test_the_best_of_all_come_first(docs: Engine, bm25: Bm25) -> None:
+    expected = sorted(bm25("vector", "index").values(), reverse=True)
+    assert list(asked(docs, "vector index", count=12).values()) == approx(expected[:12])
+
+
+def test_partitions_that_a_filter_leaves_out_do_not_count(docs: Engine, documents: Documents, bm25: Bm25) -> None:
+    rows = [row for row in documents.rows if row["tenant"] in ("a", "c")]
+    found = asked(docs, "index lance", ", filter => 'tenant IN (''a'', ''c'')'")
+    assert found == approx(bm25("index", "lance", rows=rows))
 
 
 def test_local_statistics_are_those_of_each_partition(docs: Engine, documents: Documents) -> None:
     expected: dict[int, float] = {}
     for tenant in SIZES:
         expected |= scores([row for row in documents.rows if row["tenant"] == tenant], ["lance", "vector"])
-    assert asked(docs, "lance vector", ", statistics => 'local'") == pytest.approx(expected, rel=1e-4)
+    assert asked(docs, "lance vector", ", statistics => 'local'") == approx(expected)
+
+
+def test_tables_that_are_searched_one_by_one_have_their_own_lengths_alone(
+    docs: Engine, documents: Documents, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """So they are where they cannot be read as one: on object stores, or once rows were deleted."""
+    monkeypatch.setattr(targets, "merge", lambda tables: ([], list(tables)))
+    for words in WORDS_ASKED:
+        assert asked(docs, words) == approx(scores(documents.rows, words.split(), ("tenant",)))
 
 
 def test_rows_that_came_after_the_index_count(tmp_path: Path) -> None:
@@ -153,37 +179,62 @@ def test_rows_that_came_after_the_index_count(tmp_path: Path) -> None:
     of.update("CREATE INDEX words ON docs (body) USING inverted WITH (min_rows = 1)")
     store(of, second)
     rows = [{**row, "half": row["id"] >= 1000} for row in [*first.rows, *second.rows]]
-    assert asked(of, "index lance") == pytest.approx(scores(rows, ["index", "lance"], ("tenant", "half")), rel=1e-4)
+    assert asked(of, "index lance") == approx(scores(rows, ["index", "lance"], ("half",)))
     query(of, "REINDEX docs")
-    assert asked(of, "index lance").keys() == scores(rows, ["index", "lance"]).keys()
+    assert asked(of, "index lance") == approx(scores(rows, ["index", "lance"]))
 
 
-def test_deleted_rows_do_not_count(tmp_path: Path) -> None:
-    """Lance counts them until the index is made again, in lengths too: each is here another one's double."""
-    documents = uneven(4)
-    of = made(tmp_path / "root", documents)
-    store(of, Documents([{**row, "id": row["id"] + 1000} for row in documents.rows]))
+@pytest.mark.parametrize("are_files", [True, False], ids=["whole files", "some rows of them"])
+def test_deleted_rows_count_until_the_index_is_renewed(tmp_path: Path, *, are_files: bool) -> None:
+    """In a table that is searched by itself they are taken to be like the others, as they are here: doubles of them."""
+    kept = [{**row, "id": 2 * row["id"]} for row in uneven(4).rows]
+    doubles = [{**row, "id": row["id"] + 1} for row in kept]
+    of = made(tmp_path / "root", Documents(kept if are_files else [*kept, *doubles]))
+    if are_files:
+        store(of, Documents(doubles))
     of.update("CREATE INDEX words ON docs (body) USING inverted WITH (min_rows = 1)")
-    of.update("DELETE FROM docs WHERE id >= 1000")
-    assert asked(of, "index lance") == pytest.approx(scores(documents.rows, ["index", "lance"]), rel=1e-4)
+    of.update("DELETE FROM docs WHERE id % 2 = 1")
+    expected = scores([*kept, *doubles], ["index", "lance"], () if are_files else ("tenant",))
+    assert asked(of, "index lance") == approx({number: s for number, s in expected.items() if number % 2 == 0})
 
 
-def test_partitions_that_a_filter_leaves_out_do_not_count(docs: Engine, documents: Documents) -> None:
-    rows = [row for row in documents.rows if row["tenant"] in ("a", "c")]
-    found = asked(docs, "index lance", ", filter => 'tenant IN (''a'', ''c'')'")
-    assert found == pytest.approx(scores(rows, ["index", "lance"]), rel=1e-4)
+def test_of_two_indices_of_a_column_one_is_searched(tmp_path: Path) -> None:
+    first, second = uneven(2), uneven(3, start=1000)
+    rows = [*first.rows, *second.rows]
+    for names in (["older", "newer"], ["b", "a"]):
+        of = made(tmp_path / names[0], first)
+        of.update(f"CREATE INDEX {names[0]} ON docs (body) USING inverted WITH (min_rows = 1)")
+        store(of, second)
+        of.update(f"CREATE INDEX {names[1]} ON docs (body) USING inverted WITH (min_rows = 1)")
+        assert asked(of, "index lance").keys() == scores(rows, ["index", "lance"]).keys()
+
+
+def test_words_are_cut_as_the_index_says(tmp_path: Path) -> None:
+    texts = ["Run-time", "run time", "running Times", "the run", None]
+    rows = [
+        {"id": number, "tenant": "ab"[number % 2], "price": 0, "embedding": None, "body": text}
+        for number, text in enumerate(texts)
+    ]
+    found = {}
+    for options in ("stem = false, remove_stop_words = false", "base_tokenizer = 'whitespace'", "lower_case = false"):
+        of = made(tmp_path / f"{len(found)}", Documents(rows))
+        of.update(f"CREATE INDEX words ON docs (body) USING inverted WITH (min_rows = 1, {options})")
+        found[options] = [sorted(asked(of, words)) for words in ("run", "Run", "the", "time")]
+    assert found == {
+        "stem = false, remove_stop_words = false": [[0, 1, 3], [0, 1, 3], [3], [0, 1]],
+        "base_tokenizer = 'whitespace'": [[1, 2, 3], [1, 2, 3], [], [1, 2]],
+        "lower_case = false": [[1, 2, 3], [0], [], [0, 1]],
+    }
 
 
 def test_scores_tell_nothing_of_rows_that_a_policy_hides(tmp_path: Path, documents: Documents) -> None:
-    everything, alone = (
-        made(tmp_path / "all", documents),
-        made(tmp_path / "own", Documents([row for row in documents.rows if row["tenant"] in ("b", "c")])),
-    )
+    everything = made(tmp_path / "all", documents)
+    alone = made(tmp_path / "own", Documents([row for row in documents.rows if row["tenant"] in ("b", "c")]))
     for of in (everything, alone):
         of.update("CREATE INDEX words ON docs (body) USING inverted WITH (min_rows = 1)")
     sql = "SELECT id, _score FROM full_text_search('docs', 'body', 'lance vector', k => 1000)"
-    access = Policies.parse(POLICY).access("reader")
-    assert query(everything, sql, access=access) == query(alone, sql)
+    found, own = query(everything, sql, access=Policies.parse(POLICY).access("reader")), query(alone, sql)
+    assert {row["id"]: row["_score"] for row in found} == approx({row["id"]: row["_score"] for row in own})
 
 
 def test_statistics_are_global_or_local(docs: Engine) -> None:

@@ -5,9 +5,13 @@ A segment names rows by their addresses, so that tables whose files have the sam
 
 from __future__ import annotations
 
+import json
+import secrets
 from dataclasses import dataclass, replace
+from functools import lru_cache
 
 import lance
+import pyarrow as pa
 from lance import LanceDataset
 from lance.dataset import IndexFile
 
@@ -15,10 +19,11 @@ from lance_flight.catalog.store import Store
 
 INDICES = "_indices"
 _OF_TEXTS = "Inverted"
-"""Scores count the words of one table: texts are searched table by table."""
+_NO_OPTIONS = frozenset({"lance_tokenizer", "document_granularity"})
+"""What an index of texts tells of itself that is no option of one that is made."""
 
 Signature = tuple[tuple[int, ...], str, str | None]
-"""What indices of one name must have in common: columns, kind, metric."""
+"""What indices of one name must have in common: columns, kind, and how they measure vectors or cut texts."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,8 +35,8 @@ class CarriedIndices:
 
     @classmethod
     def of(cls, dataset: LanceDataset, store: Store) -> CarriedIndices:
-        """Those of a table that lies at `store`, but for indices of texts."""
-        found = [index for index in dataset.describe_indices() if index.index_type != _OF_TEXTS]
+        """Those of a table that lies at `store`."""
+        found = dataset.describe_indices()
         segments = [
             lance.Index(
                 uuid=segment.uuid,
@@ -40,14 +45,20 @@ class CarriedIndices:
                 dataset_version=segment.dataset_version_at_last_update,
                 fragment_ids=segment.fragment_ids,
                 index_version=segment.index_version,
+                created_at=segment.created_at,
                 # Whoever does not know their sizes asks for them in each search.
                 files=[IndexFile(file.path, file.size) for file in store.child(INDICES, segment.uuid).tree()],
-                index_details=(index.type_url, b""),
+                index_details=_details(index),
             )
             for index in found
             for segment in index.segments
         ]
-        return cls(tuple(segments), tuple((index.name, _signature(index)) for index in found))
+        kinds = [(index.name, _signature(index)) for index in found]
+        # Texts of a column are searched by one index, whatever others there are.
+        kinds += [
+            (f"{index.fields}", (tuple(index.fields), index.name, None)) for index in found if _is_of_texts(index)
+        ]
+        return cls(tuple(segments), tuple(kinds))
 
     def under_base(self, number: int, version: int) -> list[lance.Index]:
         """The same for a version of another dataset, of which this table is a numbered base path."""
@@ -55,4 +66,28 @@ class CarriedIndices:
 
 
 def _signature(index: lance.IndexDescription) -> Signature:
-    return tuple(index.fields), index.index_type, index.details.get("metric_type")
+    told = str(sorted(index.details.items())) if _is_of_texts(index) else index.details.get("metric_type")
+    return tuple(index.fields), index.index_type, told
+
+
+def _is_of_texts(index: lance.IndexDescription) -> bool:
+    return bool(index.index_type == _OF_TEXTS)
+
+
+def _details(index: lance.IndexDescription) -> tuple[str, bytes]:
+    """What a manifest tells of an index: of those of texts Lance believes it, of others it asks their files."""
+    if not _is_of_texts(index):
+        return index.type_url, b""
+    options = {name: value for name, value in index.details.items() if name not in _NO_OPTIONS and value is not None}
+    return _text_details(json.dumps(options, sort_keys=True))
+
+
+@lru_cache(64)
+def _text_details(options: str) -> tuple[str, bytes]:
+    """What Lance writes down of an index of texts with some options (as JSON): found out by making one."""
+    empty = pa.table({"text": pa.array([""])})
+    dataset = lance.write_dataset(empty, f"memory://{secrets.token_hex(8)}")
+    dataset.create_scalar_index("text", "INVERTED", **json.loads(options))
+    (made,) = dataset.read_transaction(dataset.version).operation.new_indices
+    told: tuple[str, bytes] = made.index_details
+    return told

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
+from datetime import UTC, datetime
 
 import lance
 from lance import LanceDataset
 
 from lance_flight.model.index_kinds import IndexKind
+
+_LONG_AGO = datetime.min.replace(tzinfo=UTC)
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,8 +44,11 @@ class Coverage:
 
 
 def index_of(dataset: LanceDataset, column: str, kind: IndexKind) -> lance.IndexDescription | None:
-    """The index of a kind that a table has of a column, whatever it is called."""
-    return next(filter(_is_of(dataset, column, kind), dataset.describe_indices()), None)
+    """The index of a kind that a table has of a column, whatever it is called: of several the oldest, which Lance takes."""
+    found = filter(_is_of(dataset, column, kind), dataset.describe_indices())
+    return min(
+        found, key=lambda index: min(segment.created_at or _LONG_AGO for segment in index.segments), default=None
+    )
 
 
 def covered(index: lance.IndexDescription) -> frozenset[int]:

@@ -41,16 +41,21 @@ class _Files:
 
     @property
     def numbers(self) -> frozenset[int]:
-        """The numbers of files that indices tell of: these must stay as they are."""
-        return frozenset(each.id for each in self.fragments) if self.indices.segments else frozenset()
+        """The numbers of files, those that are gone among them, where indices tell of them: these must stay as they are."""
+        told = [number for segment in self.indices.segments for number in segment.fragment_ids]
+        return frozenset([*told, *(each.id for each in self.fragments)]) if told else frozenset()
 
 
 @dataclass(frozen=True, slots=True)
 class Merged:
-    """Tables as one dataset: their names stand in the order of its base paths, which count from one."""
+    """Tables as one dataset: their names stand in the order of its base paths, which count from one.
+
+    `number` is that of the first of them.
+    """
 
     dataset: LanceDataset
     tables: tuple[str, ...]
+    number: int
 
 
 def merge(tables: Sequence[PinnedTable]) -> tuple[list[Merged], list[PinnedTable]]:
@@ -67,7 +72,8 @@ def merge(tables: Sequence[PinnedTable]) -> tuple[list[Merged], list[PinnedTable
             alone += group.tables
         else:
             dataset = _merged(tuple((table.store.uri, table.pin) for table in group.tables))
-            merged.append(Merged(dataset, tuple(table.store.name for table in group.tables)))
+            names = tuple(table.store.name for table in group.tables)
+            merged.append(Merged(dataset, names, group.tables[0].number))
     return merged, alone
 
 

@@ -40,6 +40,11 @@ class VectorSearch:
     is_ascending: bool = True
 
     @property
+    def is_merging(self) -> bool:
+        """Whether several tables may be searched as one."""
+        return True
+
+    @property
     def is_complete(self) -> bool:
         return not self.use_index
 

@@ -23,9 +23,9 @@ _counts = Counts()
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class IndexedTexts:
-    """The texts that an index is about, as Lance counts them: with those of rows that were deleted since, `live` without.
+    """The texts that an index is about, as Lance counts them: `documents`, rows that were deleted since among them.
 
-    `key` names them for good, where that is worth something.
+    Of these it finds a part, `live`. `key` names them for good, where that is worth something.
     """
 
     dataset: LanceDataset
@@ -58,15 +58,17 @@ class IndexedTexts:
         )
 
     def statistics(self, query: TextQuery) -> Statistics:
-        """Of the rows that there are."""
+        """Those that Lance scores by: what it finds is counted, and rows that were deleted are taken to be like the others."""
+        share = self.documents / self.live if self.live else 1.0
         words = query.weighed(self.cut)
-        return Statistics(documents=self.live, frequencies={str(word.token): self._frequency(word) for word in words})
+        found = {str(word.token): min(share * self._frequency(word), self.documents) for word in words}
+        return Statistics(documents=self.documents, frequencies=found)
 
     def asked(self, query: TextQuery, every: Statistics) -> tuple[Callable[[str], FullTextQuery], float]:
         """The query by other statistics than Lance's own, and what its scores are to be divided by."""
         if not query.weighed(self.cut):
             return query.of, 1.0
-        own = self.statistics(query).with_deleted(self.documents)
+        own = self.statistics(query)
         asked, scale = query.weighted(self.column, self.cut, lambda token: every.idf(token) / own.idf(token))
         return lambda _: asked, scale
 

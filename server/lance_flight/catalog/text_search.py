@@ -16,6 +16,7 @@ from typing import Any, Protocol, Self
 import lance
 import pyarrow as pa
 import pyarrow.compute as pc
+from lance import LanceFragment
 from lance.query import FullTextQuery
 
 from lance_flight.catalog import chosen_rows
@@ -55,6 +56,11 @@ class TextSearch:
     result: pa.Field = SCORE
     is_ascending: bool = False
     is_complete: bool = True
+
+    @property
+    def is_merging(self) -> bool:
+        """Whether several tables may be searched as one: then they have the same statistics."""
+        return self.is_global
 
     def widened(self, count: int, *, is_whole: bool) -> Self:
         return replace(self, count=count)
@@ -113,17 +119,28 @@ def _parts(search: TextSearch, scan: Scan, source: Source, room: _Room) -> list[
         return []
     index = index_of(source.dataset, column.name, _KIND)
     known = frozenset() if index is None else covered(index)
-    missing = tuple(file for file in files if file.fragment_id not in known)
-    unindexed = _Unindexed(search, scan, replace(source, fragments=missing), room)
+    missing = [file for file in files if file.fragment_id not in known]
+    unindexed = [_Unindexed(search, scan, replace(source, fragments=each), room) for each in _portions(missing)]
     if index is None or len(missing) == len(files):
-        return [unindexed]
-    indexed = _Indexed(search, scan, source, IndexedTexts.of(source.dataset, column.name, index))
-    if not missing:
-        return [indexed]
-    is_more = sum(file.count_rows() for file in missing) > MOST_UNINDEXED
-    if not search.query.needs_index and (is_more or not search.is_global):
+        return [*unindexed]
+    is_more = not source.tables and len(unindexed) > 1
+    if missing and not search.query.needs_index and (is_more or not search.is_global):
         return [_Mixed(search, scan, source)]
-    return [indexed, unindexed]
+    return [_Indexed(search, scan, source, IndexedTexts.of(source.dataset, column.name, index)), *unindexed]
+
+
+def _portions(files: Sequence[LanceFragment]) -> list[tuple[LanceFragment, ...]]:
+    """Files in groups that have `MOST_UNINDEXED` rows at most, as far as no file has more by itself."""
+    found: list[tuple[LanceFragment, ...]] = []
+    room = 0
+    for file in files:
+        rows = file.count_rows()
+        if rows > room:
+            found.append(())
+            room = MOST_UNINDEXED
+        found[-1] += (file,)
+        room -= rows
+    return found
 
 
 @dataclass(frozen=True, slots=True)

@@ -42,15 +42,6 @@ class Statistics:
         frequency = self.frequencies.get(token, 0)
         return math.log1p((max(self.documents - frequency, 0) + 0.5) / (frequency + 0.5))
 
-    def with_deleted(self, documents: float) -> Statistics:
-        """The same where deleted texts count as well, if those were like the others: `documents` in all."""
-        if not 0 < self.documents < documents:
-            return self
-        share = documents / self.documents
-        return Statistics(
-            documents=documents, frequencies={token: share * count for token, count in self.frequencies.items()}
-        )
-
 
 class Counts:
     """Numbers that never change, kept for those who ask again: the latest `KEPT_COUNTS`. Safe to share among threads."""

@@ -88,7 +88,8 @@ def _hybrid_search(planner: Planner, searched: Target, arguments: Arguments) -> 
     depth = arguments.number("depth", most=MOST_ROWS) or max(4 * count, 50)
     searches = (_vector(searched, arguments, "vector_column", depth), _text(searched, arguments, "text_column", depth))
     check_free(searched, SCORE)
-    run = _Run(planner.log, planner.ways, searched)
+    # A row that both find is known by its place: they must look at the same tables together.
+    run = _Run(planner.log, planner.ways, searched, all(search.is_merging for search in searches))
 
     def find(names: list[str]) -> pa.Table:
         columns = [*(name for name in names if name != SCORE.name), *_ADDRESSES]
@@ -119,7 +120,7 @@ def _found(planner: Planner, searched: Target, search: AnySearch) -> Found:
     check_free(searched, search.result)
     return Found(
         schema=pa.schema([*searched.columns, search.result]),
-        find=partial(_Run(planner.log, planner.ways, searched).best, search),
+        find=partial(_Run(planner.log, planner.ways, searched, search.is_merging).best, search),
         report=_said(search, searched),
         failure=searched.failure,
     )
@@ -132,15 +133,14 @@ class _Run:
     log: ScanLog
     ways: int
     searched: Target
+    is_merging: bool
 
     def best(self, search: AnySearch, names: list[str]) -> pa.Table:
         """Some columns of the best rows, those of `ADDRESS_FIELDS` among them if they are wanted."""
         made = {field.name: field for field in (search.result, *ADDRESS_FIELDS)}
         wanted = list(dict.fromkeys([*names, search.result.name]))
         schema = pa.schema([made[name] if name in made else self.searched.columns.field(name) for name in wanted])
-        # A row that several searches find is known by its place in its own table.
-        merging = isinstance(search, VectorSearch) and not set(_ADDRESSES).intersection(wanted)
-        work = self.searched.work(search, schema, merging=merging)
+        work = self.searched.work(search, schema, merging=self.is_merging)
         if not work:
             return schema.empty_table().select(names)
         if self.searched.chosen is not None:

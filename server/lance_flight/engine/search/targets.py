@@ -230,7 +230,7 @@ def _opened(tables: Sequence[PinnedTable], *, merging: bool) -> Iterator[Open]:
 
 
 def _of_merged(merged: Merged) -> list[Source]:
-    return [Source(merged.dataset, tables=merged.tables)]
+    return [Source(merged.dataset, number=merged.number, tables=merged.tables)]
 
 
 def _of_table(table: PinnedTable) -> list[Source]:
