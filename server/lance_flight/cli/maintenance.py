@@ -1,4 +1,4 @@
-"""What `compact`, `vacuum` and `repair` share: the tables they are run on, and how far they are."""
+"""What the commands that maintain tables share: the tables that they are run on, and sizes for people."""
 
 from __future__ import annotations
 

@@ -31,8 +31,10 @@ def _migrate(dry_run: bool, name: str, namespace: PartitionedNamespace) -> bool:
 
 
 def _register(root: Root, only: str | None, *, dry_run: bool) -> None:
-    name = None if only is None else root.table(named(only)) and named(only).name
-    tables = [listed for listed in root.unregistered() if name in (None, listed.object_id)]
+    name = None if only is None else named(only)
+    if name is not None:
+        root.table(name)  # `NotFound` with the nearest names
+    tables = [listed for listed in root.unregistered() if name is None or listed.object_id == name.name]
     if not dry_run:
         root.register(tables)
     for listed in tables:
