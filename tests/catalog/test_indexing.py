@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 from lance_flight.catalog.directory import Root
+from lance_flight.catalog.index_coverage import INDICES
 from lance_flight.catalog.indices import IndexRules
 from lance_flight.catalog.maintenance.compaction import compact
-from lance_flight.catalog.maintenance.index_segments import INDICES
 from lance_flight.catalog.maintenance.indexing import create_index
 from lance_flight.catalog.maintenance.rewriting import rewrite
 from lance_flight.catalog.maintenance.vacuum import VacuumRules, vacuum

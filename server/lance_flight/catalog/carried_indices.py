@@ -15,9 +15,9 @@ import pyarrow as pa
 from lance import LanceDataset
 from lance.dataset import IndexFile
 
+from lance_flight.catalog.index_coverage import INDICES, segments
 from lance_flight.catalog.store import Store
 
-INDICES = "_indices"
 _OF_TEXTS = "Inverted"
 _NO_OPTIONS = frozenset({"lance_tokenizer", "document_granularity"})
 """What an index of texts tells of itself that is no option of one that is made."""
@@ -37,28 +37,22 @@ class CarriedIndices:
     def of(cls, dataset: LanceDataset, store: Store) -> CarriedIndices:
         """Those of a table that lies at `store`."""
         found = dataset.describe_indices()
-        segments = [
-            lance.Index(
-                uuid=segment.uuid,
-                name=index.name,
-                fields=index.fields,
-                dataset_version=segment.dataset_version_at_last_update,
-                fragment_ids=segment.fragment_ids,
-                index_version=segment.index_version,
-                created_at=segment.created_at,
+        carried = [
+            replace(
+                segment,
                 # Whoever does not know their sizes asks for them in each search.
                 files=[IndexFile(file.path, file.size) for file in store.child(INDICES, segment.uuid).tree()],
                 index_details=_details(index),
             )
             for index in found
-            for segment in index.segments
+            for segment in segments(index)
         ]
         kinds = [(index.name, _signature(index)) for index in found]
         # Texts of a column are searched by one index, whatever others there are.
         kinds += [
             (f"{index.fields}", (tuple(index.fields), index.name, None)) for index in found if _is_of_texts(index)
         ]
-        return cls(tuple(segments), tuple(kinds))
+        return cls(tuple(carried), tuple(kinds))
 
     def under_base(self, number: int, version: int) -> list[lance.Index]:
         """The same for a version of another dataset, of which this table is a numbered base path."""

@@ -11,6 +11,9 @@ from lance import LanceDataset
 
 from lance_flight.model.index_kinds import IndexKind
 
+INDICES = "_indices"
+"""The directory of a Lance table with the files of its indices."""
+
 _LONG_AGO = datetime.min.replace(tzinfo=UTC)
 
 
@@ -66,6 +69,7 @@ def segments(index: lance.IndexDescription) -> Iterator[lance.Index]:
             dataset_version=segment.dataset_version_at_last_update,
             fragment_ids=segment.fragment_ids,
             index_version=segment.index_version,
+            created_at=segment.created_at,
         )
 
 

@@ -8,13 +8,12 @@ import lance
 from lance import LanceOperation
 
 from lance_flight.catalog import partitions
-from lance_flight.catalog.index_coverage import Coverage, segments
+from lance_flight.catalog.index_coverage import INDICES, Coverage, segments
 from lance_flight.catalog.store import Store
 from lance_flight.errors import Unsupported
 from lance_flight.model.index_kinds import Family, IndexKind, OptionValue
 from lance_flight.model.pins import FixedPin
 
-INDICES = "_indices"
 MOST_SEGMENTS = 4
 """Every search looks into each of them: beyond that the next one takes the place of all."""
 
