@@ -8,9 +8,9 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from lance_flight.catalog.edits import Edit, Removal
 from lance_flight.catalog.manifest import Manifest
 from lance_flight.catalog.namespace import PartitionedNamespace
+from lance_flight.catalog.removals import all_removed
 from lance_flight.catalog.snapshot import Snapshot
 from lance_flight.catalog.store import Store
 from lance_flight.catalog.transaction import Transaction
@@ -141,20 +141,8 @@ def emptying(namespace: PartitionedNamespace, value: str) -> Transaction:
     """A transaction that takes all rows out of one partition."""
     transaction = namespace.begin()
     (tables,) = transaction.snapshot.tables
-    index = tables.values["partition_field_p"].to_pylist().index(value)
-    table = tables.table(index)
-    dataset = namespace.store.child(table.location).open(table.pin.columns.read_version)
-    edit = Edit(
-        spec=tables.spec,
-        schema=SCHEMA.table,
-        values=tables.values.slice(index, 1),
-        object_id=table.object_id,
-        location=table.location,
-        place=table.location,
-        table=table,
-        removal=Removal.everything(dataset),
-    )
-    transaction.add([edit], "delete")
+    table = tables.table(tables.values["partition_field_p"].to_pylist().index(value))
+    transaction.add(all_removed(namespace.store, transaction.snapshot, [table]), "delete")
     return transaction
 
 

@@ -8,8 +8,9 @@ from pathlib import Path
 
 import pytest
 from lance_flight.catalog import partitions
-from lance_flight.catalog.edits import Edit, Removal
+from lance_flight.catalog.edits import Removal
 from lance_flight.catalog.namespace import PartitionedNamespace
+from lance_flight.catalog.removals import edit_of
 from lance_flight.catalog.row_history import steps_of_namespace
 from lance_flight.catalog.store import Store
 from lance_flight.catalog.transaction import Transaction
@@ -37,22 +38,12 @@ def newest(place: Path) -> int:
 def compact(namespace: PartitionedNamespace, transaction: Transaction, value: str, without: Sequence[int] = ()) -> None:
     """Write the rows of a partition anew as a part of a transaction; all but some ids."""
     (tables,) = transaction.snapshot.tables
-    index = tables.values["partition_field_p"].to_pylist().index(value)
-    table = tables.table(index)
+    table = tables.table(tables.values["partition_field_p"].to_pylist().index(value))
     store = namespace.store.child(table.location)
     dataset = partitions.open_at(store, table.pin)
     kept = [row for row in dataset.to_table().to_pylist() if row["id"] not in without]
-    edit = Edit(
-        spec=tables.spec,
-        schema=SCHEMA.table,
-        values=tables.values.slice(index, 1),
-        object_id=table.object_id,
-        location=table.location,
-        place=table.location,
-        table=table,
-        fragments=partitions.write_files(store, dataset.version, rows(*((row["id"], row["p"]) for row in kept))),
-        removal=Removal.everything(dataset),
-    )
+    edit = edit_of(namespace.store, transaction.snapshot, table, Removal.everything(dataset))
+    edit.fragments += partitions.write_files(store, dataset.version, rows(*((row["id"], row["p"]) for row in kept)))
     transaction.add([edit], "compact 1 partitions")
 
 

@@ -23,6 +23,7 @@ from lance_flight.engine.functions import evaluate
 from lance_flight.errors import OutcomeUnknown
 
 from tests.catalog.test_commit import SCHEMA, SPEC, ids, opened, rows
+from tests.catalog.turns import together
 from tests.stock import manifest, stored_tables
 
 NOISES = pytest.mark.parametrize(
@@ -140,21 +141,6 @@ def test_each_transaction_of_a_shared_commit_counts_once(
         assert list(written) == [2, 2, 2, 2]
     assert whole(place) == [1, 2, 3, 10, 11, 12, 13, 110, 111, 112, 113]
     assert versions(place) == before + 1
-
-
-def together(monkeypatch: pytest.MonkeyPatch, namespace: PartitionedNamespace, number: int) -> None:
-    """Let commits of a namespace begin when so many wait for their turn."""
-    turn, all_there = threading.Lock(), threading.Barrier(number, timeout=60)
-
-    class Turn:
-        def __enter__(self) -> None:
-            all_there.wait()
-            turn.acquire()
-
-        def __exit__(self, *_: object) -> None:
-            turn.release()
-
-    monkeypatch.setattr(namespace.commits, "_turn", Turn())
 
 
 def test_a_commit_that_failed_before_it_took_place_leaves_nothing(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -20,6 +20,7 @@ from lance_flight.catalog.store import Store
 from lance_flight.engine.functions import evaluate
 
 from tests.catalog.test_commit import SCHEMA, SPEC, ids, rows
+from tests.catalog.turns import together
 from tests.service.server_process import Server, serving
 from tests.stock import manifest, manifest_rows, stored_rows, stored_tables
 
@@ -114,19 +115,7 @@ def test_transactions_that_wait_together_share_one_version_of_the_manifest(
 ) -> None:
     namespace = PartitionedNamespace.create(Store(str(tmp_path / "t")), SCHEMA, SPEC)
     before = int(manifest(tmp_path / "t").version)
-    turn, all_there = threading.Lock(), threading.Barrier(WRITERS, timeout=60)
-
-    class Turn:
-        """Nobody gets a turn before everybody waits for one."""
-
-        def __enter__(self) -> None:
-            all_there.wait()
-            turn.acquire()
-
-        def __exit__(self, *_: object) -> None:
-            turn.release()
-
-    monkeypatch.setattr(namespace.commits, "_turn", Turn())
+    together(monkeypatch, namespace, WRITERS)
 
     def write(number: int) -> int:
         return namespace.append([rows((number, "shared"), (100 + number, f"new {number // 2}"))], evaluate)
