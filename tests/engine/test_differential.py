@@ -17,7 +17,7 @@ from lance_flight.catalog.store import Store
 from lance_flight.engine import ingest
 from lance_flight.engine.engine import Engine
 from lance_flight.engine.functions import session_config
-from lance_flight.engine.partition_fields import parse_partition_by
+from lance_flight.engine.table_properties import TableProperties
 
 SCHEMA = pa.schema(
     {
@@ -103,7 +103,7 @@ def in_memory(table: pa.Table, condition: str) -> list[int]:
 
 def partitioned(root: Path, table: pa.Table, spec: list[str]) -> Engine:
     engine = Engine(Root(Store(str(root))), ways=2)
-    fields = parse_partition_by(", ".join(spec))
+    fields = TableProperties.by(", ".join(spec))
     ingest.create(engine.root, TableName("public", "t"), SCHEMA, fields, [table])
     return engine
 

@@ -20,6 +20,7 @@ from lance_flight.engine.definitions import partition_spec
 from lance_flight.engine.engine import Engine
 from lance_flight.engine.functions import evaluate
 from lance_flight.engine.partition_fields import parse_partition_by
+from lance_flight.engine.table_properties import TableProperties
 
 from tests.engine.evolving import add_spec
 from tests.engine.test_differential import CONDITIONS, FIELDS, SCHEMA, conditions, in_memory, rows
@@ -35,7 +36,7 @@ def evolved(root: Path, schema: pa.Schema, versions: Sequence[tuple[str, pa.Tabl
     for number, (fields, data) in enumerate(versions, 1):
         definitions = parse_partition_by(fields)
         if number == 1:
-            ingest.create(engine.root, name, schema, definitions, [data])
+            ingest.create(engine.root, name, schema, TableProperties(partitioned_by=definitions), [data])
             continue
         namespace = engine.root.table(name)
         assert isinstance(namespace, PartitionedNamespace)

@@ -10,7 +10,7 @@ from lance_flight.catalog.directory import Root, TableName
 from lance_flight.catalog.store import Store
 from lance_flight.engine import ingest
 from lance_flight.engine.engine import Engine
-from lance_flight.engine.table_properties import TableProperties
+from lance_flight.engine.table_properties import PLAIN, TableProperties
 from lance_flight.errors import SqlError
 
 ROWS = pa.table({"id": [1, 2], "at": pa.array([1, 2], pa.time64("us"))})
@@ -21,7 +21,7 @@ def engine(tmp_path: Path) -> Engine:
     """A partitioned table `t` and a plain one `p` of the same rows."""
     engine = Engine(Root(Store(str(tmp_path))), ways=2)
     ingest.create(engine.root, TableName("public", "t"), ROWS.schema, TableProperties.by("id"), [ROWS])
-    ingest.create(engine.root, TableName("public", "p"), ROWS.schema, (), [ROWS])
+    ingest.create(engine.root, TableName("public", "p"), ROWS.schema, PLAIN, [ROWS])
     return engine
 
 

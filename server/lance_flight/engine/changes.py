@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from functools import partial
 
 import pyarrow as pa
@@ -33,63 +34,72 @@ from lance_flight.errors import AlreadyExists, NotFound, SqlError, Unsupported
 Bindings = Sequence[pa.RecordBatch | None]
 
 
-def change(
-    root: Root,
-    statement: ChangeStatement,
-    new_session: NewSession,
-    bindings: Bindings,
-    cancellation: Cancellation,
-    *,
-    transaction: SqlTransaction | None = None,
-    serializable: bool = False,
-    access: Access = UNLIMITED,
-    temporary: TemporaryTables | None = None,
-) -> int:
-    """Run a statement once for each of `bindings` (one row of parameters, or None); the number of affected rows.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Changes:
+    """Where a statement is carried out: once for each of `bindings` (one row of parameters, or None), all together.
 
-    Without a `transaction` it is one of its own, all bindings together. `access` says which rows may be written. What is made
-    among `temporary` tables, and what drops one, takes effect at once.
+    Without a `transaction` it is one of its own. `access` says which rows may be written. What is made among `temporary`
+    tables, and what drops one, takes effect at once.
     """
-    match statement:
-        case AlterTable() if transaction is not None:
+
+    root: Root
+    new_session: NewSession
+    bindings: Bindings
+    cancellation: Cancellation
+    transaction: SqlTransaction | None = None
+    serializable: bool = False
+    access: Access = UNLIMITED
+    temporary: TemporaryTables | None = None
+
+    def run(self, statement: ChangeStatement) -> int:
+        """Carry it out; the number of affected rows."""
+        match statement:
+            case AlterTable():
+                return self._alter(statement)
+            case CreateIndex() | DropIndex():
+                return self._change_index(statement)
+            case CreateTable():
+                return self._create(statement)
+            case DropTable():
+                return sum(_drop(self.root, statement, self.transaction) for _ in self.bindings)
+            case Insert():
+                return self._together(partial(_insert, statement, self.new_session, self.bindings, self.access))
+            case _:
+                return self._together(partial(_change_rows, statement, self.new_session, self.bindings, self.access))
+
+    def _together(self, work: Callable[[SqlTransaction], int]) -> int:
+        """What changes rows, as a part of the transaction."""
+        if self.transaction is None:
+            return autocommit(self.root, work, self.cancellation, serializable=self.serializable)
+        count = work(self.transaction)
+        with self.cancellation.committing():
+            self.transaction.stage()
+        return count
+
+    def _alter(self, statement: AlterTable) -> int:
+        if self.transaction is not None:
             raise Unsupported("tables are not altered inside a transaction; commit first")
-        case AlterTable(reference, DropPartition() as alteration):
-            work = partial(drop_partition, table_name(reference), alteration)
-        case AlterTable():
-            # Such a statement commits in steps of its own.
-            cancellation.begin_commit()
-            return _alter(root, statement)
-        case CreateIndex() | DropIndex():
-            return _change_index(root, statement, transaction, cancellation)
-        case CreateTable():
-            reading = partial(new_session, transaction or SqlTransaction(root), None)
-            if statement.is_temporary:
-                root, transaction = temporary_root(temporary, table_name(statement.table), root), None
-            create = partial(_create, root, statement, reading, transaction=transaction, cancellation=cancellation)
-            return sum(map(create, bindings))
-        case DropTable():
-            return sum(_drop(root, statement, transaction) for _ in bindings)
-        case Insert():
-            work = partial(_insert, statement, new_session, bindings, access)
-        case _:
-            work = partial(_change_rows, statement, new_session, bindings, access)
-    if transaction is None:
-        return autocommit(root, work, cancellation, serializable=serializable)
-    count = work(transaction)
-    with cancellation.committing():
-        transaction.stage()
-    return count
+        if isinstance(statement.alteration, DropPartition):
+            return self._together(partial(drop_partition, table_name(statement.table), statement.alteration))
+        # Such a statement commits in steps of its own.
+        self.cancellation.begin_commit()
+        return _alter(self.root, statement)
 
+    def _change_index(self, statement: IndexChange) -> int:
+        if self.transaction is not None:
+            raise Unsupported("indices are not made or dropped inside a transaction; commit first")
+        # It commits a part of the tables at a time.
+        self.cancellation.begin_commit()
+        change_index(self.root, table_name(statement.table), statement)
+        return 0
 
-def _change_index(
-    root: Root, statement: IndexChange, transaction: SqlTransaction | None, cancellation: Cancellation
-) -> int:
-    if transaction is not None:
-        raise Unsupported("indices are not made or dropped inside a transaction; commit first")
-    # It commits a part of the tables at a time.
-    cancellation.begin_commit()
-    change_index(root, table_name(statement.table), statement)
-    return 0
+    def _create(self, statement: CreateTable) -> int:
+        root, transaction = self.root, self.transaction
+        reading = partial(self.new_session, transaction or SqlTransaction(root), None)
+        if statement.is_temporary:
+            root, transaction = temporary_root(self.temporary, table_name(statement.table), root), None
+        create = partial(_create, root, statement, reading, transaction=transaction, cancellation=self.cancellation)
+        return sum(map(create, self.bindings))
 
 
 def temporary_root(temporary: TemporaryTables | None, name: TableName, root: Root) -> Root:

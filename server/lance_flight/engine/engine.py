@@ -16,7 +16,7 @@ from lance_flight.catalog.temporary import NO_TABLES, Temporary
 from lance_flight.engine import ingest
 from lance_flight.engine.answers import Answer, answer
 from lance_flight.engine.bindings import answer_by_rows
-from lance_flight.engine.changes import change, insert_columns, temporary_root
+from lance_flight.engine.changes import Changes, insert_columns, temporary_root
 from lance_flight.engine.client_sessions import ClientSession
 from lance_flight.engine.clients import Clients
 from lance_flight.engine.dml import row_query, table_name
@@ -283,17 +283,17 @@ class Engine:
             running.at(State.RUNNING)
             bindings = [None] if parameters is None else [parameters.slice(i, 1) for i in range(parameters.num_rows)]
             serializable = scope.session is not None and scope.session.is_serializable
-            return change(
-                self.sessions.seen(scope),
-                statement,
-                self.sessions.within(scope, running),
-                bindings,
-                running.cancellation,
+            changes = Changes(
+                root=self.sessions.seen(scope),
+                new_session=self.sessions.within(scope, running),
+                bindings=bindings,
+                cancellation=running.cancellation,
                 transaction=transaction,
                 serializable=serializable,
                 access=scope.access,
                 temporary=scope.own_tables,
             )
+            return changes.run(statement)
 
     def _kill(self, statement: Kill, scope: Scope) -> int:
         outcome = self.running.kill(statement.statement, scope.issuer, is_admin=scope.access.is_admin)

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
 from enum import Enum
+from functools import partial
+from typing import Self
 
 import pyarrow as pa
 
@@ -15,7 +18,6 @@ from lance_flight.catalog.store import Store
 from lance_flight.engine.cancellation import Cancellation
 from lance_flight.engine.definitions import check_partitioning, column_problems, partition_spec, storable
 from lance_flight.engine.functions import evaluate
-from lance_flight.engine.partition_fields import PartitionDef
 from lance_flight.engine.policies.access import UNLIMITED, Access, Privilege
 from lance_flight.engine.policies.rows import EVERY_ROW, RowPolicy
 from lance_flight.engine.table_properties import PLAIN, TableProperties
@@ -62,37 +64,60 @@ def create(
 
     `existing` says what becomes of the rows where another table has taken the name by the time they are stored.
     """
-    fields, spec = _defined(name, schema, properties.partitioned_by)
-    stable_row_ids = properties.stable_row_ids
+    table = _NewTable.of(name, schema, properties)
+    where = {"partitioned": table.spec is not None, "replace": existing is Existing.REPLACE}
 
     def build(place: Store) -> int:
-        if spec is None:
-            count = write_plain(place, schema, data, stable_row_ids=stable_row_ids)
-        else:
-            made = PartitionedNamespace.create(place, fields, spec, stable_row_ids=stable_row_ids)
-            count = made.append(data, evaluate, operation="create with")
+        count = table.made(place, data)
         # What comes next moves the table to its place.
         if cancellation is not None:
             cancellation.begin_commit()
         return count
 
-    if transaction is not None:
-        draft = root.draft(name, build, partitioned=spec is not None, replace=existing is Existing.REPLACE)
-        transaction.create(draft)
-        return draft.count
-
     def join(place: Store) -> int:
-        mine = PlainTable(place) if spec is None else PartitionedNamespace.open(place)
+        mine = table.opened(place)
         rows.fit(schema_of(mine), root.read(name, schema_of), what=f"rows for table {name.name!r}")
         return _append(root, root.table(name), mine.rows(), policy, Cancellation())
 
-    return root.create(
-        name,
-        build,
-        partitioned=spec is not None,
-        replace=existing is Existing.REPLACE,
-        beaten=join if existing is Existing.APPEND else None,
-    )
+    if transaction is None:
+        return root.create(name, build, beaten=join if existing is Existing.APPEND else None, **where)
+    draft = root.draft(name, build, **where)
+    transaction.create(draft)
+    return draft.count
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _NewTable:
+    """What is made: columns with their ids, and a partition spec (None: a plain table)."""
+
+    columns: pa.Schema
+    schema: NamespaceSchema
+    spec: PartitionSpec | None
+    stable_row_ids: bool
+
+    @classmethod
+    def of(cls, name: TableName, columns: pa.Schema, properties: TableProperties) -> Self:
+        problems = column_problems(columns)
+        if problems:
+            raise SchemaError(f"table {name.name!r}", problems)
+        schema, fields = NamespaceSchema.assign(columns), properties.partitioned_by
+        return cls(
+            columns=columns,
+            schema=schema,
+            spec=partition_spec(schema, fields) if fields else None,
+            stable_row_ids=properties.stable_row_ids,
+        )
+
+    def made(self, place: Store, data: Iterable[pa.Table]) -> int:
+        """Make it with some rows; how many they are."""
+        if self.spec is None:
+            return write_plain(place, self.columns, data, stable_row_ids=self.stable_row_ids)
+        made = PartitionedNamespace.create(place, self.schema, self.spec, stable_row_ids=self.stable_row_ids)
+        return made.append(data, evaluate, operation="create with")
+
+    def opened(self, place: Store) -> PlainTable | PartitionedNamespace:
+        """One that is made."""
+        return PlainTable(place) if self.spec is None else PartitionedNamespace.open(place)
 
 
 def ingest(
@@ -115,18 +140,8 @@ def ingest(
         raise AlreadyExists(f"table {name.name!r} is there already; expected an ingest that appends or replaces")
     data = _tables(reader)
     if existing is Existing.REPLACE if there else create_missing:
-        schema = storable(reader.schema)
-        return create(
-            root,
-            name,
-            schema,
-            properties,
-            data,
-            existing=existing,
-            transaction=transaction,
-            cancellation=cancellation,
-            policy=policy,
-        )
+        new = partial(create, root, name, storable(reader.schema), properties, data, existing=existing, policy=policy)
+        return new(transaction=transaction, cancellation=cancellation)
     tables.read(name, lambda table: check_partitioning(name.name, table, properties.partitioned_by))
     what, defaults = f"rows for table {name.name!r}", tables.read(name, defaults_of)
     rows.fit(reader.schema, tables.read(name, schema_of), what=what, defaults=defaults)
@@ -136,17 +151,6 @@ def ingest(
     with cancellation.committing():
         transaction.stage()
     return count
-
-
-def _defined(
-    name: TableName, schema: pa.Schema, partitioned_by: Sequence[PartitionDef]
-) -> tuple[NamespaceSchema, PartitionSpec | None]:
-    """The columns and the spec of a new table; None where it is not partitioned."""
-    problems = column_problems(schema)
-    if problems:
-        raise SchemaError(f"table {name.name!r}", problems)
-    fields = NamespaceSchema.assign(schema)
-    return fields, partition_spec(fields, partitioned_by) if partitioned_by else None
 
 
 def _append(root: Root, table: Table, data: Iterable[pa.Table], policy: RowPolicy, cancellation: Cancellation) -> int:
