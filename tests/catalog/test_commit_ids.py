@@ -79,7 +79,7 @@ def test_a_commit_without_rows_is_remembered_as_well(place: Path) -> None:
     assert opened(place).snapshot().table_count == 0
 
 
-@pytest.mark.parametrize(
+BETWEEN = pytest.mark.parametrize(
     "between",
     [
         pytest.param("INSERT INTO t VALUES (9, 'z')", id="other commits"),
@@ -89,6 +89,10 @@ def test_a_commit_without_rows_is_remembered_as_well(place: Path) -> None:
         pytest.param("TRUNCATE TABLE t", id="all rows gone"),
     ],
 )
+"""What may happen to a table that has remembered a commit; `begun` is a version from before it."""
+
+
+@BETWEEN
 def test_it_is_known_after(place: Path, between: str) -> None:
     append(opened(place), "sunday", (0, "a"))
     begun = opened(place).snapshot().version

@@ -16,7 +16,7 @@ from lance_flight.engine.functions import evaluate
 from lance_flight.errors import AlreadyCommitted, AlreadyExists, InvalidInput
 
 from tests.catalog.test_commit import SCHEMA, SPEC, ids, opened, rows
-from tests.catalog.test_commit_ids import sql
+from tests.catalog.test_commit_ids import BETWEEN, sql
 
 
 @pytest.fixture
@@ -70,16 +70,7 @@ def test_a_query_that_nobody_knows_is_told_by_the_name_alone(place: Path) -> Non
     assert ids(place) == [5, 6]
 
 
-@pytest.mark.parametrize(
-    "between",
-    [
-        pytest.param("INSERT INTO t VALUES (9, 'z')", id="other commits"),
-        pytest.param("ALTER TABLE t SET PARTITIONED BY (bucket(4, id))", id="another spec"),
-        pytest.param("ALTER TABLE t ADD COLUMN n INTEGER", id="another schema"),
-        pytest.param("ALTER TABLE t ROLLBACK TO {begun}", id="a rollback to before it"),
-        pytest.param("TRUNCATE TABLE t", id="all rows gone"),
-    ],
-)
+@BETWEEN
 def test_it_is_known_after(place: Path, between: str) -> None:
     append(opened(place), batch("s", 0), 0)
     begun = opened(place).snapshot().version
