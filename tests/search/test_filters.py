@@ -25,16 +25,21 @@ def documents() -> Documents:
     return Documents.random(700)
 
 
-INDICES = {"none": [], "all": [1], "some": [140]}
+INDICES = {"none": None, "all": 1, "some": 140, "half": 1}
 IS_FULL = os.environ.get("LANCE_FLIGHT_TESTS") == "full"
 
 
-@pytest.fixture(scope="module", params=INDICES if IS_FULL else ["some"])
+@pytest.fixture(scope="module", params=INDICES if IS_FULL else ["some", "half"])
 def docs(request: pytest.FixtureRequest, documents: Documents, tmp_path_factory: pytest.TempPathFactory) -> Engine:
-    of = made(tmp_path_factory.mktemp("docs") / "root", documents)
-    for least in INDICES[request.param]:
+    """Indices are about all tables, some, or of each about one file of two."""
+    rows, least = documents.rows, INDICES[request.param]
+    first = rows[: len(rows) // 2] if request.param == "half" else rows
+    of = made(tmp_path_factory.mktemp("docs") / "root", Documents(first))
+    if least is not None:
         of.update(f"CREATE INDEX v ON docs (embedding) USING ivf_flat WITH (min_rows = {least}, num_partitions = 3)")
         of.update(f"CREATE INDEX words ON docs (body) USING inverted WITH (min_rows = {least})")
+    if len(first) < len(rows):
+        store(of, Documents(rows[len(first) :]))
     return of
 
 
@@ -189,6 +194,24 @@ def test_plain_tables_are_filtered_as_well(tmp_path: Path, documents: Documents)
     chosen = fulfilling(Documents(documents.rows[100:]), "id % 3 = 1")
     assert same(vectors(of, "id % 3 = 1"), chosen.nearest(VECTOR)[:12])
     assert texts(of, "id % 3 = 1").keys() == texts(of, None).keys() & {row["id"] for row in chosen.rows}
+
+
+def test_rows_that_keep_ids_are_found_by_their_addresses(tmp_path: Path, documents: Documents) -> None:
+    of = engine(tmp_path / "root")
+    of.update(
+        f"CREATE TABLE docs (id BIGINT, tenant VARCHAR, price BIGINT, embedding FLOAT[{DIMENSIONS}], body VARCHAR)"
+        " PARTITIONED BY (tenant) WITH (stable_row_ids = true)"
+    )
+    store(of, documents)
+    of.update("CREATE INDEX v ON docs (embedding) USING ivf_flat WITH (min_rows = 1, num_partitions = 3)")
+    of.update("CREATE INDEX words ON docs (body) USING inverted WITH (min_rows = 1)")
+    of.update("UPDATE docs SET price = price + 1 WHERE id % 3 = 0")
+    of.update("DELETE FROM docs WHERE id % 5 = 0")
+    left = Documents([row for row in documents.rows if row["id"] % 5])
+    for condition in ("id % 2 = 0", "id % 90 = 3"):
+        chosen = fulfilling(left, condition)
+        assert same(vectors(of, condition), chosen.nearest(VECTOR)[:12])
+        assert texts(of, condition).keys() == texts(of, None).keys() & {row["id"] for row in chosen.rows}
 
 
 def test_a_tenant_searches_its_own_rows_alone(docs: Engine, documents: Documents) -> None:

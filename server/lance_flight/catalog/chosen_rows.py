@@ -54,7 +54,9 @@ def found(search: ChoosingSearch, scan: Scan, source: Source) -> pa.Table:
         return scan.schema.empty_table()
     asked = SPARE * search.count * rows // len(mine)
     if len(mine) <= asked:
-        return read(replace(scan, among=_condition(mine)), [source])
+        # Lance does not know addresses where it looks into an index of vectors that is about some files alone.
+        few = search.widened(search.count, is_whole=True)
+        return read(replace(scan, search=few, among=_condition(mine)), [source])
     seen = _addressed(replace(scan, search=search.widened(asked, is_whole=False)), source)
     kept = _among(mine, seen)
     if kept.num_rows < search.count and not (search.is_complete and seen.num_rows < asked):
