@@ -11,8 +11,10 @@ from lance_flight.catalog.maintenance.compaction import compact
 from lance_flight.catalog.maintenance.repair import repair
 from lance_flight.catalog.maintenance.vacuum import VacuumRules, vacuum
 from lance_flight.catalog.namespace import PartitionedNamespace
+from lance_flight.catalog.partitions import open_at
 from lance_flight.engine.functions import evaluate
 from lance_flight.errors import NotFound
+from lance_flight.model.pins import Version
 
 from tests.catalog.test_commit import SCHEMA, SPEC, rows
 from tests.object_store.bucket import Bucket
@@ -77,3 +79,13 @@ def test_a_lease_in_the_store_keeps_a_snapshot(
     vacuum(namespace, VacuumRules(retain_hours=0, force=True), now=time.time() + 61)
     with pytest.raises(NotFound):
         namespace.snapshot(old.version)
+
+
+def test_a_new_partition_costs_one_commit_of_its_table(bucket: Bucket) -> None:
+    made = PartitionedNamespace.create(bucket.store.child("t"), SCHEMA, SPEC, stable_row_ids=True)
+    made.append([rows((1, "a"), (2, "b"))], evaluate)
+    tables = [table for tables in made.snapshot().tables for table in tables.tables()]
+    assert [table.pin for table in tables] == [Version(1), Version(1)]
+    opened = [open_at(made.store.child(table.location), table.pin) for table in tables]
+    assert [dataset.has_stable_row_ids for dataset in opened] == [True, True]
+    assert ids(made) == [1, 2]

@@ -127,16 +127,19 @@ def create(
 ) -> Version:
     """Make the first version of a table that has rows out of its data files and return the pin to it.
 
-    Its files are numbered from anywhere on, so that those of several tables can be told apart in one dataset (`merged.py`).
+    Its files are numbered from anywhere on, so that those of several tables can be told apart in one dataset (`merged.py`);
+    but not in an object store, where each commit takes long and no tables are read as one.
     """
     options = store.options or None
     begun = LanceDataset.commit(
         store.uri,
-        LanceOperation.Overwrite(schema, []),
+        LanceOperation.Overwrite(schema, list(fragments) if store.is_remote else []),
         storage_options=options,
         enable_v2_manifest_paths=True,
         enable_stable_row_ids=stable_row_ids,
     )
+    if store.is_remote:
+        return Version(int(begun.version))
     # Whatever overwrites is numbered from 0 on.
     appended = LanceOperation.Append(numbered(fragments, secrets.randbelow(FIRST_NUMBERS) * NUMBERS_OF_A_TABLE))
     dataset = LanceDataset.commit(begun, appended, read_version=int(begun.version), storage_options=options)
