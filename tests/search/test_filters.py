@@ -245,6 +245,13 @@ def test_several_filtered_searches_in_one_query(docs: Engine, documents: Documen
     }
 
 
+def test_explain_says_that_rows_are_found_first(docs: Engine) -> None:
+    call = f"vector_search('docs', 'embedding', {literal(VECTOR)}, filter => 'tenant = ''a'' AND id % 2 = 0')"
+    said = told(docs, f"EXPLAIN SELECT id FROM {call}")
+    assert "partitions: 1 / 5" in said
+    assert "rows are found first where tenant = " in said
+
+
 REFUSED = {
     "id IN (SELECT id FROM docs)": "cannot be decided row by row",
     "EXISTS (SELECT 1 FROM docs d WHERE d.id = docs.id + 1)": "cannot be decided row by row",
