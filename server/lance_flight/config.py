@@ -31,6 +31,7 @@ _NOT_NEGATIVE = (
     "lanes",
     "server_memory_limit",
     "memory_limit",
+    "index_cache",
     "running_statements",
     "waiting_statements",
     "statement_timeout",
@@ -95,6 +96,9 @@ class ServerConfig:
     )
     memory_limit: int = _setting(
         0, "bytes that one statement may hold before it spills or fails; 0 means what all of them may"
+    )
+    index_cache: int = _setting(
+        0, "bytes of indices that are kept in memory, beside what statements hold; 0 means a sixteenth of the memory"
     )
     spill_directory: str = _setting(
         "", "where statements spill to; without it that is the directory for temporary files"

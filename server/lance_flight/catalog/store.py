@@ -21,8 +21,6 @@ from lance_flight.catalog.filesystems import filesystem
 from lance_flight.errors import Corrupt, NotFound
 from lance_flight.model.naming import MANIFEST
 
-INDEX_CACHE_BYTES = 256 << 20
-METADATA_CACHE_BYTES = 512 << 20
 VERSIONS = "_versions"
 UNREADABLE = (OSError, ValueError, RuntimeError)
 """What Lance raises for files that are not there, or not what they should be."""
@@ -31,10 +29,26 @@ _NEWEST = 2**64 - 1
 _LANCE_SOURCE = re.compile(r",? ?/\S+\.rs:\d+:\d+")
 
 
+@dataclass(slots=True)
+class Caches:
+    """How many bytes a Lance session keeps in memory of indices, and of what else it reads beside the rows."""
+
+    indices: int = 256 << 20
+    metadata: int = 512 << 20
+
+    def session(self) -> lance.Session:
+        """A new session with caches of this size."""
+        return lance.Session(self.indices, self.metadata)
+
+
+caches = Caches()
+"""Those of sessions that are made from here on: whoever wants other sizes says so before anything is opened."""
+
+
 @cache
 def shared_session() -> lance.Session:
     """The one Lance session of this process: with it, opening a table again costs microseconds."""
-    return lance.Session(INDEX_CACHE_BYTES, METADATA_CACHE_BYTES)
+    return caches.session()
 
 
 def unstorable(schema: pa.Schema) -> list[str]:
@@ -82,7 +96,7 @@ class Store:
     @property
     def uncached(self) -> Store:
         """The same place as it is now, whatever of it is in memory: Lance keeps small files whole."""
-        return replace(self, session=lance.Session(INDEX_CACHE_BYTES, METADATA_CACHE_BYTES))
+        return replace(self, session=caches.session())
 
     def open(self, version: int | str | None = None) -> LanceDataset:
         """The Lance dataset at this very place; `NotFound` where there is none, `Corrupt` where it cannot be read."""

@@ -17,7 +17,7 @@ import pyarrow as pa
 
 from lance_flight.catalog.directory import Root
 from lance_flight.catalog.private import PRIVATE, settle_abandoned
-from lance_flight.catalog.store import Store
+from lance_flight.catalog.store import Store, caches
 from lance_flight.cli.identity import certificates, gate
 from lance_flight.config import LOOPBACK, ServerConfig
 from lance_flight.engine.engine import Engine
@@ -32,6 +32,8 @@ KEY_BYTES = 32
 KEY_FILE = "ticket.key"
 
 LEAST_RUNNING, RUNNING_PER_CORE = 16, 4
+INDICES_OF_MEMORY = 16
+"""One part of so many of the machine's memory keeps indices."""
 
 log = logging.getLogger(__name__)
 
@@ -60,6 +62,7 @@ class Service:
 
 def build(root: str, config: ServerConfig, middleware: Mapping[str, Any] = MappingProxyType({})) -> Service:
     """A server that accepts connections already; `middleware` is Flight's, beside that of the server itself."""
+    caches.indices = config.index_cache or _physical_memory() // INDICES_OF_MEMORY
     store = root_store(root, config.storage)
     settle_abandoned(store)
     engine = Engine(
