@@ -18,9 +18,6 @@ from lance_flight.catalog import rows
 from lance_flight.catalog.addresses import TABLE_NUMBER
 from lance_flight.errors import DataError
 
-STABLE_ROW_IDS = "lance_flight:stable_row_ids"
-"""The key of a namespace whose partition tables have them, in the table metadata of its `__manifest`."""
-
 PARTITION = "_partition"
 ROW_ID = "_rowid"
 PARTITION_FIELD = pa.field(PARTITION, pa.utf8())

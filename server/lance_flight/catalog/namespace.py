@@ -19,7 +19,7 @@ from lance_flight.catalog.commit import Commits
 from lance_flight.catalog.edits import Edit
 from lance_flight.catalog.evolution import Change, Evolutions, namespace_metadata, schema_text
 from lance_flight.catalog.leases import Hold, leases
-from lance_flight.catalog.lineage import STABLE_ROW_IDS, NumberOf, conform
+from lance_flight.catalog.lineage import NumberOf, conform
 from lance_flight.catalog.manifest import (
     FENCE,
     FENCE_KEY,
@@ -30,7 +30,7 @@ from lance_flight.catalog.manifest import (
     manifest_schema,
 )
 from lance_flight.catalog.new_partitions import version_rows
-from lance_flight.catalog.properties import SCHEMA_KEY, check_in_place
+from lance_flight.catalog.properties import SCHEMA_KEY, STABLE_ROW_IDS, check_in_place
 from lance_flight.catalog.rollback import back_to
 from lance_flight.catalog.snapshot import Snapshot
 from lance_flight.catalog.staging import namespace_key, pinned_rows

@@ -20,6 +20,8 @@ from lance_flight.model.spec import SPEC_KEY
 from lance_flight.model.transforms import is_string
 
 SCHEMA_KEY = "schema"
+STABLE_ROW_IDS = "lance_flight:stable_row_ids"
+"""The key of a namespace whose rows keep their ids (`lineage.py`), in the table metadata of its `__manifest`."""
 PARTITION_SPEC = "partition_spec"
 
 

@@ -14,8 +14,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lance_flight.catalog.lineage import STABLE_ROW_IDS
-from lance_flight.catalog.properties import Misplaced
+from lance_flight.catalog.properties import STABLE_ROW_IDS, Misplaced
 from lance_flight.errors import Corrupt
 from lance_flight.model.naming import BELOW_A_SPEC, SEPARATOR, TABLE, spec_id_of, spec_namespace
 from lance_flight.model.pins import Latest, Pin, pin_from_columns
