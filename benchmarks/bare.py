@@ -11,7 +11,7 @@ from pathlib import Path
 
 import lance
 import pyarrow as pa
-from lance_flight.catalog.rows import aligned
+from lance_flight.catalog.tables.rows import aligned
 from pyarrow import flight
 
 SCAN_ROWS = 64 * 1024

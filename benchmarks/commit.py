@@ -14,9 +14,9 @@ from pathlib import Path
 
 import lance
 import pyarrow as pa
-from lance_flight.catalog.directory import Root
 from lance_flight.catalog.namespace import PartitionedNamespace
-from lance_flight.catalog.store import Store
+from lance_flight.catalog.roots.directory import Root
+from lance_flight.catalog.storage.store import Store
 from lance_flight.engine.engine import Engine
 from lance_flight.engine.functions import evaluate
 from lance_flight.model.naming import MANIFEST

@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import Concatenate, ParamSpec, Self, TypeVar
 
 import pyarrow as pa
-from lance_flight.catalog.directory import PUBLIC, Root, TableName
-from lance_flight.catalog.store import Store
+from lance_flight.catalog.roots.directory import PUBLIC, Root, TableName
+from lance_flight.catalog.storage.store import Store
 from lance_flight.engine.client_sessions import ClientSession
 from lance_flight.engine.engine import Engine
 from lance_flight.engine.ingest import Existing

@@ -13,9 +13,9 @@ from functools import partial
 from types import MappingProxyType
 
 import pyarrow.compute as pc
-from lance_flight.catalog.directory import Root
-from lance_flight.catalog.snapshot import Snapshot
-from lance_flight.catalog.store import Store
+from lance_flight.catalog.manifests.snapshot import Snapshot
+from lance_flight.catalog.roots.directory import Root
+from lance_flight.catalog.storage.store import Store
 from lance_flight.engine.engine import Engine
 from lance_flight.engine.session import Session
 from lance_flight.engine.tables import partitions_of

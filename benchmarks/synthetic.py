@@ -11,12 +11,12 @@ from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
-from lance_flight.catalog.evolution import Evolution
-from lance_flight.catalog.manifest import NAMESPACE_KEY
+from lance_flight.catalog.manifests.evolution import Evolution
+from lance_flight.catalog.manifests.manifest import NAMESPACE_KEY
+from lance_flight.catalog.manifests.new_partitions import NewPartitions
+from lance_flight.catalog.manifests.snapshot import Snapshot
 from lance_flight.catalog.namespace import PartitionedNamespace
-from lance_flight.catalog.new_partitions import NewPartitions
-from lance_flight.catalog.snapshot import Snapshot
-from lance_flight.catalog.store import Store
+from lance_flight.catalog.storage.store import Store
 from lance_flight.engine.definitions import partition_spec
 from lance_flight.engine.partition_fields import parse_partition_by
 from lance_flight.model.naming import directory_name

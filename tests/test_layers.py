@@ -64,11 +64,26 @@ LAYERS = {
     "pyspark_lance_flight": {"lance_flight_client.spark"},
 }
 
+# The packages of the storage library, each of which imports those above it alone.
+STORAGE = (
+    "lance_flight.catalog.storage",
+    "lance_flight.catalog.manifests",
+    "lance_flight.catalog.tables",
+    "lance_flight.catalog.search",
+    "lance_flight.catalog.commits",
+    "lance_flight.catalog.namespace",
+    "lance_flight.catalog.bulk",
+    "lance_flight.catalog.evolving",
+    "lance_flight.catalog.roots",
+    "lance_flight.catalog.history",
+    "lance_flight.catalog.maintenance",
+)
+
 # Layer, and a layer below it → the only modules of that one which it may import.
 DOORS = {
     # What is counted and logged, and nothing that does it.
     ("lance_flight.admin", "lance_flight.engine"): {"lance_flight.engine.statement_runs"},
-    ("lance_flight.admin", "lance_flight.catalog"): {"lance_flight.catalog.commit_counts"},
+    ("lance_flight.admin", "lance_flight.catalog"): {"lance_flight.catalog.commits.commit_counts"},
     ("lance_flight_client.spark", "lance_flight.engine"): {
         "lance_flight.engine.functions",
         "lance_flight.engine.scan_planning",
@@ -97,7 +112,7 @@ LIBRARIES = {
     "cryptography": {"lance_flight.flight.tls"},
     "pyspark": {"lance_flight_client.spark"},
     # Lance describes the fields of a table in messages of its own.
-    "google.protobuf": {"lance_flight.flight", "lance_flight.catalog.lance_fields"},
+    "google.protobuf": {"lance_flight.flight", "lance_flight.catalog.tables.lance_fields"},
     "adbc_driver_flightsql": {"lance_flight_client"},
     "adbc_driver_manager": {"lance_flight_client"},
 }
@@ -150,6 +165,14 @@ def test_a_module_imports_only_the_layers_below_its_own(name: str) -> None:
             assert other in LAYERS[layer] | {layer}, f"{name} imports {target}"
             doors = DOORS.get((layer, other), {target})
             assert any(is_under(target, door) for door in doors), f"{name} imports {target}"
+
+
+@pytest.mark.parametrize("name", [name for name in MODULES if name.startswith("lance_flight.catalog.")])
+def test_the_packages_of_the_storage_library_build_on_one_another(name: str) -> None:
+    (place,) = (number for number, package in enumerate(STORAGE) if is_under(name, package))
+    for target in imports(name):
+        for package in STORAGE[place + 1 :]:
+            assert not is_under(target, package), f"{name} imports {target}"
 
 
 @pytest.mark.parametrize("name", sorted(MODULES))

@@ -5,8 +5,8 @@ from __future__ import annotations
 import sys
 
 import pyarrow as pa
-from lance_flight.catalog.directory import Root, TableName
-from lance_flight.catalog.store import Store
+from lance_flight.catalog.roots.directory import Root, TableName
+from lance_flight.catalog.storage.store import Store
 from lance_flight.engine import ingest
 from lance_flight.engine.table_properties import TableProperties
 

@@ -12,16 +12,16 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
-from lance_flight.catalog.additions import Additions
-from lance_flight.catalog.commit import _Member
-from lance_flight.catalog.directory import Root
-from lance_flight.catalog.indices import IndexRules
+from lance_flight.catalog.commits.commit import _Member
+from lance_flight.catalog.history.additions import Additions
 from lance_flight.catalog.maintenance.compaction import CompactionRules, compact
 from lance_flight.catalog.maintenance.indexing import create_index
 from lance_flight.catalog.maintenance.rewriting import rewrite
 from lance_flight.catalog.maintenance.vacuum import VacuumRules, vacuum
+from lance_flight.catalog.manifests.indices import IndexRules
 from lance_flight.catalog.namespace import PartitionedNamespace
-from lance_flight.catalog.store import Store
+from lance_flight.catalog.roots.directory import Root
+from lance_flight.catalog.storage.store import Store
 from lance_flight.engine.engine import Engine
 from lance_flight.engine.functions import evaluate
 from lance_flight.errors import NotFound, QueryFailed, Unsupported

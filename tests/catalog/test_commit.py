@@ -13,14 +13,14 @@ import lance
 import numpy as np
 import pyarrow as pa
 import pytest
-from lance_flight.catalog import partitions
-from lance_flight.catalog.commit_counts import CommitEvent, commit_counts
-from lance_flight.catalog.manifest import Manifest
+from lance_flight.catalog.commits.commit_counts import CommitEvent, commit_counts
+from lance_flight.catalog.commits.removals import rows_removed
+from lance_flight.catalog.commits.staging import Staging
+from lance_flight.catalog.commits.transaction import Transaction
+from lance_flight.catalog.manifests.manifest import Manifest
 from lance_flight.catalog.namespace import PartitionedNamespace
-from lance_flight.catalog.removals import rows_removed
-from lance_flight.catalog.staging import Staging
-from lance_flight.catalog.store import Store
-from lance_flight.catalog.transaction import Transaction
+from lance_flight.catalog.storage.store import Store
+from lance_flight.catalog.tables import partitions
 from lance_flight.engine.functions import evaluate
 from lance_flight.errors import Conflict, SerializationFailure
 from lance_flight.model.schema import NamespaceSchema
@@ -39,8 +39,8 @@ WRITER = """
 import sys
 import pyarrow as pa
 from lance_flight.catalog.namespace import PartitionedNamespace
-from lance_flight.catalog.removals import rows_removed
-from lance_flight.catalog.store import Store
+from lance_flight.catalog.commits.removals import rows_removed
+from lance_flight.catalog.storage.store import Store
 from lance_flight.engine.functions import evaluate
 place, first, commits = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
 namespace = PartitionedNamespace.open(Store(place))

@@ -7,12 +7,12 @@ import sys
 from pathlib import Path
 
 import pytest
-from lance_flight.catalog import commit_ids
-from lance_flight.catalog.commit_ids import KEPT, NamedCommit, named_commit, named_commits
-from lance_flight.catalog.directory import Root
+from lance_flight.catalog.commits import commit_ids
+from lance_flight.catalog.commits.commit_ids import KEPT, NamedCommit, named_commit, named_commits
+from lance_flight.catalog.manifests.once import LONGEST
 from lance_flight.catalog.namespace import PartitionedNamespace
-from lance_flight.catalog.once import LONGEST
-from lance_flight.catalog.store import Store
+from lance_flight.catalog.roots.directory import Root
+from lance_flight.catalog.storage.store import Store
 from lance_flight.engine.engine import Engine
 from lance_flight.engine.functions import evaluate
 from lance_flight.errors import AlreadyCommitted, InvalidInput

@@ -12,13 +12,13 @@ from typing import Any
 import numpy as np
 import pytest
 from lance.optimize import Compaction
+from lance_flight.catalog.commits.removals import rows_removed
 from lance_flight.catalog.maintenance import compaction
 from lance_flight.catalog.maintenance.compaction import CompactionRules, compact
-from lance_flight.catalog.manifest import Manifest
+from lance_flight.catalog.manifests.manifest import Manifest
+from lance_flight.catalog.manifests.snapshot import Snapshot
 from lance_flight.catalog.namespace import PartitionedNamespace
-from lance_flight.catalog.removals import rows_removed
-from lance_flight.catalog.snapshot import Snapshot
-from lance_flight.catalog.store import Store
+from lance_flight.catalog.storage.store import Store
 from lance_flight.engine.functions import evaluate
 from lance_flight.errors import InvalidInput
 
@@ -30,7 +30,7 @@ COMPACT = """
 import sys
 from lance_flight.catalog.maintenance.compaction import compact
 from lance_flight.catalog.namespace import PartitionedNamespace
-from lance_flight.catalog.store import Store
+from lance_flight.catalog.storage.store import Store
 compact(PartitionedNamespace.open(Store(sys.argv[1])))
 """
 ALL = [1, 2, 3, 11, 12, 13, 100]

@@ -10,10 +10,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
-from lance_flight.catalog.directory import Root, TableName
 from lance_flight.catalog.maintenance import compaction
 from lance_flight.catalog.namespace import PartitionedNamespace
-from lance_flight.catalog.store import Store
+from lance_flight.catalog.roots.directory import Root, TableName
+from lance_flight.catalog.storage.store import Store
 from lance_flight.engine.client_sessions import ClientSession, Isolation
 from lance_flight.engine.engine import Engine
 from lance_flight.engine.scope import Scope

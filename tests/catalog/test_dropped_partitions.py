@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
-from lance_flight.catalog.commit import _Member
+from lance_flight.catalog.commits.commit import _Member
+from lance_flight.catalog.commits.removals import dropped
+from lance_flight.catalog.commits.transaction import Transaction
 from lance_flight.catalog.namespace import PartitionedNamespace
-from lance_flight.catalog.removals import dropped
-from lance_flight.catalog.store import Store
-from lance_flight.catalog.transaction import Transaction
+from lance_flight.catalog.storage.store import Store
 from lance_flight.engine.functions import evaluate
 from lance_flight.errors import SerializationFailure
 

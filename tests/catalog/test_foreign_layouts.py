@@ -12,11 +12,11 @@ import lance
 import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
-from lance_flight.catalog.directory import Root, TableName
 from lance_flight.catalog.maintenance.compaction import compact
 from lance_flight.catalog.maintenance.migration import migrate
 from lance_flight.catalog.namespace import PartitionedNamespace
-from lance_flight.catalog.store import Store
+from lance_flight.catalog.roots.directory import Root, TableName
+from lance_flight.catalog.storage.store import Store
 from lance_flight.engine.engine import Engine
 from lance_flight.engine.functions import evaluate
 from lance_flight.engine.ingest import Existing

@@ -6,17 +6,17 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from lance_flight.catalog.directory import Root
-from lance_flight.catalog.index_coverage import INDICES
-from lance_flight.catalog.indices import IndexRules
+from lance_flight.catalog.bulk.pieces import THREADS
 from lance_flight.catalog.maintenance.compaction import compact
 from lance_flight.catalog.maintenance.indexing import create_index
 from lance_flight.catalog.maintenance.rewriting import rewrite
 from lance_flight.catalog.maintenance.vacuum import VacuumRules, vacuum
 from lance_flight.catalog.maintenance.verification import verify
+from lance_flight.catalog.manifests.indices import IndexRules
 from lance_flight.catalog.namespace import PartitionedNamespace
-from lance_flight.catalog.pieces import THREADS
-from lance_flight.catalog.store import Store
+from lance_flight.catalog.roots.directory import Root
+from lance_flight.catalog.storage.store import Store
+from lance_flight.catalog.tables.index_coverage import INDICES
 from lance_flight.engine.engine import Engine
 from lance_flight.engine.functions import evaluate
 from lance_flight.engine.scope import Scope

@@ -14,7 +14,7 @@ import lance
 import pyarrow as pa
 import pytest
 from lance_flight.catalog.namespace import PartitionedNamespace
-from lance_flight.catalog.store import Store
+from lance_flight.catalog.storage.store import Store
 from lance_flight.engine.functions import evaluate
 from lance_flight.errors import Conflict, NotFound, SpecError
 from lance_flight.model.schema import NamespaceSchema

@@ -11,13 +11,14 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
-from lance_flight.catalog import leases, partitions
-from lance_flight.catalog.directory import Root
-from lance_flight.catalog.leases import Leases, SnapshotId, expiring, leased, put
 from lance_flight.catalog.maintenance.compaction import compact
 from lance_flight.catalog.maintenance.vacuum import VacuumRules, vacuum
 from lance_flight.catalog.namespace import PartitionedNamespace
-from lance_flight.catalog.store import Store
+from lance_flight.catalog.roots.directory import Root
+from lance_flight.catalog.storage import leases
+from lance_flight.catalog.storage.leases import Leases, SnapshotId, expiring, leased, put
+from lance_flight.catalog.storage.store import Store
+from lance_flight.catalog.tables import partitions
 from lance_flight.engine.engine import Engine
 from lance_flight.engine.functions import evaluate
 from lance_flight.engine.tasks import Task
@@ -32,9 +33,9 @@ from tests.catalog.test_vacuum import versions
 # A reader in the middle of a scan: it has the first batch, says so, and reads on when it is told to.
 READER = """
 import sys
-from lance_flight.catalog.directory import Root
-from lance_flight.catalog.leases import leases
-from lance_flight.catalog.store import Store
+from lance_flight.catalog.roots.directory import Root
+from lance_flight.catalog.storage.leases import leases
+from lance_flight.catalog.storage.store import Store
 from lance_flight.engine.engine import Engine
 from lance_flight.engine.tasks import Task
 engine = Engine(Root(Store(sys.argv[1])), ways=1)

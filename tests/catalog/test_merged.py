@@ -12,10 +12,10 @@ import pyarrow.compute as pc
 import pytest
 from lance import LanceDataset
 from lance.query import MatchQuery, PhraseQuery
-from lance_flight.catalog import partitions
-from lance_flight.catalog.merged import Merged, merge
-from lance_flight.catalog.pinned_tables import PinnedTable
-from lance_flight.catalog.store import Store
+from lance_flight.catalog.storage.store import Store
+from lance_flight.catalog.tables import partitions
+from lance_flight.catalog.tables.merged import Merged, merge
+from lance_flight.catalog.tables.pinned_tables import PinnedTable
 from lance_flight.model.pins import Version
 
 TABLES, ROWS, DIMENSIONS = 5, 40, 8

@@ -10,8 +10,8 @@ import lance
 import pytest
 from lance_flight.catalog.maintenance.vacuum import vacuum
 from lance_flight.catalog.namespace import PartitionedNamespace
-from lance_flight.catalog.newest import TRUSTED_SECONDS, Newest
-from lance_flight.catalog.store import Store
+from lance_flight.catalog.storage.newest import TRUSTED_SECONDS, Newest
+from lance_flight.catalog.storage.store import Store
 from lance_flight.engine.functions import evaluate
 
 from tests.catalog.aging import age

@@ -15,9 +15,9 @@ import lance
 import pyarrow as pa
 import pytest
 from lance_flight import faults
-from lance_flight.catalog.directory import Root, TableName
-from lance_flight.catalog.private import PRIVATE, private_place, settle_abandoned
-from lance_flight.catalog.store import Store
+from lance_flight.catalog.roots.directory import Root, TableName
+from lance_flight.catalog.storage.private import PRIVATE, private_place, settle_abandoned
+from lance_flight.catalog.storage.store import Store
 from lance_flight.engine import ingest
 from lance_flight.engine.engine import Engine
 from lance_flight.engine.ingest import Existing

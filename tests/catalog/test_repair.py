@@ -13,7 +13,7 @@ from lance.namespace import DirectoryNamespace
 from lance_flight.catalog.maintenance import repair as repairing
 from lance_flight.catalog.maintenance.repair import Finding, RepairReport, repair
 from lance_flight.catalog.namespace import PartitionedNamespace
-from lance_flight.catalog.store import Store
+from lance_flight.catalog.storage.store import Store
 from lance_flight.engine.functions import evaluate
 from lance_flight.errors import Corrupt
 

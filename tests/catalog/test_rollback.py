@@ -8,12 +8,12 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from lance_flight.catalog.manifest import Manifest
+from lance_flight.catalog.commits.removals import all_removed
+from lance_flight.catalog.commits.transaction import Transaction
+from lance_flight.catalog.manifests.manifest import Manifest
+from lance_flight.catalog.manifests.snapshot import Snapshot
 from lance_flight.catalog.namespace import PartitionedNamespace
-from lance_flight.catalog.removals import all_removed
-from lance_flight.catalog.snapshot import Snapshot
-from lance_flight.catalog.store import Store
-from lance_flight.catalog.transaction import Transaction
+from lance_flight.catalog.storage.store import Store
 from lance_flight.engine.functions import evaluate
 from lance_flight.errors import Conflict, NotFound, SerializationFailure, Unsupported
 from lance_flight.model.spec import PartitionField, PartitionSpec

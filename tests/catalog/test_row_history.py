@@ -7,13 +7,13 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
-from lance_flight.catalog import partitions
-from lance_flight.catalog.edits import Removal
+from lance_flight.catalog.commits.edits import Removal
+from lance_flight.catalog.commits.removals import edit_of
+from lance_flight.catalog.commits.transaction import Transaction
+from lance_flight.catalog.history.row_history import steps_of_namespace
 from lance_flight.catalog.namespace import PartitionedNamespace
-from lance_flight.catalog.removals import edit_of
-from lance_flight.catalog.row_history import steps_of_namespace
-from lance_flight.catalog.store import Store
-from lance_flight.catalog.transaction import Transaction
+from lance_flight.catalog.storage.store import Store
+from lance_flight.catalog.tables import partitions
 from lance_flight.engine.functions import evaluate
 from lance_flight.errors import Unsupported
 

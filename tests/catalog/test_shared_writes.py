@@ -9,12 +9,12 @@ from typing import TypeVar, cast
 
 import pyarrow as pa
 import pytest
-from lance_flight.catalog.commit_ids import NamedCommit
-from lance_flight.catalog.directory import Root
+from lance_flight.catalog.bulk.shared_writes import Replaces, SharedWrite, WrittenPart
+from lance_flight.catalog.commits.commit_ids import NamedCommit
 from lance_flight.catalog.maintenance.vacuum import VacuumRules, vacuum
 from lance_flight.catalog.namespace import PartitionedNamespace
-from lance_flight.catalog.shared_writes import Replaces, SharedWrite, WrittenPart
-from lance_flight.catalog.store import Store
+from lance_flight.catalog.roots.directory import Root
+from lance_flight.catalog.storage.store import Store
 from lance_flight.engine.engine import Engine
 from lance_flight.engine.functions import evaluate
 from lance_flight.errors import AlreadyCommitted, DataError, NotFound, SerializationFailure

@@ -9,11 +9,12 @@ import lance
 import pyarrow as pa
 import pytest
 from lance import FragmentMetadata, LanceDataset, LanceOperation
-from lance_flight.catalog import partitions, retries
-from lance_flight.catalog.manifest import Manifest
+from lance_flight.catalog.manifests.manifest import Manifest
+from lance_flight.catalog.manifests.snapshot import Snapshot
 from lance_flight.catalog.namespace import PartitionedNamespace
-from lance_flight.catalog.snapshot import Snapshot
-from lance_flight.catalog.store import Store
+from lance_flight.catalog.storage import retries
+from lance_flight.catalog.storage.store import Store
+from lance_flight.catalog.tables import partitions
 from lance_flight.engine.functions import evaluate
 from lance_flight.errors import Conflict, DataError
 from lance_flight.model.pins import Pin, Version

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 from lance.namespace import DirectoryNamespace
 from lance_flight.catalog.namespace import PartitionedNamespace
-from lance_flight.catalog.store import Store
+from lance_flight.catalog.storage.store import Store
 from lance_flight.engine.functions import evaluate
 from lance_flight.model.schema import NamespaceSchema
 from lance_flight.model.spec import PartitionField, PartitionSpec

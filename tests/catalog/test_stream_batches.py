@@ -5,13 +5,14 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from lance_flight.catalog import commit_ids, stream_batches
-from lance_flight.catalog.commit import _Member, _still_good
-from lance_flight.catalog.commit_ids import NamedCommit, named_commits
+from lance_flight.catalog.bulk import stream_batches
+from lance_flight.catalog.bulk.stream_batches import StreamBatch, last_batch, last_batches
+from lance_flight.catalog.commits import commit_ids
+from lance_flight.catalog.commits.commit import _Member, _still_good
+from lance_flight.catalog.commits.commit_ids import NamedCommit, named_commits
+from lance_flight.catalog.manifests.once import LONGEST, Once
 from lance_flight.catalog.namespace import PartitionedNamespace
-from lance_flight.catalog.once import LONGEST, Once
-from lance_flight.catalog.store import Store
-from lance_flight.catalog.stream_batches import StreamBatch, last_batch, last_batches
+from lance_flight.catalog.storage.store import Store
 from lance_flight.engine.functions import evaluate
 from lance_flight.errors import AlreadyCommitted, AlreadyExists, InvalidInput
 

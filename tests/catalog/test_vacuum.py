@@ -10,13 +10,14 @@ from pathlib import Path
 
 import lance
 import pytest
-from lance_flight.catalog import leases, partitions
-from lance_flight.catalog.leases import expiring
 from lance_flight.catalog.maintenance.compaction import compact
 from lance_flight.catalog.maintenance.sweep import Amount
 from lance_flight.catalog.maintenance.vacuum import VacuumReport, VacuumRules, vacuum
 from lance_flight.catalog.namespace import PartitionedNamespace
-from lance_flight.catalog.store import Store
+from lance_flight.catalog.storage import leases
+from lance_flight.catalog.storage.leases import expiring
+from lance_flight.catalog.storage.store import Store
+from lance_flight.catalog.tables import partitions
 from lance_flight.engine.functions import evaluate
 from lance_flight.errors import Corrupt, InvalidInput, NotFound, Refused
 
@@ -30,7 +31,7 @@ VACUUM = """
 import sys
 from lance_flight.catalog.maintenance.vacuum import VacuumRules, vacuum
 from lance_flight.catalog.namespace import PartitionedNamespace
-from lance_flight.catalog.store import Store
+from lance_flight.catalog.storage.store import Store
 vacuum(PartitionedNamespace.open(Store(sys.argv[1])), VacuumRules(retain_hours=0, force=True))
 """
 HISTORIES = 40 if os.environ.get("LANCE_FLIGHT_TESTS") == "full" else 4

@@ -10,12 +10,12 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
-from lance_flight.catalog.directory import Root
 from lance_flight.catalog.maintenance.compaction import compact
 from lance_flight.catalog.maintenance.rewriting import RewritingRules, rewrite
 from lance_flight.catalog.maintenance.verification import VerificationReport, verify
 from lance_flight.catalog.namespace import PartitionedNamespace
-from lance_flight.catalog.store import Store
+from lance_flight.catalog.roots.directory import Root
+from lance_flight.catalog.storage.store import Store
 from lance_flight.engine.engine import Engine
 from lance_flight.engine.functions import evaluate
 from lance_flight.engine.scope import Scope

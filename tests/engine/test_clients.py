@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
-from lance_flight.catalog.directory import Root
-from lance_flight.catalog.store import Store
+from lance_flight.catalog.roots.directory import Root
+from lance_flight.catalog.storage.store import Store
 from lance_flight.engine.client_sessions import Isolation
 from lance_flight.engine.clients import Clients
 from lance_flight.engine.engine import Engine

@@ -12,10 +12,10 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from lance_flight.catalog import directory
-from lance_flight.catalog.directory import Root, TableName
-from lance_flight.catalog.private import PrivatePlace, private_place
-from lance_flight.catalog.store import Store
+from lance_flight.catalog.roots import directory
+from lance_flight.catalog.roots.directory import Root, TableName
+from lance_flight.catalog.storage.private import PrivatePlace, private_place
+from lance_flight.catalog.storage.store import Store
 from lance_flight.engine.engine import Engine
 from lance_flight.engine.ingest import Existing
 from lance_flight.engine.table_properties import TableProperties

@@ -12,8 +12,8 @@ import pytest
 from datafusion import SessionContext
 from hypothesis import given
 from hypothesis import strategies as st
-from lance_flight.catalog.directory import Root, TableName
-from lance_flight.catalog.store import Store
+from lance_flight.catalog.roots.directory import Root, TableName
+from lance_flight.catalog.storage.store import Store
 from lance_flight.engine import ingest
 from lance_flight.engine.engine import Engine
 from lance_flight.engine.functions import session_config

@@ -9,8 +9,8 @@ from typing import Any
 import lance
 import pyarrow as pa
 import pytest
-from lance_flight.catalog.directory import Root, TableName
-from lance_flight.catalog.store import Store
+from lance_flight.catalog.roots.directory import Root, TableName
+from lance_flight.catalog.storage.store import Store
 from lance_flight.engine import ingest
 from lance_flight.engine.engine import Engine
 from lance_flight.engine.table_properties import TableProperties

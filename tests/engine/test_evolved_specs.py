@@ -12,9 +12,9 @@ import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from lance_flight.catalog.directory import Root, TableName
 from lance_flight.catalog.namespace import PartitionedNamespace
-from lance_flight.catalog.store import Store
+from lance_flight.catalog.roots.directory import Root, TableName
+from lance_flight.catalog.storage.store import Store
 from lance_flight.engine import ingest
 from lance_flight.engine.definitions import partition_spec
 from lance_flight.engine.engine import Engine

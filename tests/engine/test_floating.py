@@ -9,9 +9,9 @@ from pathlib import Path
 import lance
 import pyarrow as pa
 import pytest
-from lance_flight.catalog import partitions
-from lance_flight.catalog.directory import Root, TableName
-from lance_flight.catalog.store import Store
+from lance_flight.catalog.roots.directory import Root, TableName
+from lance_flight.catalog.storage.store import Store
+from lance_flight.catalog.tables import partitions
 from lance_flight.engine import ingest
 from lance_flight.engine.engine import Engine
 from lance_flight.engine.table_properties import TableProperties

@@ -8,8 +8,8 @@ import lance
 import pyarrow as pa
 import pytest
 from lance.namespace import DirectoryNamespace
-from lance_flight.catalog.directory import Root
-from lance_flight.catalog.store import Store
+from lance_flight.catalog.roots.directory import Root
+from lance_flight.catalog.storage.store import Store
 from lance_flight.engine.engine import Engine
 from lance_flight.errors import AlreadyExists, NotFound, Unsupported
 from lance_flight.flight.backend import Caller

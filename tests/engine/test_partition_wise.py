@@ -16,8 +16,8 @@ import pyarrow as pa
 import pytest
 from datafusion import SessionContext
 from datafusion.catalog import Schema
-from lance_flight.catalog.directory import Root
-from lance_flight.catalog.store import Store
+from lance_flight.catalog.roots.directory import Root
+from lance_flight.catalog.storage.store import Store
 from lance_flight.engine.engine import Engine
 from lance_flight.engine.execution import Execution
 from lance_flight.engine.functions import session_config

@@ -11,8 +11,8 @@ import pyarrow as pa
 import pytest
 from datafusion import SessionContext
 from datafusion.substrait import Serde
-from lance_flight.catalog.directory import PUBLIC, Root, TableName
-from lance_flight.catalog.store import Store
+from lance_flight.catalog.roots.directory import PUBLIC, Root, TableName
+from lance_flight.catalog.storage.store import Store
 from lance_flight.engine.engine import Engine
 from lance_flight.engine.ingest import Existing
 from lance_flight.engine.policies.access import UNLIMITED, Access

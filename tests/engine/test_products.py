@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import pytest
-from lance_flight.catalog.directory import Root
-from lance_flight.catalog.store import Store
+from lance_flight.catalog.roots.directory import Root
+from lance_flight.catalog.storage.store import Store
 from lance_flight.engine.engine import Engine
 from lance_flight.engine.partition_wise.plans import Node
 from lance_flight.engine.partition_wise.products import has_product

@@ -11,14 +11,14 @@ from typing import Any
 import lance
 import pyarrow as pa
 import pytest
-from lance_flight.catalog import manifest as manifests
-from lance_flight.catalog import plain, plain_changes
-from lance_flight.catalog.directory import Root, TableName
-from lance_flight.catalog.directory_manifest import DirectoryManifest, Listed
 from lance_flight.catalog.maintenance.vacuum import vacuum
+from lance_flight.catalog.manifests import manifest as manifests
 from lance_flight.catalog.namespace import PartitionedNamespace
-from lance_flight.catalog.standing import Standing
-from lance_flight.catalog.store import Store
+from lance_flight.catalog.roots import plain, plain_changes
+from lance_flight.catalog.roots.directory import Root, TableName
+from lance_flight.catalog.roots.directory_manifest import DirectoryManifest, Listed
+from lance_flight.catalog.storage.standing import Standing
+from lance_flight.catalog.storage.store import Store
 from lance_flight.engine.client_sessions import ClientSession
 from lance_flight.engine.engine import Engine
 from lance_flight.engine.functions import evaluate

@@ -19,8 +19,8 @@ import pyarrow as pa
 import pytest
 from hypothesis import event, example, given, settings
 from hypothesis import strategies as st
-from lance_flight.catalog.directory import Root
-from lance_flight.catalog.store import Store
+from lance_flight.catalog.roots.directory import Root
+from lance_flight.catalog.storage.store import Store
 from lance_flight.engine.client_sessions import ClientSession
 from lance_flight.engine.engine import Engine
 from lance_flight.engine.scope import ALONE, Scope

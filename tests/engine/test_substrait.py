@@ -13,8 +13,8 @@ from datafusion.substrait import Serde
 from google.protobuf import json_format
 from hypothesis import given
 from hypothesis import strategies as st
-from lance_flight.catalog.directory import Root
-from lance_flight.catalog.store import Store
+from lance_flight.catalog.roots.directory import Root
+from lance_flight.catalog.storage.store import Store
 from lance_flight.engine.engine import Engine
 from lance_flight.engine.substrait import plan_in, statement_of
 from lance_flight.errors import InvalidInput, LanceFlightError, NotFound, SqlError

@@ -8,10 +8,10 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from lance_flight.catalog.directory import PUBLIC, Root, TableName
-from lance_flight.catalog.private import PRIVATE
-from lance_flight.catalog.store import Store
-from lance_flight.catalog.temporary import TEMPORARY
+from lance_flight.catalog.roots.directory import PUBLIC, Root, TableName
+from lance_flight.catalog.roots.temporary import TEMPORARY
+from lance_flight.catalog.storage.private import PRIVATE
+from lance_flight.catalog.storage.store import Store
 from lance_flight.engine.client_sessions import ClientSession
 from lance_flight.engine.clients import Clients
 from lance_flight.engine.engine import Engine

@@ -10,10 +10,10 @@ from pathlib import Path
 import lance
 import pyarrow as pa
 import pytest
-from lance_flight.catalog.data_files import Layout, OpenFile
-from lance_flight.catalog.edits import Removal
-from lance_flight.catalog.partitions import write_files
-from lance_flight.catalog.store import Store
+from lance_flight.catalog.commits.edits import Removal
+from lance_flight.catalog.storage.store import Store
+from lance_flight.catalog.tables.data_files import Layout, OpenFile
+from lance_flight.catalog.tables.partitions import write_files
 
 ROWS = 200_000
 SPREAD = (0.0, 0.01, 0.2, 0.5, 0.9)

@@ -12,12 +12,12 @@ from typing import Any
 import pytest
 from lance import LanceDataset
 from lance.commit import CommitConflictError
-from lance_flight.catalog import partitions
-from lance_flight.catalog.commit import Commits
-from lance_flight.catalog.directory import Root
-from lance_flight.catalog.manifest import Manifest
+from lance_flight.catalog.commits.commit import Commits
+from lance_flight.catalog.manifests.manifest import Manifest
 from lance_flight.catalog.namespace import PartitionedNamespace
-from lance_flight.catalog.store import Store
+from lance_flight.catalog.roots.directory import Root
+from lance_flight.catalog.storage.store import Store
+from lance_flight.catalog.tables import partitions
 from lance_flight.engine.engine import Engine
 from lance_flight.engine.functions import evaluate
 from lance_flight.errors import OutcomeUnknown

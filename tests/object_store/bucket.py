@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from lance_flight.catalog.store import Store
+from lance_flight.catalog.storage.store import Store
 
 from tests.service.server_process import Server, serving_uri, started_uri
 

@@ -6,12 +6,12 @@ import time
 
 import pyarrow as pa
 import pytest
-from lance_flight.catalog.leases import Leases, leased, leases
 from lance_flight.catalog.maintenance.compaction import compact
 from lance_flight.catalog.maintenance.repair import repair
 from lance_flight.catalog.maintenance.vacuum import VacuumRules, vacuum
 from lance_flight.catalog.namespace import PartitionedNamespace
-from lance_flight.catalog.partitions import open_at
+from lance_flight.catalog.storage.leases import Leases, leased, leases
+from lance_flight.catalog.tables.partitions import open_at
 from lance_flight.engine.functions import evaluate
 from lance_flight.errors import NotFound
 from lance_flight.model.pins import Version

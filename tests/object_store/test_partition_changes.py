@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import lance
 import pytest
-from lance_flight.catalog.directory import Root
+from lance_flight.catalog.roots.directory import Root
 from lance_flight.engine.engine import Engine
 
 from tests.object_store.bucket import Bucket

@@ -10,10 +10,10 @@ import pyarrow as pa
 import pytest
 from adbc_driver_flightsql import dbapi
 from adbc_driver_manager import Error
-from lance_flight.catalog.directory import PUBLIC, Root, TableName
 from lance_flight.catalog.namespace import PartitionedNamespace
-from lance_flight.catalog.store import Store
-from lance_flight.catalog.temporary import TEMPORARY
+from lance_flight.catalog.roots.directory import PUBLIC, Root, TableName
+from lance_flight.catalog.roots.temporary import TEMPORARY
+from lance_flight.catalog.storage.store import Store
 from lance_flight.engine.engine import Engine
 from lance_flight.engine.functions import evaluate
 from lance_flight.errors import AlreadyExists, LanceFlightError, Unsupported

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 from adbc_driver_manager import Error
-from lance_flight.catalog.directory import Root
+from lance_flight.catalog.roots.directory import Root
 from lance_flight.engine.client_sessions import ClientSession, Isolation
 from lance_flight.engine.engine import Engine
 from lance_flight.engine.scope import Scope

@@ -16,7 +16,7 @@ import pytest
 from adbc_driver_flightsql import dbapi
 from adbc_driver_manager import Error
 from lance_flight.catalog.namespace import PartitionedNamespace
-from lance_flight.catalog.store import Store
+from lance_flight.catalog.storage.store import Store
 from lance_flight.engine.functions import evaluate
 
 from tests.catalog.test_commit import SCHEMA, SPEC, ids, rows

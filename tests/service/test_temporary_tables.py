@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 from adbc_driver_flightsql import dbapi
 from adbc_driver_manager import Error
-from lance_flight.catalog.temporary import TEMPORARY
+from lance_flight.catalog.roots.temporary import TEMPORARY
 
 from tests.service.server_process import PRIVATE, Server, serving, started
 

@@ -14,8 +14,8 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
-from lance_flight.catalog.index_coverage import INDICES
-from lance_flight.catalog.pieces import Threads
+from lance_flight.catalog.bulk.pieces import Threads
+from lance_flight.catalog.tables.index_coverage import INDICES
 from lance_flight.errors import DataError, LanceFlightError, NotFound, SchemaError, Unsupported
 from lance_flight_client.spark import maintenance
 from lance_flight_client.spark.executors import Executors

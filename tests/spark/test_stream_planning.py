@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from lance_flight.catalog.leases import leases
 from lance_flight.catalog.maintenance.vacuum import VacuumRules, vacuum
+from lance_flight.catalog.storage.leases import leases
 from lance_flight.errors import Conflict, InvalidInput, NotFound, QueryFailed, SchemaError, Unsupported
 from lance_flight_client.spark.options import ReadOptions
 from lance_flight_client.spark.reading import direct

@@ -12,10 +12,10 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
-from lance_flight.catalog.directory import Root, TableName
+from lance_flight.catalog.bulk.stream_batches import last_batches
 from lance_flight.catalog.namespace import PartitionedNamespace
-from lance_flight.catalog.store import Store
-from lance_flight.catalog.stream_batches import last_batches
+from lance_flight.catalog.roots.directory import Root, TableName
+from lance_flight.catalog.storage.store import Store
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
 

@@ -7,8 +7,8 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from lance_flight.catalog.directory import Root
-from lance_flight.catalog.store import Store
+from lance_flight.catalog.roots.directory import Root
+from lance_flight.catalog.storage.store import Store
 from lance_flight.engine.engine import Engine
 from lance_flight.errors import DataError, InvalidInput, LanceFlightError, NotFound, SchemaError, SpecError, Unsupported
 from lance_flight_client.spark.commits import committed

@@ -6,14 +6,14 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 import pyarrow as pa
-from lance_flight.catalog import rows
-from lance_flight.catalog.directory import Root, TableName
-from lance_flight.catalog.plain import PlainTable
-from lance_flight.catalog.rules import check_least
-from lance_flight.catalog.writer import partition_values
+from lance_flight.catalog.commits.writer import partition_values
+from lance_flight.catalog.roots.directory import Root, TableName
+from lance_flight.catalog.roots.plain import PlainTable
+from lance_flight.catalog.tables import rows
 from lance_flight.engine.functions import evaluate
 from lance_flight.errors import Unsupported
 from lance_flight.model.hashing import murmur3_multi
+from lance_flight.model.rules import check_least
 from lance_flight.model.spec import PartitionField
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as spark

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from lance_flight.catalog.commit_ids import NamedCommit, named_commit
-from lance_flight.catalog.directory import Root, TableName
-from lance_flight.catalog.plain import PlainTable
+from lance_flight.catalog.commits.commit_ids import NamedCommit, named_commit
+from lance_flight.catalog.roots.directory import Root, TableName
+from lance_flight.catalog.roots.plain import PlainTable
 
 from lance_flight_client.spark.roots import store_of
 from lance_flight_client.spark.writing.options import WriteOptions

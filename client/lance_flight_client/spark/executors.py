@@ -15,7 +15,7 @@ from threading import Event, Thread
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import pyarrow as pa
-from lance_flight.catalog.pieces import Piece, Told
+from lance_flight.catalog.bulk.pieces import Piece, Told
 from lance_flight.errors import LanceFlightError
 from pyspark import cloudpickle
 

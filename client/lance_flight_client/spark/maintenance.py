@@ -11,8 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
-from lance_flight.catalog.directory import Root, TableName
-from lance_flight.catalog.indices import IndexRules
+from lance_flight.catalog.bulk.pieces import Progress
 from lance_flight.catalog.maintenance.compaction import CompactionReport, CompactionRules
 from lance_flight.catalog.maintenance.compaction import compact as compact_in
 from lance_flight.catalog.maintenance.indexing import IndexingReport
@@ -21,9 +20,10 @@ from lance_flight.catalog.maintenance.rewriting import RewritingReport, Rewritin
 from lance_flight.catalog.maintenance.rewriting import rewrite as rewrite_in
 from lance_flight.catalog.maintenance.verification import VerificationReport
 from lance_flight.catalog.maintenance.verification import verify as verify_in
+from lance_flight.catalog.manifests.indices import IndexRules
 from lance_flight.catalog.namespace import PartitionedNamespace
-from lance_flight.catalog.pieces import Progress
-from lance_flight.catalog.plain import PlainTable
+from lance_flight.catalog.roots.directory import Root, TableName
+from lance_flight.catalog.roots.plain import PlainTable
 from lance_flight.engine.column_changes import backfill as backfill_in
 from lance_flight.engine.computed_columns import PythonFunction, SqlExpression
 from lance_flight.engine.definitions import arrow_type

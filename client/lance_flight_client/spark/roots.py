@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 
-from lance_flight.catalog.store import Store
+from lance_flight.catalog.storage.store import Store
 from lance_flight.errors import InvalidInput
 
 

@@ -23,7 +23,7 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, InfoM
 from prometheus_client.registry import Collector
 
 from lance_flight.admin.http import Answer
-from lance_flight.catalog.commit_counts import CommitEvent
+from lance_flight.catalog.commits.commit_counts import CommitEvent
 from lance_flight.engine.statement_runs import Record
 
 PREFIX = "lance_flight_"

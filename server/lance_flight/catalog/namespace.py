@@ -12,15 +12,14 @@ from datetime import datetime
 import pyarrow as pa
 from lance import LanceDataset
 
-from lance_flight.catalog import partitions
-from lance_flight.catalog.branch_publishing import publish
-from lance_flight.catalog.branches import BranchRef, branches_of, create_branch, drop_branch
-from lance_flight.catalog.commit import Commits
-from lance_flight.catalog.edits import Edit
-from lance_flight.catalog.evolution import Change, Evolutions, namespace_metadata, schema_text
-from lance_flight.catalog.leases import Hold, leases
-from lance_flight.catalog.lineage import NumberOf, conform
-from lance_flight.catalog.manifest import (
+from lance_flight.catalog.commits.commit import Commits
+from lance_flight.catalog.commits.edits import Edit
+from lance_flight.catalog.commits.staging import namespace_key, pinned_rows
+from lance_flight.catalog.commits.transaction import Transaction
+from lance_flight.catalog.commits.writer import PartitionWriter
+from lance_flight.catalog.manifests.branch_publishing import publish
+from lance_flight.catalog.manifests.evolution import Change, Evolutions, namespace_metadata, schema_text
+from lance_flight.catalog.manifests.manifest import (
     FENCE,
     FENCE_KEY,
     NAMESPACE_KEY,
@@ -29,15 +28,16 @@ from lance_flight.catalog.manifest import (
     create_table,
     manifest_schema,
 )
-from lance_flight.catalog.new_partitions import version_rows
-from lance_flight.catalog.properties import SCHEMA_KEY, STABLE_ROW_IDS, check_in_place
-from lance_flight.catalog.rollback import back_to
-from lance_flight.catalog.snapshot import Snapshot
-from lance_flight.catalog.staging import namespace_key, pinned_rows
-from lance_flight.catalog.store import Store
-from lance_flight.catalog.tags import TagRef, create_tag, drop_tag, tags_of
-from lance_flight.catalog.transaction import Transaction
-from lance_flight.catalog.writer import PartitionWriter
+from lance_flight.catalog.manifests.new_partitions import version_rows
+from lance_flight.catalog.manifests.properties import SCHEMA_KEY, STABLE_ROW_IDS, check_in_place
+from lance_flight.catalog.manifests.rollback import back_to
+from lance_flight.catalog.manifests.snapshot import Snapshot
+from lance_flight.catalog.storage.branches import BranchRef, branches_of, create_branch, drop_branch
+from lance_flight.catalog.storage.leases import Hold, leases
+from lance_flight.catalog.storage.store import Store
+from lance_flight.catalog.storage.tags import TagRef, create_tag, drop_tag, tags_of
+from lance_flight.catalog.tables import partitions
+from lance_flight.catalog.tables.lineage import NumberOf, conform
 from lance_flight.errors import Conflict, NotFound, OutcomeUnknown, SerializationFailure, Unsupported
 from lance_flight.faults import reached
 from lance_flight.model.naming import MANIFEST, new_key, object_id, spec_id_of

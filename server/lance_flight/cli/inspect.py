@@ -8,9 +8,9 @@ from pathlib import Path
 import pyarrow as pa
 from lance_flight_client.output import aligned
 
-from lance_flight.catalog.directory import PUBLIC, Root, TableName
 from lance_flight.catalog.namespace import PartitionedNamespace
-from lance_flight.catalog.store import Store
+from lance_flight.catalog.roots.directory import PUBLIC, Root, TableName
+from lance_flight.catalog.storage.store import Store
 from lance_flight.engine.engine import Engine
 from lance_flight.engine.scan_planning import plan_scan
 from lance_flight.errors import InvalidInput

@@ -6,8 +6,8 @@ import argparse
 import sys
 from collections.abc import Callable
 
-from lance_flight.catalog.directory import PUBLIC, Root, TableName
 from lance_flight.catalog.namespace import PartitionedNamespace
+from lance_flight.catalog.roots.directory import PUBLIC, Root, TableName
 from lance_flight.cli.inspect import existing_root, named
 from lance_flight.errors import LanceFlightError, Unsupported
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import argparse
 from functools import partial
 
-from lance_flight.catalog.directory import Root
 from lance_flight.catalog.maintenance.migration import compact, migrate
 from lance_flight.catalog.namespace import PartitionedNamespace
+from lance_flight.catalog.roots.directory import Root
 from lance_flight.cli.inspect import existing_root, named
 from lance_flight.cli.maintenance import each_table
 

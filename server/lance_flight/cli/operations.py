@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from lance_flight.admin.readiness import Phase, Readiness
 from lance_flight.admin.statement_log import StatementLog
-from lance_flight.catalog.commit_counts import CommitEvent, commit_counts
+from lance_flight.catalog.commits.commit_counts import CommitEvent, commit_counts
 from lance_flight.cli.service import Service
 from lance_flight.config import NO_PORT, ServerConfig
 from lance_flight.engine.statement_runs import State

@@ -15,9 +15,9 @@ from typing import Any, NoReturn
 
 import pyarrow as pa
 
-from lance_flight.catalog.directory import Root
-from lance_flight.catalog.private import PRIVATE, settle_abandoned
-from lance_flight.catalog.store import Store, caches
+from lance_flight.catalog.roots.directory import Root
+from lance_flight.catalog.storage.private import PRIVATE, settle_abandoned
+from lance_flight.catalog.storage.store import Store, caches
 from lance_flight.cli.identity import certificates, gate
 from lance_flight.config import LOOPBACK, ServerConfig
 from lance_flight.engine.engine import Engine

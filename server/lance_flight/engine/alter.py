@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import partial
 
-from lance_flight.catalog.directory import Root, Table, TableName
-from lance_flight.catalog.evolution import Evolution
+from lance_flight.catalog.manifests.evolution import Evolution
+from lance_flight.catalog.manifests.properties import check_in_place
+from lance_flight.catalog.manifests.snapshot import Snapshot
 from lance_flight.catalog.namespace import PartitionedNamespace
-from lance_flight.catalog.properties import check_in_place
-from lance_flight.catalog.snapshot import Snapshot
+from lance_flight.catalog.roots.directory import Root, Table, TableName
 from lance_flight.engine.alterations import (
     AddColumn,
     Alteration,

@@ -9,9 +9,9 @@ from typing import Protocol
 import pyarrow as pa
 from datafusion import DataFrame
 
-from lance_flight.catalog.directory import Root, Table, TableName
+from lance_flight.catalog.manifests.snapshot import Snapshot
 from lance_flight.catalog.namespace import PartitionedNamespace
-from lance_flight.catalog.snapshot import Snapshot
+from lance_flight.catalog.roots.directory import Root, Table, TableName
 from lance_flight.engine.dml import row_query, table_name
 from lance_flight.engine.explain import EXPLAIN_SCHEMA, explain
 from lance_flight.engine.functions import shown_name

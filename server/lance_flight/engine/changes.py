@@ -8,9 +8,9 @@ from functools import partial
 
 import pyarrow as pa
 
-from lance_flight.catalog import rows
-from lance_flight.catalog.directory import Root, TableName
-from lance_flight.catalog.temporary import TemporaryTables
+from lance_flight.catalog.roots.directory import Root, TableName
+from lance_flight.catalog.roots.temporary import TemporaryTables
+from lance_flight.catalog.tables import rows
 from lance_flight.engine import dml, ingest
 from lance_flight.engine.alter import alter
 from lance_flight.engine.alterations import CreateBranch, DropBranch, PublishBranch

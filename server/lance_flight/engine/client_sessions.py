@@ -10,8 +10,8 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from enum import Enum
 
-from lance_flight.catalog.directory import PUBLIC
-from lance_flight.catalog.temporary import TemporaryTables
+from lance_flight.catalog.roots.directory import PUBLIC
+from lance_flight.catalog.roots.temporary import TemporaryTables
 from lance_flight.engine.execution import Execution
 from lance_flight.engine.transactions import SqlTransaction
 from lance_flight.errors import Conflict, OutcomeUnknown

@@ -11,8 +11,8 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from itertools import islice, takewhile
 
-from lance_flight.catalog.directory import Root
-from lance_flight.catalog.temporary import TemporaryTables
+from lance_flight.catalog.roots.directory import Root
+from lance_flight.catalog.roots.temporary import TemporaryTables
 from lance_flight.engine.client_sessions import ANONYMOUS, ClientSession, KnownSession, OpenTransaction, new_session_id
 from lance_flight.engine.limits import NO_LIMITS, Limits
 from lance_flight.engine.transactions import SqlTransaction

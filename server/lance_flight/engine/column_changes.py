@@ -7,14 +7,14 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
-from lance_flight.catalog.directory import Root, TableName
+from lance_flight.catalog.bulk.pieces import THREADS, Progress, Runner
+from lance_flight.catalog.evolving.new_columns import SchemaStep
+from lance_flight.catalog.evolving.schema_evolution import SchemaEvolution
+from lance_flight.catalog.manifests.snapshot import Snapshot
 from lance_flight.catalog.namespace import PartitionedNamespace
-from lance_flight.catalog.new_columns import SchemaStep
-from lance_flight.catalog.pieces import THREADS, Progress, Runner
-from lance_flight.catalog.plain import PlainTable
-from lance_flight.catalog.schema_evolution import SchemaEvolution
-from lance_flight.catalog.snapshot import Snapshot
-from lance_flight.catalog.store import unstorable
+from lance_flight.catalog.roots.directory import Root, TableName
+from lance_flight.catalog.roots.plain import PlainTable
+from lance_flight.catalog.storage.store import unstorable
 from lance_flight.engine import alterations
 from lance_flight.engine.alterations import OfColumn, SetType
 from lance_flight.engine.computed_columns import (

@@ -8,7 +8,7 @@ from functools import partial
 
 import pyarrow as pa
 
-from lance_flight.catalog.new_columns import Computed
+from lance_flight.catalog.evolving.new_columns import Computed
 from lance_flight.engine.functions import compute, computed_type, unsteady
 from lance_flight.engine.tokens import tokenize
 from lance_flight.errors import DataError, NotFound, SchemaError, Unsupported

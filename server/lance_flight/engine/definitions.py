@@ -7,9 +7,9 @@ from collections.abc import Sequence
 import pyarrow as pa
 from datafusion import SessionContext
 
-from lance_flight.catalog.directory import Table
 from lance_flight.catalog.namespace import PartitionedNamespace
-from lance_flight.catalog.store import unstorable
+from lance_flight.catalog.roots.directory import Table
+from lance_flight.catalog.storage.store import unstorable
 from lance_flight.engine.functions import QUERIES_ONLY, check_expression, plain_message, result_type, session_config
 from lance_flight.engine.partition_fields import PartitionDef
 from lance_flight.engine.sql import sql_type

@@ -7,8 +7,8 @@ from functools import partial
 
 import pyarrow as pa
 
-from lance_flight.catalog.directory import PUBLIC, TableName
-from lance_flight.catalog.plain import PlainTable
+from lance_flight.catalog.roots.directory import PUBLIC, TableName
+from lance_flight.catalog.roots.plain import PlainTable
 from lance_flight.engine.found_changes import FoundChanges
 from lance_flight.engine.policies.changes import changing
 from lance_flight.engine.policies.rows import EVERY_ROW, RowPolicy

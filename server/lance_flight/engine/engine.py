@@ -10,9 +10,9 @@ from typing import TypeVar
 
 import pyarrow as pa
 
-from lance_flight.catalog.directory import PUBLIC, Root, TableName
-from lance_flight.catalog.leases import Hold, leases
-from lance_flight.catalog.temporary import NO_TABLES, Temporary
+from lance_flight.catalog.roots.directory import PUBLIC, Root, TableName
+from lance_flight.catalog.roots.temporary import NO_TABLES, Temporary
+from lance_flight.catalog.storage.leases import Hold, leases
 from lance_flight.engine import ingest
 from lance_flight.engine.answers import Answer, answer
 from lance_flight.engine.bindings import answer_by_rows

@@ -7,10 +7,10 @@ from collections.abc import Iterator
 import numpy as np
 import pyarrow as pa
 
-from lance_flight.catalog import rows
-from lance_flight.catalog.lineage import with_origin
-from lance_flight.catalog.scan import ADDRESS_FIELDS
-from lance_flight.catalog.snapshot import PartitionTable
+from lance_flight.catalog.manifests.snapshot import PartitionTable
+from lance_flight.catalog.tables import rows
+from lance_flight.catalog.tables.lineage import with_origin
+from lance_flight.catalog.tables.scan import ADDRESS_FIELDS
 from lance_flight.engine.definitions import storable
 from lance_flight.engine.functions import cast
 from lance_flight.engine.merge_keys import matched_rows

@@ -7,15 +7,15 @@ from dataclasses import dataclass, field
 
 import pyarrow as pa
 
-from lance_flight.catalog.directory import Root, Table, TableName
-from lance_flight.catalog.indices import IndexRules, indices_of
 from lance_flight.catalog.maintenance.indexing import (
     IndexingReport,
     create_index,
     drop_index,
     refresh_indices,
 )
+from lance_flight.catalog.manifests.indices import IndexRules, indices_of
 from lance_flight.catalog.namespace import PartitionedNamespace
+from lance_flight.catalog.roots.directory import Root, Table, TableName
 from lance_flight.engine import references, with_options
 from lance_flight.engine.references import TableRef
 from lance_flight.engine.sql import Cursor

@@ -10,11 +10,11 @@ from typing import Self
 
 import pyarrow as pa
 
-from lance_flight.catalog import rows
-from lance_flight.catalog.directory import Root, Table, TableName
 from lance_flight.catalog.namespace import PartitionedNamespace
-from lance_flight.catalog.plain import PlainTable, write_plain
-from lance_flight.catalog.store import Store
+from lance_flight.catalog.roots.directory import Root, Table, TableName
+from lance_flight.catalog.roots.plain import PlainTable, write_plain
+from lance_flight.catalog.storage.store import Store
+from lance_flight.catalog.tables import rows
 from lance_flight.engine.cancellation import Cancellation
 from lance_flight.engine.definitions import check_partitioning, column_problems, partition_spec, storable
 from lance_flight.engine.functions import evaluate

@@ -14,8 +14,8 @@ from lance_flight.catalog.maintenance.repair import REPAIR_SCHEMA, repair
 from lance_flight.catalog.maintenance.rewriting import REWRITING_SCHEMA, Choose, rewrite
 from lance_flight.catalog.maintenance.vacuum import FLOOR_HOURS, VACUUM_SCHEMA, VacuumRules, vacuum
 from lance_flight.catalog.maintenance.verification import VERIFICATION_SCHEMA, verify
+from lance_flight.catalog.manifests.snapshot import PartitionTable, Snapshot
 from lance_flight.catalog.namespace import PartitionedNamespace
-from lance_flight.catalog.snapshot import PartitionTable, Snapshot
 from lance_flight.engine import references
 from lance_flight.engine.functions import evaluate
 from lance_flight.engine.index_statements import Reindex, reindexed

@@ -12,13 +12,13 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.dataset as pads
 
-from lance_flight.catalog.directory import BRANCH_SIGN, Root, Table, TableName
-from lance_flight.catalog.leases import Hold
-from lance_flight.catalog.lineage import LINEAGE_FIELDS, PARTITION_FIELD, ROW_ID_FIELD
+from lance_flight.catalog.manifests.snapshot import Snapshot
 from lance_flight.catalog.namespace import PartitionedNamespace
-from lance_flight.catalog.plain import PlainTable
-from lance_flight.catalog.scan import ADDRESS_FIELDS, Source
-from lance_flight.catalog.snapshot import Snapshot
+from lance_flight.catalog.roots.directory import BRANCH_SIGN, Root, Table, TableName
+from lance_flight.catalog.roots.plain import PlainTable
+from lance_flight.catalog.storage.leases import Hold
+from lance_flight.catalog.tables.lineage import LINEAGE_FIELDS, PARTITION_FIELD, ROW_ID_FIELD
+from lance_flight.catalog.tables.scan import ADDRESS_FIELDS, Source
 from lance_flight.engine.computed_tables import ComputedTable
 from lance_flight.engine.metadata import tables as metadata_tables
 from lance_flight.engine.metadata.table import MetadataTable

@@ -10,19 +10,19 @@ from pathlib import PurePosixPath
 import numpy as np
 import pyarrow as pa
 
-from lance_flight.catalog.attachments import Attachment, detach, detached_rows, shown
-from lance_flight.catalog.directory import PLAIN_SUFFIX, PUBLIC, Root, Table, TableName
-from lance_flight.catalog.edits import removed_rows
-from lance_flight.catalog.grouping import match
+from lance_flight.catalog.commits.edits import removed_rows
+from lance_flight.catalog.commits.removals import dropped
+from lance_flight.catalog.manifests.snapshot import PartitionTable, Snapshot
 from lance_flight.catalog.namespace import PartitionedNamespace, display
-from lance_flight.catalog.plain import PlainTable, write_plain
-from lance_flight.catalog.removals import dropped
-from lance_flight.catalog.snapshot import PartitionTable, Snapshot
-from lance_flight.catalog.store import Store
+from lance_flight.catalog.roots.attachments import Attachment, detach, detached_rows, shown
+from lance_flight.catalog.roots.directory import PLAIN_SUFFIX, PUBLIC, Root, Table, TableName
+from lance_flight.catalog.roots.plain import PlainTable, write_plain
+from lance_flight.catalog.storage.store import Store
 from lance_flight.engine.functions import cast, evaluate
 from lance_flight.engine.partition_alterations import AttachTable, DetachPartition, DropPartition, PartitionValue
 from lance_flight.engine.transactions import SqlTransaction
 from lance_flight.errors import AlreadyExists, Conflict, NotFound, OutcomeUnknown, SqlError, Unsupported
+from lance_flight.model.grouping import match
 from lance_flight.model.spec import PartitionField, PartitionSpec
 
 SCHEMA_AND_TABLE = 2

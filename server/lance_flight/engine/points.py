@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
-from lance_flight.catalog.directory import TableName
+from lance_flight.catalog.roots.directory import TableName
 from lance_flight.errors import NotFound
 
 Point = int | str | datetime

@@ -15,8 +15,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.dataset as pads
 
-from lance_flight.catalog.scan import BATCH_ROWS, Open, Scan
-from lance_flight.catalog.store import UNREADABLE
+from lance_flight.catalog.storage.store import UNREADABLE
+from lance_flight.catalog.tables.scan import BATCH_ROWS, Open, Scan
 from lance_flight.engine.cancellation import Cancellation
 from lance_flight.errors import LanceFlightError, Unsupported
 from lance_flight.planning.arrow_expression import predicate_from_arrow

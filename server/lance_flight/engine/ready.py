@@ -10,7 +10,7 @@ from collections import OrderedDict
 from dataclasses import dataclass
 from threading import Lock
 
-from lance_flight.catalog.leases import Hold
+from lance_flight.catalog.storage.leases import Hold
 from lance_flight.engine.answers import Answer, QueryAnswer
 from lance_flight.engine.policies.access import Access
 from lance_flight.engine.statement_runs import Record, RunningStatement

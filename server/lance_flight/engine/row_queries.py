@@ -12,8 +12,8 @@ from dataclasses import dataclass
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lance_flight.catalog.lineage import ROW_ID, with_origin
-from lance_flight.catalog.scan import ADDRESS_FIELDS
+from lance_flight.catalog.tables.lineage import ROW_ID, with_origin
+from lance_flight.catalog.tables.scan import ADDRESS_FIELDS
 from lance_flight.engine.references import enclosed, quoted
 from lance_flight.engine.row_changes import Assignment, Delete, Matched, Merge, MergeClause, Target, Update
 from lance_flight.errors import NotFound, SqlError

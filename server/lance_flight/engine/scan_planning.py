@@ -10,9 +10,9 @@ from dataclasses import dataclass
 
 import pyarrow.compute as pc
 
-from lance_flight.catalog.directory import PUBLIC, Root
+from lance_flight.catalog.manifests.snapshot import PartitionTable, Snapshot
 from lance_flight.catalog.namespace import PartitionedNamespace
-from lance_flight.catalog.snapshot import PartitionTable, Snapshot
+from lance_flight.catalog.roots.directory import PUBLIC, Root
 from lance_flight.engine.functions import evaluate
 from lance_flight.engine.provider import filter_of
 from lance_flight.engine.pure_scans import bare_columns

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 
-from lance_flight.catalog.directory import PUBLIC
-from lance_flight.catalog.temporary import NO_TABLES, Temporary, TemporaryTables
+from lance_flight.catalog.roots.directory import PUBLIC
+from lance_flight.catalog.roots.temporary import NO_TABLES, Temporary, TemporaryTables
 from lance_flight.engine.client_sessions import ANONYMOUS, ClientSession
 from lance_flight.engine.execution import Execution
 from lance_flight.engine.policies.access import UNLIMITED, Access

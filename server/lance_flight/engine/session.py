@@ -12,8 +12,8 @@ import pyarrow as pa
 import pyarrow.dataset as pads
 from datafusion import DataFrame, ExecutionPlan, LogicalPlan, RuntimeEnvBuilder, SessionContext, udtf
 
-from lance_flight.catalog.directory import PUBLIC, Root, TableName
-from lance_flight.catalog.leases import Hold
+from lance_flight.catalog.roots.directory import PUBLIC, Root, TableName
+from lance_flight.catalog.storage.leases import Hold
 from lance_flight.engine import substrait
 from lance_flight.engine.client_sessions import ANONYMOUS
 from lance_flight.engine.evaluations import Evaluations

@@ -6,9 +6,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
 
-from lance_flight.catalog.directory import PUBLIC, Root, TableName
-from lance_flight.catalog.leases import Hold
-from lance_flight.catalog.temporary import Temporary
+from lance_flight.catalog.roots.directory import PUBLIC, Root, TableName
+from lance_flight.catalog.roots.temporary import Temporary
+from lance_flight.catalog.storage.leases import Hold
 from lance_flight.engine.clients import Clients
 from lance_flight.engine.execution import Execution
 from lance_flight.engine.memory import Memory

@@ -8,7 +8,7 @@ import pyarrow.dataset as pads
 from datafusion.catalog import CatalogProvider, SchemaProvider
 from datafusion.catalog import Table as DataFusionTable
 
-from lance_flight.catalog.directory import Root
+from lance_flight.catalog.roots.directory import Root
 
 Resolve = Callable[[str, str], pads.Dataset | None]
 """The table behind a schema and a name as it stands in SQL, if there is one."""

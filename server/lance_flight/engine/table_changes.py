@@ -11,10 +11,10 @@ import pyarrow as pa
 from datafusion import Expr
 from datafusion.catalog import Table as DataFusionTable
 
-from lance_flight.catalog.directory import Table, TableName
-from lance_flight.catalog.lineage import LINEAGE_FIELDS
+from lance_flight.catalog.history.row_history import RowsMoved, Step, steps_of_namespace, steps_of_plain
 from lance_flight.catalog.namespace import PartitionedNamespace
-from lance_flight.catalog.row_history import RowsMoved, Step, steps_of_namespace, steps_of_plain
+from lance_flight.catalog.roots.directory import Table, TableName
+from lance_flight.catalog.tables.lineage import LINEAGE_FIELDS
 from lance_flight.engine import references
 from lance_flight.engine.computed_tables import ComputedTable
 from lance_flight.engine.points import Point, point

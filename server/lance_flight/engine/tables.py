@@ -20,15 +20,15 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from lance_flight.catalog import partitions
-from lance_flight.catalog.branches import BranchRef
-from lance_flight.catalog.merged import MERGED_TABLES, sources
+from lance_flight.catalog.manifests.snapshot import PartitionTable, Snapshot
 from lance_flight.catalog.namespace import PartitionedNamespace
-from lance_flight.catalog.pinned_tables import PinnedTable
-from lance_flight.catalog.row_counts import row_counts
-from lance_flight.catalog.scan import Open, Source
-from lance_flight.catalog.snapshot import PartitionTable, Snapshot
-from lance_flight.catalog.store import UNREADABLE, Store
+from lance_flight.catalog.storage.branches import BranchRef
+from lance_flight.catalog.storage.store import UNREADABLE, Store
+from lance_flight.catalog.tables import partitions
+from lance_flight.catalog.tables.merged import MERGED_TABLES, sources
+from lance_flight.catalog.tables.pinned_tables import PinnedTable
+from lance_flight.catalog.tables.row_counts import row_counts
+from lance_flight.catalog.tables.scan import Open, Source
 from lance_flight.engine.provider import ScanLog
 from lance_flight.errors import Conflict, LanceFlightError, NotFound, QueryFailed
 from lance_flight.model.pins import FixedPin

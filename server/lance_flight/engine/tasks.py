@@ -12,7 +12,7 @@ from dataclasses import asdict, dataclass, field
 
 import pyarrow as pa
 
-from lance_flight.catalog.directory import PUBLIC
+from lance_flight.catalog.roots.directory import PUBLIC
 from lance_flight.engine.execution import Execution
 from lance_flight.engine.named_tables import Reading
 from lance_flight.engine.tables import Share

@@ -13,13 +13,13 @@ from copy import copy
 from datetime import datetime
 from typing import TypeVar
 
-from lance_flight.catalog.directory import Draft, Guard, Root, Table, TableName
-from lance_flight.catalog.leases import Hold
+from lance_flight.catalog.commits.transaction import Transaction
+from lance_flight.catalog.manifests.snapshot import Snapshot
 from lance_flight.catalog.namespace import PartitionedNamespace
-from lance_flight.catalog.plain import PlainTable
-from lance_flight.catalog.retries import pause
-from lance_flight.catalog.snapshot import Snapshot
-from lance_flight.catalog.transaction import Transaction
+from lance_flight.catalog.roots.directory import Draft, Guard, Root, Table, TableName
+from lance_flight.catalog.roots.plain import PlainTable
+from lance_flight.catalog.storage.leases import Hold
+from lance_flight.catalog.storage.retries import pause
 from lance_flight.engine.cancellation import Cancellation
 from lance_flight.errors import NotFound, OutcomeUnknown, SerializationFailure, Unsupported
 

@@ -8,13 +8,13 @@ from typing import Protocol, TypeAlias
 
 import pyarrow as pa
 
-from lance_flight.catalog.directory import PLAIN_SUFFIX, Table
-from lance_flight.catalog.edits import removed_rows
+from lance_flight.catalog.commits.edits import removed_rows
+from lance_flight.catalog.commits.removals import all_removed, combined, replaced, rows_removed
+from lance_flight.catalog.manifests.snapshot import Snapshot
 from lance_flight.catalog.namespace import PartitionedNamespace
-from lance_flight.catalog.plain import PlainTable
-from lance_flight.catalog.plain_changes import replace_rows
-from lance_flight.catalog.removals import all_removed, combined, replaced, rows_removed
-from lance_flight.catalog.snapshot import Snapshot
+from lance_flight.catalog.roots.directory import PLAIN_SUFFIX, Table
+from lance_flight.catalog.roots.plain import PlainTable
+from lance_flight.catalog.roots.plain_changes import replace_rows
 from lance_flight.engine.found_changes import FoundChanges
 from lance_flight.engine.functions import evaluate
 from lance_flight.engine.policies.rows import EVERY_ROW, RowPolicy

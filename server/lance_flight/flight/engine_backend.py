@@ -9,7 +9,7 @@ from datetime import datetime
 
 import pyarrow as pa
 
-from lance_flight.catalog.directory import PUBLIC, TableName
+from lance_flight.catalog.roots.directory import PUBLIC, TableName
 from lance_flight.engine import settings, substrait
 from lance_flight.engine.client_sessions import ClientSession
 from lance_flight.engine.engine import Engine

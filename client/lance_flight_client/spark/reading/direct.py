@@ -10,14 +10,14 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 
 import pyarrow as pa
-from lance_flight.catalog import partitions
-from lance_flight.catalog.directory import Root, TableName
+from lance_flight.catalog.manifests.snapshot import Snapshot
 from lance_flight.catalog.namespace import PartitionedNamespace
-from lance_flight.catalog.pinned_tables import PinnedTable, TablePart, divided
-from lance_flight.catalog.plain import PlainTable
-from lance_flight.catalog.row_counts import row_counts
-from lance_flight.catalog.snapshot import Snapshot
-from lance_flight.catalog.store import Store
+from lance_flight.catalog.roots.directory import Root, TableName
+from lance_flight.catalog.roots.plain import PlainTable
+from lance_flight.catalog.storage.store import Store
+from lance_flight.catalog.tables import partitions
+from lance_flight.catalog.tables.pinned_tables import PinnedTable, TablePart, divided
+from lance_flight.catalog.tables.row_counts import row_counts
 from lance_flight.engine.functions import check_condition, columns_in
 from lance_flight.engine.scan_planning import PlannedScan, plan_scan
 from lance_flight.errors import Conflict, NotFound, Unsupported

@@ -6,11 +6,11 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 
 import pyarrow as pa
-from lance_flight.catalog.additions import Added, Additions
-from lance_flight.catalog.directory import Root
-from lance_flight.catalog.leases import Hold
+from lance_flight.catalog.history.additions import Added, Additions
+from lance_flight.catalog.manifests.snapshot import Snapshot
 from lance_flight.catalog.namespace import PartitionedNamespace
-from lance_flight.catalog.snapshot import Snapshot
+from lance_flight.catalog.roots.directory import Root
+from lance_flight.catalog.storage.leases import Hold
 from lance_flight.engine.functions import columns_in
 from lance_flight.engine.scan_planning import plan_scan
 from lance_flight.errors import Conflict, NotFound, QueryFailed, SchemaError, Unsupported

@@ -6,8 +6,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 import pyarrow as pa
-from lance_flight.catalog.additions import Added
-from lance_flight.catalog.store import UNREADABLE
+from lance_flight.catalog.history.additions import Added
+from lance_flight.catalog.storage.store import UNREADABLE
 from lance_flight.errors import QueryFailed
 
 from lance_flight_client.spark.reading.portion import DirectPortion

@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from typing import cast
 
 import pyarrow as pa
-from lance_flight.catalog.shared_writes import Replaces, WrittenPart
-from lance_flight.catalog.stream_batches import StreamBatch, checked_stream
+from lance_flight.catalog.bulk.shared_writes import Replaces, WrittenPart
+from lance_flight.catalog.bulk.stream_batches import StreamBatch, checked_stream
 from lance_flight.errors import AlreadyCommitted
 from pyspark import TaskContext
 from pyspark.sql.datasource import DataSourceStreamArrowWriter, WriterCommitMessage

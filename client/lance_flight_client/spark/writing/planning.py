@@ -10,14 +10,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import pyarrow as pa
-from lance_flight.catalog import rows
-from lance_flight.catalog.commit_ids import checked_id, named_commit
-from lance_flight.catalog.directory import Root, TableName
+from lance_flight.catalog.bulk.shared_writes import Replaces, SharedWrite
+from lance_flight.catalog.commits.commit_ids import checked_id, named_commit
+from lance_flight.catalog.manifests.snapshot import Snapshot
 from lance_flight.catalog.namespace import PartitionedNamespace
-from lance_flight.catalog.plain import PlainTable
-from lance_flight.catalog.shared_writes import Replaces, SharedWrite
-from lance_flight.catalog.snapshot import Snapshot
-from lance_flight.catalog.store import Store
+from lance_flight.catalog.roots.directory import Root, TableName
+from lance_flight.catalog.roots.plain import PlainTable
+from lance_flight.catalog.storage.store import Store
+from lance_flight.catalog.tables import rows
 from lance_flight.engine.definitions import check_partitioning, column_problems, partition_spec, partitioning, storable
 from lance_flight.engine.partition_fields import PartitionDef, parse_partition_by
 from lance_flight.errors import AlreadyExists, NotFound, SchemaError, Unsupported

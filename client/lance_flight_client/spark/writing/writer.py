@@ -12,9 +12,9 @@ from dataclasses import dataclass
 from typing import cast
 
 import pyarrow as pa
-from lance_flight.catalog.commit_ids import NamedCommit
-from lance_flight.catalog.once import Once
-from lance_flight.catalog.shared_writes import Replaces, SharedWrite, WrittenPart
+from lance_flight.catalog.bulk.shared_writes import Replaces, SharedWrite, WrittenPart
+from lance_flight.catalog.commits.commit_ids import NamedCommit
+from lance_flight.catalog.manifests.once import Once
 from lance_flight.errors import AlreadyCommitted
 from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
 

@@ -17,21 +17,21 @@ import pyarrow as pa
 from lance import LanceDataset, LanceOperation
 from lance.optimize import Compaction, CompactionTask, RewriteResult
 
-from lance_flight.catalog import partitions
-from lance_flight.catalog.edits import Edit, Removal
+from lance_flight.catalog.bulk.pieces import THREADS, Progress, Runner, of_tables
+from lance_flight.catalog.commits.edits import Edit, Removal
+from lance_flight.catalog.commits.removals import edit_of
+from lance_flight.catalog.commits.transaction import Transaction
 from lance_flight.catalog.maintenance.index_segments import stage_without
 from lance_flight.catalog.maintenance.indexing import IndexingReport, refresh_indices
+from lance_flight.catalog.manifests.snapshot import PartitionTable, Snapshot
 from lance_flight.catalog.namespace import PartitionedNamespace
-from lance_flight.catalog.pieces import THREADS, Progress, Runner, of_tables
-from lance_flight.catalog.removals import edit_of
-from lance_flight.catalog.rules import check_least
-from lance_flight.catalog.snapshot import PartitionTable, Snapshot
-from lance_flight.catalog.store import Store
-from lance_flight.catalog.transaction import Transaction
-from lance_flight.catalog.whole_files import DATA
+from lance_flight.catalog.storage.store import Store
+from lance_flight.catalog.storage.whole_files import DATA
+from lance_flight.catalog.tables import partitions
 from lance_flight.errors import OutcomeUnknown, SerializationFailure
 from lance_flight.faults import reached
 from lance_flight.model.pins import Pin
+from lance_flight.model.rules import check_least
 
 OPENERS = 4
 

@@ -12,7 +12,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from lance import LanceDataset
 
-from lance_flight.catalog.leases import (
+from lance_flight.catalog.maintenance.sweep import Listing
+from lance_flight.catalog.storage.leases import (
     EXPIRING,
     GRACE,
     SUFFIX,
@@ -22,9 +23,8 @@ from lance_flight.catalog.leases import (
     make_private,
     put,
 )
-from lance_flight.catalog.maintenance.sweep import Listing
-from lance_flight.catalog.private import PRIVATE
-from lance_flight.catalog.store import Store
+from lance_flight.catalog.storage.private import PRIVATE
+from lance_flight.catalog.storage.store import Store
 from lance_flight.model.naming import MANIFEST
 
 _PINNED = pa.schema(

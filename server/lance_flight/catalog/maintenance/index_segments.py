@@ -7,9 +7,9 @@ from dataclasses import dataclass
 import lance
 from lance import LanceOperation
 
-from lance_flight.catalog import partitions
-from lance_flight.catalog.index_coverage import INDICES, Coverage, segments
-from lance_flight.catalog.store import Store
+from lance_flight.catalog.storage.store import Store
+from lance_flight.catalog.tables import partitions
+from lance_flight.catalog.tables.index_coverage import INDICES, Coverage, segments
 from lance_flight.errors import Unsupported
 from lance_flight.model.index_kinds import Family, IndexKind, OptionValue
 from lance_flight.model.pins import FixedPin

@@ -16,17 +16,17 @@ import lance
 import pyarrow as pa
 from lance import LanceDataset
 
-from lance_flight.catalog import partitions
-from lance_flight.catalog.disagreeing import physical
-from lance_flight.catalog.evolution import Evolution
-from lance_flight.catalog.index_coverage import Coverage
-from lance_flight.catalog.indices import IndexDefinition, IndexRules, index_named, indices_of, note_of
+from lance_flight.catalog.bulk.pieces import THREADS, Progress, Runner, of_tables
+from lance_flight.catalog.commits.staging import repinned
 from lance_flight.catalog.maintenance.index_segments import MOST_SEGMENTS, BuildSegment, stage, stage_without
+from lance_flight.catalog.manifests.evolution import Evolution
+from lance_flight.catalog.manifests.indices import IndexDefinition, IndexRules, index_named, indices_of, note_of
+from lance_flight.catalog.manifests.snapshot import PartitionTable, Snapshot
 from lance_flight.catalog.namespace import PartitionedNamespace
-from lance_flight.catalog.pieces import THREADS, Progress, Runner, of_tables
-from lance_flight.catalog.snapshot import PartitionTable, Snapshot
-from lance_flight.catalog.staging import repinned
-from lance_flight.catalog.store import Store
+from lance_flight.catalog.storage.store import Store
+from lance_flight.catalog.tables import partitions
+from lance_flight.catalog.tables.disagreeing import physical
+from lance_flight.catalog.tables.index_coverage import Coverage
 from lance_flight.errors import AlreadyExists
 from lance_flight.faults import reached
 from lance_flight.model.pins import FixedPin

@@ -12,9 +12,9 @@ from typing import Any
 
 import pyarrow as pa
 
+from lance_flight.catalog.manifests.properties import Misplaced
 from lance_flight.catalog.namespace import PartitionedNamespace
-from lance_flight.catalog.properties import Misplaced
-from lance_flight.catalog.retries import attempts
+from lance_flight.catalog.storage.retries import attempts
 from lance_flight.errors import Conflict, Unsupported
 
 MIGRATION_SCHEMA = pa.schema(

@@ -15,14 +15,14 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from lance import LanceDataset
 
-from lance_flight.catalog import partitions
-from lance_flight.catalog.conflicts import conflicts
-from lance_flight.catalog.grouping import group
+from lance_flight.catalog.commits.removals import all_removed, edit_of
+from lance_flight.catalog.manifests.snapshot import PIN_COLUMNS, PartitionTable, Snapshot
 from lance_flight.catalog.namespace import PartitionedNamespace
-from lance_flight.catalog.removals import all_removed, edit_of
-from lance_flight.catalog.snapshot import PIN_COLUMNS, PartitionTable, Snapshot
-from lance_flight.catalog.store import VERSIONS
+from lance_flight.catalog.storage.conflicts import conflicts
+from lance_flight.catalog.storage.store import VERSIONS
+from lance_flight.catalog.tables import partitions
 from lance_flight.errors import Corrupt, NotFound
+from lance_flight.model.grouping import group
 from lance_flight.model.naming import COLUMN_PREFIX, MANIFEST
 from lance_flight.model.pins import Pin
 from lance_flight.model.schema import TABLE_FIELD_ID

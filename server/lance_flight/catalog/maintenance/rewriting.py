@@ -13,20 +13,20 @@ from itertools import accumulate
 
 import pyarrow as pa
 
-from lance_flight.catalog import partitions
+from lance_flight.catalog.bulk.pieces import THREADS, Progress, Runner, of_tables
+from lance_flight.catalog.bulk.shared_writes import SharedWrite, WrittenPart, edits_of
+from lance_flight.catalog.commits.removals import table_dropped
+from lance_flight.catalog.commits.transaction import Transaction
+from lance_flight.catalog.manifests.snapshot import PartitionTable, Snapshot
 from lance_flight.catalog.namespace import PartitionedNamespace
-from lance_flight.catalog.pieces import THREADS, Progress, Runner, of_tables
-from lance_flight.catalog.pinned_tables import PinnedTable, TablePart, divided
-from lance_flight.catalog.removals import table_dropped
-from lance_flight.catalog.retries import pause
-from lance_flight.catalog.row_counts import row_counts
-from lance_flight.catalog.rules import check_least
-from lance_flight.catalog.scan import Scan
-from lance_flight.catalog.shared_writes import SharedWrite, WrittenPart, edits_of
-from lance_flight.catalog.snapshot import PartitionTable, Snapshot
-from lance_flight.catalog.store import Store
-from lance_flight.catalog.transaction import Transaction
+from lance_flight.catalog.storage.retries import pause
+from lance_flight.catalog.storage.store import Store
+from lance_flight.catalog.tables import partitions
+from lance_flight.catalog.tables.pinned_tables import PinnedTable, TablePart, divided
+from lance_flight.catalog.tables.row_counts import row_counts
+from lance_flight.catalog.tables.scan import Scan
 from lance_flight.errors import SerializationFailure
+from lance_flight.model.rules import check_least
 from lance_flight.model.schema import NamespaceSchema
 from lance_flight.model.spec import Evaluate
 

@@ -15,10 +15,11 @@ from pathlib import PurePosixPath
 
 from lance import LanceDataset
 
-from lance_flight.catalog import branches, partitions
-from lance_flight.catalog.conflicts import conflicts
-from lance_flight.catalog.leases import SnapshotId
-from lance_flight.catalog.store import VERSIONS, Store, StoredFile
+from lance_flight.catalog.storage import branches
+from lance_flight.catalog.storage.conflicts import conflicts
+from lance_flight.catalog.storage.leases import SnapshotId
+from lance_flight.catalog.storage.store import VERSIONS, Store, StoredFile
+from lance_flight.catalog.tables import partitions
 from lance_flight.model.pins import BranchVersion, Version
 
 LOOSE_FILES = frozenset({"data", "_deletions"})

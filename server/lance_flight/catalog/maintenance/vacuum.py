@@ -16,16 +16,16 @@ from functools import partial
 
 import pyarrow as pa
 
-from lance_flight.catalog.leases import leases
 from lance_flight.catalog.maintenance.expiry import Expiry, Pins, expire, pins_of
 from lance_flight.catalog.maintenance.sweep import Amount, Sweep
 from lance_flight.catalog.namespace import PartitionedNamespace
-from lance_flight.catalog.rules import check_least
-from lance_flight.catalog.standing import Standing
-from lance_flight.catalog.store import Store
+from lance_flight.catalog.storage.leases import leases
+from lance_flight.catalog.storage.standing import Standing
+from lance_flight.catalog.storage.store import Store
 from lance_flight.errors import Conflict, LanceFlightError, Refused
 from lance_flight.faults import reached
 from lance_flight.model.naming import MANIFEST
+from lance_flight.model.rules import check_least
 
 HOUR = 3600.0
 FLOOR_HOURS = 7 * 24.0

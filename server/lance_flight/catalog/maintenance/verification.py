@@ -12,16 +12,16 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
-from lance_flight.catalog import partitions
-from lance_flight.catalog.grouping import match
+from lance_flight.catalog.bulk.pieces import THREADS, Progress, Runner, of_tables
+from lance_flight.catalog.commits.writer import partition_values
+from lance_flight.catalog.manifests.snapshot import PartitionTable, Snapshot
 from lance_flight.catalog.namespace import PartitionedNamespace
-from lance_flight.catalog.pieces import THREADS, Progress, Runner, of_tables
-from lance_flight.catalog.scan import Scan, Source
-from lance_flight.catalog.snapshot import PartitionTable, Snapshot
-from lance_flight.catalog.store import UNREADABLE, Store
-from lance_flight.catalog.writer import partition_values
+from lance_flight.catalog.storage.store import UNREADABLE, Store
+from lance_flight.catalog.tables import partitions
+from lance_flight.catalog.tables.scan import Scan, Source
 from lance_flight.errors import LanceFlightError
 from lance_flight.model.checksums import Checksum
+from lance_flight.model.grouping import match
 from lance_flight.model.schema import NamespaceSchema
 from lance_flight.model.spec import Evaluate, PartitionField
 

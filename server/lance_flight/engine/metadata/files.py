@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pyarrow as pa
 
-from lance_flight.catalog import partitions
+from lance_flight.catalog.tables import partitions
 from lance_flight.engine.metadata.table import MetadataTable
 from lance_flight.engine.tables import PartitionedView
 

@@ -9,11 +9,11 @@ from typing import Any
 
 import pyarrow as pa
 
-from lance_flight.catalog import partitions
-from lance_flight.catalog.disagreeing import physical
-from lance_flight.catalog.index_coverage import Coverage
-from lance_flight.catalog.indices import IndexDefinition, indices_of
-from lance_flight.catalog.snapshot import PartitionTable
+from lance_flight.catalog.manifests.indices import IndexDefinition, indices_of
+from lance_flight.catalog.manifests.snapshot import PartitionTable
+from lance_flight.catalog.tables import partitions
+from lance_flight.catalog.tables.disagreeing import physical
+from lance_flight.catalog.tables.index_coverage import Coverage
 from lance_flight.engine.metadata.table import MetadataTable
 from lance_flight.engine.tables import PartitionedView
 

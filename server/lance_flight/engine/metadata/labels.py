@@ -6,8 +6,8 @@ from dataclasses import asdict
 
 import pyarrow as pa
 
-from lance_flight.catalog.directory import Table
 from lance_flight.catalog.namespace import PartitionedNamespace
+from lance_flight.catalog.roots.directory import Table
 from lance_flight.engine.metadata.table import MetadataTable
 
 

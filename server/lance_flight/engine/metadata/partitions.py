@@ -7,8 +7,8 @@ from datetime import UTC, datetime
 
 import pyarrow as pa
 
-from lance_flight.catalog import partitions
-from lance_flight.catalog.snapshot import PIN_COLUMNS, PartitionTable, SpecTables
+from lance_flight.catalog.manifests.snapshot import PIN_COLUMNS, PartitionTable, SpecTables
+from lance_flight.catalog.tables import partitions
 from lance_flight.engine.metadata.table import MetadataTable
 from lance_flight.engine.tables import PartitionedView
 from lance_flight.errors import Corrupt, NotFound

@@ -9,8 +9,8 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from lance_flight.catalog.manifests.snapshot import PIN_COLUMNS
 from lance_flight.catalog.namespace import PartitionedNamespace
-from lance_flight.catalog.snapshot import PIN_COLUMNS
 from lance_flight.engine.metadata.spec_history import is_snapshot
 from lance_flight.engine.metadata.table import MetadataTable
 from lance_flight.model.pins import Latest

@@ -5,8 +5,8 @@ from __future__ import annotations
 from bisect import bisect_left
 from typing import Any
 
+from lance_flight.catalog.manifests.snapshot import Snapshot
 from lance_flight.catalog.namespace import PartitionedNamespace
-from lance_flight.catalog.snapshot import Snapshot
 from lance_flight.errors import Corrupt, NotFound
 
 FIRST_VERSION = 1

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from types import MappingProxyType
 
 from lance_flight.catalog.namespace import PartitionedNamespace
-from lance_flight.catalog.plain import PlainTable
+from lance_flight.catalog.roots.plain import PlainTable
 from lance_flight.engine.metadata.files import files_table
 from lance_flight.engine.metadata.indexes import indexes_table
 from lance_flight.engine.metadata.labels import branches_table, tags_table

@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterator
 from dataclasses import dataclass, replace
 from enum import Enum
 
-from lance_flight.catalog.directory import PUBLIC, TableName
+from lance_flight.catalog.roots.directory import PUBLIC, TableName
 from lance_flight.engine.policies.conditions import Condition
 from lance_flight.engine.policies.rows import EVERY_ROW, RowPolicy
 from lance_flight.errors import Refused

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any, Self
 
-from lance_flight.catalog.directory import PUBLIC
+from lance_flight.catalog.roots.directory import PUBLIC
 from lance_flight.engine.policies.access import OF_ROWS, Access, Grant, Privilege, Tables
 from lance_flight.engine.policies.conditions import Condition
 from lance_flight.engine.sql import Cursor

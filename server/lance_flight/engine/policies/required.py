@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import assert_never
 
-from lance_flight.catalog.directory import TableName
+from lance_flight.catalog.roots.directory import TableName
 from lance_flight.engine.dml import table_name
 from lance_flight.engine.index_statements import CreateIndex, DropIndex, Reindex
 from lance_flight.engine.maintenance import Compact, Migrate, Repair, RewritePartitions, Vacuum, Verify

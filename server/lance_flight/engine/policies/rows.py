@@ -12,8 +12,8 @@ from weakref import WeakKeyDictionary
 
 import pyarrow as pa
 
-from lance_flight.catalog import rows
-from lance_flight.catalog.snapshot import Snapshot
+from lance_flight.catalog.manifests.snapshot import Snapshot
+from lance_flight.catalog.tables import rows
 from lance_flight.engine.policies.conditions import Condition
 from lance_flight.engine.tables import partitions_of
 from lance_flight.errors import Refused

@@ -12,8 +12,8 @@ import pyarrow as pa
 import pyarrow.dataset as pads
 from datafusion import DataFrame
 
-from lance_flight.catalog.chosen_rows import Addresses
-from lance_flight.catalog.scan import ADDRESS_FIELDS
+from lance_flight.catalog.search.chosen_rows import Addresses
+from lance_flight.catalog.tables.scan import ADDRESS_FIELDS
 from lance_flight.engine.provider import Provider, ScanLog
 from lance_flight.engine.references import CATALOG, enclosed, quoted
 from lance_flight.engine.tables import PartitionedView, PlainView, Portion, Share, Targets

@@ -13,11 +13,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.dataset as pads
 
-from lance_flight.catalog.scan import ADDRESS_FIELDS
-from lance_flight.catalog.search_results import SCORE
-from lance_flight.catalog.searching import AnySearch, VectorSearch, best
-from lance_flight.catalog.text_queries import Mode, TextQuery
-from lance_flight.catalog.text_search import TextSearch
+from lance_flight.catalog.search.search_results import SCORE
+from lance_flight.catalog.search.searching import AnySearch, VectorSearch, best
+from lance_flight.catalog.search.text_queries import Mode, TextQuery
+from lance_flight.catalog.search.text_search import TextSearch
+from lance_flight.catalog.tables.scan import ADDRESS_FIELDS
 from lance_flight.engine.parameters import parameter_count
 from lance_flight.engine.provider import ScanLog
 from lance_flight.engine.references import CATALOG, enclosed, quoted

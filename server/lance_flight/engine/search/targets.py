@@ -11,10 +11,10 @@ import pyarrow as pa
 import pyarrow.dataset as pads
 from datafusion import DataFrame, ExecutionPlan, LogicalPlan
 
-from lance_flight.catalog.indices import indices_of
-from lance_flight.catalog.merged import MERGED_TABLES, Merged, merge
-from lance_flight.catalog.pinned_tables import PinnedTable
-from lance_flight.catalog.scan import Open, Scan, Search, Source
+from lance_flight.catalog.manifests.indices import indices_of
+from lance_flight.catalog.tables.merged import MERGED_TABLES, Merged, merge
+from lance_flight.catalog.tables.pinned_tables import PinnedTable
+from lance_flight.catalog.tables.scan import Open, Scan, Search, Source
 from lance_flight.engine import references
 from lance_flight.engine.provider import PlannedRead, ScanLog, filter_of
 from lance_flight.engine.pure_scans import bare_columns, is_pure_scan

@@ -1,0 +1,201 @@
+"""A write that many processes share: each of them writes data files, and one makes all of it visible in one commit.
+
+What goes from one process to another is plain, and pickled. All of them write for the snapshot that the write began with;
+the directories of new partitions carry the mark of the write, so that files of several processes for one partition lie
+together. Files of a process that died, or whose work was done twice, are part of no version: vacuum removes them.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from enum import Enum
+from typing import Self
+
+import pyarrow as pa
+from lance import FragmentMetadata
+
+from lance_flight.catalog.commits.edits import Edit, removed_rows
+from lance_flight.catalog.commits.removals import all_removed, combined, replaced
+from lance_flight.catalog.commits.transaction import Transaction
+from lance_flight.catalog.manifests.once import Once
+from lance_flight.catalog.manifests.snapshot import PartitionTable, Snapshot
+from lance_flight.catalog.namespace import PartitionedNamespace
+from lance_flight.catalog.storage.store import Store
+from lance_flight.catalog.storage.whole_files import DATA
+from lance_flight.errors import NotFound, SerializationFailure
+from lance_flight.model.naming import directory_name, new_mark
+from lance_flight.model.spec import Evaluate
+
+
+class Replaces(Enum):
+    """What goes when new rows come."""
+
+    NOTHING = "nothing"
+    PARTITIONS = "partitions"
+    """All that lies in the partitions that the new rows fall into."""
+    TABLE = "table"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WrittenPart:
+    """The data files that one process wrote for one partition; `values` is its row of partition values as an IPC stream."""
+
+    object_id: str
+    location: str
+    place: str
+    values: bytes
+    fragments: tuple[str, ...]
+    files: tuple[str, ...]
+    rows: int
+
+    @classmethod
+    def of(cls, edit: Edit) -> Self:
+        """What others have to know of an edit that only adds rows."""
+        return cls(
+            object_id=edit.object_id,
+            location=edit.location,
+            place=edit.place,
+            values=_ipc(edit.values),
+            fragments=tuple(json.dumps(fragment.to_json()) for fragment in edit.fragments),
+            files=tuple(edit.files),
+            rows=edit.rows,
+        )
+
+    @property
+    def data_files(self) -> set[str]:
+        """Its files, by their paths within `place`."""
+        written = {file["path"] for fragment in self.fragments for file in json.loads(fragment)["files"]}
+        return {f"{DATA}/{name}" for name in written.union(self.files)}
+
+    def edit(self, snapshot: Snapshot, table: PartitionTable | None) -> Edit:
+        """The edit again, in another process, of the table that the snapshot has for this partition."""
+        return Edit(
+            spec=snapshot.current_spec,
+            schema=snapshot.schema.table,
+            values=pa.ipc.open_stream(self.values).read_all(),
+            object_id=self.object_id,
+            location=self.location,
+            place=self.place,
+            table=table,
+            fragments=[FragmentMetadata.from_json(fragment) for fragment in self.fragments],
+            files=list(self.files),
+            rows=self.rows,
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SharedWrite:
+    """What every process of one write knows: the namespace, its snapshot at the beginning, the mark of the write.
+
+    A snapshot with that number and another `committed_at` is one of another table that has the name by now.
+    """
+
+    store: Store
+    branch: str | None
+    version: int
+    committed_at: datetime
+    mark: str
+
+    @classmethod
+    def begin(cls, namespace: PartitionedNamespace, at: int | None = None) -> Self:
+        """A write on top of the newest snapshot, or of the one whose rows it will replace."""
+        return cls.of(namespace, namespace.begin(None if at is None else namespace.snapshot(at)).base)
+
+    @classmethod
+    def of(cls, namespace: PartitionedNamespace, base: Snapshot) -> Self:
+        """A write on top of a snapshot that a transaction has begun with."""
+        return cls(
+            store=namespace.store,
+            branch=None if namespace.branch is None else namespace.branch.name,
+            version=base.version,
+            committed_at=base.committed_at,
+            mark=new_mark(),
+        )
+
+    def write(self, tables: Iterable[pa.Table], evaluate: Evaluate) -> tuple[WrittenPart, ...]:
+        """Write rows as data files, in bounded memory; nobody sees them, and nothing is left of them if that fails."""
+        namespace, snapshot = self._begun()
+        with namespace.hold(snapshot, is_newest=False):
+            edits = namespace.written(snapshot, tables, evaluate, mark=self.mark)
+        return tuple(WrittenPart.of(edit) for edit in edits)
+
+    def commit(
+        self,
+        written: Iterable[WrittenPart],
+        evaluate: Evaluate,
+        *,
+        replaces: Replaces = Replaces.NOTHING,
+        once: Once | None = None,
+    ) -> int:
+        """Make what all processes wrote visible, once, and return the version; each piece of work counts as it is given here.
+
+        Errors as of `Commits.commit`. Rows that are added go on top of whatever others did meanwhile; what is replaced must
+        be as it was at the beginning, or it is a `SerializationFailure`. The files go unless the outcome is unknown.
+        """
+        parts = list(written)
+        try:
+            namespace, snapshot = self._begun()
+        except (NotFound, SerializationFailure):
+            self.discard(parts)
+            raise
+        edits = edits_of(snapshot, parts)
+        with namespace.discarding(snapshot, edits):
+            transaction = namespace.begin(snapshot, serializable=replaces is Replaces.TABLE)
+            transaction.once = once
+            _add(transaction, namespace.store, edits, replaces, evaluate)
+        with namespace.changing(transaction):
+            return namespace.commits.commit(transaction)
+
+    def discard(self, written: Iterable[WrittenPart]) -> None:
+        """Delete the files of a write of which no commit was begun: the directories that are its own, and what is `written`."""
+        for part in written:
+            self.store.child(part.place).remove_files(part.data_files)
+        for name in self.store.directories():
+            if name.startswith(directory_name("", self.mark)):
+                self.store.child(name).remove()
+        if not self.store.directories():
+            # The table was dropped: nothing but directories of ours was left of it.
+            self.store.remove()
+
+    def _begun(self) -> tuple[PartitionedNamespace, Snapshot]:
+        namespace = PartitionedNamespace(self.store)
+        if self.branch is not None:
+            namespace = namespace.on_branch(self.branch)
+        snapshot = namespace.snapshot(self.version)
+        if snapshot.committed_at != self.committed_at:
+            raise SerializationFailure(f"table {self.store.name!r} was dropped or replaced by another writer")
+        return namespace, snapshot
+
+
+def edits_of(snapshot: Snapshot, parts: Sequence[WrittenPart]) -> list[Edit]:
+    """What processes wrote, one edit for each partition."""
+    tables = snapshot.tables_named(list({part.object_id for part in parts}))
+    return combined(part.edit(snapshot, tables.get(part.object_id)) for part in parts)
+
+
+def _add(transaction: Transaction, store: Store, edits: Sequence[Edit], replaces: Replaces, evaluate: Evaluate) -> None:
+    snapshot, count = transaction.snapshot, sum(edit.rows for edit in edits)
+    match replaces:
+        case Replaces.NOTHING:
+            transaction.add(edits, f"append {count} rows into {len(edits)} partitions")
+            return
+        case Replaces.PARTITIONS:
+            room = replaced(store, snapshot, edits, evaluate)
+        case Replaces.TABLE:
+            # What others add meanwhile, be it a new partition, belongs to the table that is replaced.
+            transaction.read(snapshot.table_ids)
+            room = all_removed(store, snapshot, snapshot.all_tables())
+    gone = removed_rows(room)
+    what = "the table" if replaces is Replaces.TABLE else f"{len(edits)} partitions"
+    transaction.add(combined([*room, *edits]), f"overwrite {what} with {count} rows in place of {gone}")
+
+
+def _ipc(table: pa.Table) -> bytes:
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, table.schema) as writer:
+        writer.write_table(table)
+    content: bytes = sink.getvalue().to_pybytes()
+    return content

@@ -1,0 +1,83 @@
+"""What keeps a transaction from its commit: others have changed what it rests on.
+
+Decisions 15 and 16. Additions rest on nothing but the namespace; what rewrites a table rests on the version that it read,
+and a serialisable transaction on all that it read.
+"""
+
+from __future__ import annotations
+
+from lance_flight.catalog.commits.transaction import Transaction
+from lance_flight.catalog.manifests.manifest import NAMESPACE_KEY
+from lance_flight.catalog.manifests.properties import SCHEMA_KEY
+from lance_flight.catalog.manifests.snapshot import Snapshot
+from lance_flight.errors import SerializationFailure
+from lance_flight.model.pins import Latest
+
+
+class Before:
+    """What the transactions of a group that come before one have changed."""
+
+    def __init__(self) -> None:
+        self.touched: set[str] = set()
+        self.once: set[str] = set()
+        self.created = False
+
+    def add(self, transaction: Transaction) -> None:
+        """Count a transaction that goes along."""
+        self.touched.update(transaction.parts)
+        if transaction.once is not None:
+            self.once.add(transaction.once.name)
+        self.created |= any(part.table is None for part in transaction.parts.values())
+
+
+def check(transaction: Transaction, newest: Snapshot, before: Before) -> None:
+    """`SerializationFailure` for a transaction that is out of date, `AlreadyExists` as of `Once.check`."""
+    _check_once(transaction, newest, before.once)
+    _check_namespace(transaction.base, newest)
+    _check_parts(transaction, newest, before.touched)
+    if transaction.serializable and transaction.has_read:
+        _check_reads(transaction, newest, before)
+
+
+def _check_once(transaction: Transaction, newest: Snapshot, names: set[str]) -> None:
+    once = transaction.once
+    if once is None:
+        return
+    once.check(newest)
+    if once.name in names:
+        raise SerializationFailure(f"{once.name} is being committed by another writer")
+
+
+def _check_namespace(base: Snapshot, newest: Snapshot) -> None:
+    """Rows are written for one schema of one namespace; a namespace made again is another one, and a spec stays good."""
+    if any(base.metadata.get(key) != newest.metadata.get(key) for key in (NAMESPACE_KEY, SCHEMA_KEY)):
+        raise SerializationFailure("the table was dropped, replaced or changed in its schema by another writer")
+
+
+def _check_parts(transaction: Transaction, newest: Snapshot, touched: set[str]) -> None:
+    known = {object_id: part for object_id, part in transaction.parts.items() if part.table is not None}
+    found = newest.tables_named(list(transaction.parts))
+    for object_id, part in transaction.parts.items():
+        # What it has taken away again of its own new partition must not come back with the files of others.
+        if part.table is None and part.rewrites and (object_id in found or object_id in touched):
+            raise SerializationFailure(f"partition table {object_id!r} was made by another writer")
+    for object_id, part in known.items():
+        table = found.get(object_id)
+        if table is None:
+            raise SerializationFailure(f"partition table {object_id!r} was dropped by another writer")
+        if isinstance(table.pin, Latest):
+            raise SerializationFailure(f"partition table {object_id!r} lost its pin to another writer")
+        if part.rewrites and (table != part.table or object_id in touched):
+            raise SerializationFailure(f"the rows of partition table {object_id!r} were changed by another writer")
+
+
+def _check_reads(transaction: Transaction, newest: Snapshot, before: Before) -> None:
+    read = list(transaction.reads)
+    then, now = transaction.base.tables_named(read), newest.tables_named(read)
+    changed = sorted(name for name in read if then.get(name) != now.get(name) or name in before.touched)
+    if changed:
+        raise SerializationFailure(f"partition table {changed[0]!r}, which was read, was changed by another writer")
+    if before.created or newest.table_ids != transaction.base.table_ids:
+        raise SerializationFailure(
+            "partitions were created by another writer after this transaction had read the table"
+        )

@@ -1,0 +1,161 @@
+"""The multi-partition commit: stage a version on every table concerned, then one `__manifest` commit.
+
+Spec: Multi-Partition Transaction, Conflict Resolution; decisions 12 to 17. Transactions of one process that are ready at
+the same moment share a commit. `checks.py` says who is out of date, `staging.py` stages.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from threading import Lock
+
+from lance_flight.catalog.commits.checks import Before, check
+from lance_flight.catalog.commits.commit_counts import CommitEvent, commit_counts
+from lance_flight.catalog.commits.staging import Staging, gone
+from lance_flight.catalog.commits.transaction import Transaction
+from lance_flight.catalog.manifests.manifest import Manifest
+from lance_flight.catalog.manifests.once import remembering
+from lance_flight.catalog.manifests.snapshot import Snapshot
+from lance_flight.catalog.storage.retries import attempts
+from lance_flight.errors import (
+    AlreadyExists,
+    Conflict,
+    LanceFlightError,
+    NotFound,
+    OutcomeUnknown,
+    SerializationFailure,
+)
+from lance_flight.faults import reached
+
+
+@dataclass(slots=True, eq=False)
+class _Member:
+    """A transaction that waits for its commit, and what came of it."""
+
+    transaction: Transaction
+    version: int | None = None
+    error: BaseException | None = None
+
+    @property
+    def is_done(self) -> bool:
+        return self.version is not None or self.error is not None
+
+
+class Commits:
+    """Commits the transactions of this process to one namespace. Safe to share among threads."""
+
+    def __init__(self, manifest: Manifest) -> None:
+        self._manifest = manifest
+        self._root = manifest.store.parent
+        self._waiting: list[_Member] = []
+        self._lock = Lock()
+        self._turn = Lock()
+
+    def commit(self, transaction: Transaction) -> int:
+        """Make a transaction visible and return the new snapshot's version.
+
+        `SerializationFailure` where what it read or rewrote has changed, `Conflict` after the last attempt against other
+        writers, `AlreadyExists` as of `Once.check`; after these nothing of it is visible.
+        `OutcomeUnknown` where an object store did not say.
+        """
+        if not transaction.parts and transaction.once is None:
+            return transaction.base.version
+        mine = _Member(transaction)
+        with self._lock:
+            self._waiting.append(mine)
+        with self._turn:
+            # Whoever had the turn before may have taken this one along.
+            if not mine.is_done:
+                with self._lock:
+                    group, self._waiting = self._waiting, []
+                self._commit(group)
+        if mine.error is not None:
+            if isinstance(mine.error, Conflict):
+                commit_counts.add(CommitEvent.CONFLICT)
+            raise mine.error
+        if mine.version is None:
+            raise AssertionError("a commit without an outcome")
+        return mine.version
+
+    def stage(self, transaction: Transaction) -> None:
+        """Stage what a transaction did last, so that its own snapshot shows it; nobody else's does."""
+        transaction.show(self._staging().rows([transaction], transaction.base))
+
+    def _commit(self, group: Sequence[_Member]) -> None:
+        """Settle every member of the group; a table that goes takes no other transaction along.
+
+        Nor do rows that only move: who follows the history has not to tell them from those that others add.
+        """
+        alone = [member for member in group if member.transaction.drops or member.transaction.moves]
+        together = [member for member in group if member not in alone]
+        for part in filter(None, (together, *([member] for member in alone))):
+            try:
+                self._settle(part)
+            except BaseException as exc:  # noqa: BLE001 - each waiting thread raises it
+                for member in part:
+                    if not member.is_done:
+                        member.error = exc
+
+    def _settle(self, group: Sequence[_Member]) -> None:
+        staging = self._staging()
+        for _ in attempts(self._root.name):
+            snapshot = self._newest()
+            group = _still_good(group, snapshot)
+            if not group:
+                return
+            try:
+                rows = staging.rows([member.transaction for member in group], snapshot)
+                reached("all_staged")
+                done = [member.transaction for member in group]
+                once = [transaction.once for transaction in done if transaction.once is not None]
+                version = self._manifest.make_visible(
+                    snapshot,
+                    remembering(snapshot, rows, once),
+                    "; ".join(t.operation for t in done),
+                    [t.id for t in done],
+                    removed=gone(done, snapshot),
+                )
+            except OutcomeUnknown:
+                raise
+            except (LanceFlightError, OSError) as exc:
+                if isinstance(exc, Conflict) and not isinstance(exc, SerializationFailure):
+                    commit_counts.add(CommitEvent.RETRY)
+                    continue
+                if len(group) == 1:
+                    raise
+                # One of them cannot be staged; by itself each gets its own answer.
+                for member in group:
+                    self._commit([member])
+                return
+            if version is None:
+                commit_counts.add(CommitEvent.RETRY)
+            else:
+                commit_counts.add(CommitEvent.COMMITTED)
+                commit_counts.add(CommitEvent.TRANSACTION, len(group))
+                for member in group:
+                    member.version = version
+                return
+
+    def _staging(self) -> Staging:
+        return Staging(self._root, self._manifest.table_branch)
+
+    def _newest(self) -> Snapshot:
+        try:
+            return self._manifest.snapshot()
+        except NotFound as exc:
+            raise SerializationFailure(f"table {self._root.name!r} was dropped by another writer") from exc
+
+
+def _still_good(group: Sequence[_Member], snapshot: Snapshot) -> list[_Member]:
+    """The members that may go together on top of a snapshot; each of the others learns why it may not."""
+    good, before = [], Before()
+    for member in group:
+        try:
+            check(member.transaction, snapshot, before)
+        except (SerializationFailure, AlreadyExists) as exc:
+            member.error = exc
+        else:
+            before.add(member.transaction)
+            good.append(member)
+    return good

@@ -1,0 +1,227 @@
+"""Staging: a version of every table that a commit concerns, on top of the pins of one snapshot, seen by nobody.
+
+Decision 13. What is still staged on the right pin is kept, the rest is staged once more; data files are never written
+again. Several transactions that only add rows to a table share a version of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor, wait
+from dataclasses import dataclass
+from functools import partial
+
+import pyarrow as pa
+from lance import FragmentMetadata, LanceOperation
+
+from lance_flight.catalog.commits.transaction import Part, Staged, Transaction
+from lance_flight.catalog.manifests.manifest import NAMESPACE_KEY
+from lance_flight.catalog.manifests.new_partitions import NewPartitions
+from lance_flight.catalog.manifests.snapshot import PIN_COLUMNS, PartitionTable, Snapshot
+from lance_flight.catalog.storage.store import Store
+from lance_flight.catalog.tables import partitions
+from lance_flight.errors import SerializationFailure
+from lance_flight.faults import reached
+from lance_flight.model.grouping import match
+from lance_flight.model.naming import namespaces_above
+from lance_flight.model.pins import FixedPin, Pin
+
+STAGERS = 4
+
+_stagers = ThreadPoolExecutor(STAGERS, thread_name_prefix="stager")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Target:
+    """One partition table of a commit: the parts that change it, and the table as it is now (None: not there yet)."""
+
+    object_id: str
+    parts: tuple[Part, ...]
+    table: PartitionTable | None
+
+
+class Staging:
+    """Stages the changes of a group of transactions, again and again until they are committed; `branch` is the tables'."""
+
+    def __init__(self, root: Store, branch: str | None) -> None:
+        self._root = root
+        self._branch = branch
+        self._done: dict[tuple[str, FixedPin | None, tuple[int, ...]], Staged] = {}
+
+    def rows(self, group: Sequence[Transaction], snapshot: Snapshot) -> pa.Table:
+        """Stage everything on the pins of `snapshot` and return the manifest rows that make it visible."""
+        targets = [target for target in _targets(group, snapshot) if not any(part.drops for part in target.parts)]
+        staged = self._staged(targets, stable_row_ids=snapshot.has_stable_row_ids)
+        changed = [snapshot.rows.slice(0, 0)]
+        old = [(t, s) for t, s in zip(targets, staged, strict=True) if t.table is not None]
+        if old:
+            rows = snapshot.rows_of([target.object_id for target, _ in old])
+            changed.append(repinned(rows, [place.pin for _, place in old]))
+        key = namespace_key(snapshot)
+        for spec in snapshot.specs:
+            new = [
+                (t, s)
+                for t, s in zip(targets, staged, strict=True)
+                if t.table is None and t.parts[0].added.spec.id == spec.id
+            ]
+            if new:
+                values = pa.concat_tables([target.parts[0].added.values for target, _ in new])
+                builder = NewPartitions(snapshot, spec, key)
+                changed.append(builder.rows(values, [s.location for _, s in new], [s.pin for _, s in new]))
+        return _without_repeats(pa.concat_tables(changed))
+
+    def _staged(self, targets: Sequence[_Target], *, stable_row_ids: bool) -> list[Staged]:
+        stage = partial(self._stage, stable_row_ids=stable_row_ids)
+        if len(targets) == 1:
+            return [stage(targets[0])]
+        running = [_stagers.submit(stage, target) for target in targets]
+        # Where one fails the others are not left running: what they stage is about to be tried again, or taken away.
+        wait(running)
+        return [task.result() for task in running]
+
+    def _stage(self, target: _Target, *, stable_row_ids: bool) -> Staged:
+        """A version of the table with the changes of all parts, on top of its newest pin."""
+        head, *rest = sorted(target.parts, key=lambda part: not part.rewrites)
+        table = target.table
+        base = None if table is None else partitions.base_of(self._root.child(table.location), table.pin, self._branch)
+        location = head.added.location if table is None else table.location
+        key = target.object_id, base, tuple(map(id, target.parts))
+        if key in self._done:
+            return self._done[key]
+        store = self._root.child(location)
+        place = partitions.place_of_files(location, base)
+        for part in target.parts:
+            if part.rewrites and part.table is None and table is not None:
+                # The new partition was made by somebody who names it otherwise.
+                raise SerializationFailure(f"partition table {target.object_id!r} was made by another writer")
+            if part.added.place != place:
+                _move(self._root, part, location, place, base)
+                head.owns_directory = False
+            part.was_staged = True
+        kept = (
+            head.staged
+            if head.staged is not None and (head.staged.location, head.staged.on) == (location, base)
+            else None
+        )
+        pin = base if kept is None else kept.pin
+        for operation in _operations(head, rest, is_staged=kept is not None):
+            if pin is None:
+                files = _fragments(operation)
+                pin = partitions.create(store, head.added.schema, files, stable_row_ids=stable_row_ids)
+            else:
+                pin = partitions.stage(store, pin, operation)
+            reached("table_staged")
+        if pin is None:
+            raise AssertionError("a new table without rows")
+        staged = Staged(location, base, pin)
+        if not rest:
+            head.staged, head.waiting = staged, []
+        self._done[key] = staged
+        return staged
+
+
+def namespace_key(snapshot: Snapshot) -> bytes:
+    """The key that names new partitions (decision 4)."""
+    return bytes.fromhex(snapshot.metadata[NAMESPACE_KEY])
+
+
+def pinned_rows(root: Store, snapshot: Snapshot) -> pa.Table:
+    """The rows of floating tables, pinned at what they show now: to stage on such a table would publish it."""
+    tables = snapshot.floating
+    pins = list(_stagers.map(lambda table: partitions.resolve(root.child(table.location), table.pin), tables))
+    return repinned(snapshot.rows_of([table.object_id for table in tables]), pins)
+
+
+def gone(group: Sequence[Transaction], snapshot: Snapshot) -> tuple[str, ...]:
+    """The objects that a group takes away: tables, and the namespaces above them in which nothing else is left."""
+    tables = {object_id for transaction in group for object_id in transaction.drops}
+    if not tables:
+        return ()
+    namespaces = {above for object_id in tables for above in namespaces_above(object_id)}
+    others = set(snapshot.rows["object_id"].to_pylist()) - tables - namespaces
+    needed = {above for object_id in others for above in namespaces_above(object_id)}
+    return (*sorted(tables), *sorted(namespaces - needed))
+
+
+def _operations(head: Part, rest: Sequence[Part], *, is_staged: bool) -> list[LanceOperation.BaseOperation]:
+    """What is still to be put on the table: what `head` has not staged, with the rows that the rest adds."""
+    operations: list[LanceOperation.BaseOperation]
+    if is_staged or head.rewrites:
+        operations = [edit.operation for edit in head.waiting]
+    else:
+        operations = [LanceOperation.Append(list(head.added.fragments))]
+    more = [fragment for part in rest for fragment in part.added.fragments]
+    match operations[-1] if operations else None:
+        case LanceOperation.Append(fragments=fragments) if more:
+            operations[-1] = LanceOperation.Append([*fragments, *more])
+        case LanceOperation.Update() as update if more:
+            update.new_fragments = [*update.new_fragments, *more]
+        case None | LanceOperation.Rewrite() if more:
+            operations.append(LanceOperation.Append(more))
+    return operations
+
+
+def _fragments(operation: LanceOperation.BaseOperation) -> list[FragmentMetadata]:
+    match operation:
+        case LanceOperation.Append(fragments=fragments):
+            return list(fragments)
+    raise AssertionError(f"{operation} on a table that is not there")
+
+
+def _move(root: Store, part: Part, location: str, place: str, base: FixedPin | None) -> None:
+    """Take added rows along to where the table is now.
+
+    Somebody else made it first for the same values, or the row of the table refers to another branch of it.
+    """
+    if root.is_remote and not part.owns_directory:
+        raise SerializationFailure(f"the partition of {part.added.object_id!r} was made by several others at once")
+    source = root.child(part.added.place)
+    of = None if part.table is None else partitions.open_at(root.child(part.table.location), part.table.pin)
+    rows = partitions.read_files(source, part.added.schema, part.added.fragments, of)
+    before = part.added.data_files
+    part.added.fragments[:] = partitions.write_files(root.child(place), None if base is None else base.version, rows)
+    reached("files_moved")
+    part.added.files.clear()
+    if part.owns_directory:
+        source.remove()
+    elif part.table is None or not part.was_staged:
+        source.remove_files(before)
+    part.added.location, part.added.place = location, place
+    part.waiting = [part.added]
+    part.owns_directory = False
+
+
+def _targets(group: Sequence[Transaction], snapshot: Snapshot) -> Iterator[_Target]:
+    """The tables that a group changes; a table that is not there yet is found by its values, however it is called."""
+    parts = [part for transaction in group for part in transaction.parts.values()]
+    ids = [part.added.object_id for part in parts]
+    for spec in snapshot.specs:
+        new = [i for i, part in enumerate(parts) if part.table is None and part.added.spec.id == spec.id]
+        if not new:
+            continue
+        values = pa.concat_tables([parts[i].added.values for i in new])
+        tables = snapshot.tables_of(spec.id)
+        names = NewPartitions(snapshot, spec, namespace_key(snapshot)).object_ids(values)
+        for i, row, name in zip(new, match(values, tables.values), names, strict=True):
+            ids[i] = tables.table(int(row)).object_id if row >= 0 else name
+    together: dict[str, list[Part]] = {}
+    for object_id, part in zip(ids, parts, strict=True):
+        together.setdefault(object_id, []).append(part)
+    found = snapshot.tables_named(list(together))
+    for object_id, mine in together.items():
+        yield _Target(object_id=object_id, parts=tuple(mine), table=found.get(object_id))
+
+
+def repinned(rows: pa.Table, pins: Sequence[Pin]) -> pa.Table:
+    """The same manifest rows with other pins."""
+    for name in PIN_COLUMNS:
+        at = rows.schema.get_field_index(name)
+        values = pa.array([getattr(pin.columns, name) for pin in pins], rows.schema.field(at).type)
+        rows = rows.set_column(at, rows.schema.field(at), values)
+    return rows
+
+
+def _without_repeats(rows: pa.Table) -> pa.Table:
+    """Each object once, as it stands last."""
+    last = {object_id: place for place, object_id in enumerate(rows["object_id"].to_pylist())}
+    return rows if len(last) == rows.num_rows else rows.take(sorted(last.values()))

@@ -1,0 +1,161 @@
+"""A transaction on one namespace: what it read, what it changes, and the snapshot that it sees.
+
+Spec: Multi-Partition Transaction; decisions 12 to 16. `commit.py` makes the changes visible, those of several
+transactions together where it can.
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field, replace
+
+import pyarrow as pa
+
+from lance_flight.catalog.commits.edits import Edit
+from lance_flight.catalog.manifests.once import Once
+from lance_flight.catalog.manifests.snapshot import PartitionTable, Snapshot
+from lance_flight.catalog.storage.leases import Hold
+from lance_flight.catalog.storage.store import Store
+from lance_flight.errors import NotFound
+from lance_flight.faults import reached
+from lance_flight.model.pins import FixedPin
+
+MOVES = ("compact ", "rewrite ", "repair: move ")
+"""How the history begins to tell of what only writes rows anew."""
+KEPT_STEPS = 16
+"""Each is a manifest in memory; a result that is still being read after so many statements of its transaction is rare."""
+
+
+@dataclass(frozen=True, slots=True)
+class Staged:
+    """A version that was put on a table: where, on top of which pin (None: the first one), and the pin to it."""
+
+    location: str
+    on: FixedPin | None
+    pin: FixedPin
+
+
+@dataclass(slots=True, kw_only=True)
+class Part:
+    """All that a transaction does to one partition.
+
+    `table` is the partition table in the transaction's first snapshot. `waiting` is not staged yet. Rows that were only
+    added can be put on top of whatever is there; a part that `rewrites` is good for the version that it read alone, or
+    for a partition that nobody else has made.
+    """
+
+    table: PartitionTable | None
+    added: Edit
+    waiting: list[Edit] = field(default_factory=list)
+    staged: Staged | None = None
+    rewrites: bool = False
+    drops: bool = False
+    was_staged: bool = False
+    owns_directory: bool = False
+
+
+class Transaction:
+    """Changes to the partition tables of one namespace that become visible together, or not at all.
+
+    It sees the snapshot that it began with, and its own writes: after `step` statements, `snapshot`. Serialisable ones
+    also remember what they read. `once` is what no other one may have been. Not safe to share among threads.
+    """
+
+    def __init__(self, base: Snapshot, *, serializable: bool = False) -> None:
+        self.id = secrets.token_hex(16)
+        self.base = base
+        self.step = 0
+        self._snapshots = {0: base}
+        self.serializable = serializable
+        self.parts: dict[str, Part] = {}
+        self.has_read = False
+        self.reads: set[str] = set()
+        self.did: list[str] = []
+        self.hold: Hold | None = None
+        self.once: Once | None = None
+
+    @property
+    def snapshot(self) -> Snapshot:
+        """What the next statement sees."""
+        return self._snapshots[self.step]
+
+    def snapshot_at(self, step: int) -> Snapshot:
+        """What it saw after so many of its statements; `NotFound` for one that was long ago."""
+        if step not in self._snapshots:
+            raise NotFound(
+                f"the state after {step} statements of a transaction is no longer known, it has run {self.step}"
+            )
+        return self._snapshots[step]
+
+    def show(self, rows: pa.Table) -> None:
+        """Let the next statement see the rows of `__manifest` that it has changed so far."""
+        self.step += 1
+        self._snapshots[self.step] = self.base.overlaid(rows)
+        self._snapshots.pop(self.step - KEPT_STEPS, None)
+
+    def read(self, object_ids: Iterable[str]) -> None:
+        """Remember partition tables that a statement read, or that it found none; matters for serialisable ones alone."""
+        self.has_read = True
+        self.reads.update(object_ids)
+
+    def add(self, edits: Sequence[Edit], did: str) -> None:
+        """Take over the changes of one statement; `did` says in the history what it was."""
+        self.did.append(did)
+        for edit in edits:
+            part = self.parts.get(edit.object_id)
+            if part is None:
+                part = self.parts[edit.object_id] = Part(
+                    table=edit.table,
+                    added=replace(edit, fragments=[], files=[], removal=None, replaces=False, rows=0),
+                    owns_directory=edit.table is None,
+                )
+            part.waiting.append(edit)
+            part.rewrites |= edit.rewrites
+            part.drops |= edit.drops
+            part.added.fragments += edit.fragments
+            part.added.files += edit.files
+
+    def attach(self, edit: Edit, pin: FixedPin, did: str) -> None:
+        """Take over a table that is whole already, for a partition that nobody has; its directory is the transaction's."""
+        self.did.append(did)
+        self.parts[edit.object_id] = Part(
+            table=None,
+            added=edit,
+            staged=Staged(edit.location, None, pin),
+            rewrites=True,
+            was_staged=True,
+            owns_directory=True,
+        )
+
+    @property
+    def drops(self) -> list[str]:
+        """The object ids of the tables that it takes away."""
+        return [object_id for object_id, part in self.parts.items() if part.drops]
+
+    @property
+    def moves(self) -> bool:
+        """Whether it only writes rows anew that are there already."""
+        return bool(self.did) and all(did.startswith(MOVES) for did in self.did)
+
+    @property
+    def operation(self) -> str:
+        """What it does, for the history."""
+        return "; ".join(self.did)
+
+    def abort(self, root: Store) -> None:
+        """Delete the files of a transaction that certainly did not commit.
+
+        What was staged on a table that others know is part of a version, which a reader of the table itself may have
+        open: vacuum takes it away.
+        """
+        for part in self.parts.values():
+            place = root.child(part.added.place)
+            if part.owns_directory:
+                place.remove()
+            elif not part.was_staged:
+                place.remove_files(part.added.data_files)
+            reached("part_removed")
+        if not root.directories():
+            # The namespace was dropped while files were written: nothing but our own directories was left of it.
+            root.remove()

@@ -1,0 +1,297 @@
+"""Rows on their way in: split by partition, vectorised, and written as data files in bounded memory.
+
+Nothing written here is visible until a `Transaction` commits it.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import suppress
+from dataclasses import dataclass, field
+from types import TracebackType
+from typing import Self
+
+import numpy as np
+import pyarrow as pa
+
+from lance_flight.catalog.commits.edits import Edit
+from lance_flight.catalog.manifests.new_partitions import NewPartitions
+from lance_flight.catalog.manifests.snapshot import Snapshot
+from lance_flight.catalog.storage.store import Store
+from lance_flight.catalog.tables import partitions
+from lance_flight.catalog.tables.data_files import Layout, OpenFile
+from lance_flight.catalog.tables.disagreeing import writable
+from lance_flight.catalog.tables.lineage import NumberOf, by_ids, keeping
+from lance_flight.catalog.tables.rows import aligned
+from lance_flight.faults import reached
+from lance_flight.model.grouping import group, match
+from lance_flight.model.naming import directory_name
+from lance_flight.model.spec import Evaluate, PartitionField
+
+CHUNK_BYTES = 96 << 20
+CHUNK_ROWS = 4 << 20
+MOST_OPEN_FILES = 256
+MOST_ROWS_IN_A_FILE = 4 << 20
+CACHED_BYTES = 256 << 20  # in all open files together, before their pages are written
+LEAST_CACHED_BYTES = 256 << 10  # in one of them: smaller pages would be slow to read
+WRITERS = 4  # more than cores: each spends much of its time opening and closing files
+MOVERS = os.cpu_count() or 1
+ROWS_NOT_WORTH_A_THREAD = 16 << 10
+
+
+@dataclass(slots=True)
+class _Pending:
+    """What is being written for one partition."""
+
+    edit: Edit
+    version: int
+    """What the files go on top of; 0 for a new table."""
+    open_file: OpenFile | None = None
+    row_ids: list[pa.Array] = field(default_factory=list)
+    """Those that the rows in the open file keep: all of them, or none."""
+    kept: _Pending | None = None
+    """The same for the rows that keep their ids: they have files of their own."""
+    layout: Layout | None = None
+    is_known: bool = False
+    """Whether it was found out which layout its files have, if any that fits the rows as they come."""
+
+    @property
+    def open_files(self) -> int:
+        """How many files are open."""
+        return (self.open_file is not None) + (0 if self.kept is None else self.kept.open_files)
+
+    def close_files(self) -> None:
+        """End what is open; the rows of each file become a fragment."""
+        if self.open_file is not None:
+            ids = pa.concat_arrays(self.row_ids) if self.row_ids else None
+            self.edit.fragments += keeping([self.open_file.close()], ids)
+            self.open_file = None
+            self.row_ids.clear()
+            reached("file_written")
+        if self.kept is not None:
+            self.kept.close_files()
+
+    @property
+    def of_kept(self) -> _Pending:
+        """What is being written of the rows that keep their ids."""
+        if self.kept is None:
+            self.kept = _Pending(self.edit, self.version)
+        return self.kept
+
+
+class PartitionWriter:
+    """Splits the rows of one stream by the snapshot's current spec and writes them next to their tables.
+
+    Rows come in as tables of exactly the namespace schema. Up to two chunks of `CHUNK_BYTES` are in memory, one
+    being read while the other is written. Each partition has one open file for as long as there are not too many.
+    Writers with one `mark` write new partitions into the same directories; without, each has directories of its own.
+    Rows with an origin (`lineage.ORIGIN_FIELDS`) that stay in their table, by `number_of`, keep their ids.
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        snapshot: Snapshot,
+        key: bytes,
+        evaluate: Evaluate,
+        *,
+        mark: str | None = None,
+        number_of: NumberOf | None = None,
+    ) -> None:
+        self.rows = 0
+        self._store = store
+        self._schema = snapshot.schema
+        self._layout = Layout.of(snapshot.schema.table)
+        self._spec = snapshot.current_spec
+        self._branch = snapshot.table_branch
+        self._existing = snapshot.tables_of(self._spec.id)
+        self._known = self._existing.values
+        self._names = NewPartitions(snapshot, self._spec, key)
+        self._pending: dict[int, _Pending] = {}
+        self._evaluate = evaluate
+        self._mark = mark
+        self._number_of = number_of or (lambda _: None)
+        self._writers = ThreadPoolExecutor(WRITERS, thread_name_prefix="partition-writer")
+        self._movers = ThreadPoolExecutor(MOVERS, thread_name_prefix="row-mover")
+        self._running: list[Future[None]] = []
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, exc: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.cancel()
+
+    def cancel(self) -> None:
+        """Stop writing; returns once nothing is being written any more."""
+        for pool in (self._movers, self._writers):
+            pool.shutdown(wait=True, cancel_futures=True)
+        for pending in self._pending.values():
+            # A file that is dropped while it is open waits for its runtime with the interpreter's lock in hand.
+            with suppress(OSError):
+                pending.close_files()
+
+    def write_all(self, tables: Iterable[pa.Table]) -> None:
+        """Write every row of `tables`."""
+        for chunk in chunked(tables):
+            reached("rows_received")
+            self._write(chunk)
+        self._wait()
+        self._close_files()
+
+    @property
+    def edits(self) -> list[Edit]:
+        """What was written so far, one entry per partition."""
+        return [pending.edit for pending in self._pending.values()]
+
+    def _write(self, chunk: pa.Table) -> None:
+        values = partition_values(chunk, self._spec.fields, self._schema.names, self._evaluate)
+        groups = group(values.columns, chunk.num_rows)
+        numbers = self._numbers(values.take(groups.first))
+        arranged = chunk if groups.order is None else self._arranged(chunk, groups.order)
+        self._wait()
+        if self._open_files + len(numbers) > MOST_OPEN_FILES:
+            self._close_files()
+        parts = [
+            (self._pending[number], arranged.slice(int(start), int(stop - start)))
+            for number, start, stop in zip(numbers, groups.starts[:-1], groups.starts[1:], strict=True)
+        ]
+        if len(parts) == 1 and chunk.num_rows <= ROWS_NOT_WORTH_A_THREAD:
+            self._write_partition(*parts[0])
+        else:
+            self._running += [self._writers.submit(self._write_partition, *part) for part in parts]
+        self.rows += chunk.num_rows
+
+    def _arranged(self, chunk: pa.Table, order: np.ndarray) -> pa.Table:
+        """The rows in another order, one column on each thread."""
+        rows = pa.array(order.astype(np.uint32))
+        if chunk.num_rows <= ROWS_NOT_WORTH_A_THREAD:
+            return chunk.take(rows)
+        return pa.Table.from_arrays(
+            list(self._movers.map(lambda column: column.take(rows), chunk.columns)), schema=chunk.schema
+        )
+
+    def _write_partition(self, pending: _Pending, rows: pa.Table) -> None:
+        pending.edit.rows += rows.num_rows
+        number = self._number_of(pending.edit.object_id)
+        for part, ids in by_ids(rows, self._schema.table, number):
+            self._write_rows(pending if ids is None else pending.of_kept, part, ids)
+
+    def _write_rows(self, pending: _Pending, rows: pa.Table, ids: pa.Array | None) -> None:
+        edit = pending.edit
+        store = self._store.child(edit.place)
+        layout = self._layout_of(pending)
+        if edit.table is not None and layout is None:
+            # The table has columns of its own: Lance has to read which.
+            theirs = partitions.open_table(self._store, edit.table).schema
+            rows = writable(rows, theirs, self._schema.ids, edit.table.location)
+            batches = map(aligned, rows.to_batches())
+            reader = pa.RecordBatchReader.from_batches(rows.schema, batches)
+            edit.fragments += keeping(partitions.write_files(store, pending.version, reader), ids)
+            return
+        layout = layout or self._layout
+        if pending.open_file is None:
+            pending.open_file = OpenFile(store, layout, cache_bytes=self._cache_bytes)
+            edit.files.append(pending.open_file.name)
+        pending.open_file.write(pa.Table.from_arrays(rows.columns, schema=layout.schema).to_batches())
+        if ids is not None:
+            pending.row_ids.append(ids)
+        if pending.open_file.rows >= MOST_ROWS_IN_A_FILE or len(self._pending) > MOST_OPEN_FILES:
+            pending.close_files()
+
+    def _layout_of(self, pending: _Pending) -> Layout | None:
+        table = pending.edit.table
+        if table is not None and not pending.is_known:
+            dataset = partitions.open_table(self._store, table)
+            pending.layout, pending.is_known = self._layout.for_table(dataset), True
+        return pending.layout
+
+    @property
+    def _cache_bytes(self) -> int:
+        """What one file may hold before its pages are written."""
+        return max(LEAST_CACHED_BYTES, CACHED_BYTES // max(len(self._pending), 8))
+
+    @property
+    def _open_files(self) -> int:
+        return sum(pending.open_files for pending in self._pending.values())
+
+    def _close_files(self) -> None:
+        opened = [pending for pending in self._pending.values() if pending.open_files]
+        if len(opened) == 1:
+            opened[0].close_files()
+            return
+        for future in [self._writers.submit(pending.close_files) for pending in opened]:
+            future.result()
+
+    def _wait(self) -> None:
+        running, self._running = self._running, []
+        for future in running:
+            future.result()
+
+    def _numbers(self, values: pa.Table) -> list[int]:
+        """A number for each of these (distinct) partition values, which is its row in `_known`."""
+        found = match(values, self._known)
+        missing = values.filter(pa.array(found < 0))
+        found[found < 0] = range(self._known.num_rows, self._known.num_rows + missing.num_rows)
+        self._known = pa.concat_tables([self._known, missing]).combine_chunks()
+        for place, number in enumerate(found):
+            if number not in self._pending:
+                self._pending[int(number)] = self._begin(int(number), values.slice(place, 1))
+        return [int(number) for number in found]
+
+    def _begin(self, number: int, values: pa.Table) -> _Pending:
+        table = self._existing.table(number) if number < len(self._existing) else None
+        if table is None:
+            object_id, version = self._names.object_ids(values)[0], 0
+            location = place = directory_name(object_id, self._mark)
+        else:
+            object_id, location = table.object_id, table.location
+            base = partitions.base_of(self._store.child(location), table.pin, self._branch)
+            place, version = partitions.place_of_files(location, base), base.version
+        return _Pending(
+            Edit(
+                spec=self._spec,
+                schema=self._schema.table,
+                values=values,
+                object_id=object_id,
+                location=location,
+                place=place,
+                table=table,
+            ),
+            version,
+        )
+
+
+def partition_values(
+    rows: pa.Table, fields: Sequence[PartitionField], names: Mapping[int, str], evaluate: Evaluate
+) -> pa.Table:
+    """The partition values of each row, one column per field; `names` are those of the columns by their ids.
+
+    A removed source column counts as NULL.
+    """
+    columns = []
+    for partition_field in fields:
+        sources = [
+            rows[names[n]].combine_chunks() if n in names else pa.nulls(rows.num_rows)
+            for n in partition_field.source_ids
+        ]
+        columns.append(partition_field.apply(sources, evaluate))
+    return pa.table(columns, names=[partition_field.column for partition_field in fields])
+
+
+def chunked(tables: Iterable[pa.Table]) -> Iterator[pa.Table]:
+    """The same rows in tables of about `CHUNK_BYTES`, each of them contiguous."""
+    held: list[pa.Table] = []
+    size = rows = 0
+    for table in tables:
+        held.append(table)
+        size += table.nbytes
+        rows += table.num_rows
+        if size >= CHUNK_BYTES or rows >= CHUNK_ROWS:
+            yield pa.concat_tables(held)
+            held, size, rows = [], 0, 0
+    if rows:
+        yield pa.concat_tables(held)

@@ -1,0 +1,1 @@
+"""New columns and types for tables that are there."""

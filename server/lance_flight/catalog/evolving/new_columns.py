@@ -1,0 +1,141 @@
+"""The values of new columns of partition tables, written into files of their own beside those that are there.
+
+A column is computed from others, or is one of another type made from itself. Nothing here is part of a version yet.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+import pyarrow as pa
+from lance import FragmentMetadata
+from lance.schema import LanceSchema
+from lance.udf import BatchUDF
+
+from lance_flight.catalog.storage.store import UNREADABLE, Store
+from lance_flight.catalog.storage.whole_files import DATA, check_data
+from lance_flight.catalog.tables import partitions
+from lance_flight.catalog.tables.adapting import identified, namespace_id
+from lance_flight.catalog.tables.disagreeing import cast
+from lance_flight.catalog.tables.lance_fields import field_id
+from lance_flight.catalog.tables.rows import aligned
+from lance_flight.errors import DataError, LanceFlightError
+from lance_flight.model.pins import FixedPin
+from lance_flight.model.schema import NamespaceSchema
+
+_NEW = "_lance_flight_new_"
+
+
+@dataclass(frozen=True, slots=True)
+class Computed:
+    """How the values of a new column are made from the columns `sources` of the schema before it, in their order."""
+
+    sources: tuple[int, ...]
+    values: Callable[[Sequence[pa.Array], int], pa.Array]
+    """Takes the columns and the number of rows."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SchemaStep:
+    """From one schema of a namespace to the next; `computed` holds, by id, how the values of new columns are made."""
+
+    before: NamespaceSchema
+    after: NamespaceSchema
+    computed: Mapping[int, Computed] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Widened:
+    """Fragments with the new columns in a file of their own, and the schema of both."""
+
+    fragments: tuple[FragmentMetadata, ...]
+    schema: LanceSchema
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NewColumns:
+    """A piece of work: the columns `fresh` of some fragments of the table `object_id`, at its version `base`."""
+
+    object_id: str
+    table: Store
+    base: FixedPin
+    place: Store
+    fragments: tuple[int, ...]
+    fresh: tuple[pa.Field, ...]
+    step: SchemaStep
+
+    def run(self) -> Widened:
+        """Write them; `DataError` names the table, and what cannot be computed."""
+        dataset = partitions.open_at(self.table, self.base)
+        physical = identified(dataset.schema, self.step.before)
+        schema = pa.schema([_renamed(each).remove_metadata() for each in self.fresh])
+        read = {n for each in self.fresh for n in _sources(each, self.step)}
+        sources = [each.name for each in physical if field_id(each) in read] or [physical[0].name]
+        failed: list[LanceFlightError] = []
+
+        def compute(batch: pa.RecordBatch) -> pa.RecordBatch:
+            try:
+                columns = [_values(each, batch, physical, self.step, self.table.name) for each in self.fresh]
+            except LanceFlightError as exc:
+                failed.append(exc)
+                raise
+            return aligned(pa.RecordBatch.from_arrays(columns, schema=schema))
+
+        try:
+            # By itself Lance would call the function one more time to see what it returns.
+            computed = BatchUDF(compute, output_schema=schema)
+            opened = [dataset.get_fragment(number) for number in self.fragments]
+            made = [fragment.merge_columns(computed, columns=sources) for fragment in opened]
+        except UNREADABLE:
+            # Lance keeps no more than the text of what is raised inside it.
+            if failed and isinstance(failed[0], DataError):
+                raise DataError(f"partition table {self.object_id!r}: {failed[0]}") from None
+            if failed:
+                raise failed[0] from None
+            raise
+        widened = Widened(tuple(fragment for fragment, _ in made), made[0][1])
+        check_data(self.table.uri, list(widened.fragments))
+        return widened
+
+    def undo(self, result: Widened) -> None:
+        """Delete the new files."""
+        dataset = partitions.open_at(self.table, self.base)
+        known = {file.path for n in self.fragments for file in dataset.get_fragment(n).metadata.files}
+        found = {file.path for fragment in result.fragments for file in fragment.files}
+        self.place.remove_files(f"{DATA}/{name}" for name in found - known)
+
+
+def _renamed(target: pa.Field) -> pa.Field:
+    return target.with_name(f"{_NEW}{field_id(target)}")
+
+
+def _sources(target: pa.Field, step: SchemaStep) -> Sequence[int]:
+    """The ids of the columns that the values of one are made from."""
+    mine = _required(target)
+    return step.computed[mine].sources if mine in step.computed else (mine,)
+
+
+def _values(
+    target: pa.Field, batch: pa.RecordBatch, physical: Sequence[pa.Field], step: SchemaStep, table: str
+) -> pa.Array:
+    computed = step.computed.get(_required(target))
+    if computed is None:
+        return _cast(target, batch, physical, table)
+    columns = [step.before.column(number) for number in computed.sources]
+    sources = [_cast(each, batch, physical, table) for each in columns if each is not None]
+    return computed.values(sources, batch.num_rows)
+
+
+def _cast(target: pa.Field, batch: pa.RecordBatch, physical: Sequence[pa.Field], table: str) -> pa.Array:
+    there = next((each for each in physical if field_id(each) == namespace_id(target)), None)
+    if there is None:
+        return pa.nulls(batch.num_rows, target.type)
+    return cast(batch.column(there.name), there, target, table)
+
+
+def _required(target: pa.Field) -> int:
+    number = field_id(target)
+    if number is None:
+        raise AssertionError(f"column {target.name!r} has no id")
+    return number

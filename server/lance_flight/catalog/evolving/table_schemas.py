@@ -1,0 +1,197 @@
+"""A partition table brought to another schema of its namespace, as one more version on top of its pin.
+
+Names, order, nullability and new columns that are NULL cost no data: the fields that stay keep Lance's numbers
+(`lance_fields.py`). Columns of another type, and those that are computed, are written anew, the others are not.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import accumulate
+from typing import Self
+
+import pyarrow as pa
+from lance import FragmentMetadata, LanceDataset, LanceOperation
+from lance.schema import LanceSchema
+
+from lance_flight.catalog.evolving.new_columns import NewColumns, SchemaStep, Widened
+from lance_flight.catalog.manifests.snapshot import PartitionTable
+from lance_flight.catalog.storage.store import Store
+from lance_flight.catalog.tables import partitions
+from lance_flight.catalog.tables.adapting import identified
+from lance_flight.catalog.tables.lance_fields import (
+    Key,
+    field_id,
+    free_number,
+    numbers,
+    stored_children,
+    walk,
+    with_numbers,
+)
+from lance_flight.errors import SchemaError
+from lance_flight.model.nested import children, rebuilt
+from lance_flight.model.pins import FixedPin
+
+ROWS_PER_PIECE = 1 << 20
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Table:
+    """A version of a partition table, and the columns that it is to have."""
+
+    dataset: LanceDataset
+    physical: Sequence[pa.Field]
+    target: pa.Schema
+    step: SchemaStep
+
+    @classmethod
+    def at(cls, store: Store, base: FixedPin, step: SchemaStep) -> Self:
+        dataset = partitions.open_at(store, base)
+        physical = identified(dataset.schema, step.before)
+        return cls(dataset=dataset, physical=physical, target=_target(physical, step), step=step)
+
+    @property
+    def numbers(self) -> dict[Key, int]:
+        """Lance's number of each of its fields."""
+        return _numbers(self.physical, self.dataset.lance_schema)
+
+    @property
+    def fragments(self) -> list[FragmentMetadata]:
+        return [fragment.metadata for fragment in self.dataset.get_fragments()]
+
+    @property
+    def fresh(self) -> list[pa.Field]:
+        """The columns whose values have to be written."""
+        known = self.numbers
+        files = [_Stored(known, fragment) for fragment in self.fragments]
+        return [each for each in self.target if _is_written(each, self.physical, self.step, files)]
+
+
+def new_columns(root: Store, table: PartitionTable, base: FixedPin, step: SchemaStep) -> list[NewColumns]:
+    """The values that have to be written for a new schema, in pieces of about `ROWS_PER_PIECE` rows."""
+    store = root.child(table.location)
+    found = _Table.at(store, base, step)
+    fresh = tuple(found.fresh)
+    if not fresh:
+        return []
+    place = root.child(partitions.place_of_files(table.location, base))
+    return [
+        NewColumns(
+            object_id=table.object_id,
+            table=store,
+            base=base,
+            place=place,
+            fragments=tuple(numbers),
+            fresh=fresh,
+            step=step,
+        )
+        for numbers in _divided(found.fragments)
+    ]
+
+
+def stage_schema(store: Store, base: FixedPin, step: SchemaStep, widened: Sequence[Widened]) -> FixedPin:
+    """Stage a version with the new schema on `base`, and return the pin to it; `base` itself where nothing differs.
+
+    `widened` are the results of the pieces that `new_columns` has found.
+    """
+    table = _Table.at(store, base, step)
+    if table.target.equals(table.dataset.schema, check_metadata=True):
+        return base
+    fresh, fragments = table.fresh, table.fragments
+    inside = {key for key, _ in walk(fresh)}
+    known = {key: n for key, n in table.numbers.items() if key not in inside}
+    free = free_number(table.dataset)
+    if widened:
+        fragments = [fragment for each in widened for fragment in each.fragments]
+        known |= _numbers(fresh, widened[0].schema)
+        free = max(free, *numbers(widened[0].schema)) + 1
+    operation = LanceOperation.Merge(fragments, with_numbers(table.target, known, free))
+    return partitions.stage(store, base, operation)
+
+
+def _divided(fragments: Sequence[FragmentMetadata]) -> list[list[int]]:
+    """The numbers of fragments that lie side by side, about as many rows in each group."""
+    ends = accumulate(fragment.physical_rows for fragment in fragments)
+    groups: dict[int, list[int]] = {}
+    for fragment, end in zip(fragments, ends, strict=True):
+        groups.setdefault((end - 1) // ROWS_PER_PIECE, []).append(fragment.id)
+    return list(groups.values())
+
+
+def _target(physical: Sequence[pa.Field], step: SchemaStep) -> pa.Schema:
+    """The columns of the namespace, and after them what the table has beyond those of before."""
+    before = set(step.before.paths)
+    extra = [each for each in physical if field_id(each) not in before]
+    clash = [each.name for each in extra if each.name in step.after.table.names]
+    if clash:
+        raise SchemaError("table", [f"column {clash[0]!r} is there already in a partition table, as one of its own"])
+    return pa.schema([*(_as_stored(each, physical) for each in step.after.table), *extra])
+
+
+def _as_stored(target: pa.Field, physical: Sequence[pa.Field]) -> pa.Field:
+    """A column that may hold NULL where its data may: Lance takes no NOT NULL back without writing, nor says it later."""
+    there = next((each for each in physical if field_id(each) == field_id(target)), None)
+    inner = [_as_stored(each, [] if there is None else children(there.type)) for each in children(target.type)]
+    kind = rebuilt(target.type, inner) if inner else target.type
+    is_nullable = target.nullable or (there is not None and there.nullable)
+    return pa.field(target.name, kind, is_nullable, target.metadata)
+
+
+def _is_written(target: pa.Field, physical: Sequence[pa.Field], step: SchemaStep, files: Sequence[_Stored]) -> bool:
+    """Whether the values of a column have to be written.
+
+    That is so for new ones that are computed, for those of another type, and where what is left would not tell them.
+    """
+    mine = field_id(target)
+    if mine in step.computed:
+        return True
+    there = next((each for each in physical if field_id(each) == mine and mine is not None), None)
+    return there is not None and (not _fits(there, target) or any(file.loses(there, target) for file in files))
+
+
+class _Stored:
+    """Which fields of a table have data in the files of one fragment."""
+
+    def __init__(self, known: Mapping[Key, int], fragment: FragmentMetadata) -> None:
+        held = {number for file in fragment.files for number in file.fields}
+        self._held = {key for key, number in known.items() if number in held}
+
+    def loses(self, there: pa.Field, target: pa.Field) -> bool:
+        """Whether nothing with data is left inside a column, or inside a part of it.
+
+        Lance keeps with the plain fields which structs are NULL and how long lists are; and it reads a map only if all
+        that is inside has data.
+        """
+        inner, wanted = self._plain(there), self._plain(target)
+        had, has = (self._held.intersection(fields) for fields in (inner, wanted))
+        if not had or not children(target.type):
+            return False
+        if not has or (pa.types.is_map(target.type) and len(has) < len(wanted)):
+            return True
+        by_id = {field_id(each): each for each in children(there.type)}
+        return any(self.loses(by_id[field_id(each)], each) for each in children(target.type) if field_id(each) in by_id)
+
+    def _plain(self, field: pa.Field) -> list[Key | None]:
+        """The fields that hold data themselves."""
+        return [key for key, each in walk([field]) if not stored_children(each.type)]
+
+
+def _fits(there: pa.Field, target: pa.Field) -> bool:
+    """Whether the data of a column can be read as another one: the same types at every depth, whatever their names."""
+    inner, wanted = children(there.type), children(target.type)
+    if target.nullable != there.nullable:
+        return False
+    if not wanted or not inner:
+        return bool(there.type == target.type)
+    by_id = {field_id(each): each for each in inner}
+    return there.type.id == target.type.id and all(
+        field_id(each) not in by_id or _fits(by_id[field_id(each)], each) for each in wanted
+    )
+
+
+def _numbers(fields: Sequence[pa.Field], schema: LanceSchema) -> dict[Key, int]:
+    """Lance's number of each field; `schema` may begin with other columns."""
+    listed = [key for key, _ in walk(fields)]
+    found = numbers(schema)[-len(listed) :] if listed else []
+    return dict(zip(listed, found, strict=True))

@@ -1,0 +1,1 @@
+"""What came and went from snapshot to snapshot."""

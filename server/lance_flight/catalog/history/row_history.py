@@ -1,0 +1,221 @@
+"""Which rows came and went between two versions of a table, plain or partitioned.
+
+A table's fragments never change: two versions of it differ in the fragments that only one of them has, and in the rows
+that are deleted in one of them, so nothing else is read. Maintenance writes rows anew that are there already: where it
+took part in a snapshot, equal rows that went and came are not a change.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import pairwise
+
+import numpy as np
+import pyarrow as pa
+from lance import LanceDataset, LanceFragment, LanceOperation
+
+from lance_flight.catalog.commits.transaction import MOVES
+from lance_flight.catalog.manifests.differences import Difference
+from lance_flight.catalog.manifests.snapshot import PartitionTable, Snapshot
+from lance_flight.catalog.namespace import PartitionedNamespace
+from lance_flight.catalog.roots.plain import PlainTable
+from lance_flight.catalog.storage.addresses import ROW_ADDRESS
+from lance_flight.catalog.storage.store import Store
+from lance_flight.catalog.tables import partitions
+from lance_flight.catalog.tables.lineage import ROW_ID_FIELD
+from lance_flight.catalog.tables.pinned_tables import PinnedTable
+from lance_flight.catalog.tables.scan import Scan, Source
+from lance_flight.errors import Unsupported
+from lance_flight.model.pins import Latest, Version
+
+INSERT = "insert"
+DELETE = "delete"
+
+_ADDRESS = pa.field(ROW_ADDRESS, pa.uint64())
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RowsMoved:
+    """Rows of one fragment that came or went: those at `addresses` (None: all of it)."""
+
+    change: str
+    source: Source
+    addresses: np.ndarray | None = None
+
+    def read(self, schema: pa.Schema, ids: Mapping[str, int]) -> Iterator[pa.RecordBatch]:
+        """The rows with these columns, by their field ids."""
+        addressed = self.addresses is not None and ROW_ADDRESS not in schema.names
+        scan = Scan(
+            source=schema,
+            schema=pa.schema([*schema, _ADDRESS]) if addressed else schema,
+            ids=ids,
+            filter=None,
+            rest=None,
+        )
+        for batch in scan.read([lambda: [self.source]]):
+            if self.addresses is None:
+                yield batch
+                continue
+            mine = np.isin(batch.column(ROW_ADDRESS).to_numpy(), self.addresses)
+            yield batch.filter(pa.array(mine)).select(schema.names)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Step:
+    """One table from one version to another in one snapshot (None: it is not there); `partition` is its object id.
+
+    With `is_rewritten` some of its rows may only have been written anew.
+    """
+
+    snapshot: int
+    partition: str | None
+    before: PinnedTable | None
+    after: PinnedTable | None
+    is_rewritten: bool = False
+
+    def moved(self, schema: pa.Schema, ids: Mapping[str, int]) -> list[RowsMoved]:
+        """The rows that went, and those that came."""
+        before, after = (None if table is None else table.open() for table in (self.before, self.after))
+        moved = list(_moved(before, after))
+        return _without_equals(moved, schema, ids) if self.is_rewritten else moved
+
+
+def steps_of_plain(table: PlainTable, first: int, last: int) -> Iterator[Step]:
+    """What each version after `first`, up to `last`, did to a plain table."""
+    known = [int(version["version"]) for version in table.open().versions()]
+    for old, new in pairwise(version for version in known if first <= version <= last):
+        transaction = table.open(new).read_transaction(new)
+        if new == old + 1 and transaction is not None and isinstance(transaction.operation, LanceOperation.Rewrite):
+            continue
+        before, after = (PinnedTable(table.store, Version(version)) for version in (old, new))
+        yield Step(snapshot=new, partition=None, before=before, after=after, is_rewritten=new != old + 1)
+
+
+View = Callable[[Snapshot], Snapshot]
+"""What somebody sees of a snapshot."""
+
+
+def steps_of_namespace(
+    namespace: PartitionedNamespace, first: int, last: int, view: View = lambda snapshot: snapshot
+) -> Iterator[Step]:
+    """What each snapshot after `first`, up to `last`, did to each partition table, as far as they are in `view`.
+
+    Where snapshots between two have expired, all that they did is told of the later one.
+    """
+    did = namespace.manifest.operations(first, last)
+    known = [version for version, _ in namespace.manifest.history() if first <= version <= last]
+    for old, new in pairwise(known):
+        yield from steps_between(namespace, old, new, did.get(new, ""), view)
+
+
+def steps_between(
+    namespace: PartitionedNamespace, old: int, new: int, operation: str, view: View = lambda snapshot: snapshot
+) -> Iterator[Step]:
+    """What was done to each partition table from one snapshot to another, the last of it by an `operation`."""
+    moves = [part.startswith(MOVES) for part in operation.split("; ")]
+    if new == old + 1 and all(moves):
+        return
+    steps = _steps(namespace.store, view(namespace.snapshot(old)), view(namespace.snapshot(new)))
+    yield from (replace(step, is_rewritten=new != old + 1 or any(moves)) for step in steps)
+
+
+def _steps(root: Store, old: Snapshot, new: Snapshot) -> Iterator[Step]:
+    changed = [name for name in Difference.between(old, new).object_ids if name in old.table_ids | new.table_ids]
+    before, after = old.tables_named(changed), new.tables_named(changed)
+    for object_id in sorted(before.keys() | after.keys()):
+        left, right = before.get(object_id), after.get(object_id)
+        if left is not None and isinstance(left.pin, Latest) and right is not None:
+            # The first of our writers pins what it finds; what a table without a pin was before, nobody knows.
+            continue
+        tables = (
+            None if table is None else pinned(root, table, at.version) for table, at in ((left, old), (right, new))
+        )
+        yield Step(snapshot=new.version, partition=object_id, before=next(tables), after=next(tables))
+
+
+def pinned(root: Store, table: PartitionTable, snapshot: int) -> PinnedTable:
+    """A partition table as a snapshot has it; `Unsupported` for one that had no fixed version then."""
+    if isinstance(table.pin, Latest):
+        raise Unsupported(f"partition table {table.object_id!r} had no fixed version in snapshot {snapshot}")
+    store = root.child(table.location)
+    return PinnedTable(store, partitions.resolve(store, table.pin))
+
+
+def _moved(before: LanceDataset | None, after: LanceDataset | None) -> Iterator[RowsMoved]:
+    old, new = _fragments(before), _fragments(after)
+    for name, fragment in old.items():
+        if name not in new:
+            yield RowsMoved(change=DELETE, source=_source(before, fragment))
+        elif _deleted(fragment) != _deleted(new[name]):
+            was, stays = _addresses(before, fragment), _addresses(after, new[name])
+            gone = was[~np.isin(_offsets(was), _offsets(stays))]
+            back = stays[~np.isin(_offsets(stays), _offsets(was))]
+            if len(gone):
+                yield RowsMoved(change=DELETE, source=_source(before, fragment), addresses=gone)
+            if len(back):
+                yield RowsMoved(change=INSERT, source=_source(after, new[name]), addresses=back)
+    for name, fragment in new.items():
+        if name not in old:
+            yield RowsMoved(change=INSERT, source=_source(after, fragment))
+
+
+def _fragments(dataset: LanceDataset | None) -> dict[str, LanceFragment]:
+    """By the file that they began with: their numbers may be used again after a restore, its name never is."""
+    fragments = () if dataset is None else dataset.get_fragments()
+    return {fragment.metadata.files[0].path: fragment for fragment in fragments}
+
+
+def _source(dataset: LanceDataset | None, fragment: LanceFragment) -> Source:
+    if dataset is None:
+        raise AssertionError("a fragment of no table")
+    return Source(dataset, (fragment,))
+
+
+def _deleted(fragment: LanceFragment) -> str | None:
+    """What tells the deleted rows of one version of a fragment from those of another."""
+    path: str | None = fragment.deletion_file()
+    return path
+
+
+def _addresses(dataset: LanceDataset | None, fragment: LanceFragment) -> np.ndarray:
+    """Where the rows lie that are not deleted."""
+    scan = Scan(source=pa.schema([]), schema=pa.schema([_ADDRESS]), ids={}, filter=None, rest=None)
+    found = [batch.column(ROW_ADDRESS).to_numpy() for batch in scan.read([lambda: [_source(dataset, fragment)]])]
+    return np.concatenate(found) if found else np.empty(0, np.uint64)
+
+
+def _offsets(addresses: np.ndarray) -> np.ndarray:
+    return addresses & np.uint64(0xFFFFFFFF)
+
+
+def _without_equals(moved: Sequence[RowsMoved], schema: pa.Schema, ids: Mapping[str, int]) -> list[RowsMoved]:
+    """The same without rows that went and came with the same values, as often as they did both."""
+    listed = [(part, *_listed(part, schema, ids)) for part in moved]
+    gone, come = (
+        Counter(value for part, _, values in listed if part.change == change for value in values)
+        for change in (DELETE, INSERT)
+    )
+    left = {DELETE: gone & come, INSERT: gone & come}
+    found = []
+    for part, addresses, values in listed:
+        kept = np.array([not _taken(left[part.change], value) for value in values], bool)
+        if kept.any():
+            found.append(replace(part, addresses=addresses[kept]))
+    return found
+
+
+def _listed(part: RowsMoved, schema: pa.Schema, ids: Mapping[str, int]) -> tuple[np.ndarray, list[str]]:
+    """The addresses of rows, and their values as text."""
+    # Where rows have ids of their own, equal ones are not the same.
+    named = (ROW_ID_FIELD,) if part.source.dataset.has_stable_row_ids else ()
+    wanted = pa.schema([*schema, *named, _ADDRESS])
+    rows = pa.Table.from_batches(part.read(wanted, ids), wanted)
+    columns = [column.to_pylist() for column in rows.columns[:-1]]
+    return rows[ROW_ADDRESS].to_numpy(), list(map(repr, zip(*columns, strict=True)))
+
+
+def _taken(counted: Counter[str], value: str) -> bool:
+    counted[value] -= 1
+    return counted[value] >= 0

@@ -1,0 +1,1 @@
+"""`__manifest`: snapshots of it, and commits of its rows."""

@@ -1,0 +1,130 @@
+"""Changes of specs and schema: one commit of `__manifest` rows, together with the pins that go with them.
+
+Spec: Partition Evolution, Schema; decision 19a. New manifest columns come first, where nobody looks at them; the commit
+point notes the new metadata in the head row (`pending.py`); the table metadata follows.
+"""
+
+from __future__ import annotations
+
+import json
+import secrets
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field
+
+import pyarrow as pa
+
+from lance_flight.catalog.manifests.head_notes import with_note
+from lance_flight.catalog.manifests.manifest import Manifest
+from lance_flight.catalog.manifests.new_partitions import head_row, version_rows
+from lance_flight.catalog.manifests.pending import noted
+from lance_flight.catalog.manifests.properties import SCHEMA_KEY
+from lance_flight.catalog.manifests.snapshot import Snapshot
+from lance_flight.catalog.storage.retries import attempts
+from lance_flight.catalog.storage.store import UNREADABLE
+from lance_flight.errors import Conflict, LanceFlightError
+from lance_flight.faults import reached
+from lance_flight.model.schema import NamespaceSchema
+from lance_flight.model.spec import PartitionSpec
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Evolution:
+    """What changes in one commit: a new spec, another schema, notes of the head row, and rows of `__manifest` with them."""
+
+    operation: str
+    spec: PartitionSpec | None = None
+    schema: NamespaceSchema | None = None
+    rows: pa.Table | None = None
+    removed: tuple[str, ...] = ()
+    notes: Mapping[str, object] = field(default_factory=dict)
+
+    @property
+    def metadata(self) -> dict[str, str]:
+        """The keys of table metadata that change, with their new values."""
+        changed = {} if self.spec is None else {self.spec.key: self.spec.to_text()}
+        return changed if self.schema is None else changed | {SCHEMA_KEY: schema_text(self.schema)}
+
+
+Change = Callable[[Snapshot], Evolution | None]
+
+
+@dataclass(frozen=True, slots=True)
+class Evolutions:
+    """Carries changes out on one namespace; `newest` gives a snapshot that is ready for our writes."""
+
+    manifest: Manifest
+    newest: Callable[[], Snapshot] = field(repr=False)
+
+    def commit(self, change: Change) -> int:
+        """Commit what `change` makes of the newest snapshot, and return the version in which it is visible.
+
+        It is worked out again on each newer snapshot after a conflict; None changes nothing.
+        """
+        mark = secrets.token_hex(16)
+        for _ in attempts(self.manifest.store.parent.name):
+            snapshot = self.newest()
+            evolution = change(snapshot)
+            if evolution is None:
+                return snapshot.version
+            if evolution.spec is not None and self._add_columns(snapshot, evolution.spec):
+                snapshot = self.newest()
+                evolution = change(snapshot)
+                if evolution is None:
+                    return snapshot.version
+            version = self._commit(snapshot, evolution, mark)
+            if version is not None:
+                self._follow()
+                return version
+        raise AssertionError("attempts end in an error")
+
+    def _follow(self) -> None:
+        # The change is committed, whatever comes of this: the next writer finds what is still missing.
+        with suppress(LanceFlightError, *UNREADABLE):
+            reached("evolved")
+            self.manifest.follow(self.manifest.snapshot())
+
+    def _add_columns(self, snapshot: Snapshot, spec: PartitionSpec) -> bool:
+        known = snapshot.rows.column_names
+        missing = [pa.field(f.column, f.result_type) for f in spec.fields if f.column not in known]
+        if missing:
+            try:
+                self.manifest.add_columns(missing)
+            except Conflict:
+                # What is missing still shows in the next snapshot.
+                return True
+            reached("columns_added")
+        return bool(missing)
+
+    def _commit(self, snapshot: Snapshot, evolution: Evolution, mark: str) -> int | None:
+        schema = snapshot.rows.schema
+        if snapshot.pending:
+            # The head row has room for one note.
+            return None
+        changed = [schema.empty_table()]
+        head = head_row(snapshot)
+        for key, note in evolution.notes.items():
+            head = with_note(head, key, note)
+        if evolution.metadata:
+            head = noted(head, snapshot.metadata, evolution.metadata)
+        if evolution.metadata or evolution.notes:
+            changed.append(head)
+        if evolution.spec is not None:
+            if not all(f.column in schema.names for f in evolution.spec.fields):
+                return None
+            changed.append(version_rows([evolution.spec], schema))
+        if evolution.rows is not None:
+            changed.append(evolution.rows)
+        return self.manifest.make_visible(
+            snapshot, pa.concat_tables(changed), evolution.operation, [mark], removed=evolution.removed
+        )
+
+
+def schema_text(schema: NamespaceSchema) -> str:
+    """The schema as it stands in table metadata: compact JSON."""
+    return json.dumps(schema.to_json(), separators=(",", ":"), ensure_ascii=False)
+
+
+def namespace_metadata(spec: PartitionSpec, schema: NamespaceSchema) -> Mapping[str, str]:
+    """What the table metadata of a new namespace says of its spec and schema."""
+    return Evolution(operation="create", spec=spec, schema=schema).metadata

@@ -1,0 +1,107 @@
+"""The indices of a namespace: what each is of and how it is built, kept in the head row so that it changes with rows.
+
+Partition tables have Lance's own indices under the same names; the definition is for those that come later.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Self
+
+import pyarrow as pa
+
+from lance_flight.catalog.manifests.head_notes import entries_of
+from lance_flight.catalog.manifests.new_partitions import head_row
+from lance_flight.catalog.manifests.snapshot import Snapshot
+from lance_flight.errors import Corrupt, NotFound
+from lance_flight.model.index_kinds import IndexKind, OptionValue, index_kind
+from lance_flight.model.naming import check_sql_name
+from lance_flight.model.rules import check_least
+
+INDICES = "lance_flight:indices"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class IndexDefinition:
+    """One index: its name in every table, the field id of its column, its kind with options.
+
+    Tables with fewer than `min_rows` rows do without.
+    """
+
+    name: str
+    field_id: int
+    kind: str
+    options: Mapping[str, OptionValue] = field(default_factory=dict)
+    min_rows: int = 0
+
+    @property
+    def of_kind(self) -> IndexKind:
+        """What there is to know of its kind."""
+        return index_kind(self.kind)
+
+    def to_json(self) -> list[Any]:
+        """As it is noted."""
+        return [self.name, self.field_id, self.kind, dict(self.options), self.min_rows]
+
+    @classmethod
+    def from_json(cls, entry: Any) -> Self:
+        """Read what `to_json` wrote; `Corrupt` for anything else."""
+        match entry:
+            case [str(name), int(field_id), str(kind), dict(options), int(min_rows)]:
+                return cls(name=name, field_id=field_id, kind=kind, options=options, min_rows=min_rows)
+        raise Corrupt(f"the note {INDICES} of the __manifest has {entry!r}; expected the definition of an index")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class IndexRules:
+    """An index to be made: of a column, by its name in the namespace; `min_rows` None is what is good for its kind."""
+
+    column: str
+    kind: str = "btree"
+    name: str | None = None
+    options: Mapping[str, OptionValue] = field(default_factory=dict)
+    min_rows: int | None = None
+
+    @property
+    def called(self) -> str:
+        """The name of the index in every table."""
+        return self.name or f"{self.column}_idx"
+
+    def defined(self, snapshot: Snapshot) -> IndexDefinition:
+        """The definition over the columns of a snapshot, or an error that names what cannot be."""
+        kind = index_kind(self.kind)
+        if self.column not in snapshot.schema.ids:
+            raise NotFound.named("column", self.column, snapshot.schema.ids)
+        least = kind.least_rows if self.min_rows is None else self.min_rows
+        check_least(0, min_rows=least)
+        return IndexDefinition(
+            name=check_sql_name("index", self.called),
+            field_id=snapshot.schema.ids[self.column],
+            kind=kind.name,
+            options=kind.checked(self.options),
+            min_rows=least,
+        )
+
+
+def indices_of(snapshot: Snapshot) -> list[IndexDefinition]:
+    """The indices that a snapshot has, but for those of columns that were dropped."""
+    columns = set(snapshot.schema.ids.values())
+    return [each for each in _noted(head_row(snapshot)) if each.field_id in columns]
+
+
+def index_named(snapshot: Snapshot, name: str) -> IndexDefinition:
+    """The index with a name, or `NotFound` with the nearest names."""
+    found = {each.name: each for each in indices_of(snapshot)}
+    if name not in found:
+        raise NotFound.named("index", name, found)
+    return found[name]
+
+
+def note_of(definitions: Sequence[IndexDefinition]) -> dict[str, object]:
+    """What the head row says of indices."""
+    return {INDICES: [each.to_json() for each in definitions]}
+
+
+def _noted(head: pa.Table) -> Iterator[IndexDefinition]:
+    return (IndexDefinition.from_json(entry) for entry in entries_of(head, INDICES))

@@ -1,0 +1,291 @@
+"""The `__manifest` Lance table: its columns, one snapshot read, one commit.
+
+Spec: Manifest Table Schema, Metadata Definition, Transaction; decisions 1, 2, 3 and 14.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import OrderedDict
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
+from datetime import UTC, datetime
+from threading import Lock
+from types import MappingProxyType
+
+import lance
+import pyarrow as pa
+from lance import LanceDataset, Transaction
+from lance.fragment import write_fragments
+
+from lance_flight.catalog.manifests.manifest_rows import Rewrite
+from lance_flight.catalog.manifests.new_partitions import head_row
+from lance_flight.catalog.manifests.properties import check_in_place
+from lance_flight.catalog.manifests.snapshot import Snapshot
+from lance_flight.catalog.manifests.snapshot_reading import read_snapshot
+from lance_flight.catalog.storage.branches import BRANCHES, BranchRef
+from lance_flight.catalog.storage.conflicts import conflicts
+from lance_flight.catalog.storage.newest import Newest
+from lance_flight.catalog.storage.standing import Standing
+from lance_flight.catalog.storage.store import UNREADABLE, Store
+from lance_flight.catalog.storage.whole_files import check_data
+from lance_flight.errors import (
+    Conflict,
+    Corrupt,
+    LanceFlightError,
+    NotFound,
+    OutcomeUnknown,
+    SerializationFailure,
+)
+from lance_flight.faults import reached
+from lance_flight.model.spec import SPEC_KEY, PartitionSpec
+
+log = logging.getLogger(__name__)
+
+NAMESPACE_KEY = "lance_flight:namespace_key"
+FENCE_KEY = "lance.namespace.manifest.writer_feature_flags"
+FENCE = str(1 << 62)
+"""A writer feature that no stock writer knows: it refuses instead of dropping our columns (decision 3)."""
+
+OPERATION = "lance_flight:operation"
+TRANSACTIONS = "lance_flight:transactions"
+KEPT_SNAPSHOTS = 8
+PIN_FIELDS = (
+    pa.field("read_version", pa.uint64()),
+    pa.field("read_branch", pa.utf8()),
+    pa.field("read_tag", pa.utf8()),
+)
+
+BASE_FIELDS = (
+    pa.field("object_id", pa.utf8(), nullable=False, metadata={"lance-schema:unenforced-primary-key:position": "0"}),
+    pa.field("object_type", pa.utf8(), nullable=False),
+    pa.field("location", pa.utf8()),
+    pa.field("metadata", pa.utf8()),
+    pa.field("base_objects", pa.list_(pa.field("object_id", pa.utf8()))),
+)
+_INDICES = (("object_id", "BTREE"), ("object_type", "BITMAP"), ("base_objects", "LABEL_LIST"))
+
+
+def manifest_schema(specs: Iterable[PartitionSpec]) -> pa.Schema:
+    """The columns of `__manifest` for these specs, in order (decision 2)."""
+    fields = {f.column: pa.field(f.column, f.result_type) for spec in specs for f in spec.fields}
+    return pa.schema([*BASE_FIELDS, *PIN_FIELDS, *fields.values()])
+
+
+def create_table(store: Store, schema: pa.Schema) -> LanceDataset:
+    """An empty `__manifest` with its three indices; whoever else creates it at the same moment wins or loses whole."""
+    try:
+        dataset = lance.write_dataset(
+            schema.empty_table(),
+            store.uri,
+            mode="create",
+            storage_options=store.options or None,
+            enable_v2_manifest_paths=True,
+        )
+    except OSError as exc:
+        if "already exists" not in str(exc):
+            raise
+        raise Conflict(f"{store.parent.name!r} is a namespace already") from exc
+    for column, kind in _INDICES:
+        dataset.create_scalar_index(column, kind)
+    return dataset
+
+
+class Manifest:
+    """One branch of a `__manifest`: the newest snapshots in memory, and the way to commit to it. Safe to share among threads."""
+
+    def __init__(self, store: Store, branch: BranchRef | None = None) -> None:
+        self.store = store
+        self.table_branch = None if branch is None else branch.table_branch
+        self._place = store if branch is None else store.child(BRANCHES, branch.name)
+        self._snapshots: OrderedDict[tuple[int, datetime], Snapshot | None] = OrderedDict()
+        self._newest = Newest(self._place)
+        self._lock = Lock()
+
+    def snapshot(self, version: int | None = None) -> Snapshot:
+        """The snapshot at `version`, or the newest one; parsed only when it is not in memory yet.
+
+        `NotFound` where it is no partitioned namespace, which is kept in mind as well, `Corrupt` where it is broken.
+        """
+        dataset = self.open(version)
+        return self._kept(dataset, lambda: read_snapshot(dataset, self.store.parent, self.table_branch))
+
+    def open(self, version: int | None = None) -> LanceDataset:
+        """The Lance table itself, at a version or at its newest."""
+        try:
+            return self._open_newest() if version is None else self._place.open(version)
+        except Corrupt as exc:
+            raise Corrupt(f"namespace {self.store.parent.name!r}: {exc}") from exc
+
+    def _open_newest(self) -> LanceDataset:
+        known = self._newest.look()
+        if known is not None:
+            with suppress(NotFound):
+                return self._place.open(known)
+        began = self._newest.now()
+        dataset = self._place.open()
+        self._newest.saw(int(dataset.version), began)
+        return dataset
+
+    def _kept(self, dataset: LanceDataset, read: Callable[[], Snapshot | None]) -> Snapshot:
+        # The moment of the commit is part of the key: a table that was dropped and made again counts anew.
+        key = int(dataset.version), dataset.get_version()["timestamp"]
+        with self._lock:
+            known = key in self._snapshots
+            snapshot = self._snapshots.get(key)
+        if not known:
+            snapshot = read()
+        with self._lock:
+            self._snapshots[key] = snapshot
+            self._snapshots.move_to_end(key)
+            while len(self._snapshots) > KEPT_SNAPSHOTS:
+                self._snapshots.popitem(last=False)
+        if snapshot is None:
+            raise NotFound(
+                f"{self.store.parent.name!r} is not a partitioned namespace: its metadata has no {SPEC_KEY}<N>"
+            )
+        return snapshot
+
+    def version_at(self, moment: datetime) -> int:
+        """The newest version committed at `moment` (with a zone) or before."""
+        known = [v for v, at in self.history() if at <= moment]
+        if not known:
+            raise NotFound(f"{self.store.parent.name!r} has no snapshot as old as {moment.isoformat()}")
+        return max(known)
+
+    def history(self) -> list[tuple[int, datetime]]:
+        """Every version that is still there with the moment of its commit, oldest first."""
+        try:
+            versions = self.open().versions()
+        except UNREADABLE as exc:
+            place = self.store.parent
+            raise Corrupt(f"namespace {place.name!r} has a version that cannot be read: {place.words(exc)}") from exc
+        return [(int(v["version"]), v["timestamp"].astimezone(UTC)) for v in versions]
+
+    def operations(self, after: int = 0, until: int | None = None) -> dict[int, str]:
+        """What each version `after` one and `until` another (None: the newest) did, where its writer said so."""
+        return {version: said[OPERATION] for version, said in self.properties(after, until) if OPERATION in said}
+
+    def properties(self, after: int = 0, until: int | None = None) -> list[tuple[int, Mapping[str, str]]]:
+        """What the writers of the versions `after` one and `until` another said of them, newest first."""
+        head = self.open(until)
+        found = head.get_transactions(max(head.version - after, 0))
+        newest_first = zip(range(head.version, after, -1), found, strict=False)
+        return [(version, t.transaction_properties or {}) for version, t in newest_first if t is not None]
+
+    def rows_at(self, version: int) -> pa.Table:
+        """All rows of one version, whether or not it was a partitioned namespace by then."""
+        return self.open(version).to_table()
+
+    def commit(
+        self,
+        base: Snapshot,
+        rows: pa.Table,
+        operation: str,
+        transactions: Sequence[str] = (),
+        *,
+        removed: Sequence[str] = (),
+        properties: Mapping[str, str] = MappingProxyType({}),
+    ) -> Snapshot:
+        """Put `rows` in place of those with the same object id, or beside them: the commit point (decision 14).
+
+        The rows of the objects `removed` go; `properties` are said of the new version beside what it did, and
+        `transactions` are remembered with it.
+
+        Made from `base`, without retries: every commit writes the head row back, so if anyone has committed rows since,
+        this one fails with `Conflict` and nothing is visible.
+        """
+        check_in_place(self.store.parent.name, base.misplaced)
+        dataset, standing = self.open(base.version), Standing.of(self._place, base.version)
+        head = head_row(base)
+        changes_head = head["object_id"][0].as_py() in rows["object_id"].to_pylist()
+        rewrite = Rewrite.of(base, rows if changes_head else pa.concat_tables([head, rows]), removed)
+        written = write_fragments(
+            rewrite.rows, dataset, schema=rewrite.rows.schema, mode="append", storage_options=self.store.options or None
+        )
+        check_data(dataset.uri, written)
+        update = rewrite.operation(dataset, written)
+        reached("manifest_written")
+        said = {OPERATION: operation, TRANSACTIONS: ",".join(transactions), **properties}
+        transaction = Transaction(base.version, update, transaction_properties=said)
+        with conflicts(f"another writer changed {self.store.parent.name!r} first"):
+            committed = LanceDataset.commit(
+                dataset, transaction, max_retries=0, storage_options=self.store.options or None
+            )
+        standing.check(self.store.parent.name)
+        if int(committed.version) != base.version + 1 or len(written) != 1 or changes_head:
+            # Columns or metadata are others than those of the base: they have to be read.
+            return self.snapshot(int(committed.version))
+        return self._kept(committed, lambda: rewrite.applied(base, committed))
+
+    def make_visible(
+        self,
+        base: Snapshot,
+        rows: pa.Table,
+        operation: str,
+        transactions: Sequence[str],
+        *,
+        removed: Sequence[str] = (),
+        properties: Mapping[str, str] = MappingProxyType({}),
+    ) -> int | None:
+        """Commit, and return the version in which it is visible, whatever answer came; None where another one was first.
+
+        `OutcomeUnknown` where nobody can say: an object store did not answer, or cannot be asked.
+        """
+        place = self.store.parent
+        try:
+            version = self.commit(base, rows, operation, transactions, removed=removed, properties=properties).version
+            reached("committed")
+        except SerializationFailure:
+            raise
+        except Conflict:
+            return self._found(base, transactions[0])
+        except BaseException as exc:
+            # Whatever went wrong, the table says whether it did so before or after the commit.
+            found = self._found(base, transactions[0])
+            if found is None and isinstance(exc, OSError) and place.is_remote:
+                raise OutcomeUnknown(
+                    f"a commit to {place.name!r} was sent and not answered: {place.words(exc)}"
+                ) from exc
+            if found is None:
+                raise
+            return found
+        return version
+
+    def _found(self, base: Snapshot, transaction: str) -> int | None:
+        """The version that a transaction became visible in all the same: its answer was lost, or came twice."""
+        place = self.store.parent
+        try:
+            return self.committed(base, transaction)
+        except NotFound:
+            return None
+        except (LanceFlightError, *UNREADABLE) as exc:
+            raise OutcomeUnknown(
+                f"a commit to {place.name!r} failed, and what came of it cannot be read: {place.words(exc)}"
+            ) from exc
+
+    def committed(self, base: Snapshot, transaction: str) -> int | None:
+        """The version after `base` that a transaction became visible in, if it did."""
+        head = self.open()
+        newer = head.get_transactions(max(int(head.version) - base.version, 0))
+        for version, found in zip(range(int(head.version), base.version, -1), newer, strict=False):
+            said = {} if found is None else found.transaction_properties or {}
+            if transaction in said.get(TRANSACTIONS, "").split(","):
+                return version
+        return None
+
+    def update_metadata(self, base: Snapshot, values: Mapping[str, str | None]) -> None:
+        """Set table metadata, or fail with `Conflict` if somebody set one of the same keys since `base`."""
+        with conflicts(f"another writer changed the metadata of {self.store.parent.name!r} first"):
+            self.open(base.version).update_metadata(dict(values))
+
+    def follow(self, snapshot: Snapshot) -> None:
+        """Put into table metadata what a commit of rows has said of it; whoever comes second has nothing to do."""
+        if snapshot.pending:
+            with suppress(Conflict):
+                self.update_metadata(snapshot, snapshot.pending)
+
+    def add_columns(self, fields: Iterable[pa.Field]) -> None:
+        """Add nullable columns, harmless to every reader; `Conflict` if somebody committed at the same moment."""
+        with conflicts(f"another writer changed {self.store.parent.name!r} first"):
+            self.open().add_columns(pa.schema(list(fields)))

@@ -1,0 +1,94 @@
+"""How changed rows get into `__manifest`: deleted where they were, and written to one new fragment (decision 14).
+
+A snapshot knows the address of every row, so nothing has to be searched. Small fragments are folded into the new one
+in the same commit, as in a log-structured merge: their number stays logarithmic, each row is written again a
+logarithmic number of times, and no compaction runs beside the commits.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from datetime import UTC
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from lance import FragmentMetadata, LanceDataset, LanceOperation
+
+from lance_flight.catalog.manifests.snapshot import Snapshot
+from lance_flight.catalog.storage.addresses import OFFSET_BITS, OFFSETS
+from lance_flight.catalog.storage.whole_files import check_deletions
+
+
+@dataclass(frozen=True, slots=True)
+class Rewrite:
+    """What one commit does to the table: `rows` are written to a new fragment, the others of `folded` among them.
+
+    `gone` marks the rows of the base that are replaced or removed; `kept` those that stay where they are.
+    """
+
+    rows: pa.Table
+    folded: frozenset[int]
+    gone: dict[int, np.ndarray]
+    kept: np.ndarray
+
+    @classmethod
+    def of(cls, base: Snapshot, changed: pa.Table, removed: Sequence[str] = ()) -> Rewrite:
+        """The rewrite that puts `changed` in place of the rows of `base` with the same object ids, and takes `removed` out."""
+        if base.addresses is None:
+            raise AssertionError("a snapshot that was never stored")
+        ids = [*changed["object_id"].to_pylist(), *removed]
+        replaced = pc.is_in(base.rows["object_id"], value_set=pa.array(ids, pa.utf8())).to_numpy()
+        fragments = base.addresses >> OFFSET_BITS
+        folded = _folded(fragments[~replaced], changed.num_rows)
+        in_folded = np.isin(fragments, list(folded))
+        moved = base.rows.filter(pa.array(in_folded & ~replaced))
+        deleted = replaced & ~in_folded
+        gone = {
+            int(number): base.addresses[deleted & (fragments == number)] & OFFSETS
+            for number in np.unique(fragments[deleted])
+        }
+        # A fragment without any row left goes away with those that are folded.
+        empty = {number for number in gone if not np.any((fragments == number) & ~replaced)}
+        return cls(
+            pa.concat_tables([moved, changed]).combine_chunks(),
+            frozenset(folded | empty),
+            {number: offsets for number, offsets in gone.items() if number not in empty},
+            ~(replaced | in_folded),
+        )
+
+    def operation(self, dataset: LanceDataset, written: Sequence[FragmentMetadata]) -> LanceOperation.Update:
+        """As Lance commits it; the deletion files are written here."""
+        updated = [dataset.get_fragment(number).delete_rows(offsets.tolist()) for number, offsets in self.gone.items()]
+        check_deletions(dataset, updated)
+        return LanceOperation.Update(
+            removed_fragment_ids=sorted(self.folded), updated_fragments=updated, new_fragments=list(written)
+        )
+
+    def applied(self, base: Snapshot, committed: LanceDataset) -> Snapshot:
+        """The snapshot after the commit, without reading anything."""
+        if base.addresses is None:
+            raise AssertionError("a snapshot that was never stored")
+        newest = max(fragment.fragment_id for fragment in committed.get_fragments())
+        addresses = (newest << OFFSET_BITS) + np.arange(self.rows.num_rows, dtype=np.uint64)
+        return replace(
+            base,
+            version=int(committed.version),
+            committed_at=committed.get_version()["timestamp"].astimezone(UTC),
+            rows=pa.concat_tables([base.rows.filter(pa.array(self.kept)), self.rows]).combine_chunks(),
+            addresses=np.concatenate([base.addresses[self.kept], addresses]),
+        )
+
+
+def _folded(fragments: np.ndarray, changed: int) -> set[int]:
+    """The fragments that are no larger than what is written anyway, smallest first."""
+    numbers, sizes = np.unique(fragments, return_counts=True)
+    folded: set[int] = set()
+    total = changed
+    for place in np.argsort(sizes, kind="stable"):
+        if sizes[place] > total:
+            break
+        folded.add(int(numbers[place]))
+        total += int(sizes[place])
+    return folded

@@ -1,0 +1,58 @@
+"""Rolling a namespace back: a new snapshot that equals an old one, in one commit."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pyarrow.compute as pc
+
+from lance_flight.catalog.manifests.differences import Difference
+from lance_flight.catalog.manifests.evolution import Evolution
+from lance_flight.catalog.manifests.snapshot import Snapshot
+from lance_flight.errors import Unsupported
+
+
+def back_to(old: Snapshot) -> Callable[[Snapshot], Evolution | None]:
+    """The change that makes the newest snapshot equal to `old` (`evolution.Change`); partitions created since then go.
+
+    Its columns come back with it. Specs are never taken back: those that are newer stay. What others commit at the same
+    moment comes after it: appends go on top of the old pins.
+    """
+
+    def change(newest: Snapshot) -> Evolution | None:
+        _check_specs(old, newest)
+        difference = Difference.between(newest, old)
+        _refuse_floating(difference, old)
+        is_same = newest.schema.has_columns_of(old.schema)
+        if is_same and not difference.object_ids:
+            return None
+        return Evolution(
+            operation=f"rollback to {old.version}",
+            schema=None if is_same else old.schema.after(newest.schema),
+            rows=difference.rows,
+            removed=difference.removed,
+        )
+
+    return change
+
+
+def _check_specs(old: Snapshot, newest: Snapshot) -> None:
+    """Refuse a snapshot under specs that are none of the newest ones: its rows may mean something else there."""
+    if old.specs != newest.specs[: len(old.specs)]:
+        then, now = (", ".join(spec.to_text() for spec in found.specs) for found in (old, newest))
+        raise Unsupported(
+            f"snapshot {old.version} cannot be brought back: its partition specs were {then}; the newest are {now}"
+        )
+
+
+def _refuse_floating(difference: Difference, old: Snapshot) -> None:
+    """A table without a pin is read at its newest version, which says nothing of what it was at the time."""
+    rows = difference.rows
+    floats = pc.and_(
+        pc.equal(rows["object_type"], "table"), pc.and_(rows["read_version"].is_null(), rows["read_tag"].is_null())
+    )
+    floating = rows["object_id"].filter(floats)
+    if len(floating):
+        raise Unsupported(
+            f"snapshot {old.version} cannot be brought back: partition table {floating[0].as_py()!r} had no fixed version in it"
+        )

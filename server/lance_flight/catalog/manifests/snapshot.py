@@ -1,0 +1,194 @@
+"""A snapshot: one version of a `__manifest`, held in memory as Arrow, with its specs and schema parsed.
+
+A statement reads exactly one. Everything here is a value; `manifest.py` reads and writes the table itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+from functools import cached_property
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from lance_flight.catalog.manifests.properties import STABLE_ROW_IDS, Misplaced
+from lance_flight.errors import Corrupt
+from lance_flight.model.naming import BELOW_A_SPEC, SEPARATOR, TABLE, spec_id_of, spec_namespace
+from lance_flight.model.pins import Latest, Pin, pin_from_columns
+from lance_flight.model.schema import NamespaceSchema
+from lance_flight.model.spec import PartitionSpec
+
+PIN_COLUMNS = ("read_version", "read_branch", "read_tag")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PartitionTable:
+    """One partition table of a snapshot: where it lies and which version of it to read."""
+
+    spec_id: int
+    object_id: str
+    location: str
+    pin: Pin
+
+
+@dataclass(frozen=True, eq=False)
+class SpecTables:
+    """The partition tables of one spec version: `rows` are their `__manifest` rows, in a fixed order."""
+
+    spec: PartitionSpec
+    rows: pa.Table
+
+    def __len__(self) -> int:
+        return int(self.rows.num_rows)
+
+    @cached_property
+    def values(self) -> pa.Table:
+        """The partition values, one column per field in spec order."""
+        return self.rows.select([field.column for field in self.spec.fields]).combine_chunks()
+
+    def table(self, index: int) -> PartitionTable:
+        """The partition table in row `index`."""
+        row = {name: self._columns[name][index].as_py() for name in self._columns}
+        if not row["location"]:
+            raise Corrupt(f"__manifest row {row['object_id']!r} is a table without a location")
+        pin = pin_from_columns(*(row.get(name) for name in PIN_COLUMNS), object_id=row["object_id"])
+        return PartitionTable(spec_id=self.spec.id, object_id=row["object_id"], location=row["location"], pin=pin)
+
+    def tables(self, indices: np.ndarray | None = None) -> list[PartitionTable]:
+        """The partition tables in the rows `indices` (all of them without)."""
+        return [self.table(int(i)) for i in (range(len(self)) if indices is None else indices)]
+
+    @cached_property
+    def _columns(self) -> dict[str, pa.ChunkedArray]:
+        wanted = ("object_id", "location", *PIN_COLUMNS)
+        return {name: self.rows[name].combine_chunks() for name in wanted if name in self.rows.column_names}
+
+
+@dataclass(frozen=True, eq=False)
+class Snapshot:
+    """One version of a partitioned namespace.
+
+    `rows` is the whole `__manifest` at `version`, each at its row address in `addresses`; `metadata` its table metadata,
+    with what is still `pending` there (`pending.py`);
+    `committed_at` in UTC; `table_branch` the Lance branch of partition tables that writes go to (None: wherever the pin is).
+    One with changes on top has no addresses: it was never stored. `misplaced` are specs and schema that are not in `metadata`.
+    """
+
+    version: int
+    committed_at: datetime
+    rows: pa.Table
+    metadata: Mapping[str, str] = field(repr=False)
+    specs: tuple[PartitionSpec, ...]
+    schema: NamespaceSchema
+    addresses: np.ndarray | None = field(default=None, repr=False)
+    table_branch: str | None = None
+    pending: Mapping[str, str] = field(default_factory=dict, repr=False)
+    misplaced: tuple[Misplaced, ...] = ()
+
+    def overlaid(self, rows: pa.Table) -> Snapshot:
+        """This snapshot with `rows` in place of those with their object ids, or beside them."""
+        kept = self.rows.filter(pc.invert(pc.is_in(self.rows["object_id"], value_set=rows["object_id"])))
+        return replace(self, rows=pa.concat_tables([kept, rows]).combine_chunks(), addresses=None)
+
+    def only(self, table_ids: Collection[str]) -> Snapshot:
+        """This snapshot as if it had these partition tables alone, and the namespaces above them."""
+        parts = (name.split(SEPARATOR) for name in table_ids)
+        kept = {SEPARATOR.join(names[:depth]) for names in parts for depth in range(2, len(names) + 1)}
+        ids = self.rows["object_id"]
+        is_other = pc.invert(pc.match_substring_regex(ids, BELOW_A_SPEC))
+        mine = pc.or_(is_other, pc.is_in(ids, value_set=pa.array(sorted(kept), pa.utf8())))
+        return replace(self, rows=self.rows.filter(mine).combine_chunks(), addresses=None)
+
+    @property
+    def current_spec(self) -> PartitionSpec:
+        """The spec that new rows are written under: the one with the highest number."""
+        return self.specs[-1]
+
+    @property
+    def has_stable_row_ids(self) -> bool:
+        """Whether rows of its partition tables keep their ids."""
+        return self.metadata.get(STABLE_ROW_IDS) == str(True)
+
+    @cached_property
+    def partition_sources(self) -> frozenset[int]:
+        """The ids of the columns that a partition field of any spec is computed from."""
+        return frozenset(number for spec in self.specs for each in spec.fields for number in each.source_ids)
+
+    def spec(self, spec_id: int) -> PartitionSpec:
+        """The spec with this number, or `Corrupt`."""
+        for spec in self.specs:
+            if spec.id == spec_id:
+                return spec
+        raise Corrupt(f"__manifest has no partition_spec_v{spec_id}; it has {[spec.id for spec in self.specs]}")
+
+    @cached_property
+    def tables(self) -> tuple[SpecTables, ...]:
+        """The partition tables of every spec version, oldest spec first."""
+        return tuple(SpecTables(spec, self._below(spec.id, "table")) for spec in self.specs)
+
+    def tables_of(self, spec_id: int) -> SpecTables:
+        """The partition tables of one spec version."""
+        return next(tables for tables in self.tables if tables.spec.id == spec_id)
+
+    def all_tables(self) -> list[PartitionTable]:
+        """The partition tables of all spec versions, oldest spec first."""
+        return [table for tables in self.tables for table in tables.tables()]
+
+    @property
+    def table_count(self) -> int:
+        """How many partition tables there are, over all spec versions."""
+        return sum(len(tables) for tables in self.tables)
+
+    def namespaces_of(self, spec_id: int, level: int) -> pa.Table:
+        """The rows of the partition namespaces at a level (1 = the first field) of one spec version."""
+        below = self._below(spec_id, "namespace")
+        return below.filter(pc.equal(pc.count_substring(below["object_id"], SEPARATOR), level))
+
+    def row(self, object_id: str) -> pa.Table:
+        """The row of one object: a table of one row, or of none."""
+        return self.rows_of([object_id])
+
+    def rows_of(self, object_ids: Sequence[str]) -> pa.Table:
+        """The rows of some objects, in the order of their ids; what is not there is left out."""
+        wanted = pa.array(object_ids, pa.utf8())
+        found = self.rows.filter(pc.is_in(self.rows["object_id"], value_set=wanted))
+        return found.take(pc.index_in(wanted, value_set=found["object_id"]).drop_null())
+
+    def tables_named(self, object_ids: Sequence[str]) -> dict[str, PartitionTable]:
+        """The partition tables with these object ids, those that are there."""
+        found = (
+            SpecTables(spec, self.rows_of([name for name in object_ids if spec_id_of(name) == spec.id])).tables()
+            for spec in self.specs
+        )
+        return {table.object_id: table for tables in found for table in tables}
+
+    @cached_property
+    def table_ids(self) -> frozenset[str]:
+        """The object ids of all partition tables."""
+        return frozenset(name for tables in self.tables for name in tables.rows["object_id"].to_pylist())
+
+    @cached_property
+    def floating(self) -> tuple[PartitionTable, ...]:
+        """The tables that are read at whatever is their newest version."""
+        if self.is_pinned:
+            return ()
+        return tuple(table for table in self.all_tables() if isinstance(table.pin, Latest))
+
+    @cached_property
+    def is_pinned(self) -> bool:
+        """Whether every partition table has a fixed version, so that this snapshot can never change."""
+        tables = self.rows.filter(pc.equal(self.rows["object_type"], "table"))
+        return "read_version" in tables.column_names and tables["read_version"].null_count == 0
+
+    def _below(self, spec_id: int, object_type: str) -> pa.Table:
+        ids = self.rows["object_id"]
+        mine = pc.and_(
+            pc.equal(self.rows["object_type"], object_type),
+            pc.starts_with(ids, spec_namespace(spec_id) + SEPARATOR),
+        )
+        if object_type == "table":
+            mine = pc.and_(mine, pc.ends_with(ids, SEPARATOR + TABLE))
+        return self.rows.filter(mine)

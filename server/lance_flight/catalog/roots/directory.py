@@ -1,0 +1,268 @@
+"""A root: its tables are found, made, renamed and dropped.
+
+Directory-namespace spec; architecture, Names.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack, closing
+from dataclasses import dataclass
+from functools import partial
+
+from lance_flight.catalog.namespace import PartitionedNamespace
+from lance_flight.catalog.roots.directory_manifest import Listed, path_of
+from lance_flight.catalog.roots.names import BRANCH_SIGN, PLAIN_SUFFIX, PUBLIC, Guard, Names, Table, TableName
+from lance_flight.catalog.roots.plain import PlainTable
+from lance_flight.catalog.roots.publishing import publish_copy
+from lance_flight.catalog.storage.branches import has_branches
+from lance_flight.catalog.storage.private import PrivatePlace, private_place
+from lance_flight.catalog.storage.store import Store
+from lance_flight.errors import AlreadyExists, Conflict, Corrupt, NotFound, Unsupported
+from lance_flight.faults import reached
+from lance_flight.model.naming import SEPARATOR, check_sql_name
+
+__all__ = ["BRANCH_SIGN", "PLAIN_SUFFIX", "PUBLIC", "Draft", "Guard", "Root", "Table", "TableName"]
+
+
+@dataclass(frozen=True, slots=True)
+class Draft:
+    """A whole table without a name, `count` rows in it; it goes away when it is closed before it was published."""
+
+    name: TableName
+    table: Table
+    count: int
+    publish: Callable[[], None]
+    _held: ExitStack
+
+    def close(self) -> None:
+        """Let go of its private place."""
+        self._held.close()
+
+
+class Root(Names):
+    """The tables of one directory. Safe to share among threads."""
+
+    def create(
+        self,
+        name: TableName,
+        build: Callable[[Store], int],
+        *,
+        partitioned: bool,
+        replace: bool = False,
+        beaten: Callable[[Store], int] | None = None,
+    ) -> int:
+        """A new table, made by `build` in a private place and moved into its own when it is whole.
+
+        With `replace` the table that is there under this name goes away in the same moment. Without, and where another
+        one took the name while this one was built, `beaten` does with the whole private table what is to be done.
+        """
+        with closing(self.draft(name, build, partitioned=partitioned, replace=replace)) as draft:
+            try:
+                draft.publish()
+            except AlreadyExists:
+                if beaten is None or not self.has(name):
+                    raise
+                return beaten(draft.table.store)
+            return draft.count
+
+    def draft(
+        self, name: TableName, build: Callable[[Store], int], *, partitioned: bool, replace: bool = False
+    ) -> Draft:
+        """A new table, made by `build` in a private place, that has no name until it is published."""
+        if self.is_temporary(name):
+            raise AlreadyExists(
+                f"table {name.name!r} is a temporary one of this session, which would hide a lasting one"
+            )
+        self.check_main(name)
+        check_sql_name("table", name.name)
+        self._check_definition(name)
+        self.check_other_tables()
+        is_replaced = replace and not partitioned and name in self._listed()
+        if not is_replaced:
+            self._check_directory(name.db_schema)
+        place = self._directory(name.db_schema).child(name.name + PLAIN_SUFFIX * (not partitioned))
+        with ExitStack() as held:
+            private = held.enter_context(private_place(self.store))
+            count = build(private.new)
+            table = PartitionedNamespace(private.new) if partitioned else PlainTable(private.new)
+            publish = partial(self._publish, table, private, name, place, replace=replace)
+            return Draft(name, table, count, publish, held.pop_all())
+
+    def drop(self, name: TableName) -> None:
+        """Remove a table and all its data; it is gone for every reader at once."""
+        if self.temporary is not None and self.is_temporary(name):
+            self.temporary.drop(name)
+            return
+        self.check_main(name)
+        self._check_definition(name)
+        if self._is_namespace(self.store) and self.has(name):
+            raise Unsupported(f"table {name.name!r} is the root itself; remove the directory instead")
+        self._place(name)
+        # What was taken is deleted when the lock is free again.
+        with private_place(self.store) as private, self._lock:
+            place = self._place(name)
+            if place is not None:
+                self._take(private, place)
+                reached("table_dropped")
+            self._forget_row(name)
+
+    def rename(self, name: TableName, new: str) -> None:
+        """Call a table otherwise within its schema, in one step; who reads or writes the old name fails as after a drop.
+
+        A listed table keeps its directory.
+        """
+        if self.temporary is not None and self.is_temporary(name):
+            self.temporary.rename(name, new)
+            return
+        self.check_main(name)
+        target = TableName(name.db_schema, check_sql_name("table", new))
+        for each in (name, target):
+            self._check_definition(each)
+        if self._is_namespace(self.store) and self.has(name):
+            raise Unsupported(f"table {name.name!r} is the root itself; rename the directory instead")
+        with self._lock:
+            place, listed = self._place(name), self._listed().get(name)
+            if self.has(target):
+                raise AlreadyExists(f"table {new!r} is there already")
+            if listed is not None:
+                self._manifest.rename(listed, (*path_of(listed.object_id)[:-1], new))
+            elif place is not None:
+                self._move(name, place, new + PLAIN_SUFFIX * place.name.endswith(PLAIN_SUFFIX))
+
+    def unregistered(self) -> list[Listed]:
+        """The plain tables right below the root (V1) that its `__manifest` (V2) could list and does not, as it would."""
+        if self._is_namespace(self.store):
+            raise Unsupported(
+                f"the root {self.store.name!r} is itself a partitioned namespace and lists partitions alone"
+            )
+        known = self._listed()
+        v1 = [name.name for name, partitioned in self.kinds().items() if name.db_schema == PUBLIC and not partitioned]
+        return [
+            Listed(name, name + PLAIN_SUFFIX)
+            for name in sorted(v1)
+            if TableName(PUBLIC, name) not in known and SEPARATOR not in name
+        ]
+
+    def register(self, tables: Sequence[Listed]) -> None:
+        """List plain tables in the `__manifest` of the root, in one commit."""
+        if tables:
+            with self._lock:
+                self._manifest.register(tables)
+
+    def check_main(self, name: TableName) -> None:
+        """Refuse to make, rename or drop a table while on a branch."""
+        if self.branch is not None:
+            raise Unsupported(
+                f"table {name.name!r} is made, renamed and dropped on the main branch alone, and the session is on"
+                f" {self.branch!r}; SET branch = 'main' first"
+            )
+
+    def check_other_tables(self) -> None:
+        """Refuse another table where the root is itself one."""
+        if self._is_namespace(self.store):
+            raise Unsupported(
+                f"the root {self.store.name!r} is itself a partitioned namespace and holds no other table"
+            )
+
+    def _check_definition(self, name: TableName) -> None:
+        if self.guard is not None:
+            self.guard.check_definition(name)
+
+    def _check_directory(self, db_schema: str) -> None:
+        """Refuse a schema that is no directory of ours: what makes tables in a listed namespace is Lance itself."""
+        if self._is_directory(db_schema):
+            check_sql_name("schema", db_schema)
+            return
+        if db_schema in self._listed_schemas():
+            raise Unsupported(
+                f"schema {db_schema!r} is a namespace of the root's __manifest, in which Lance's own tools make tables;"
+                " expected public, or a sub-directory of the root"
+            )
+        check_sql_name("schema", db_schema)
+        raise NotFound.named("schema", db_schema, self.schemas())
+
+    def _publish(self, table: Table, private: PrivatePlace, name: TableName, place: Store, *, replace: bool) -> None:
+        reached("namespace_made")
+        with self._lock:
+            if self.store.is_remote:
+                self._put_remote(table, place, name, replace=replace)
+                return
+            self._put(private, name, place, replace=replace)
+
+    def _put_remote(self, table: Table, place: Store, name: TableName, *, replace: bool) -> None:
+        """Make a private table public where nothing can be renamed: the place is claimed, filled, and then shown."""
+        if self.has(name):
+            if not replace:
+                raise AlreadyExists(f"table {name.name!r} is there already")
+            raise Unsupported(
+                f"table {name.name!r} lies in an object store and cannot be replaced in one step; DROP it first"
+            )
+        try:
+            publish_copy(table, place)
+        except Conflict as exc:
+            raise AlreadyExists(f"table {name.name!r} has no room: {place.name!r} lies there already") from exc
+
+    def _put(self, private: PrivatePlace, name: TableName, place: Store, *, replace: bool) -> None:
+        """Move a new table into its place, where nothing lies; the one that it replaces stays if that fails."""
+        there = self.has(name)
+        if there and not replace:
+            raise AlreadyExists(f"table {name.name!r} is there already")
+        old = self._place(name) if there else None
+        if old is not None:
+            self._take(private, old)
+            reached("table_replaced")
+            if name in self._listed() and place.name.endswith(PLAIN_SUFFIX):
+                place = old
+        try:
+            private.new.move_to(place)
+        except OSError as exc:
+            private.give_back()
+            if not place.exists():
+                raise
+            raise AlreadyExists(f"table {name.name!r} has no room: {place.name!r} lies there already") from exc
+        reached("table_moved")
+        if place != old:
+            self._forget_row(name)
+
+    def _place(self, name: TableName) -> Store | None:
+        """Where a table lies; None for one whose row in the directory namespace's manifest leads nowhere."""
+        try:
+            table = self.table(name)
+        except Corrupt:
+            return None
+        if isinstance(table, PartitionedNamespace) and table.branch is not None:
+            raise Unsupported(f"{name.name!r} is a branch: ALTER TABLE … DROP BRANCH is what forgets it")
+        return table.store
+
+    def _move(self, name: TableName, place: Store, directory: str) -> None:
+        """Give the directory of a table another name, which nothing has."""
+        if place.is_remote:
+            raise Unsupported(
+                f"table {name.name!r} lies in an object store, where nothing is renamed in one step; CREATE TABLE … AS"
+                " makes a copy under another name"
+            )
+        if has_branches(place):
+            raise Unsupported(
+                f"table {name.name!r} has branches, or tables that were written on one, and Lance knows those by their"
+                " absolute place: it cannot be renamed"
+            )
+        to = place.parent.child(directory)
+        if to.exists():
+            raise AlreadyExists(f"table {name.name!r} has no room: {directory!r} lies there already")
+        place.move_to(to)
+        self._opened.pop(place.uri, None)
+        self._opened.pop(to.uri, None)
+
+    def _take(self, private: PrivatePlace, place: Store) -> None:
+        self._opened.pop(place.uri, None)
+        if place.is_remote:
+            place.remove_table()
+        else:
+            private.take(place)
+
+    def _forget_row(self, name: TableName) -> None:
+        """Take a table out of the directory namespace's manifest, if it is listed there."""
+        listed = self._listed().get(name)
+        if listed is not None:
+            self._manifest.forget(listed)

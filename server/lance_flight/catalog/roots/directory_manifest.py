@@ -1,0 +1,142 @@
+"""The `__manifest` of a directory namespace (V2): tables that may be called otherwise than their directories, and namespaces.
+
+Directory-namespace spec, Manifest Table Schema. Rows of partitions are `manifest.py`'s. Columns that we do not know stay.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from lance import LanceDataset
+
+from lance_flight.catalog.manifests.manifest import BASE_FIELDS, FENCE_KEY, create_table
+from lance_flight.catalog.storage.conflicts import conflicts
+from lance_flight.catalog.storage.store import UNREADABLE, Store
+from lance_flight.errors import AlreadyExists, Corrupt, NotFound, Unsupported
+from lance_flight.model.naming import MANIFEST, SEPARATOR
+
+Path = tuple[str, ...]
+"""The parts of an object id: the namespaces from the outermost on, and a name."""
+
+
+class Listed(NamedTuple):
+    """A table as it stands there."""
+
+    object_id: str
+    location: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Listing:
+    """What one version lists: tables and namespaces by their paths, and where below the root the tables lie."""
+
+    tables: Mapping[Path, Listed]
+    namespaces: frozenset[Path]
+    locations: frozenset[str | None]
+
+
+NOTHING = Listing({}, frozenset(), frozenset())
+
+
+class DirectoryManifest:
+    """The `__manifest` in one directory, if there is one. Safe to share among threads."""
+
+    def __init__(self, root: Store) -> None:
+        self.root = root
+        self._read: tuple[Any, Listing] = None, NOTHING
+
+    def listing(self) -> Listing:
+        """What it lists now; `Corrupt` where it cannot be read."""
+        if not self.root.has(MANIFEST):
+            return NOTHING
+        try:
+            dataset = self.root.child(MANIFEST).open()
+            key, known = dataset.get_version(), self._read
+            if known[0] == key:
+                return known[1]
+            table = dataset.to_table(columns=["object_id", "object_type", "location"])
+        except UNREADABLE as exc:
+            raise Corrupt(f"the __manifest of {self.root.name!r} cannot be read: {self.root.words(exc)}") from exc
+        listing = _listing(table)
+        self._read = key, listing
+        return listing
+
+    def forget(self, listed: Listed) -> None:
+        """Take a table out of the list."""
+        with conflicts(f"another writer changed the __manifest of {self.root.name!r} first"):
+            self._writable().delete(f"object_id = {_quoted(listed.object_id)}")
+
+    def rename(self, listed: Listed, path: Path) -> None:
+        """Call a table otherwise, in one commit; `Conflict` where anyone gives or takes one of the two names first."""
+        dataset, new = self._writable(), SEPARATOR.join(path)
+        old = f"object_id = {_quoted(listed.object_id)}"
+        row = dataset.to_table(filter=old)
+        if not row.num_rows:
+            raise NotFound(f"no table {listed.object_id!r} in the __manifest of {self.root.name!r}")
+        if dataset.count_rows(f"object_id = {_quoted(new)}"):
+            raise AlreadyExists(f"{new!r} is in the __manifest of {self.root.name!r} already")
+        place = row.schema.get_field_index("object_id")
+        renamed = row.set_column(place, row.schema.field(place), [[new]])
+        merge = _merge(dataset).when_not_matched_by_source_delete(old)
+        with conflicts(f"another writer changed the __manifest of {self.root.name!r} first"):
+            merge.execute(renamed)
+
+    def register(self, tables: Iterable[Listed]) -> None:
+        """List tables that lie in the directory, in one commit, and make the list where there is none.
+
+        `Conflict` where somebody lists one of the names first.
+        """
+        if not self.root.has(MANIFEST):
+            create_table(self.root.child(MANIFEST), pa.schema(BASE_FIELDS))
+        dataset = self._writable()
+        rows = [{**listed._asdict(), "object_type": "table"} for listed in tables]
+        found = pa.Table.from_pylist(
+            rows, schema=pa.schema([dataset.schema.field(name) for name in dataset.schema.names])
+        )
+        with conflicts(f"another writer changed the __manifest of {self.root.name!r} first"):
+            _merge(dataset).execute(found)
+
+    def _writable(self) -> LanceDataset:
+        """The newest version, unless its writer asks for more than we know."""
+        dataset = self.root.child(MANIFEST).open()
+        asked = dataset.metadata.get(FENCE_KEY, "0")
+        if asked != "0":
+            raise Unsupported(
+                f"the __manifest of {self.root.name!r} asks its writers for features that are not known here: {asked}"
+            )
+        return dataset
+
+
+def path_of(object_id: str) -> Path:
+    """The path of an object id.
+
+    >>> path_of("ns1$ns2$table")
+    ('ns1', 'ns2', 'table')
+    """
+    return tuple(object_id.split(SEPARATOR))
+
+
+def _listing(rows: pa.Table) -> Listing:
+    tables, namespaces = (rows.filter(pc.equal(rows["object_type"], kind)) for kind in ("table", "namespace"))
+    listed = list(map(Listed, tables["object_id"].to_pylist(), tables["location"].to_pylist()))
+    return Listing(
+        {path_of(each.object_id): each for each in listed},
+        frozenset(path_of(name) for name in namespaces["object_id"].to_pylist()),
+        frozenset(each.location for each in listed),
+    )
+
+
+def _merge(dataset: LanceDataset) -> Any:
+    """A commit of new rows; with an index two of them that insert one key would both succeed."""
+    return (
+        dataset.merge_insert("object_id").when_not_matched_insert_all().conflict_retries(0).use_index(use_index=False)
+    )
+
+
+def _quoted(text: str) -> str:
+    escaped = text.replace("'", "''")
+    return f"'{escaped}'"

@@ -1,0 +1,339 @@
+"""Names: which tables and schemas a root has, plain and partitioned, and where each of them lies.
+
+Directory-namespace spec (V1 listing, V2 manifest, the manifest taking precedence); architecture, Names.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from copy import copy
+from dataclasses import dataclass
+from threading import RLock
+from typing import Protocol, Self, TypeVar
+
+from lance_flight.catalog.namespace import PartitionedNamespace
+from lance_flight.catalog.roots.directory_manifest import NOTHING, DirectoryManifest, Listed, Listing, Path
+from lance_flight.catalog.roots.plain import PlainTable
+from lance_flight.catalog.storage.store import VERSIONS, Store
+from lance_flight.errors import Corrupt, LanceFlightError, NotFound
+from lance_flight.model.naming import LONGEST_FILE_NAME, MANIFEST
+
+T = TypeVar("T")
+
+PUBLIC = "public"
+PLAIN_SUFFIX = ".lance"
+BRANCH_SIGN = "@"
+OF_A_LANCE_TABLE = frozenset({"_versions", "_transactions", "_indices", "_deletions", "_refs", "data", "tree"})
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class TableName:
+    """A table of a root: the SQL schema it is in and its name."""
+
+    db_schema: str
+    name: str
+
+    def __str__(self) -> str:
+        return f"{self.db_schema}.{self.name}"
+
+
+Table = PartitionedNamespace | PlainTable
+
+
+class Guard(Protocol):
+    """What somebody may know of the tables of a root, and do to their names."""
+
+    def sees(self, table: TableName) -> bool:
+        """Whether a table of this name is there for them."""
+        ...
+
+    def sees_schema(self, db_schema: str) -> bool:
+        """Whether a schema is there for them."""
+        ...
+
+    def check_definition(self, table: TableName) -> None:
+        """`Refused` where they may not make, rename or drop a table of this name."""
+        ...
+
+
+class Names:
+    """The tables of one directory as they are found. Safe to share among threads."""
+
+    def __init__(self, store: Store) -> None:
+        self.store = store
+        self.branch: str | None = None
+        self.guard: Guard | None = None
+        self.temporary: Self | None = None
+        self.temporary_names: frozenset[TableName] = frozenset()
+        self._manifest = DirectoryManifest(store)
+        self._opened: dict[str, PartitionedNamespace] = {}
+        self._named: tuple[Listing, Mapping[TableName, Listed]] = NOTHING, {}
+        self._lock = RLock()
+
+    def on_branch(self, name: str | None) -> Self:
+        """The same root as a branch shows it: tables that have it are read and written there; None is the main branch."""
+        if name == self.branch:
+            return self
+        view = copy(self)
+        view.branch = name
+        return view
+
+    def guarded(self, guard: Guard) -> Self:
+        """The same root as somebody may see it: other tables are not there."""
+        view = copy(self)
+        view.guard = guard
+        return view
+
+    def with_temporary(self, tables: Self | None, names: frozenset[TableName]) -> Self:
+        """The same root with temporary tables, whose names mean them and no lasting ones; they are their session's, unguarded.
+
+        Without `tables` they cannot be reached from here.
+        """
+        view = copy(self)
+        view.temporary, view.temporary_names = tables, names
+        return view
+
+    def is_temporary(self, name: TableName) -> bool:
+        """Whether a name means a temporary table."""
+        return name in self.temporary_names
+
+    def has_temporary(self, table: Table) -> bool:
+        """Whether a table is a temporary one of this root."""
+        return self.temporary is not None and table.store.uri.startswith(f"{self.temporary.store.uri}/")
+
+    def governing(self, name: TableName) -> TableName:
+        """The table whose grants count for a name: of a branch `t@b` it is `t`."""
+        table, sign, _ = name.name.rpartition(BRANCH_SIGN)
+        return TableName(name.db_schema, table) if sign and self._find(name) is None else name
+
+    def find(self, name: TableName) -> Table | None:
+        """The table of this name, or the branch `t@b` of one, if there is one; `Corrupt` where its place cannot be known."""
+        if self.branch is not None:
+            branched = self._find_branch(TableName(name.db_schema, f"{name.name}{BRANCH_SIGN}{self.branch}"))
+            if branched is not None:
+                return branched
+        found = self._find(name)
+        if found is None:
+            # It may be absent for just the moment in which another one takes its place.
+            with self._lock:
+                found = self._find(name)
+        return found or self._find_branch(name)
+
+    def read(self, name: TableName, read: Callable[[Table], T]) -> T:
+        """What `read` makes of a table; of the one that took its place, if that happened meanwhile."""
+        table = self.table(name)
+        try:
+            return read(table)
+        except (NotFound, Corrupt):
+            # A table that goes away while it is read looks like one that is broken.
+            with self._lock:
+                return read(self.table(name))
+
+    def table(self, name: TableName) -> Table:
+        """The table of this name, or `NotFound` with the nearest names."""
+        found = self.find(name)
+        if found is None:
+            raise NotFound.named("table", name.name, self._names(name.db_schema))
+        return found
+
+    def has(self, name: TableName) -> bool:
+        """Whether there is a table of this name, be it a broken one."""
+        try:
+            return self.find(name) is not None
+        except Corrupt:
+            return True
+
+    def tables(self) -> list[TableName]:
+        """All tables, sorted."""
+        return sorted(self.kinds())
+
+    def schemas(self) -> list[str]:
+        """All SQL schemas, sorted; `public` is always there."""
+        if self._is_namespace(self.store):
+            return [PUBLIC]
+        schemas = {PUBLIC, *self._listed_schemas(), *self._sub_directories()}
+        return sorted(name for name in schemas if self.guard is None or self.guard.sees_schema(name))
+
+    def kinds(self) -> dict[TableName, bool]:
+        """All tables, broken ones too, and whether each of them is partitioned."""
+        with self._lock:
+            kinds = self._kinds()
+        lasting = {name: partitioned for name, partitioned in kinds.items() if self._sees(name)}
+        if self.temporary is None:
+            return lasting
+        temporary = self.temporary.kinds()
+        return lasting | {name: temporary[name] for name in self.temporary_names & temporary.keys()}
+
+    def _find_branch(self, name: TableName) -> PartitionedNamespace | None:
+        table, sign, branch = name.name.rpartition(BRANCH_SIGN)
+        if not sign:
+            return None
+        found = self._find(TableName(name.db_schema, table))
+        if not isinstance(found, PartitionedNamespace) or branch not in [known.name for known in found.branches]:
+            return None
+        return found.on_branch(branch)
+
+    def _sees(self, name: TableName) -> bool:
+        return self.guard is None or self.guard.sees(name)
+
+    def _find(self, name: TableName) -> Table | None:
+        if name in self.temporary_names:
+            return self._find_temporary(name)
+        if not self._sees(name):
+            return None
+        if self._is_namespace(self.store):
+            if name == TableName(PUBLIC, self.store.name):
+                return self._namespace(self.store)
+            # A __manifest that cannot be read may list any name.
+            self._namespace(self.store).snapshot()
+            return None
+        listing, named = self._named_listing()
+        if name in named:
+            return PlainTable(self._listed_place(name, named[name]))
+        if not _is_safe(name.name) or not _is_safe(name.db_schema):
+            return None
+        place = self._directory(name.db_schema)
+        if self._is_namespace(place.child(name.name)):
+            return self._namespace(place.child(name.name))
+        plain = place.child(name.name + PLAIN_SUFFIX)
+        return PlainTable(plain) if _is_table(plain) and not self._has_row(plain, listing) else None
+
+    def _find_temporary(self, name: TableName) -> Table | None:
+        """A temporary table; one that has gone leads to no lasting table, which may be guarded."""
+        if self.temporary is None:
+            raise NotFound(
+                f"table {name.name!r} was a temporary one of another session, or of one that has ended; expected what"
+                " reads it to come from that session, and to the server that has it"
+            )
+        return self.temporary.find(name)
+
+    def _kinds(self) -> dict[TableName, bool]:
+        if self._is_namespace(self.store):
+            return {TableName(PUBLIC, self.store.name): True}
+        found = {}
+        listing, named = self._named_listing()
+        for db_schema in [PUBLIC, *self._sub_directories()]:
+            place = self._directory(db_schema)
+            for directory in place.directories():
+                name = directory.removesuffix(PLAIN_SUFFIX)
+                if not _is_safe(name):
+                    continue
+                if self._is_namespace(place.child(directory)):
+                    found[TableName(db_schema, directory)] = True
+                elif (
+                    name != directory
+                    and _is_table(plain := place.child(directory))
+                    and not self._has_row(plain, listing)
+                ):
+                    found.setdefault(TableName(db_schema, name), False)
+        return found | dict.fromkeys(named, False)
+
+    def _sub_directories(self) -> list[str]:
+        """The plain sub-directories: neither tables nor namespaces nor private."""
+        taken = self._taken()
+        return [name for name in self.store.directories() if name not in taken and self._is_plain(name)]
+
+    def _is_directory(self, db_schema: str) -> bool:
+        """Whether a schema is the root or a plain sub-directory of it, and not merely listed."""
+        if db_schema == PUBLIC:
+            return True
+        return (
+            _is_safe(db_schema)
+            and self.store.has(db_schema)
+            and db_schema not in self._taken()
+            and self._is_plain(db_schema)
+        )
+
+    def _has_row(self, place: Store, listing: Listing) -> bool:
+        """Whether a directory is a listed table's, which has the name that is listed and no other."""
+        return place.uri.removeprefix(f"{self.store.uri.rstrip('/')}/") in listing.locations
+
+    def _taken(self) -> frozenset[str | None]:
+        """Sub-directories that belong to a table, whatever they look like."""
+        listed = self._manifest.listing().locations
+        return listed | OF_A_LANCE_TABLE if _has_versions(self.store) else listed
+
+    def _is_plain(self, name: str) -> bool:
+        if not _is_safe(name) or name.endswith(PLAIN_SUFFIX) or name == PUBLIC:
+            return False
+        return not self.store.child(name).has(MANIFEST) and not _has_versions(self.store.child(name))
+
+    def _names(self, db_schema: str) -> list[str]:
+        """What look like the names of tables in a schema, without opening any."""
+        found = [name.name for name in self._listed() if name.db_schema == db_schema]
+        if _is_safe(db_schema):
+            place = self._directory(db_schema)
+            tables = [d for d in place.directories() if d.endswith(PLAIN_SUFFIX) or place.child(d).has(MANIFEST)]
+            found += [name for name in (d.removesuffix(PLAIN_SUFFIX) for d in tables) if _is_safe(name)]
+        temporary = [name.name for name in self.temporary_names if name.db_schema == db_schema]
+        return [*temporary, *(name for name in found if self._sees(TableName(db_schema, name)))]
+
+    def _directory(self, db_schema: str) -> Store:
+        return self.store if db_schema == PUBLIC else self.store.child(db_schema)
+
+    def _listed(self) -> Mapping[TableName, Listed]:
+        """The tables that a `__manifest` of the directory namespace (V2) lists."""
+        return self._named_listing()[1]
+
+    def _named_listing(self) -> tuple[Listing, Mapping[TableName, Listed]]:
+        """What it lists, and the tables among that by the names that SQL has for them."""
+        listing, named = self._manifest.listing(), self._named
+        if named[0] is not listing:
+            self._named = named = listing, _named(listing)
+        return named
+
+    def _listed_schemas(self) -> set[str]:
+        """The namespaces that it lists, those without tables too."""
+        listing, named = self._named_listing()
+        return {".".join(path) for path in listing.namespaces}.union(name.db_schema for name in named)
+
+    def _listed_place(self, name: TableName, listed: Listed) -> Store:
+        """Where a listed table lies; one that cannot be reached is the fault of its own row alone."""
+        if not listed.location:
+            raise Corrupt(f"table {name.name!r} is listed without a location")
+        try:
+            return self.store.child(listed.location)
+        except Corrupt as exc:
+            raise Corrupt(f"table {name.name!r} is listed wrongly: {exc}") from exc
+
+    def _namespace(self, place: Store) -> PartitionedNamespace:
+        return self._opened.setdefault(place.uri, PartitionedNamespace(place))
+
+    def _is_namespace(self, place: Store) -> bool:
+        """Whether a partitioned namespace lies at `place`: a `__manifest` with at least one partition spec."""
+        if not place.has(MANIFEST):
+            return False
+        try:
+            self._namespace(place).snapshot()
+        except NotFound:
+            return False
+        except (LanceFlightError, OSError):
+            # It is there, and broken: it is listed with the others, and whoever opens it is told why.
+            return True
+        return True
+
+
+def _named(listing: Listing) -> dict[TableName, Listed]:
+    """The listed tables by the names that SQL has for them; where two paths make one name, the shorter one has it."""
+    paths = sorted(listing.tables, key=lambda path: (-len(path), path))
+    return {_name(path): listing.tables[path] for path in paths}
+
+
+def _name(path: Path) -> TableName:
+    return TableName(".".join(path[:-1]) or PUBLIC, path[-1])
+
+
+def _is_table(place: Store) -> bool:
+    return place.has(VERSIONS)
+
+
+def _has_versions(place: Store) -> bool:
+    """Whether a Lance table lies right at `place`, as opposed to a table or schema called `_versions` below it."""
+    return any(name.endswith(".manifest") for name in place.child(VERSIONS).files())
+
+
+def _is_safe(name: str) -> bool:
+    """Whether a name can be one directory below another: it leads nowhere else, and into no table's inside."""
+    if not name or len(name.encode()) + len(PLAIN_SUFFIX) > LONGEST_FILE_NAME:
+        return False
+    return not any(part in name for part in "/\\\0") and name[0] != "." and name != MANIFEST

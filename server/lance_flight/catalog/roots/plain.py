@@ -1,0 +1,131 @@
+"""Plain Lance tables: opened at a version, a tag or a moment, and written in one commit."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from datetime import UTC, datetime
+
+import lance
+import pyarrow as pa
+from lance import LanceDataset
+
+from lance_flight.catalog.storage.conflicts import conflicts
+from lance_flight.catalog.storage.standing import Standing
+from lance_flight.catalog.storage.store import Store, shared_session
+from lance_flight.catalog.storage.tags import TagRef, create_tag, drop_tag, tags_of
+from lance_flight.catalog.tables import rows
+from lance_flight.errors import Conflict, NotFound
+from lance_flight.faults import reached
+
+
+@dataclass(frozen=True, slots=True)
+class PlainTable:
+    """A Lance table that is not partitioned."""
+
+    store: Store
+
+    def open(self, version: int | str | None = None) -> LanceDataset:
+        """The table at a version, at a tag, or at its newest version."""
+        return self.store.open(version)
+
+    def open_at(self, at: int | str | datetime | None) -> LanceDataset:
+        """The table at a version, at a tag, at a moment, or at its newest version."""
+        if not isinstance(at, datetime):
+            return self.open(at)
+        known = [v["version"] for v in self.open().versions() if v["timestamp"].astimezone(UTC) <= at]
+        if not known:
+            raise NotFound(f"table {self.store.name!r} has no version as old as {at.isoformat()}")
+        return self.open(int(max(known)))
+
+    def rollback(self, at: int | str | datetime) -> int:
+        """Make the newest version equal to an old one and return its number."""
+        old = self.open_at(at)
+        if int(old.version) != int(old.latest_version):
+            with conflicts(f"another writer changed table {self.store.name!r} first"):
+                old.restore()
+        return int(old.version)
+
+    @property
+    def tags(self) -> list[TagRef]:
+        """The names that versions have."""
+        return tags_of(self.open())
+
+    def create_tag(self, name: str, at: int | str | datetime | None = None) -> None:
+        """Name a version (None: the newest one)."""
+        create_tag(self.open(), name, int(self.open_at(at).version))
+
+    def drop_tag(self, name: str) -> None:
+        """Forget the name of a version."""
+        drop_tag(self.open(), name)
+
+    def rows(self) -> Iterator[pa.Table]:
+        """All rows of the newest version."""
+        for batch in self.open().to_batches():
+            yield pa.Table.from_batches([batch])
+
+    def append(self, tables: Iterable[pa.Table]) -> int:
+        """Store rows in one commit of the table and return how many they were."""
+        before = self.open()
+        standing = Standing.of(self.store, int(before.version))
+        count = _write(self.store, before.schema, tables, before)
+        standing.check(self.store.name)
+        return count
+
+
+def write_plain(place: Store, schema: pa.Schema, tables: Iterable[pa.Table], *, stable_row_ids: bool = False) -> int:
+    """Write rows as a new plain Lance table and return how many they were; they keep their ids if `stable_row_ids`."""
+    return _write(place, schema, tables, None, stable_row_ids=stable_row_ids)
+
+
+def _write(
+    place: Store,
+    schema: pa.Schema,
+    tables: Iterable[pa.Table],
+    onto: LanceDataset | None,
+    *,
+    stable_row_ids: bool = False,
+) -> int:
+    """Write rows in one commit, which makes a table or goes `onto` one."""
+    stream = _Stream(schema, tables)
+    try:
+        lance.write_dataset(
+            stream.reader(),
+            # By its path a table that has gone would be made again.
+            place.uri if onto is None else onto,
+            mode="create" if onto is None else "append",
+            storage_options=place.options or None,
+            enable_v2_manifest_paths=True,
+            enable_stable_row_ids=stable_row_ids,
+            session=shared_session(),
+        )
+    except OSError as exc:
+        if stream.error is not None:
+            raise stream.error from None
+        if "conflict" in str(exc).lower():
+            raise Conflict(f"another writer changed {place.name!r} first") from exc
+        raise
+    return stream.rows
+
+
+class _Stream:
+    """Tables on their way into Lance: conformed, counted, and the error that ended them kept (Lance rewraps it)."""
+
+    def __init__(self, schema: pa.Schema, tables: Iterable[pa.Table]) -> None:
+        self.rows = 0
+        self.error: Exception | None = None
+        self._schema = schema
+        self._tables = tables
+
+    def reader(self) -> pa.RecordBatchReader:
+        return pa.RecordBatchReader.from_batches(self._schema, self._batches())
+
+    def _batches(self) -> Iterator[pa.RecordBatch]:
+        try:
+            for table in self._tables:
+                reached("rows_received")
+                self.rows += table.num_rows
+                yield from map(rows.aligned, rows.conform(table, self._schema).to_batches())
+        except Exception as exc:
+            self.error = exc
+            raise

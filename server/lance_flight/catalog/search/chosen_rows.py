@@ -1,0 +1,90 @@
+"""Searches of some rows of a table alone, which are known by their addresses.
+
+Lance takes a few addresses as a filter. Where there are many, more rows are asked for than are wanted, and those that
+are not among them left out; if then too few remain, all rows are put in order.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Protocol, Self
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from lance_flight.catalog.search.search_results import Order, read
+from lance_flight.catalog.storage.addresses import ROW_ADDRESS
+from lance_flight.catalog.tables.scan import ADDRESS_FIELDS, Scan, Search, Source
+
+Addresses = npt.NDArray[np.uint64]
+NO_ADDRESSES: Addresses = np.array([], np.uint64)
+
+SPARE = 2
+"""So many times as many rows are asked for as would be enough if those that count lay anywhere."""
+_ADDRESS = next(field for field in ADDRESS_FIELDS if field.name == ROW_ADDRESS)
+
+
+class ChoosingSearch(Search, Order, Protocol):
+    """A search that may be of some rows alone: their addresses by the number of their table, `among` None for all."""
+
+    @property
+    def among(self) -> Mapping[int, Addresses] | None:
+        """Addresses in order."""
+        ...
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether it finds all that there is where it finds less than is asked for."""
+        ...
+
+    def widened(self, count: int, *, is_whole: bool) -> Self:
+        """The same search for more rows; `is_whole` for all that there are, in their true order."""
+        ...
+
+
+def found(search: ChoosingSearch, scan: Scan, source: Source) -> pa.Table:
+    """What a search finds in a table."""
+    scan = replace(scan, search=search)
+    if search.among is None:
+        return read(scan, [source])
+    mine, rows = search.among.get(source.number, NO_ADDRESSES), source.count_rows()
+    if not len(mine):
+        return scan.schema.empty_table()
+    asked = SPARE * search.count * rows // len(mine)
+    if len(mine) <= asked:
+        # Lance does not know addresses where it looks into an index of vectors that is about some files alone.
+        few = search.widened(search.count, is_whole=True)
+        return read(replace(scan, search=few, among=_condition(mine)), [source])
+    seen = _addressed(replace(scan, search=search.widened(asked, is_whole=False)), source)
+    kept = _among(mine, seen)
+    if kept.num_rows < search.count and not (search.is_complete and seen.num_rows < asked):
+        kept = _among(mine, _addressed(replace(scan, search=search.widened(rows, is_whole=True)), source))
+    return kept.select(scan.schema.names)
+
+
+def rows_among(among: Mapping[int, Addresses] | None, scan: Scan, source: Source) -> pa.Table:
+    """The rows that a scan without a search reads of a table, if they are among some."""
+    if among is None:
+        return read(scan, [source])
+    mine = among.get(source.number, NO_ADDRESSES)
+    if not len(mine):
+        return scan.schema.empty_table()
+    if SPARE * len(mine) <= source.count_rows():
+        return read(replace(scan, among=_condition(mine)), [source])
+    return _among(mine, _addressed(scan, source)).select(scan.schema.names)
+
+
+def _addressed(scan: Scan, source: Source) -> pa.Table:
+    """What a scan reads, with addresses."""
+    schema = scan.schema if ROW_ADDRESS in scan.schema.names else scan.schema.append(_ADDRESS)
+    return read(replace(scan, schema=schema), [source])
+
+
+def _among(addresses: Addresses, rows: pa.Table) -> pa.Table:
+    return rows.filter(pa.array(np.isin(rows[ROW_ADDRESS].to_numpy(), addresses)))
+
+
+def _condition(addresses: Addresses) -> str:
+    return f"{ROW_ADDRESS} IN ({', '.join(map(str, addresses.tolist()))})"

@@ -1,0 +1,98 @@
+"""The texts that an index of Lance's is about: how it cuts them into words, and how many of them have a word."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any, Self
+
+import lance
+from lance import LanceDataset
+from lance.query import FullTextQuery, MatchQuery
+
+from lance_flight.catalog.search.text_queries import Cut, TextQuery, Word
+from lance_flight.catalog.search.text_statistics import Counts, Statistics
+from lance_flight.catalog.tables import index_coverage
+
+_NO_CUTTING = frozenset({"lance_tokenizer", "with_position", "block_size", "document_granularity"})
+"""What an index keeps beside how it cuts texts."""
+
+_counts = Counts()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class IndexedTexts:
+    """The texts that an index is about, as Lance counts them: `documents`, rows that were deleted since among them.
+
+    Of these it finds a part, `live`. `key` names them for good, where that is worth something.
+    """
+
+    dataset: LanceDataset
+    column: str
+    cut: Cut
+    documents: float
+    live: float
+    key: tuple[str, ...] | None
+
+    @classmethod
+    def of(cls, dataset: LanceDataset, column: str, index: lance.IndexDescription, *, is_lasting: bool = True) -> Self:
+        """Those of an index of a column; not `is_lasting` where what is counted need not be remembered."""
+        segments = dataset.stats.index_stats(index.name)["segments"]
+        documents = sum(segment["num_docs"] for segment in segments)
+        covered = index_coverage.covered(index)
+        here = [file for file in dataset.get_fragments() if file.fragment_id in covered]
+        rows, stored = sum(file.count_rows() for file in here), sum(file.physical_rows for file in here)
+        # Of files that are gone nobody knows any more how many rows they had: as many as the others.
+        live = documents * rows * len(here) / (stored * len(covered)) if stored else 0.0
+        options = {name: value for name, value in segments[0]["params"].items() if name not in _NO_CUTTING}
+        return cls(
+            dataset=dataset,
+            column=column,
+            cut=_cutting(options),
+            documents=documents,
+            live=live,
+            key=(dataset.uri, str(dataset.version), *(str(each.uuid) for each in index.segments))
+            if is_lasting
+            else None,
+        )
+
+    def statistics(self, query: TextQuery) -> Statistics:
+        """Those that Lance scores by: what it finds is counted, and rows that were deleted are taken to be like the others."""
+        share = self.documents / self.live if self.live else 1.0
+        words = query.weighed(self.cut)
+        found = {str(word.token): min(share * self._frequency(word), self.documents) for word in words}
+        return Statistics(documents=self.documents, frequencies=found)
+
+    def asked(self, query: TextQuery, every: Statistics) -> tuple[Callable[[str], FullTextQuery], float]:
+        """The query by other statistics than Lance's own, and what its scores are to be divided by."""
+        if not query.weighed(self.cut):
+            return query.of, 1.0
+        own = self.statistics(query)
+        asked, scale = query.weighted(self.column, self.cut, lambda token: every.idf(token) / own.idf(token))
+        return lambda _: asked, scale
+
+    def _frequency(self, word: Word) -> int:
+        if self.key is None:
+            return self._counted(word)
+        return _counts.of((*self.key, self.column, word.text), lambda: self._counted(word))
+
+    def _counted(self, word: Word) -> int:
+        scanner = self.dataset.scanner(
+            columns=[],
+            with_row_id=True,
+            full_text_query=MatchQuery(word.text, self.column),
+            fast_search=True,
+            disable_scoring_autoprojection=True,
+        )
+        return int(scanner.to_table().num_rows)
+
+
+def _cutting(options: Mapping[str, Any]) -> Cut:
+    """How an index with some options cuts texts into tokens."""
+
+    @lru_cache(64)
+    def cut(text: str) -> tuple[str, ...]:
+        return tuple(token.text for token in lance.tokenize(text, **options))
+
+    return cut

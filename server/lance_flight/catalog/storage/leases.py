@@ -1,0 +1,217 @@
+"""Leases: the snapshots that this process is still reading, told to whoever vacuums the namespace (decision 19).
+
+A reader that takes the newest snapshot tells nobody: vacuum keeps every snapshot that was the newest one within the
+last `GRACE` seconds, and long before that is over a thread has put all that is still being read into one file for each
+process and namespace, which it renews for as long as that lasts. Only who reads an old snapshot has to say so first.
+Vacuum says what it is about to remove, and then reads the leases; such a reader writes its lease, and then reads what
+is about to be removed. So at least one of the two sees the other.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import secrets
+import socket
+import threading
+import time
+from collections.abc import Iterable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Self
+from weakref import WeakValueDictionary
+
+from lance_flight.catalog.storage.private import PRIVATE
+from lance_flight.catalog.storage.store import Store
+from lance_flight.errors import NotFound
+from lance_flight.model.naming import MANIFEST
+
+LEASES = "leases"
+EXPIRING = "expiring"
+SUFFIX = ".json"
+GRACE = 60.0
+"""Seconds for which a snapshot stays that was the newest one, and a lease that is not renewed."""
+INTERVAL = 10.0
+"""Seconds between two renewals."""
+SETTLED = GRACE / 2
+"""Seconds after its commit from which on a snapshot may be one that was replaced long ago."""
+
+SnapshotId = tuple[str | None, int]
+"""A branch of `__manifest` (None: the main one) and a version on it."""
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(eq=False, slots=True, weakref_slot=True)
+class Hold:
+    """A snapshot that is being read, for as long as somebody keeps this object, be it by a `with`.
+
+    It is the same one for all in a process who read the snapshot; `is_safe` once vacuum leaves it alone.
+    """
+
+    namespace: Store
+    snapshot: SnapshotId
+    is_safe: bool = False
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """There is nothing to end: others may keep it."""
+
+
+class Leases:
+    """What one process reads. Safe to share among threads."""
+
+    def __init__(self) -> None:
+        self._name = f"{socket.gethostname()}-{os.getpid()}-{secrets.token_hex(4)}{SUFFIX}"
+        self._holds: WeakValueDictionary[tuple[str, SnapshotId], Hold] = WeakValueDictionary()
+        self._kept: dict[Hold, float] = {}
+        self._published: dict[str, Store] = {}
+        self._lock = threading.Lock()
+        self._renewer: threading.Thread | None = None
+
+    def hold(self, namespace: Store, snapshot: SnapshotId, committed_at: datetime, *, is_newest: bool) -> Hold:
+        """Hold a snapshot that was just read; `NotFound` where vacuum is removing it already.
+
+        Costs microseconds; for an old snapshot that this process does not hold yet, one small file.
+        """
+        (hold,) = self._held(namespace, [snapshot])
+        if is_newest or (datetime.now(UTC) - committed_at).total_seconds() < SETTLED:
+            hold.is_safe = True
+        self._lease(namespace, [hold])
+        return hold
+
+    def hold_all(self, namespace: Store, snapshots: Iterable[SnapshotId]) -> list[Hold]:
+        """Hold snapshots of which any may be old, before they are read."""
+        holds = self._held(namespace, snapshots)
+        self._lease(namespace, holds)
+        return holds
+
+    def _held(self, namespace: Store, snapshots: Iterable[SnapshotId]) -> list[Hold]:
+        with self._lock:
+            if self._renewer is None:
+                self._renewer = threading.Thread(target=self._renew, name="leases", daemon=True)
+                self._renewer.start()
+            # Each is in hand before it is looked up again: nobody else keeps it.
+            return [
+                self._holds.setdefault((namespace.uri, snapshot), Hold(namespace, snapshot)) for snapshot in snapshots
+            ]
+
+    def _lease(self, namespace: Store, holds: Sequence[Hold]) -> None:
+        """Write the lease of those that nobody knows of, and then see that vacuum has not begun to remove them."""
+        unsafe = [hold for hold in holds if not hold.is_safe]
+        if not unsafe:
+            return
+        self.publish(namespace)
+        gone = expiring(namespace).intersection(hold.snapshot for hold in unsafe)
+        for hold in unsafe:
+            hold.is_safe = hold.snapshot not in gone
+        if gone:
+            with self._lock:
+                for snapshot in gone:
+                    self._holds.pop((namespace.uri, snapshot), None)
+            self.publish(namespace)
+            raise NotFound(f"snapshot {min(version for _, version in gone)} of {namespace.name!r} has expired")
+
+    def keep(self, holds: Iterable[Hold], seconds: float) -> None:
+        """Keep holds for some time, whoever else lets go of them: for tickets that are not redeemed yet."""
+        until = time.monotonic() + seconds
+        with self._lock:
+            self._kept.update(dict.fromkeys(holds, until))
+
+    def publish(self, namespace: Store) -> None:
+        """Write what this process reads of a namespace to its lease, or take the lease away."""
+        with self._lock:
+            snapshots = {snapshot for uri, snapshot in self._holds if uri == namespace.uri}
+            place = namespace.child(PRIVATE, LEASES)
+            try:
+                if snapshots:
+                    make_private(namespace, LEASES)
+                    put(place, self._name, snapshots)
+                    self._published[namespace.uri] = namespace
+                else:
+                    place.remove_files([self._name])
+                    self._published.pop(namespace.uri, None)
+            except OSError as exc:
+                # The table was dropped, or nobody may write here: the retention floor protects the reader all the same.
+                log.debug("no lease on %s: %s", namespace.uri, exc)
+
+    def publish_all(self) -> None:
+        """Renew every lease, and take away those that are over."""
+        now = time.monotonic()
+        with self._lock:
+            self._kept = {hold: until for hold, until in self._kept.items() if until > now}
+            namespaces = {hold.namespace.uri: hold.namespace for hold in self._holds.values()} | self._published
+        for namespace in namespaces.values():
+            self.publish(namespace)
+
+    def _renew(self) -> None:
+        while True:
+            time.sleep(INTERVAL)
+            self.publish_all()
+
+
+leases = Leases()
+"""The leases of this process."""
+
+
+def put(place: Store, name: str, snapshots: Iterable[SnapshotId]) -> None:
+    """Write a list of snapshots that is never seen half written; the directory has to be there."""
+    content = to_bytes(snapshots)
+    if place.is_remote:
+        place.write(name, content)
+        return
+    draft = Path(place.uri, f"{name}.{secrets.token_hex(4)}")
+    draft.write_bytes(content)
+    draft.replace(Path(place.uri, name))
+
+
+def to_bytes(snapshots: Iterable[SnapshotId]) -> bytes:
+    """Snapshots as they stand in a lease, and in what is about to be removed.
+
+    >>> to_bytes([(None, 2), (None, 1), ("b", 4)])
+    b'{"":[1,2],"b":[4]}'
+    """
+    by_branch: dict[str, list[int]] = {}
+    for branch, version in sorted(snapshots, key=lambda each: (each[0] or "", each[1])):
+        by_branch.setdefault(branch or "", []).append(version)
+    return json.dumps(by_branch, separators=(",", ":")).encode()
+
+
+def from_bytes(content: bytes) -> set[SnapshotId]:
+    """What `to_bytes` wrote."""
+    return {(branch or None, int(number)) for branch, numbers in json.loads(content).items() for number in numbers}
+
+
+def leased(namespace: Store, now: float) -> set[SnapshotId]:
+    """Every snapshot that some process holds at the moment `now`, in seconds since 1970."""
+    return _listed(namespace.child(PRIVATE, LEASES), since=now - GRACE)
+
+
+def expiring(namespace: Store) -> set[SnapshotId]:
+    """The snapshots that vacuum is removing, or was removing when it died."""
+    return _listed(namespace.child(PRIVATE, EXPIRING))
+
+
+def _listed(place: Store, *, since: float = 0) -> set[SnapshotId]:
+    found: set[SnapshotId] = set()
+    for file in place.tree():
+        if file.path.endswith(SUFFIX) and file.modified > since:
+            with suppress(FileNotFoundError):
+                found |= from_bytes(place.read(file.path))
+    return found
+
+
+def make_private(namespace: Store, name: str) -> None:
+    """The namespace's private directory with another one in it; `FileNotFoundError` where the namespace is gone."""
+    if namespace.is_remote:
+        return
+    if not namespace.has(MANIFEST):
+        raise FileNotFoundError(f"{namespace.name} is not there")
+    for place in (namespace.child(PRIVATE), namespace.child(PRIVATE, name)):
+        with suppress(FileExistsError):
+            Path(place.uri).mkdir()

@@ -1,0 +1,132 @@
+"""Private places of a root: where a table is built before its name leads to it, and lies when it no longer does.
+
+Each belongs to one operation for as long as that holds the lock of a file in it; the kernel lets go of it with the process.
+What nobody holds was left by a process that died: a table whose successor never came goes back, the rest is removed.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import logging
+import os
+import secrets
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from lance_flight.catalog.storage.store import Store
+
+log = logging.getLogger(__name__)
+
+PRIVATE = ".lance-flight"
+LOCK = "lock"
+ORIGIN = "origin"
+UNCLAIMED_SECONDS = 24 * 3600
+"""A place without a lock is one that is just being made, or of a version that made none: time tells them apart."""
+
+
+@dataclass(frozen=True, slots=True)
+class PrivatePlace:
+    """A directory of one operation: the table `new` is built there, and the table `old` is what goes away."""
+
+    root: Store
+    store: Store
+
+    @property
+    def new(self) -> Store:
+        """Where a new table is built."""
+        return self.store.child("new")
+
+    @property
+    def old(self) -> Store:
+        """Where the table is that was taken out of its place."""
+        return self.store.child("old")
+
+    def take(self, table: Store) -> None:
+        """Move a table of the root to where no name leads; one that is not there is no matter."""
+        self.store.write(ORIGIN, table.uri.removeprefix(f"{self.root.uri}/").encode())
+        with suppress(FileNotFoundError):
+            table.move_to(self.old)
+
+    def give_back(self) -> None:
+        """Move the table that was taken back into its place, unless something else lies there by now."""
+        if self.old.exists():
+            origin = self.root.child(self.store.read(ORIGIN).decode())
+            if not origin.exists():
+                self.old.move_to(origin)
+
+    def settle(self) -> None:
+        """End the operation wherever it stopped: one table has the name, and nothing else is left."""
+        if self.new.exists():
+            self.give_back()
+            # From here on nothing goes back, wherever the removal stops.
+            self.new.remove()
+        self.store.remove()
+
+
+@contextmanager
+def private_place(root: Store) -> Iterator[PrivatePlace]:
+    """A private place for one operation, settled when that ends."""
+    store, lock = _claimed(root)
+    place = PrivatePlace(root, store)
+    try:
+        yield place
+    finally:
+        try:
+            place.settle()
+        except OSError:
+            log.warning("a private place could not be removed, and waits for the next start", exc_info=True)
+        if lock is not None:
+            os.close(lock)
+
+
+def settle_abandoned(root: Store) -> None:
+    """Settle the private places of processes that are no more; those of others are left alone."""
+    if root.is_remote:
+        return
+    for name in root.child(PRIVATE).directories():
+        place = PrivatePlace(root, root.child(PRIVATE, name))
+        try:
+            _settle_if_abandoned(place, Path(place.store.uri))
+        except OSError:
+            log.warning("the private place %s could not be settled", name, exc_info=True)
+
+
+def _settle_if_abandoned(place: PrivatePlace, path: Path) -> None:
+    try:
+        lock = os.open(path / LOCK, os.O_RDWR)
+    except FileNotFoundError:
+        if path.exists() and path.stat().st_mtime < time.time() - UNCLAIMED_SECONDS:
+            place.store.remove()
+        return
+    try:
+        if _is_locked(lock):
+            place.settle()
+    finally:
+        os.close(lock)
+
+
+def _claimed(root: Store) -> tuple[Store, int | None]:
+    """A new private place, and the lock on it where the file system has such."""
+    while True:
+        store = root.child(PRIVATE, secrets.token_hex(8))
+        if root.is_remote:
+            return store, None
+        path = Path(store.uri)
+        path.mkdir(parents=True)
+        lock = os.open(path / LOCK, os.O_RDWR | os.O_CREAT, 0o600)
+        # A server that starts at this moment may have taken it for abandoned.
+        if _is_locked(lock) and os.fstat(lock).st_nlink:
+            return store, lock
+        os.close(lock)
+
+
+def _is_locked(lock: int) -> bool:
+    """Take the lock; False where somebody has it."""
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True

@@ -1,0 +1,63 @@
+"""Whether a table still lies where it did when a writer opened it.
+
+Lance commits wherever it is told to, and makes the directories: to a table that was renamed or dropped meanwhile it commits
+without a word, and nobody finds what was written. So each commit looks once more whether the version it went on top of
+is still there.
+"""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from lance_flight.catalog.storage.store import VERSIONS, Store
+from lance_flight.errors import SerializationFailure
+from lance_flight.model.naming import MANIFEST
+
+_NEWEST_FIRST = (1 << 64) - 1
+_MANIFEST = ".manifest"
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """A version of a table in a directory, as the file of it that lay there; in object stores nothing is renamed."""
+
+    place: Store
+    version: int
+    file: tuple[int, int] | None
+
+    @classmethod
+    def of(cls, place: Store, version: int) -> Standing:
+        """The version as it lies there now."""
+        return cls(place, version, None if place.is_remote else _file(place, version))
+
+    @property
+    def is_there(self) -> bool:
+        """Whether the version lies there still, and no other table's."""
+        return self.file is None or _file(self.place, self.version) == self.file
+
+    def check(self, table: str) -> None:
+        """After a commit on top of it: `SerializationFailure` if it has gone, and the commit with it."""
+        if self.is_there:
+            return
+        made = [name for name in self.place.child(VERSIONS).files() if name.endswith(_MANIFEST)]
+        # What Lance has made of an empty place is nobody's; where another table lies by now there are its own versions.
+        if made == _names(self.version + 1)[:1]:
+            self.place.remove()
+            if self.place.name == MANIFEST:
+                with suppress(OSError):
+                    Path(self.place.parent.uri).rmdir()
+        raise SerializationFailure(f"table {table!r} was dropped or renamed by another writer")
+
+
+def _names(version: int) -> list[str]:
+    return [f"{_NEWEST_FIRST - version:020}{_MANIFEST}", f"{version}{_MANIFEST}"]
+
+
+def _file(place: Store, version: int) -> tuple[int, int] | None:
+    for name in _names(version):
+        with suppress(OSError):
+            found = Path(place.uri, VERSIONS, name).stat()
+            return found.st_ino, found.st_mtime_ns
+    return None

@@ -1,0 +1,262 @@
+"""How Lance datasets are opened: one session and one set of storage options for a whole process."""
+
+from __future__ import annotations
+
+import os
+import re
+import stat
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from functools import cache
+from pathlib import Path, PurePosixPath
+
+import lance
+import pyarrow as pa
+import pyarrow.fs as pafs
+from lance import LanceDataset
+from lance.schema import LanceSchema
+
+from lance_flight.catalog.storage.filesystems import filesystem
+from lance_flight.errors import Corrupt, NotFound
+from lance_flight.model.naming import MANIFEST
+
+VERSIONS = "_versions"
+UNREADABLE = (OSError, ValueError, RuntimeError)
+"""What Lance raises for files that are not there, or not what they should be."""
+
+_NEWEST = 2**64 - 1
+_LANCE_SOURCE = re.compile(r",? ?/\S+\.rs:\d+:\d+")
+
+
+@dataclass(slots=True)
+class Caches:
+    """How many bytes a Lance session keeps in memory of indices, and of what else it reads beside the rows."""
+
+    indices: int = 256 << 20
+    metadata: int = 512 << 20
+
+    def session(self) -> lance.Session:
+        """A new session with caches of this size."""
+        return lance.Session(self.indices, self.metadata)
+
+
+caches = Caches()
+"""Those of sessions that are made from here on: whoever wants other sizes says so before anything is opened."""
+
+
+@cache
+def shared_session() -> lance.Session:
+    """The one Lance session of this process: with it, opening a table again costs microseconds."""
+    return caches.session()
+
+
+def unstorable(schema: pa.Schema) -> list[str]:
+    """What is wrong with the columns that Lance has no type for; nothing for a schema that can be stored."""
+    return [
+        f"column {field.name!r} is {field.type}, which cannot be stored" for field in schema if not _has_type(field)
+    ]
+
+
+def _has_type(field: pa.Field) -> bool:
+    try:
+        LanceSchema.from_pyarrow(pa.schema([field]))
+    except ValueError:
+        return False
+    return True
+
+
+@dataclass(frozen=True, slots=True)
+class StoredFile:
+    """A file below a place: its path from there, its bytes, and when it was written, in seconds since 1970."""
+
+    path: str
+    size: int
+    modified: float
+
+
+@dataclass(frozen=True, slots=True)
+class Store:
+    """A directory or object-store prefix, and how to reach what lies under it; `session` is what is kept in memory of it."""
+
+    uri: str
+    storage_options: Mapping[str, str] = field(default_factory=dict, repr=False)
+    session: lance.Session | None = field(default=None, repr=False, compare=False)
+
+    def child(self, *names: str) -> Store:
+        """The store of a path below this one; a name that would leave it is `Corrupt`."""
+        for name in names:
+            parts = PurePosixPath(name).parts
+            if not name or name.startswith("/") or "://" in name or ".." in parts:
+                raise Corrupt(
+                    f"location {name!r} does not stay inside {self.name!r}; expected a relative path below it"
+                )
+        return replace(self, uri="/".join([self.uri.rstrip("/"), *names]))
+
+    @property
+    def uncached(self) -> Store:
+        """The same place as it is now, whatever of it is in memory: Lance keeps small files whole."""
+        return replace(self, session=caches.session())
+
+    def open(self, version: int | str | None = None) -> LanceDataset:
+        """The Lance dataset at this very place; `NotFound` where there is none, `Corrupt` where it cannot be read."""
+        try:
+            return self._dataset(version)
+        except UNREADABLE as exc:
+            if not self._has_version(version):
+                raise NotFound(f"no Lance table {self._called(version)}") from exc
+        try:
+            # It may have come into its place just now.
+            return self._dataset(version)
+        except UNREADABLE as exc:
+            raise Corrupt(f"{self._called(version)} cannot be read: {self.parent.words(exc)}") from exc
+
+    def _dataset(self, version: int | str | None) -> LanceDataset:
+        session = self.session or shared_session()
+        return lance.dataset(self.uri, version, storage_options=self.options or None, session=session)
+
+    def _called(self, version: int | str | None) -> str:
+        return repr(self.name) if version is None else f"{self.name!r}, version {version}"
+
+    def words(self, said: Exception | str) -> str:
+        """What another library says, with every path as it is seen from this place, and none of Lance's own source.
+
+        The only way for such words into a message of ours: clients are not told where a server keeps its tables.
+        """
+        text = _LANCE_SOURCE.sub("", str(said)).removeprefix("External error: ")
+        for prefix in (self.uri, self.uri.lstrip("/")):
+            text = text.replace(f"{prefix}/", "") if prefix else text
+        return text
+
+    @property
+    def options(self) -> dict[str, str]:
+        """The storage options as Lance takes them."""
+        return dict(self.storage_options)
+
+    @property
+    def name(self) -> str:
+        """The last element of the path."""
+        return PurePosixPath(self.uri).name
+
+    def directories(self) -> list[str]:
+        """The names of the directories right below this one, sorted; none where nothing is there."""
+        return self._listed(pafs.FileType.Directory)
+
+    def files(self) -> list[str]:
+        """The names of the files right below this one, sorted; none where nothing is there."""
+        return self._listed(pafs.FileType.File)
+
+    def check(self) -> None:
+        """Raise what keeps this place from being listed; a directory that is gone, too."""
+        if not self.is_remote and not self.exists():
+            raise NotFound(f"there is no directory {self.name!r}")
+        self.directories()
+
+    def tree(self) -> Iterator[StoredFile]:
+        """Every file below this place, however deep; symbolic links are neither files nor followed."""
+        if not self.is_remote:
+            yield from _local_tree(self.uri)
+            return
+        filesystem, path = self._filesystem()
+        for info in filesystem.get_file_info(pafs.FileSelector(path, allow_not_found=True, recursive=True)):
+            if info.type == pafs.FileType.File:
+                yield StoredFile(info.path.removeprefix(path).lstrip("/"), int(info.size), info.mtime_ns / 1e9)
+
+    @property
+    def is_link(self) -> bool:
+        """Whether this place is a symbolic link to somewhere else."""
+        return not self.is_remote and Path(self.uri).is_symlink()
+
+    def has(self, name: str) -> bool:
+        """Whether a file or directory of this name lies right below this one."""
+        filesystem, path = self._filesystem()
+        info = filesystem.get_file_info(f"{path}/{name}")
+        return bool(info.type != pafs.FileType.NotFound)
+
+    def exists(self) -> bool:
+        """Whether anything lies at this very place."""
+        return self.parent.has(self.name)
+
+    @property
+    def is_remote(self) -> bool:
+        """Whether this is an object store, and not a directory of this machine."""
+        return "://" in self.uri
+
+    def read(self, name: str) -> bytes:
+        """The content of a file right below this place."""
+        filesystem, path = self._filesystem()
+        with filesystem.open_input_stream(f"{path}/{name}") as stream:
+            content: bytes = stream.read()
+            return content
+
+    def write(self, name: str, content: bytes) -> None:
+        """Make a file right below this place; the directories above are there, or made."""
+        filesystem, path = self._filesystem()
+        filesystem.create_dir(path, recursive=True)
+        with filesystem.open_output_stream(f"{path}/{name}") as stream:
+            stream.write(content)
+
+    @property
+    def parent(self) -> Store:
+        """The store that this one lies in."""
+        return replace(self, uri=self.uri.rstrip("/").rpartition("/")[0] or "/")
+
+    def _has_version(self, version: int | str | None) -> bool:
+        """Whether a table, a version of it, or a tag lies here as a file, readable or not."""
+        match version:
+            case None:
+                return self.has(VERSIONS)
+            case int(number):
+                return any(self.has(f"{VERSIONS}/{name}.manifest") for name in (number, f"{_NEWEST - number:020}"))
+            case str(tag):
+                return f"{tag}.json" in self.child("_refs", "tags").files()
+
+    def remove_files(self, names: Iterable[str]) -> None:
+        """Delete files below this place; one that is not there is no matter."""
+        filesystem, path = self._filesystem()
+        for name in names:
+            with suppress(FileNotFoundError):
+                filesystem.delete_file(f"{path}/{name}")
+
+    def move_to(self, target: Store) -> None:
+        """Rename this directory, in one step on a file system; the directories above `target` are made."""
+        filesystem, path = self._filesystem()
+        _, destination = target._filesystem()
+        filesystem.create_dir(destination.rpartition("/")[0], recursive=True)
+        filesystem.move(path, destination)
+
+    def copy_to(self, target: Store) -> None:
+        """Copy everything below this place; the object store does it where both lie in one."""
+        filesystem, path = self._filesystem()
+        pafs.copy_files(path, target._filesystem()[1], source_filesystem=filesystem, destination_filesystem=filesystem)
+
+    def remove_table(self) -> None:
+        """Delete a table where nothing can be renamed: it is whole for readers until its newest version goes."""
+        for versions in (self.child(MANIFEST, VERSIONS), self.child(VERSIONS)):
+            # Names count down, so that the newest version comes first in order.
+            versions.remove_files(sorted(versions.files(), reverse=True))
+        self.remove()
+
+    def remove(self) -> None:
+        """Delete everything below this place, and the place itself."""
+        filesystem, path = self._filesystem()
+        with suppress(FileNotFoundError):
+            filesystem.delete_dir(path)
+
+    def _listed(self, kind: pafs.FileType) -> list[str]:
+        filesystem, path = self._filesystem()
+        selector = pafs.FileSelector(path, allow_not_found=True)
+        return sorted(info.base_name for info in filesystem.get_file_info(selector) if info.type == kind)
+
+    def _filesystem(self) -> tuple[pafs.FileSystem, str]:
+        return filesystem(self.uri, self.storage_options)
+
+
+def _local_tree(place: str) -> Iterator[StoredFile]:
+    for directory, _, names in os.walk(place, followlinks=False):
+        for name in names:
+            path = Path(directory, name)
+            with suppress(FileNotFoundError):
+                found = path.lstat()
+                if stat.S_ISREG(found.st_mode):
+                    yield StoredFile(str(path.relative_to(place)), found.st_size, found.st_mtime)

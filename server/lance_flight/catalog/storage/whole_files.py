@@ -1,0 +1,80 @@
+"""Files that Lance has written, looked at before a commit refers to them.
+
+On a local disk that is full Lance 14 loses the error of a file's last write: data files and deletion files come back as
+written, and end early. An object store takes a file whole, or not at all.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+from collections.abc import Iterable
+from contextlib import suppress
+from pathlib import Path
+
+import numpy as np
+from lance import FragmentMetadata, LanceDataset
+
+from lance_flight.catalog.storage.branches import BRANCHES
+
+DATA = "data"
+
+_ARROW_END, _ARROW_HEADER = b"ARROW1", 8
+_ROARING = 12346
+_ROARING_HEADER = 8
+_MOST_IN_A_LIST, _BYTES_OF_BITS = 4096, 8192
+
+
+def check_data(place: str, fragments: Iterable[FragmentMetadata]) -> None:
+    """`OSError` unless each data file of new fragments is as long as its writer counted."""
+    if "://" in place:
+        return
+    for fragment in fragments:
+        for file in fragment.files:
+            path = _find(place, f"{DATA}/{file.path}")
+            if file.file_size_bytes is not None and path.stat().st_size != file.file_size_bytes:
+                raise _cut_short(path)
+
+
+def check_deletions(dataset: LanceDataset, fragments: Iterable[FragmentMetadata]) -> None:
+    """`OSError` unless each new deletion file of these fragments of `dataset` goes on to its end."""
+    if "://" in dataset.uri:
+        return
+    for fragment in fragments:
+        path = _find(dataset.uri, fragment.deletion_file.path(fragment.id))
+        content = path.read_bytes()
+        if not (_is_whole_arrow if path.suffix == ".arrow" else _is_whole_bitmap)(content):
+            raise _cut_short(path)
+
+
+def _find(place: str, name: str) -> Path:
+    """A file of a table, or of one of its branches: their handles all name the table itself."""
+    path = Path(place, name)
+    if not path.exists():
+        with suppress(StopIteration):
+            return next(Path(place, BRANCHES).glob(f"**/{name}"))
+    return path
+
+
+def _is_whole_arrow(content: bytes) -> bool:
+    """Whether an Arrow file ends as it began."""
+    return len(content) > _ARROW_HEADER and content.endswith(_ARROW_END)
+
+
+def _is_whole_bitmap(content: bytes) -> bool:
+    """Whether a Roaring bitmap is as long as its header says: the number of containers, and how many values are in each."""
+    if len(content) < _ROARING_HEADER:
+        return False
+    cookie, containers = (int(word) for word in np.frombuffer(content[:_ROARING_HEADER], "<u4"))
+    if cookie != _ROARING:
+        return True
+    described = content[_ROARING_HEADER : _ROARING_HEADER + 4 * containers]
+    if len(described) < 4 * containers:
+        return False
+    values = np.frombuffer(described, "<u2")[1::2].astype(np.int64) + 1
+    sizes = np.where(values <= _MOST_IN_A_LIST, 2 * values, _BYTES_OF_BITS)
+    return len(content) == _ROARING_HEADER + 8 * containers + int(sizes.sum())
+
+
+def _cut_short(path: Path) -> OSError:
+    return OSError(errno.ENOSPC, f"{os.strerror(errno.ENOSPC)}: a file was cut short", path.name)

@@ -1,0 +1,101 @@
+"""Data files that take rows as they come: one open file for each partition, instead of one file for each batch of it.
+
+Lance writes whole fragments at a time, which for many partitions means many small files, or much memory. Its file
+writer takes batches; what is missing is the fragment's description, and that depends on the schema alone.
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from functools import lru_cache
+
+import pyarrow as pa
+from lance import FragmentMetadata, LanceDataset
+from lance.file import LanceFileWriter
+from lance.fragment import DataFile, write_fragments
+
+from lance_flight.catalog.storage.store import Store
+from lance_flight.catalog.storage.whole_files import DATA, check_data
+from lance_flight.catalog.tables.lance_fields import numbers
+from lance_flight.catalog.tables.rows import aligned
+
+KEPT_LAYOUTS = 256
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """How Lance lays the columns of one schema out in a data file, and numbers them in a table."""
+
+    schema: pa.Schema
+    fields: tuple[int, ...]
+    column_indices: tuple[int, ...]
+    version: tuple[int, int]
+
+    @classmethod
+    @lru_cache(KEPT_LAYOUTS)
+    def of(cls, schema: pa.Schema) -> Layout:
+        """The layout that Lance itself gives a new table; asked by writing a row to memory, once for each schema."""
+        nullable = pa.schema([field.with_nullable(nullable=True) for field in schema])
+        row = pa.Table.from_arrays([pa.nulls(1, field.type) for field in nullable], schema=nullable)
+        (fragment,) = write_fragments(row, f"memory://{secrets.token_hex(8)}", schema=nullable, mode="create")
+        (file,) = fragment.files
+        return cls(
+            schema,
+            tuple(file.fields),
+            tuple(file.column_indices),
+            (file.file_major_version, file.file_minor_version),
+        )
+
+    def for_table(self, dataset: LanceDataset) -> Layout | None:
+        """The layout of the same columns in a table that is there; None where it has others, or files of another version."""
+        if dataset.data_storage_version != ".".join(map(str, self.version)):
+            return None
+        there = dataset.schema
+        same = there.names == self.schema.names and there.types == self.schema.types
+        if not same or any(
+            mine.nullable and not their.nullable for mine, their in zip(self.schema, there, strict=True)
+        ):
+            return None
+        mine, known = Layout.of(there), numbers(dataset.lance_schema)
+        return replace(mine, fields=tuple(known[number] for number in mine.fields))
+
+
+class OpenFile:
+    """A data file of one table that is still being written. Not safe to share among threads."""
+
+    def __init__(self, table: Store, layout: Layout, *, cache_bytes: int) -> None:
+        self.name = f"{secrets.token_hex(16)}.lance"
+        self.rows = 0
+        self._layout = layout
+        self._place = table.uri
+        self._writer = LanceFileWriter(
+            table.child(DATA, self.name).uri,
+            layout.schema,
+            data_cache_bytes=cache_bytes,
+            version=".".join(map(str, layout.version)),
+            storage_options=table.options or None,
+        )
+
+    def write(self, batches: Iterable[pa.RecordBatch]) -> None:
+        """Add rows; they are of exactly the layout's schema."""
+        for batch in batches:
+            self._writer.write_batch(aligned(batch))
+            self.rows += batch.num_rows
+
+    def close(self) -> FragmentMetadata:
+        """End the file and return what a commit needs to know of it."""
+        self._writer.close()
+        major, minor = self._layout.version
+        file = DataFile(
+            path=self.name,
+            fields=list(self._layout.fields),
+            column_indices=list(self._layout.column_indices),
+            file_major_version=major,
+            file_minor_version=minor,
+            file_size_bytes=self._writer.size_bytes,
+        )
+        fragment = FragmentMetadata(id=0, files=[file], physical_rows=self.rows)
+        check_data(self._place, [fragment])
+        return fragment

@@ -1,0 +1,143 @@
+"""Many partition tables read as one: a dataset in memory whose data files are those of the tables.
+
+Planning a scan costs Lance about a millisecond, whatever it finds, so a hundred small tables cost a hundred times that.
+Lance lets a data file lie under another base path than its dataset: a manifest that lists the files of all the tables,
+and is never stored, is scanned at the price of one table. It has the indices of its tables, as segments of one index for
+each name, as long as the numbers of their files tell these apart. Tables that cannot be joined so (other columns, deleted
+rows, ids of rows in an index, branches, object stores) are simply read by themselves.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from functools import lru_cache
+
+from lance import FragmentMetadata, LanceDataset, LanceOperation
+from lance.schema import LanceSchema
+
+from lance_flight.catalog.storage.store import Store
+from lance_flight.catalog.tables.carried_indices import CarriedIndices, Signature
+from lance_flight.catalog.tables.lineage import without
+from lance_flight.catalog.tables.partitions import in_memory, numbered, open_at, under_base
+from lance_flight.catalog.tables.pinned_tables import PinnedTable
+from lance_flight.catalog.tables.scan import Source
+from lance_flight.model.pins import BranchVersion, FixedPin
+
+KEPT_TABLES = 65_536
+KEPT_MERGERS = 64
+FEWEST_TABLES = 2
+MERGED_TABLES = 128
+
+
+@dataclass(frozen=True, slots=True)
+class _Files:
+    """The data files of one version of a table: their columns (as Lance numbers them), their fragments and indices."""
+
+    columns: str
+    schema: LanceSchema
+    fragments: tuple[FragmentMetadata, ...]
+    indices: CarriedIndices
+
+    @property
+    def numbers(self) -> frozenset[int]:
+        """The numbers of files, those that are gone among them, where indices tell of them: these must stay as they are."""
+        told = [number for segment in self.indices.segments for number in segment.fragment_ids]
+        return frozenset([*told, *(each.id for each in self.fragments)]) if told else frozenset()
+
+
+@dataclass(frozen=True, slots=True)
+class Merged:
+    """Tables as one dataset: their names stand in the order of its base paths, which count from one.
+
+    `number` is that of the first of them.
+    """
+
+    dataset: LanceDataset
+    tables: tuple[str, ...]
+    number: int
+
+
+def merge(tables: Sequence[PinnedTable]) -> tuple[list[Merged], list[PinnedTable]]:
+    """Datasets that hold the rows of most of `tables`, and those tables that have to be read by themselves."""
+    groups: dict[str, _Group] = {}
+    alone = []
+    for table in tables:
+        files = None if "://" in table.store.uri else _files(table.store.uri, table.pin)
+        if files is None or not groups.setdefault(files.columns, _Group()).takes(table, files):
+            alone.append(table)
+    merged = []
+    for group in groups.values():
+        if len(group.tables) < FEWEST_TABLES:
+            alone += group.tables
+        else:
+            dataset = _merged(tuple((table.store.uri, table.pin) for table in group.tables))
+            names = tuple(table.store.name for table in group.tables)
+            merged.append(Merged(dataset, names, group.tables[0].number))
+    return merged, alone
+
+
+@dataclass(slots=True)
+class _Group:
+    """Tables with the same columns whose indices agree."""
+
+    tables: list[PinnedTable] = field(default_factory=list)
+    _numbers: set[int] = field(default_factory=set)
+    _kinds: dict[str, Signature] = field(default_factory=dict)
+
+    def takes(self, table: PinnedTable, files: _Files) -> bool:
+        """Add a table, if its indices can stand beside those of the others."""
+        kinds = files.indices.kinds
+        if not self._numbers.isdisjoint(files.numbers) or any(self._kinds.get(n, kind) != kind for n, kind in kinds):
+            return False
+        self._numbers |= files.numbers
+        self._kinds |= dict(kinds)
+        self.tables.append(table)
+        return True
+
+
+def sources(tables: Sequence[PinnedTable]) -> list[Source]:
+    """What a scan reads for the rows of `tables`: those that can be merged as one, and the others."""
+    merged, alone = merge(tables) if len(tables) > 1 else ((), tables)
+    return [Source(found.dataset, tables=found.tables) for found in merged] + [table.source for table in alone]
+
+
+@lru_cache(KEPT_TABLES)
+def _files(uri: str, pin: FixedPin) -> _Files | None:
+    """What a merged dataset needs to know of a table; None if it cannot be part of one.
+
+    A version never changes, and a directory is never used again: this can be kept for good.
+    """
+    if isinstance(pin, BranchVersion):
+        # What was written on a branch lies in a directory of its own, which nothing of the dataset tells.
+        return None
+    dataset = open_at(Store(uri), pin)
+    fragments = [fragment.metadata for fragment in dataset.get_fragments()]
+    plain = all(
+        f.deletion_file is None and not f.overlays and all(file.base_id is None for file in f.files) for f in fragments
+    )
+    if not plain:
+        return None
+    if dataset.has_index and dataset.has_stable_row_ids:
+        # Such an index knows rows by their ids, and two tables have the same ones.
+        return None
+    indices = CarriedIndices.of(dataset, Store(uri)) if dataset.has_index else CarriedIndices()
+    return _Files(str(dataset.lance_schema), dataset.lance_schema, tuple(without(fragments)), indices)
+
+
+@lru_cache(KEPT_MERGERS)
+def _merged(tables: tuple[tuple[str, FixedPin], ...]) -> LanceDataset:
+    found = [_files(uri, pin) for uri, pin in tables]
+    # `merge` has asked before whether each of them can be a part.
+    files = [each for each in found if each is not None]
+    known = [(number, each) for number, each in enumerate(files, 1) if each.numbers]
+    kept = [f for number, each in known for f in under_base(each.fragments, number)]
+    kept.sort(key=lambda fragment: fragment.id)
+    others = [f for number, each in enumerate(files, 1) if not each.numbers for f in under_base(each.fragments, number)]
+    free = kept[-1].id + 1 if kept else 0
+    dataset = in_memory(files[0].schema, [*kept, *numbered(others, free)], [uri for uri, _ in tables])
+    if not known:
+        return dataset
+    version = int(dataset.version)
+    indices = [index for number, each in known for index in each.indices.under_base(number, version)]
+    return LanceDataset.commit(dataset, LanceOperation.CreateIndex(indices, []), read_version=version)

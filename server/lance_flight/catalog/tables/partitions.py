@@ -1,0 +1,246 @@
+"""Partition tables: writing data files that nobody sees yet, and staging them as a version on top of a pin.
+
+Decision 13. Lance rebases an append onto whatever is newest, so after every commit here the version must be
+exactly base + 1; otherwise it carries somebody else's rows and is left alone.
+"""
+
+from __future__ import annotations
+
+import json
+import secrets
+from collections.abc import Iterable, Sequence
+from contextlib import suppress
+
+import lance
+import pyarrow as pa
+from lance import DatasetBasePath, FragmentMetadata, LanceDataset, LanceOperation
+from lance.fragment import write_fragments
+from lance.schema import LanceSchema
+
+from lance_flight.catalog.manifests.snapshot import PartitionTable
+from lance_flight.catalog.storage.branches import BRANCHES
+from lance_flight.catalog.storage.conflicts import conflicts
+from lance_flight.catalog.storage.store import Store, shared_session
+from lance_flight.catalog.storage.whole_files import DATA, check_data
+from lance_flight.catalog.tables.lance_fields import leaves, numbers
+from lance_flight.errors import Conflict, NotFound
+from lance_flight.faults import reached
+from lance_flight.model.pins import BranchVersion, FixedPin, Latest, Pin, Tag, Version
+
+STAGING_ATTEMPTS = 20
+MAX_ROWS_PER_FILE = 4 * 1024 * 1024
+FIRST_NUMBERS = 1 << 21
+NUMBERS_OF_A_TABLE = 1 << 10
+"""Numbers of files stay below 2**31, so that addresses of rows are whole numbers of 64 bits with a sign, too."""
+
+
+def place_of_files(location: str, base: FixedPin | None) -> str:
+    """Where new data files go, to be committed on `base` of the table at `location`: Lance keeps those of a branch apart."""
+    return f"{location}/{BRANCHES}/{base.branch}" if isinstance(base, BranchVersion) else location
+
+
+def places_of_data(dataset: LanceDataset, location: str, pin: FixedPin) -> dict[int | None, str]:
+    """Where the data files of a version of the table at `location` lie, by the base paths that they name (None: its own)."""
+    places: dict[int | None, str] = {None: f"{place_of_files(location, pin)}/{DATA}"}
+    for number, base in dataset.base_paths().items():
+        # Lance names them in full; those of other branches of the table lie below it.
+        _, found, rest = base.path.partition(location)
+        place = f"{found}{rest}" if found else base.path
+        places[number] = f"{place}/{DATA}" if base.is_dataset_root else place
+    return places
+
+
+def write_files(store: Store, version: int | None, rows: pa.Table | pa.RecordBatchReader) -> list[FragmentMetadata]:
+    """Write rows as data files for a version of a table (None: for a new one), in its numbering of columns.
+
+    Nothing of them is visible.
+    """
+    written: list[FragmentMetadata] = write_fragments(
+        rows,
+        store.uri if version is None else store.open(version),
+        schema=rows.schema,
+        mode="append",
+        max_rows_per_file=MAX_ROWS_PER_FILE,
+        storage_options=store.options or None,
+    )
+    check_data(store.uri, written)
+    return written
+
+
+def read_files(
+    store: Store, schema: pa.Schema, fragments: Sequence[FragmentMetadata], of: LanceDataset | None
+) -> pa.RecordBatchReader:
+    """The rows of data files that lie at `store` and are part of no version; in an object store they become one.
+
+    They were written for the table `of`, or for a new one.
+    """
+    if store.is_remote:
+        # Lance does not know how to reach a base path in another store than the dataset's own.
+        return open_at(store, create(store, schema, fragments)).scanner().to_reader()
+    columns = LanceSchema.from_pyarrow(schema) if of is None else of.lance_schema
+    return in_memory(columns, numbered(under_base(fragments, 1), 0), [store.uri]).scanner().to_reader()
+
+
+def in_memory(schema: LanceSchema, fragments: Sequence[FragmentMetadata], bases: Sequence[str]) -> LanceDataset:
+    """A dataset that is stored nowhere: its files lie under `bases`, numbered from 1 on, with columns as `schema` numbers them.
+
+    The fragments keep their numbers, which count upwards.
+    """
+    place = f"memory://{secrets.token_hex(8)}"
+    paths = [DatasetBasePath(uri, id=number, is_dataset_root=True) for number, uri in enumerate(bases, 1)]
+    if not is_evolved(schema, fragments) and [each.id for each in fragments] == list(range(len(fragments))):
+        return LanceDataset.commit(place, LanceOperation.Overwrite(schema, list(fragments), initial_bases=paths))
+    # A new dataset numbers its columns and fragments anew: only those that are added to one that is there keep the
+    # numbers they have.
+    first = [field.to_arrow() for field in schema.fields() if field.id() == 0] or [pa.field("", pa.int8())]
+    empty = pa.schema(first).empty_table()
+    begun = lance.write_dataset(empty, place, initial_bases=paths, session=shared_session())
+    merge = LanceOperation.Merge(list(fragments), schema)
+    return LanceDataset.commit(begun, merge, read_version=int(begun.version))
+
+
+def is_evolved(schema: LanceSchema, fragments: Iterable[FragmentMetadata]) -> bool:
+    """Whether columns have other numbers than those of a new table, or not all files hold all of them."""
+    known, expected = numbers(schema), leaves(schema)
+    return known != list(range(len(known))) or any(
+        sorted(number for file in fragment.files for number in file.fields) != expected for fragment in fragments
+    )
+
+
+def numbered(fragments: Iterable[FragmentMetadata], first: int) -> list[FragmentMetadata]:
+    """The same fragments with numbers of their own, from `first` on."""
+    found = [fragment.to_json() for fragment in fragments]
+    return [FragmentMetadata.from_json(json.dumps(each | {"id": first + n})) for n, each in enumerate(found)]
+
+
+def under_base(fragments: Iterable[FragmentMetadata], number: int) -> list[FragmentMetadata]:
+    """The same fragments, with their files under a numbered base path."""
+    found = [fragment.to_json() for fragment in fragments]
+    for fragment in found:
+        for file in fragment["files"]:
+            file["base_id"] = number
+    return [FragmentMetadata.from_json(json.dumps(fragment)) for fragment in found]
+
+
+def create(
+    store: Store, schema: pa.Schema, fragments: Sequence[FragmentMetadata], *, stable_row_ids: bool = False
+) -> Version:
+    """Make the first version of a table that has rows out of its data files and return the pin to it.
+
+    Its files are numbered from anywhere on, so that those of several tables can be told apart in one dataset (`merged.py`);
+    but not in an object store, where each commit takes long and no tables are read as one.
+    """
+    options = store.options or None
+    begun = LanceDataset.commit(
+        store.uri,
+        LanceOperation.Overwrite(schema, list(fragments) if store.is_remote else []),
+        storage_options=options,
+        enable_v2_manifest_paths=True,
+        enable_stable_row_ids=stable_row_ids,
+    )
+    if store.is_remote:
+        return Version(int(begun.version))
+    # Whatever overwrites is numbered from 0 on.
+    appended = LanceOperation.Append(numbered(fragments, secrets.randbelow(FIRST_NUMBERS) * NUMBERS_OF_A_TABLE))
+    dataset = LanceDataset.commit(begun, appended, read_version=int(begun.version), storage_options=options)
+    return Version(int(dataset.version))
+
+
+def open_at(store: Store, pin: Pin) -> LanceDataset:
+    """The table at its pin; `NotFound` names the table and the pin where it is gone."""
+    try:
+        match pin:
+            case Latest():
+                return store.open()
+            case Version(version):
+                return store.open(version)
+            case Tag(tag):
+                return store.open(tag)
+            case BranchVersion(branch, version):
+                return store.open().checkout_version((branch, version))
+    except (NotFound, ValueError, OSError) as exc:
+        raise NotFound(f"partition table {store.name!r} has no {pin}") from exc
+
+
+def open_table(root: Store, table: PartitionTable) -> LanceDataset:
+    """A table of the namespace at `root`, at its pin."""
+    return open_at(root.child(table.location), table.pin)
+
+
+def resolve(store: Store, pin: Pin) -> FixedPin:
+    """The version that a pin stands for at this moment."""
+    match pin:
+        case Version() | BranchVersion():
+            return pin
+        case Latest():
+            return Version(int(store.open().version))
+        case Tag(tag):
+            found = store.open().tags.list().get(tag)
+            if found is None:
+                raise NotFound(f"partition table {store.name!r} has no tag {tag!r}")
+            branch = found.get("branch")
+            return Version(int(found["version"])) if branch is None else BranchVersion(branch, int(found["version"]))
+
+
+def base_of(store: Store, pin: Pin, branch: str | None) -> FixedPin:
+    """The version that a write goes on top of: the pinned one, on a Lance branch of the table where writes go to one."""
+    base = resolve(store, pin)
+    if branch is None or (isinstance(base, BranchVersion) and base.branch == branch):
+        return base
+    forked = BranchVersion(branch, base.version)
+    with suppress(NotFound):
+        # A branch begins with the number of the version that it is forked at.
+        open_at(store, forked)
+        return forked
+    parent = base.branch if isinstance(base, BranchVersion) else None
+    try:
+        open_at(store, base).create_branch(branch, (parent, base.version))
+    except (OSError, ValueError):
+        # Another writer forks it at the same moment: it did, or what is wrong shows again.
+        open_at(store, forked)
+    return forked
+
+
+def stage(store: Store, base: FixedPin, operation: LanceOperation.BaseOperation) -> FixedPin:
+    """Commit an operation on top of exactly `base`, whatever others have staged on the table meanwhile."""
+    for _ in range(STAGING_ATTEMPTS):
+        with suppress(Conflict), conflicts(f"another writer staged on {store.name!r} first"):
+            on_top = _base_on_top(store, base)
+            if on_top is None:
+                continue
+            expected = int(on_top.version) + 1
+            staged = LanceDataset.commit(
+                on_top,
+                operation,
+                read_version=int(on_top.version),
+                storage_options=store.options or None,
+                max_retries=0,
+            )
+            if int(staged.version) == expected:
+                return _pin_like(base, expected)
+    raise Conflict(f"{store.name!r}: {STAGING_ATTEMPTS} attempts to stage on {base} met other writers")
+
+
+def _base_on_top(store: Store, base: FixedPin) -> LanceDataset | None:
+    """The table with the content of `base` as its newest version; None where another writer was faster."""
+    dataset = open_at(store, base)
+    before = int(dataset.latest_version)
+    if before == base.version:
+        return dataset
+    dataset.restore()
+    reached("pin_restored")
+    return dataset if int(dataset.version) == before + 1 else None
+
+
+def _pin_like(base: FixedPin, version: int) -> FixedPin:
+    match base:
+        case Version():
+            return Version(version)
+        case BranchVersion(branch, _):
+            return BranchVersion(branch, version)
+
+
+def dataset_summary(dataset: lance.LanceDataset) -> tuple[int, int, int]:
+    """Rows, bytes and fragments of the version that is open, without reading anything."""
+    counted = dataset.get_version()["metadata"]
+    return int(dataset.count_rows()), int(counted["total_files_size"]), int(counted["total_fragments"])

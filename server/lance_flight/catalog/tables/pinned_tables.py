@@ -1,0 +1,55 @@
+"""Partition tables at fixed versions, and parts of them, as work is divided: values that may go to other processes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from lance import LanceDataset
+
+from lance_flight.catalog.storage.store import Store
+from lance_flight.catalog.tables.partitions import open_at
+from lance_flight.catalog.tables.scan import Source
+from lance_flight.model.pins import FixedPin
+
+
+@dataclass(frozen=True, slots=True)
+class PinnedTable:
+    """A partition table at a fixed version; `number` tells its rows apart from those of others, where that matters.
+
+    `partition` is its object id, for those who ask which rows are its.
+    """
+
+    store: Store
+    pin: FixedPin
+    number: int = 0
+    partition: str | None = None
+
+    def open(self) -> LanceDataset:
+        """The table itself."""
+        return open_at(self.store, self.pin)
+
+    @property
+    def source(self) -> Source:
+        """All rows of it, for a scan."""
+        return Source(self.open(), number=self.number, partition=self.partition)
+
+
+@dataclass(frozen=True, slots=True)
+class TablePart:
+    """A table, or one of `of` parts of its fragments."""
+
+    table: PinnedTable
+    part: int = 0
+    of: int = 1
+
+    def sources(self) -> list[Source]:
+        """What a scan reads for it."""
+        return [self.table.source.part(self.part, self.of)]
+
+
+def divided(table: PinnedTable, rows: int, share: int) -> list[tuple[TablePart, int]]:
+    """A table of so many rows in parts of about `share`, as far as it has fragments for them, each with its rows."""
+    if rows <= share:
+        return [(TablePart(table), rows)]
+    of = min(-(-rows // share), len(table.open().get_fragments()))
+    return [(TablePart(table, part, of), rows // of) for part in range(of)]
