@@ -9,6 +9,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -51,20 +52,28 @@ class SpecTables:
 
     def table(self, index: int) -> PartitionTable:
         """The partition table in row `index`."""
-        row = {name: self._columns[name][index].as_py() for name in self._columns}
-        if not row["location"]:
-            raise Corrupt(f"__manifest row {row['object_id']!r} is a table without a location")
-        pin = pin_from_columns(*(row.get(name) for name in PIN_COLUMNS), object_id=row["object_id"])
-        return PartitionTable(spec_id=self.spec.id, object_id=row["object_id"], location=row["location"], pin=pin)
+        (table,) = self.tables(np.array([index]))
+        return table
 
     def tables(self, indices: np.ndarray | None = None) -> list[PartitionTable]:
         """The partition tables in the rows `indices` (all of them without)."""
-        return [self.table(int(i)) for i in (range(len(self)) if indices is None else indices)]
+        rows = self._columns if indices is None else self._columns.take(pa.array(indices, pa.int64()))
+        return [self._table(*values) for values in zip(*(column.to_pylist() for column in rows.columns), strict=True)]
+
+    def _table(self, object_id: str, location: str, *pin: Any) -> PartitionTable:
+        if not location:
+            raise Corrupt(f"__manifest row {object_id!r} is a table without a location")
+        found = pin_from_columns(*pin, object_id=object_id)
+        return PartitionTable(spec_id=self.spec.id, object_id=object_id, location=location, pin=found)
 
     @cached_property
-    def _columns(self) -> dict[str, pa.ChunkedArray]:
-        wanted = ("object_id", "location", *PIN_COLUMNS)
-        return {name: self.rows[name].combine_chunks() for name in wanted if name in self.rows.column_names}
+    def _columns(self) -> pa.RecordBatch:
+        known = self.rows.column_names
+        columns = [
+            self.rows[name].combine_chunks() if name in known else pa.nulls(len(self))
+            for name in ("object_id", "location", *PIN_COLUMNS)
+        ]
+        return pa.RecordBatch.from_arrays(columns, ["object_id", "location", *PIN_COLUMNS])
 
 
 @dataclass(frozen=True, eq=False)

@@ -86,8 +86,7 @@ class Store:
     def child(self, *names: str) -> Store:
         """The store of a path below this one; a name that would leave it is `Corrupt`."""
         for name in names:
-            parts = PurePosixPath(name).parts
-            if not name or name.startswith("/") or "://" in name or ".." in parts:
+            if not name or name.startswith("/") or "://" in name or ".." in name.split("/"):
                 raise Corrupt(
                     f"location {name!r} does not stay inside {self.name!r}; expected a relative path below it"
                 )

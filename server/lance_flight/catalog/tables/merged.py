@@ -32,18 +32,16 @@ MERGED_TABLES = 128
 
 @dataclass(frozen=True, slots=True)
 class _Files:
-    """The data files of one version of a table: their columns (as Lance numbers them), their fragments and indices."""
+    """The data files of one version of a table: their columns (as Lance numbers them), their fragments and indices.
+
+    Where indices tell of the `numbers` of files, those of files that are gone among them, these must stay as they are.
+    """
 
     columns: str
     schema: LanceSchema
     fragments: tuple[FragmentMetadata, ...]
     indices: CarriedIndices
-
-    @property
-    def numbers(self) -> frozenset[int]:
-        """The numbers of files, those that are gone among them, where indices tell of them: these must stay as they are."""
-        told = [number for segment in self.indices.segments for number in segment.fragment_ids]
-        return frozenset([*told, *(each.id for each in self.fragments)]) if told else frozenset()
+    numbers: frozenset[int]
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,7 +120,14 @@ def _files(uri: str, pin: FixedPin) -> _Files | None:
         # Such an index knows rows by their ids, and two tables have the same ones.
         return None
     indices = CarriedIndices.of(dataset, Store(uri)) if dataset.has_index else CarriedIndices()
-    return _Files(str(dataset.lance_schema), dataset.lance_schema, tuple(without(fragments)), indices)
+    told = [number for segment in indices.segments for number in segment.fragment_ids]
+    return _Files(
+        columns=str(dataset.lance_schema),
+        schema=dataset.lance_schema,
+        fragments=tuple(without(fragments)),
+        indices=indices,
+        numbers=frozenset([*told, *(each.id for each in fragments)]) if told else frozenset(),
+    )
 
 
 @lru_cache(KEPT_MERGERS)
