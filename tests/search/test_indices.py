@@ -76,6 +76,19 @@ def test_compaction_joins_files_of_different_segments(docs: Engine) -> None:
     )
 
 
+@pytest.mark.parametrize("kind", ["btree", "bitmap"])
+def test_compaction_joins_files_with_an_index_and_without(docs: Engine, kind: str) -> None:
+    docs.update(f"CREATE INDEX i ON docs (id) USING {kind} WITH (min_rows = 1)")
+    docs.update("UPDATE docs SET price = 2 WHERE id % 3 = 1")
+    docs.update("CREATE INDEX p ON docs (price) WITH (min_rows = 1)")
+    assert {(row["files_before"], row["files_after"]) for row in query(docs, "ALTER TABLE docs COMPACT")} == {(2, 1)}
+    assert [(listed(docs, name)["indexed_rows"], listed(docs, name)["segments"]) for name in "ip"] == [(400, 5)] * 2
+    for column in ("id", "price"):
+        assert query(docs, f"SELECT id FROM docs WHERE {column} = 2 ORDER BY id") == query(
+            docs, f"SELECT id FROM docs WHERE {column} + 0 = 2 ORDER BY id"
+        )
+
+
 def test_many_segments_become_one(docs: Engine) -> None:
     docs.update("CREATE INDEX p ON docs (price) WITH (min_rows = 1)")
     most = 0

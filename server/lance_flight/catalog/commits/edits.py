@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
+import lance
 import pyarrow as pa
 from lance import FragmentMetadata, LanceDataset, LanceOperation
 
@@ -52,7 +53,8 @@ class Edit:
     `table` is the table as the statement saw it (None: a new one). `location` is the table's directory and `place` the
     one that holds the files' own `data`, the same but for branches. One that `replaces` stands for all rows of its
     partition, be there a table with some to remove or none; one that `drops` takes the table itself away. `groups` are files
-    whose rows are moved into others, in their order: said so, they keep their lineage.
+    whose rows are moved into others, in their order: said so, they keep their lineage. `split` are segments of indices that are
+    about some of the files of a group and not about others: Lance moves no such rows, so that these segments go first.
     """
 
     spec: PartitionSpec
@@ -66,6 +68,7 @@ class Edit:
     files: list[str] = field(default_factory=list)
     removal: Removal | None = None
     groups: list[LanceOperation.RewriteGroup] = field(default_factory=list)
+    split: list[lance.Index] = field(default_factory=list)
     replaces: bool = False
     drops: bool = False
     rows: int = 0
@@ -76,17 +79,19 @@ class Edit:
         return self.replaces or self.removal is not None
 
     @property
-    def operation(self) -> LanceOperation.BaseOperation:
-        """As Lance commits it to the table that the statement saw."""
+    def operations(self) -> list[LanceOperation.BaseOperation]:
+        """As Lance commits it to the table that the statement saw, one after another."""
         if self.removal is None:
-            return LanceOperation.Append(list(self.fragments))
+            return [LanceOperation.Append(list(self.fragments))]
         if self.groups:
-            return LanceOperation.Rewrite(groups=list(self.groups), rewritten_indices=[])
-        return LanceOperation.Update(
+            rewrite = LanceOperation.Rewrite(groups=list(self.groups), rewritten_indices=[])
+            return [LanceOperation.CreateIndex([], list(self.split)), rewrite] if self.split else [rewrite]
+        update = LanceOperation.Update(
             removed_fragment_ids=list(self.removal.removed),
             updated_fragments=list(self.removal.updated),
             new_fragments=list(self.fragments),
         )
+        return [update]
 
     @property
     def data_files(self) -> set[str]:

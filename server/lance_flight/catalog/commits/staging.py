@@ -147,7 +147,7 @@ def _operations(head: Part, rest: Sequence[Part], *, is_staged: bool) -> list[La
     """What is still to be put on the table: what `head` has not staged, with the rows that the rest adds."""
     operations: list[LanceOperation.BaseOperation]
     if is_staged or head.rewrites:
-        operations = [edit.operation for edit in head.waiting]
+        operations = [operation for edit in head.waiting for operation in edit.operations]
     else:
         operations = [LanceOperation.Append(list(head.added.fragments))]
     more = [fragment for part in rest for fragment in part.added.fragments]

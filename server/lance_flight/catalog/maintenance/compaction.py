@@ -13,6 +13,7 @@ from dataclasses import asdict, dataclass, replace
 from functools import partial
 from itertools import islice
 
+import lance
 import pyarrow as pa
 from lance import LanceDataset, LanceOperation
 from lance.optimize import Compaction, CompactionTask, RewriteResult
@@ -28,6 +29,7 @@ from lance_flight.catalog.namespace import PartitionedNamespace
 from lance_flight.catalog.storage.store import Store
 from lance_flight.catalog.storage.whole_files import DATA
 from lance_flight.catalog.tables import partitions
+from lance_flight.catalog.tables.index_coverage import all_segments
 from lance_flight.errors import OutcomeUnknown, SerializationFailure
 from lance_flight.faults import reached
 from lance_flight.model.pins import Pin
@@ -124,11 +126,14 @@ class Files:
 
 @dataclass(frozen=True, slots=True)
 class _Due:
-    """A table that needs it: the edit that it becomes, how many files it has, whether row ids are stable, and the work."""
+    """A table that needs it: the edit that it becomes, how many files it has, and the work.
+
+    `segments` are those of its indices, where row ids are stable; None where they are not.
+    """
 
     edit: Edit
     files: int
-    is_stable: bool
+    segments: tuple[lance.Index, ...] | None
     pieces: tuple[Files, ...]
 
 
@@ -201,8 +206,8 @@ def _planned(root: Store, snapshot: Snapshot, rules: CompactionRules, table: Par
         return None
     edit = edit_of(root, snapshot, table)
     files = sum(len(fragment.metadata.files) for fragment in dataset.get_fragments())
-    is_stable = bool(dataset.has_stable_row_ids)
-    return _Due(edit, files, is_stable, tuple(Files(store, pin, root.child(edit.place), task) for task in tasks))
+    segments = tuple(all_segments(dataset)) if dataset.has_stable_row_ids else None
+    return _Due(edit, files, segments, tuple(Files(store, pin, root.child(edit.place), task) for task in tasks))
 
 
 def _rewritten(due: _Due, results: Sequence[RewriteResult]) -> _Rewritten:
@@ -210,11 +215,13 @@ def _rewritten(due: _Due, results: Sequence[RewriteResult]) -> _Rewritten:
     new = [fragment for result in results for fragment in result.new_fragments]
     due.edit.removal = Removal(removed=tuple(fragment.id for fragment in old))
     due.edit.fragments += new
-    if due.is_stable:
+    if due.segments is not None:
         due.edit.groups += [
             LanceOperation.RewriteGroup(old_fragments=result.original_fragments, new_fragments=result.new_fragments)
             for result in results
         ]
+        moved = [frozenset(fragment.id for fragment in result.original_fragments) for result in results]
+        due.edit.split += [segment for segment in due.segments if _is_split(segment, moved)]
     written, replaced = (sum(len(fragment.files) for fragment in fragments) for fragments in (new, old))
     summary = CompactedTable(
         object_id=due.edit.object_id,
@@ -223,6 +230,11 @@ def _rewritten(due: _Due, results: Sequence[RewriteResult]) -> _Rewritten:
         deleted_rows=sum(f.deletion_file.num_deleted_rows for f in old if f.deletion_file is not None),
     )
     return _Rewritten(due.edit, summary)
+
+
+def _is_split(segment: lance.Index, groups: Sequence[frozenset[int]]) -> bool:
+    """Whether a segment is about some of the files that are joined, and not about others of the same group."""
+    return any(group & segment.fragment_ids and group - segment.fragment_ids for group in groups)
 
 
 def _is_due(dataset: LanceDataset, rules: CompactionRules) -> bool:

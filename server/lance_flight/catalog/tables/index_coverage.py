@@ -73,6 +73,11 @@ def segments(index: lance.IndexDescription) -> Iterator[lance.Index]:
         )
 
 
+def all_segments(dataset: LanceDataset) -> Iterator[lance.Index]:
+    """Those of all indices that a table has."""
+    return (segment for index in dataset.describe_indices() for segment in segments(index))
+
+
 def _is_of(dataset: LanceDataset, column: str, kind: IndexKind) -> Callable[[lance.IndexDescription], bool]:
     """Tells indices of a kind of a column from others."""
     number = next(field.id() for field in dataset.lance_schema.fields() if field.name() == column)
