@@ -65,15 +65,22 @@ def conform(
 def rounded(table: pa.Table, target: pa.Schema) -> pa.Table:
     """`table` with its numbers as the nearest ones that float and decimal columns of `target` hold: SQL's assignment.
 
+    So are the numbers of vectors, and of other lists of floats.
     Columns are matched by name. What is out of range stays as it is, for `conform` to refuse.
     """
     for place, field in enumerate(table.schema):
         kind = target.field(field.name).type
         is_wider = kind != field.type and (pa.types.is_floating(kind) or pa.types.is_decimal(kind))
-        if is_wider and _is_number(field.type):
+        if (is_wider and _is_number(field.type)) or _are_floats(field.type, kind):
             nearest = _nearest(table.column(place), kind)
             table = table.set_column(place, field.with_type(nearest.type), nearest)
     return table
+
+
+def _are_floats(source: pa.DataType, target: pa.DataType) -> bool:
+    """Whether lists of numbers become lists of floats."""
+    are_lists = _is_list(source) and _is_list(target) and source != target
+    return are_lists and _is_number(source.value_type) and pa.types.is_floating(target.value_type)
 
 
 def _nearest(column: pa.ChunkedArray, kind: pa.DataType) -> pa.ChunkedArray:
@@ -84,7 +91,8 @@ def _nearest(column: pa.ChunkedArray, kind: pa.DataType) -> pa.ChunkedArray:
         nearest = column.cast(kind, safe=False)
     except pa.ArrowInvalid:
         return column
-    overflows = pc.any(pc.and_(pc.is_inf(nearest), pc.is_finite(column))).as_py()
+    mine, given = (pc.list_flatten(each) if _is_list(kind) else each for each in (nearest, column))
+    overflows = pc.any(pc.and_(pc.is_inf(mine), pc.is_finite(given))).as_py()
     return column if overflows else nearest
 
 
@@ -96,7 +104,7 @@ def _cast(column: pa.Array | pa.ChunkedArray, field: pa.Field) -> pa.Array | pa.
         # Text is parsed and written by rules of its own.
         if not _is_text(column.type) and not _is_text(field.type):
             _refuse_changed(column, cast, field)
-    except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as exc:
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError, pa.ArrowTypeError) as exc:
         raise DataError(
             f"column {field.name!r} holds {column.type} values that do not fit {field.type} without loss: {exc}"
         ) from exc
@@ -140,14 +148,19 @@ def _castable(source: pa.DataType, target: pa.DataType) -> bool:
     if _is_text(source) != _is_text(target) and not pa.types.is_dictionary(source):
         return False
     try:
-        _converted(pa.nulls(0, source), target)
-    except (pa.ArrowNotImplementedError, pa.ArrowInvalid):
+        # Arrow looks at the sizes of lists where there are some.
+        _converted(pa.nulls(1, source), target)
+    except (pa.ArrowNotImplementedError, pa.ArrowInvalid, pa.ArrowTypeError):
         return False
     return True
 
 
 def _is_number(kind: pa.DataType) -> bool:
     return bool(pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind))
+
+
+def _is_list(kind: pa.DataType) -> bool:
+    return bool(pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind))
 
 
 def _is_text(kind: pa.DataType) -> bool:
