@@ -359,4 +359,10 @@ def _context(ways: int, runtime: RuntimeEnvBuilder, db_schema: str) -> SessionCo
 def _bound(parameters: pa.RecordBatch | None) -> dict[str, pa.Scalar] | None:
     if parameters is None:
         return None
-    return {str(place + 1): column[0] for place, column in enumerate(parameters.columns)}
+    return {str(place + 1): _value(column) for place, column in enumerate(parameters.columns)}
+
+
+def _value(column: pa.Array) -> pa.Scalar:
+    # DataFusion asks a list for its length before it asks whether there is one.
+    is_list = pa.types.is_nested(column.type) and not pa.types.is_struct(column.type)
+    return pa.scalar(None) if is_list and not column[0].is_valid else column[0]
