@@ -107,6 +107,8 @@ WRONG = [
     ("full_text_search('docs', 'price', 'x')", "column 'price' is int64; expected text"),
     ("full_text_search('docs', 'bodi', 'x')", "did you mean 'body'"),
     ("full_text_search('docs', 'body', NULL)", "query of full_text_search is NULL"),
+    ("full_text_search('docs', 'body', '-x -\"y z\"')", "expected a word or a phrase that is to be there"),
+    ("full_text_search('docs', 'body', 'x', fuzziness => 9)", "fuzziness of full_text_search is 9; expected"),
     ("full_text_search('docs', 'body', 3)", "query of full_text_search is 3; expected a text"),
     (
         "full_text_search('docs', 'body', 'x', mode => 'some')",

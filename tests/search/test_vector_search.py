@@ -10,8 +10,11 @@ import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from lance_flight.catalog.roots.directory import PUBLIC, TableName
 from lance_flight.engine.engine import Engine
+from lance_flight.engine.ingest import Existing
 from lance_flight.engine.policies.file import Policies
+from lance_flight.errors import InvalidInput, NotFound, SqlError
 
 from tests.search.collection import DIMENSIONS, Documents, engine, literal, made, query, store, told
 
@@ -130,6 +133,48 @@ def test_the_vector_and_the_count_may_be_parameters(docs: Engine, documents: Doc
     assert docs.describe(sql).parameters.types == [pa.list_(pa.float32(), DIMENSIONS), pa.int64()]
 
 
+@pytest.mark.parametrize("column", ["embedding", "nearby"])
+def test_a_parameter_has_the_type_of_the_column_however_it_is_named(docs: Engine, column: str) -> None:
+    sql = f"SELECT id FROM vector_search('docs', lower('{column.upper()}'), $1)"
+    if column == "embedding":
+        assert docs.describe(sql).parameters.types == [pa.list_(pa.float32(), DIMENSIONS)]
+    else:
+        with pytest.raises(NotFound, match="no column 'nearby'"):
+            docs.describe(sql)
+
+
+@pytest.mark.parametrize(
+    "kind", [pa.list_(pa.float32(), DIMENSIONS), pa.list_(pa.float64()), pa.large_list(pa.float32())]
+)
+def test_a_vector_that_is_null_is_stored_and_not_searched_for(tmp_path: Path, kind: pa.DataType) -> None:
+    docs = made(tmp_path / "root", Documents([]))
+    vectors = pa.array([VECTOR, None], kind)
+    rows = pa.RecordBatch.from_arrays([pa.array([1, 2]), vectors], ["1", "2"])
+    assert docs.update("INSERT INTO docs (id, embedding) VALUES ($1, $2)", rows) == 2
+    assert query(docs, "SELECT id FROM docs WHERE embedding IS NULL") == [{"id": 2}]
+    sql = "SELECT id FROM vector_search('docs', 'embedding', $1)"
+    assert query(docs, sql, pa.RecordBatch.from_arrays([vectors[:1]], ["1"])) == [{"id": 1}]
+    with pytest.raises(SqlError, match="vector of vector_search is NULL; expected 8 numbers"):
+        query(docs, sql, pa.RecordBatch.from_arrays([vectors[1:]], ["1"]))
+
+
+def test_numbers_that_are_written_become_the_nearest_floats(tmp_path: Path) -> None:
+    docs = made(tmp_path / "root", Documents([]))
+    docs.update(f"INSERT INTO docs (id, embedding) VALUES (1, {literal(VECTOR)}), (2, NULL)")
+    docs.update(f"UPDATE docs SET embedding = {literal([2 * each for each in VECTOR])} WHERE id = 2")
+    expected = [{"id": 1, "_distance": 0.0}, {"id": 2, "_distance": pytest.approx(sum(each**2 for each in VECTOR))}]
+    assert found(docs, literal(VECTOR)) == expected
+    with pytest.raises(InvalidInput, match="column 'embedding' holds"):
+        docs.update(f"INSERT INTO docs (id, embedding) VALUES (3, {literal([1e300] * DIMENSIONS)})")
+
+
+@pytest.mark.parametrize("kind", [pa.list_(pa.float32(), 3), pa.list_(pa.float32())])
+def test_vectors_of_another_size_are_not_stored(docs: Engine, kind: pa.DataType) -> None:
+    rows = pa.table({"id": [1], "embedding": pa.array([[1, 2, 3]], kind)}).to_reader()
+    with pytest.raises(InvalidInput, match=r"column 'embedding' .*fixed_size_list<item: float>\[8\]"):
+        docs.ingest(TableName(PUBLIC, "docs"), rows, create_missing=False, existing=Existing.APPEND)
+
+
 def test_explain_says_which_partitions_are_searched(docs: Engine) -> None:
     sql = f"EXPLAIN SELECT id FROM vector_search('docs', 'embedding', {literal(VECTOR)}, filter => 'tenant = ''a''')"
     said = told(docs, sql)
@@ -140,7 +185,9 @@ def test_explain_says_which_partitions_are_searched(docs: Engine) -> None:
 WRONG = [
     ("'docs', 'embedding', [1.0, 2.0]", "2 values; expected 8 numbers"),
     ("'docs', 'embedding', 'near'", "'near'; expected 8 numbers"),
-    ("'docs', 'embedding', [1, 2, 3, 4, 5, 6, 7, NULL]", "expected 8 numbers"),
+    ("'docs', 'embedding', [1, 2, 3, 4, 5, 6, 7, NULL]", "has None at place 8; expected 8 numbers"),
+    ("'docs', 'embedding', [1, 2, 3, 4, 5, 6, 7, CAST('NaN' AS DOUBLE)]", "has nan at place 8; expected 8 numbers"),
+    ("'docs', 'embedding', [1, 2, 3, 4, 5, 6, 7, 1e300]", "does not fit fixed_size_list<item: float>[8]"),
     ("'docs', 'embedding', NULL", "NULL; expected 8 numbers"),
     ("'docs', 'embedding', (SELECT embedding FROM docs WHERE id < 0)", "gives 0 rows|is NULL"),
     ("'docs', 'embedding', (SELECT [1 / (id - id)] FROM docs WHERE id = 0)", "QueryFailed"),
@@ -152,10 +199,12 @@ WRONG = [
     ("'docs', 'embedding', {v}, 5", "no other value without a name"),
     ("'docs', 'embedding', {v}, k => 0", "k of vector_search is 0"),
     ("'docs', 'embedding', {v}, k => 100000", "from 1 to 10000"),
+    ("'docs', 'embedding', {v}, k => 99999999999999999999", "k of vector_search is 1e+20; expected a whole number"),
     ("'docs', 'embedding', {v}, k => 2.5", "a whole number"),
     ("'docs', 'embedding', {v}, k => 1, k => 2", "'k' twice"),
     ("'docs', 'embedding', {v}, limit => 2", "takes no 'limit'"),
     ("'docs', 'embedding', {v}, metric => 'far'", "metric is 'far'; expected one of l2"),
+    ("'docs', 'embedding', {v}, metric => 'hamming'", "metric is 'hamming'; expected l2, cosine, dot for column"),
     ("'docs', 'embedding', {v}, nprobes => -1", "nprobes of vector_search is -1"),
     ("'docs', 'embedding', {v}, filter => 'prise < 3'", "prise"),
     ("'docs', 'embedding', {v}, filter => 'price <'", "SqlError"),

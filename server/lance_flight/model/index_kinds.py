@@ -30,6 +30,9 @@ class Family(Enum):
 METRICS = ("l2", "cosine", "dot", "hamming")
 """How far two vectors are apart; the least is the nearest: the squared length, 1 - cosine, 1 - dot product, differing bits."""
 
+BYTE_METRIC = "hamming"
+"""The one for vectors of bytes, and for no others."""
+
 _TEXT: Mapping[str, type] = MappingProxyType(
     {
         "with_position": bool,

@@ -20,6 +20,9 @@ from lance.query import BooleanQuery, FullTextOperator, FullTextQuery, MatchQuer
 from lance_flight.errors import InvalidInput
 
 _PART = re.compile(r"""(?P<sign>[+-]?)(?:"(?P<phrase>[^"]*)"|(?P<word>[^\s"]+))""")
+MOST_FUZZINESS = 2
+"""Lance cannot look for long words of which more letters may differ."""
+
 _WORD = re.compile(r"\w+")
 
 Cut = Callable[[str], tuple[str, ...]]
@@ -74,6 +77,11 @@ class TextQuery:
     mode: Mode = Mode.ANY
     fuzziness: int = 0
     slop: int = 0
+
+    @property
+    def only_excludes(self) -> bool:
+        """Whether it says nothing but what must not be there."""
+        return bool(parts := self._parts()) and all(part.occur == Occur.MUST_NOT for part in parts)
 
     @property
     def needs_index(self) -> bool:

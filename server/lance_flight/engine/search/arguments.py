@@ -17,6 +17,8 @@ MOST_ROWS = 10_000
 DEFAULT_ROWS = 10
 
 _NUMBER = r"-?\d+(?:\.\d+)?(?:[eE][+-]?\d+)?"
+_DIGITS = 18
+"""So many always fit into 64 bits."""
 _NUMBERS = re.compile(rf"\[\s*{_NUMBER}(?:\s*,\s*{_NUMBER})*\s*\]")
 
 Evaluate = Callable[[str], pa.Scalar]
@@ -93,6 +95,6 @@ def _written(text: str) -> pa.Scalar | None:
     match tokenize(text):
         case [Token(kind=Kind.STRING, text=inside)]:
             return pa.scalar(inside)
-        case [Token(kind=Kind.NUMBER, text=digits)] if digits.isdigit():
+        case [Token(kind=Kind.NUMBER, text=digits)] if digits.isdigit() and len(digits) <= _DIGITS:
             return pa.scalar(int(digits))
     return None

@@ -6,7 +6,6 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 from types import MappingProxyType
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -15,7 +14,7 @@ import pyarrow.dataset as pads
 
 from lance_flight.catalog.search.search_results import SCORE
 from lance_flight.catalog.search.searching import AnySearch, VectorSearch, best
-from lance_flight.catalog.search.text_queries import Mode, TextQuery
+from lance_flight.catalog.search.text_queries import MOST_FUZZINESS, Mode, TextQuery
 from lance_flight.catalog.search.text_search import TextSearch
 from lance_flight.catalog.tables.scan import ADDRESS_FIELDS
 from lance_flight.engine.parameters import parameter_count
@@ -26,9 +25,9 @@ from lance_flight.engine.search.calls import FULL_TEXT_SEARCH, HYBRID_SEARCH, NU
 from lance_flight.engine.search.choosing import SEARCHES
 from lance_flight.engine.search.table import Found, SearchTable
 from lance_flight.engine.search.targets import Planner, Target, check_free, target
+from lance_flight.engine.search.vectors import nearest
 from lance_flight.engine.sql import edited
 from lance_flight.errors import SqlError
-from lance_flight.model.index_kinds import checked_metric
 
 _STATISTICS = ("global", "local")
 
@@ -46,20 +45,20 @@ def with_searches(
         condition = arguments.text("filter")
         searched = target(planner, arguments.name("table"), condition)
         found = _FUNCTIONS[call.function](planner, searched, arguments)
-        planner.parameter_types.update(_parameter_types(call, searched))
+        planner.parameter_types.update(_parameter_types(call, searched, arguments))
         name = f"{call.function}_{len(tables) + 1}"
         tables[name] = SearchTable(found, planner.log)
         edits.append((call.start, call.stop, quoted(CATALOG, SEARCHES, name)))
     return edited(sql, edits)
 
 
-def _parameter_types(call: Call, searched: Target) -> Iterator[tuple[str, pa.DataType]]:
+def _parameter_types(call: Call, searched: Target, arguments: Arguments) -> Iterator[tuple[str, pa.DataType]]:
     """The types of arguments that are parameters."""
     for name, text in call.arguments.items():
         if text.startswith("$") and parameter_count(text):
             if name == "vector":
-                column = call.arguments.get("vector_column", call.arguments.get("column", ""))
-                yield text, searched.columns.field(column.strip("'")).type
+                column = arguments.name("vector_column" if call.function == HYBRID_SEARCH else "column")
+                yield text, searched.column(column).type
             elif name in NUMBERS:
                 yield text, pa.int64()
 
@@ -75,7 +74,7 @@ def _evaluated(planner: Planner, parameters: pa.RecordBatch | None, text: str) -
 
 
 def _vector_search(planner: Planner, searched: Target, arguments: Arguments) -> Found:
-    return _found(planner, searched, _vector(searched, arguments, "column", arguments.count))
+    return _found(planner, searched, nearest(searched, arguments, "column", arguments.count))
 
 
 def _full_text_search(planner: Planner, searched: Target, arguments: Arguments) -> Found:
@@ -86,7 +85,7 @@ def _hybrid_search(planner: Planner, searched: Target, arguments: Arguments) -> 
     """The best of two lists, by what place rows have in them."""
     count = arguments.count
     depth = arguments.number("depth", most=MOST_ROWS) or max(4 * count, 50)
-    searches = (_vector(searched, arguments, "vector_column", depth), _text(searched, arguments, "text_column", depth))
+    searches = (nearest(searched, arguments, "vector_column", depth), _text(searched, arguments, "text_column", depth))
     check_free(searched, SCORE)
     # A row that both find is known by its place: they must look at the same tables together.
     run = _Run(planner.log, planner.ways, searched, all(search.is_merging for search in searches))
@@ -151,46 +150,6 @@ class _Run:
 _ADDRESSES = tuple(field.name for field in ADDRESS_FIELDS)
 
 
-def _vector(searched: Target, arguments: Arguments, column: str, count: int) -> VectorSearch:
-    name = arguments.name(column)
-    field = searched.column(name)
-    metric = arguments.text("metric")
-    return VectorSearch(
-        column=name,
-        vector=_query_vector(field, arguments),
-        count=count,
-        # Tables without an index must measure as those with one.
-        metric=searched.metrics.get(name) if metric is None else checked_metric(metric),
-        nprobes=arguments.number("nprobes"),
-        refine=arguments.number("refine"),
-        use_index=arguments.switch("use_index", default=True),
-    )
-
-
-def _query_vector(field: pa.Field, arguments: Arguments) -> pa.Array | None:
-    """The vector as the column has its vectors; None where it is a parameter that is not bound yet."""
-    kind = field.type
-    if not pa.types.is_fixed_size_list(kind) or not _is_component(kind.value_type):
-        raise SqlError(
-            f"column {field.name!r} is {kind}; expected vectors: lists of a fixed size (FLOAT[128]) of floats or bytes"
-        )
-    value = arguments.value("vector")
-    if value is None:
-        if arguments.is_bound:
-            raise SqlError(f"vector of {arguments.function} is NULL; expected {kind.list_size} numbers")
-        return None
-    given = value.as_py()
-    if not isinstance(given, list) or len(given) != kind.list_size or not all(_is_number(each) for each in given):
-        what = f"{len(given)} values" if isinstance(given, list) else repr(given)
-        raise SqlError(
-            f"vector of {arguments.function} has {what}; expected {kind.list_size} numbers, as column {field.name!r} has"
-        )
-    try:
-        return pa.array(given, pa.float64()).cast(kind.value_type, safe=not pa.types.is_floating(kind.value_type))
-    except pa.ArrowInvalid as exc:
-        raise SqlError(f"vector of {arguments.function} does not fit {kind}: {exc}") from exc
-
-
 def _text(searched: Target, arguments: Arguments, column: str, count: int) -> TextSearch:
     name = arguments.name(column)
     kind = searched.column(name).type
@@ -202,9 +161,11 @@ def _text(searched: Target, arguments: Arguments, column: str, count: int) -> Te
     query = TextQuery(
         words=words or "",
         mode=Mode.named(arguments.text("mode") or Mode.ANY.value),
-        fuzziness=arguments.number("fuzziness", least=0) or 0,
+        fuzziness=arguments.number("fuzziness", least=0, most=MOST_FUZZINESS) or 0,
         slop=arguments.number("slop", least=0) or 0,
     )
+    if query.only_excludes:
+        raise arguments.error("query", words, "a word or a phrase that is to be there, beside those with -")
     return TextSearch(
         column=name,
         query=query,
@@ -230,14 +191,6 @@ def _said(search: AnySearch, searched: Target) -> str:
         case TextSearch():
             what = f"{search.count} best matches of {search.column}"
     return f"search: {what}\n{searched.report}"
-
-
-def _is_component(kind: pa.DataType) -> bool:
-    return bool(pa.types.is_floating(kind) or pa.types.is_uint8(kind) or pa.types.is_int8(kind))
-
-
-def _is_number(value: Any) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool)
 
 
 _FUNCTIONS: Mapping[str, Callable[[Planner, Target, Arguments], Found]] = MappingProxyType(
