@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterator
+from collections.abc import Generator, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from typing import TypeVar
@@ -23,6 +24,7 @@ from lance_flight.engine.dml import row_query, table_name
 from lance_flight.engine.endpoints import is_ordered, most_shares, table_rows
 from lance_flight.engine.limits import NO_LIMITS, Limits
 from lance_flight.engine.memory import Memory
+from lance_flight.engine.named_tables import Reading
 from lance_flight.engine.parameters import check_parameters, parameter_schema
 from lance_flight.engine.policies.access import UNLIMITED, Access, Privilege
 from lance_flight.engine.policies.changes import changing
@@ -163,22 +165,7 @@ class Engine:
         readings = dict(session.named.readings)
         running.snapshots = {name: reading.version for name, reading in readings.items()}
         running.awaited.update(range(shares))
-        tasks = tuple(
-            Task(
-                sql=running.sql,
-                statement=running.id,
-                parameters=parameters,
-                readings=readings,
-                share=Share(n, shares),
-                transaction=scope.transaction,
-                branch=scope.branch,
-                db_schema=scope.db_schema,
-                session="" if scope.session is None else scope.session.id,
-                temporary=tuple(sorted(name.name for name in scope.temporary.names)),
-                execution=scope.execution,
-            )
-            for n in range(shares)
-        )
+        tasks = _tasks(running, parameters, readings, shares, scope)
         if shares == 1:
             self._ready.keep(running, tasks[0], scope.access, answered)
         return QueryPlan(
@@ -375,6 +362,29 @@ def _permitted(statement: S, access: Access) -> S:
     for privilege, table in required(statement):
         access.check_all_rows(privilege, table)
     return statement
+
+
+def _tasks(
+    running: RunningStatement,
+    parameters: pa.RecordBatch | None,
+    readings: Mapping[str, Reading],
+    shares: int,
+    scope: Scope,
+) -> tuple[Task, ...]:
+    """What each endpoint of a query has to do."""
+    whole = Task(
+        sql=running.sql,
+        statement=running.id,
+        parameters=parameters,
+        readings=readings,
+        transaction=scope.transaction,
+        branch=scope.branch,
+        db_schema=scope.db_schema,
+        session="" if scope.session is None else scope.session.id,
+        temporary=tuple(sorted(name.name for name in scope.temporary.names)),
+        execution=scope.execution,
+    )
+    return tuple(replace(whole, share=Share(part, shares)) for part in range(shares))
 
 
 def _temporary(task: Task, session: ClientSession | None) -> Temporary:
