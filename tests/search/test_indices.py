@@ -10,7 +10,7 @@ from lance_flight.catalog.namespace import PartitionedNamespace
 from lance_flight.engine.engine import Engine
 from lance_flight.errors import AlreadyExists, InvalidInput, LanceFlightError, NotFound, Unsupported
 
-from tests.search.collection import Documents, made, query, store
+from tests.search.collection import Documents, literal, made, query, store
 from tests.stock import stored_tables
 
 COUNTS = "tables, indexed_tables, rows, indexed_rows, segments"
@@ -28,6 +28,10 @@ def place(docs: Engine) -> Path:
 def listed(docs: Engine, name: str) -> dict[str, object]:
     (row,) = query(docs, f"SHOW INDEXES FROM docs WHERE name = '{name}'")
     return row
+
+
+def documents_of(docs: Engine) -> Documents:
+    return Documents(query(docs, "SELECT id, embedding FROM docs"))
 
 
 def stored(docs: Engine, name: str) -> list[bool]:
@@ -108,6 +112,39 @@ def test_many_segments_become_one(docs: Engine) -> None:
     row = listed(docs, "p")
     assert row["rows"] == row["indexed_rows"]
     assert most == 4
+
+
+VECTOR_KINDS = ["ivf_flat", "ivf_sq", "ivf_pq", "ivf_rq", "ivf_hnsw_flat", "ivf_hnsw_sq", "ivf_hnsw_pq"]
+
+
+@pytest.mark.parametrize("kind", VECTOR_KINDS)
+def test_an_index_of_vectors_is_renewed_by_few_rows(tmp_path: Path, kind: str) -> None:
+    docs = made(tmp_path / "root", Documents.random(2000), partitioned_by="bucket(2, id)")
+    few = "WITH (min_rows = 1, num_partitions = 16)"
+    docs.update(f"CREATE INDEX v ON docs (embedding) USING {kind} {few}")
+    assert listed(docs, "v")["indexed_rows"] == 2000
+    store(docs, Documents.random(12, seed=4, start=5000))
+    query(docs, "REINDEX docs")
+    docs.update("INSERT INTO docs SELECT id + 6000, tenant, price, NULL, body FROM docs WHERE id < 20")
+    query(docs, "REINDEX docs")
+    everything = documents_of(docs)
+    nearest = query(
+        docs, f"SELECT id FROM vector_search('docs', 'embedding', {literal([0.1] * 8)}, nprobes => 99, refine => 99)"
+    )
+    assert [row["id"] for row in nearest] == [number for _, number in everything.nearest([0.1] * 8)[:10]]
+    query(docs, "ALTER TABLE docs COMPACT")
+    assert listed(docs, "v")["indexed_rows"] == 2032
+
+
+@pytest.mark.parametrize("kind", VECTOR_KINDS)
+def test_tables_without_enough_vectors_to_learn_from_do_without(tmp_path: Path, kind: str) -> None:
+    docs = made(tmp_path / "root", Documents.random(2000), partitioned_by="bucket(2, id)")
+    docs.update("ALTER TABLE docs SET PARTITIONED BY (tenant)")
+    docs.update("INSERT INTO docs SELECT id + 5000, 'none', price, NULL, body FROM docs")
+    docs.update(f"CREATE INDEX v ON docs (embedding) USING {kind} WITH (min_rows = 1)")
+    row = listed(docs, "v")
+    assert (row["tables"], row["indexed_tables"], row["indexed_rows"]) == (3, 2, 2000)
+    assert query(docs, "REINDEX docs")[0]["tables"] == 0
 
 
 def test_small_tables_do_without(docs: Engine) -> None:

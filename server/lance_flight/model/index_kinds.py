@@ -47,6 +47,7 @@ _TEXT: Mapping[str, type] = MappingProxyType(
 )
 _IVF: Mapping[str, type] = MappingProxyType({"metric": str, "num_partitions": int})
 _PQ: Mapping[str, type] = MappingProxyType({"num_sub_vectors": int, "num_bits": int})
+_GRAPH_ROWS = 1 << 20
 _HNSW: Mapping[str, type] = MappingProxyType({"m": int, "ef_construction": int})
 
 
@@ -55,12 +56,19 @@ class IndexKind:
     """One kind: what Lance calls it, which options it takes, and how many rows make it worth having.
 
     A table with fewer rows is read as fast without, and small tables without an index are read several at a time.
+    `rows_of_part` are those that Lance puts into one part of an index of vectors, where nothing else is asked for.
     """
 
     name: str
     family: Family
     options: Mapping[str, type] = field(default_factory=dict)
     least_rows: int = 4096
+    rows_of_part: int = 4096
+
+    @property
+    def is_quantised(self) -> bool:
+        """Whether it keeps vectors as the numbers of learnt pieces that they are made of."""
+        return "num_sub_vectors" in self.options
 
     @property
     def lance(self) -> str:
@@ -100,11 +108,13 @@ KINDS: Mapping[str, IndexKind] = MappingProxyType(
             IndexKind(name="inverted", family=Family.TEXT, options=_TEXT, least_rows=0),
             IndexKind(name="ivf_flat", family=Family.VECTOR, options=_IVF),
             IndexKind(name="ivf_sq", family=Family.VECTOR, options=_IVF),
-            IndexKind(name="ivf_pq", family=Family.VECTOR, options={**_IVF, **_PQ}),
+            IndexKind(name="ivf_pq", family=Family.VECTOR, options={**_IVF, **_PQ}, rows_of_part=8192),
             IndexKind(name="ivf_rq", family=Family.VECTOR, options=_IVF),
-            IndexKind(name="ivf_hnsw_flat", family=Family.VECTOR, options={**_IVF, **_HNSW}),
-            IndexKind(name="ivf_hnsw_sq", family=Family.VECTOR, options={**_IVF, **_HNSW}),
-            IndexKind(name="ivf_hnsw_pq", family=Family.VECTOR, options={**_IVF, **_PQ, **_HNSW}),
+            IndexKind(name="ivf_hnsw_flat", family=Family.VECTOR, options={**_IVF, **_HNSW}, rows_of_part=_GRAPH_ROWS),
+            IndexKind(name="ivf_hnsw_sq", family=Family.VECTOR, options={**_IVF, **_HNSW}, rows_of_part=_GRAPH_ROWS),
+            IndexKind(
+                name="ivf_hnsw_pq", family=Family.VECTOR, options={**_IVF, **_PQ, **_HNSW}, rows_of_part=_GRAPH_ROWS
+            ),
         )
     }
 )

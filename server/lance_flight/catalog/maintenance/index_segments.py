@@ -48,7 +48,7 @@ class BuildSegment:
             if self.kind.family is Family.TEXT:
                 # Its parts are one only then.
                 dataset.merge_index_metadata(built.uuid, self.kind.lance)
-        except (ValueError, TypeError, NotImplementedError, KeyError) as exc:
+        except (ValueError, TypeError, NotImplementedError, KeyError, RuntimeError) as exc:
             raise Unsupported(
                 f"partition table {self.object_id!r}: no {self.kind.name} index of column {self.column!r}"
                 f" ({dataset.schema.field(self.column).type}): {self.table.parent.words(exc)}"

@@ -6,7 +6,7 @@ written to has the index for the files that it covers; the rest is read as witho
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass, replace
 from functools import partial
@@ -19,6 +19,7 @@ from lance import LanceDataset
 from lance_flight.catalog.bulk.pieces import THREADS, Progress, Runner, of_tables
 from lance_flight.catalog.commits.staging import repinned
 from lance_flight.catalog.maintenance.index_segments import MOST_SEGMENTS, BuildSegment, stage, stage_without
+from lance_flight.catalog.maintenance.vector_options import vector_options
 from lance_flight.catalog.manifests.evolution import Evolution
 from lance_flight.catalog.manifests.indices import IndexDefinition, IndexRules, index_named, indices_of, note_of
 from lance_flight.catalog.manifests.snapshot import PartitionTable, Snapshot
@@ -29,6 +30,7 @@ from lance_flight.catalog.tables.disagreeing import physical
 from lance_flight.catalog.tables.index_coverage import Coverage
 from lance_flight.errors import AlreadyExists
 from lance_flight.faults import reached
+from lance_flight.model.index_kinds import Family, OptionValue
 from lance_flight.model.pins import FixedPin
 
 OPENERS = 8
@@ -146,7 +148,10 @@ class _Indexing:
             return None
         is_small = sum(fragments[number] for number in coverage.missing) < LARGE_PART * sum(fragments.values())
         added = is_small and len(coverage.segments) < MOST_SEGMENTS
-        chosen = coverage.missing if added else frozenset(fragments)
+        chosen = {number: fragments[number] for number in (coverage.missing if added else fragments)}
+        options = _options(dataset, column.name, definition, chosen)
+        if options is None:
+            return None
         return BuildSegment(
             object_id=table.object_id,
             table=store,
@@ -154,10 +159,10 @@ class _Indexing:
             place=self._root.child(partitions.place_of_files(table.location, base)),
             column=column.name,
             kind=definition.of_kind,
-            options=tuple(definition.options.items()),
+            options=tuple(options.items()),
             name=definition.name,
-            fragments=chosen,
-            rows=sum(fragments[number] for number in chosen),
+            fragments=frozenset(chosen),
+            rows=sum(chosen.values()),
         )
 
     def _build(self, pieces: Sequence[BuildSegment], total: int) -> None:
@@ -235,6 +240,15 @@ def drop_index(namespace: PartitionedNamespace, name: str) -> int:
         return Evolution(operation=f"drop index {name} of {len(moved)} partitions", rows=rows, notes=note_of(left))
 
     return namespace.evolve(without)
+
+
+def _options(
+    dataset: LanceDataset, column: str, definition: IndexDefinition, fragments: Mapping[int, int]
+) -> Mapping[str, OptionValue] | None:
+    """What a segment over some files (with their rows) is built with; None where there is nothing to build it of."""
+    if definition.of_kind.family is not Family.VECTOR:
+        return definition.options
+    return vector_options(dataset, column, definition.of_kind, definition.options, fragments)
 
 
 def _without(root: Store, name: str, table: PartitionTable) -> FixedPin | None:

@@ -1,0 +1,66 @@
+"""What a segment of vectors is built with.
+
+Lance asks the whole table how many parts there are to be, and fails where the files of a segment have fewer vectors than
+that: they are counted here first.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+import numpy as np
+import pyarrow as pa
+from lance import LanceDataset
+
+from lance_flight.model.index_kinds import IndexKind, OptionValue
+
+MOST_PARTS = 4096
+_NUMBERS_OF_SUB_VECTOR = (16, 8)
+_BITS = 8
+_BATCH_ROWS = 1024
+
+
+def vector_options(
+    dataset: LanceDataset,
+    column: str,
+    kind: IndexKind,
+    options: Mapping[str, OptionValue],
+    fragments: Mapping[int, int],
+) -> dict[str, OptionValue] | None:
+    """The options for a segment over some files (with their rows), those that Lance has no value for among them.
+
+    None where there are too few vectors to learn from. NULL and what has a number that is not finite does not count.
+    """
+    vectors = dataset.schema.field(column).type
+    if not pa.types.is_fixed_size_list(vectors):
+        return dict(options)  # Lance says what is the matter
+    rows = sum(fragments.values())
+    parts = int(options.get("num_partitions", 0)) or min(max(1, rows // kind.rows_of_part), MOST_PARTS)
+    least, more = 1, {}
+    if kind.is_quantised:
+        least = 1 << int(options.get("num_bits", _BITS))
+        more = {"num_sub_vectors": _sub_vectors(vectors.list_size)}
+    found = _vectors(dataset, column, fragments, most=max(parts, least))
+    return {**more, **options, "num_partitions": min(parts, found)} if found >= least else None
+
+
+def _sub_vectors(size: int) -> int:
+    """As LanceDB chooses them: of 16 numbers each, or of 8."""
+    return next((size // each for each in _NUMBERS_OF_SUB_VECTOR if size % each == 0), 1)
+
+
+def _vectors(dataset: LanceDataset, column: str, fragments: Iterable[int], most: int) -> int:
+    """How many vectors some files have, up to a number."""
+    files = [dataset.get_fragment(number) for number in sorted(fragments)]
+    found = 0
+    for batch in dataset.scanner(columns=[column], fragments=files, batch_size=_BATCH_ROWS).to_batches():
+        found += _usable(batch.column(0))
+        if found >= most:
+            return most
+    return found
+
+
+def _usable(vectors: pa.FixedSizeListArray) -> int:
+    stored = vectors.drop_null()
+    numbers = stored.flatten().to_numpy(zero_copy_only=False).reshape(-1, vectors.type.list_size)
+    return int(np.isfinite(numbers).all(axis=1).sum())
