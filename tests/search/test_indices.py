@@ -147,6 +147,42 @@ def test_tables_without_enough_vectors_to_learn_from_do_without(tmp_path: Path, 
     assert query(docs, "REINDEX docs")[0]["tables"] == 0
 
 
+IMPOSSIBLE = [
+    ("(price) USING ivf_flat", Unsupported, "no ivf_flat index of column 'price' .int64.: .*FixedSizeList"),
+    ("(embedding)", Unsupported, "no btree index of column 'embedding'"),
+    ("(embedding) USING inverted", Unsupported, "no inverted index of column 'embedding'"),
+    ("(embedding) USING ivf_pq WITH (num_sub_vectors = 3)", Unsupported, "must be divisible by num_sub_vectors"),
+    (
+        "(embedding) USING ivf_flat WITH (metric = 'hamming')",
+        InvalidInput,
+        "expected l2, cosine, dot for column 'embedd",
+    ),
+    ("(body) USING inverted WITH (base_tokenizer = 'none')", Unsupported, "unknown base tokenizer none"),
+    ("(price) WITH (min_rows = 'few')", InvalidInput, "'min_rows' of an index is 'few'; expected a number of rows"),
+]
+
+
+@pytest.mark.parametrize(("of", "error", "says"), IMPOSSIBLE)
+def test_what_lance_has_no_index_for_is_refused_before_a_table_needs_it(
+    tmp_path: Path, of: str, error: type[LanceFlightError], says: str
+) -> None:
+    docs = made(tmp_path / "root", Documents([]))
+    with pytest.raises(error, match=says):
+        docs.update(f"CREATE INDEX ON docs {of}")
+    assert query(docs, "SHOW INDEXES FROM docs") == []
+
+
+def test_vectors_of_bytes_differ_in_bits(tmp_path: Path) -> None:
+    docs = made(tmp_path / "root", Documents([]))
+    docs.update("CREATE TABLE prints (id BIGINT, bits TINYINT UNSIGNED[4]) PARTITIONED BY (bucket(2, id))")
+    docs.update("INSERT INTO prints VALUES (1, [1, 2, 3, 4]), (2, [0, 0, 0, 255]), (3, NULL), (4, [1, 2, 3, 5])")
+    docs.update("CREATE INDEX v ON prints (bits) USING ivf_flat WITH (min_rows = 1)")
+    assert query(docs, "SHOW INDEXES FROM prints")[0]["options"] == '{"metric": "hamming"}'
+    for more in ("", ", use_index => false", ", metric => 'hamming'"):
+        nearest = query(docs, f"SELECT id, _distance FROM vector_search('prints', 'bits', [1, 2, 3, 4]{more})")
+        assert [tuple(row.values()) for row in nearest] == [(1, 0.0), (4, 1.0), (2, 11.0)]
+
+
 def test_small_tables_do_without(docs: Engine) -> None:
     docs.update("CREATE INDEX p ON docs (price)")
     row = listed(docs, "p")

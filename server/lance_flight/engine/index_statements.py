@@ -19,7 +19,7 @@ from lance_flight.catalog.roots.directory import Root, Table, TableName
 from lance_flight.engine import references, with_options
 from lance_flight.engine.references import TableRef
 from lance_flight.engine.sql import Cursor
-from lance_flight.errors import AlreadyExists, Unsupported
+from lance_flight.errors import AlreadyExists, InvalidInput, Unsupported
 from lance_flight.model.index_kinds import OptionValue
 
 MIN_ROWS = "min_rows"
@@ -41,12 +41,14 @@ class CreateIndex:
         """The index that it asks for; `min_rows` stands among its options."""
         options = {name: value for name, value in self.options.items() if name != MIN_ROWS}
         least = self.options.get(MIN_ROWS)
+        if least is not None and type(least) is not int:
+            raise InvalidInput(f"option {MIN_ROWS!r} of an index is {least!r}; expected a number of rows")
         return IndexRules(
             column=self.column,
             kind=self.kind,
             name=self.name,
             options=options,
-            min_rows=least if isinstance(least, int) else None,
+            min_rows=least,
         )
 
 

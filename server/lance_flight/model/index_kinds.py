@@ -9,10 +9,12 @@ vector   ivf_flat · ivf_sq · ivf_pq · ivf_rq · ivf_hnsw_flat · ivf_hnsw_sq 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 from types import MappingProxyType
+
+import pyarrow as pa
 
 from lance_flight.errors import InvalidInput
 
@@ -139,6 +141,23 @@ def checked_metric(name: str) -> str:
     if name.lower() not in METRICS:
         raise InvalidInput(f"metric is {name!r}; expected one of {', '.join(METRICS)}")
     return name.lower()
+
+
+def metrics_of(column: pa.DataType) -> Sequence[str]:
+    """The metrics that vectors of a type are compared by: what is no vector of bytes, by all that floats are."""
+    are_bytes = pa.types.is_fixed_size_list(column) and pa.types.is_uint8(column.value_type)
+    return [metric for metric in METRICS if (metric == BYTE_METRIC) == are_bytes]
+
+
+def fitting_metric(column: pa.Field, name: str) -> str:
+    """A metric in lower case that vectors of a column are compared by; `InvalidInput` lists those."""
+    metric, fitting = checked_metric(name), metrics_of(column.type)
+    if metric not in fitting:
+        expected = ", ".join(fitting)
+        raise InvalidInput(
+            f"metric is {name!r}; expected {expected} for column {column.name!r}, which is {column.type}"
+        )
+    return metric
 
 
 def _listed(options: Mapping[str, type]) -> str:

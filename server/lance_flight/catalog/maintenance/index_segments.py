@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import secrets
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 import lance
-from lance import LanceOperation
+import pyarrow as pa
+from lance import LanceDataset, LanceOperation
 
+from lance_flight.catalog.manifests.indices import IndexDefinition
 from lance_flight.catalog.storage.store import Store
 from lance_flight.catalog.tables import partitions
 from lance_flight.catalog.tables.index_coverage import INDICES, Coverage, segments
@@ -16,6 +20,10 @@ from lance_flight.model.pins import FixedPin
 
 MOST_SEGMENTS = 4
 """Every search looks into each of them: beyond that the next one takes the place of all."""
+
+
+_REFUSALS = (ValueError, TypeError, NotImplementedError, KeyError, RuntimeError)
+"""How Lance says that it makes no such index."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,27 +45,54 @@ class BuildSegment:
         """Write it; it is part of no version yet."""
         dataset = partitions.open_at(self.table, self.base)
         try:
-            built = dataset.create_index_uncommitted(
-                self.column,
-                self.kind.lance,
-                name=self.name,
-                replace=True,
-                fragment_ids=sorted(self.fragments),
-                **dict(self.options),
+            built = _built(
+                dataset, self.column, self.kind, dict(self.options), name=self.name, fragments=self.fragments
             )
-            if self.kind.family is Family.TEXT:
-                # Its parts are one only then.
-                dataset.merge_index_metadata(built.uuid, self.kind.lance)
-        except (ValueError, TypeError, NotImplementedError, KeyError, RuntimeError) as exc:
-            raise Unsupported(
-                f"partition table {self.object_id!r}: no {self.kind.name} index of column {self.column!r}"
-                f" ({dataset.schema.field(self.column).type}): {self.table.parent.words(exc)}"
-            ) from exc
+        except _REFUSALS as exc:
+            reason = self.table.parent.words(exc)
+            what = _refused(dataset.schema.field(self.column), self.kind, reason)
+            raise Unsupported(f"partition table {self.object_id!r}: {what}") from exc
         return built
 
     def undo(self, result: lance.Index) -> None:
         """Delete its files."""
         self.place.child(INDICES, result.uuid).remove()
+
+
+def check_possible(root: Store, column: pa.Field, definition: IndexDefinition) -> None:
+    """Refuse what Lance makes no index of, or not with these options: it is asked for one of a single row."""
+    kind, options = definition.of_kind, dict(definition.options)
+    vectors = pa.types.is_fixed_size_list(column.type)
+    row = pa.array([[1] * column.type.list_size if vectors else None], column.type)
+    dataset = lance.write_dataset(pa.table({column.name: row}), f"memory://{secrets.token_hex(8)}")
+    if kind.is_quantised:
+        options.setdefault("num_sub_vectors", 1)
+    try:
+        _built(dataset, column.name, kind, options, name=definition.name, fragments=[0])
+    except _REFUSALS as exc:
+        raise Unsupported(_refused(column, kind, root.words(exc))) from exc
+
+
+def _built(
+    dataset: LanceDataset,
+    column: str,
+    kind: IndexKind,
+    options: Mapping[str, OptionValue],
+    *,
+    name: str,
+    fragments: Iterable[int],
+) -> lance.Index:
+    built = dataset.create_index_uncommitted(
+        column, kind.lance, name=name, replace=True, fragment_ids=sorted(fragments), **options
+    )
+    if kind.family is Family.TEXT:
+        # Its parts are one only then.
+        dataset.merge_index_metadata(built.uuid, kind.lance)
+    return built
+
+
+def _refused(column: pa.Field, kind: IndexKind, reason: str) -> str:
+    return f"no {kind.name} index of column {column.name!r} ({column.type}): {reason}"
 
 
 def stage(piece: BuildSegment, built: lance.Index) -> FixedPin:

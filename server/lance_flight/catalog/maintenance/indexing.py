@@ -18,7 +18,13 @@ from lance import LanceDataset
 
 from lance_flight.catalog.bulk.pieces import THREADS, Progress, Runner, of_tables
 from lance_flight.catalog.commits.staging import repinned
-from lance_flight.catalog.maintenance.index_segments import MOST_SEGMENTS, BuildSegment, stage, stage_without
+from lance_flight.catalog.maintenance.index_segments import (
+    MOST_SEGMENTS,
+    BuildSegment,
+    check_possible,
+    stage,
+    stage_without,
+)
 from lance_flight.catalog.maintenance.vector_options import vector_options
 from lance_flight.catalog.manifests.evolution import Evolution
 from lance_flight.catalog.manifests.indices import IndexDefinition, IndexRules, index_named, indices_of, note_of
@@ -116,7 +122,10 @@ class _Indexing:
         known = {each.name: each for each in indices_of(snapshot)}.get(definition.name, definition)
         if known != definition:
             raise AlreadyExists(f"index {definition.name!r} is there already, of another column, kind or options")
-        return definition, definition not in indices_of(snapshot)
+        is_new = definition not in indices_of(snapshot)
+        if is_new:
+            check_possible(self._root, snapshot.schema.plain.field(self._rules.column), definition)
+        return definition, is_new
 
     def _wanted(
         self,

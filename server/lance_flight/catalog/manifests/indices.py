@@ -15,7 +15,15 @@ from lance_flight.catalog.manifests.head_notes import entries_of
 from lance_flight.catalog.manifests.new_partitions import head_row
 from lance_flight.catalog.manifests.snapshot import Snapshot
 from lance_flight.errors import Corrupt, NotFound
-from lance_flight.model.index_kinds import IndexKind, OptionValue, index_kind
+from lance_flight.model.index_kinds import (
+    METRICS,
+    Family,
+    IndexKind,
+    OptionValue,
+    fitting_metric,
+    index_kind,
+    metrics_of,
+)
 from lance_flight.model.naming import check_sql_name
 from lance_flight.model.rules import check_least
 
@@ -73,15 +81,26 @@ class IndexRules:
         kind = index_kind(self.kind)
         if self.column not in snapshot.schema.ids:
             raise NotFound.named("column", self.column, snapshot.schema.ids)
+        options = kind.checked(self.options)
+        if kind.family is Family.VECTOR:
+            options |= _metric(snapshot.schema.plain.field(self.column), options)
         least = kind.least_rows if self.min_rows is None else self.min_rows
         check_least(0, min_rows=least)
         return IndexDefinition(
             name=check_sql_name("index", self.called),
             field_id=snapshot.schema.ids[self.column],
             kind=kind.name,
-            options=kind.checked(self.options),
+            options=options,
             min_rows=least,
         )
+
+
+def _metric(column: pa.Field, options: Mapping[str, OptionValue]) -> Mapping[str, OptionValue]:
+    """How the vectors of a column are compared, where that has to be said."""
+    metric = options.get("metric")
+    if metric is None:
+        return {} if METRICS[0] in metrics_of(column.type) else {"metric": metrics_of(column.type)[0]}
+    return {"metric": fitting_metric(column, str(metric))}
 
 
 def indices_of(snapshot: Snapshot) -> list[IndexDefinition]:

@@ -12,7 +12,7 @@ from lance_flight.catalog.search.searching import VectorSearch
 from lance_flight.engine.search.arguments import Arguments
 from lance_flight.engine.search.targets import Target
 from lance_flight.errors import SqlError
-from lance_flight.model.index_kinds import BYTE_METRIC, METRICS, checked_metric
+from lance_flight.model.index_kinds import fitting_metric
 
 
 def nearest(searched: Target, arguments: Arguments, column: str, count: int) -> VectorSearch:
@@ -25,7 +25,7 @@ def nearest(searched: Target, arguments: Arguments, column: str, count: int) -> 
         vector=_query_vector(field, arguments),
         count=count,
         # Tables without an index must measure as those with one.
-        metric=searched.metrics.get(name) if metric is None else _metric(field, metric),
+        metric=searched.metrics.get(name) if metric is None else fitting_metric(field, metric),
         nprobes=arguments.number("nprobes"),
         refine=arguments.number("refine"),
         use_index=arguments.switch("use_index", default=True),
@@ -40,16 +40,6 @@ def _of_vectors(field: pa.Field) -> pa.Field:
             f"column {field.name!r} is {kind}; expected vectors: lists of a fixed size (FLOAT[128]) of floats or bytes"
         )
     return field
-
-
-def _metric(field: pa.Field, name: str) -> str:
-    """A metric by which the vectors of a column can be compared."""
-    metric = checked_metric(name)
-    fitting = [each for each in METRICS if (each == BYTE_METRIC) == pa.types.is_uint8(field.type.value_type)]
-    if metric not in fitting:
-        expected = ", ".join(fitting)
-        raise SqlError(f"metric is {name!r}; expected {expected} for column {field.name!r}, which is {field.type}")
-    return metric
 
 
 def _query_vector(field: pa.Field, arguments: Arguments) -> pa.Array | None:
