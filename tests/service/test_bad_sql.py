@@ -56,7 +56,8 @@ NOT_SQL = [
     pytest.param(
         "CREATE TABLE x (id INT) PARTITIONED BY (week(id))", ["invalid_sql", "'week'", "bucket"], id="no transform"
     ),
-    pytest.param("CREATE TABLE x (id INT) WITH (a = 1)", ["invalid_sql", "'WITH'"], id="an unknown clause"),
+    pytest.param("CREATE TABLE x (id INT) SORTED BY (id)", ["invalid_sql", "'SORTED'"], id="an unknown clause"),
+    pytest.param("CREATE TABLE x (id INT) WITH (a = 1)", ["'a'", "expected stable_row_ids"], id="an unknown option"),
 ]
 
 NOT_THERE = [

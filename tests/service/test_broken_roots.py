@@ -117,7 +117,7 @@ SPOILT = [
     pytest.param(set_column("location", "'../elsewhere'"), "[corrupt]", ["'../elsewhere'"], id="locations outside"),
     pytest.param(set_column("location", "'/etc'"), "[corrupt]", ["'/etc'"], id="absolute locations"),
     pytest.param(set_column("read_version", "99"), "[not_found]", ["99"], id="versions that are not there"),
-    pytest.param(set_column("read_tag", "'x'"), "[corrupt]", ["read_tag='x'", "read_version=1"], id="two pins"),
+    pytest.param(set_column("read_tag", "'x'"), "[corrupt]", ["read_tag='x'", "read_version=2"], id="two pins"),
 ]
 
 

@@ -16,7 +16,7 @@ from lance_flight.flight.wire import encode_action, encode_command
 from pyarrow import flight
 
 from tests.service.operated import Operated, operated
-from tests.service.server_process import started
+from tests.service.server_process import Server, started
 from tests.stock import stored_tables
 
 ROWS = 2_000_000
@@ -69,6 +69,11 @@ def test_a_running_stream_goes_to_its_end_and_new_calls_are_refused(running: Ope
 def test_a_running_ingest_is_stored(running: Operated) -> None:
     def rows() -> Iterator[pa.RecordBatch]:
         yield from MANY.to_batches()
+        # The driver reads ahead of the call that sends the rows.
+        another = Server(running.server.root, running.server.uri, running.server.process)
+        while not another.value("SELECT count(*) FROM system.queries WHERE kind = 'ingest'"):
+            pass
+        another.close()
         running.stop()
         yield from MANY.to_batches()
 
