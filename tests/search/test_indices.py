@@ -114,6 +114,34 @@ def test_many_segments_become_one(docs: Engine) -> None:
     assert most == 4
 
 
+@pytest.mark.parametrize(
+    ("kind", "column", "change", "search"),
+    [
+        ("inverted", "body", "'zebra'", "full_text_search('docs', 'body', 'lance', k => 1000)"),
+        (
+            "ivf_flat",
+            "embedding",
+            literal([9] * 8),
+            f"vector_search('docs', 'embedding', {literal([0] * 8)}, k => 1000)",
+        ),
+        ("btree", "price", "77", "(SELECT * FROM docs WHERE price BETWEEN 3 AND 8)"),
+    ],
+)
+def test_what_rows_were_before_a_change_is_in_no_index(
+    docs: Engine, kind: str, column: str, change: str, search: str
+) -> None:
+    docs.update(f"CREATE INDEX i ON docs ({column}) USING {kind} WITH (min_rows = 1)")
+    for rest in (1, 2):
+        docs.update(f"UPDATE docs SET {column} = {change} WHERE id % 8 = {rest}")
+        query(docs, "REINDEX docs")
+        assert listed(docs, "i")["indexed_rows"] == 400
+        found = sorted(str(row) for row in query(docs, f"SELECT id, {column} FROM {search}"))
+        docs.update("CREATE TABLE twin PARTITIONED BY (tenant) AS SELECT * FROM docs")
+        expected = query(docs, f"SELECT id, {column} FROM {search.replace('docs', 'twin')}")
+        assert found == sorted(str(row) for row in expected)
+        docs.update("DROP TABLE twin")
+
+
 VECTOR_KINDS = ["ivf_flat", "ivf_sq", "ivf_pq", "ivf_rq", "ivf_hnsw_flat", "ivf_hnsw_sq", "ivf_hnsw_pq"]
 
 

@@ -34,6 +34,7 @@ from lance_flight.catalog.storage.store import Store
 from lance_flight.catalog.tables import partitions
 from lance_flight.catalog.tables.disagreeing import physical
 from lance_flight.catalog.tables.index_coverage import Coverage
+from lance_flight.catalog.tables.lineage import are_new
 from lance_flight.errors import AlreadyExists
 from lance_flight.faults import reached
 from lance_flight.model.index_kinds import Family, OptionValue
@@ -157,6 +158,9 @@ class _Indexing:
             return None
         is_small = sum(fragments[number] for number in coverage.missing) < LARGE_PART * sum(fragments.values())
         added = is_small and len(coverage.segments) < MOST_SEGMENTS
+        # Lance looks into the segments of a text index as if they were one, where a row that was changed has two texts.
+        if definition.of_kind.family is Family.TEXT:
+            added = added and are_new(dataset, coverage.missing)
         chosen = {number: fragments[number] for number in (coverage.missing if added else fragments)}
         options = _options(dataset, column.name, definition, chosen)
         if options is None:
