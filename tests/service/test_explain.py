@@ -150,3 +150,15 @@ def test_a_change_says_which_partitions_it_looks_through_and_changes_nothing(
     assert found == [first]
     assert server.value("SELECT count(*) FROM sales WHERE country <> 'FR'") == before
     assert "EXPLAIN ANALYZE takes a query" in server.refuses(f"EXPLAIN ANALYZE {sql}")
+
+
+def test_an_index_of_a_filter_is_named(server: Server, table: str) -> None:
+    server.run(f"CREATE TABLE {table} (id BIGINT, part BIGINT) PARTITIONED BY (part)")
+    server.run(f"INSERT INTO {table} SELECT value, value % 100 FROM generate_series(0, 4999)")
+    server.run(f"CREATE INDEX ids ON {table} (id) WITH (min_rows = 1)")
+    (said,) = reports(server, f"EXPLAIN ANALYZE SELECT part FROM {table} WHERE id = 1234")
+    assert said[0].startswith("partitions: 100 / 100")
+    assert said[-1] == "  index: ids (btree) of id"
+    (said,) = reports(server, f"EXPLAIN SELECT part FROM {table} WHERE part = 7")
+    assert not [line for line in said if "index" in line]
+    assert server.rows(f"SELECT part FROM {table} WHERE id = 1234") == [(34,)]

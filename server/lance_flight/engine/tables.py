@@ -20,6 +20,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from lance_flight.catalog.manifests.indices import indices_of
 from lance_flight.catalog.manifests.snapshot import PartitionTable, Snapshot
 from lance_flight.catalog.namespace import PartitionedNamespace
 from lance_flight.catalog.storage.branches import BranchRef
@@ -31,12 +32,14 @@ from lance_flight.catalog.tables.row_counts import row_counts
 from lance_flight.catalog.tables.scan import Open, Source
 from lance_flight.engine.provider import ScanLog
 from lance_flight.errors import Conflict, LanceFlightError, NotFound, QueryFailed
+from lance_flight.model.index_kinds import Family
 from lance_flight.model.pins import FixedPin
 from lance_flight.model.spec import Evaluate
 from lance_flight.planning.dimensions import Side
 from lance_flight.planning.partitions import Partitions, SpecPartitions
 from lance_flight.planning.predicates import ALWAYS, Predicate
 from lance_flight.planning.pruning import Pruning, prune
+from lance_flight.planning.row_filters import terms
 
 T = TypeVar("T")
 Work = tuple[Predicate | None, list[Open]]
@@ -168,7 +171,7 @@ class PartitionedView:
         whole, schema = partitions_of(self.snapshot), self.snapshot.schema
         pruning = prune(whole, schema, predicate, self.evaluate, self.hint())
         self.planned.append(pruning)
-        self.log.reports.append(report(self.name, pruning, self.snapshot.version))
+        self.log.reports.append(report(self.name, pruning, self.snapshot.version, self._indices(predicate)))
         self.log.partitions[self.store.uri, self.snapshot.version] = pruning.scanned, pruning.total
         chosen = [
             (version.unfiltered, tables.tables(self.portion.of(version.kept, place)))
@@ -178,6 +181,17 @@ class PartitionedView:
             self.on_read([table.object_id for _, tables in chosen for table in tables])
         kept = [(rest, self.floating.pinned(self.share.pick(tables), self.targets)) for rest, tables in chosen]
         return Lanes(deal(kept, self.portion.ways or self.ways, self.log, merging=not self.beside))
+
+    def _indices(self, predicate: Predicate) -> list[str]:
+        """The indices that Lance may look into for rows where `predicate` is TRUE, for EXPLAIN."""
+        spoken = {self.ids[name]: name for name in terms(predicate) if name in self.ids}
+        if not spoken:
+            return []
+        return [
+            f"{index.name} ({index.kind}) of {spoken[index.field_id]}"
+            for index in indices_of(self.snapshot)
+            if index.field_id in spoken and index.of_kind.family is Family.SCALAR
+        ]
 
     def row_counts(self, rows: Rows) -> list[npt.NDArray[np.int64]]:
         """How many rows partition tables have, in the order of `rows`."""
@@ -307,11 +321,12 @@ def side_of(
     )
 
 
-def report(name: str, pruning: Pruning, snapshot: int) -> str:
-    """How a scan was pruned, for EXPLAIN."""
+def report(name: str, pruning: Pruning, snapshot: int, indices: Sequence[str] = ()) -> str:
+    """How a scan was pruned, and which indices are for what is left, for EXPLAIN."""
     lines = [f"partitions: {pruning.scanned} / {pruning.total}  table {name}, snapshot {snapshot}"]
     for version in pruning.versions:
         lines.append(f"  v{version.spec_id}: {len(version.kept)} / {version.total}")
         lines += [f"    used: {text}" for text in version.used]
         lines += [f"    not used: {unused.predicate} ({unused.why})" for unused in version.unused]
+    lines += [f"  index: {index}" for index in indices]
     return "\n".join(lines)

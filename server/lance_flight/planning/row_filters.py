@@ -70,6 +70,17 @@ def _depth(predicate: Predicate) -> int:
     return 0
 
 
+def terms(predicate: Predicate) -> frozenset[str]:
+    """The columns that a predicate compares; what its opaque parts speak of is not known."""
+    match predicate:
+        case And(parts) | Or(parts):
+            return frozenset().union(*map(terms, parts))
+        case Constant() | Opaque():
+            return frozenset()
+        case leaf:
+            return frozenset({leaf.term.name})
+
+
 def columns_of(predicate: Predicate) -> tuple[str, ...]:
     """The columns that a predicate without opaque parts speaks of."""
     match predicate:
