@@ -147,9 +147,12 @@ def _castable(source: pa.DataType, target: pa.DataType) -> bool:
         return True
     if _is_text(source) != _is_text(target) and not pa.types.is_dictionary(source):
         return False
+    # Arrow looks at the sizes of lists only where there are some.
+    have_sizes = pa.types.is_fixed_size_list(source) and pa.types.is_fixed_size_list(target)
+    if have_sizes and source.list_size != target.list_size:
+        return False
     try:
-        # Arrow looks at the sizes of lists where there are some.
-        _converted(pa.nulls(1, source), target)
+        _converted(pa.nulls(0, source), target)
     except (pa.ArrowNotImplementedError, pa.ArrowInvalid, pa.ArrowTypeError):
         return False
     return True

@@ -1,0 +1,52 @@
+"""What rows may be stored as which columns, told by their types alone and by their values."""
+
+import pyarrow as pa
+import pytest
+from lance_flight.catalog.tables.rows import conform, fit, rounded
+from lance_flight.errors import DataError, SchemaError
+
+NOT_NULL_WITHIN = pa.struct([pa.field("x", pa.int32(), nullable=False)])
+WITHIN = pa.struct([pa.field("x", pa.int32())])
+
+
+def vectors(size: int) -> pa.DataType:
+    return pa.list_(pa.float32(), size)
+
+
+# Types whose values decide, and those that cannot be whatever the values.
+DECIDED_BY_VALUES = {
+    "a struct whose child may be NULL": (WITHIN, NOT_NULL_WITHIN),
+    "a list as a vector": (pa.list_(pa.float32()), vectors(3)),
+    "doubles as a vector": (pa.list_(pa.float64(), 3), vectors(3)),
+    "wider integers": (pa.int64(), pa.int16()),
+}
+NEVER = {
+    "a vector of another size": (vectors(2), vectors(3)),
+    "text as a number": (pa.string(), pa.int64()),
+    "a struct as a number": (WITHIN, pa.int64()),
+}
+
+
+@pytest.mark.parametrize(("source", "target"), DECIDED_BY_VALUES.values(), ids=DECIDED_BY_VALUES)
+def test_types_that_values_decide_about_fit(source: pa.DataType, target: pa.DataType) -> None:
+    fit(pa.schema([("c", source)]), pa.schema([("c", target)]), what="rows")
+
+
+@pytest.mark.parametrize(("source", "target"), NEVER.values(), ids=NEVER)
+def test_types_that_never_fit_are_named(source: pa.DataType, target: pa.DataType) -> None:
+    with pytest.raises(SchemaError, match=r"column 'c' is .*; expected"):
+        fit(pa.schema([("c", source)]), pa.schema([("c", target)]), what="rows")
+
+
+def test_a_list_of_another_size_than_the_vector_is_named() -> None:
+    target = pa.schema([("c", vectors(3))])
+    with pytest.raises(DataError, match="column 'c' holds"):
+        conform(pa.table({"c": pa.array([[1.0, 2.0]], pa.list_(pa.float32()))}), target)
+
+
+def test_vectors_of_doubles_become_the_nearest_floats_unless_they_are_out_of_range() -> None:
+    target = pa.schema([("c", vectors(2))])
+    near = rounded(pa.table({"c": [[0.1, 0.2], None]}), target)
+    assert conform(near, target)["c"].to_pylist() == pa.array([[0.1, 0.2], None], vectors(2)).to_pylist()
+    with pytest.raises(DataError, match="column 'c' holds"):
+        conform(rounded(pa.table({"c": [[0.1, 1e300]]}), target), target)
