@@ -6,11 +6,9 @@ Spec: Manifest Table Schema, Metadata Definition, Transaction; decisions 1, 2, 3
 from __future__ import annotations
 
 import logging
-from collections import OrderedDict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime
-from threading import Lock
 from types import MappingProxyType
 
 import lance
@@ -18,6 +16,7 @@ import pyarrow as pa
 from lance import LanceDataset, Transaction
 from lance.fragment import write_fragments
 
+from lance_flight.catalog.manifests.kept_snapshots import KeptSnapshots
 from lance_flight.catalog.manifests.manifest_rows import Rewrite
 from lance_flight.catalog.manifests.new_partitions import head_row
 from lance_flight.catalog.manifests.properties import check_in_place
@@ -49,7 +48,6 @@ FENCE = str(1 << 62)
 
 OPERATION = "lance_flight:operation"
 TRANSACTIONS = "lance_flight:transactions"
-KEPT_SNAPSHOTS = 8
 PIN_FIELDS = (
     pa.field("read_version", pa.uint64()),
     pa.field("read_branch", pa.utf8()),
@@ -98,17 +96,23 @@ class Manifest:
         self.store = store
         self.table_branch = None if branch is None else branch.table_branch
         self._place = store if branch is None else store.child(BRANCHES, branch.name)
-        self._snapshots: OrderedDict[tuple[int, datetime], Snapshot | None] = OrderedDict()
+        self._snapshots = KeptSnapshots()
         self._newest = Newest(self._place)
-        self._lock = Lock()
 
     def snapshot(self, version: int | None = None) -> Snapshot:
         """The snapshot at `version`, or the newest one; parsed only when it is not in memory yet.
 
         `NotFound` where it is no partitioned namespace, which is kept in mind as well, `Corrupt` where it is broken.
         """
-        dataset = self.open(version)
-        return self._kept(dataset, lambda: read_snapshot(dataset, self.store.parent, self.table_branch))
+        looked = self._newest.look() if version is None else version
+        file = None if looked is None else self._newest.file(looked)
+        found = None if file is None else self._snapshots.get(file)
+        if found is None:
+            dataset = self.open(version)
+            found = self._read(dataset, lambda: read_snapshot(dataset, self.store.parent, self.table_branch))
+            if file is not None and self._newest.file(int(dataset.version)) == file:
+                self._snapshots.put(file, found)
+        return _existing(found)
 
     def open(self, version: int | None = None) -> LanceDataset:
         """The Lance table itself, at a version or at its newest."""
@@ -127,24 +131,15 @@ class Manifest:
         self._newest.saw(int(dataset.version), began)
         return dataset
 
-    def _kept(self, dataset: LanceDataset, read: Callable[[], Snapshot | None]) -> Snapshot:
-        # The moment of the commit is part of the key: a table that was dropped and made again counts anew.
+    def _read(self, dataset: LanceDataset, read: Callable[[], Snapshot | None]) -> Snapshot | NotFound:
+        """What a version is; parsed only when it is not in memory yet."""
         key = int(dataset.version), dataset.get_version()["timestamp"]
-        with self._lock:
-            known = key in self._snapshots
-            snapshot = self._snapshots.get(key)
-        if not known:
-            snapshot = read()
-        with self._lock:
-            self._snapshots[key] = snapshot
-            self._snapshots.move_to_end(key)
-            while len(self._snapshots) > KEPT_SNAPSHOTS:
-                self._snapshots.popitem(last=False)
-        if snapshot is None:
-            raise NotFound(
-                f"{self.store.parent.name!r} is not a partitioned namespace: its metadata has no {SPEC_KEY}<N>"
-            )
-        return snapshot
+        found = self._snapshots.get(key)
+        if found is None:
+            place = self.store.parent.name
+            found = read() or NotFound(f"{place!r} is not a partitioned namespace: its metadata has no {SPEC_KEY}<N>")
+            self._snapshots.put(key, found)
+        return found
 
     def version_at(self, moment: datetime) -> int:
         """The newest version committed at `moment` (with a zone) or before."""
@@ -216,7 +211,7 @@ class Manifest:
         if int(committed.version) != base.version + 1 or len(written) != 1 or changes_head:
             # Columns or metadata are others than those of the base: they have to be read.
             return self.snapshot(int(committed.version))
-        return self._kept(committed, lambda: rewrite.applied(base, committed))
+        return _existing(self._read(committed, lambda: rewrite.applied(base, committed)))
 
     def make_visible(
         self,
@@ -289,3 +284,9 @@ class Manifest:
         """Add nullable columns, harmless to every reader; `Conflict` if somebody committed at the same moment."""
         with conflicts(f"another writer changed {self.store.parent.name!r} first"):
             self.open().add_columns(pa.schema(list(fields)))
+
+
+def _existing(found: Snapshot | NotFound) -> Snapshot:
+    if isinstance(found, NotFound):
+        raise NotFound(str(found))
+    return found

@@ -73,7 +73,7 @@ class NewPartitions:
 
 def head_row(snapshot: Snapshot) -> pa.Table:
     """The row of the oldest spec, made if it is missing; every commit writes it back, so that any two commits conflict."""
-    found = snapshot.row(spec_namespace(snapshot.specs[0].id))
+    found = snapshot.oldest_spec
     return found if found.num_rows else version_rows(snapshot.specs[:1], snapshot.rows.schema)
 
 

@@ -160,6 +160,11 @@ class Snapshot:
         """The row of one object: a table of one row, or of none."""
         return self.rows_of([object_id])
 
+    @cached_property
+    def oldest_spec(self) -> pa.Table:
+        """The row of the oldest spec: a table of one row, or of none."""
+        return self.row(spec_namespace(self.specs[0].id))
+
     def rows_of(self, object_ids: Sequence[str]) -> pa.Table:
         """The rows of some objects, in the order of their ids; what is not there is left out."""
         wanted = pa.array(object_ids, pa.utf8())

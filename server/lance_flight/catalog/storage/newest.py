@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TypeAlias
 
 from lance_flight.catalog.storage.leases import GRACE
 from lance_flight.catalog.storage.store import VERSIONS, Store
@@ -20,14 +21,20 @@ TRUSTED_SECONDS = GRACE / 2
 
 _NEWEST_FIRST = (1 << 64) - 1
 
+VersionFile: TypeAlias = tuple[int, int, int, int]
+"""A version, and what tells its file from that of the same version of a table that was made again."""
+
 
 @dataclass(frozen=True, slots=True)
 class _Seen:
-    """A version that was the newest one at a moment; its file tells it from one of a table that was made again."""
+    """The version that was the newest one at a moment."""
 
-    version: int
-    file: tuple[int, int, int]
+    file: VersionFile
     at: float
+
+    @property
+    def version(self) -> int:
+        return self.file[0]
 
 
 class Newest:
@@ -41,29 +48,29 @@ class Newest:
     def look(self) -> int | None:
         """The newest version; None where only a listing can tell."""
         now, seen = self._clock(), self._seen
-        if seen is None or now - seen.at > TRUSTED_SECONDS or self._file(seen.version) != seen.file:
+        if seen is None or now - seen.at > TRUSTED_SECONDS or self.file(seen.version) != seen.file:
             return None
-        version, file = seen.version, seen.file
-        while (following := self._file(version + 1)) is not None:
-            version, file = version + 1, following
-        self._seen = _Seen(version, file, now)
-        return version
+        file = seen.file
+        while (following := self.file(file[0] + 1)) is not None:
+            file = following
+        self._seen = _Seen(file, now)
+        return file[0]
 
     def saw(self, version: int, at: float) -> None:
         """Remember what a listing that began at a moment of the clock has found."""
-        file = self._file(version)
-        self._seen = None if file is None else _Seen(version, file, at)
+        file = self.file(version)
+        self._seen = None if file is None else _Seen(file, at)
 
     def now(self) -> float:
         """The moment, by the clock that `saw` takes it from."""
         return self._clock()
 
-    def _file(self, version: int) -> tuple[int, int, int] | None:
-        """What tells the file of a version from any other one, or None where there is none of our naming."""
+    def file(self, version: int) -> VersionFile | None:
+        """The file of a version; None where there is none of our naming, or it is not a local one."""
         if self._versions is None:
             return None
         try:
             found = (self._versions / f"{_NEWEST_FIRST - version:020}.manifest").stat()
         except OSError:
             return None
-        return found.st_ino, found.st_mtime_ns, found.st_size
+        return version, found.st_ino, found.st_mtime_ns, found.st_size
