@@ -107,7 +107,7 @@ class QueryAnswer:
                 self.session.plan(self.frame)
             direct = stream(self.session.log, columns, self.schema)
             if direct is not None:
-                return direct
+                return self.session.directly(direct)
         return division.rows(self.session, self.frame, self.schema)
 
 

@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterator
+from concurrent.futures import Future
 from contextlib import contextmanager
 from itertools import count
+from typing import TypeVar
 
 from lance_flight.errors import Cancelled
+
+T = TypeVar("T")
 
 Reason = Callable[[], Cancelled]
 """Makes the error of a statement that was ended: a new one for each thread, since an error keeps what its frames hold."""
@@ -65,6 +69,24 @@ class Cancellation:
         finally:
             with self._lock:
                 del self._wakers[number]
+
+    def awaited(self, work: Callable[[], T]) -> T:
+        """What `work` gives, unless the statement is cancelled before: then it comes to its end in its own thread, for nobody."""
+        outcome: Future[T] = Future()
+        woken = threading.Event()
+        outcome.add_done_callback(lambda _: woken.set())
+
+        def run() -> None:
+            try:
+                outcome.set_result(work())
+            except BaseException as error:  # noqa: BLE001 - raised by whoever waits
+                outcome.set_exception(error)
+
+        with self.waking(woken.set):
+            threading.Thread(target=run, name="awaited").start()
+            woken.wait()
+        self.check()
+        return outcome.result()
 
     def begin_commit(self) -> None:
         """From here on nothing is interrupted; raises the reason where the statement was cancelled before."""

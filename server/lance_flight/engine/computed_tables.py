@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.dataset as pads
 
-from lance_flight.engine.provider import Projection, arrow_filter, projected
-
-Compute: TypeAlias = Callable[[list[str]], Iterable[pa.RecordBatch]]
-"""The rows of a lane with some columns, and maybe others beside, computed anew by each call."""
+from lance_flight.engine.provider import Compute, Projection, arrow_filter, projected
 
 
 class ComputedTable(pads.Dataset):

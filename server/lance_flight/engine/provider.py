@@ -6,10 +6,10 @@ tables one after another. These callbacks run on DataFusion's own threads and ne
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeAlias
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -23,12 +23,16 @@ from lance_flight.planning.arrow_expression import predicate_from_arrow
 from lance_flight.planning.predicates import ALWAYS, Opaque, Predicate
 from lance_flight.planning.row_filters import RowFilter, row_filter
 
+Compute: TypeAlias = Callable[[list[str]], Iterable[pa.RecordBatch]]
+"""Rows with some columns, and maybe others beside, computed anew by each call."""
+
 
 @dataclass(slots=True)
 class ScanLog:
     """What the scans of one statement did: a report for EXPLAIN, and the error that ended one of them.
 
-    `cancellation` ends them. `partitions` says of each table, by its place and snapshot, how many partitions are scanned of
+    `cancellation` ends them. `scans` were planned of stored tables, `searches` of what is found when it is read, without a
+    filter upon that. `partitions` says of each table, by its place and snapshot, how many partitions are scanned of
     how many.
     """
 
@@ -36,6 +40,7 @@ class ScanLog:
     partitions: dict[tuple[str, int], tuple[int, int]] = field(default_factory=dict)
     reports: list[str] = field(default_factory=list)
     scans: list[PlannedRead] = field(default_factory=list)
+    searches: list[Compute] = field(default_factory=list)
     tables_read: int = 0
     error: LanceFlightError | None = None
 

@@ -1,11 +1,12 @@
 """Queries that read one table and treat every row by itself.
 
-They may be streamed in parts, and the plainest of them, columns and pushed filters only, need no DataFusion to run.
+They may be streamed in parts, and the plainest of them, columns and pushed filters only, need no DataFusion to run. Nor do
+the plainest searches.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import pyarrow as pa
@@ -41,12 +42,17 @@ def bare_columns(plan: LogicalPlan) -> list[str] | None:
 
 
 def stream(log: ScanLog, columns: list[str], schema: pa.Schema) -> Iterator[pa.RecordBatch] | None:
-    """The rows of the only scan that was planned, under the names of `schema`; None unless there is just one."""
-    if len(log.scans) != 1:
-        return None
-    (planned,) = log.scans
-    work = [part for lane in planned.plan.lanes for part in lane]
-    return (_named(batch, columns, schema) for batch in planned.batches(work, list(dict.fromkeys(columns))))
+    """The rows of the only scan or search that was planned, under the names of `schema`; None unless there is just one."""
+    batches: Iterable[pa.RecordBatch]
+    read = list(dict.fromkeys(columns))
+    match log.scans, log.searches:
+        case [planned], []:
+            batches = planned.batches([part for lane in planned.plan.lanes for part in lane], read)
+        case [], [found]:
+            batches = found(read)
+        case _:
+            return None
+    return (_named(batch, columns, schema) for batch in batches)
 
 
 def _named(batch: pa.RecordBatch, columns: list[str], schema: pa.Schema) -> pa.RecordBatch:

@@ -215,6 +215,7 @@ class Session:
         self._planned = None
         self.log.reports.clear()
         self.log.scans.clear()
+        self.log.searches.clear()
         for view in self.views.values():
             view.planned.clear()
 
@@ -231,6 +232,11 @@ class Session:
         self._run_first()
         with self._run_errors():
             yield from cancellable(frame.execute_stream, self.log.cancellation)
+
+    def directly(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """The batches of a query that needs no DataFusion to run."""
+        self._run_first()
+        yield from batches
 
     def stream_portion(self, frame: DataFrame, portion: Mapping[str, Rows], ways: int) -> Iterator[pa.RecordBatch]:
         """Run a query over some partition tables alone, those of each table in `divisible`, each read in so many lanes.

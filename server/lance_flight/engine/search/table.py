@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -27,14 +28,20 @@ class SearchTable(ComputedTable):
     """The rows of one call, in one lane: their search has as many as it likes."""
 
     def __init__(self, found: Found, log: ScanLog) -> None:
-        def rows(names: list[str]) -> Iterator[pa.RecordBatch]:
-            with log.noting(found.failure):
-                yield from found.find(names).to_batches()
-
-        super().__init__(found.schema, [rows])
-        self._report = found.report
+        super().__init__(found.schema, [self._rows])
+        self._found = found
         self._log = log
 
+    def _rows(self, names: list[str]) -> Iterator[pa.RecordBatch]:
+        with self._log.noting(self._found.failure):
+            yield from self._found.find(names).to_batches()
+
+    def _awaited(self, names: list[str]) -> Iterator[pa.RecordBatch]:
+        """The same for whoever reads without DataFusion, which lets a statement end before its search does."""
+        yield from self._log.cancellation.awaited(partial(list, self._rows(names)))
+
     def get_fragments(self, filter: pc.Expression | None = None) -> Iterator[Lane]:
-        self._log.reports.append(self._report)
+        self._log.reports.append(self._found.report)
+        if filter is None:
+            self._log.searches.append(self._awaited)
         return super().get_fragments(filter)
