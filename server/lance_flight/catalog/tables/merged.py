@@ -69,8 +69,7 @@ def merge(tables: Sequence[PinnedTable]) -> tuple[list[Merged], list[PinnedTable
         if len(group.tables) < FEWEST_TABLES:
             alone += group.tables
         else:
-            dataset = _merged(tuple((table.store.uri, table.pin) for table in group.tables))
-            names = tuple(table.store.name for table in group.tables)
+            dataset, names = _merged(tuple((table.store.uri, table.pin) for table in group.tables))
             merged.append(Merged(dataset, names, group.tables[0].number))
     return merged, alone
 
@@ -131,7 +130,9 @@ def _files(uri: str, pin: FixedPin) -> _Files | None:
 
 
 @lru_cache(KEPT_MERGERS)
-def _merged(tables: tuple[tuple[str, FixedPin], ...]) -> LanceDataset:
+def _merged(tables: tuple[tuple[str, FixedPin], ...]) -> tuple[LanceDataset, tuple[str, ...]]:
+    """Some tables as one dataset, with their names."""
+    names = tuple(Store(uri).name for uri, _ in tables)
     found = [_files(uri, pin) for uri, pin in tables]
     # `merge` has asked before whether each of them can be a part.
     files = [each for each in found if each is not None]
@@ -142,7 +143,7 @@ def _merged(tables: tuple[tuple[str, FixedPin], ...]) -> LanceDataset:
     free = kept[-1].id + 1 if kept else 0
     dataset = in_memory(files[0].schema, [*kept, *numbered(others, free)], [uri for uri, _ in tables])
     if not known:
-        return dataset
+        return dataset, names
     version = int(dataset.version)
     indices = [index for number, each in known for index in each.indices.under_base(number, version)]
-    return LanceDataset.commit(dataset, LanceOperation.CreateIndex(indices, []), read_version=version)
+    return LanceDataset.commit(dataset, LanceOperation.CreateIndex(indices, []), read_version=version), names
