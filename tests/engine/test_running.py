@@ -20,7 +20,7 @@ from lance_flight.engine.limits import Limits
 from lance_flight.engine.query_plans import QueryPlan
 from lance_flight.engine.running import Cancellations, RunningStatements
 from lance_flight.engine.scope import Scope
-from lance_flight.engine.statement_runs import Issuer, Kind, Record, State
+from lance_flight.engine.statement_runs import Issuer, Kind, Record, RunningStatement, State
 from lance_flight.errors import Cancelled, LanceFlightError, OutOfMemory, Refused
 
 ALICE, BOB = Issuer(principal="alice", session="a1", peer="here"), Issuer(principal="bob")
@@ -163,6 +163,35 @@ def test_a_query_that_computes_is_cancelled(engine: Engine, ended: list[Record],
     thread.join(10)
     assert len(failures) == 1
     assert [record.outcome for record in ended] == ["cancelled"]
+
+
+LONG_WORK = {
+    "CREATE INDEX i ON t (x) WITH (min_rows = 1)": 4,
+    "REINDEX t": 8,
+    "ALTER TABLE t COMPACT": 4,
+    "VERIFY TABLE t": 4,
+}
+
+
+@pytest.mark.parametrize(("sql", "steps"), LONG_WORK.items(), ids=LONG_WORK)
+def test_long_work_says_how_far_it_is(engine: Engine, monkeypatch: pytest.MonkeyPatch, sql: str, steps: int) -> None:
+    if sql == "REINDEX t":
+        engine.update("CREATE INDEX i ON t (x) WITH (min_rows = 1)")
+        engine.update("CREATE INDEX j ON t (k) WITH (min_rows = 1)")
+    engine.ingest(TableName("public", "t"), ROWS.to_reader(), create_missing=False, existing=Existing.APPEND)
+    seen: list[float | None] = []
+    progressed = RunningStatement.progressed
+
+    def noted(statement: RunningStatement, done: int, total: int) -> None:
+        progressed(statement, done, total)
+        seen.extend(record.progress for record in engine.running.records() if record.id == statement.id)
+
+    monkeypatch.setattr(RunningStatement, "progressed", noted)
+    if sql.startswith("CREATE"):
+        engine.update(sql)
+    else:
+        engine.query(sql)
+    assert seen == [(number + 1) / steps for number in range(steps)]
 
 
 def test_a_change_is_cancelled_before_its_commit(engine: Engine, ended: list[Record]) -> None:

@@ -22,9 +22,11 @@ def one_session(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture
 def held(server: Server, table: str) -> str:
     """A table with two files in each of its three partitions."""
-    server.run(f"CREATE TABLE {table} (id BIGINT, p BIGINT) PARTITIONED BY (p)")
+    server.run(f"CREATE TABLE {table} (id BIGINT, p BIGINT, v FLOAT[2]) PARTITIONED BY (p)")
     for start in (0, 3):
-        server.run(f"INSERT INTO {table} VALUES ({start}, 0), ({start + 1}, 1), ({start + 2}, 2)")
+        server.run(
+            f"INSERT INTO {table} VALUES ({start}, 0, [1, 0]), ({start + 1}, 1, [1, 1]), ({start + 2}, 2, [0, 1])"
+        )
     return table
 
 
@@ -34,7 +36,16 @@ COMMANDS = [
     pytest.param(["verify"], "6 rows in 3 partition tables, checksum ", id="verify"),
     pytest.param(["verify", "--snapshot", "BEFORE"], " 3 rows in 3 partition tables", id="verify, as it was before"),
     pytest.param(["backfill", "twice", "id * 2", "--type", "INT"], "column twice added, snapshot ", id="backfill"),
-    pytest.param(["create-index", "id", "--kind", "BITMAP", "--name", "ids"], "index ids: 3 of 3 ", id="create-index"),
+    pytest.param(
+        ["create-index", "id", "--kind", "BITMAP", "--name", "ids", "--min-rows", "1"],
+        "index ids: 3 of 3 ",
+        id="create-index",
+    ),
+    pytest.param(
+        ["create-index", "v", "--kind", "ivf_flat", "--option", "metric=cosine", "--min-rows", "1"],
+        "index v_idx: 3 of 3 ",
+        id="create-index, of vectors",
+    ),
 ]
 
 

@@ -11,6 +11,7 @@ import sys
 from collections.abc import Sequence
 
 from lance_flight_client.errors import ServerError
+from lance_flight_client.pairs import Pairs
 
 from lance_flight.config import DEFAULT_PORT, SECTIONS, flag, settings
 from lance_flight.errors import LanceFlightError
@@ -53,6 +54,8 @@ def parser() -> argparse.ArgumentParser:
     _make_token(commands.add_parser("make-token", help="make a token for the tokens file of a server"))
     _inspect(commands.add_parser("inspect", help="show what lies in a root, without a server"))
     _compact(commands.add_parser("compact", help="write small files and deleted rows of partition tables anew"))
+    _create_index(commands.add_parser("create-index", help="index a column in every partition table"))
+    _reindex(commands.add_parser("reindex", help="index what indices lack of the rows that there are now"))
     _rewrite(commands.add_parser("rewrite", help="move rows under older partition specs to the current one"))
     _vacuum(commands.add_parser("vacuum", help="remove old snapshots and what dead transactions left"))
     _verify(commands.add_parser("verify", help="read every row, and see whether it lies where it belongs"))
@@ -205,6 +208,43 @@ def _compact(command: argparse.ArgumentParser) -> None:
         metavar="N",
         help="partition tables whose pins move together (default: %(default)s)",
     )
+
+
+def _create_index(command: argparse.ArgumentParser) -> None:
+    command.description = (
+        "Give partition tables an index of a column, as CREATE INDEX does, for filters and searches: a part of the tables in"
+        " each commit, together with their pins. Readers and writers go on meanwhile; a run that is stopped has done a part,"
+        " and the same command goes on with the rest."
+    )
+    command.add_argument("root", metavar="ROOT", help="directory or object-store URI")
+    command.add_argument("table", metavar="TABLE", help="partitioned table ([schema.]name)")
+    command.add_argument("column", metavar="COLUMN", help="the column that is indexed")
+    command.add_argument(
+        "--kind",
+        default="btree",
+        metavar="KIND",
+        help="as CREATE INDEX knows them: btree, bitmap, inverted, ivf_pq, … (default: %(default)s)",
+    )
+    command.add_argument("--name", metavar="NAME", help="what the index is called (default: COLUMN_idx)")
+    command.add_argument(
+        "--option",
+        dest="options",
+        action=Pairs,
+        default={},
+        metavar="NAME=VALUE",
+        help="one of those in WITH (…), as metric=cosine; may be given several times",
+    )
+    command.add_argument(
+        "--min-rows", type=int, metavar="N", help="tables with fewer rows do without (default: as is good for the kind)"
+    )
+
+
+def _reindex(command: argparse.ArgumentParser) -> None:
+    command.description = (
+        "Add to every index what it lacks of the rows that there are now, as REINDEX does. `compact` does so, too, after its"
+        " own work."
+    )
+    _maintained(command)
 
 
 def _rewrite(command: argparse.ArgumentParser) -> None:

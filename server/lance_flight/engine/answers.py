@@ -226,7 +226,7 @@ def _maintained(session: Session, statement: Maintenance) -> Answer:
     table = session.root.table(name)
     if not isinstance(table, PartitionedNamespace):
         raise Unsupported(f"table {name.name!r} is not partitioned, and maintained by Lance's own tools")
-    return replace(maintained(table, statement), begins=session.log.cancellation.begin_commit)
+    return replace(maintained(table, statement, session.progress), begins=session.log.cancellation.begin_commit)
 
 
 def _metadata_query(statement: ShowMetadata) -> str:

@@ -8,6 +8,7 @@ from functools import partial
 
 import pyarrow as pa
 
+from lance_flight.catalog.bulk.pieces import Progress
 from lance_flight.catalog.roots.directory import Root, TableName
 from lance_flight.catalog.roots.temporary import TemporaryTables
 from lance_flight.catalog.tables import rows
@@ -39,7 +40,7 @@ class Changes:
     """Where a statement is carried out: once for each of `bindings` (one row of parameters, or None), all together.
 
     Without a `transaction` it is one of its own. `access` says which rows may be written. What is made among `temporary`
-    tables, and what drops one, takes effect at once.
+    tables, and what drops one, takes effect at once. `progress` is told how far long work is.
     """
 
     root: Root
@@ -50,6 +51,7 @@ class Changes:
     serializable: bool = False
     access: Access = UNLIMITED
     temporary: TemporaryTables | None = None
+    progress: Progress | None = None
 
     def run(self, statement: ChangeStatement) -> int:
         """Carry it out; the number of affected rows."""
@@ -90,7 +92,7 @@ class Changes:
             raise Unsupported("indices are not made or dropped inside a transaction; commit first")
         # It commits a part of the tables at a time.
         self.cancellation.begin_commit()
-        change_index(self.root, table_name(statement.table), statement)
+        change_index(self.root, table_name(statement.table), statement, self.progress)
         return 0
 
     def _create(self, statement: CreateTable) -> int:

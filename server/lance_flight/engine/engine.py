@@ -279,6 +279,7 @@ class Engine:
                 serializable=serializable,
                 access=scope.access,
                 temporary=scope.own_tables,
+                progress=running.progressed,
             )
             return changes.run(statement)
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 import pyarrow as pa
 
+from lance_flight.catalog.bulk.pieces import Progress
 from lance_flight.catalog.maintenance.indexing import (
     IndexingReport,
     create_index,
@@ -107,7 +108,7 @@ def read_reindex(cursor: Cursor) -> Reindex:
     return Reindex(table=table, name=name)
 
 
-def change_index(root: Root, name: TableName, statement: IndexChange) -> None:
+def change_index(root: Root, name: TableName, statement: IndexChange, progress: Progress | None = None) -> None:
     """Make an index, or take one away."""
     namespace = _partitioned(root.table(name), name)
     known = {each.name for each in indices_of(namespace.snapshot())}
@@ -115,7 +116,7 @@ def change_index(root: Root, name: TableName, statement: IndexChange) -> None:
         case CreateIndex():
             called = statement.rules.called
             if called not in known:
-                create_index(namespace, statement.rules)
+                create_index(namespace, statement.rules, progress)
             elif not statement.if_not_exists:
                 raise AlreadyExists(f"table {name.name!r} has an index {called!r}; REINDEX brings it up to date")
         case DropIndex():
@@ -123,9 +124,9 @@ def change_index(root: Root, name: TableName, statement: IndexChange) -> None:
                 drop_index(namespace, statement.name)
 
 
-def reindexed(namespace: PartitionedNamespace, name: str | None) -> pa.Table:
+def reindexed(namespace: PartitionedNamespace, name: str | None, progress: Progress | None = None) -> pa.Table:
     """What was added to an index, or to each of them."""
-    reports = refresh_indices(namespace) if name is None else [create_index(namespace, name)]
+    reports = refresh_indices(namespace, progress) if name is None else [create_index(namespace, name, progress)]
     return IndexingReport.rows_of(reports)
 
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
+from lance_flight.catalog.bulk.pieces import Progress
 from lance_flight.catalog.maintenance.compaction import COMPACTION_SCHEMA, compact
 from lance_flight.catalog.maintenance.indexing import INDEXING_SCHEMA
 from lance_flight.catalog.maintenance.migration import MIGRATION_SCHEMA, migrate
@@ -151,25 +152,29 @@ def read_migrate(cursor: Cursor) -> Migrate:
     return Migrate(table=table, dry_run=dry_run)
 
 
-def maintained(namespace: PartitionedNamespace, statement: Maintenance) -> MaintenanceAnswer:
-    """What a statement will do to its table; nothing is done yet."""
+def maintained(
+    namespace: PartitionedNamespace, statement: Maintenance, progress: Progress | None = None
+) -> MaintenanceAnswer:
+    """What a statement will do to its table, telling how far it is; nothing is done yet."""
     match statement:
         case Compact():
-            return MaintenanceAnswer(COMPACTION_SCHEMA, lambda: compact(namespace).rows)
+            return MaintenanceAnswer(COMPACTION_SCHEMA, lambda: compact(namespace, progress=progress).rows)
         case Vacuum(rules=rules):
             checked = rules.checked()
-            return MaintenanceAnswer(VACUUM_SCHEMA, lambda: vacuum(namespace, checked).rows)
+            return MaintenanceAnswer(VACUUM_SCHEMA, lambda: vacuum(namespace, checked, progress=progress).rows)
         case RewritePartitions(where=where):
             choose = None if where is None else tables_where(namespace, where)
-            return MaintenanceAnswer(REWRITING_SCHEMA, lambda: rewrite(namespace, evaluate, choose).rows)
+            return MaintenanceAnswer(
+                REWRITING_SCHEMA, lambda: rewrite(namespace, evaluate, choose, progress=progress).rows
+            )
         case Repair(dry_run=dry_run):
             return MaintenanceAnswer(REPAIR_SCHEMA, lambda: repair(namespace, dry_run=dry_run).rows)
         case Verify():
-            return MaintenanceAnswer(VERIFICATION_SCHEMA, lambda: verify(namespace, evaluate).rows)
+            return MaintenanceAnswer(VERIFICATION_SCHEMA, lambda: verify(namespace, evaluate, progress=progress).rows)
         case Migrate(dry_run=dry_run):
             return MaintenanceAnswer(MIGRATION_SCHEMA, lambda: migrate(namespace, dry_run=dry_run).rows)
         case Reindex(name=name):
-            return MaintenanceAnswer(INDEXING_SCHEMA, lambda: reindexed(namespace, name))
+            return MaintenanceAnswer(INDEXING_SCHEMA, lambda: reindexed(namespace, name, progress))
 
 
 def _table_dry_run(cursor: Cursor) -> tuple[TableRef, bool]:

@@ -12,6 +12,7 @@ import pyarrow as pa
 import pyarrow.dataset as pads
 from datafusion import DataFrame, ExecutionPlan, LogicalPlan, RuntimeEnvBuilder, SessionContext, udtf
 
+from lance_flight.catalog.bulk.pieces import Progress
 from lance_flight.catalog.roots.directory import PUBLIC, Root, TableName
 from lance_flight.catalog.storage.leases import Hold
 from lance_flight.engine import substrait
@@ -83,6 +84,7 @@ class Session:
         self.ways = ways = self.execution.target_partitions or ways
         self.share = share or Share()
         self.log = ScanLog() if running is None else ScanLog(running.cancellation, running.partitions)
+        self.progress: Progress | None = None if running is None else running.progressed
         self._evaluations = Evaluations()
         self.named = NamedTables(
             root,

@@ -59,6 +59,7 @@ class Record:
     """What is known of a statement at one moment.
 
     `rows` and `size` (bytes) are those that were sent to its client, or stored; partitions are those of all tables that it reads.
+    `progress` is how much of its work is done, 0 to 1; None where nobody can say.
     `outcome` is None while it runs, then `ok`, the code of its error, `closed` where its reader stopped early, or
     `abandoned` where none came.
     """
@@ -79,6 +80,7 @@ class Record:
     queued_seconds: float
     planning_seconds: float
     seconds: float
+    progress: float | None = None
     outcome: str | None = None
     trace: Any = None
 
@@ -96,6 +98,7 @@ class RunningStatement:
         self.partitions: dict[tuple[str, int], tuple[int, int]] = {}
         self.rows = 0
         self.size = 0
+        self.progress: float | None = None
         self.awaited: set[int] = set()
         self.active: list[Issuer] = []
         self.failure: str | None = None
@@ -127,6 +130,10 @@ class RunningStatement:
         """How many partitions are scanned, of how many; None before that is known."""
         found = list(self.partitions.values())
         return (sum(scanned for scanned, _ in found), sum(total for _, total in found)) if found else None
+
+    def progressed(self, done: int, total: int) -> None:
+        """So many of so many parts of its work are done."""
+        self.progress = done / total if total else 1.0
 
     def limit(self, seconds: float) -> None:
         """Work for it for so many seconds at most, if they are fewer than before; 0 says nothing."""
@@ -202,6 +209,7 @@ class RunningStatement:
                 queued_seconds=seconds[State.QUEUED],
                 planning_seconds=seconds[State.PLANNING],
                 seconds=now - self._start,
+                progress=self.progress,
                 outcome=outcome,
                 trace=self.issuer.trace,
             )

@@ -99,6 +99,7 @@ _QUERIES: _SystemTable[Record] = _SystemTable(
         _Column("planning_seconds", pa.float64(), lambda record: record.planning_seconds),
         _Column("partitions_scanned", pa.int64(), lambda record: record.partitions_scanned),
         _Column("partitions_total", pa.int64(), lambda record: record.partitions_total),
+        _Column("progress", pa.float64(), lambda record: record.progress, is_nullable=True),
         _Column("rows", pa.int64(), lambda record: record.rows),
         _Column("bytes", pa.int64(), lambda record: record.size),
     ),

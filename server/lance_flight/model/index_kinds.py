@@ -88,7 +88,7 @@ class IndexKind:
         if known is bool and isinstance(value, str) and value.lower() in _BOOLEANS:
             return _BOOLEANS[value.lower()]
         if known is int and isinstance(value, str) and value.isascii() and value.isdigit():
-            return int(value)
+            value = int(value)
         if type(value) is not known or (known is int and int(value) < 1):
             expected = "a number above 0" if known is int else known.__name__
             raise InvalidInput(f"option {name!r} of an index is {value!r}; expected {expected}")

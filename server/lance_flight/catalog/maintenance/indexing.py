@@ -235,7 +235,15 @@ def refresh_indices(
 ) -> list[IndexingReport]:
     """Bring all indices up to date with the files that there are now."""
     names = [definition.name for definition in indices_of(namespace.snapshot())]
-    return [create_index(namespace, name, progress, run=run) for name in names]
+    return [
+        create_index(namespace, name, _of_several(progress, place, len(names)), run=run)
+        for place, name in enumerate(names)
+    ]
+
+
+def _of_several(progress: Progress | None, before: int, indices: int) -> Progress | None:
+    """Tells `progress` of tables as if each of several indices, after those `before`, had its own."""
+    return None if progress is None else lambda done, total: progress(before * total + done, indices * total)
 
 
 def drop_index(namespace: PartitionedNamespace, name: str) -> int:

@@ -16,6 +16,7 @@ from lance_flight.errors import LanceFlightError
 from lance_flight.model.index_kinds import KINDS
 
 from lance_flight_client.errors import JobFailed
+from lance_flight_client.pairs import Pairs
 from lance_flight_client.spark.pipelines.job import COUNT, EXPRESSIONS, PAIRS, PATHS, SETTINGS, SWITCH, Kind
 
 PROGRAM = "python -m lance_flight_client.spark"
@@ -160,11 +161,20 @@ def _create_index(command: argparse.ArgumentParser) -> None:
         "Tables that have it for all their files stay as they are: run it again when rows have come.",
         "create-index lake flights carrier --kind bitmap",
         "create-index lake flights tailnum",
+        "create-index lake docs embedding --kind ivf_pq --option metric=cosine",
     )
     _maintained(command)
     command.add_argument("column", metavar="COLUMN", help="the column that is indexed")
     command.add_argument("--kind", default="btree", metavar="KIND", help=f"{', '.join(KINDS)} (default: %(default)s)")
-    command.add_argument("--name", metavar="NAME", help="what the index is called")
+    command.add_argument("--name", metavar="NAME", help="what the index is called (default: COLUMN_idx)")
+    command.add_argument(
+        "--option",
+        dest="options",
+        action=Pairs,
+        default={},
+        metavar="NAME=VALUE",
+        help="one of those in WITH (…), as metric=cosine; may be given several times",
+    )
     command.add_argument(
         "--min-rows", type=int, metavar="N", help="tables with fewer rows do without (default: as is good for the kind)"
     )

@@ -23,7 +23,7 @@ WORK: Mapping[str, tuple[Callable[..., Any], tuple[str, ...], tuple[str, ...]]] 
         "rewrite": (maintenance.rewrite, (), ("where",)),
         "verify": (maintenance.verify, (), ("snapshot",)),
         "backfill": (maintenance.backfill, ("column", "expression"), ("data_type",)),
-        "create-index": (maintenance.create_index, ("column",), ("kind", "name", "min_rows")),
+        "create-index": (maintenance.create_index, ("column",), ("kind", "name", "options", "min_rows")),
     }
 )
 """What a command does to a table, and which of its arguments that takes by place and by name."""

@@ -1,0 +1,31 @@
+"""`lance-flight create-index`."""
+
+from __future__ import annotations
+
+import argparse
+from functools import partial
+
+from lance_flight_client.progress import progress
+
+from lance_flight.catalog.maintenance.indexing import create_index
+from lance_flight.catalog.manifests.indices import IndexRules
+from lance_flight.catalog.namespace import PartitionedNamespace
+from lance_flight.cli.maintenance import each_table
+
+
+def run(options: argparse.Namespace) -> int:
+    """Give one table an index, or go on with one."""
+    rules = IndexRules(
+        column=options.column,
+        kind=options.kind,
+        name=options.name,
+        options=options.options,
+        min_rows=options.min_rows,
+    )
+    return each_table(options, partial(_create, rules))
+
+
+def _create(rules: IndexRules, name: str, namespace: PartitionedNamespace) -> bool:
+    report = create_index(namespace, rules, progress(f"indexing {name}.{rules.column}"))
+    print(f"{name}: {report}")
+    return True
