@@ -1,0 +1,52 @@
+"""Indices and searches of a root in an object store."""
+
+from __future__ import annotations
+
+import pytest
+from lance_flight.catalog.roots.directory import Root
+from lance_flight.engine.engine import Engine
+
+from tests.object_store.bucket import Bucket
+from tests.search.collection import Documents, literal, query, store
+
+ROWS = 120
+VECTOR = [0.25] * 8
+NEAREST = f"SELECT id FROM vector_search('docs', 'embedding', {literal(VECTOR)}, k => 9, nprobes => 100)"
+LANCE = "SELECT id FROM full_text_search('docs', 'body', 'lance', k => 1000)"
+
+
+@pytest.fixture
+def engine(bucket: Bucket) -> Engine:
+    return Engine(Root(bucket.store), ways=2)
+
+
+def ids(engine: Engine, sql: str) -> list[int]:
+    return [row["id"] for row in query(engine, sql)]
+
+
+def test_indices_are_made_used_renewed_and_dropped(engine: Engine) -> None:
+    documents, more = Documents.random(ROWS), Documents.random(ROWS, seed=1, start=ROWS)
+    both = Documents([*documents.rows, *more.rows])
+    nearest = [number for _, number in both.nearest(VECTOR)]
+    engine.update(
+        "CREATE TABLE docs (id BIGINT, tenant VARCHAR, price BIGINT, embedding FLOAT[8], body VARCHAR) PARTITIONED BY (tenant)"
+    )
+    store(engine, documents)
+    engine.update("CREATE INDEX v ON docs (embedding) USING ivf_flat WITH (num_partitions = 2, min_rows = 1)")
+    engine.update("CREATE INDEX b ON docs (body) USING inverted")
+    engine.update("CREATE INDEX p ON docs (price) WITH (min_rows = 1)")
+    assert ids(engine, NEAREST) == [number for number in nearest if number < ROWS][:9]
+    store(engine, more)
+    for change in (None, "REINDEX docs", "ALTER TABLE docs COMPACT"):
+        if change is not None:
+            engine.query(change)
+        assert ids(engine, NEAREST) == nearest[:9]
+        assert sorted(ids(engine, LANCE)) == [row["id"] for row in both.rows if "lance" in (row["body"] or "").split()]
+        assert sorted(ids(engine, "SELECT id FROM docs WHERE price = 3")) == [
+            row["id"] for row in both.rows if row["price"] == 3
+        ]
+    assert {row["indexed_rows"] for row in query(engine, "SHOW INDEXES FROM docs")} == {2 * ROWS}
+    for name in ("v", "b", "p"):
+        engine.update(f"DROP INDEX {name} ON docs")
+    assert query(engine, "SHOW INDEXES FROM docs") == []
+    assert ids(engine, NEAREST) == nearest[:9]
