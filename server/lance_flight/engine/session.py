@@ -297,7 +297,9 @@ class Session:
         try:
             return self.named.dataset(name)
         except NotFound as exc:
-            # The name may be a table function's: why it is no table matters only if DataFusion misses it.
+            # The name may be a table function's: why it is no table matters only if DataFusion misses it. Its frames would
+            # keep whatever their callers have come to hold, the rows of this very statement among it.
+            exc.__traceback__ = exc.__context__ = None
             self._missing[f"table '{CATALOG}.{name}' not found"] = exc
             for said in (reference, str(name), f"{CATALOG}.{name}"):
                 self._missing[f"No table named '{said}'"] = exc  # of a Substrait plan
