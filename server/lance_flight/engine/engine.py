@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterator, Mapping
+from collections.abc import Generator, Iterator
 from contextlib import contextmanager
-from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from typing import TypeVar
@@ -24,12 +23,11 @@ from lance_flight.engine.dml import row_query, table_name
 from lance_flight.engine.endpoints import is_ordered, most_shares, table_rows
 from lance_flight.engine.limits import NO_LIMITS, Limits
 from lance_flight.engine.memory import Memory
-from lance_flight.engine.named_tables import Reading
 from lance_flight.engine.parameters import check_parameters, parameter_schema
 from lance_flight.engine.policies.access import UNLIMITED, Access, Privilege
 from lance_flight.engine.policies.changes import changing
 from lance_flight.engine.policies.required import required
-from lance_flight.engine.query_plans import Description, QueryPlan
+from lance_flight.engine.query_plans import Description, QueryPlan, tasks_of
 from lance_flight.engine.ready import ReadyAnswers
 from lance_flight.engine.receiving import Receiver
 from lance_flight.engine.references import CATALOG
@@ -51,7 +49,6 @@ from lance_flight.engine.statements import (
     parse,
 )
 from lance_flight.engine.table_properties import PLAIN, TableProperties
-from lance_flight.engine.tables import Share
 from lance_flight.engine.tasks import Task
 from lance_flight.engine.transactions import SqlTransaction
 from lance_flight.engine.turns import Turn
@@ -165,7 +162,7 @@ class Engine:
         readings = dict(session.named.readings)
         running.snapshots = {name: reading.version for name, reading in readings.items()}
         running.awaited.update(range(shares))
-        tasks = _tasks(running, parameters, readings, shares, scope)
+        tasks = tasks_of(running, parameters, readings, shares, scope)
         if shares == 1:
             self._ready.keep(running, tasks[0], scope.access, answered)
         return QueryPlan(
@@ -363,29 +360,6 @@ def _permitted(statement: S, access: Access) -> S:
     for privilege, table in required(statement):
         access.check_all_rows(privilege, table)
     return statement
-
-
-def _tasks(
-    running: RunningStatement,
-    parameters: pa.RecordBatch | None,
-    readings: Mapping[str, Reading],
-    shares: int,
-    scope: Scope,
-) -> tuple[Task, ...]:
-    """What each endpoint of a query has to do."""
-    whole = Task(
-        sql=running.sql,
-        statement=running.id,
-        parameters=parameters,
-        readings=readings,
-        transaction=scope.transaction,
-        branch=scope.branch,
-        db_schema=scope.db_schema,
-        session="" if scope.session is None else scope.session.id,
-        temporary=tuple(sorted(name.name for name in scope.temporary.names)),
-        execution=scope.execution,
-    )
-    return tuple(replace(whole, share=Share(part, shares)) for part in range(shares))
 
 
 def _temporary(task: Task, session: ClientSession | None) -> Temporary:

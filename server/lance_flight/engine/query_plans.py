@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 
 import pyarrow as pa
 
+from lance_flight.engine.named_tables import Reading
+from lance_flight.engine.scope import Scope
+from lance_flight.engine.statement_runs import RunningStatement
+from lance_flight.engine.tables import Share
 from lance_flight.engine.tasks import Task
 
 
@@ -35,3 +39,26 @@ class QueryPlan:
     rows: int | None = None
     ordered: bool = False
     partitions: tuple[int, int] | None = None
+
+
+def tasks_of(
+    running: RunningStatement,
+    parameters: pa.RecordBatch | None,
+    readings: Mapping[str, Reading],
+    shares: int,
+    scope: Scope,
+) -> tuple[Task, ...]:
+    """What each endpoint of a query has to do."""
+    whole = Task(
+        sql=running.sql,
+        statement=running.id,
+        parameters=parameters,
+        readings=readings,
+        transaction=scope.transaction,
+        branch=scope.branch,
+        db_schema=scope.db_schema,
+        session="" if scope.session is None else scope.session.id,
+        temporary=tuple(sorted(name.name for name in scope.temporary.names)),
+        execution=scope.execution,
+    )
+    return tuple(replace(whole, share=Share(part, shares)) for part in range(shares))

@@ -101,7 +101,7 @@ class Session:
             at=None if self.execution.snapshot is None else point(self.execution.snapshot),
         )
         self._system = system
-        self._missing: dict[str, NotFound] = {}
+        self._missing: dict[str, str] = {}
         self.inner: dict[str, pads.Dataset] = {}
         self.first: list[Callable[[], None]] = []
         self._running_first = RLock()
@@ -297,12 +297,12 @@ class Session:
         try:
             return self.named.dataset(name)
         except NotFound as exc:
-            # The name may be a table function's: why it is no table matters only if DataFusion misses it. Its frames would
-            # keep whatever their callers have come to hold, the rows of this very statement among it.
-            exc.__traceback__ = exc.__context__ = None
-            self._missing[f"table '{CATALOG}.{name}' not found"] = exc
+            # The name may be a table function's: why it is no table matters only if DataFusion misses it. The error itself
+            # would keep the frames of all callers, and the rows of this very statement with them.
+            why = str(exc)
+            self._missing[f"table '{CATALOG}.{name}' not found"] = why
             for said in (reference, str(name), f"{CATALOG}.{name}"):
-                self._missing[f"No table named '{said}'"] = exc  # of a Substrait plan
+                self._missing[f"No table named '{said}'"] = why  # of a Substrait plan
             return None
         except LanceFlightError as exc:
             self.log.error = exc
@@ -334,7 +334,7 @@ class Session:
             return self.log.error
         for said, why in self._missing.items():
             if said in str(exc):
-                return why
+                return NotFound(why)
         if _NO_MEMORY in str(exc):
             otherwise = OutOfMemory
         return otherwise(self.root.store.words(plain_message(exc)))

@@ -45,7 +45,11 @@ def cancellable(start: Callable[[], RecordBatchStream], cancellation: Cancellati
                     cancellation.check()
                     return
                 if isinstance(batch, Exception):
-                    raise batch
+                    try:
+                        raise batch
+                    finally:
+                        # Else the error and this frame keep each other.
+                        del batch
                 yield batch
     finally:
         del stream
