@@ -9,8 +9,11 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 from lance_flight.config import settings
+
+from tests.service.server_process import serving
 
 README = (Path(__file__).parent.parent / "README.md").read_text()
 DOCUMENTED_URI = "grpc://127.0.0.1:32010"
@@ -43,6 +46,56 @@ def test_the_python_of_the_readme_runs_as_it_stands(
     assert "3 rows stored" in printed
     assert "partitions: 1 / 3" in printed
     assert "partitions: 2 / 3" in printed
+
+
+DOCS = """SELECT value AS id, chr(97 + CAST(value % 3 AS INT)) AS tenant, value % 5 AS price, 'title' AS title,
+ 'an open format like lance' AS body, [sin(value), cos(value)] AS embedding FROM generate_series(1, 900)"""
+BEFORE = {
+    "SELECT id, _partition, _rowid": [
+        *["INSERT INTO accounts VALUES (1, 'north', 10), (2, 'south', 20)"] * 4,
+        "UPDATE accounts SET balance = 0 WHERE id = 1",
+    ],
+    "CREATE INDEX ON docs (embedding)": [
+        (
+            "CREATE TABLE docs (id BIGINT, tenant VARCHAR, price BIGINT, title VARCHAR, body VARCHAR, embedding FLOAT[2])"
+            " PARTITIONED BY (tenant)"
+        ),
+        f"INSERT INTO docs {DOCS}",
+    ],
+    "ALTER TABLE events CREATE BRANCH": [
+        "CREATE TABLE events (id BIGINT, device VARCHAR) PARTITIONED BY (bucket(2, id))",
+        "INSERT INTO events VALUES (1, 'a'), (2, NULL)",
+    ],
+}
+"""What the SQL of the README takes for there, by the statement that first does."""
+ROWS = {
+    "SELECT id, _partition, _rowid": 8,
+    "SELECT _rowid, _change": 2,
+    "SELECT id, _distance": 10,
+    "SELECT s.id, d.title": 10,
+    "SELECT id, _score FROM full_text": 20,
+    "SELECT id, _score FROM hybrid": 10,
+    "SELECT count(*)": 1,
+}
+"""How many rows its queries give."""
+
+
+def test_the_sql_of_the_readme_runs_as_it_stands(tmp_path: Path) -> None:
+    statements = [text for block in blocks("sql") for text in block.split(";\n") if text.strip()]
+    shown: set[str] = set()
+    with serving(tmp_path / "root") as server:
+        for text in (statement.strip() for statement in statements):
+            for prepared in (each for begins, more in BEFORE.items() if text.startswith(begins) for each in more):
+                server.run(prepared)
+            begins = next((begins for begins in ROWS if text.startswith(begins)), None)
+            if begins is None:
+                server.run(text)
+                continue
+            shown.add(begins)
+            vector = pa.record_batch({"1": pa.array([[0.1, 0.7]], pa.list_(pa.float32(), 2))}) if "$1" in text else None
+            found = server.query(text.replace("[0.1, 0.7, …]", "[0.1, 0.7]"), vector).num_rows
+            assert found >= ROWS[begins], text
+    assert shown == set(ROWS)
 
 
 def test_the_readme_lists_every_setting_with_its_default_and_meaning() -> None:
