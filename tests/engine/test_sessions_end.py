@@ -10,6 +10,9 @@ from lance_flight.catalog.roots.directory import Root
 from lance_flight.catalog.storage.store import Store
 from lance_flight.engine.engine import Engine
 from lance_flight.engine.session import Session
+from lance_flight.errors import LanceFlightError
+
+from tests.engine.test_running import until
 
 
 @pytest.fixture(scope="module")
@@ -37,6 +40,10 @@ STATEMENTS = [
 
 def sessions() -> int:
     gc.collect()
+    return living()
+
+
+def living() -> int:
     return sum(isinstance(each, Session) for each in gc.get_objects())
 
 
@@ -46,6 +53,25 @@ def test_a_query_keeps_no_session(engine: Engine, sql: str) -> None:
     for _ in range(3):
         engine.query(sql)
     assert sessions() == before
+
+
+FAILING = [
+    pytest.param("SELECT 1 / 0", id="computed"),
+    pytest.param("SELECT * FROM nothing", id="no such table"),
+]
+
+
+@pytest.mark.parametrize("sql", FAILING)
+def test_a_query_that_fails_keeps_no_session_until_it_is_collected(engine: Engine, sql: str) -> None:
+    before = sessions()
+    gc.disable()
+    try:
+        for _ in range(3):
+            with pytest.raises(LanceFlightError):
+                engine.query(sql)
+        until(lambda: living() == before)
+    finally:
+        gc.enable()
 
 
 def test_a_change_keeps_no_session(engine: Engine, tmp_path: Path) -> None:
