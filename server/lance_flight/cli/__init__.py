@@ -11,7 +11,7 @@ import sys
 from collections.abc import Sequence
 
 from lance_flight_client.errors import ServerError
-from lance_flight_client.pairs import Pairs
+from lance_flight_client.index_arguments import add_index_arguments
 
 from lance_flight.config import DEFAULT_PORT, SECTIONS, flag, settings
 from lance_flight.errors import LanceFlightError
@@ -218,25 +218,7 @@ def _create_index(command: argparse.ArgumentParser) -> None:
     )
     command.add_argument("root", metavar="ROOT", help="directory or object-store URI")
     command.add_argument("table", metavar="TABLE", help="partitioned table ([schema.]name)")
-    command.add_argument("column", metavar="COLUMN", help="the column that is indexed")
-    command.add_argument(
-        "--kind",
-        default="btree",
-        metavar="KIND",
-        help="as CREATE INDEX knows them: btree, bitmap, inverted, ivf_pq, … (default: %(default)s)",
-    )
-    command.add_argument("--name", metavar="NAME", help="what the index is called (default: COLUMN_idx)")
-    command.add_argument(
-        "--option",
-        dest="options",
-        action=Pairs,
-        default={},
-        metavar="NAME=VALUE",
-        help="one of those in WITH (…), as metric=cosine; may be given several times",
-    )
-    command.add_argument(
-        "--min-rows", type=int, metavar="N", help="tables with fewer rows do without (default: as is good for the kind)"
-    )
+    add_index_arguments(command, "as CREATE INDEX knows them: btree, bitmap, inverted, ivf_pq, …")
 
 
 def _reindex(command: argparse.ArgumentParser) -> None:

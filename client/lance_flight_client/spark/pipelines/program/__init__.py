@@ -16,7 +16,7 @@ from lance_flight.errors import LanceFlightError
 from lance_flight.model.index_kinds import KINDS
 
 from lance_flight_client.errors import JobFailed
-from lance_flight_client.pairs import Pairs
+from lance_flight_client.index_arguments import add_index_arguments
 from lance_flight_client.spark.pipelines.job import COUNT, EXPRESSIONS, PAIRS, PATHS, SETTINGS, SWITCH, Kind
 
 PROGRAM = "python -m lance_flight_client.spark"
@@ -164,17 +164,4 @@ def _create_index(command: argparse.ArgumentParser) -> None:
         "create-index lake docs embedding --kind ivf_pq --option metric=cosine",
     )
     _maintained(command)
-    command.add_argument("column", metavar="COLUMN", help="the column that is indexed")
-    command.add_argument("--kind", default="btree", metavar="KIND", help=f"{', '.join(KINDS)} (default: %(default)s)")
-    command.add_argument("--name", metavar="NAME", help="what the index is called (default: COLUMN_idx)")
-    command.add_argument(
-        "--option",
-        dest="options",
-        action=Pairs,
-        default={},
-        metavar="NAME=VALUE",
-        help="one of those in WITH (…), as metric=cosine; may be given several times",
-    )
-    command.add_argument(
-        "--min-rows", type=int, metavar="N", help="tables with fewer rows do without (default: as is good for the kind)"
-    )
+    add_index_arguments(command, ", ".join(KINDS))
