@@ -104,8 +104,7 @@ class Manifest:
 
         `NotFound` where it is no partitioned namespace, which is kept in mind as well, `Corrupt` where it is broken.
         """
-        looked = self._newest.look() if version is None else version
-        file = None if looked is None else self._newest.file(looked)
+        file = self._newest.head() if version is None else self._newest.file(version)
         found = None if file is None else self._snapshots.get(file)
         if found is None:
             dataset = self.open(version)

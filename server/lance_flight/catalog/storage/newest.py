@@ -47,6 +47,11 @@ class Newest:
 
     def look(self) -> int | None:
         """The newest version; None where only a listing can tell."""
+        head = self.head()
+        return None if head is None else head[0]
+
+    def head(self) -> VersionFile | None:
+        """The newest version with its file; None where only a listing can tell."""
         now, seen = self._clock(), self._seen
         if seen is None or now - seen.at > TRUSTED_SECONDS or self.file(seen.version) != seen.file:
             return None
@@ -54,7 +59,7 @@ class Newest:
         while (following := self.file(file[0] + 1)) is not None:
             file = following
         self._seen = _Seen(file, now)
-        return file[0]
+        return file
 
     def saw(self, version: int, at: float) -> None:
         """Remember what a listing that began at a moment of the clock has found."""

@@ -90,7 +90,7 @@ class Store:
                 raise Corrupt(
                     f"location {name!r} does not stay inside {self.name!r}; expected a relative path below it"
                 )
-        return Store("/".join([self.uri.rstrip("/"), *names]), self.storage_options, self.session)
+        return replace(self, uri="/".join([self.uri.rstrip("/"), *names]))
 
     @property
     def uncached(self) -> Store:
