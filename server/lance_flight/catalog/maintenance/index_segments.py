@@ -13,7 +13,7 @@ from lance import LanceDataset, LanceOperation
 from lance_flight.catalog.manifests.indices import IndexDefinition
 from lance_flight.catalog.storage.store import Store
 from lance_flight.catalog.tables import partitions
-from lance_flight.catalog.tables.index_coverage import INDICES, Coverage, segments
+from lance_flight.catalog.tables.index_coverage import INDICES, Coverage, all_segments
 from lance_flight.errors import Unsupported
 from lance_flight.model.index_kinds import Family, IndexKind, OptionValue
 from lance_flight.model.pins import FixedPin
@@ -108,10 +108,5 @@ def stage(piece: BuildSegment, built: lance.Index) -> FixedPin:
 
 def stage_without(table: Store, base: FixedPin, name: str | None = None) -> FixedPin | None:
     """A version of a table without an index (None: any), which nobody reads yet; None where it has none of that name."""
-    old = [
-        segment
-        for index in partitions.open_at(table, base).describe_indices()
-        if name in (None, index.name)
-        for segment in segments(index)
-    ]
+    old = [each for each in all_segments(partitions.open_at(table, base)) if name in (None, each.name)]
     return partitions.stage(table, base, LanceOperation.CreateIndex([], old)) if old else None

@@ -120,13 +120,12 @@ class _Indexing:
         if isinstance(self._rules, str):
             return index_named(snapshot, self._rules), False
         definition = self._rules.defined(snapshot)
-        known = {each.name: each for each in indices_of(snapshot)}.get(definition.name, definition)
-        if known != definition:
-            raise AlreadyExists(f"index {definition.name!r} is there already, of another column, kind or options")
-        is_new = definition not in indices_of(snapshot)
-        if is_new:
+        known = {each.name: each for each in indices_of(snapshot)}.get(definition.name)
+        if known is None:
             check_possible(self._root, snapshot.schema.plain.field(self._rules.column), definition)
-        return definition, is_new
+        elif known != definition:
+            raise AlreadyExists(f"index {definition.name!r} is there already, of another column, kind or options")
+        return definition, known is None
 
     def _wanted(
         self,
