@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 
 from lance_flight.errors import Unsupported
 from lance_flight.planning.arrow_expression import to_arrow
-from lance_flight.planning.predicates import ALWAYS, And, Constant, Opaque, Or, Predicate
+from lance_flight.planning.predicates import ALWAYS, And, Constant, Leaf, Opaque, Or, Predicate
 
 MOST_DEPTH = 5
 """Lance's work on a filter doubles with each level of AND and OR (as Substrait); a deeper one is applied to what it returns."""
@@ -70,25 +70,24 @@ def _depth(predicate: Predicate) -> int:
     return 0
 
 
-def terms(predicate: Predicate) -> frozenset[str]:
+def terms(predicate: Predicate) -> tuple[str, ...]:
     """The columns that a predicate compares; what its opaque parts speak of is not known."""
-    match predicate:
-        case And(parts) | Or(parts):
-            return frozenset().union(*map(terms, parts))
-        case Constant() | Opaque():
-            return frozenset()
-        case leaf:
-            return frozenset({leaf.term.name})
+    compared = (leaf.term.name for leaf in _leaves(predicate) if not isinstance(leaf, Constant | Opaque))
+    return tuple(dict.fromkeys(compared))
 
 
 def columns_of(predicate: Predicate) -> tuple[str, ...]:
     """The columns that a predicate without opaque parts speaks of."""
+    for leaf in _leaves(predicate):
+        if isinstance(leaf, Opaque):
+            raise Unsupported(str(leaf))
+    return terms(predicate)
+
+
+def _leaves(predicate: Predicate) -> Iterator[Leaf]:
     match predicate:
         case And(parts) | Or(parts):
-            return tuple(dict.fromkeys(name for part in parts for name in columns_of(part)))
-        case Constant():
-            return ()
-        case Opaque():
-            raise Unsupported(str(predicate))
+            for part in parts:
+                yield from _leaves(part)
         case leaf:
-            return (leaf.term.name,)
+            yield leaf
