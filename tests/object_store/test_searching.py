@@ -7,7 +7,7 @@ from lance_flight.catalog.roots.directory import Root
 from lance_flight.engine.engine import Engine
 
 from tests.object_store.bucket import Bucket
-from tests.search.collection import Documents, literal, query, store
+from tests.search.collection import Documents, fill, literal, query, store
 
 ROWS = 120
 VECTOR = [0.25] * 8
@@ -28,10 +28,7 @@ def test_indices_are_made_used_renewed_and_dropped(engine: Engine) -> None:
     documents, more = Documents.random(ROWS), Documents.random(ROWS, seed=1, start=ROWS)
     both = Documents([*documents.rows, *more.rows])
     nearest = [number for _, number in both.nearest(VECTOR)]
-    engine.update(
-        "CREATE TABLE docs (id BIGINT, tenant VARCHAR, price BIGINT, embedding FLOAT[8], body VARCHAR) PARTITIONED BY (tenant)"
-    )
-    store(engine, documents)
+    fill(engine, documents)
     engine.update("CREATE INDEX v ON docs (embedding) USING ivf_flat WITH (num_partitions = 2, min_rows = 1)")
     engine.update("CREATE INDEX b ON docs (body) USING inverted")
     engine.update("CREATE INDEX p ON docs (price) WITH (min_rows = 1)")

@@ -90,12 +90,16 @@ def store(of: Engine, documents: Documents, name: str = "docs") -> None:
 def made(root: Path, documents: Documents, partitioned_by: str = "tenant", *, stable_row_ids: bool = False) -> Engine:
     """A table with these rows, which keep their ids or not."""
     found = engine(root)
-    found.update(
+    fill(found, documents, partitioned_by, stable_row_ids=stable_row_ids)
+    return found
+
+
+def fill(of: Engine, documents: Documents, partitioned_by: str = "tenant", *, stable_row_ids: bool = False) -> None:
+    of.update(
         f"CREATE TABLE docs (id BIGINT, tenant VARCHAR, price BIGINT, embedding FLOAT[{DIMENSIONS}], body VARCHAR)"
         f" PARTITIONED BY ({partitioned_by}) WITH (stable_row_ids = {stable_row_ids})"
     )
-    store(found, documents)
-    return found
+    store(of, documents)
 
 
 def query(

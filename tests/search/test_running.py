@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pyarrow as pa
@@ -88,24 +89,15 @@ def test_a_statement_ends_before_its_search_does(docs: Engine, sql: str, monkeyp
     monkeypatch.setattr(functions, "best", slow)
     plan = docs.execute(sql, scope=Scope(issuer=ALICE))
     assert isinstance(plan, QueryPlan)
-    failures: list[BaseException] = []
-
-    def read() -> None:
+    with ThreadPoolExecutor(1) as pool:
+        reading = pool.submit(lambda: docs.run(plan.tasks[0], ALICE).read_all())
         try:
-            docs.run(plan.tasks[0], ALICE).read_all()
-        except Cancelled as error:
-            failures.append(error)
-
-    thread = threading.Thread(target=read)
-    thread.start()
-    try:
-        assert begun.wait(10)
-        docs.running.cancel(plan.tasks[0].statement, ALICE)
-        thread.join(10)
-        assert len(failures) == 1
-    finally:
-        may_go_on.set()
-        thread.join()
+            assert begun.wait(10)
+            docs.running.cancel(plan.tasks[0].statement, ALICE)
+            with pytest.raises(Cancelled):
+                reading.result(10)
+        finally:
+            may_go_on.set()
 
 
 def test_what_ends_a_search_is_told(docs: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
