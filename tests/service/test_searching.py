@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import threading
 from concurrent.futures import ThreadPoolExecutor
@@ -178,6 +179,8 @@ def test_the_command_line_makes_and_renews_indices(server: Server, docs: str) ->
     assert (made.returncode, made.stderr) == (0, b"")
     assert f"{docs}: index near: 3 of 3 partition tables, {ROWS} rows, snapshot ".encode() in made.stdout
     assert server.rows(f"SELECT kind, column_name FROM {docs}$indexes") == [("ivf_flat", "v")]
+    (said,) = server.rows(f"SELECT options FROM {docs}$indexes")
+    assert json.loads(said[0]) == {"metric": "cosine", "num_partitions": 2}
     assert (
         b"index near: 0 of 3 partition tables, 0 rows"
         in run("create-index", root, docs, "v", *options, "--min-rows", "1").stdout
