@@ -35,6 +35,8 @@ _NOT_NEGATIVE = (
     "running_statements",
     "waiting_statements",
     "statement_timeout",
+    "planning_timeout",
+    "statement_limit",
     "ingest_idle_timeout",
     "batch_limit",
     "parameter_limit",
@@ -108,6 +110,8 @@ class ServerConfig:
     )
     waiting_statements: int = _setting(1000, "statements that may wait until it is their turn")
     statement_timeout: float = _setting(0.0, "seconds that the server works for one statement; 0 means any number")
+    planning_timeout: float = _setting(30.0, "seconds that a statement may be planned; 0 means any number")
+    statement_limit: int = _setting(16 << 20, "bytes that the text of a statement may have; 0 means any number")
     ticket_lifetime: float = _setting(
         600.0, "seconds for which the tickets of a result can be redeemed, and its snapshots are kept for them"
     )

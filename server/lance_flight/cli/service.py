@@ -111,6 +111,8 @@ def _limits(config: ServerConfig) -> Limits:
         sessions_per_principal=config.sessions_per_principal,
         session_idle_timeout=config.session_idle_timeout,
         statement_timeout=config.statement_timeout,
+        planning_timeout=config.planning_timeout,
+        statement_text=config.statement_limit or None,
         ticket_lifetime=config.ticket_lifetime,
     )
 

@@ -14,7 +14,6 @@ from lance_flight.catalog.namespace import PartitionedNamespace
 from lance_flight.catalog.roots.directory import Root, Table, TableName
 from lance_flight.engine.dml import row_query, table_name
 from lance_flight.engine.explain import EXPLAIN_SCHEMA, explain
-from lance_flight.engine.functions import shown_name
 from lance_flight.engine.index_statements import Reindex
 from lance_flight.engine.maintenance import (
     Compact,
@@ -44,6 +43,7 @@ from lance_flight.engine.statements import (
     ShowTables,
 )
 from lance_flight.engine.transactions import SqlTransaction
+from lance_flight.engine.typed_calls import shown_name
 from lance_flight.errors import Unsupported
 
 TABLES_SCHEMA = pa.schema(

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import Future
 from contextlib import contextmanager
 from itertools import count
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from lance_flight.errors import Cancelled
 
@@ -30,6 +30,7 @@ class Cancellation:
         self._is_committing = False
         self._wakers: dict[int, Callable[[], None]] = {}
         self._numbers = count()
+        self._abandoned: Future[Any] | None = None
 
     @property
     def is_cancelled(self) -> bool:
@@ -70,8 +71,11 @@ class Cancellation:
             with self._lock:
                 del self._wakers[number]
 
-    def awaited(self, work: Callable[[], T]) -> T:
-        """What `work` gives, unless the statement is cancelled before: then it comes to its end in its own thread, for nobody."""
+    def awaited(self, work: Callable[[], T], seconds: float = 0.0) -> T:
+        """The result of `work`, which runs in a thread of its own, unless the statement is cancelled first.
+
+        Raises TimeoutError after so many `seconds` (0: never). Work that is given up goes on until its end (`after_abandoned`).
+        """
         outcome: Future[T] = Future()
         woken = threading.Event()
         outcome.add_done_callback(lambda _: woken.set())
@@ -83,10 +87,21 @@ class Cancellation:
                 outcome.set_exception(error)
 
         with self.waking(woken.set):
-            threading.Thread(target=run, name="awaited").start()
-            woken.wait()
+            threading.Thread(target=run, name="awaited", daemon=True).start()
+            is_over = woken.wait(seconds or None)
+        if not outcome.done():
+            self._abandoned = outcome
         self.check()
+        if not is_over:
+            raise TimeoutError
         return outcome.result()
+
+    def after_abandoned(self, then: Callable[[], None]) -> None:
+        """Call `then` once no work that was given up is running any more: at once, where there is none."""
+        if self._abandoned is None:
+            then()
+        else:
+            self._abandoned.add_done_callback(lambda _: then())
 
     def begin_commit(self) -> None:
         """From here on nothing is interrupted; raises the reason where the statement was cancelled before."""

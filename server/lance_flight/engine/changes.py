@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
+from itertools import product
 
 import pyarrow as pa
 
@@ -20,6 +21,7 @@ from lance_flight.engine.definitions import arrow_schema, storable
 from lance_flight.engine.dml import NewSession, table_name
 from lance_flight.engine.found_changes import assigned
 from lance_flight.engine.index_statements import CreateIndex, DropIndex, IndexChange, change_index
+from lance_flight.engine.long_values import pieces
 from lance_flight.engine.partition_alterations import AttachTable, DetachPartition, DropPartition
 from lance_flight.engine.partition_changes import attach_table, detach_partition, drop_partition, plain_name
 from lance_flight.engine.partition_wise import division
@@ -185,9 +187,9 @@ def _insert(
     policy = access.rows(writing(statement), name)
 
     def data() -> Iterator[pa.Table]:
-        for binding in bindings:
+        for binding, query in product(bindings, pieces(statement.query)):
             session = new_session(transaction, None)
-            frame = session.frame(statement.query, binding)
+            frame = session.frame(query, binding)
             source = storable(frame.schema())
             if len(source) != len(target):
                 raise SqlError(

@@ -22,6 +22,7 @@ from lance_flight.engine.clients import Clients
 from lance_flight.engine.dml import row_query, table_name
 from lance_flight.engine.endpoints import is_ordered, most_shares, table_rows
 from lance_flight.engine.limits import NO_LIMITS, Limits
+from lance_flight.engine.long_values import pieces
 from lance_flight.engine.memory import Memory
 from lance_flight.engine.parameters import check_parameters, parameter_schema
 from lance_flight.engine.policies.access import UNLIMITED, Access, Privilege
@@ -52,7 +53,7 @@ from lance_flight.engine.table_properties import PLAIN, TableProperties
 from lance_flight.engine.tasks import Task
 from lance_flight.engine.transactions import SqlTransaction
 from lance_flight.engine.turns import Turn
-from lance_flight.errors import Conflict, SqlError
+from lance_flight.errors import Conflict, LimitExceeded, SqlError
 
 S = TypeVar("S", bound=Statement)
 
@@ -71,7 +72,12 @@ class Engine:
         self._ready = ReadyAnswers()
         self.running.observe(self._ready.forget)
         self.sessions = Sessions(
-            root=root, ways=ways, memory=Memory(limits), running=self.running, clients=self.clients
+            root=root,
+            ways=ways,
+            memory=Memory(limits),
+            running=self.running,
+            clients=self.clients,
+            planning_timeout=limits.planning_timeout,
         )
 
     def describe(self, sql: str, scope: Scope = ALONE) -> Description:
@@ -81,7 +87,7 @@ class Engine:
 
     def _described(self, running: RunningStatement, scope: Scope) -> Description:
         sql = running.sql
-        statement = _permitted(parse(sql, scope.db_schema), scope.access)
+        statement = _permitted(self._parsed(sql, scope), scope.access)
         if isinstance(statement, SessionStatement):
             return Description(schema=None, parameters=parameter_schema(sql, None))
         root, session_of = self.sessions.seen(scope), self.sessions.within(scope, running)
@@ -94,7 +100,7 @@ class Engine:
                     parameters = parameter_schema(sql, answered.frame, given=session.parameter_types)
                     return Description(schema=answered.schema, parameters=parameters)
                 case Insert():
-                    frame = session_of(transaction).frame(statement.query)
+                    frame = session_of(transaction).frame(next(pieces(statement.query)))
                     target = insert_columns(transaction or root, statement)
                     return Description(schema=None, parameters=parameter_schema(sql, frame, target))
                 case Update() | Delete() | Merge():
@@ -104,6 +110,16 @@ class Engine:
                     return Description(schema=None, parameters=parameter_schema(sql, frame))
                 case _:
                     return Description(schema=None, parameters=parameter_schema(sql, None))
+
+    def _parsed(self, sql: str, scope: Scope) -> Statement:
+        """A statement that is not too long."""
+        size, most = len(sql.encode()), self.limits.statement_text
+        if most is not None and size > most:
+            raise LimitExceeded(
+                f"the statement has {size} bytes; expected at most {most}, the setting statement_limit:"
+                " send rows as an ingest, and values as parameters"
+            )
+        return parse(sql, scope.db_schema)
 
     def execute(
         self,
@@ -115,7 +131,7 @@ class Engine:
     ) -> QueryPlan | int:
         """Plan a statement that returns rows; run any other one, once for each row of `parameters`: how many rows it affected."""
         with self.running.entered(Kind.QUERY, sql, scope.issuer) as running:
-            statement = _permitted(parse(sql, scope.db_schema), scope.access)
+            statement = _permitted(self._parsed(sql, scope), scope.access)
             if isinstance(statement, RowsStatement):
                 return self._planned(running, statement, parameters, endpoints, scope)
             running.kind = Kind.UPDATE
@@ -126,14 +142,14 @@ class Engine:
         self, sql: str, parameters: pa.RecordBatch | None = None, *, endpoints: int = 1, scope: Scope = ALONE
     ) -> QueryPlan | None:
         """Plan a statement that returns rows; None for one that does not, which is not run."""
-        if not isinstance(parse(sql, scope.db_schema), RowsStatement):
+        if not isinstance(self._parsed(sql, scope), RowsStatement):
             return None
         planned = self.execute(sql, parameters, endpoints=endpoints, scope=scope)
         return planned if isinstance(planned, QueryPlan) else None
 
     def update(self, sql: str, parameters: pa.RecordBatch | None = None, scope: Scope = ALONE) -> int:
         """Run a statement that returns no rows, once for each row of `parameters`; the number of affected rows."""
-        if isinstance(parse(sql, scope.db_schema), RowsStatement):
+        if isinstance(self._parsed(sql, scope), RowsStatement):
             raise SqlError("the statement returns rows; run it as a query")
         affected = self.execute(sql, parameters, scope=scope)
         return affected if isinstance(affected, int) else 0

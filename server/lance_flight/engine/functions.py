@@ -1,4 +1,4 @@
-"""The hash functions in SQL, and custom partition expressions.
+"""DataFusion contexts, and expressions that they compute over columns: custom partition expressions, conditions, casts.
 
 Spec: Hash Functions, Partition Expression (the six requirements); decisions 7 and 11.
 """
@@ -6,26 +6,19 @@ Spec: Hash Functions, Partition Expression (the six requirements); decisions 7 a
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Sequence
 
 import pyarrow as pa
-from datafusion import DataFrame, SessionConfig, SessionContext, SQLOptions, col, udf
+from datafusion import DataFrame, SessionConfig, SessionContext, col, udf
 
-from lance_flight.engine.sql import Cursor, edited, for_datafusion
-from lance_flight.engine.tokens import STRINGS, tokenize
+from lance_flight.engine.sql import Cursor, for_datafusion
+from lance_flight.engine.tokens import STRINGS
+from lance_flight.engine.typed_calls import QUERIES_ONLY, TypedCalls, shown_name
 from lance_flight.errors import SpecError, SqlError
-from lance_flight.model.hashing import hash_class, murmur3, murmur3_multi
+from lance_flight.model.hashing import hash_class
 
-QUERIES_ONLY = SQLOptions().with_allow_ddl(allow=False).with_allow_dml(allow=False).with_allow_statements(allow=False)
-HASHES: dict[str, Callable[[Sequence[pa.Array]], pa.Array]] = {
-    "murmur3": lambda columns: murmur3(columns[0]),
-    "murmur3_multi": murmur3_multi,
-}
-
-# No argument can be coerced to this, so planning a call tells the types of its arguments.
-_NEVER = pa.struct([pa.field("never", pa.null())])
-_COERCION = re.compile(r"call to '(?P<name>__murmur3_\w+)' function: coercion from (?P<types>.*) to the signature")
+RECURSION_LIMIT = "250"
+"""Levels of DataFusion's parser, of which a bracket takes up to two (`bounds.MOST_NESTED`)."""
 _VOLATILE = frozenset(
     [
         "now",
@@ -42,7 +35,6 @@ _VOLATILE = frozenset(
 )
 _COLUMN = re.compile(r"col\d+")
 _RAISED = re.compile(r"PyErr \{ type: <class '[^']*'>, value: (?P<message>.*?), traceback: .*\}", re.DOTALL)
-_CALL_NAME = re.compile(r"__murmur3_(?:(?P<one>one)|multi)_\d+")
 _NULL_ROWS = 2  # an aggregate would make one of them
 _PROBES = (5, 0, -3, 100, None)
 
@@ -53,6 +45,7 @@ def session_config(target_partitions: int = 1) -> SessionConfig:
         SessionConfig(
             {
                 "datafusion.sql_parser.map_string_types_to_utf8view": "false",
+                "datafusion.sql_parser.recursion_limit": RECURSION_LIMIT,
                 "datafusion.execution.time_zone": "UTC",
                 "datafusion.execution.collect_statistics": "false",
             }
@@ -62,58 +55,10 @@ def session_config(target_partitions: int = 1) -> SessionConfig:
     )
 
 
-def shown_name(column: str) -> str:
-    """The name of a result column with the hash functions under their own names."""
-    return _CALL_NAME.sub(lambda found: "murmur3" if found["one"] else "murmur3_multi", column)
-
-
 def register_principal(context: SessionContext, principal: str) -> None:
     """Let queries say `CURRENT_USER` or `SESSION_USER`: a constant, which prunes partitions like any other."""
     for word in ("current_user", "session_user"):
         context.register_udf(udf(lambda: pa.array([principal]), [], pa.utf8(), "immutable", word))
-
-
-@dataclass(slots=True)
-class HashCalls:
-    """The `murmur3(…)` and `murmur3_multi(…)` calls of one query, each under a name of its own.
-
-    A Python function in DataFusion has one fixed signature, and these take any types and any number: so each
-    call is planned with a signature that fits nothing, the refusal names the argument types, and the call is
-    registered again for exactly those.
-    """
-
-    sql: str
-    calls: dict[str, str]
-
-    @classmethod
-    def of(cls, sql: str) -> HashCalls:
-        """Give every call its own name."""
-        tokens = tokenize(sql)
-        edits: list[tuple[int, int, str]] = []
-        calls: dict[str, str] = {}
-        for place, token in enumerate(tokens[:-1]):
-            word = token.text.lower()
-            if word in HASHES and token.kind not in STRINGS and tokens[place + 1].is_sign("("):
-                name = f"__{word}_{len(calls)}" if word == "murmur3_multi" else f"__murmur3_one_{len(calls)}"
-                calls[name] = word
-                edits.append((token.start, token.stop, name))
-        return cls(edited(sql, edits), calls)
-
-    def plan(self, context: SessionContext, plan: Callable[[str], DataFrame]) -> DataFrame:
-        """Plan the query, teaching `context` each call's types on the way."""
-        for name, word in self.calls.items():
-            _register(context, name, word, [_NEVER])
-        known: set[str] = set()
-        while True:
-            try:
-                return plan(self.sql)
-            except Exception as exc:
-                found = _COERCION.search(str(exc))
-                if found is None or found["name"] in known:
-                    raise
-                known.add(found["name"])
-                word = self.calls[found["name"]]
-                _register(context, found["name"], word, _hashable(word, _arrow_types(context, found["types"])))
 
 
 def evaluate(expression: str, columns: Sequence[pa.Array], result_type: pa.DataType) -> pa.Array:
@@ -158,7 +103,7 @@ def check_condition(condition: str, source: pa.Schema) -> None:
         raise SqlError(f"condition {condition!r}: " + "; ".join(problems))
     query = f"SELECT 1 FROM source WHERE (\n{condition}\n)"  # noqa: S608 - parsed, planned, never run
     try:
-        _planned_over(query, pa.RecordBatch.from_pylist([], source)).optimized_logical_plan()
+        _planned_over(query, pa.RecordBatch.from_pylist([], source)).execution_plan()
     except Exception as exc:
         raise SqlError(f"condition {condition!r} cannot be computed: {plain_message(exc)}") from exc
 
@@ -297,13 +242,13 @@ def _planned_over(query: str, source: pa.RecordBatch) -> DataFrame:
     """A query over one batch, called `source`."""
     context = SessionContext(session_config())
     context.register_record_batches("source", [[source]])
-    calls = HashCalls.of(for_datafusion(query))
+    calls = TypedCalls.of(for_datafusion(query))
 
     def plan(sql: str) -> DataFrame:
         frame = context.sql_with_options(sql, QUERIES_ONLY)
         if calls.calls:
             # Some calls are checked against their signatures only now.
-            frame.optimized_logical_plan()
+            frame.execution_plan()
         return frame
 
     return calls.plan(context, plan)
@@ -321,33 +266,3 @@ def plain_message(exc: BaseException) -> str:
     ):
         text = text.replace(prefix, "")
     return text.split("\n\nBacktrace")[0].split("\n\tCandidate functions:")[0].strip() or type(exc).__name__
-
-
-def _register(context: SessionContext, name: str, word: str, types: list[pa.DataType]) -> None:
-    compute = HASHES[word]
-
-    def hashed(*columns: pa.Array) -> pa.Array:
-        # NULL alone is what even that signature takes.
-        return compute([pa.nulls(len(column)) if column.type == _NEVER else column for column in columns])
-
-    context.register_udf(udf(hashed, types, pa.int32(), "immutable", name))
-
-
-def _hashable(word: str, types: list[pa.DataType]) -> list[pa.DataType]:
-    if word == "murmur3" and len(types) != 1:
-        raise SqlError(f"murmur3 takes one argument, got {len(types)}; murmur3_multi takes any number")
-    for kind in types:
-        if hash_class(kind) is None and not pa.types.is_null(kind):
-            raise SqlError(f"{word} is not defined for {kind}; expected a number, text, binary, boolean, date or time")
-    return types
-
-
-def _arrow_types(context: SessionContext, text: str) -> list[pa.DataType]:
-    """Types as DataFusion prints them, read by DataFusion itself."""
-    cursor = Cursor.over(text)
-    names = [cursor.until(",")]
-    while cursor.accept(","):
-        names.append(cursor.until(","))
-    quoted = [name.replace("'", "''") for name in names]
-    columns = ", ".join(f"arrow_cast(NULL, '{name}') AS c{place}" for place, name in enumerate(quoted))
-    return [field.type for field in context.sql_with_options(f"SELECT {columns}", QUERIES_ONLY).schema()]

@@ -16,6 +16,8 @@ class Limits:
     statement_memory: int | None = None
     spill_directory: str | None = None
     statement_timeout: float = 0.0
+    planning_timeout: float = 30.0
+    statement_text: int | None = None
     ticket_lifetime: float = 600.0
     running_statements: int = 1_000
     waiting_statements: int = 1_000

@@ -10,8 +10,9 @@ import pyarrow as pa
 from datafusion import DataFrame, LogicalPlan
 from datafusion.expr import Filter, Projection
 
-from lance_flight.engine.tokens import Kind, tokenize
-from lance_flight.errors import InvalidInput
+from lance_flight.engine.sql import MOST_PARAMETERS
+from lance_flight.engine.tokens import Kind, tokens_of
+from lance_flight.errors import InvalidInput, LimitExceeded
 
 
 def parameter_schema(
@@ -45,8 +46,13 @@ def check_parameters(sql: str, parameters: pa.RecordBatch | None, *, is_query: b
 
 def parameter_count(sql: str) -> int:
     """How many values a statement takes: the number of `?`, or the highest `$n`."""
-    written = [token.text[1:] for token in tokenize(sql) if token.kind is Kind.PARAMETER]
-    return max(written.count(""), *(int(number) for number in written if number.isdigit()), 0)
+    if "?" not in sql and "$" not in sql:
+        return 0
+    written = [token.text[1:] for token in tokens_of(sql) if token.kind is Kind.PARAMETER]
+    count = max(written.count(""), *(int(number) for number in written if number.isdigit()), 0)
+    if count > MOST_PARAMETERS:
+        raise LimitExceeded(f"the statement has {count} parameters; expected at most {MOST_PARAMETERS}")
+    return count
 
 
 def has_times(parameters: pa.RecordBatch) -> bool:

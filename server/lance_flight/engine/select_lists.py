@@ -49,7 +49,7 @@ def _items(tokens: list[Token], start: int) -> Iterator[list[Token]]:
             depth += (token.text in "([{") - (token.text in ")]}")
         # IS DISTINCT FROM ends no list.
         is_over = token.word in _AFTER_LIST and not (token.word == "FROM" and tokens[place - 1].word == "DISTINCT")
-        if depth < 0 or (depth == 0 and is_over):
+        if depth < 0 or (depth == 0 and (is_over or token.word == "SELECT")):
             break
         if depth == 0 and token.is_sign(","):
             yield item

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from threading import Lock, RLock
@@ -16,10 +17,11 @@ from lance_flight.catalog.bulk.pieces import Progress
 from lance_flight.catalog.roots.directory import PUBLIC, Root, TableName
 from lance_flight.catalog.storage.leases import Hold
 from lance_flight.engine import substrait
+from lance_flight.engine.bounds import is_costly
 from lance_flight.engine.client_sessions import ANONYMOUS
 from lance_flight.engine.evaluations import Evaluations
 from lance_flight.engine.execution import Execution
-from lance_flight.engine.functions import QUERIES_ONLY, HashCalls, plain_message, register_principal, session_config
+from lance_flight.engine.functions import plain_message, register_principal, session_config
 from lance_flight.engine.hints import hints
 from lance_flight.engine.named_tables import NamedTables, Reading
 from lance_flight.engine.parameters import has_times, parameter_count, with_fitting_times
@@ -36,8 +38,18 @@ from lance_flight.engine.system_tables import SYSTEM, SystemTables
 from lance_flight.engine.table_catalog import TableCatalog
 from lance_flight.engine.table_changes import TABLE_CHANGES, TableChanges
 from lance_flight.engine.tables import PartitionedView, PlainView, Rows, Share
+from lance_flight.engine.tokens import tokenize
 from lance_flight.engine.transactions import SqlTransaction
-from lance_flight.errors import LanceFlightError, NotFound, OutOfMemory, QueryFailed, SqlError
+from lance_flight.engine.typed_calls import QUERIES_ONLY, TypedCalls
+from lance_flight.errors import (
+    LanceFlightError,
+    LimitExceeded,
+    NotFound,
+    OutOfMemory,
+    QueryFailed,
+    SqlError,
+    StatementTimeout,
+)
 from lance_flight.model.spec import Expression
 from lance_flight.planning.predicates import Predicate
 
@@ -48,6 +60,10 @@ FEW_TABLES = 1_000
 """So many partition tables are planned twice in no time worth speaking of."""
 _NO_MEMORY = "Resources exhausted"
 """DataFusion says so in every error of its pool."""
+_TOO_LARGE = "value: LimitExceeded("
+"""Of an error that a function of ours raised."""
+MOST_PLANNING_SECONDS = 3.0
+"""Of a core: for so long all other clients may have to wait."""
 SMALL_BATCH_ROWS = 1024
 """Fewer make a join of every pair slower, as many more do."""
 
@@ -76,6 +92,7 @@ class Session:
         access: Access = UNLIMITED,
         changing: frozenset[Privilege] = frozenset(),
         system: SystemTables | None = None,
+        planning_timeout: float = 0.0,
     ) -> None:
         self.root, self.db_schema, self.access = root, db_schema, access
         self.transaction = transaction
@@ -109,6 +126,8 @@ class Session:
         self._planning = Lock()
         self._optimised: tuple[DataFrame, LogicalPlan] | None = None
         self._planned: DataFrame | None = None
+        self._planning_timeout = planning_timeout
+        self._is_costly = False
         self.context = _context(ways, runtime or RuntimeEnvBuilder(), db_schema)
         # What DataFusion holds is not seen by Python's collector: through it the session would keep itself for ever.
         self.context.register_catalog_provider(CATALOG, TableCatalog(self.root, _weak(self.resolve)))
@@ -138,7 +157,9 @@ class Session:
             return self.planned(lambda: substrait.planned(self.context, plan_sent))
         is_bound = parameters is not None or parameter_count(sql) == 0
         sql = with_searches(self, self.inner, sql, parameters, is_bound=is_bound)
-        calls = HashCalls.of(for_datafusion(sql))
+        text = for_datafusion(sql)
+        self._is_costly = self._is_costly or is_costly(text, tokenize(text))
+        calls = TypedCalls.of(text)
         if parameters is not None and has_times(parameters):
             unbound = self.planned(
                 lambda: calls.plan(self.context, lambda text: self.context.sql_with_options(text, QUERIES_ONLY))
@@ -151,7 +172,7 @@ class Session:
             frame.schema()  # a name that cannot leave DataFusion is refused here
             if calls.calls and is_bound:
                 # Some calls are checked against their signatures only now: those in filters, or of parameters.
-                frame.optimized_logical_plan()
+                frame.execution_plan()
             return frame
 
         return self.planned(lambda: calls.plan(self.context, plan))
@@ -160,8 +181,30 @@ class Session:
         """The optimised plan of a query; what DataFusion refuses only now (types that do not compare …) is `SqlError`."""
         known = self._optimised
         if known is None or known[0] is not frame:
+            if self._is_costly:
+                self._check_cost(frame)
             known = self._optimised = frame, self.planned(frame.optimized_logical_plan)
         return known[1]
+
+    def _check_cost(self, frame: DataFrame) -> None:
+        """Refuse a query whose optimisation takes long.
+
+        DataFusion's `optimized_logical_plan` holds Python's lock, and with it every other client; `execution_plan` does not, and
+        does as much and more.
+        """
+
+        def measured() -> float:
+            began = time.thread_time()
+            frame.execution_plan()
+            return time.thread_time() - began
+
+        seconds = self.planned(measured)
+        self._forget_plan()
+        if seconds > MOST_PLANNING_SECONDS:
+            raise LimitExceeded(
+                f"planning the statement took {seconds:.1f} s of a core; expected at most {MOST_PLANNING_SECONDS:g}:"
+                " calls over constants are computed while planning, so send their values, and long lists as a table"
+            )
 
     def prepare(self, frame: DataFrame) -> None:
         """Learn from the optimised plan what prunes beyond the pushed filters, custom expressions included."""
@@ -319,12 +362,20 @@ class Session:
             raise self._error(exc, QueryFailed) from exc
 
     def planned(self, plan: Callable[[], T]) -> T:
-        """What planning gives; what DataFusion refuses is `SqlError`."""
-        self.log.cancellation.check()
+        """What planning gives; what DataFusion refuses is `SqlError`, `StatementTimeout` what takes too long.
+
+        Planning cannot be stopped: where it may take long it runs in a thread of its own, which keeps the turn of the statement.
+        """
+        cancellation = self.log.cancellation
+        cancellation.check()
         try:
-            return plan()
+            return cancellation.awaited(plan, self._planning_timeout) if self._is_costly else plan()
         except LanceFlightError:
             raise
+        except TimeoutError as exc:
+            raise StatementTimeout(
+                f"planning the statement took more than {self._planning_timeout:g} s, the setting planning_timeout"
+            ) from exc
         except Exception as exc:
             raise self._error(exc, SqlError) from exc
 
@@ -337,6 +388,8 @@ class Session:
                 return NotFound(why)
         if _NO_MEMORY in str(exc):
             otherwise = OutOfMemory
+        elif _TOO_LARGE in str(exc):
+            otherwise = LimitExceeded
         return otherwise(self.root.store.words(plain_message(exc)))
 
 

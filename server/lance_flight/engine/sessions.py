@@ -33,6 +33,7 @@ class Sessions:
     memory: Memory
     running: RunningStatements
     clients: Clients
+    planning_timeout: float = 0.0
 
     def seen(self, scope: Scope) -> Root:
         """The root as a statement sees it."""
@@ -97,6 +98,7 @@ class Sessions:
             running=running,
             access=access,
             changing=changing,
+            planning_timeout=self.planning_timeout,
             system=SystemTables(
                 running=self.running,
                 clients=self.clients,

@@ -7,11 +7,18 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from itertools import islice
+from operator import itemgetter
 from string import ascii_lowercase, ascii_uppercase
 
-from lance_flight.engine.tokens import QUOTED, Kind, Token, tokenize
-from lance_flight.errors import SqlError
+from lance_flight.engine.boolean_chains import chain_edits
+from lance_flight.engine.bounds import check_bounds
+from lance_flight.engine.growth import check_growth
+from lance_flight.engine.tokens import QUOTED, Kind, Token, tokenize, tokens_of
+from lance_flight.errors import LimitExceeded, SqlError
 
+MOST_PARAMETERS = 65_535
+"""Values of one row that a statement takes: each is a column of a record batch."""
 _MOMENTS = {"TIMESTAMP", "TIMESTAMPTZ", "DATETIME"}
 _TYPED = ("DATE", "TIME", *sorted(_MOMENTS))
 _BOOLEANS = ("TRUE", "FALSE")
@@ -151,13 +158,11 @@ class Cursor:
 
     def bracketed(self) -> str:
         """Read a bracket with all that is in it."""
-        start = self.at
+        start, depth = self.at, 1
         self.expect("(")
-        while not self.done and not self.peek(")"):
-            if self.peek("("):
-                self.bracketed()
-            else:
-                self.at += 1
+        while not self.done and (depth > 1 or not self.peek(")")):
+            depth += self.peek("(") - self.peek(")")
+            self.at += 1
         self.expect(")")
         return self.source(start, self.at)
 
@@ -186,6 +191,12 @@ def for_datafusion(text: str) -> str:
     """
     text = numbered(text)
     tokens = tokenize(text)
+    chains = chain_edits(tokens)
+    if chains:
+        text = edited(text, chains)
+        tokens = tokenize(text)
+    check_bounds(tokens)
+    check_growth(text, tokens)
     edits: list[tuple[int, int, str]] = []
     for place in _type_places(tokens):
         edits += _type_edits(tokens, place)
@@ -198,7 +209,12 @@ def numbered(text: str) -> str:
     >>> numbered("UPDATE t SET a = ? WHERE b = ?")
     'UPDATE t SET a = $1 WHERE b = $2'
     """
-    marks = (token for token in tokenize(text) if token.kind is Kind.PARAMETER and token.text == "?")
+    if "?" not in text:
+        return text
+    found = (token for token in tokens_of(text) if token.kind is Kind.PARAMETER and token.text == "?")
+    marks = list(islice(found, MOST_PARAMETERS + 1))
+    if len(marks) > MOST_PARAMETERS:
+        raise LimitExceeded(f"the statement has more than {MOST_PARAMETERS} parameters; expected fewer, or an ingest")
     return edited(text, [(mark.start, mark.stop, _apart(text, mark, f"${n}")) for n, mark in enumerate(marks, 1)])
 
 
@@ -253,6 +269,9 @@ def _type_places(tokens: list[Token]) -> Iterable[int]:
 
 def edited(text: str, edits: Iterable[tuple[int, int, str]]) -> str:
     """`text` with each stretch (start, end) replaced."""
-    for start, end, new in sorted(edits, reverse=True):
-        text = text[:start] + new + text[end:]
-    return text
+    parts: list[str] = []
+    at = 0
+    for start, end, new in sorted(edits, key=itemgetter(0, 1)):
+        parts += [text[at:start], new]
+        at = end
+    return "".join([*parts, text[at:]]) if parts else text

@@ -21,6 +21,7 @@ from lance_flight.engine import (
 )
 from lance_flight.engine.alterations import Alteration, alteration
 from lance_flight.engine.index_statements import IndexChange
+from lance_flight.engine.long_values import LONG, insert_head
 from lance_flight.engine.maintenance import Maintenance
 from lance_flight.engine.partition_fields import PartitionDef
 from lance_flight.engine.references import TableRef
@@ -152,7 +153,9 @@ def parse(sql: str, db_schema: str | None = None) -> Statement:
     >>> parse("DROP TABLE IF EXISTS flights")
     DropTable(table=TableRef(name='flights', db_schema=None), if_exists=True)
     """
-    cursor = Cursor.over(numbered(sql), db_schema)
+    text = numbered(sql)
+    head = insert_head(text)
+    cursor = Cursor.over(text, db_schema) if head is None else Cursor(text, head, db_schema=db_schema)
     first = cursor.tokens[0].text.upper()
     read = _STATEMENTS.get(first)
     if read is None:
@@ -244,7 +247,9 @@ def _insert(cursor: Cursor) -> Statement:
     columns: tuple[str, ...] | None = None
     if cursor.peek("(") and not cursor.peek("(", "SELECT") and not cursor.peek("(", "WITH"):
         columns = references.names(cursor)
-    query = with_distinct_names(_query_text(cursor))
+    query = _query_text(cursor)
+    if len(query) < LONG:
+        query = with_distinct_names(query)
     return Insert(table=table, columns=columns, query=query, overwrite=overwrite)
 
 

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator
 from enum import Enum
 from functools import lru_cache
+from itertools import islice
+from typing import NamedTuple
 
-from lance_flight.errors import SqlError
+from lance_flight.errors import LimitExceeded, SqlError
 
 
 class Kind(Enum):
@@ -27,13 +28,16 @@ class Kind(Enum):
     SIGN = "sign"
 
 
-_KEPT_TEXTS = 32
+MOST_TOKENS = 400_000
+"""Of a statement, but for the rows of a long INSERT; DataFusion's syntax tree takes about 500 bytes for each."""
+_KEPT_TEXTS, _KEPT_LONG_TEXTS = 32, 2
+_SHORT, _LONG = 64 << 10, 2 << 20
+"""Characters; tokens take some forty times the memory of their text."""
 QUOTED = frozenset({Kind.NAME, Kind.STRING, Kind.ESCAPED})
 STRINGS = frozenset({Kind.STRING, Kind.ESCAPED})
 
 
-@dataclass(frozen=True, slots=True)
-class Token:
+class Token(NamedTuple):
     """One token: its text (what stands between the quotes, where there are some), and where it stands."""
 
     kind: Kind
@@ -52,18 +56,34 @@ class Token:
 
 
 def tokenize(text: str) -> list[Token]:
-    """The tokens of a text, without its comments; `SqlError` for a string, name or comment that has no end.
+    """The tokens of a text, without its comments; `SqlError` for a string, name or comment that has no end, `LimitExceeded` for too many.
 
     >>> [token.text for token in tokenize("SELECT $$it's$$ || ? -- why?")]
     ['SELECT', "it's", '|', '|', '?']
     """
-    return list(_tokenized(text))
+    tokens = list(_tokenized_long(text) if _SHORT < len(text) <= _LONG else islice(tokens_of(text), MOST_TOKENS + 1))
+    if len(tokens) > MOST_TOKENS:
+        raise LimitExceeded(
+            f"the statement has more than {MOST_TOKENS} tokens; expected fewer, as parameters, as rows of an ingest or in a table"
+        )
+    return tokens
+
+
+def tokens_of(text: str) -> Iterable[Token]:
+    """The same one after another: those of a long text take much memory together."""
+    return _tokenized(text) if len(text) <= _SHORT else _tokens(text)
 
 
 @lru_cache(_KEPT_TEXTS)
 def _tokenized(text: str) -> tuple[Token, ...]:
     """The same, kept for a while: one statement is looked through many times, and a vector makes it long."""
     return tuple(_tokens(text))
+
+
+@lru_cache(_KEPT_LONG_TEXTS)
+def _tokenized_long(text: str) -> tuple[Token, ...]:
+    """So many of them as are taken, and one more."""
+    return tuple(islice(_tokens(text), MOST_TOKENS + 1))
 
 
 # Possessive quantifiers: a string without an end must not be tried in every other way.
@@ -83,30 +103,30 @@ _TOKEN = re.compile(
     """,
     re.VERBOSE | re.DOTALL,
 )
+_KINDS = {kind.value: kind for kind in Kind}
 _COMMENT = re.compile(r"/\*|\*/")
 
 
 def _tokens(text: str) -> Iterator[Token]:
     at = 0
+    match = _TOKEN.match
     while at < len(text):
-        found = _TOKEN.match(text, at)
-        if found is None or found["open"] is not None:
+        found = match(text, at)
+        group = None if found is None else found.lastgroup
+        if found is None or group is None or group == "open":
             raise SqlError(f"the quotes at character {at + 1} have no end")
-        at = found.end()
-        match found.lastgroup:
-            case "blank":
-                continue
-            case "comment":
-                at = _end_of_comment(text, found.start())
-                continue
-            case "string" | "name" as group:
-                quote = found[group][0]
-                inside = found[group][1:-1].replace(quote * 2, quote)
-                yield Token(Kind(group), inside, found.start(), at)
-            case "dollars":
-                yield Token(Kind.STRING, found["inside"], found.start(), at)
-            case group:
-                yield Token(Kind(group), found[0], found.start(), at)
+        start, at = at, found.end()
+        if group == "blank":
+            continue
+        if group == "comment":
+            at = _end_of_comment(text, start)
+        elif group in {"string", "name"}:
+            quote = text[start]
+            yield Token(_KINDS[group], text[start + 1 : at - 1].replace(quote * 2, quote), start, at)
+        elif group == "dollars":
+            yield Token(Kind.STRING, found["inside"], start, at)
+        else:
+            yield Token(_KINDS[group], text[start:at], start, at)
 
 
 def _end_of_comment(text: str, start: int) -> int:

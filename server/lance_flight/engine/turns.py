@@ -122,10 +122,10 @@ class Turn:
         self._is_held = True
 
     def leave(self) -> None:
-        """Give it up, if it is held."""
+        """Give it up, if it is held, once no work for its statement is running any more."""
         if self._is_held:
             self._is_held = False
-            self.turns.leave()
+            self.cancellation.after_abandoned(self.turns.leave)
 
     @contextmanager
     def paused(self) -> Iterator[None]:
