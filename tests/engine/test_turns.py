@@ -127,3 +127,18 @@ def test_who_is_cancelled_waits_no_longer_and_takes_no_turn() -> None:
     first.leave()
     patient.join()
     assert served == ["bob/bob"]
+
+
+def test_a_turn_is_kept_until_work_that_was_given_up_has_ended() -> None:
+    turns, ended, is_free = Turns(1, 0), threading.Event(), threading.Event()
+    first = turn(turns)
+    first.take(is_new=True)
+    with pytest.raises(TimeoutError):
+        first.cancellation.awaited(ended.wait, seconds=0.01)
+    first.leave()
+    with pytest.raises(LimitExceeded):
+        turn(turns).take(is_new=True)
+    first.cancellation.after_abandoned(is_free.set)
+    ended.set()
+    is_free.wait()
+    turn(turns).take(is_new=True)

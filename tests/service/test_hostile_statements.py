@@ -89,6 +89,8 @@ SHAPES = {
     "repeat": "SELECT length(repeat('x', 2000000000))",
     "repeat of columns": "SELECT max(length(repeat(s, n * 1000000))) FROM t",
     "repeat of repeat": "SELECT length(repeat(repeat(repeat('x', 10000), 10000), 10000))",
+    "folds that take seconds together": "SELECT "
+    + chain(12, lambda i: f"levenshtein(repeat('a', 20000), repeat('b', {20000 + i}))", " + "),
     "lpad": "SELECT length(lpad('x', 2000000000))",
     "rpad of a column": "SELECT max(length(rpad(s, n * 1000000, 'y'))) FROM t",
     "array_repeat": "SELECT cardinality(array_repeat(1, 2000000000))",
