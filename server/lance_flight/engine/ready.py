@@ -20,6 +20,8 @@ from lance_flight.errors import LanceFlightError
 MOST_READY = 32
 """Each keeps the snapshots of its tables in memory."""
 
+LONGEST_TEXT = 64 << 10
+
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class _Ready:
@@ -40,6 +42,8 @@ class ReadyAnswers:
         """Keep what a statement with one endpoint was planned to return, if nothing but its task decides about that."""
         if task.transaction is not None or task.temporary or not isinstance(answer, QueryAnswer):
             return
+        if len(task.sql) > LONGEST_TEXT:
+            return  # its plan takes hundreds of times the memory
         if not answer.session.named.can_be_opened_again:
             return
         with self._lock:
