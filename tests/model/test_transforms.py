@@ -27,7 +27,6 @@ from lance_flight.model.transforms import (
     Transform,
     Truncate,
     Year,
-    in_utc,
 )
 
 BUCKETS = json.loads((Path(__file__).parent / "data" / "murmur3.json").read_text())["bucket"]
@@ -159,20 +158,32 @@ def test_a_transform_computes_the_value_of_the_spec(name: str) -> None:
     assert transform.apply([column.slice(1)]).to_pylist() == expected[1:]
 
 
-@pytest.mark.parametrize("zone", ["UTC", "America/New_York", "Asia/Kolkata", "+14:00"])
+ZONES = {
+    "UTC": [[2025, 1969], [1, 12], [1, 31], [2, 23]],
+    "America/New_York": [[2024, 1969], [12, 12], [31, 31], [21, 18]],
+    "Asia/Kathmandu": [[2025, 1970], [1, 1], [1, 1], [8, 5]],
+    "+14:00": [[2025, 1970], [1, 1], [1, 1], [16, 13]],
+}
+
+
+@pytest.mark.parametrize("zone", ZONES)
 @pytest.mark.parametrize("unit", ["s", "ms", "us", "ns"])
-def test_a_timestamp_with_a_zone_is_taken_in_utc(unit: str, zone: str) -> None:
-    column = instants(pa.timestamp(unit, zone), "2025-01-01T02:30:00", "1969-12-31T23:30:00", None)
+def test_a_timestamp_with_a_zone_is_taken_in_its_zone(unit: str, zone: str) -> None:
+    column = instants(pa.timestamp(unit, zone), "2025-01-01T02:30:00", "1969-12-31T23:45:00", None)
     parts = [transform.apply([column]).to_pylist() for transform in (Year(), Month(), Day(), Hour())]
-    assert parts == [[2025, 1969, None], [1, 12, None], [1, 31, None], [2, 23, None]]
+    assert parts == [[*expected, None] for expected in ZONES[zone]]
 
 
-def test_a_column_is_moved_to_utc_without_changing_its_instants_or_other_types() -> None:
-    column = instants(pa.timestamp("s", "America/New_York"), "2025-01-01T02:00:00", None)
-    assert in_utc(column).equals(instants(pa.timestamp("s"), "2025-01-01T02:00:00", None))
-    assert in_utc(column.slice(1)).to_pylist() == [None]
-    naive = pa.array([date(2025, 1, 1)])
-    assert in_utc(naive) is naive
+@pytest.mark.parametrize("transform", [Year(), Hour()], ids=lambda transform: transform.type)
+def test_parts_of_a_zone_that_is_not_known_are_refused(transform: Transform) -> None:
+    kind = pa.timestamp("us", "Europe/Atlantis")
+    (problem,) = transform.problems([kind])
+    assert problem == (
+        f"{transform.type} of a timestamp[us, tz=Europe/Atlantis] column: DataFusion knows no zone 'Europe/Atlantis'; "
+        "expected a name of the tz database or an offset like +02:00"
+    )
+    with pytest.raises(DataError, match="Atlantis"):
+        transform.apply([pa.nulls(1, kind)])
 
 
 @pytest.mark.parametrize("kind", [pa.float16(), pa.float32(), pa.float64()], ids=str)

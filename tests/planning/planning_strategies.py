@@ -140,6 +140,8 @@ KINDS = {
     "tss": Kind(pa.timestamp("s"), _instants(1), _cast("Timestamp(Second, None)")),
     "tz": Kind(pa.timestamp("ns", "UTC"), _instants(1000 * MICROSECONDS), _cast('Timestamp(Nanosecond, Some("UTC"))')),
     "ny": Kind(pa.timestamp("us", "America/New_York"), _instants(MICROSECONDS), _cast('Timestamp(Microsecond, Some("America/New_York"))')),
+    "apia": Kind(pa.timestamp("ms", "Pacific/Apia"), _instants(1000), _cast('Timestamp(Millisecond, Some("Pacific/Apia"))')),
+    "fixed": Kind(pa.timestamp("us", "+05:45"), _instants(MICROSECONDS), _cast('Timestamp(Microsecond, Some("+05:45"))')),
 }  # fmt: skip
 
 _EXPRESSIONS = {

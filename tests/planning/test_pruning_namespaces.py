@@ -312,15 +312,28 @@ def zoned(zone: str) -> NamespaceSchema:
 YEARS = partitions([Year()], [pa.int32()], [2024, 2025, None])
 
 
-def test_partition_values_of_a_zone_are_in_utc() -> None:
-    instant = pa.scalar("2024-12-31T22:00:00-05:00").cast(pa.timestamp("us", "America/New_York"))
-    assert pruned(YEARS, zoned("America/New_York"), compare("=", instant)).kept.tolist() == [1]
+@pytest.mark.parametrize(("local", "year"), [("2024-12-31T22:00:00-05:00", 0), ("2025-01-01T00:00:00-05:00", 1)])
+@pytest.mark.parametrize("operator", ["=", ">="])
+def test_partition_values_are_in_the_zone_of_the_column(local: str, year: int, operator: str) -> None:
+    instant = pa.scalar(local).cast(pa.timestamp("us", "America/New_York"))
+    kept = pruned(YEARS, zoned("America/New_York"), compare(operator, instant)).kept.tolist()
+    assert kept == ([year] if operator == "=" else list(range(year, 2)))
 
 
-def test_a_date_part_in_another_zone_prunes_nothing_but_says_why() -> None:
-    found = pruned(YEARS, zoned("America/New_York"), compare("=", 2024, part("year")))
-    assert len(found.kept) == 3
-    assert [each.why for each in found.unused] == ["date_part of x is in America/New_York, partition values are in UTC"]
+def test_a_date_part_in_another_zone_prunes() -> None:
+    assert pruned(YEARS, zoned("America/New_York"), compare("=", 2024, part("year"))).kept.tolist() == [0]
+
+
+def test_a_zone_that_is_not_known_prunes_nothing_but_says_why() -> None:
+    kind = pa.timestamp("us", "Europe/Atlantis")
+    found = pruned(YEARS, zoned("Europe/Atlantis"), compare("=", 2024, part("year")))
+    assert (len(found.kept), [each.why for each in found.unused]) == (
+        3,
+        ["the zone 'Europe/Atlantis' is not known here"],
+    )
+    found = pruned(YEARS, zoned("Europe/Atlantis"), compare(">", pa.scalar(0, pa.int64()).cast(kind)))
+    assert found.kept.tolist() == [0, 1]
+    assert [each.why for each in found.unused] == [f"the zone of {kind} is not known here"]
 
 
 def test_a_date_part_in_utc_prunes() -> None:

@@ -22,14 +22,19 @@ from lance_flight.catalog.manifests.evolution import Change, Evolutions, namespa
 from lance_flight.catalog.manifests.manifest import (
     FENCE,
     FENCE_KEY,
-    NAMESPACE_KEY,
     PIN_FIELDS,
     Manifest,
     create_table,
     manifest_schema,
 )
 from lance_flight.catalog.manifests.new_partitions import version_rows
-from lance_flight.catalog.manifests.properties import SCHEMA_KEY, STABLE_ROW_IDS, check_in_place
+from lance_flight.catalog.manifests.properties import (
+    DERIVED_VALUES,
+    NAMESPACE_KEY,
+    SCHEMA_KEY,
+    STABLE_ROW_IDS,
+    check_in_place,
+)
 from lance_flight.catalog.manifests.rollback import back_to
 from lance_flight.catalog.manifests.snapshot import Snapshot
 from lance_flight.catalog.storage.branches import BranchRef, branches_of, create_branch, drop_branch
@@ -89,7 +94,7 @@ class PartitionedNamespace:
         dataset = create_table(store.child(MANIFEST), columns)
         dataset.merge_insert("object_id").when_not_matched_insert_all().execute(version_rows([spec], columns))
         reached("manifest_made")
-        metadata = {**namespace_metadata(spec, schema), NAMESPACE_KEY: new_key().hex()}
+        metadata = {**namespace_metadata(spec, schema), **_new_properties()}
         lineage = {STABLE_ROW_IDS: str(True)} if stable_row_ids else {}
         dataset.update_metadata(metadata | lineage | ({FENCE_KEY: FENCE} if fence else {}))
         return cls.open(store)
@@ -337,7 +342,7 @@ class PartitionedNamespace:
                 if missing:
                     self.manifest.add_columns(missing)
                 elif NAMESPACE_KEY not in snapshot.metadata:
-                    self.manifest.update_metadata(snapshot, {NAMESPACE_KEY: new_key().hex()})
+                    self.manifest.update_metadata(snapshot, _new_properties())
                 elif snapshot.floating:
                     self.manifest.commit(snapshot, pinned_rows(self.store, snapshot), "pin floating tables")
                 elif snapshot.pending:
@@ -347,6 +352,11 @@ class PartitionedNamespace:
             except Conflict:
                 continue
         raise Conflict(f"{self.store.name!r}: could not add what our writes need, others keep changing it")
+
+
+def _new_properties() -> dict[str, str]:
+    """What the metadata of a namespace has from our first write on."""
+    return {NAMESPACE_KEY: new_key().hex(), DERIVED_VALUES: str(True)}
 
 
 def display(value: pa.Scalar) -> str:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from functools import partial
 from itertools import islice
@@ -21,7 +21,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from lance_flight.catalog.manifests.indices import indices_of
-from lance_flight.catalog.manifests.snapshot import PartitionTable, Snapshot
+from lance_flight.catalog.manifests.snapshot import PartitionTable, Snapshot, SpecTables
 from lance_flight.catalog.namespace import PartitionedNamespace
 from lance_flight.catalog.storage.branches import BranchRef
 from lance_flight.catalog.storage.store import UNREADABLE, Store
@@ -298,9 +298,17 @@ def partitions_of(snapshot: Snapshot) -> Partitions:
     """The partition values of a snapshot as planning wants them; made once for as long as the snapshot lives."""
     found = _coded.get(snapshot)
     if found is None:
-        found = Partitions.together([SpecPartitions(spec=each.spec, values=each.values) for each in snapshot.tables])
+        found = Partitions.together([_partitions_of(each, snapshot.doubtful_fields) for each in snapshot.tables])
         _coded[snapshot] = found
     return found
+
+
+def _partitions_of(tables: SpecTables, doubtful: frozenset[str]) -> SpecPartitions:
+    """Those of one spec version, by the fields that can be relied on."""
+    fields = tables.spec.fields
+    sure = tuple(each for each in fields if each.field_id not in doubtful)
+    left = tuple(each for each in fields if each.field_id in doubtful)
+    return SpecPartitions(spec=replace(tables.spec, fields=sure), values=tables.values, doubtful=left)
 
 
 def side_of(

@@ -18,7 +18,8 @@ from lance_flight.model.arrow_json import type_from_json, type_to_json
 from lance_flight.model.hashing import hash_class
 from lance_flight.model.naming import partition_column
 from lance_flight.model.schema import NamespaceSchema
-from lance_flight.model.transforms import TRANSFORMS, Transform
+from lance_flight.model.transforms import TRANSFORMS, Day, Hour, Month, Transform, Year
+from lance_flight.model.zones import is_utc
 
 SPEC_KEY = "partition_spec_v"
 
@@ -126,6 +127,12 @@ class PartitionField:
         computed = self.rule.result_type(new)
         if computed != self.result_type:
             yield f"its result_type {self.result_type} cannot hold the values of {computed}"
+
+    def was_computed_otherwise(self, schema: NamespaceSchema) -> bool:
+        """Whether releases before `DERIVED_VALUES` gave it other values: parts in UTC, NULL for a field inside a struct."""
+        is_nested = any(schema.column(n) is None and n in schema.paths for n in self.source_ids)
+        is_part = isinstance(self.rule, Year | Month | Day | Hour)
+        return is_nested or (is_part and not all(map(is_utc, self.source_types(schema))))
 
     def source_types(self, schema: NamespaceSchema) -> list[pa.DataType]:
         """The types of the source columns; a removed column counts as null type."""

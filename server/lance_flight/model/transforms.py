@@ -1,7 +1,7 @@
 """The eight partition transforms, one class each with the same few members, and one table of them.
 
 Spec: Partition Transform. What a transform computes is what its derived expression computes, to the letter
-(decision 8): `month` is 1–12, `truncate` goes toward zero, timestamps with a zone are taken in UTC.
+(decision 8): `month` is 1–12, `truncate` goes toward zero, parts of timestamps with a zone are those of its local time.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ import pyarrow.compute as pc
 
 from lance_flight.errors import DataError
 from lance_flight.model.hashing import bucket, hash_class, murmur3, murmur3_multi
+from lance_flight.model.zones import TICKS, in_zone, zone_of
 
 MAX_BUCKETS = 2**31 - 1
 MAX_WIDTH = 2**31 - 1
 HALF_WORD = 32
 SECONDS_PER_DAY = 86_400
 FIRST_DAY, LAST_DAY = -12_687_428, 11_248_737  # -32767-01-01 and 32767-12-31
-_TICKS = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}
 
 # Twice the digits of the widest decimal: its quotient by a width is exact.
 _EXACT_DIGITS = 2 * 76
@@ -96,7 +96,7 @@ class Identity:
 
 @dataclass(frozen=True, slots=True)
 class _DatePart:
-    """One `date_part` of a date or timestamp, in UTC."""
+    """One `date_part` of a date or timestamp, in the column's zone if it has one."""
 
     type: ClassVar[str]
 
@@ -110,6 +110,8 @@ class _DatePart:
             if not (pa.types.is_timestamp(source) or (pa.types.is_date(source) and self.type != "hour")):
                 expected = "a timestamp" if self.type == "hour" else "a date or timestamp"
                 yield f"{self.type} of a {source} column; expected {expected}"
+            elif zone_of(source) is None:
+                yield _unknown_zone(self.type, source)
 
     def result_type(self, sources: Sequence[pa.DataType]) -> pa.DataType:
         return pa.int32()
@@ -121,8 +123,10 @@ class _DatePart:
         (column,) = columns
         if pa.types.is_null(column.type):
             return column.cast(pa.int32())
+        if zone_of(column.type) is None:
+            raise DataError(_unknown_zone(self.type, column.type))
         part = getattr(pc, self.type)
-        return part(_in_calendar(in_utc(column))).cast(pa.int32())
+        return part(_in_calendar(in_zone(column))).cast(pa.int32())
 
 
 class Year(_DatePart):
@@ -289,17 +293,17 @@ def _like(values: np.ndarray, column: pa.Array) -> pa.Array:
     return pa.array(values, column.type, mask=column.is_null().to_numpy(zero_copy_only=False))
 
 
-def in_utc(column: pa.Array) -> pa.Array:
-    """Timestamps with a zone as the same instants without one, in UTC; anything else unchanged."""
-    if pa.types.is_timestamp(column.type) and column.type.tz is not None:
-        return column.view(pa.int64()).view(pa.timestamp(column.type.unit))
-    return column
+def _unknown_zone(part: str, kind: pa.DataType) -> str:
+    return (
+        f"{part} of a {kind} column: DataFusion knows no zone {kind.tz!r}; expected a name of the tz database or an offset"
+        " like +02:00"
+    )
 
 
 def _in_calendar(column: pa.Array) -> pa.Array:
     """Dates and timestamps as they are; `DataError` for one beyond the years that Arrow's kernels count right."""
     ticks = column.view(pa.int32() if column.type.bit_width == HALF_WORD else pa.int64())
-    per_day = 1 if pa.types.is_date32(column.type) else SECONDS_PER_DAY * _TICKS[getattr(column.type, "unit", "ms")]
+    per_day = 1 if pa.types.is_date32(column.type) else SECONDS_PER_DAY * TICKS[getattr(column.type, "unit", "ms")]
     ends = pc.min_max(ticks).as_py()
     for end in (ends["min"], ends["max"]):
         if end is not None and not FIRST_DAY <= end // per_day <= LAST_DAY:

@@ -3,6 +3,9 @@
 The days of a range fall into at most six stretches (the first day, the rest of the first year, the common and the
 leap years between, the last year up to its last day, the last day), and a stretch is at most a year of days. So
 any range costs the same, and what is left is exact: a partition stays when some instant of it is in the range.
+
+A range of a zone is that from its earliest to its latest local time: hours that clocks leave out in between lie in it, too, but no
+partition has them for its values alone.
 """
 
 from __future__ import annotations
@@ -10,12 +13,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from lance_flight.model.zones import UTC, zone_of
 from lance_flight.planning.domains import PART_ORDER, Domain, Mask
 from lance_flight.planning.partitions import Coded
 
@@ -44,10 +48,21 @@ class _Stretch:
     hours: tuple[int, int] = _ALL_HOURS
 
 
-def within_calendar(domain: Domain) -> bool:
-    """Whether the range can be told by year, month, day and hour at all."""
-    first, last = (_key(domain, year) for year in (FIRST_YEAR, LAST_YEAR + 1))
-    return bool(domain.low < last and domain.high >= first)
+class _Span(NamedTuple):
+    """Local times from `low` to `high`, `per_day` of them in a day."""
+
+    low: int
+    high: int
+    per_day: int
+
+
+def calendar_problem(domain: Domain) -> str | None:
+    """Why the range cannot be told by year, month, day and hour, if it cannot."""
+    if zone_of(domain.order.kind) is None:
+        return f"the zone of {domain.order.kind} is not known here"
+    span = _span(domain)
+    first, last = (_first_day(year) * span.per_day for year in (FIRST_YEAR, LAST_YEAR + 1))
+    return None if span.low < last and span.high >= first else "the range lies beyond the calendar"
 
 
 def calendar_rows(fields: Mapping[str, Coded], domain: Domain) -> Mask:
@@ -67,19 +82,21 @@ def calendar_rows(fields: Mapping[str, Coded], domain: Domain) -> Mask:
     return rows
 
 
-def _per_day(domain: Domain) -> int:
-    return int(_SECONDS_PER_DAY / domain.order.step) if domain.order.step < _SECONDS_PER_DAY else 1
-
-
-def _key(domain: Domain, year: int) -> int:
-    """The key of the first instant of a year."""
-    return _first_day(year) * _per_day(domain)
+def _span(domain: Domain) -> _Span:
+    """The local times of the interval of a domain."""
+    step, zone = domain.order.step, zone_of(domain.order.kind)
+    per_day = int(_SECONDS_PER_DAY / step) if step < _SECONDS_PER_DAY else 1
+    if zone is None or zone is UTC:
+        return _Span(domain.low, domain.high, per_day)
+    ticks = per_day // _SECONDS_PER_DAY
+    return _Span(*zone.local_bounds(domain.low // ticks, domain.high // ticks), _SECONDS_PER_DAY)
 
 
 def _stretches(domain: Domain) -> Iterator[_Stretch]:
-    per_day = _per_day(domain)
-    low = max(domain.low, _key(domain, FIRST_YEAR))
-    high = min(domain.high, _key(domain, LAST_YEAR + 1) - 1)
+    span = _span(domain)
+    per_day = span.per_day
+    low = max(span.low, _first_day(FIRST_YEAR) * per_day)
+    high = min(span.high, _first_day(LAST_YEAR + 1) * per_day - 1)
     first, last = low // per_day, high // per_day
     from_hour, to_hour = (key % per_day * 24 // per_day for key in (low, high))
     if first == last:

@@ -11,6 +11,7 @@ from typing import Any, TypeAlias
 import pyarrow as pa
 
 from lance_flight.model.schema import NamespaceSchema
+from lance_flight.model.zones import zone_of
 from lance_flight.planning.domains import DATE_PARTS, PART_ORDER, Domain
 from lance_flight.planning.ordering import Key, Located, Ordering, locate, ordering
 from lance_flight.planning.predicates import (
@@ -25,8 +26,6 @@ from lance_flight.planning.predicates import (
 
 Statement: TypeAlias = Compare | In | IsNull | StartsWith
 """A leaf that says something about one column."""
-
-UTC_NAMES = frozenset({"UTC", "Etc/UTC", "Z", "GMT", "Etc/GMT", "+00:00", "-00:00"})
 
 
 class Aspect(Enum):
@@ -90,9 +89,7 @@ def _part_problem(term: DatePart, kind: pa.DataType) -> str | None:
         return None if known else f"{term.part} of a {kind} column is not known here"
     if not pa.types.is_timestamp(kind):
         return f"date_part of a {kind} column is not known here"
-    if kind.tz is not None and kind.tz not in UTC_NAMES:
-        return f"date_part of {term.name} is in {kind.tz}, partition values are in UTC"
-    return None
+    return None if zone_of(kind) is not None else f"the zone {kind.tz!r} is not known here"
 
 
 def _of_part(order: Ordering, name: str, part: Domain) -> Domain:

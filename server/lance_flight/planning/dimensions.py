@@ -21,7 +21,8 @@ from lance_flight.model.arrays import contiguous
 from lance_flight.model.hashing import bucket
 from lance_flight.model.schema import NamespaceSchema
 from lance_flight.model.spec import Evaluate, Expression, PartitionField
-from lance_flight.model.transforms import Bucket, Identity, MultiBucket, Transform, Truncate
+from lance_flight.model.transforms import Bucket, Day, Hour, Identity, Month, MultiBucket, Transform, Truncate, Year
+from lance_flight.model.zones import zone_of
 from lance_flight.planning.key_types import common_type, in_type, keeps, value_type
 from lance_flight.planning.partitions import Partitions, SpecPartitions
 from lance_flight.planning.reasons import describe
@@ -94,6 +95,9 @@ class Dimension:
         if isinstance(self.rule, Truncate) and types.is_floating(value_type(kinds[0][0])):
             # What is cut off is rounded, by its width.
             return common_type(kinds[0]) if len({value_type(kind) for kind in kinds[0]}) == 1 else None
+        if isinstance(self.rule, Year | Month | Day | Hour) and not all(self.places[0] in side.parts for side in sides):
+            # One instant has another local time in every zone.
+            return pa.int64() if len({zone_of(kind) for kind in kinds[0]}) == 1 else None
         return common_type(kinds[0]) if isinstance(self.rule, Identity | Truncate) else pa.int64()
 
     def follows_from(self, other: Dimension) -> bool:

@@ -12,7 +12,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lance_flight.model.transforms import in_utc
+from lance_flight.model.zones import in_zone
 from lance_flight.planning.ordering import Key, Ordering, integers
 
 Mask: TypeAlias = npt.NDArray[np.bool_]
@@ -235,5 +235,5 @@ def plain(values: pa.Array) -> pa.Array:
 
 
 def date_part(name: str, values: pa.Array) -> pa.Array:
-    """`date_part` of dates or timestamps, in UTC, as int32."""
-    return DATE_PARTS[name](in_utc(values)).cast(pa.int32())
+    """`date_part` of dates or timestamps, in their zone if they have one, as int32."""
+    return DATE_PARTS[name](in_zone(values)).cast(pa.int32())

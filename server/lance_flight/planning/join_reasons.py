@@ -81,7 +81,8 @@ def _contrast(a: Dimension, b: Dimension) -> str:
     if not set(a.places) & set(b.places):
         return "these are of different keys"
     if a == b:
-        return "their columns are of different types"
+        is_part = isinstance(a.rule, Year | Month | Day | Hour)
+        return "their columns are of different zones" if is_part else "their columns are of different types"
     match a.rule, b.rule:
         case ((Year() | Month() | Day() | Hour()), (Year() | Month() | Day() | Hour())):
             coarse, fine = sorted((a.rule, b.rule), key=lambda rule: _CALENDAR.index(type(rule)))

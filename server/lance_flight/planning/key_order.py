@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from types import MappingProxyType
 
 import numpy as np
-from pyarrow import types
+from pyarrow import DataType, types
 
 from lance_flight.model.transforms import Day, Hour, Identity, Month, Truncate, Year
+from lance_flight.model.zones import zone_of
 from lance_flight.planning.dimensions import Dimension, Side, Tables, common
 from lance_flight.planning.grouping import Apart, Groups, columns_of, grouped
 from lance_flight.planning.join_reasons import why_apart, why_incomparable
 from lance_flight.planning.key_types import value_type
 
 __all__ = ["in_order"]
+
+_CALENDAR = MappingProxyType({Year: 86_400, Month: 86_400, Day: 86_400, Hour: 3_600})
+"""The parts of a timestamp from coarse to fine, and of how many seconds of local time their values are made."""
 
 
 def in_order(side: Side, *, descending: bool, nulls_first: bool) -> Groups | Apart:
@@ -34,7 +39,7 @@ def in_order(side: Side, *, descending: bool, nulls_first: bool) -> Groups | Apa
     found = common(tables)
     if not found:
         return Apart(why_apart(tables))
-    run = _ascending([*found])
+    run = _ascending([*found], side.key_type(0))
     if not run:
         shown = ", ".join(each.shown(side) for each in found)
         return Apart(f"{shown} of {side.name} does not follow the order of {_name(side)}")
@@ -48,14 +53,16 @@ def in_order(side: Side, *, descending: bool, nulls_first: bool) -> Groups | Apa
     return Groups(tuple(each.shown(side) for each in columns), tuple(null + known if nulls_first else known + null))
 
 
-def _ascending(found: Sequence[Dimension]) -> list[Dimension]:
-    """The finest dimensions that, taken together, never fall while the key rises."""
+def _ascending(found: Sequence[Dimension], kind: DataType) -> list[Dimension]:
+    """The finest dimensions that, taken together, never fall while a key of this type rises."""
     by_rule = {type(each.rule): each for each in found}
     if Identity in by_rule:
         return [by_rule[Identity]]
     run = []
-    for part in (Year, Month, Day, Hour):
-        if part not in by_rule:
+    zone = zone_of(kind)
+    for part, seconds in _CALENDAR.items():
+        # Where clocks are set back from one day, or hour, to the one before, its rows lie on both sides of the other's.
+        if part not in by_rule or zone is None or not zone.keeps_order(seconds):
             break
         run.append(by_rule[part])
     return run or [each for each in found if isinstance(each.rule, Truncate)][:1]

@@ -19,7 +19,7 @@ from lance_flight.model.transforms import (
     Truncate,
     Year,
 )
-from lance_flight.planning.calendar import calendar_rows, within_calendar
+from lance_flight.planning.calendar import calendar_problem, calendar_rows
 from lance_flight.planning.constraints import Aspect
 from lance_flight.planning.domains import Domain, Mask
 from lance_flight.planning.enumeration import (
@@ -206,8 +206,9 @@ class Match:
         for number in {each.source_ids[0] for each in fields} & self.sources.constrained:
             mine = {each.rule.type: each for each in fields if each.source_ids[0] == number}
             domain = self.sources.domains[number]
-            if not within_calendar(domain):
-                findings.object([number], "the range lies beyond the calendar")
+            problem = calendar_problem(domain)
+            if problem is not None:
+                findings.object([number], problem)
                 continue
             coded = {name: self.component.coded(each) for name, each in mine.items()}
             rows = calendar_rows(coded, domain)

@@ -97,11 +97,13 @@ class Coded:
 class SpecPartitions:
     """The partition tables of one spec version: one row of `values` each, one column for each partition field.
 
-    A column is named `PartitionField.column` and is of exactly `result_type`; NULL means that the value is NULL.
+    A column is named `PartitionField.column` and is of exactly `result_type`; NULL means that the value is NULL. Fields that
+    are `doubtful` are not in `spec`: rows may lie under other values than theirs.
     """
 
     spec: PartitionSpec
     values: pa.Table | pa.RecordBatch
+    doubtful: tuple[PartitionField, ...] = ()
 
     def __len__(self) -> int:
         rows: int = self.values.num_rows

@@ -80,7 +80,12 @@ def prune(
     everything = _everything(schema, whole.components)
     plans = [[(each, _matches(whole, each, expressions, everything)) for each in group] for group in question.groups]
     versions = [
-        _Version(version.spec.id, parts, np.ones(len(version), np.bool_), Account(version.spec, schema.names))
+        _Version(
+            version.spec.id,
+            parts,
+            np.ones(len(version), np.bool_),
+            Account(version.spec, schema.names, version.doubtful),
+        )
         for version, parts in zip(whole.versions, whole.parts, strict=True)
     ]
     for group in plans:

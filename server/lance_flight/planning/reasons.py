@@ -27,6 +27,7 @@ class Account:
 
     spec: PartitionSpec
     names: Mapping[int, str]
+    doubtful: Sequence[PartitionField] = ()
     _used: set[Stated] = field(default_factory=set)
     _inexact: set[Stated] = field(default_factory=set)
     _obstacles: dict[int, list[str]] = field(default_factory=dict)
@@ -71,6 +72,12 @@ class Account:
         obstacles = dict.fromkeys(self._obstacles.get(stated.source, ()))
         fields = [each for each in self.spec.fields if stated.source in each.source_ids]
         whys = [*obstacles] or [self._need(each, stated) for each in fields]
+        whys += [
+            f"rows may not lie by {describe(each, self.names)}: an older release wrote them; ALTER TABLE … REWRITE PARTITIONS"
+            " moves those"
+            for each in self.doubtful
+            if stated.source in each.source_ids
+        ]
         return ", ".join(whys) or f"v{self.spec.id} has no partition field over {self.names[stated.source]}"
 
     def _need(self, each: PartitionField, stated: Stated) -> str:

@@ -7,8 +7,7 @@ and a serialisable transaction on all that it read.
 from __future__ import annotations
 
 from lance_flight.catalog.commits.transaction import Transaction
-from lance_flight.catalog.manifests.manifest import NAMESPACE_KEY
-from lance_flight.catalog.manifests.properties import SCHEMA_KEY
+from lance_flight.catalog.manifests.properties import NAMESPACE_KEY, SCHEMA_KEY
 from lance_flight.catalog.manifests.snapshot import Snapshot
 from lance_flight.errors import SerializationFailure
 from lance_flight.model.pins import Latest

@@ -15,8 +15,8 @@ import pyarrow as pa
 from lance import FragmentMetadata, LanceOperation
 
 from lance_flight.catalog.commits.transaction import Part, Staged, Transaction
-from lance_flight.catalog.manifests.manifest import NAMESPACE_KEY
 from lance_flight.catalog.manifests.new_partitions import NewPartitions
+from lance_flight.catalog.manifests.properties import NAMESPACE_KEY
 from lance_flight.catalog.manifests.snapshot import PIN_COLUMNS, PartitionTable, Snapshot
 from lance_flight.catalog.storage.store import Store
 from lance_flight.catalog.tables import partitions

@@ -1,4 +1,4 @@
-"""Moving rows that lie under older partition specs to the current one.
+"""Moving rows that lie under older partition specs, or other values than their own, to where the current spec has them.
 
 Some tables at a time: their rows are written under the current spec and the tables themselves taken away, in one
 commit. So a run that is stopped has done a part, and another one goes on with the rest.
@@ -17,6 +17,7 @@ from lance_flight.catalog.bulk.pieces import THREADS, Progress, Runner, of_table
 from lance_flight.catalog.bulk.shared_writes import SharedWrite, WrittenPart, edits_of
 from lance_flight.catalog.commits.removals import table_dropped
 from lance_flight.catalog.commits.transaction import Transaction
+from lance_flight.catalog.maintenance.misplaced_rows import RewrittenTables, move_misplaced
 from lance_flight.catalog.manifests.snapshot import PartitionTable, Snapshot
 from lance_flight.catalog.namespace import PartitionedNamespace
 from lance_flight.catalog.storage.retries import pause
@@ -51,16 +52,6 @@ class RewritingRules:
         """These rules, or `InvalidInput` that names the one that cannot be."""
         check_least(1, tables=self.tables, rows=self.rows, rows_per_piece=self.rows_per_piece)
         return self
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RewrittenTables:
-    """One commit: the snapshot that it made, the tables that it took away, those that have their rows now, and how many."""
-
-    snapshot: int
-    tables_before: int
-    tables_after: int
-    rows: int
 
 
 REWRITING_SCHEMA = pa.schema(
@@ -123,6 +114,8 @@ def rewrite(
 ) -> RewritingReport:
     """Move the rows of tables under older specs to the current one, and return what was done.
 
+    Where an older release computed fields of the current spec otherwise, its rows move to the values that they have now, too.
+
     `SerializationFailure` where others keep changing the same tables; what was moved before stays so.
     """
     rules = (rules or RewritingRules()).checked()
@@ -134,6 +127,7 @@ def rewrite(
         if progress is not None:
             progress(moved, moved + len(old))
         if not old:
+            done += move_misplaced(namespace, evaluate) if choose is None else []
             return RewritingReport(tuple(done))
         batch = _batch(namespace.store, old, rules)
         moves = _moves(namespace, transaction.base, batch, evaluate, rules.rows_per_piece)

@@ -41,7 +41,6 @@ from lance_flight.model.spec import SPEC_KEY, PartitionSpec
 
 log = logging.getLogger(__name__)
 
-NAMESPACE_KEY = "lance_flight:namespace_key"
 FENCE_KEY = "lance.namespace.manifest.writer_feature_flags"
 FENCE = str(1 << 62)
 """A writer feature that no stock writer knows: it refuses instead of dropping our columns (decision 3)."""

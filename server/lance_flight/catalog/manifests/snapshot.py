@@ -15,7 +15,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lance_flight.catalog.manifests.properties import STABLE_ROW_IDS, Misplaced
+from lance_flight.catalog.manifests.properties import DERIVED_VALUES, NAMESPACE_KEY, STABLE_ROW_IDS, Misplaced
 from lance_flight.errors import Corrupt
 from lance_flight.model.naming import BELOW_A_SPEC, SEPARATOR, TABLE, spec_id_of, spec_namespace
 from lance_flight.model.pins import Latest, Pin, pin_from_columns
@@ -120,6 +120,17 @@ class Snapshot:
     def has_stable_row_ids(self) -> bool:
         """Whether rows of its partition tables keep their ids."""
         return self.metadata.get(STABLE_ROW_IDS) == str(True)
+
+    @cached_property
+    def doubtful_fields(self) -> frozenset[str]:
+        """The ids of the partition fields by whose values rows may not lie: an older release computed them otherwise.
+
+        A namespace that only others have written follows the spec.
+        """
+        if NAMESPACE_KEY not in self.metadata or DERIVED_VALUES in self.metadata:
+            return frozenset()
+        fields = (each for spec in self.specs for each in spec.fields)
+        return frozenset(each.field_id for each in fields if each.was_computed_otherwise(self.schema))
 
     @cached_property
     def partition_sources(self) -> frozenset[int]:

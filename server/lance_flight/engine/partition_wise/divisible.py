@@ -259,11 +259,7 @@ def _carried(part: Divisible, expression: Expr) -> list[Key]:
     if dated is not None:
         name, column = dated
         keys = [key for key in part.keys if column in key.columns and key.parts is None]
-        return [
-            replace(key, columns=frozenset(), parts=frozenset([name]))
-            for key in keys
-            if all(map(_is_in_utc, _types(part, key)))
-        ]
+        return [replace(key, columns=frozenset(), parts=frozenset([name])) for key in keys]
     kind = None
     if expression.variant_name() == "Cast":
         found = _CAST.match(str(expression))
@@ -293,11 +289,6 @@ def _said(part: Divisible, said: Iterable[Expr]) -> list[Key]:
 
 def _types(part: Divisible, key: Key) -> list[pa.DataType]:
     return [scan.schema.field(name).type for scan, name in zip(part.scans, key.sources, strict=True)]
-
-
-def _is_in_utc(source: pa.DataType) -> bool:
-    """Whether date parts of a column are those of its partition fields, which are taken in UTC (decision 8)."""
-    return not pa.types.is_timestamp(source) or source.tz in {None, "UTC"}
 
 
 def _keeps(source: pa.DataType, cast: str) -> bool:
