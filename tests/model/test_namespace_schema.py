@@ -143,16 +143,22 @@ def test_a_schema_with_ids_at_every_depth_survives_its_json() -> None:
     assert NamespaceSchema.from_json(json.loads(json.dumps(schema.to_json()))) == schema
 
 
-def test_only_top_level_columns_are_columns() -> None:
+def test_columns_and_fields_inside_structs_are_sources_and_elements_of_lists_are_not() -> None:
     schema = NamespaceSchema.assign(DEEP)
     assert schema.names == {0: "a", 5: "a.b", 8: "z"}
-    assert {n: schema.column(n) is not None for n in range(10)} == {n: n in (0, 5, 8) for n in range(10)}
+    inside = {n: path.split(".") for n, (path, _) in schema.paths.items() if n not in schema.names}
+    expected = {0: ("a",), 5: ("a.b",), 8: ("z",)}
+    assert {n: path for n, path in schema.source_paths.items() if n in expected} == expected
+    assert all(path == tuple(inside[n]) for n, path in schema.source_paths.items() if n in inside)
     assert schema.column(5).name == "a.b"
+    lists = NamespaceSchema.assign(pa.schema([("l", pa.list_(pa.struct([("x", pa.int8())])))]))
+    assert lists.source_paths == {0: ("l",)}
 
 
-def test_a_nested_field_is_no_column_even_under_the_name_of_one() -> None:
-    schema = NamespaceSchema.assign(pa.schema([("a", pa.struct([("b", pa.int8())])), ("b", pa.int8())]))
-    assert [schema.column(number) is not None for number in range(3)] == [True, False, True]
+def test_a_field_inside_a_struct_is_another_one_than_the_column_of_its_name() -> None:
+    schema = NamespaceSchema.assign(pa.schema([("a", pa.struct([("b", pa.int16())])), ("b", pa.int8())]))
+    assert schema.source_ids == {("a",): 0, ("a", "b"): 1, ("b",): 2}
+    assert [schema.column(number).type for number in (1, 2)] == [pa.int16(), pa.int8()]
 
 
 def test_a_partition_table_carries_the_ids_under_its_own_key() -> None:

@@ -285,19 +285,23 @@ def test_a_source_that_is_no_column_is_refused_and_so_is_a_wrong_type() -> None:
         field(field_id="e", source_ids=(9,), rule=Expression("col0")),
     )
     assert check_problems(new) == [
-        "field 'a': source id 9 is not a top-level column of the schema",
+        "field 'a': source id 9 is no column of the schema, nor a field inside its structs",
         "field 'b': year of a string column; expected a date or timestamp",
         "field 'c': result_type is int64; bucket of int64 gives int32",
         "field 'd': identity takes one source column, got 2",
-        "field 'e': source id 9 is not a top-level column of the schema",
+        "field 'e': source id 9 is no column of the schema, nor a field inside its structs",
     ]
 
 
-def test_a_nested_field_is_no_source() -> None:
-    schema = NamespaceSchema.assign(pa.schema([("s", pa.struct([("d", pa.date32())]))]))
-    assert check_problems(spec(1, field(source_ids=(1,))), schema=schema) == [
-        "field 'event_year': source id 1 is not a top-level column of the schema"
-    ]
+def test_a_field_inside_a_struct_is_a_source_and_an_element_of_a_list_is_not() -> None:
+    inside = pa.struct([("d", pa.date32())])
+    schema = NamespaceSchema.assign(pa.schema([("s", inside), ("l", pa.list_(inside))]))
+    spec(1, field(source_ids=(1,))).check(schema)
+    (problem,) = check_problems(spec(1, field(source_ids=(4,))), schema=schema)
+    assert problem == (
+        "field 'event_year': source id 4 is no column of the schema, nor a field inside its structs: "
+        f"{schema.paths[4][0]} is an element of a list or map"
+    )
 
 
 def test_the_sources_of_a_field_follow_their_ids_through_a_renaming() -> None:

@@ -14,6 +14,7 @@ from lance_flight.engine.functions import evaluate
 from lance_flight.errors import Unsupported
 from lance_flight.model.hashing import murmur3_multi
 from lance_flight.model.rules import check_least
+from lance_flight.model.schema import Path
 from lance_flight.model.spec import PartitionField
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as spark
@@ -31,20 +32,20 @@ _SPREAD = "__lance_flight_spread"
 class PartitionHash:
     """One number for each row, equal for equal partition values: by position, the columns that they are computed from.
 
-    `columns` are those columns as the table has them, `names` their names by field id.
+    `columns` are those columns as the table has them, `paths` those of what the fields are computed from, by field id.
     """
 
     fields: tuple[PartitionField, ...]
     columns: pa.Schema
     places: tuple[int, ...]
-    names: Mapping[int, str]
+    paths: Mapping[int, Path]
 
     def of(self, batch: pa.RecordBatch) -> pa.Array:
         """The numbers of the rows of a batch, as 32-bit integers."""
         if not self.places:
             return pa.nulls(batch.num_rows, pa.int32())
         sources = pa.Table.from_arrays([batch.column(place) for place in self.places], names=self.columns.names)
-        values = partition_values(rows.conform(sources, self.columns), self.fields, self.names, evaluate)
+        values = partition_values(rows.conform(sources, self.columns), self.fields, self.paths, evaluate)
         return murmur3_multi([column.combine_chunks() for column in values.columns])
 
     def added(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -90,14 +91,15 @@ def _partition_hash(names: list[str], root: str, table: str, storage: Mapping[st
         raise Unsupported(f"table {name.name!r} is not partitioned; there is nothing to cluster its rows by")
     snapshot = found.snapshot()
     called = matched(names, snapshot.schema.plain.names)
-    ids = snapshot.schema.ids
-    wanted = {number for field in snapshot.current_spec.fields for number in field.source_ids}
-    sources = [field for field in snapshot.schema.plain if ids[field.name] in wanted]
+    known = snapshot.schema.source_paths
+    numbers = {number for field in snapshot.current_spec.fields for number in field.source_ids}
+    wanted = {number: known[number] for number in numbers & known.keys()}
+    sources = [field for field in snapshot.schema.plain if field.name in {path[0] for path in wanted.values()}]
     # What the rows lack is NULL, or has its default: the same for all of them.
     sources = [field for field in sources if field.name in called]
     return PartitionHash(
         fields=snapshot.current_spec.fields,
         columns=pa.schema(sources),
         places=tuple(called.index(field.name) for field in sources),
-        names={ids[field.name]: field.name for field in sources},
+        paths={number: path for number, path in wanted.items() if path[0] in called},
     )

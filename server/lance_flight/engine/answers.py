@@ -45,6 +45,7 @@ from lance_flight.engine.statements import (
 from lance_flight.engine.transactions import SqlTransaction
 from lance_flight.engine.typed_calls import shown_name
 from lance_flight.errors import Unsupported
+from lance_flight.model.schema_changes import dotted
 
 TABLES_SCHEMA = pa.schema(
     [
@@ -248,7 +249,8 @@ def _uses(snapshot: Snapshot) -> dict[str, str]:
     uses: dict[str, list[str]] = {}
     for field in snapshot.current_spec.fields:
         for number in field.source_ids:
-            column = snapshot.schema.column(number)
-            if column is not None:
-                uses.setdefault(column.name, []).append(f"{field.field_id}: {field.rule.type}")
+            path = snapshot.schema.source_paths.get(number)
+            if path is not None:
+                inside = f" of {dotted(path)}" if len(path) > 1 else ""
+                uses.setdefault(path[0], []).append(f"{field.field_id}: {field.rule.type}{inside}")
     return {name: ", ".join(listed) for name, listed in uses.items()}

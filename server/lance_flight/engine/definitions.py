@@ -17,7 +17,8 @@ from lance_flight.engine.statements import ColumnDef
 from lance_flight.engine.typed_calls import QUERIES_ONLY
 from lance_flight.errors import LanceFlightError, NotFound, SchemaError, SpecError
 from lance_flight.model.naming import column_name_problem, partition_column
-from lance_flight.model.schema import NamespaceSchema
+from lance_flight.model.schema import NamespaceSchema, Path
+from lance_flight.model.schema_changes import dotted
 from lance_flight.model.spec import Expression, PartitionField, PartitionSpec
 from lance_flight.model.transforms import TRANSFORMS, Transform
 from lance_flight.planning.predicates import Column
@@ -137,8 +138,8 @@ def partitioning(spec: PartitionSpec, schema: NamespaceSchema) -> str:
 
 def _shown(field: PartitionField, schema: NamespaceSchema) -> str:
     """A field as PARTITIONED BY says it."""
-    sources = [schema.column(number) for number in field.source_ids]
-    columns = ["NULL" if source is None else str(Column(source.name)) for source in sources]
+    paths = [schema.source_paths.get(number) for number in field.source_ids]
+    columns = ["NULL" if path is None else str(Column(path[0], path[1:])) for path in paths]
     if isinstance(field.rule, Expression):
         quoted = field.rule.sql.replace("'", "''")
         text = f"expr('{quoted}', {', '.join(columns)})"
@@ -150,12 +151,12 @@ def _shown(field: PartitionField, schema: NamespaceSchema) -> str:
 
 
 def _field(schema: NamespaceSchema, definition: PartitionDef, field_id: str) -> PartitionField:
-    problems = [str(NotFound.named("column", n, schema.ids)) for n in definition.columns if n not in schema.ids]
+    problems = [_missing(schema, path) for path in definition.columns if path not in schema.source_ids]
     unusable = column_name_problem(partition_column(field_id))
     if problems or unusable is not None:
         raise SpecError(field_id, problems if unusable is None else [*problems, unusable])
-    source_ids = tuple(schema.ids[name] for name in definition.columns)
-    sources = [schema.arrow.field(name).type for name in definition.columns]
+    source_ids = tuple(schema.source_ids[path] for path in definition.columns)
+    sources = [schema.sources[number].field.type for number in source_ids]
     if definition.expression is not None:
         kind = result_type(definition.expression, sources)
         check_expression(definition.expression, sources, kind)
@@ -175,9 +176,22 @@ def _field(schema: NamespaceSchema, definition: PartitionDef, field_id: str) -> 
     )
 
 
+def _missing(schema: NamespaceSchema, path: Path) -> str:
+    """Why there is nothing at a path that a partition field can be computed from."""
+    depth = next(depth for depth in range(1, len(path) + 1) if path[:depth] not in schema.source_ids)
+    if depth > 1:
+        above = schema.sources[schema.source_ids[path[: depth - 1]]].field
+        if not pa.types.is_struct(above.type):
+            return f"{dotted(path)} is inside {dotted(path[: depth - 1])}, a {above.type}; expected a field inside structs alone"
+    known = [
+        dotted(some) for some in schema.source_ids if some[: depth - 1] == path[: depth - 1] and len(some) == depth
+    ]
+    return str(NotFound.named("column", dotted(path[:depth]), known))
+
+
 def _default_name(definition: PartitionDef) -> str:
     """The column's name for identity, else `<column>_<transform>`."""
-    columns = "_".join(definition.columns)
+    columns = "_".join(name for path in definition.columns for name in path)
     suffix = {"identity": "", "expression": "_expr"}.get(definition.transform, f"_{definition.transform}")
     return columns + suffix
 

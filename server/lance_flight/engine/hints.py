@@ -7,16 +7,20 @@ they can prune. A table that is scanned several times gets the union: what holds
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from types import MappingProxyType
 from typing import Any
 
 import pyarrow as pa
 from datafusion import Expr, LogicalPlan
-from datafusion.expr import Filter, TableScan
+from datafusion.expr import Filter, Projection, TableScan
 
+from lance_flight.engine.partition_wise.plans import unaliased
+from lance_flight.model.transforms import is_string
 from lance_flight.planning.predicates import (
     ALWAYS,
+    And,
     Column,
     Compare,
     DatePart,
@@ -24,7 +28,9 @@ from lance_flight.planning.predicates import (
     IsNull,
     Op,
     Opaque,
+    Or,
     Predicate,
+    StartsWith,
     Term,
     all_of,
     any_of,
@@ -48,16 +54,63 @@ def hints(plan: LogicalPlan, default_schema: str) -> dict[str, Predicate]:
     return {table: ALWAYS if ALWAYS in conditions else any_of(conditions) for table, conditions in found.items()}
 
 
-def _scans(plan: LogicalPlan, above: list[Expr]) -> Iterator[tuple[tuple[str | None, str], Predicate]]:
+def _scans(
+    plan: LogicalPlan, above: Sequence[Filter | Projection]
+) -> Iterator[tuple[tuple[str | None, str], Predicate]]:
     node = plan.to_variant()
     if isinstance(node, TableScan):
         _, db_schema, table = node.fqn()
-        yield (db_schema, table), all_of(predicate(condition) for condition in above)
+        yield (db_schema, table), _condition(above)
         return
-    # Only filters right above a scan speak of its columns by their names.
-    passed = [node.predicate()] if isinstance(node, Filter) else []
+    # Only filters right above a scan speak of its columns by their names; projections between take fields out of structs.
+    passed = [*above, node] if isinstance(node, Filter | Projection) else []
     for child in plan.inputs():
         yield from _scans(child, passed)
+
+
+def _condition(above: Sequence[Filter | Projection]) -> Predicate:
+    """What filters and projections, the highest first, require of the rows that come to the lowest of them."""
+    condition: Predicate = ALWAYS
+    for node in above:
+        if isinstance(node, Filter):
+            condition = all_of([condition, predicate(node.predicate())])
+        else:
+            condition = _below(condition, _columns(node))
+    return condition
+
+
+def _columns(node: Projection) -> dict[str, Column]:
+    """The columns of a projection that are one of its input, or a field inside one, by their names."""
+    found: dict[str, list[Column | None]] = defaultdict(list)
+    for raw in node.projections():
+        expression = Expr(raw)
+        inner = unaliased(expression)
+        name = expression.to_variant().alias() if inner is not expression else expression.schema_name()
+        path = _path(inner)
+        name = path[0] if path is not None and inner is expression and len(path) == 1 else name
+        found[name].append(None if path is None else Column(path[0], path[1:]))
+    return {name: same[0] for name, same in found.items() if len(same) == 1 and same[0] is not None}
+
+
+def _below(predicate: Predicate, columns: Mapping[str, Column]) -> Predicate:
+    """What a condition on the columns of a projection says of those below; a part of other columns says nothing."""
+    match predicate:
+        case And(parts):
+            return all_of(_below(part, columns) for part in parts)
+        case Or(parts):
+            return any_of(_below(part, columns) for part in parts)
+        case Compare(term) | In(term) | IsNull(term) | StartsWith(term):
+            column = columns.get(term.name)
+            if column is None:
+                return Opaque(str(predicate), _NOT_PUSHED)
+            inside = (*column.inside, *term.inside)
+            below = (
+                replace(term, column=column.name, inside=inside)
+                if isinstance(term, DatePart)
+                else Column(column.name, inside)
+            )
+            return replace(predicate, term=below)
+    return predicate
 
 
 def predicate(expression: Any) -> Predicate:
@@ -138,14 +191,28 @@ _TRANSLATIONS: Mapping[str, Callable[[Any, str, list[Any]], Predicate | None]] =
 
 
 def _term(expression: Any) -> Term | None:
-    if expression.variant_name() == "Column":
-        return Column(expression.to_variant().name())
+    path = _path(expression)
+    if path is not None:
+        return Column(path[0], path[1:])
     if expression.variant_name() == "ScalarFunction" and expression.rex_call_operator() == "date_part":
         part, column = expression.rex_call_operands()
-        name = _literal(part)
-        if name is not None and column.variant_name() == "Column":
-            return DatePart(name.as_py().lower(), column.to_variant().name())
+        name, path = _literal(part), _path(column)
+        if name is not None and path is not None:
+            return DatePart(name.as_py().lower(), path[0], path[1:])
     return None
+
+
+def _path(expression: Any) -> tuple[str, ...] | None:
+    """The name of the column that an expression is, and those of the fields inside it."""
+    if expression.variant_name() == "Column":
+        return (expression.to_variant().name(),)
+    if expression.variant_name() != "ScalarFunction" or expression.rex_call_operator() != "get_field":
+        return None
+    of, *names = expression.rex_call_operands()
+    path, inside = _path(of), [_literal(name) for name in names]
+    if path is None or not all(name is not None and is_string(name.type) for name in inside):
+        return None
+    return (*path, *(name.as_py() for name in inside if name is not None))
 
 
 def _literal(expression: Any) -> pa.Scalar | None:

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from lance_flight.engine.sql import Cursor
 from lance_flight.errors import SqlError
+from lance_flight.model.schema import Path
 
 PARTITION_TRANSFORMS = ("year", "month", "day", "hour")
 SIZED_TRANSFORMS = ("bucket", "multi_bucket", "truncate")
@@ -13,10 +14,13 @@ SIZED_TRANSFORMS = ("bucket", "multi_bucket", "truncate")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PartitionDef:
-    """One field of PARTITIONED BY: a transform (with its number) or an expression of columns, and perhaps a name."""
+    """One field of PARTITIONED BY: a transform (with its number) or an expression of columns, and perhaps a name.
+
+    A column is a path: its name, and those of fields inside its structs.
+    """
 
     transform: str
-    columns: tuple[str, ...]
+    columns: tuple[Path, ...]
     argument: int | None = None
     expression: str | None = None
     field_id: str | None = None
@@ -27,6 +31,8 @@ def parse_partition_by(text: str) -> tuple[PartitionDef, ...]:
 
     >>> [field.transform for field in parse_partition_by("year(ts), bucket(16, id), country")]
     ['year', 'bucket', 'identity']
+    >>> parse_partition_by("day(s.at)")[0].columns
+    (('s', 'at'),)
     """
     cursor = Cursor.over(text)
     fields = _fields(cursor)
@@ -52,7 +58,7 @@ def _fields(cursor: Cursor) -> tuple[PartitionDef, ...]:
 def _field(cursor: Cursor) -> PartitionDef:
     name = cursor.name("a column or a transform")
     transform, argument, expression = "identity", None, None
-    columns: tuple[str, ...] = (name,)
+    columns: tuple[Path, ...] = (_inside(cursor, name),)
     if cursor.accept("("):
         transform = name
         if name == "expr":
@@ -71,9 +77,17 @@ def _field(cursor: Cursor) -> PartitionDef:
     )
 
 
-def _column_list(cursor: Cursor) -> tuple[str, ...]:
-    columns = [cursor.name("a column name")]
+def _column_list(cursor: Cursor) -> tuple[Path, ...]:
+    columns = [_inside(cursor, cursor.name("a column name"))]
     while cursor.accept(","):
-        columns.append(cursor.name("a column name"))
+        columns.append(_inside(cursor, cursor.name("a column name")))
     cursor.expect(")")
     return tuple(columns)
+
+
+def _inside(cursor: Cursor, name: str) -> Path:
+    """A column and the fields inside it, of which the first name was read."""
+    path = [name]
+    while cursor.accept("."):
+        path.append(cursor.name("the name of a field inside the column"))
+    return tuple(path)

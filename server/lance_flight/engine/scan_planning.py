@@ -65,7 +65,7 @@ class PlannedScan:
 
     def side(self, name: str, keys: Sequence[str]) -> Side:
         """This scan as one side of a join by these columns (`planning.joins`), under a name for messages."""
-        return side_of(name, self.snapshot, self.kept, keys)
+        return side_of(name, self.snapshot, self.kept, [(key,) for key in keys])
 
 
 def plan_scan(

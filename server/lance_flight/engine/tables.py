@@ -34,6 +34,7 @@ from lance_flight.engine.provider import ScanLog
 from lance_flight.errors import Conflict, LanceFlightError, NotFound, QueryFailed
 from lance_flight.model.index_kinds import Family
 from lance_flight.model.pins import FixedPin
+from lance_flight.model.schema import Path
 from lance_flight.model.spec import Evaluate
 from lance_flight.planning.dimensions import Side
 from lance_flight.planning.partitions import Partitions, SpecPartitions
@@ -315,7 +316,7 @@ def side_of(
     name: str,
     snapshot: Snapshot,
     kept: Rows,
-    columns: Sequence[str],
+    columns: Sequence[Path],
     parts: Mapping[int, frozenset[str]] | None = None,
 ) -> Side:
     """One scan of a table for `planning.joins`: the tables that it reads, and the columns that are its keys."""
@@ -324,7 +325,7 @@ def side_of(
         schema=snapshot.schema,
         partitions=partitions_of(snapshot),
         kept=kept,
-        keys=tuple(snapshot.schema.ids[column] for column in columns),
+        keys=tuple(snapshot.schema.source_ids[path] for path in columns),
         parts=parts or {},
     )
 

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import count
-from typing import Any
+from typing import Any, NamedTuple, TypeAlias
 
 import pyarrow as pa
 
@@ -24,6 +24,17 @@ NEXT_FIELD_ID = b"lance_flight:next_field_id"
 SCHEMA_VERSION = b"lance_flight:schema_version"
 DEFAULT = b"lance_flight:default"
 """What a column holds where a row says nothing of it, as text that casts to its type."""
+
+
+Path: TypeAlias = tuple[str, ...]
+"""The name of a column, and those of the fields inside structs down to one of them."""
+
+
+class Source(NamedTuple):
+    """A column, or a field inside structs, and where it is."""
+
+    path: Path
+    field: pa.Field
 
 
 @dataclass(frozen=True)
@@ -139,10 +150,33 @@ class NamespaceSchema:
             field.name: pa.scalar(text.decode()).cast(field.type) for field, text in texts.items() if text is not None
         }
 
+    @cached_property
+    def sources(self) -> dict[int, Source]:
+        """What a partition field can be computed from, by id: the columns, and the fields inside structs.
+
+        Elements of lists and maps are left out: a row has any number of them.
+        """
+        return {_required_id(found.field): found for field in self.arrow for found in _sources(field, ())}
+
+    @cached_property
+    def source_ids(self) -> dict[Path, int]:
+        """The ids of `sources` by their paths."""
+        return {found.path: number for number, found in self.sources.items()}
+
+    @cached_property
+    def source_paths(self) -> dict[int, Path]:
+        """The paths of `sources` by their ids."""
+        return {number: found.path for number, found in self.sources.items()}
+
+    @cached_property
+    def source_names(self) -> dict[int, str]:
+        """What messages call `sources`, by their ids: the dotted paths."""
+        return {number: ".".join(found.path) for number, found in self.sources.items()}
+
     def column(self, field_id: int) -> pa.Field | None:
-        """The top-level column with this id, or None (a removed or nested one)."""
-        name = self.names.get(field_id)
-        return None if name is None else self.arrow.field(name)
+        """The column, or field inside structs, with this id; None for one that was removed or is an element of something."""
+        found = self.sources.get(field_id)
+        return None if found is None else found.field
 
     def id_of(self, name: str) -> int:
         """The id of a top-level column, or `NotFound` with the nearest names."""
@@ -174,6 +208,14 @@ def _is_hidden(schema: pa.Schema, path: str) -> bool:
             return True
         kind = next(child.type for child in children(kind) if child.name == name)
     return False
+
+
+def _sources(field: pa.Field, above: Path) -> Iterator[Source]:
+    path = (*above, field.name)
+    yield Source(path, field)
+    if pa.types.is_struct(field.type):
+        for child in children(field.type):
+            yield from _sources(child, path)
 
 
 def _walk(schema: pa.Schema) -> Iterator[tuple[str, pa.Field]]:

@@ -102,7 +102,8 @@ class PartitionField:
         """What keeps this field from entering a new spec over `schema`."""
         missing = [number for number in self.source_ids if schema.column(number) is None]
         for number in missing:
-            yield f"source id {number} is not a top-level column of the schema"
+            inside = f": {schema.paths[number][0]} is an element of a list or map" if number in schema.paths else ""
+            yield f"source id {number} is no column of the schema, nor a field inside its structs{inside}"
         if missing or isinstance(self.rule, Expression):
             return
         sources = self.source_types(schema)
@@ -130,7 +131,7 @@ class PartitionField:
 
     def was_computed_otherwise(self, schema: NamespaceSchema) -> bool:
         """Whether releases before `DERIVED_VALUES` gave it other values: parts in UTC, NULL for a field inside a struct."""
-        is_nested = any(schema.column(n) is None and n in schema.paths for n in self.source_ids)
+        is_nested = any(len(schema.source_paths.get(n, ())) > 1 for n in self.source_ids)
         is_part = isinstance(self.rule, Year | Month | Day | Hour)
         return is_nested or (is_part and not all(map(is_utc, self.source_types(schema))))
 

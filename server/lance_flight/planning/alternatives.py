@@ -36,7 +36,7 @@ class Stated:
                 return cls(leaf, why=why)
             case Constant():
                 return cls(leaf, why="it holds for every row")
-        source = schema.ids.get(leaf.term.name)
+        source = schema.source_ids.get(leaf.term.path)
         found = constraint(leaf, schema)
         return cls(leaf, source, why=found) if isinstance(found, str) else cls(leaf, source, found)
 

@@ -194,7 +194,7 @@ def to_arrow(predicate: Predicate, *, sql_floats: bool = False) -> pc.Expression
 
     To SQL (DataFusion, and Lance when it is given the filter) NaN equals itself and is greater than every number; to
     Arrow's own functions it is neither, and -0.0 is not in a list with 0.0. `sql_floats` says it so that they agree.
-    `Unsupported` for what pyarrow cannot say: an opaque part, a `date_part`.
+    `Unsupported` for what pyarrow cannot say here: an opaque part, a `date_part`, a field inside a struct.
     """
     match predicate:
         case And(parts):
@@ -205,16 +205,16 @@ def to_arrow(predicate: Predicate, *, sql_floats: bool = False) -> pc.Expression
             return pc.scalar(value is True)
         case Compare(_, _, value) if not value.is_valid:
             return to_arrow(NEVER)
-        case Compare(Column(name), op, value):
+        case Compare(Column(name, ()), op, value):
             compare = _compared_as_sql if sql_floats and pa.types.is_floating(value.type) else _compared
             return compare(pc.field(name), op, value)
-        case IsNull(Column(name), negated):
+        case IsNull(Column(name, ()), negated):
             return pc.field(name).is_valid() if negated else pc.field(name).is_null()
-        case In(Column(name), values, negated):
+        case In(Column(name, ()), values, negated):
             if sql_floats and pa.types.is_floating(values.type) and pc.any(pc.equal(values, 0.0)).as_py():
                 values = pa.concat_arrays([values, pa.array([0.0, -0.0], values.type)])
             return _membership(pc.field(name), values, negated=negated)
-        case StartsWith(Column(name), prefix, negated):
+        case StartsWith(Column(name, ()), prefix, negated):
             found = pc.starts_with(pc.field(name), prefix)
             return ~found if negated else found
     raise Unsupported(f"{predicate} as a filter of a partition table")

@@ -56,10 +56,10 @@ def aspect(leaf: Statement) -> Aspect:
 
 def constraint(leaf: Statement, schema: NamespaceSchema) -> Domain | str:
     """The domain of the column of `leaf`, or why the leaf cannot be used."""
-    name = leaf.term.name
-    if name not in schema.ids:
-        return f"{name} is not a column of the namespace"
-    kind = schema.arrow.field(name).type
+    number = schema.source_ids.get(leaf.term.path)
+    if number is None:
+        return f"{'.'.join(leaf.term.path)} is not a column of the namespace"
+    kind = schema.sources[number].field.type
     order = ordering(kind)
     if isinstance(leaf, IsNull):
         order = order or ordering(pa.bool_())

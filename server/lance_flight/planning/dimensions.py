@@ -85,7 +85,7 @@ class Dimension:
 
     def shown(self, side: Side) -> str:
         """As EXPLAIN shows it, in the names of a side's columns."""
-        return describe(self.on(side), side.schema.names)
+        return describe(self.on(side), side.schema.source_names)
 
     def type(self, sides: Sequence[Side]) -> pa.DataType | None:
         """The type in which the values of these sides are compared; None where equal keys may have different ones."""

@@ -43,7 +43,7 @@ def why_apart(tables: Sequence[Tables]) -> str:
 
 def _without_fields(tables: Tables) -> str:
     side = tables.side
-    names = side.schema.names
+    names = side.schema.source_names
     keys = ", ".join(dict.fromkeys(names[number] for number in side.keys))
     near = [each for each in tables.version.spec.fields if set(each.source_ids) & set(side.keys)]
     notes = [

@@ -49,12 +49,20 @@ _FLIPPED = {Op.LT: Op.GT, Op.GT: Op.LT, Op.LE: Op.GE, Op.GE: Op.LE}
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """A top-level column, by name."""
+    """A column, by name, or the field `inside` its structs with these names."""
 
     name: str
+    inside: tuple[str, ...] = ()
+
+    @property
+    def path(self) -> tuple[str, ...]:
+        """Its name, and those of the fields down to it."""
+        return (self.name, *self.inside)
 
     def __str__(self) -> str:
-        return self.name if _PLAIN_NAME.fullmatch(self.name) else '"' + self.name.replace('"', '""') + '"'
+        return ".".join(
+            name if _PLAIN_NAME.fullmatch(name) else '"' + name.replace('"', '""') + '"' for name in self.path
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,14 +71,20 @@ class DatePart:
 
     part: str
     column: str
+    inside: tuple[str, ...] = ()
 
     @property
     def name(self) -> str:
         """The column's name."""
         return self.column
 
+    @property
+    def path(self) -> tuple[str, ...]:
+        """The column's name, and those of the fields inside it."""
+        return (self.column, *self.inside)
+
     def __str__(self) -> str:
-        return f"date_part('{self.part}', {Column(self.column)})"
+        return f"date_part('{self.part}', {Column(self.column, self.inside)})"
 
 
 Term: TypeAlias = Column | DatePart

@@ -84,7 +84,7 @@ def prune(
             version.spec.id,
             parts,
             np.ones(len(version), np.bool_),
-            Account(version.spec, schema.names, version.doubtful),
+            Account(version.spec, schema.source_names, version.doubtful),
         )
         for version, parts in zip(whole.versions, whole.parts, strict=True)
     ]
@@ -143,7 +143,7 @@ def _keep_any_of(group: Sequence[tuple[Alternative, Mapping[Component, Match]]],
 def _everything(schema: NamespaceSchema, components: Sequence[Component]) -> dict[int, Domain]:
     """The domains of the source columns that have an order, by id."""
     sources = frozenset[int]().union(*(component.sources for component in components))
-    kinds = {number: schema.arrow.field(name).type for number, name in schema.names.items() if number in sources}
+    kinds = {number: found.field.type for number, found in schema.sources.items() if number in sources}
     orders = {number: ordering(kind) for number, kind in kinds.items()}
     return {number: Domain.everything(order) for number, order in orders.items() if order is not None}
 

@@ -81,13 +81,13 @@ def _addresses(
 ) -> np.ndarray:
     """The addresses of the rows of a table that have the values."""
     fields, schema = _fields(snapshot, wanted), snapshot.schema
-    names = schema.names
-    sources = dict.fromkeys(names[n] for f in fields for n in f.source_ids if n in names)
+    paths = schema.source_paths
+    sources = dict.fromkeys(paths[n][0] for f in fields for n in f.source_ids if n in paths)
     columns = [*(schema.plain.field(name) for name in sources), pa.field(ROW_ADDRESS, pa.uint64())]
     scan = Scan(source=schema.plain, schema=pa.schema(columns), ids=schema.ids)
     dataset = partitions.open_table(root, table)
     found = []
     for batch in scan.read([lambda: [Source(dataset)]]):
-        values = partition_values(pa.Table.from_batches([batch]), fields, names, evaluate)
+        values = partition_values(pa.Table.from_batches([batch]), fields, paths, evaluate)
         found.append(batch.column(ROW_ADDRESS).to_numpy()[match(values, wanted) >= 0])
     return np.concatenate(found) if found else np.empty(0, np.uint64)

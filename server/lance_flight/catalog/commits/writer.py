@@ -15,6 +15,7 @@ from typing import Self
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from lance_flight.catalog.commits.edits import Edit
 from lance_flight.catalog.manifests.new_partitions import NewPartitions
@@ -26,8 +27,10 @@ from lance_flight.catalog.tables.disagreeing import writable
 from lance_flight.catalog.tables.lineage import NumberOf, by_ids, keeping
 from lance_flight.catalog.tables.rows import aligned
 from lance_flight.faults import reached
+from lance_flight.model.arrays import contiguous
 from lance_flight.model.grouping import group, match
 from lance_flight.model.naming import directory_name
+from lance_flight.model.schema import Path
 from lance_flight.model.spec import Evaluate, PartitionField
 
 CHUNK_BYTES = 96 << 20
@@ -148,7 +151,7 @@ class PartitionWriter:
         return [pending.edit for pending in self._pending.values()]
 
     def _write(self, chunk: pa.Table) -> None:
-        values = partition_values(chunk, self._spec.fields, self._schema.names, self._evaluate)
+        values = partition_values(chunk, self._spec.fields, self._schema.source_paths, self._evaluate)
         groups = group(values.columns, chunk.num_rows)
         numbers = self._numbers(values.take(groups.first))
         arranged = chunk if groups.order is None else self._arranged(chunk, groups.order)
@@ -266,20 +269,24 @@ class PartitionWriter:
 
 
 def partition_values(
-    rows: pa.Table, fields: Sequence[PartitionField], names: Mapping[int, str], evaluate: Evaluate
+    rows: pa.Table, fields: Sequence[PartitionField], paths: Mapping[int, Path], evaluate: Evaluate
 ) -> pa.Table:
-    """The partition values of each row, one column per field; `names` are those of the columns by their ids.
+    """The partition values of each row, one column per field; `paths` are those of the sources by their ids.
 
-    A removed source column counts as NULL.
+    A removed source column counts as NULL, and so does a field inside a struct that is NULL.
     """
     columns = []
     for partition_field in fields:
         sources = [
-            rows[names[n]].combine_chunks() if n in names else pa.nulls(rows.num_rows)
-            for n in partition_field.source_ids
+            _source(rows, paths[n]) if n in paths else pa.nulls(rows.num_rows) for n in partition_field.source_ids
         ]
         columns.append(partition_field.apply(sources, evaluate))
     return pa.table(columns, names=[partition_field.column for partition_field in fields])
+
+
+def _source(rows: pa.Table, path: Path) -> pa.Array:
+    column = contiguous(rows[path[0]])
+    return pc.struct_field(column, list(path[1:])) if len(path) > 1 else column
 
 
 def chunked(tables: Iterable[pa.Table]) -> Iterator[pa.Table]:

@@ -106,7 +106,7 @@ class _Misplaced:
         dataset = partitions.open_table(self.root, self.table)
         for batch in scan.read([lambda: [Source(dataset)]]):
             rows = pa.Table.from_batches([batch])
-            values = partition_values(rows, fields, self.snapshot.schema.names, self.evaluate)
+            values = partition_values(rows, fields, self.snapshot.schema.source_paths, self.evaluate)
             wrong = rows.filter(pa.array(match(values, own) < 0))
             if wrong.num_rows:
                 self.addresses.append(wrong[ROW_ADDRESS].to_numpy())

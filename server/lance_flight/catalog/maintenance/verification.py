@@ -132,7 +132,7 @@ class Check:
         return np.flatnonzero(match(self._values(batch), self.values) < 0)
 
     def _values(self, batch: pa.RecordBatch) -> pa.Table:
-        return partition_values(pa.Table.from_batches([batch]), self.fields, self.schema.names, self.evaluate)
+        return partition_values(pa.Table.from_batches([batch]), self.fields, self.schema.source_paths, self.evaluate)
 
     def _said(self, row: pa.RecordBatch) -> str:
         found, expected = (
@@ -163,9 +163,9 @@ def verify(
 
 
 def _checks(root: Store, snapshot: Snapshot, evaluate: Evaluate) -> Iterator[Check]:
-    known = set(snapshot.schema.ids.values())
+    known = snapshot.schema.sources.keys()
     for tables in snapshot.tables:
-        fields = tuple(field for field in tables.spec.fields if known.issuperset(field.source_ids))
+        fields = tuple(field for field in tables.spec.fields if known >= set(field.source_ids))
         values = tables.values.select([field.column for field in fields])
         for place, table in enumerate(tables.tables()):
             yield Check(

@@ -105,12 +105,13 @@ class Attachment:
     def _check_rows(self, dataset: LanceDataset, snapshot: Snapshot) -> None:
         """`DataError` names the first row that is of another partition, or cannot be read as a row of the namespace."""
         schema, fields = snapshot.schema, snapshot.current_spec.fields
-        sources = {number for field in fields for number in field.source_ids}
+        paths = schema.source_paths
+        sources = {paths[number][0] for field in fields for number in field.source_ids if number in paths}
         needed = [
             field
             for field in schema.plain
             if not field.nullable
-            or schema.ids[field.name] in sources
+            or field.name in sources
             or field.name not in dataset.schema.names
             or dataset.schema.field(field.name).type != field.type
         ]
@@ -125,7 +126,7 @@ class Attachment:
                     raise DataError(
                         f"column {field.name!r} is NOT NULL, and row {before + row + 1} of {self.name!r} is"
                     )
-            found = partition_values(rows, fields, schema.names, self.evaluate)
+            found = partition_values(rows, fields, paths, self.evaluate)
             wrong = np.flatnonzero(match(found, self.values) < 0)
             if len(wrong):
                 raise DataError(

@@ -26,12 +26,14 @@ from lance_flight.engine.partition_wise.plans import (
     column_key,
     date_part,
     expressions,
+    field_inside,
     is_null_aware,
     join_type,
     table_key,
     unaliased,
     window_columns,
 )
+from lance_flight.model.schema import Path
 
 Present = Sequence[bool]
 
@@ -56,10 +58,10 @@ class Scanned:
 class Key:
     """Columns that are equal in rows that belong together: one of each scan, and those of the part that still hold it.
 
-    With `parts` only these date parts of them are.
+    Sources are paths: fields inside structs are columns, too. With `parts` only these date parts of them are equal.
     """
 
-    sources: tuple[str, ...]
+    sources: tuple[Path, ...]
     columns: frozenset[ColumnKey]
     parts: frozenset[str] | None = None
 
@@ -152,7 +154,7 @@ class Divider:
         schema = self._tables.get(name)
         if schema is None or scan.fetch() is not None:
             return None
-        keys = tuple(Key((column.name,), frozenset([column.key])) for column in node.outputs or ())
+        keys = tuple(Key(((column.name,),), frozenset([column.key])) for column in node.outputs or ())
         return Divisible(
             node=node, scans=(Scanned(name, schema),), keys=keys, is_inner=True, is_worth=False, has_rows=lambda p: p[0]
         )
@@ -230,7 +232,7 @@ _JOINED: Mapping[str, Callable[[bool, bool], bool]] = {
 
 def _united(parts: Sequence[Divisible], columns: Sequence[Column]) -> Key | None:
     """The key that all parts of a union hold in the column of one place."""
-    sources: list[str] = []
+    sources: list[Path] = []
     for part, column in zip(parts, columns, strict=True):
         whole = [key for key in part.keys if column.key in key.columns and key.parts is None]
         if not whole:
@@ -258,15 +260,33 @@ def _carried(part: Divisible, expression: Expr) -> list[Key]:
     dated = date_part(expression)
     if dated is not None:
         name, column = dated
-        keys = [key for key in part.keys if column in key.columns and key.parts is None]
-        return [replace(key, columns=frozenset(), parts=frozenset([name])) for key in keys]
+        return [
+            replace(key, columns=frozenset(), parts=frozenset([name]))
+            for key in _holding(part, column)
+            if key.parts is None
+        ]
+    taken = field_inside(expression)
+    if taken is not None:
+        column, names = taken
+        keys = [key for key in _holding(part, column) if key.parts is None and len(key.sources) == 1]
+        return [Key(((*key.sources[0], *names),), frozenset()) for key in keys]
     kind = None
     if expression.variant_name() == "Cast":
         found = _CAST.match(str(expression))
         kind = found["type"] if found else ""
         (expression,) = expression.rex_call_operands()
-    keys = [key for key in part.keys if column_key(expression) in key.columns]
+    keys = _holding(part, column_key(expression))
     return [key for key in keys if kind is None or _keeps_apart(part, key, kind)]
+
+
+def _holding(part: Divisible, column: ColumnKey | None) -> list[Key]:
+    """The keys that a column holds.
+
+    DataFusion calls what it takes out of a struct by its name alone, even above the alias of a table.
+    """
+    named = [each.key for each in part.node.outputs or () if column == ("", each.name)]
+    asked = named[0] if len(named) == 1 else column
+    return [key for key in part.keys if asked in key.columns]
 
 
 def _keeps_apart(part: Divisible, key: Key, kind: str) -> bool:
@@ -275,7 +295,7 @@ def _keeps_apart(part: Divisible, key: Key, kind: str) -> bool:
 
 def _said(part: Divisible, said: Iterable[Expr]) -> list[Key]:
     """The keys that are among some expressions, by what these are called above."""
-    found: dict[tuple[tuple[str, ...], frozenset[str] | None], frozenset[ColumnKey]] = {}
+    found: dict[tuple[tuple[Path, ...], frozenset[str] | None], frozenset[ColumnKey]] = {}
     for expression in said:
         name = alias_key(expression) or ("", expression.schema_name())
         inner = unaliased(expression)
@@ -288,7 +308,14 @@ def _said(part: Divisible, said: Iterable[Expr]) -> list[Key]:
 
 
 def _types(part: Divisible, key: Key) -> list[pa.DataType]:
-    return [scan.schema.field(name).type for scan, name in zip(part.scans, key.sources, strict=True)]
+    return [_type(scan.schema, path) for scan, path in zip(part.scans, key.sources, strict=True)]
+
+
+def _type(schema: pa.Schema, path: Path) -> pa.DataType:
+    kind = schema.field(path[0]).type
+    for name in path[1:]:
+        kind = kind.field(name).type
+    return kind
 
 
 def _keeps(source: pa.DataType, cast: str) -> bool:

@@ -23,6 +23,7 @@ from lance_flight.engine.partition_wise.statistics import read_tables
 from lance_flight.engine.session import Session
 from lance_flight.engine.tables import PartitionedView, side_of
 from lance_flight.errors import LanceFlightError
+from lance_flight.model.schema import Path
 from lance_flight.planning.grouping import Apart, Group, Groups
 from lance_flight.planning.joins import Side, match
 from lance_flight.planning.key_order import in_order
@@ -113,7 +114,7 @@ class GroupedPart:
 
 
 Part: TypeAlias = GroupedPart | MetadataPart
-Matching: TypeAlias = tuple[tuple[str, ...], tuple[tuple[tuple[str, ...], frozenset[str] | None], ...], bool]
+Matching: TypeAlias = tuple[tuple[str, ...], tuple[tuple[tuple[Path, ...], frozenset[str] | None], ...], bool]
 """What decides the groups of a part: its tables, the columns of its keys, and whether all its joins are inner."""
 
 
@@ -223,7 +224,7 @@ def _agreeing(part: Divisible) -> Divisible:
     """The part with the keys alone that are the same column in all scans of one table: these read the same tables."""
 
     def agrees(key: Key) -> bool:
-        columns: dict[str, str] = {}
+        columns: dict[str, Path] = {}
         return all(
             columns.setdefault(scan.table, source) == source
             for scan, source in zip(part.scans, key.sources, strict=True)

@@ -112,6 +112,19 @@ def date_part(expression: Expr) -> tuple[str, ColumnKey] | None:
     return str(name.as_py() if isinstance(name, pa.Scalar) else name).lower(), column
 
 
+def field_inside(expression: Expr) -> tuple[ColumnKey, tuple[str, ...]] | None:
+    """The column of a `get_field` call, and the names of the fields down to what it takes out."""
+    if expression.variant_name() != "ScalarFunction" or expression.rex_call_operator() != "get_field":
+        return None
+    of, *names = expression.rex_call_operands()
+    column, literals = column_key(of), [name for name in names if name.variant_name() == "Literal"]
+    if column is None or len(literals) < len(names):
+        return None
+    values = [name.python_value() for name in literals]
+    plain = [value.as_py() if isinstance(value, pa.Scalar) else value for value in values]
+    return (column, tuple(plain)) if all(isinstance(value, str) for value in plain) else None
+
+
 def alias_key(expression: Expr) -> ColumnKey | None:
     """What a column is called above the node that says it; None for an expression without a name of its own."""
     if expression.variant_name() == "Alias":
