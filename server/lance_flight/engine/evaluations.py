@@ -9,14 +9,18 @@ from typing import Any
 import pyarrow as pa
 
 from lance_flight.engine.functions import evaluate
+from lance_flight.errors import LanceFlightError
 from lance_flight.planning.enumeration import Unresolved
 
 
 @dataclass(slots=True)
 class Evaluations:
-    """Values of custom expressions: computed between two rounds of planning, never inside one (decision 25)."""
+    """Values of custom expressions: computed between two rounds of planning, never inside one (decision 25).
 
-    known: dict[Any, pa.Array] = field(default_factory=dict)
+    What cannot be computed is an error of the one who asks: it prunes nothing, and the query runs.
+    """
+
+    known: dict[Any, pa.Array | LanceFlightError] = field(default_factory=dict)
     wanted: dict[Any, tuple[str, Sequence[pa.Array], pa.DataType]] = field(default_factory=dict)
 
     def __call__(self, expression: str, columns: Sequence[pa.Array], result_type: pa.DataType) -> pa.Array:
@@ -24,11 +28,17 @@ class Evaluations:
         if key not in self.known:
             self.wanted[key] = expression, columns, result_type
             raise Unresolved(f"{expression!r} is computed before the next round of planning")
-        return self.known[key]
+        found = self.known[key]
+        if isinstance(found, LanceFlightError):
+            raise found
+        return found
 
     def compute(self) -> bool:
         """Compute what was wanted; whether there was anything."""
         wanted, self.wanted = self.wanted, {}
         for key, (expression, columns, result_type) in wanted.items():
-            self.known[key] = evaluate(expression, columns, result_type)
+            try:
+                self.known[key] = evaluate(expression, columns, result_type)
+            except LanceFlightError as exc:
+                self.known[key] = exc
         return bool(wanted)

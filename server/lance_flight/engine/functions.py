@@ -7,10 +7,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Sequence
+from functools import lru_cache
 
 import pyarrow as pa
 from datafusion import DataFrame, SessionConfig, SessionContext, col, udf
 
+from lance_flight.engine.determinism import calls_of, changing_functions
 from lance_flight.engine.sql import Cursor, for_datafusion
 from lance_flight.engine.tokens import STRINGS
 from lance_flight.engine.typed_calls import QUERIES_ONLY, TypedCalls, shown_name
@@ -19,23 +21,10 @@ from lance_flight.model.hashing import hash_class
 
 RECURSION_LIMIT = "250"
 """Levels of DataFusion's parser, of which a bracket takes up to two (`bounds.MOST_NESTED`)."""
-_VOLATILE = frozenset(
-    [
-        "now",
-        "random",
-        "uuid",
-        "current_date",
-        "current_time",
-        "current_timestamp",
-        "today",
-        "localtime",
-        "localtimestamp",
-        "version",
-    ]
-)
 _COLUMN = re.compile(r"col\d+")
 _RAISED = re.compile(r"PyErr \{ type: <class '[^']*'>, value: (?P<message>.*?), traceback: .*\}", re.DOTALL)
 _NULL_ROWS = 2  # an aggregate would make one of them
+_KEPT_EXPRESSIONS = 256
 _PROBES = (5, 0, -3, 100, None)
 
 
@@ -64,9 +53,14 @@ def register_principal(context: SessionContext, principal: str) -> None:
 def evaluate(expression: str, columns: Sequence[pa.Array], result_type: pa.DataType) -> pa.Array:
     """Compute a custom partition expression over col0, col1 …; this is the product's `model.spec.Evaluate`.
 
+    `SqlError` for one that is not deterministic: its values tell nothing of the next ones.
+
     >>> evaluate("upper(col0)", [pa.array(["a", None])], pa.utf8()).to_pylist()
     ['A', None]
     """
+    problems = _unsteady(expression)
+    if problems:
+        raise SqlError(f"expression {expression!r} cannot be computed: " + "; ".join(problems))
     values = _computed(expression, columns)
     try:
         return values if values.type == result_type else values.cast(result_type)
@@ -149,11 +143,16 @@ def check_expression(expression: str, sources: Sequence[pa.DataType], declared: 
 def unsteady(expression: str) -> Iterator[str]:
     """What keeps an expression from giving one value for each row, the same whenever it is computed."""
     tokens = [token for token in Cursor.over(expression).tokens if token.kind not in STRINGS]
-    volatile = sorted({token.text.lower() for token in tokens} & _VOLATILE)
-    if volatile:
-        yield f"{volatile[0]!r} is not deterministic and stateless; the same input must always give the same value"
+    changing = next(calls_of(expression, changing_functions()), None)
+    if changing is not None:
+        yield f"{changing.lower()!r} is not deterministic and stateless; the same input must always give the same value"
     if {token.word for token in tokens} & {"SELECT", "OVER"}:
         yield "a subquery or window may not stand in it"
+
+
+@lru_cache(_KEPT_EXPRESSIONS)
+def _unsteady(expression: str) -> tuple[str, ...]:
+    return tuple(unsteady(expression))
 
 
 def _expression_problems(expression: str, sources: Sequence[pa.DataType], declared: pa.DataType) -> Iterator[str]:

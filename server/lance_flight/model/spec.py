@@ -13,7 +13,7 @@ from typing import Any, ClassVar
 
 import pyarrow as pa
 
-from lance_flight.errors import SchemaError, SpecError
+from lance_flight.errors import SchemaError, SpecError, SqlError
 from lance_flight.model.arrow_json import type_from_json, type_to_json
 from lance_flight.model.hashing import hash_class
 from lance_flight.model.naming import partition_column
@@ -93,7 +93,10 @@ class PartitionField:
     def apply(self, columns: Sequence[pa.Array], evaluate: Evaluate) -> pa.Array:
         """The partition value of each row, of exactly `result_type`; `columns` in `source_ids` order."""
         if isinstance(self.rule, Expression):
-            values = evaluate(self.rule.sql, columns, self.result_type)
+            try:
+                values = evaluate(self.rule.sql, columns, self.result_type)
+            except SqlError as exc:
+                raise SpecError(f"partition field {self.field_id!r}", [str(exc)]) from exc
         else:
             values = self.rule.apply(columns)
         return values if values.type == self.result_type else values.cast(self.result_type)

@@ -11,7 +11,9 @@ from itertools import product
 from math import prod
 
 import numpy as np
+import pyarrow as pa
 
+from lance_flight.errors import LanceFlightError
 from lance_flight.model.spec import Evaluate, Expression
 from lance_flight.planning.dimensions import Dimension, Side, Tables, common
 from lance_flight.planning.domains import Mask
@@ -76,13 +78,31 @@ def _matched(
     sides: Sequence[Side], tables: Sequence[Sequence[Tables]], evaluate: Evaluate | None, *, inner: bool
 ) -> Groups | Apart:
     every = [each for some in tables for each in some]
-    columns, failures = columns_of(common(every), every, evaluate)
+    found = common(every)
+    unsure = {each: why for each in found if (why := _why_unsure(each, sides[0], evaluate)) is not None}
+    sure = {each: kind for each, kind in found.items() if each not in unsure}
+    columns, failures = columns_of(sure, every, evaluate)
+    failures = [*failures, *unsure.values()]
     if not columns:
         return Apart("; ".join(failures) or why_apart(every))
     groups = grouped(sides, tables, [*columns.values()], _taken(columns, inner=inner))
     if inner:
         groups = [group for group in groups if all(any(map(len, versions)) for versions in group.rows)]
     return Groups(tuple(dimension.shown(sides[0]) for dimension in columns), tuple(groups))
+
+
+def _why_unsure(dimension: Dimension, side: Side, evaluate: Evaluate | None) -> str | None:
+    """Why equal keys may have different values of an expression: it is not deterministic, or nobody here knows it."""
+    if evaluate is None or not isinstance(dimension.rule, Expression):
+        return None
+    field = dimension.on(side)
+    try:
+        evaluate(
+            dimension.rule.sql, [pa.nulls(0, side.key_type(place)) for place in dimension.places], field.result_type
+        )
+    except (LanceFlightError, pa.ArrowException) as exc:
+        return f"{dimension.shown(side)} of {side.name} cannot be computed: {exc}"
+    return None
 
 
 def _taken(columns: Mapping[Dimension, Column], *, inner: bool) -> Mask:

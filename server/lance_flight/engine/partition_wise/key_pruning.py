@@ -13,6 +13,7 @@ import pyarrow as pa
 from datafusion import Expr
 from datafusion.expr import Aggregate, Filter, Join, Projection, SubqueryAlias, TableScan
 
+from lance_flight.engine.determinism import volatile_functions
 from lance_flight.engine.few_keys import few_keys
 from lance_flight.engine.partition_wise.origins import origin
 from lance_flight.engine.partition_wise.plans import Node, column_key, has_subquery, is_null_aware, join_type, table_key
@@ -21,7 +22,6 @@ from lance_flight.engine.session import Session
 from lance_flight.planning.predicates import NEVER, Column, In, Predicate
 
 _STEADY = (TableScan, Filter, Projection, SubqueryAlias, Join, Aggregate)
-_VOLATILE = ("random(", "uuid(")
 
 # For each side of a join, the types in which its rows without a match count for nothing.
 _LEFT_NEEDS_MATCH = frozenset({"Inner", "Right", "LeftSemi", "RightSemi", "RightAnti"})
@@ -101,7 +101,7 @@ def _is_steady(node: Node) -> bool:
         isinstance(each.variant, _STEADY)
         and not (isinstance(each.variant, TableScan) and each.variant.fetch() is not None)
         and not (isinstance(each.variant, Aggregate) and each.variant.aggregate_exprs())
-        and not any(word in each.said for word in _VOLATILE)
+        and not any(f"{name}(" in each.said for name in volatile_functions())
         for each in node.walk()
     )
 

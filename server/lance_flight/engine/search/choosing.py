@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
-from itertools import pairwise
 from typing import Protocol
 
 import numpy as np
@@ -14,10 +13,10 @@ from datafusion import DataFrame
 
 from lance_flight.catalog.search.chosen_rows import Addresses
 from lance_flight.catalog.tables.scan import ADDRESS_FIELDS
+from lance_flight.engine.determinism import calls_of, volatile_functions
 from lance_flight.engine.provider import Provider, ScanLog
 from lance_flight.engine.references import CATALOG, enclosed, quoted
 from lance_flight.engine.tables import PartitionedView, PlainView, Portion, Share, Targets
-from lance_flight.engine.tokens import STRINGS, tokenize
 from lance_flight.errors import LanceFlightError, QueryFailed, Unsupported
 from lance_flight.planning.predicates import ALWAYS
 
@@ -25,7 +24,6 @@ SEARCHES = "$search"
 """The schema of what stands for searches, and of what they look at, in the statement that they are part of."""
 
 _ADDRESSES = tuple(field.name for field in ADDRESS_FIELDS)
-_VOLATILE = frozenset({"random", "rand", "uuid", "gen_random_uuid"})
 
 
 class Runner(Protocol):
@@ -68,12 +66,8 @@ class ChosenRows:
 
 def check_steady(condition: str) -> None:
     """Refuse a condition whose value is another one each time."""
-    tokens = tokenize(condition)
-    for token, following in pairwise(tokens):
-        if token.kind not in STRINGS and token.text.lower() in _VOLATILE and following.is_sign("("):
-            raise Unsupported(
-                f"filter {condition!r} of a search calls {token.text}; expected what is the same each time"
-            )
+    for name in calls_of(condition, volatile_functions()):
+        raise Unsupported(f"filter {condition!r} of a search calls {name}; expected what is the same each time")
 
 
 def chosen(
