@@ -108,7 +108,7 @@ def test_the_first_write_adds_a_key_and_no_fence(tmp_path: Path) -> None:
     before = manifest(tmp_path / "t").metadata
     opened(tmp_path / "t").append([table_of("FR", [21])], evaluate)
     added = manifest(tmp_path / "t").metadata.keys() - before.keys()
-    assert added == {"lance_flight:namespace_key"}
+    assert added == {"lance_flight:namespace_key", "lance_flight:derived_values"}
 
 
 def test_names_that_others_gave_are_kept_and_extended(tmp_path: Path) -> None:
