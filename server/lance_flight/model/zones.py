@@ -43,8 +43,12 @@ class Zone:
 
     def local(self, seconds: Seconds) -> Seconds:
         """The local time of each instant, both as seconds since 1970-01-01."""
-        offsets = self.offsets[np.searchsorted(self.starts, seconds, "right")] if len(self.starts) else self.offsets[0]
-        local: Seconds = seconds + offsets
+        if not len(seconds):
+            return seconds
+        # Most columns span few changes: those alone are searched.
+        first, last = np.searchsorted(self.starts, [seconds.min(), seconds.max()], "right")
+        places = first if first == last else first + np.searchsorted(self.starts[first:last], seconds, "right")
+        local: Seconds = seconds + self.offsets[places]
         return local
 
     def local_bounds(self, low: int, high: int) -> tuple[int, int]:
