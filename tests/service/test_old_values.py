@@ -104,3 +104,19 @@ def test_a_table_of_a_writer_that_follows_the_spec_loses_no_row(old: Server) -> 
         for table in stored_tables(old.root / "foreign")
     }
     assert found == {2024: [1, 11], 2025: [2, 12]}
+
+
+@pytest.mark.parametrize(
+    ("time", "left"), [("2025-06-02T00:00:00", [1, 2, 3, 99]), ("2024-06-02T00:00:00", [4, 99])], ids=["2025", "2024"]
+)
+def test_overwriting_a_year_replaces_the_rows_that_belong_to_it(old: Server, time: str, left: list[int]) -> None:
+    old.run(f"INSERT OVERWRITE events VALUES (99, TIMESTAMP '{time}')")
+    assert ids(old, "true") == left
+    old.rows("ALTER TABLE events REWRITE PARTITIONS")
+    assert ids(old, "true") == left
+    assert {row[-1] for row in old.rows("VERIFY TABLE events")} == {None}
+
+
+def test_dropping_a_year_takes_the_rows_that_belong_to_it(old: Server) -> None:
+    old.run("ALTER TABLE events DROP PARTITION (t_year = 2024)")
+    assert ids(old, "true") == [4]

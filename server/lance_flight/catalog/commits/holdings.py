@@ -53,12 +53,13 @@ def held(root: Store, snapshot: Snapshot, wanted: pa.Table, evaluate: Evaluate) 
 def _known(tables: SpecTables, snapshot: Snapshot, fields: Sequence[PartitionField], evaluate: Evaluate) -> pa.Table:
     """The values of those of `fields` that the tables' own values decide, one row for each table.
 
-    A field of their own spec does, and so do the sources themselves, for as long as they are columns.
+    A field of their own spec does, and so do the sources themselves, for as long as they are columns; not a doubtful one.
     """
-    own = {field.field_id for field in tables.spec.fields}
+    sure = [field for field in tables.spec.fields if field.field_id not in snapshot.doubtful_fields]
+    own = {field.field_id for field in sure}
     sources = {
         field.source_ids[0]: field.column
-        for field in tables.spec.fields
+        for field in sure
         if isinstance(field.rule, Identity) and snapshot.schema.column(field.source_ids[0]) is not None
     }
     columns = {}
