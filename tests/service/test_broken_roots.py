@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+import subprocess
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -12,7 +13,7 @@ import pyarrow as pa
 import pytest
 from adbc_driver_manager import Error
 
-from tests.service.server_process import Server, files, serving
+from tests.service.server_process import COMMAND, Server, files, serving
 from tests.stock import manifest, stored_tables
 
 
@@ -149,6 +150,45 @@ def test_a_broken_namespace_says_what_is_broken_and_the_others_go_on(
     finally:
         server.run(f"DROP TABLE {spoilable}")
     assert "not_found" in server.refuses(f"SELECT id FROM {spoilable}")
+
+
+MISNAMED = ["partition_spec_vx", "partition_spec_v", "partition_spec_v-1", "partition_spec_v\N{SUPERSCRIPT TWO}"]
+
+
+@pytest.mark.parametrize("key", MISNAMED)
+def test_a_namespace_whose_only_spec_has_no_number_in_its_key_says_so(server: Server, spoilable: str, key: str) -> None:
+    spec = manifest(server.root / spoilable).metadata["partition_spec_v1"]
+    set_metadata({"partition_spec_v1": None, key: spec})(server.root / spoilable)
+    try:
+        entries = [
+            "SELECT id FROM {}",
+            "DESCRIBE {}",
+            "VERIFY TABLE {}",
+            "INSERT INTO {} VALUES (3, 1)",
+            "SELECT * FROM {}$specs",
+            "SHOW PARTITIONS {}",
+        ]
+        for sql in entries:
+            message = server.refuses(sql.format(spoilable))
+            expected = ["[corrupt]", f"'{spoilable}'", f"'{key}'", "expected partition_spec_v<N>", "N is 1, 2 …"]
+            assert [part for part in expected if part not in message] == [], sql
+            assert [part for part in ("Traceback", "[internal]", "IndexError", *paths(server)) if part in message] == []
+        assert ("public", spoilable, True) in server.rows("SHOW TABLES")
+        command = [COMMAND, "verify", str(server.root), spoilable]
+        run = subprocess.run(command, check=False, capture_output=True, text=True, timeout=120)
+        assert run.returncode != 0
+        assert f"'{key}'" in run.stderr
+        assert "Traceback" not in run.stderr
+    finally:
+        server.run(f"DROP TABLE {spoilable}")
+
+
+def test_a_key_that_only_begins_like_one_of_a_spec_is_nobodys_business_beside_specs(
+    server: Server, spoilable: str
+) -> None:
+    set_metadata({"partition_spec_version": "1"})(server.root / spoilable)
+    assert server.value(f"SELECT count(*) FROM {spoilable}") == 2
+    server.run(f"DROP TABLE {spoilable}")
 
 
 UNREADABLE = [

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
@@ -204,7 +204,7 @@ def specs_from_metadata(metadata: Mapping[str, str]) -> list[PartitionSpec]:
     """Every `partition_spec_v<N>` of a metadata map, by number; the problems of all of them at once."""
     specs, problems = [], []
     for key, text in metadata.items():
-        if key.startswith(SPEC_KEY) and key[len(SPEC_KEY) :].isdigit():
+        if _has_number(key):
             try:
                 specs.append(PartitionSpec.from_json(text, key=key))
             except SpecError as exc:
@@ -212,6 +212,19 @@ def specs_from_metadata(metadata: Mapping[str, str]) -> list[PartitionSpec]:
     if problems:
         raise SpecError("partition specs", problems)
     return sorted(specs, key=lambda spec: spec.id)
+
+
+def check_any_spec(keys: Iterable[str]) -> None:
+    """Refuse metadata whose keys of specs all have something else in place of the number; `SpecError` names them."""
+    named = [key for key in keys if key.startswith(SPEC_KEY)]
+    if not any(map(_has_number, named)):
+        expected = f"expected {SPEC_KEY}<N>, where N is 1, 2 …"
+        raise SpecError("partition specs", [f"key {key!r} has no spec number; {expected}" for key in named])
+
+
+def _has_number(key: str) -> bool:
+    number = key.removeprefix(SPEC_KEY)
+    return key.startswith(SPEC_KEY) and number.isascii() and number.isdigit()
 
 
 def _fields_from_json(value: Any, problems: list[str]) -> tuple[PartitionField, ...]:

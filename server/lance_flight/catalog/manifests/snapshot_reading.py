@@ -21,7 +21,7 @@ from lance_flight.catalog.storage.addresses import ROW_ADDRESS
 from lance_flight.catalog.storage.store import UNREADABLE, Store
 from lance_flight.errors import Corrupt, InvalidInput
 from lance_flight.model.schema import NamespaceSchema
-from lance_flight.model.spec import SPEC_KEY, PartitionSpec, specs_from_metadata
+from lance_flight.model.spec import SPEC_KEY, PartitionSpec, check_any_spec, specs_from_metadata
 from lance_flight.model.transforms import is_string
 
 
@@ -36,6 +36,7 @@ def read_snapshot(dataset: LanceDataset, place: Store, table_branch: str | None 
         found = {prop.key: prop.text for prop in elsewhere} | metadata
         if not any(key.startswith(SPEC_KEY) for key in found):
             return None
+        check_any_spec(found)
         _check_columns(name, rows.schema)
         if SCHEMA_KEY not in found:
             raise Corrupt(f"namespace {name!r} has partition specs and no {SCHEMA_KEY!r} in its metadata")
