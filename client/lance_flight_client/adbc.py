@@ -18,7 +18,8 @@ from lance_flight_client.errors import ServerError
 _HEADER = "adbc.flight.sql.rpc.call_header."
 PARTITION_BY = f"{_HEADER}lance-flight-partition-by"
 STABLE_ROW_IDS = f"{_HEADER}lance-flight-stable-row-ids"
-"""The driver sends no ingest options, but any header: this one partitions the table that an ingest creates."""
+FILE_VERSION = f"{_HEADER}lance-flight-file-version"
+"""The driver sends no ingest options, but any header: the first one partitions the table that an ingest creates."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,15 +100,18 @@ def ingest(
     mode: str = "create",
     partition_by: str | None = None,
     stable_row_ids: bool = False,
+    file_version: str | None = None,
 ) -> int:
     """Send rows to a table and return how many were stored.
 
     If it is made for them, it is partitioned as `partition_by` says (as in CREATE TABLE … PARTITIONED BY (…)), and its rows
-    keep their ids with `stable_row_ids`.
+    keep their ids with `stable_row_ids`. Its data files are of `file_version` of Lance's format (None: the newest).
     """
     with connection.cursor() as cursor:
         if stable_row_ids:
             cursor.adbc_statement.set_options(**{STABLE_ROW_IDS: "true"})
+        if file_version is not None:
+            cursor.adbc_statement.set_options(**{FILE_VERSION: file_version})
         if partition_by is not None:
             cursor.adbc_statement.set_options(**{PARTITION_BY: partition_by})
         try:

@@ -14,10 +14,12 @@ from adbc_driver_manager import Error
 from lance_flight.flight.commands import StatementIngest, TableDefinitionOptions
 from lance_flight.flight.protocol import flight_sql_pb2 as pb
 from lance_flight.flight.wire import encode_command
+from lance_flight_client.adbc import ingest
+from lance_flight_client.errors import ServerError
 from pyarrow import flight
 
 from tests.service.server_process import Server, files
-from tests.stock import manifest, stored_by_value, stored_rows
+from tests.stock import manifest, stored_by_value, stored_rows, stored_tables
 
 ROWS = pa.table({"id": [1, 2, 3, 4], "c": ["US", "DE", None, "US"]})
 MORE = pa.table({"id": [5, 6], "c": ["DE", "FR"]})
@@ -263,3 +265,21 @@ def test_structs_inside_structs_go_into_several_partitions(server: Server, table
     server.run(f"INSERT INTO {table} (id) VALUES (3), (4), (5)")
     found = server.query(f"SELECT s FROM {table} ORDER BY id")["s"].to_pylist()
     assert found == [*values, None, None, None]
+
+
+@pytest.mark.parametrize("partition_by", ["c", None], ids=["partitioned", "plain"])
+def test_an_ingest_chooses_the_version_of_the_files(server: Server, table: str, partition_by: str | None) -> None:
+    sent = ingest(server.connection, table, ROWS, partition_by=partition_by, file_version="2.0")
+    assert sent == ROWS.num_rows
+    server.ingest(table, MORE, "append")
+    if partition_by is None:
+        assert lance.dataset(str(server.root / f"{table}.lance")).data_storage_version == "2.0"
+        return
+    assert set(server.rows(f"SELECT file_version FROM {table}$files")) == {("2.0",)}
+    assert {stored.dataset.data_storage_version for stored in stored_tables(server.root / table)} == {"2.0"}
+    assert sorted(server.rows(f"SELECT id FROM {table}")) == [(n,) for n in range(1, 7)]
+
+
+def test_an_ingest_with_an_unknown_version_of_files_is_refused(server: Server, table: str) -> None:
+    with pytest.raises(ServerError, match=r"invalid_input.*file_version is '3\.0'; expected 2\.0, 2\.1 or 2\.2"):
+        ingest(server.connection, table, ROWS, partition_by="c", file_version="3.0")

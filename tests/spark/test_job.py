@@ -29,6 +29,7 @@ root = "lake"
 table = "s.t"
 partition_by = "bucket(4, id)"
 stable_row_ids = true
+file_version = "2.1"
 storage.aws_region = "eu-north-1"
 
 [write]
@@ -55,6 +56,7 @@ AS_JOB = Job(
         table="s.t",
         partition_by="bucket(4, id)",
         stable_row_ids=True,
+        file_version="2.1",
         storage={"aws_region": "eu-north-1"},
     ),
     write=Write(mode="overwrite table", commit_id="one", cluster=True, spread=2),
@@ -68,7 +70,17 @@ AS_FLAGS = [
     *("--source", "in/*.csv.gz", "--source", "more.csv", "--schema", "id BIGINT", "--where", "id > 0"),
     *("--option", "header=true", "--option", "sep=;", "--option", "maxColumns=30"),
     *("--column", "*", "--column", "id % 2 AS half"),
-    *("--root", "lake", "--table", "s.t", "--partition-by", "bucket(4, id)", "--stable-row-ids"),
+    *(
+        "--root",
+        "lake",
+        "--table",
+        "s.t",
+        "--partition-by",
+        "bucket(4, id)",
+        "--stable-row-ids",
+        "--file-version",
+        "2.1",
+    ),
     *("--storage", "aws_region=eu-north-1"),
     *("--mode", "overwrite table", "--commit-id", "one", "--cluster", "--spread", "2"),
     *("--conf", "spark.master=local[2]", "--conf", "spark.sql.shuffle.partitions=8"),
@@ -109,6 +121,7 @@ def test_the_options_of_the_write() -> None:
             "table": "s.t",
             "partition_by": "bucket(4, id)",
             "stable_row_ids": "true",
+            "file_version": "2.1",
             "overwrite": "table",
             "commit_id": "one",
             "storage.aws_region": "eu-north-1",

@@ -30,6 +30,7 @@ from lance_flight.catalog.manifests.manifest import (
 from lance_flight.catalog.manifests.new_partitions import version_rows
 from lance_flight.catalog.manifests.properties import (
     DERIVED_VALUES,
+    FILE_VERSION,
     NAMESPACE_KEY,
     SCHEMA_KEY,
     STABLE_ROW_IDS,
@@ -83,8 +84,11 @@ class PartitionedNamespace:
         *,
         fence: bool = True,
         stable_row_ids: bool = False,
+        file_version: str | None = None,
     ) -> PartitionedNamespace:
         """An empty namespace with one spec version; its rows keep their ids where `stable_row_ids` says so.
+
+        Its data files are of `file_version` (None: the newest).
 
         It exists from the moment its metadata is set, in one commit, the last; what is there before that is not a
         partitioned namespace to anybody. `fence` keeps stock writers from destroying its columns.
@@ -95,8 +99,9 @@ class PartitionedNamespace:
         dataset.merge_insert("object_id").when_not_matched_insert_all().execute(version_rows([spec], columns))
         reached("manifest_made")
         metadata = {**namespace_metadata(spec, schema), **_new_properties()}
-        lineage = {STABLE_ROW_IDS: str(True)} if stable_row_ids else {}
-        dataset.update_metadata(metadata | lineage | ({FENCE_KEY: FENCE} if fence else {}))
+        chosen = {STABLE_ROW_IDS: str(True)} if stable_row_ids else {}
+        chosen |= {FILE_VERSION: file_version} if file_version is not None else {}
+        dataset.update_metadata(metadata | chosen | ({FENCE_KEY: FENCE} if fence else {}))
         return cls.open(store)
 
     def snapshot(self, at: int | str | datetime | None = None) -> Snapshot:

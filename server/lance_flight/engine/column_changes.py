@@ -14,6 +14,7 @@ from lance_flight.catalog.manifests.snapshot import Snapshot
 from lance_flight.catalog.namespace import PartitionedNamespace
 from lance_flight.catalog.roots.directory import Root, TableName
 from lance_flight.catalog.roots.plain import PlainTable
+from lance_flight.catalog.storage.file_versions import unstorable_in
 from lance_flight.catalog.storage.store import unstorable
 from lance_flight.engine import alterations
 from lance_flight.engine.alterations import OfColumn, SetType
@@ -92,7 +93,7 @@ class _Changing:
 
     def __call__(self, snapshot: Snapshot) -> tuple[SchemaStep, str]:
         before, after = snapshot.schema, changed(snapshot.schema, self.change)
-        _check_storable(after)
+        _check_storable(after, snapshot.file_version)
         _check_expressions(snapshot, after)
         _check_rows(self.root, self.name, snapshot, self.change, is_computed=self.values is not None)
         made = computed(before, after, self.change, self.values) if isinstance(self.change, AddColumn) else {}
@@ -143,8 +144,8 @@ def _default(path: Path, kind: pa.DataType, text: str | None) -> str | None:
     return kept
 
 
-def _check_storable(schema: NamespaceSchema) -> None:
-    problems = unstorable(schema.plain)
+def _check_storable(schema: NamespaceSchema, file_version: str) -> None:
+    problems = [*unstorable(schema.plain), *unstorable_in(schema.plain, file_version)]
     if problems:
         raise SchemaError("schema", problems)
 

@@ -9,6 +9,7 @@ from datafusion import SessionContext
 
 from lance_flight.catalog.namespace import PartitionedNamespace
 from lance_flight.catalog.roots.directory import Table
+from lance_flight.catalog.storage.file_versions import NEWEST, unstorable_in
 from lance_flight.catalog.storage.store import unstorable
 from lance_flight.engine.functions import check_expression, plain_message, result_type, session_config
 from lance_flight.engine.partition_fields import PartitionDef
@@ -37,13 +38,14 @@ def arrow_schema(columns: Sequence[ColumnDef]) -> pa.Schema:
     return pa.schema(fields)
 
 
-def column_problems(schema: pa.Schema) -> list[str]:
+def column_problems(schema: pa.Schema, file_version: str | None = None) -> list[str]:
     """What is wrong with the columns of a new table; nothing for those that can be stored and read back."""
     if not schema.names:
         return ["there are no columns"]
     named = {field.name: column_name_problem(field.name) for field in schema}
     problems = [problem for problem in named.values() if problem is not None]
-    return [*problems, *unstorable(pa.schema([field for field in schema if named[field.name] is None]))]
+    rest = pa.schema([field for field in schema if named[field.name] is None])
+    return [*problems, *unstorable(rest), *unstorable_in(rest, file_version or NEWEST)]
 
 
 def arrow_type(text: str) -> pa.DataType:

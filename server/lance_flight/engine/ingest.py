@@ -94,10 +94,11 @@ class _NewTable:
     schema: NamespaceSchema
     spec: PartitionSpec | None
     stable_row_ids: bool
+    file_version: str | None
 
     @classmethod
     def of(cls, name: TableName, columns: pa.Schema, properties: TableProperties) -> Self:
-        problems = column_problems(columns)
+        problems = column_problems(columns, properties.file_version)
         if problems:
             raise SchemaError(f"table {name.name!r}", problems)
         schema, fields = NamespaceSchema.assign(columns), properties.partitioned_by
@@ -106,13 +107,18 @@ class _NewTable:
             schema=schema,
             spec=partition_spec(schema, fields) if fields else None,
             stable_row_ids=properties.stable_row_ids,
+            file_version=properties.file_version,
         )
 
     def made(self, place: Store, data: Iterable[pa.Table]) -> int:
         """Make it with some rows; how many they are."""
         if self.spec is None:
-            return write_plain(place, self.columns, data, stable_row_ids=self.stable_row_ids)
-        made = PartitionedNamespace.create(place, self.schema, self.spec, stable_row_ids=self.stable_row_ids)
+            return write_plain(
+                place, self.columns, data, stable_row_ids=self.stable_row_ids, file_version=self.file_version
+            )
+        made = PartitionedNamespace.create(
+            place, self.schema, self.spec, stable_row_ids=self.stable_row_ids, file_version=self.file_version
+        )
         return made.append(data, evaluate, operation="create with")
 
     def opened(self, place: Store) -> PlainTable | PartitionedNamespace:

@@ -17,7 +17,9 @@ from lance_flight.catalog.namespace import PartitionedNamespace, display
 from lance_flight.catalog.roots.attachments import Attachment, detach, detached_rows, shown
 from lance_flight.catalog.roots.directory import PLAIN_SUFFIX, PUBLIC, Root, Table, TableName
 from lance_flight.catalog.roots.plain import PlainTable, write_plain
+from lance_flight.catalog.storage.file_versions import FILE_VERSIONS, unstorable_in
 from lance_flight.catalog.storage.store import Store
+from lance_flight.catalog.tables.partitions import open_table
 from lance_flight.engine.functions import cast, evaluate
 from lance_flight.engine.partition_alterations import AttachTable, DetachPartition, DropPartition, PartitionValue
 from lance_flight.engine.transactions import SqlTransaction
@@ -91,7 +93,10 @@ def detach_partition(root: Root, name: TableName, statement: DetachPartition) ->
 
 
 def _copied(table: PartitionedNamespace, snapshot: Snapshot, partition: PartitionTable, place: Store) -> int:
-    return write_plain(place, snapshot.schema.plain, detached_rows(table, snapshot, partition))
+    columns, version = snapshot.schema.plain, str(open_table(table.store, partition).data_storage_version)
+    if version not in FILE_VERSIONS or unstorable_in(columns, version):
+        version = snapshot.file_version
+    return write_plain(place, columns, detached_rows(table, snapshot, partition), file_version=version)
 
 
 def plain_name(path: str) -> TableName:

@@ -28,7 +28,7 @@ from lance_flight.engine.references import TableRef
 from lance_flight.engine.row_changes import Delete, Merge, RowChange, Update
 from lance_flight.engine.select_lists import with_distinct_names
 from lance_flight.engine.sql import Cursor, numbered
-from lance_flight.engine.table_properties import PLAIN, TableProperties, stable_row_ids
+from lance_flight.engine.table_properties import PLAIN, TableProperties
 from lance_flight.errors import SqlError
 from lance_flight.model.naming import SEPARATOR
 
@@ -211,7 +211,7 @@ def _create(cursor: Cursor) -> Statement:
     return CreateTable(
         table=table,
         columns=columns,
-        properties=TableProperties(partitioned_by=partitioned_by, stable_row_ids=stable_row_ids(options)),
+        properties=TableProperties(partitioned_by=partitioned_by).having(options),
         if_not_exists=if_not_exists,
         query=query,
         is_temporary=is_temporary,

@@ -2,23 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Self
 
+from lance_flight.catalog.storage.file_versions import check_version
 from lance_flight.engine.partition_fields import PartitionDef, parse_partition_by
 from lance_flight.errors import InvalidInput
 
-PARTITION_BY, STABLE_ROW_IDS = "partition_by", "stable_row_ids"
+PARTITION_BY, STABLE_ROW_IDS, FILE_VERSION = "partition_by", "stable_row_ids", "file_version"
+_OF_WITH = (STABLE_ROW_IDS, FILE_VERSION)
 _SWITCH = {"true": True, "false": False}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TableProperties:
-    """The partition fields of a new table (none: it is a plain one), and whether its rows keep their ids."""
+    """The partition fields of a new table (none: it is a plain one), and whether its rows keep their ids.
+
+    `file_version` is that of Lance's file format which its data files have (None: the newest).
+    """
 
     partitioned_by: tuple[PartitionDef, ...] = ()
     stable_row_ids: bool = False
+    file_version: str | None = None
 
     @classmethod
     def by(cls, fields: str | None) -> Self:
@@ -33,18 +39,22 @@ class TableProperties:
         True
         """
         rest = {name: value for name, value in options.items() if name != PARTITION_BY}
-        is_stable = stable_row_ids(rest, f"{PARTITION_BY} or {STABLE_ROW_IDS}")
-        return replace(cls.by(options.get(PARTITION_BY)), stable_row_ids=is_stable)
+        return cls.by(options.get(PARTITION_BY)).having(rest, known=(PARTITION_BY, *_OF_WITH))
+
+    def having(self, options: Mapping[str, object], known: Sequence[str] = _OF_WITH) -> Self:
+        """The same with the options of WITH; `InvalidInput` for others, by what may be `known`."""
+        for name in options:
+            if name not in _OF_WITH:
+                expected = f"{', '.join(known[:-1])} or {known[-1]}"
+                raise InvalidInput(f"option {name!r} of a new table is not known; expected {expected}")
+        is_stable, version = options.get(STABLE_ROW_IDS, False), options.get(FILE_VERSION)
+        if str(is_stable).lower() not in _SWITCH:
+            raise InvalidInput(f"{STABLE_ROW_IDS} is {is_stable!r}; expected true or false")
+        return replace(
+            self,
+            stable_row_ids=_SWITCH[str(is_stable).lower()],
+            file_version=None if version is None else check_version(str(version), FILE_VERSION),
+        )
 
 
 PLAIN = TableProperties()
-
-
-def stable_row_ids(options: Mapping[str, object], known: str = STABLE_ROW_IDS) -> bool:
-    """The only option of WITH, and of an ingest the only one beside the partition fields; `InvalidInput` for others."""
-    for name, value in options.items():
-        if name != STABLE_ROW_IDS:
-            raise InvalidInput(f"option {name!r} of a new table is not known; expected {known}")
-        if str(value).lower() not in _SWITCH:
-            raise InvalidInput(f"{STABLE_ROW_IDS} is {value!r}; expected true or false")
-    return _SWITCH[str(options.get(STABLE_ROW_IDS, False)).lower()]

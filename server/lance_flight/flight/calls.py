@@ -29,7 +29,11 @@ TRACING = "lance-flight-tracing"
 ENDPOINTS_HEADER = "lance-flight-endpoints"
 COMPRESSION_HEADER = "lance-flight-compression"
 INGEST_HEADERS: Mapping[str, str] = MappingProxyType(
-    {"lance-flight-partition-by": "partition_by", "lance-flight-stable-row-ids": "stable_row_ids"}
+    {
+        "lance-flight-partition-by": "partition_by",
+        "lance-flight-stable-row-ids": "stable_row_ids",
+        "lance-flight-file-version": "file_version",
+    }
 )
 """The options of an ingest, by the headers that say them for drivers without such options."""
 NO_OPTIONS: Mapping[str, str] = MappingProxyType({})

@@ -140,6 +140,9 @@ class Target:
     stable_row_ids: bool = _setting(
         SWITCH, "--stable-row-ids", "whether the rows of a table that has to be made keep their ids", default=False
     )
+    file_version: str | None = _setting(
+        TEXT, "--file-version", "the version of Lance's file format if it has to be made: 2.0, 2.1 or 2.2", default=None
+    )
     storage: Mapping[str, str] = _setting(
         PAIRS, "--storage", "how the object store is reached (aws_region=…)", is_secret=True, default_factory=dict
     )
@@ -190,6 +193,7 @@ class Job:
             "table": self.target.table,
             "partition_by": self.target.partition_by,
             "stable_row_ids": "true" if self.target.stable_row_ids else None,
+            "file_version": self.target.file_version,
             "overwrite": "table" if self.write.mode == OVERWRITE_TABLE else None,
             "commit_id": self.write.commit_id,
         }

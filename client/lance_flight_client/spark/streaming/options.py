@@ -29,10 +29,11 @@ VERSIONS_PER_TRIGGER = 1000
 """All of them are compared one after another, and kept from vacuum, before the first task of a batch runs."""
 _NOT_STREAMED = ("uri", "query", "snapshot", "tag", "time")
 
+_OF_TABLE = ("root", "table", "partition_by", "stable_row_ids", "file_version")
 WRITE_MEANINGS: Mapping[str, str] = MappingProxyType(
     {
         "stream": "a name for this stream, which its table knows it by: each of its batches is committed once",
-        **{name: write_options.MEANINGS[name] for name in ("root", "table", "partition_by", "stable_row_ids")},
+        **{name: write_options.MEANINGS[name] for name in _OF_TABLE},
     }
 )
 """Every option of `writeStream`, and what it means; beside them there are storage options."""

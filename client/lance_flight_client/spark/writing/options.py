@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
 
+from lance_flight.catalog.storage.file_versions import FILE_VERSIONS
 from lance_flight.errors import InvalidInput
 
 from lance_flight_client.spark.options import STORAGE, NamedTable, OptionReading, unknown
@@ -16,6 +17,7 @@ MEANINGS: Mapping[str, str] = MappingProxyType(
         "table": "the table: name or schema.name, quoted where a part holds a dot",
         "partition_by": "how the table is partitioned if it has to be made, as in SQL: year(ts), bucket(16, id), country",
         "stable_row_ids": "whether the rows of a table that has to be made keep their ids: true, or false (as without)",
+        "file_version": "the version of Lance's file format of a table that has to be made: 2.0, 2.1 or 2.2 (as without)",
         "overwrite": "with mode overwrite: what is replaced, the partitions that get rows (as without) or the table",
         "commit_id": "a name for this write: it is committed once, however often it is run",
         "snapshot": "the version that the rows were computed from: what they replace must not have changed since",
@@ -36,6 +38,7 @@ class WriteOptions:
     replaces: str | None = None
     partition_by: str | None = None
     stable_row_ids: bool = False
+    file_version: str | None = None
     commit_id: str | None = None
     snapshot: int | None = None
     report: str | None = None
@@ -60,7 +63,12 @@ class WriteOptions:
         reading = OptionReading(plain)
         table, snapshot = reading.table("table"), reading.number("snapshot", least=1)
         keeps_ids = reading.switch("stable_row_ids")
-        problems = [*unknown(plain, MEANINGS), *reading.problems, *_combined(plain, overwrite=overwrite)]
+        problems = [
+            *unknown(plain, MEANINGS),
+            *reading.problems,
+            *_versions(plain),
+            *_combined(plain, overwrite=overwrite),
+        ]
         if problems or table is None:
             raise InvalidInput("options of lance_flight: " + "; ".join(problems))
         return cls(
@@ -69,11 +77,18 @@ class WriteOptions:
             replaces=plain.get("overwrite", PARTITIONS) if overwrite else None,
             partition_by=plain.get("partition_by"),
             stable_row_ids=keeps_ids,
+            file_version=plain.get("file_version"),
             commit_id=plain.get("commit_id"),
             snapshot=snapshot,
             report=plain.get("report"),
             storage=storage,
         )
+
+
+def _versions(given: Mapping[str, str]) -> Iterator[str]:
+    version = given.get("file_version")
+    if version is not None and version not in FILE_VERSIONS:
+        yield f"'file_version' is {version!r}; expected {', '.join(FILE_VERSIONS)}"
 
 
 def _combined(given: Mapping[str, str], *, overwrite: bool) -> Iterator[str]:

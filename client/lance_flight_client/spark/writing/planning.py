@@ -88,6 +88,7 @@ class _Target:
     columns: pa.Schema
     definitions: Sequence[PartitionDef]
     stable_row_ids: bool
+    file_version: str | None
 
     @classmethod
     def of(cls, options: WriteOptions, schema: StructType) -> _Target:
@@ -97,6 +98,7 @@ class _Target:
             columns=arrow_schema(schema),
             definitions=() if options.partition_by is None else parse_partition_by(options.partition_by),
             stable_row_ids=options.stable_row_ids,
+            file_version=options.file_version,
         )
 
     @property
@@ -106,7 +108,7 @@ class _Target:
 
     def definition(self) -> tuple[NamespaceSchema, PartitionSpec]:
         """The table that would be made."""
-        problems = column_problems(self.columns)
+        problems = column_problems(self.columns, self.file_version)
         if problems:
             raise SchemaError(f"table {self.name.name!r}", problems)
         fields = NamespaceSchema.assign(storable(self.columns))
@@ -118,7 +120,9 @@ class _Target:
             fields, spec = self.definition()
 
             def build(place: Store) -> int:
-                PartitionedNamespace.create(place, fields, spec, stable_row_ids=self.stable_row_ids)
+                PartitionedNamespace.create(
+                    place, fields, spec, stable_row_ids=self.stable_row_ids, file_version=self.file_version
+                )
                 return 0
 
             try:

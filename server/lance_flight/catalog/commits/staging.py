@@ -18,6 +18,7 @@ from lance_flight.catalog.commits.transaction import Part, Staged, Transaction
 from lance_flight.catalog.manifests.new_partitions import NewPartitions
 from lance_flight.catalog.manifests.properties import NAMESPACE_KEY
 from lance_flight.catalog.manifests.snapshot import PIN_COLUMNS, PartitionTable, Snapshot
+from lance_flight.catalog.storage.file_versions import NEWEST, version_of
 from lance_flight.catalog.storage.store import Store
 from lance_flight.catalog.tables import partitions
 from lance_flight.errors import SerializationFailure
@@ -178,8 +179,9 @@ def _move(root: Store, part: Part, location: str, place: str, base: FixedPin | N
     source = root.child(part.added.place)
     of = None if part.table is None else partitions.open_at(root.child(part.table.location), part.table.pin)
     rows = partitions.read_files(source, part.added.schema, part.added.fragments, of)
-    before = part.added.data_files
-    part.added.fragments[:] = partitions.write_files(root.child(place), None if base is None else base.version, rows)
+    before, file_version = part.added.data_files, version_of(part.added.fragments) or NEWEST
+    on = None if base is None else base.version
+    part.added.fragments[:] = partitions.write_files(root.child(place), on, rows, file_version)
     reached("files_moved")
     part.added.files.clear()
     if part.owns_directory:

@@ -29,6 +29,8 @@ DERIVED_VALUES = "lance_flight:derived_values"
 
 Releases that did not set it took parts of timestamps in UTC, and a field inside a struct for NULL.
 """
+FILE_VERSION = "lance_flight:file_version"
+"""The key of the version of Lance's file format that new partition tables have, where one was chosen; it stands there, too."""
 PARTITION_SPEC = "partition_spec"
 
 

@@ -15,7 +15,14 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lance_flight.catalog.manifests.properties import DERIVED_VALUES, NAMESPACE_KEY, STABLE_ROW_IDS, Misplaced
+from lance_flight.catalog.manifests.properties import (
+    DERIVED_VALUES,
+    FILE_VERSION,
+    NAMESPACE_KEY,
+    STABLE_ROW_IDS,
+    Misplaced,
+)
+from lance_flight.catalog.storage.file_versions import NEWEST, check_version
 from lance_flight.errors import Corrupt
 from lance_flight.model.naming import BELOW_A_SPEC, SEPARATOR, TABLE, spec_id_of, spec_namespace
 from lance_flight.model.pins import Latest, Pin, pin_from_columns
@@ -120,6 +127,11 @@ class Snapshot:
     def has_stable_row_ids(self) -> bool:
         """Whether rows of its partition tables keep their ids."""
         return self.metadata.get(STABLE_ROW_IDS) == str(True)
+
+    @property
+    def file_version(self) -> str:
+        """The version of Lance's file format that its new partition tables have; those that are there keep theirs."""
+        return check_version(self.metadata.get(FILE_VERSION, NEWEST), f"{FILE_VERSION} in the metadata of a __manifest")
 
     @cached_property
     def doubtful_fields(self) -> frozenset[str]:

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import partial
 
 import lance
 import pyarrow as pa
 from lance import LanceDataset
 
 from lance_flight.catalog.storage.conflicts import conflicts
+from lance_flight.catalog.storage.file_versions import NEWEST, check_values
 from lance_flight.catalog.storage.standing import Standing
 from lance_flight.catalog.storage.store import Store, shared_session
 from lance_flight.catalog.storage.tags import TagRef, create_tag, drop_tag, tags_of
@@ -73,9 +75,19 @@ class PlainTable:
         return count
 
 
-def write_plain(place: Store, schema: pa.Schema, tables: Iterable[pa.Table], *, stable_row_ids: bool = False) -> int:
-    """Write rows as a new plain Lance table and return how many they were; they keep their ids if `stable_row_ids`."""
-    return _write(place, schema, tables, None, stable_row_ids=stable_row_ids)
+def write_plain(
+    place: Store,
+    schema: pa.Schema,
+    tables: Iterable[pa.Table],
+    *,
+    stable_row_ids: bool = False,
+    file_version: str | None = None,
+) -> int:
+    """Write rows as a new plain Lance table and return how many they were; they keep their ids if `stable_row_ids`.
+
+    Its data files are of `file_version` (None: the newest).
+    """
+    return _write(place, schema, tables, None, stable_row_ids=stable_row_ids, file_version=file_version or NEWEST)
 
 
 def _write(
@@ -85,9 +97,11 @@ def _write(
     onto: LanceDataset | None,
     *,
     stable_row_ids: bool = False,
+    file_version: str | None = None,
 ) -> int:
     """Write rows in one commit, which makes a table or goes `onto` one."""
-    stream = _Stream(schema, tables)
+    version = str(onto.data_storage_version) if file_version is None and onto is not None else file_version or NEWEST
+    stream = _Stream(schema, tables, partial(check_values, version=version, what=f"table {place.name!r}"))
     try:
         lance.write_dataset(
             stream.reader(),
@@ -97,6 +111,7 @@ def _write(
             storage_options=place.options or None,
             enable_v2_manifest_paths=True,
             enable_stable_row_ids=stable_row_ids,
+            data_storage_version=version,
             session=shared_session(),
         )
     except OSError as exc:
@@ -111,11 +126,12 @@ def _write(
 class _Stream:
     """Tables on their way into Lance: conformed, counted, and the error that ended them kept (Lance rewraps it)."""
 
-    def __init__(self, schema: pa.Schema, tables: Iterable[pa.Table]) -> None:
+    def __init__(self, schema: pa.Schema, tables: Iterable[pa.Table], check: Callable[[pa.Table], None]) -> None:
         self.rows = 0
         self.error: Exception | None = None
         self._schema = schema
         self._tables = tables
+        self._check = check
 
     def reader(self) -> pa.RecordBatchReader:
         return pa.RecordBatchReader.from_batches(self._schema, self._batches())
@@ -125,7 +141,9 @@ class _Stream:
             for table in self._tables:
                 reached("rows_received")
                 self.rows += table.num_rows
-                yield from map(rows.aligned, rows.conform(table, self._schema).to_batches())
+                stored = rows.conform(table, self._schema)
+                self._check(stored)
+                yield from map(rows.aligned, stored.to_batches())
         except Exception as exc:
             self.error = exc
             raise

@@ -16,10 +16,12 @@ from lance import FragmentMetadata, LanceDataset
 from lance.file import LanceFileWriter
 from lance.fragment import DataFile, write_fragments
 
+from lance_flight.catalog.storage.file_versions import FILE_VERSIONS, NEWEST, check_values, unstorable_in
 from lance_flight.catalog.storage.store import Store
 from lance_flight.catalog.storage.whole_files import DATA, check_data
 from lance_flight.catalog.tables.lance_fields import numbers
 from lance_flight.catalog.tables.rows import aligned
+from lance_flight.errors import SchemaError
 
 KEPT_LAYOUTS = 256
 
@@ -35,11 +37,17 @@ class Layout:
 
     @classmethod
     @lru_cache(KEPT_LAYOUTS)
-    def of(cls, schema: pa.Schema) -> Layout:
+    def of(cls, schema: pa.Schema, file_version: str = NEWEST) -> Layout:
         """The layout that Lance itself gives a new table; asked by writing a row to memory, once for each schema."""
         nullable = pa.schema([field.with_nullable(nullable=True) for field in schema])
-        row = pa.Table.from_arrays([pa.nulls(1, field.type) for field in nullable], schema=nullable)
-        (fragment,) = write_fragments(row, f"memory://{secrets.token_hex(8)}", schema=nullable, mode="create")
+        row = pa.Table.from_arrays([_row(field.type) for field in nullable], schema=nullable)
+        (fragment,) = write_fragments(
+            row,
+            f"memory://{secrets.token_hex(8)}",
+            schema=nullable,
+            mode="create",
+            data_storage_version=file_version,
+        )
         (file,) = fragment.files
         return cls(
             schema,
@@ -49,8 +57,12 @@ class Layout:
         )
 
     def for_table(self, dataset: LanceDataset) -> Layout | None:
-        """The layout of the same columns in a table that is there; None where it has others, or files of another version."""
-        if dataset.data_storage_version != ".".join(map(str, self.version)):
+        """The layout of the same columns in a table that is there, in its version of Lance's format.
+
+        None where it has other columns, or files of a version that no new table has.
+        """
+        file_version = str(dataset.data_storage_version)
+        if file_version not in FILE_VERSIONS:
             return None
         there = dataset.schema
         same = there.names == self.schema.names and there.types == self.schema.types
@@ -58,29 +70,41 @@ class Layout:
             mine.nullable and not their.nullable for mine, their in zip(self.schema, there, strict=True)
         ):
             return None
-        mine, known = Layout.of(there), numbers(dataset.lance_schema)
+        mine, known = Layout.of(there, file_version), numbers(dataset.lance_schema)
         return replace(mine, fields=tuple(known[number] for number in mine.fields))
+
+
+def _row(kind: pa.DataType) -> pa.Array:
+    """One value that files of every version can hold: structs are not NULL, what is inside is."""
+    if not pa.types.is_struct(kind) or not kind.num_fields:
+        return pa.nulls(1, kind)
+    return pa.StructArray.from_arrays([_row(field.type) for field in kind], fields=list(kind))
 
 
 class OpenFile:
     """A data file of one table that is still being written. Not safe to share among threads."""
 
     def __init__(self, table: Store, layout: Layout, *, cache_bytes: int) -> None:
+        self._place, self._table = table.uri, f"table {table.name!r}"
+        self._file_version = ".".join(map(str, layout.version))
+        problems = unstorable_in(layout.schema, self._file_version)
+        if problems:
+            raise SchemaError(self._table, problems)
         self.name = f"{secrets.token_hex(16)}.lance"
         self.rows = 0
         self._layout = layout
-        self._place = table.uri
         self._writer = LanceFileWriter(
             table.child(DATA, self.name).uri,
             layout.schema,
             data_cache_bytes=cache_bytes,
-            version=".".join(map(str, layout.version)),
+            version=self._file_version,
             storage_options=table.options or None,
         )
 
     def write(self, batches: Iterable[pa.RecordBatch]) -> None:
         """Add rows; they are of exactly the layout's schema."""
         for batch in batches:
+            check_values(pa.Table.from_batches([batch]), self._file_version, self._table)
             self._writer.write_batch(aligned(batch))
             self.rows += batch.num_rows
 

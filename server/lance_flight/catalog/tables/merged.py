@@ -16,6 +16,7 @@ from functools import lru_cache
 from lance import FragmentMetadata, LanceDataset, LanceOperation
 from lance.schema import LanceSchema
 
+from lance_flight.catalog.storage.file_versions import FILE_VERSIONS, version_of
 from lance_flight.catalog.storage.store import Store
 from lance_flight.catalog.tables.carried_indices import CarriedIndices, Signature
 from lance_flight.catalog.tables.lineage import without
@@ -32,12 +33,14 @@ MERGED_TABLES = 128
 
 @dataclass(frozen=True, slots=True)
 class _Files:
-    """The data files of one version of a table: their columns (as Lance numbers them), their fragments and indices.
+    """The data files of one version of a table: their columns (as Lance numbers them), fragments and indices.
+
+    `layout` says the columns and the version of the files: Lance reads files of one version as one.
 
     Where indices tell of the `numbers` of files, those of files that are gone among them, these must stay as they are.
     """
 
-    columns: str
+    layout: tuple[str, str]
     schema: LanceSchema
     fragments: tuple[FragmentMetadata, ...]
     indices: CarriedIndices
@@ -58,11 +61,11 @@ class Merged:
 
 def merge(tables: Sequence[PinnedTable]) -> tuple[list[Merged], list[PinnedTable]]:
     """Datasets that hold the rows of most of `tables`, and those tables that have to be read by themselves."""
-    groups: dict[str, _Group] = {}
+    groups: dict[tuple[str, str], _Group] = {}
     alone = []
     for table in tables:
         files = None if "://" in table.store.uri else _files(table.store.uri, table.pin)
-        if files is None or not groups.setdefault(files.columns, _Group()).takes(table, files):
+        if files is None or not groups.setdefault(files.layout, _Group()).takes(table, files):
             alone.append(table)
     merged = []
     for group in groups.values():
@@ -76,7 +79,7 @@ def merge(tables: Sequence[PinnedTable]) -> tuple[list[Merged], list[PinnedTable
 
 @dataclass(slots=True)
 class _Group:
-    """Tables with the same columns whose indices agree."""
+    """Tables with the same columns, and files of the same version, whose indices agree."""
 
     tables: list[PinnedTable] = field(default_factory=list)
     _numbers: set[int] = field(default_factory=set)
@@ -113,7 +116,8 @@ def _files(uri: str, pin: FixedPin) -> _Files | None:
     plain = all(
         f.deletion_file is None and not f.overlays and all(file.base_id is None for file in f.files) for f in fragments
     )
-    if not plain:
+    version = version_of(fragments) if fragments else str(dataset.data_storage_version)
+    if not plain or version not in FILE_VERSIONS:
         return None
     if dataset.has_index and dataset.has_stable_row_ids:
         # Such an index knows rows by their ids, and two tables have the same ones.
@@ -121,7 +125,7 @@ def _files(uri: str, pin: FixedPin) -> _Files | None:
     indices = CarriedIndices.of(dataset, Store(uri)) if dataset.has_index else CarriedIndices()
     told = [number for segment in indices.segments for number in segment.fragment_ids]
     return _Files(
-        columns=str(dataset.lance_schema),
+        layout=(str(dataset.lance_schema), version),
         schema=dataset.lance_schema,
         fragments=tuple(without(fragments)),
         indices=indices,

@@ -20,6 +20,7 @@ from lance.schema import LanceSchema
 from lance_flight.catalog.manifests.snapshot import PartitionTable
 from lance_flight.catalog.storage.branches import BRANCHES
 from lance_flight.catalog.storage.conflicts import conflicts
+from lance_flight.catalog.storage.file_versions import NEWEST, check_values, version_of
 from lance_flight.catalog.storage.store import Store, shared_session
 from lance_flight.catalog.storage.whole_files import DATA, check_data
 from lance_flight.catalog.tables.lance_fields import leaves, numbers
@@ -50,15 +51,22 @@ def places_of_data(dataset: LanceDataset, location: str, pin: FixedPin) -> dict[
     return places
 
 
-def write_files(store: Store, version: int | None, rows: pa.Table | pa.RecordBatchReader) -> list[FragmentMetadata]:
-    """Write rows as data files for a version of a table (None: for a new one), in its numbering of columns.
+def write_files(
+    store: Store, version: int | None, rows: pa.Table | pa.RecordBatchReader, file_version: str = NEWEST
+) -> list[FragmentMetadata]:
+    """Write rows as data files for a version of a table, in its numbering of columns and its version of Lance's format.
 
-    Nothing of them is visible.
+    For a new table (`version` None) they are of `file_version`. Nothing of them is visible.
     """
+    dataset = None if version is None else store.open(version)
+    stored = file_version if dataset is None else str(dataset.data_storage_version)
+    if isinstance(rows, pa.Table):
+        check_values(rows, stored, f"table {store.name!r}")
     written: list[FragmentMetadata] = write_fragments(
         rows,
-        store.uri if version is None else store.open(version),
+        store.uri if dataset is None else dataset,
         schema=rows.schema,
+        data_storage_version=stored,
         mode="append",
         max_rows_per_file=MAX_ROWS_PER_FILE,
         storage_options=store.options or None,
@@ -88,13 +96,16 @@ def in_memory(schema: LanceSchema, fragments: Sequence[FragmentMetadata], bases:
     """
     place = f"memory://{secrets.token_hex(8)}"
     paths = [DatasetBasePath(uri, id=number, is_dataset_root=True) for number, uri in enumerate(bases, 1)]
+    version = version_of(fragments) or NEWEST
     if not is_evolved(schema, fragments) and [each.id for each in fragments] == list(range(len(fragments))):
         return LanceDataset.commit(place, LanceOperation.Overwrite(schema, list(fragments), initial_bases=paths))
     # A new dataset numbers its columns and fragments anew: only those that are added to one that is there keep the
     # numbers they have.
     first = [field.to_arrow() for field in schema.fields() if field.id() == 0] or [pa.field("", pa.int8())]
     empty = pa.schema(first).empty_table()
-    begun = lance.write_dataset(empty, place, initial_bases=paths, session=shared_session())
+    begun = lance.write_dataset(
+        empty, place, initial_bases=paths, session=shared_session(), data_storage_version=version
+    )
     merge = LanceOperation.Merge(list(fragments), schema)
     return LanceDataset.commit(begun, merge, read_version=int(begun.version))
 
@@ -127,19 +138,28 @@ def create(
 ) -> Version:
     """Make the first version of a table that has rows out of its data files and return the pin to it.
 
+    What is written to it later is of their version of Lance's format.
+
     Its files are numbered from anywhere on, so that those of several tables can be told apart in one dataset (`merged.py`);
     but not in an object store, where each commit takes long and no tables are read as one.
     """
     options = store.options or None
-    begun = LanceDataset.commit(
+    if store.is_remote:
+        made = LanceDataset.commit(
+            store.uri,
+            LanceOperation.Overwrite(schema, list(fragments)),
+            storage_options=options,
+            enable_v2_manifest_paths=True,
+            enable_stable_row_ids=stable_row_ids,
+        )
+        return Version(int(made.version))
+    begun = lance.write_dataset(
+        schema.empty_table(),
         store.uri,
-        LanceOperation.Overwrite(schema, list(fragments) if store.is_remote else []),
-        storage_options=options,
         enable_v2_manifest_paths=True,
         enable_stable_row_ids=stable_row_ids,
+        data_storage_version=version_of(fragments) or NEWEST,
     )
-    if store.is_remote:
-        return Version(int(begun.version))
     # Whatever overwrites is numbered from 0 on.
     appended = LanceOperation.Append(numbered(fragments, secrets.randbelow(FIRST_NUMBERS) * NUMBERS_OF_A_TABLE))
     dataset = LanceDataset.commit(begun, appended, read_version=int(begun.version), storage_options=options)

@@ -19,6 +19,7 @@ def files_table(view: PartitionedView) -> MetadataTable:
             pa.field("rows", pa.int64()),
             pa.field("deleted_rows", pa.int64()),
             pa.field("bytes", pa.int64()),
+            pa.field("file_version", pa.utf8()),
         ]
     )
 
@@ -38,6 +39,7 @@ def files_table(view: PartitionedView) -> MetadataTable:
                         "rows": fragment.physical_rows,
                         "deleted_rows": fragment.num_deletions,
                         "bytes": file.file_size_bytes,
+                        "file_version": f"{file.file_major_version}.{file.file_minor_version}",
                     }
                     for file in fragment.metadata.files
                 ]
