@@ -226,7 +226,7 @@ class NamedTables:
             snapshot, step = self._snapshot(namespace, reading, at)
         _check_identity(name, reading, snapshot.committed_at)
         snapshot = policy.visible(snapshot)
-        floating = Floating(namespace.store, reading.resolved if reading else {})
+        floating = Floating(namespace.store, snapshot, reading.resolved if reading else {})
         self.readings[key] = Reading(snapshot.version, floating.known, snapshot.committed_at.isoformat(), step)
         transaction = self._transaction
         view = PartitionedView(

@@ -6,10 +6,11 @@ Bulk pipelines and `lance-flight inspect --where` plan with it; the server's own
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import pyarrow.compute as pc
 
+from lance_flight.catalog.manifests.partition_context import PartitionContext
 from lance_flight.catalog.manifests.snapshot import PartitionTable, Snapshot
 from lance_flight.catalog.namespace import PartitionedNamespace
 from lance_flight.catalog.roots.directory import PUBLIC, Root
@@ -31,7 +32,7 @@ from lance_flight.planning.row_filters import RowFilter
 class PlannedTable:
     """One table to read: where it lies, at which pin, and what of the filter is still to be applied (None: nothing).
 
-    `filter` is the part of that which a reader can apply as it reads.
+    `filter` is the part of that which a reader can apply as it reads, `context` what the snapshot says of its rows.
     """
 
     spec_id: int
@@ -40,6 +41,7 @@ class PlannedTable:
     pin: Pin
     residual: Predicate | None
     filter: RowFilter
+    context: PartitionContext = field(repr=False)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -112,7 +114,7 @@ def _planned(
 ) -> PlannedScan:
     filters = [filter_of(version.unfiltered, pushed, snapshot.schema.plain) for version in pruning.versions]
     tables = tuple(
-        _table(namespace, tables.table(int(row)), version.residual, filter)
+        _table(namespace, snapshot, tables.table(int(row)), version.residual, filter)
         for tables, version, filter in zip(snapshot.tables, pruning.versions, filters, strict=True)
         for row in version.kept
     )
@@ -122,7 +124,11 @@ def _planned(
 
 
 def _table(
-    namespace: PartitionedNamespace, table: PartitionTable, residual: Predicate | None, filter: RowFilter
+    namespace: PartitionedNamespace,
+    snapshot: Snapshot,
+    table: PartitionTable,
+    residual: Predicate | None,
+    filter: RowFilter,
 ) -> PlannedTable:
     return PlannedTable(
         spec_id=table.spec_id,
@@ -131,4 +137,5 @@ def _table(
         pin=table.pin,
         residual=residual,
         filter=filter,
+        context=snapshot.context_of(table),
     )

@@ -74,8 +74,9 @@ class Floating:
     `known` holds them by object id. Safe to share among the scans of the statement.
     """
 
-    def __init__(self, store: Store, known: Mapping[str, FixedPin]) -> None:
+    def __init__(self, store: Store, snapshot: Snapshot, known: Mapping[str, FixedPin]) -> None:
         self.known = dict(known)
+        self._snapshot = snapshot
         self._store = store
         self._lock = Lock()
 
@@ -89,6 +90,7 @@ class Floating:
                 table.pin if isinstance(table.pin, FixedPin) else self.known[table.object_id],
                 0 if numbers is None else numbers.number(table),
                 table.object_id,
+                self._snapshot.context_of(table),
             )
             for table in tables
         ]

@@ -112,6 +112,7 @@ class DirectPlan:
                     PinnedTable(
                         Store(each.uri, table.store.storage_options),
                         each.pin if isinstance(each.pin, FixedPin) else self.resolved[each.object_id],
+                        context=each.context,
                     )
                 ),
             )

@@ -16,8 +16,8 @@ from lance_flight.catalog.commits.writer import partition_values
 from lance_flight.catalog.manifests.snapshot import PartitionTable, Snapshot, SpecTables
 from lance_flight.catalog.storage.addresses import ROW_ADDRESS
 from lance_flight.catalog.storage.store import Store
-from lance_flight.catalog.tables import partitions
-from lance_flight.catalog.tables.scan import Scan, Source
+from lance_flight.catalog.tables.pinned_tables import source_of
+from lance_flight.catalog.tables.scan import Scan
 from lance_flight.model.grouping import match
 from lance_flight.model.spec import Evaluate, PartitionField
 from lance_flight.model.transforms import Identity
@@ -86,9 +86,8 @@ def _addresses(
     sources = dict.fromkeys(paths[n][0] for f in fields for n in f.source_ids if n in paths)
     columns = [*(schema.plain.field(name) for name in sources), pa.field(ROW_ADDRESS, pa.uint64())]
     scan = Scan(source=schema.plain, schema=pa.schema(columns), ids=schema.ids)
-    dataset = partitions.open_table(root, table)
     found = []
-    for batch in scan.read([lambda: [Source(dataset)]]):
+    for batch in scan.read([lambda: [source_of(root, snapshot, table)]]):
         values = partition_values(pa.Table.from_batches([batch]), fields, paths, evaluate)
         found.append(batch.column(ROW_ADDRESS).to_numpy()[match(values, wanted) >= 0])
     return np.concatenate(found) if found else np.empty(0, np.uint64)

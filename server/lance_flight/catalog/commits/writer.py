@@ -19,6 +19,7 @@ import pyarrow.compute as pc
 
 from lance_flight.catalog.commits.edits import Edit
 from lance_flight.catalog.manifests.new_partitions import NewPartitions
+from lance_flight.catalog.manifests.partition_context import PartitionContext
 from lance_flight.catalog.manifests.snapshot import Snapshot
 from lance_flight.catalog.storage.store import Store
 from lance_flight.catalog.tables import partitions
@@ -189,8 +190,8 @@ class PartitionWriter:
         layout = self._layout_of(pending)
         if edit.table is not None and layout is None:
             # The table has columns of its own: Lance has to read which.
-            theirs = partitions.open_table(self._store, edit.table).schema
-            rows = writable(rows, theirs, self._schema.ids, edit.table.location)
+            dataset = partitions.open_table(self._store, edit.table)
+            rows = writable(rows, dataset, PartitionContext(self._schema, edit.table.identity), edit.table.location)
             batches = map(aligned, rows.to_batches())
             reader = pa.RecordBatchReader.from_batches(rows.schema, batches)
             edit.fragments += keeping(partitions.write_files(store, pending.version, reader), ids)

@@ -5,19 +5,22 @@ A column is computed from others, or is one of another type made from itself. No
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 
 import pyarrow as pa
 from lance import FragmentMetadata
 from lance.schema import LanceSchema
 from lance.udf import BatchUDF
 
+from lance_flight.catalog.manifests.partition_context import IdentityValues
 from lance_flight.catalog.storage.store import UNREADABLE, Store
 from lance_flight.catalog.storage.whole_files import DATA, check_data
 from lance_flight.catalog.tables import partitions
-from lance_flight.catalog.tables.adapting import identified, namespace_id
+from lance_flight.catalog.tables.adapting import identified, missing, namespace_id
 from lance_flight.catalog.tables.disagreeing import cast
+from lance_flight.catalog.tables.filling import Fill, partly_stored
 from lance_flight.catalog.tables.lance_fields import field_id
 from lance_flight.catalog.tables.rows import aligned
 from lance_flight.errors import DataError, LanceFlightError
@@ -64,29 +67,33 @@ class NewColumns:
     fragments: tuple[int, ...]
     fresh: tuple[pa.Field, ...]
     step: SchemaStep
+    identity: IdentityValues
 
     def run(self) -> Widened:
         """Write them; `DataError` names the table, and what cannot be computed."""
         dataset = partitions.open_at(self.table, self.base)
-        physical = identified(dataset.schema, self.step.before)
+        physical = identified(dataset, self.step.before)
         schema = pa.schema([_renamed(each).remove_metadata() for each in self.fresh])
         read = {n for each in self.fresh for n in _sources(each, self.step)}
         sources = [each.name for each in physical if field_id(each) in read] or [physical[0].name]
         failed: list[LanceFlightError] = []
 
-        def compute(batch: pa.RecordBatch) -> pa.RecordBatch:
+        def compute(lacking: Collection[int], batch: pa.RecordBatch) -> pa.RecordBatch:
             try:
-                columns = [_values(each, batch, physical, self.step, self.table.name) for each in self.fresh]
+                columns = [self._values(each, batch, physical, lacking) for each in self.fresh]
             except LanceFlightError as exc:
                 failed.append(exc)
                 raise
             return aligned(pa.RecordBatch.from_arrays(columns, schema=schema))
 
+        partly = partly_stored(dataset, physical, self.identity.by_source)
         try:
-            # By itself Lance would call the function one more time to see what it returns.
-            computed = BatchUDF(compute, output_schema=schema)
-            opened = [dataset.get_fragment(number) for number in self.fragments]
-            made = [fragment.merge_columns(computed, columns=sources) for fragment in opened]
+            made = []
+            for number in self.fragments:
+                lacking = {column for column, fragments in partly.items() if number in fragments}
+                # By itself Lance would call the function one more time to see what it returns.
+                computed = BatchUDF(partial(compute, lacking), output_schema=schema)
+                made.append(dataset.get_fragment(number).merge_columns(computed, columns=sources))
         except UNREADABLE:
             # Lance keeps no more than the text of what is raised inside it.
             if failed and isinstance(failed[0], DataError):
@@ -97,6 +104,28 @@ class NewColumns:
         widened = Widened(tuple(fragment for fragment, _ in made), made[0][1])
         check_data(self.table.uri, list(widened.fragments))
         return widened
+
+    def _values(
+        self, target: pa.Field, batch: pa.RecordBatch, physical: Sequence[pa.Field], lacking: Collection[int]
+    ) -> pa.Array:
+        """The values of a new column; the files of the batch have NULL in the columns `lacking`."""
+        computed = self.step.computed.get(_required(target))
+        if computed is None:
+            return self._cast(target, batch, physical, lacking)
+        columns = [self.step.before.column(number) for number in computed.sources]
+        sources = [self._cast(each, batch, physical, lacking) for each in columns if each is not None]
+        return computed.values(sources, batch.num_rows)
+
+    def _cast(
+        self, target: pa.Field, batch: pa.RecordBatch, physical: Sequence[pa.Field], lacking: Collection[int]
+    ) -> pa.Array:
+        stored = {field_id(each) for each in physical}.difference(lacking)
+        missed = {number: value for number, value in self.identity.by_source.items() if number not in stored}
+        fills = {number: Fill(pa.repeat(value, batch.num_rows)) for number, value in missed.items()}
+        there = next((each for each in physical if field_id(each) == namespace_id(target)), None)
+        if there is None or namespace_id(target) in lacking:
+            return missing(batch.num_rows, target, fills)
+        return cast(batch.column(there.name), there, target, self.table.name, fills)
 
     def undo(self, result: Widened) -> None:
         """Delete the new files."""
@@ -114,24 +143,6 @@ def _sources(target: pa.Field, step: SchemaStep) -> Sequence[int]:
     """The ids of the columns that the values of one are made from."""
     mine = _required(target)
     return step.computed[mine].sources if mine in step.computed else (mine,)
-
-
-def _values(
-    target: pa.Field, batch: pa.RecordBatch, physical: Sequence[pa.Field], step: SchemaStep, table: str
-) -> pa.Array:
-    computed = step.computed.get(_required(target))
-    if computed is None:
-        return _cast(target, batch, physical, table)
-    columns = [step.before.column(number) for number in computed.sources]
-    sources = [_cast(each, batch, physical, table) for each in columns if each is not None]
-    return computed.values(sources, batch.num_rows)
-
-
-def _cast(target: pa.Field, batch: pa.RecordBatch, physical: Sequence[pa.Field], table: str) -> pa.Array:
-    there = next((each for each in physical if field_id(each) == namespace_id(target)), None)
-    if there is None:
-        return pa.nulls(batch.num_rows, target.type)
-    return cast(batch.column(there.name), there, target, table)
 
 
 def _required(target: pa.Field) -> int:

@@ -65,7 +65,7 @@ class SchemaEvolution:
                 if (table.location, base) not in self._staged
             }
             widened = self._widened(pool, step, todo)
-            list(pool.map(lambda key: self._stage(step, key, widened[key]), todo))
+            list(pool.map(lambda key: self._stage(step, key, widened[key], todo[key]), todo))
         pins = [self._staged[table.location, base] for table, base in zip(tables, bases, strict=True)]
         rows: pa.Table | None = None
         if tables:
@@ -85,9 +85,9 @@ class SchemaEvolution:
         results = iter(self._run(work, of_tables(self._progress, 0, len(todo), len(todo))))
         return {key: list(islice(results, len(some))) for key, some in pieces.items()}
 
-    def _stage(self, step: SchemaStep, key: _Place, widened: Sequence[Widened]) -> None:
+    def _stage(self, step: SchemaStep, key: _Place, widened: Sequence[Widened], table: PartitionTable) -> None:
         location, base = key
-        self._staged[key] = stage_schema(self._root.child(location), base, step, widened)
+        self._staged[key] = stage_schema(self._root.child(location), base, step, widened, table.identity)
         reached("table_staged")
 
 

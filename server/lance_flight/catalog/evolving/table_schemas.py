@@ -6,7 +6,7 @@ Names, order, nullability and new columns that are NULL cost no data: the fields
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
 from typing import Self
@@ -16,6 +16,7 @@ from lance import FragmentMetadata, LanceDataset, LanceOperation
 from lance.schema import LanceSchema
 
 from lance_flight.catalog.evolving.new_columns import NewColumns, SchemaStep, Widened
+from lance_flight.catalog.manifests.partition_context import NO_VALUES, IdentityValues
 from lance_flight.catalog.manifests.snapshot import PartitionTable
 from lance_flight.catalog.storage.store import Store
 from lance_flight.catalog.tables import partitions
@@ -38,7 +39,10 @@ ROWS_PER_PIECE = 1 << 20
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Table:
-    """A version of a partition table, and the columns that it is to have."""
+    """A version of a partition table, and the columns that it is to have.
+
+    Those that it lacks, while the manifest says what all its rows have there, it goes on lacking.
+    """
 
     dataset: LanceDataset
     physical: Sequence[pa.Field]
@@ -46,10 +50,12 @@ class _Table:
     step: SchemaStep
 
     @classmethod
-    def at(cls, store: Store, base: FixedPin, step: SchemaStep) -> Self:
+    def at(cls, store: Store, base: FixedPin, step: SchemaStep, identity: IdentityValues) -> Self:
         dataset = partitions.open_at(store, base)
-        physical = identified(dataset.schema, step.before)
-        return cls(dataset=dataset, physical=physical, target=_target(physical, step), step=step)
+        physical = identified(dataset, step.before)
+        stored = {field_id(each) for each in physical}
+        lacking = {number for number in identity.by_source if number not in stored}
+        return cls(dataset=dataset, physical=physical, target=_target(physical, step, lacking), step=step)
 
     @property
     def numbers(self) -> dict[Key, int]:
@@ -71,7 +77,7 @@ class _Table:
 def new_columns(root: Store, table: PartitionTable, base: FixedPin, step: SchemaStep) -> list[NewColumns]:
     """The values that have to be written for a new schema, in pieces of about `ROWS_PER_PIECE` rows."""
     store = root.child(table.location)
-    found = _Table.at(store, base, step)
+    found = _Table.at(store, base, step, table.identity)
     fresh = tuple(found.fresh)
     if not fresh:
         return []
@@ -85,17 +91,20 @@ def new_columns(root: Store, table: PartitionTable, base: FixedPin, step: Schema
             fragments=tuple(numbers),
             fresh=fresh,
             step=step,
+            identity=table.identity,
         )
         for numbers in _divided(found.fragments)
     ]
 
 
-def stage_schema(store: Store, base: FixedPin, step: SchemaStep, widened: Sequence[Widened]) -> FixedPin:
+def stage_schema(
+    store: Store, base: FixedPin, step: SchemaStep, widened: Sequence[Widened], identity: IdentityValues = NO_VALUES
+) -> FixedPin:
     """Stage a version with the new schema on `base`, and return the pin to it; `base` itself where nothing differs.
 
     `widened` are the results of the pieces that `new_columns` has found.
     """
-    table = _Table.at(store, base, step)
+    table = _Table.at(store, base, step, identity)
     if table.target.equals(table.dataset.schema, check_metadata=True):
         return base
     fresh, fragments = table.fresh, table.fragments
@@ -119,14 +128,15 @@ def _divided(fragments: Sequence[FragmentMetadata]) -> list[list[int]]:
     return list(groups.values())
 
 
-def _target(physical: Sequence[pa.Field], step: SchemaStep) -> pa.Schema:
-    """The columns of the namespace, and after them what the table has beyond those of before."""
+def _target(physical: Sequence[pa.Field], step: SchemaStep, lacking: Collection[int]) -> pa.Schema:
+    """The columns of the namespace but those `lacking`, and after them what the table has beyond those of before."""
     before = set(step.before.paths)
     extra = [each for each in physical if field_id(each) not in before]
     clash = [each.name for each in extra if each.name in step.after.table.names]
     if clash:
         raise SchemaError("table", [f"column {clash[0]!r} is there already in a partition table, as one of its own"])
-    return pa.schema([*(_as_stored(each, physical) for each in step.after.table), *extra])
+    kept = [each for each in step.after.table if field_id(each) not in lacking]
+    return pa.schema([*(_as_stored(each, physical) for each in kept), *extra])
 
 
 def _as_stored(target: pa.Field, physical: Sequence[pa.Field]) -> pa.Field:

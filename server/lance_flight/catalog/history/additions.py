@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import pairwise
 
 import numpy as np
@@ -18,7 +18,6 @@ from lance_flight.catalog.history.row_history import DELETE, INSERT, RowsMoved, 
 from lance_flight.catalog.manifests.snapshot import Snapshot
 from lance_flight.catalog.namespace import PartitionedNamespace
 from lance_flight.catalog.tables.pinned_tables import PinnedTable
-from lance_flight.catalog.tables.scan import Source
 from lance_flight.errors import NotFound, QueryFailed, Unsupported
 
 OPENERS = 8
@@ -38,8 +37,8 @@ class Added:
 
     def read(self, schema: pa.Schema, ids: Mapping[str, int]) -> Iterator[pa.RecordBatch]:
         """The rows with these columns, by their field ids."""
-        dataset = self.table.open()
-        source = Source(dataset, (dataset.get_fragment(self.fragment),))
+        source = self.table.source
+        source = replace(source, fragments=(source.dataset.get_fragment(self.fragment),))
         return RowsMoved(change=INSERT, source=source, addresses=self.addresses).read(schema, ids)
 
 
@@ -64,7 +63,7 @@ class Additions:
                 snapshot=version,
                 partition=each.object_id,
                 before=None,
-                after=pinned(self.namespace.store, each, version),
+                after=pinned(self.namespace.store, each, snapshot),
             )
             for each in tables
             if kept is None or each.object_id in kept

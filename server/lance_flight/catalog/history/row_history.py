@@ -14,7 +14,7 @@ from itertools import pairwise
 
 import numpy as np
 import pyarrow as pa
-from lance import LanceDataset, LanceFragment, LanceOperation
+from lance import LanceFragment, LanceOperation
 
 from lance_flight.catalog.commits.transaction import MOVES
 from lance_flight.catalog.manifests.differences import Difference
@@ -77,7 +77,7 @@ class Step:
 
     def moved(self, schema: pa.Schema, ids: Mapping[str, int]) -> list[RowsMoved]:
         """The rows that went, and those that came."""
-        before, after = (None if table is None else table.open() for table in (self.before, self.after))
+        before, after = (None if table is None else table.source for table in (self.before, self.after))
         moved = list(_moved(before, after))
         return _without_equals(moved, schema, ids) if self.is_rewritten else moved
 
@@ -129,21 +129,20 @@ def _steps(root: Store, old: Snapshot, new: Snapshot) -> Iterator[Step]:
         if left is not None and isinstance(left.pin, Latest) and right is not None:
             # The first of our writers pins what it finds; what a table without a pin was before, nobody knows.
             continue
-        tables = (
-            None if table is None else pinned(root, table, at.version) for table, at in ((left, old), (right, new))
-        )
+        tables = (None if table is None else pinned(root, table, at) for table, at in ((left, old), (right, new)))
         yield Step(snapshot=new.version, partition=object_id, before=next(tables), after=next(tables))
 
 
-def pinned(root: Store, table: PartitionTable, snapshot: int) -> PinnedTable:
+def pinned(root: Store, table: PartitionTable, snapshot: Snapshot) -> PinnedTable:
     """A partition table as a snapshot has it; `Unsupported` for one that had no fixed version then."""
+    context = snapshot.context_of(table)
     if isinstance(table.pin, Latest):
-        raise Unsupported(f"partition table {table.object_id!r} had no fixed version in snapshot {snapshot}")
+        raise Unsupported(f"partition table {table.object_id!r} had no fixed version in snapshot {snapshot.version}")
     store = root.child(table.location)
-    return PinnedTable(store, partitions.resolve(store, table.pin))
+    return PinnedTable(store, partitions.resolve(store, table.pin), context=context)
 
 
-def _moved(before: LanceDataset | None, after: LanceDataset | None) -> Iterator[RowsMoved]:
+def _moved(before: Source | None, after: Source | None) -> Iterator[RowsMoved]:
     old, new = _fragments(before), _fragments(after)
     for name, fragment in old.items():
         if name not in new:
@@ -161,16 +160,16 @@ def _moved(before: LanceDataset | None, after: LanceDataset | None) -> Iterator[
             yield RowsMoved(change=INSERT, source=_source(after, fragment))
 
 
-def _fragments(dataset: LanceDataset | None) -> dict[str, LanceFragment]:
+def _fragments(table: Source | None) -> dict[str, LanceFragment]:
     """By the file that they began with: their numbers may be used again after a restore, its name never is."""
-    fragments = () if dataset is None else dataset.get_fragments()
+    fragments = () if table is None else table.dataset.get_fragments()
     return {fragment.metadata.files[0].path: fragment for fragment in fragments}
 
 
-def _source(dataset: LanceDataset | None, fragment: LanceFragment) -> Source:
-    if dataset is None:
+def _source(table: Source | None, fragment: LanceFragment) -> Source:
+    if table is None:
         raise AssertionError("a fragment of no table")
-    return Source(dataset, (fragment,))
+    return replace(table, fragments=(fragment,))
 
 
 def _deleted(fragment: LanceFragment) -> str | None:
@@ -179,10 +178,10 @@ def _deleted(fragment: LanceFragment) -> str | None:
     return path
 
 
-def _addresses(dataset: LanceDataset | None, fragment: LanceFragment) -> np.ndarray:
+def _addresses(table: Source | None, fragment: LanceFragment) -> np.ndarray:
     """Where the rows lie that are not deleted."""
     scan = Scan(source=pa.schema([]), schema=pa.schema([_ADDRESS]), ids={}, filter=None, rest=None)
-    found = [batch.column(ROW_ADDRESS).to_numpy() for batch in scan.read([lambda: [_source(dataset, fragment)]])]
+    found = [batch.column(ROW_ADDRESS).to_numpy() for batch in scan.read([lambda: [_source(table, fragment)]])]
     return np.concatenate(found) if found else np.empty(0, np.uint64)
 
 

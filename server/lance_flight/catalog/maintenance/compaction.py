@@ -29,6 +29,8 @@ from lance_flight.catalog.namespace import PartitionedNamespace
 from lance_flight.catalog.storage.store import Store
 from lance_flight.catalog.storage.whole_files import DATA
 from lance_flight.catalog.tables import partitions
+from lance_flight.catalog.tables.adapting import identified
+from lance_flight.catalog.tables.filling import partly_stored
 from lance_flight.catalog.tables.index_coverage import all_segments
 from lance_flight.errors import OutcomeUnknown, SerializationFailure
 from lance_flight.faults import reached
@@ -201,13 +203,23 @@ def _planned(root: Store, snapshot: Snapshot, rules: CompactionRules, table: Par
     bare = stage_without(store, partitions.resolve(store, table.pin)) if dataset.has_index else None
     pin = bare or table.pin
     options = {"target_rows_per_fragment": rules.target_rows, "materialize_deletions_threshold": rules.deleted}
-    tasks = Compaction.plan(partitions.open_at(store, pin), options).tasks
+    filled = _filled(dataset, snapshot, table)
+    planned = Compaction.plan(partitions.open_at(store, pin), options).tasks
+    # Lance would write NULL where a reader fills a column that a file lacks.
+    tasks = [task for task in planned if filled.isdisjoint(fragment.id for fragment in task.fragments)]
     if not tasks:
         return None
     edit = edit_of(root, snapshot, table)
     files = sum(len(fragment.metadata.files) for fragment in dataset.get_fragments())
     segments = tuple(all_segments(dataset)) if dataset.has_stable_row_ids else None
     return _Due(edit, files, segments, tuple(Files(store, pin, root.child(edit.place), task) for task in tasks))
+
+
+def _filled(dataset: LanceDataset, snapshot: Snapshot, table: PartitionTable) -> set[int]:
+    """The fragments whose files lack a column that is filled when they are read."""
+    known = table.identity.by_source
+    lacking = partly_stored(dataset, identified(dataset, snapshot.schema), known) if known else {}
+    return {int(number) for fragments in lacking.values() for number in fragments}
 
 
 def _rewritten(due: _Due, results: Sequence[RewriteResult]) -> _Rewritten:

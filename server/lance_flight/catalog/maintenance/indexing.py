@@ -32,6 +32,7 @@ from lance_flight.catalog.manifests.snapshot import PartitionTable, Snapshot
 from lance_flight.catalog.namespace import PartitionedNamespace
 from lance_flight.catalog.storage.store import Store
 from lance_flight.catalog.tables import partitions
+from lance_flight.catalog.tables.adapting import identified
 from lance_flight.catalog.tables.disagreeing import physical
 from lance_flight.catalog.tables.index_coverage import Coverage
 from lance_flight.catalog.tables.lineage import are_new
@@ -148,7 +149,8 @@ class _Indexing:
         store = self._root.child(table.location)
         base = partitions.resolve(store, table.pin)
         dataset = partitions.open_at(store, base)
-        column = physical(dataset.schema, snapshot.schema.names[definition.field_id], definition.field_id)
+        columns = identified(dataset, snapshot.schema)
+        column = physical(columns, snapshot.schema.names[definition.field_id], definition.field_id)
         fragments = {fragment.fragment_id: fragment.count_rows() for fragment in dataset.get_fragments()}
         if column is None or sum(fragments.values()) < max(definition.min_rows, 1):
             return None

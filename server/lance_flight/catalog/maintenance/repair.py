@@ -21,6 +21,8 @@ from lance_flight.catalog.namespace import PartitionedNamespace
 from lance_flight.catalog.storage.conflicts import conflicts
 from lance_flight.catalog.storage.store import VERSIONS
 from lance_flight.catalog.tables import partitions
+from lance_flight.catalog.tables.adapting import identified
+from lance_flight.catalog.tables.filling import partly_stored
 from lance_flight.errors import Corrupt, NotFound
 from lance_flight.model.grouping import group
 from lance_flight.model.naming import COLUMN_PREFIX, MANIFEST
@@ -162,6 +164,8 @@ def _repeats(namespace: PartitionedNamespace, *, dry_run: bool) -> Iterator[Find
                 yield finding
             elif not all(_fits(dataset.schema, into.schema) for _, dataset in others):
                 yield replace(finding, what=f"{finding.what}, and other columns: not merged")
+            elif any(_is_filled(dataset, snapshot, table) for table, dataset in others):
+                yield replace(finding, what=f"{finding.what}, and files without partition columns: not merged")
             else:
                 rows = _merge(namespace, kept, others)
                 yield replace(finding, mended=f"{rows} rows moved")
@@ -196,6 +200,11 @@ def _fits(rows: pa.Schema, table: pa.Schema) -> bool:
     """Whether two tables have the same columns, which are known by their ids where both have them."""
     ids = [[(field.metadata or {}).get(TABLE_FIELD_ID) for field in schema] for schema in (rows, table)]
     return bool(rows.equals(table)) and all(a is None or b is None or a == b for a, b in zip(*ids, strict=True))
+
+
+def _is_filled(dataset: LanceDataset, snapshot: Snapshot, table: PartitionTable) -> bool:
+    """Whether files lack columns that readers fill, and Lance would copy as NULL."""
+    return bool(partly_stored(dataset, identified(dataset, snapshot.schema), table.identity.by_source))
 
 
 def _forget(namespace: PartitionedNamespace, conditions: Sequence[str]) -> None:

@@ -129,7 +129,7 @@ def rewrite(
         if not old:
             done += move_misplaced(namespace, evaluate) if choose is None else []
             return RewritingReport(tuple(done))
-        batch = _batch(namespace.store, old, rules)
+        batch = _batch(namespace.store, transaction.base, old, rules)
         moves = _moves(namespace, transaction.base, batch, evaluate, rules.rows_per_piece)
         told = of_tables(progress, moved, len(batch), moved + len(old))
         try:
@@ -148,10 +148,12 @@ def _old(snapshot: Snapshot, choose: Choose | None) -> list[PartitionTable]:
     return [table for table in tables if table.spec_id != snapshot.current_spec.id]
 
 
-def _batch(root: Store, old: Sequence[PartitionTable], rules: RewritingRules) -> list[tuple[PartitionTable, int]]:
+def _batch(
+    root: Store, snapshot: Snapshot, old: Sequence[PartitionTable], rules: RewritingRules
+) -> list[tuple[PartitionTable, int]]:
     """The first tables that make up what one commit may move, with how many rows each has; one at least."""
     first = old[: rules.tables]
-    counts = row_counts([_pinned(root, table) for table in first])
+    counts = row_counts([_pinned(root, snapshot, table) for table in first])
     fitting = sum(total <= rules.rows for total in accumulate(counts))
     return list(zip(first, counts, strict=True))[: max(fitting, 1)]
 
@@ -170,7 +172,7 @@ def _moves(
     dealt: dict[int, list[TablePart]] = {}
     before = 0
     for table, rows in batch:
-        for part, rows_of_part in divided(_pinned(namespace.store, table), rows, rows_per_piece or total):
+        for part, rows_of_part in divided(_pinned(namespace.store, snapshot, table), rows, rows_per_piece or total):
             dealt.setdefault(min(pieces * before // total, pieces - 1), []).append(part)
             before += rows_of_part
     return [Move(write=write, parts=tuple(p), schema=snapshot.schema, evaluate=evaluate) for p in dealt.values()]
@@ -198,6 +200,6 @@ def _move(
     return RewrittenTables(snapshot=version, tables_before=len(tables), tables_after=len(written), rows=rows)
 
 
-def _pinned(root: Store, table: PartitionTable) -> PinnedTable:
+def _pinned(root: Store, snapshot: Snapshot, table: PartitionTable) -> PinnedTable:
     store = root.child(table.location)
-    return PinnedTable(store, partitions.resolve(store, table.pin))
+    return PinnedTable(store, partitions.resolve(store, table.pin), context=snapshot.context_of(table))

@@ -14,6 +14,7 @@ import pyarrow as pa
 
 from lance_flight.catalog.bulk.pieces import THREADS, Progress, Runner, of_tables
 from lance_flight.catalog.commits.writer import partition_values
+from lance_flight.catalog.manifests.partition_context import PartitionContext
 from lance_flight.catalog.manifests.snapshot import PartitionTable, Snapshot
 from lance_flight.catalog.namespace import PartitionedNamespace
 from lance_flight.catalog.storage.store import UNREADABLE, Store
@@ -123,7 +124,8 @@ class Check:
         plain = self.schema.plain
         scan = Scan(source=plain, schema=plain, ids=self.schema.ids)
         store = self.root.child(self.table.location).uncached
-        return scan.read([lambda: [Source(partitions.open_at(store, self.table.pin))]])
+        context = PartitionContext(self.schema, self.table.identity)
+        return scan.read([lambda: [Source(partitions.open_at(store, self.table.pin), contexts=(context,))]])
 
     def _misplaced(self, batch: pa.RecordBatch) -> np.ndarray:
         """The rows whose values are others than the table's."""

@@ -15,6 +15,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from lance_flight.catalog.manifests.partition_context import NO_VALUES, IdentityValues, PartitionContext
 from lance_flight.catalog.manifests.properties import (
     DERIVED_VALUES,
     FILE_VERSION,
@@ -28,18 +29,20 @@ from lance_flight.model.naming import BELOW_A_SPEC, SEPARATOR, TABLE, spec_id_of
 from lance_flight.model.pins import Latest, Pin, pin_from_columns
 from lance_flight.model.schema import NamespaceSchema
 from lance_flight.model.spec import PartitionSpec
+from lance_flight.model.transforms import Identity
 
 PIN_COLUMNS = ("read_version", "read_branch", "read_tag")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PartitionTable:
-    """One partition table of a snapshot: where it lies and which version of it to read."""
+    """One partition table of a snapshot: where it lies, which version of it to read, and its values under the identity."""
 
     spec_id: int
     object_id: str
     location: str
     pin: Pin
+    identity: IdentityValues = field(default=NO_VALUES, compare=False, repr=False)
 
 
 @dataclass(frozen=True, eq=False)
@@ -65,13 +68,27 @@ class SpecTables:
     def tables(self, indices: np.ndarray | None = None) -> list[PartitionTable]:
         """The partition tables in the rows `indices` (all of them without)."""
         rows = self._columns if indices is None else self._columns.take(pa.array(indices, pa.int64()))
-        return [self._table(*values) for values in zip(*(column.to_pylist() for column in rows.columns), strict=True)]
+        listed = zip(*(column.to_pylist() for column in rows.columns), strict=True)
+        return [
+            self._table(identity, *values) for identity, values in zip(self._identities(indices), listed, strict=True)
+        ]
 
-    def _table(self, object_id: str, location: str, *pin: Any) -> PartitionTable:
+    def _identities(self, indices: np.ndarray | None) -> list[IdentityValues]:
+        """The values under the identity of the tables in some rows."""
+        columns = {f.source_ids[0]: self.values[f.column] for f in self.spec.fields if isinstance(f.rule, Identity)}
+        rows = range(len(self)) if indices is None else indices.tolist()
+        if not columns:
+            return [NO_VALUES] * len(rows)
+        arrays = {number: column.combine_chunks() for number, column in columns.items()}
+        return [IdentityValues({number: array[row] for number, array in arrays.items()}) for row in rows]
+
+    def _table(self, identity: IdentityValues, object_id: str, location: str, *pin: Any) -> PartitionTable:
         if not location:
             raise Corrupt(f"__manifest row {object_id!r} is a table without a location")
         found = pin_from_columns(*pin, object_id=object_id)
-        return PartitionTable(spec_id=self.spec.id, object_id=object_id, location=location, pin=found)
+        return PartitionTable(
+            spec_id=self.spec.id, object_id=object_id, location=location, pin=found, identity=identity
+        )
 
     @cached_property
     def _columns(self) -> pa.RecordBatch:
@@ -201,6 +218,10 @@ class Snapshot:
             for spec in self.specs
         )
         return {table.object_id: table for tables in found for table in tables}
+
+    def context_of(self, table: PartitionTable) -> PartitionContext:
+        """What this snapshot says of the rows of one of its tables."""
+        return PartitionContext(self.schema, table.identity)
 
     @cached_property
     def table_ids(self) -> frozenset[str]:

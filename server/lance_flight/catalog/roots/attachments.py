@@ -27,8 +27,8 @@ from lance_flight.catalog.manifests.snapshot import PartitionTable, Snapshot
 from lance_flight.catalog.namespace import PartitionedNamespace
 from lance_flight.catalog.roots.plain import PlainTable
 from lance_flight.catalog.storage.store import VERSIONS, Store
-from lance_flight.catalog.tables import partitions
 from lance_flight.catalog.tables.disagreeing import readable
+from lance_flight.catalog.tables.pinned_tables import source_of
 from lance_flight.catalog.tables.scan import Scan, Source
 from lance_flight.errors import AlreadyExists, Conflict, DataError, SchemaError, SerializationFailure, Unsupported
 from lance_flight.faults import reached
@@ -166,8 +166,8 @@ def detached_rows(namespace: PartitionedNamespace, snapshot: Snapshot, table: Pa
     """The rows of one partition table in the columns of the namespace."""
     schema = snapshot.schema
     scan = Scan(source=schema.plain, schema=schema.plain, ids=schema.ids)
-    dataset = partitions.open_table(namespace.store, table)
-    return (pa.Table.from_batches([batch]) for batch in scan.read([lambda: [Source(dataset)]]))
+    batches = scan.read([lambda: [source_of(namespace.store, snapshot, table)]])
+    return (pa.Table.from_batches([batch]) for batch in batches)
 
 
 def detach(namespace: PartitionedNamespace, transaction: Transaction, table: PartitionTable, name: str) -> None:

@@ -113,15 +113,17 @@ class _Part(Protocol):
 
 def _parts(search: TextSearch, scan: Scan, source: Source, room: _Room) -> list[_Part]:
     """What a table has, with an index and without."""
-    column = physical(source.dataset.schema, search.column, scan.ids.get(search.column))
+    columns, number = source.columns, scan.ids.get(search.column)
+    column = physical(columns, search.column, number)
     files = source.dataset.get_fragments()
-    if column is None or not files:
+    is_filled = number is not None and bool(source.filling(columns, [number]))
+    if not files or (column is None and not is_filled):
         return []
-    index = index_of(source.dataset, column.name, _KIND)
+    index = None if column is None or is_filled else index_of(source.dataset, column.name, _KIND)
     known = frozenset() if index is None else covered(index)
     missing = [file for file in files if file.fragment_id not in known]
     unindexed = [_Unindexed(search, scan, replace(source, fragments=each), room) for each in _portions(missing)]
-    if index is None or len(missing) == len(files):
+    if index is None or column is None or len(missing) == len(files):
         return [*unindexed]
     is_more = not source.tables and len(unindexed) > 1
     if missing and not search.query.needs_index and (is_more or not search.is_global):

@@ -39,7 +39,7 @@ class Layout:
     @lru_cache(KEPT_LAYOUTS)
     def of(cls, schema: pa.Schema, file_version: str = NEWEST) -> Layout:
         """The layout that Lance itself gives a new table; asked by writing a row to memory, once for each schema."""
-        nullable = pa.schema([field.with_nullable(nullable=True) for field in schema])
+        nullable = pa.schema(map(_nullable, schema))
         row = pa.Table.from_arrays([_row(field.type) for field in nullable], schema=nullable)
         (fragment,) = write_fragments(
             row,
@@ -72,6 +72,14 @@ class Layout:
             return None
         mine, known = Layout.of(there, file_version), numbers(dataset.lance_schema)
         return replace(mine, fields=tuple(known[number] for number in mine.fields))
+
+
+def _nullable(field: pa.Field) -> pa.Field:
+    """A field that may be NULL, and so may those inside it where it is a struct."""
+    kind = field.type
+    if pa.types.is_struct(kind) and kind.num_fields:
+        kind = pa.struct(list(map(_nullable, kind)))
+    return field.with_type(kind).with_nullable(nullable=True)
 
 
 def _row(kind: pa.DataType) -> pa.Array:

@@ -6,13 +6,18 @@ as NULL, what is extra is left out. Who writes leaves nothing out.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator
 
 import pyarrow as pa
+from lance import LanceDataset
 
-from lance_flight.catalog.tables.adapting import adapted
+from lance_flight.catalog.manifests.partition_context import PartitionContext
+from lance_flight.catalog.tables.adapting import adapted, identified, matching
+from lance_flight.catalog.tables.filling import NO_FILLS, Fills
+from lance_flight.catalog.tables.lance_fields import field_id
 from lance_flight.errors import DataError, SchemaError
 from lance_flight.model.arrays import contiguous
+from lance_flight.model.nested import children
 from lance_flight.model.schema import TABLE_FIELD_ID
 
 _NO_CAST = (pa.ArrowInvalid, pa.ArrowNotImplementedError, pa.ArrowTypeError)
@@ -22,32 +27,40 @@ class Misfit(DataError):
     """Values of a column that cannot be had in another type."""
 
 
-def physical(schema: pa.Schema, name: str, field_id: int | None) -> pa.Field | None:
+def physical(columns: Iterable[pa.Field], name: str, field_id: int | None) -> pa.Field | None:
     """The column of a table's own schema that holds the namespace's column: by field id, or by name where it keeps none."""
     if field_id is not None:
-        by_id = {(f.metadata or {}).get(TABLE_FIELD_ID): f for f in schema}
+        by_id = {(f.metadata or {}).get(TABLE_FIELD_ID): f for f in columns}
         if any(by_id):
             return by_id.get(str(field_id).encode())
-    at = schema.get_field_index(name)
-    return schema.field(at) if at >= 0 else None
+    return next((field for field in columns if field.name == name), None)
 
 
 def cast(
-    column: pa.Array | pa.ChunkedArray, theirs: pa.Field, field: pa.Field, table: str
+    column: pa.Array | pa.ChunkedArray, theirs: pa.Field, field: pa.Field, table: str, fills: Fills = NO_FILLS
 ) -> pa.Array | pa.ChunkedArray:
     """A column, which is `theirs` there, as `field`; `Misfit` names the column, the table and the first value that cannot be."""
     try:
-        return _converted(column, theirs, field)
+        return _converted(column, theirs, field, fills)
     except _NO_CAST as exc:
         why = _what_fails(column, theirs, field)
         raise Misfit(f"column {field.name!r} of table {table!r} {why}: {exc}") from exc
 
 
-def writable(rows: pa.Table, schema: pa.Schema, ids: Mapping[str, int], table: str) -> pa.Table:
-    """Rows of the namespace in a table's own columns: converted, and NULL in those that the namespace has not."""
-    found = {name: physical(schema, name, ids.get(name)) for name in rows.column_names}
+def writable(rows: pa.Table, dataset: LanceDataset, context: PartitionContext, table: str) -> pa.Table:
+    """Rows of the namespace in a table's own columns: converted, and NULL in those that the namespace has not.
+
+    What the manifest says of all rows may be missing in the table.
+    """
+    schema, ids, known = identified(dataset, context.schema), context.schema.ids, context.identity.by_source
+    mine = {field.name: field for field in context.schema.table}
+    found = {name: physical(schema, name, ids[name]) for name in rows.column_names}
     names = {field.name: name for name, field in found.items() if field is not None}
-    problems = [f"column {name!r} is not in the table" for name, field in found.items() if field is None]
+    problems = [
+        f"column {name!r} is not in the table"
+        for name, field in found.items()
+        if field is None and not known.keys() >= _leaves(mine[name])
+    ]
     problems += [
         f"column {field.name!r} is NOT NULL there, and no column of the namespace"
         for field in schema
@@ -55,16 +68,16 @@ def writable(rows: pa.Table, schema: pa.Schema, ids: Mapping[str, int], table: s
     ]
     for field in schema:
         if field.name in names:
-            problems += _lost(field.name, rows.schema.field(names[field.name]).type, field.type)
+            problems += _lost(field.name, mine[names[field.name]], field, known)
     if problems:
         raise SchemaError(f"partition table {table!r}", problems)
     columns = [
-        _with_values(cast(rows[names[field.name]], rows.schema.field(names[field.name]), field, table), field, table)
+        _with_values(cast(rows[names[field.name]], mine[names[field.name]], field, table), field, table)
         if field.name in names
         else pa.nulls(rows.num_rows, field.type)
         for field in schema
     ]
-    return pa.Table.from_arrays(columns, schema=schema)
+    return pa.Table.from_arrays(columns, schema=dataset.schema)
 
 
 def readable(schema: pa.Schema, table: pa.Schema) -> list[str]:
@@ -96,11 +109,13 @@ def _what_fails(column: pa.Array | pa.ChunkedArray, theirs: pa.Field, field: pa.
     return f"holds {flat[low].as_py()!r} ({flat.type}), which is no {field.type}"
 
 
-def _converted(column: pa.Array | pa.ChunkedArray, theirs: pa.Field, field: pa.Field) -> pa.Array | pa.ChunkedArray:
+def _converted(
+    column: pa.Array | pa.ChunkedArray, theirs: pa.Field, field: pa.Field, fills: Fills = NO_FILLS
+) -> pa.Array | pa.ChunkedArray:
     """A column cast, at every depth: Arrow itself takes a NULL struct for one whose fields are NULL against their type."""
     if isinstance(column, pa.ChunkedArray):
         return pa.chunked_array([_converted(chunk, theirs, field) for chunk in column.chunks], field.type)
-    return adapted(column, theirs, field)
+    return adapted(column, theirs, field, fills)
 
 
 def _fits(column: pa.Array, theirs: pa.Field, field: pa.Field) -> bool:
@@ -111,29 +126,32 @@ def _fits(column: pa.Array, theirs: pa.Field, field: pa.Field) -> bool:
     return True
 
 
-def _lost(path: str, source: pa.DataType, target: pa.DataType) -> Iterator[str]:
-    """The nested fields of `source` that `target` has no place for, and those that it must have and does not get."""
-    if not (pa.types.is_struct(source) and pa.types.is_struct(target)):
-        inner = _values(source), _values(target)
-        if inner[0] is not None and inner[1] is not None:
-            yield from _lost(path, *inner)
+def _lost(path: str, source: pa.Field, target: pa.Field, known: Collection[int]) -> Iterator[str]:
+    """The nested fields of `source` that `target` has no place for, and those that it must have and does not get.
+
+    Those that are `known` by their ids need no place.
+    """
+    mine, theirs = children(source.type), children(target.type)
+    if not (pa.types.is_struct(source.type) and pa.types.is_struct(target.type)):
+        # Of a map the keys have no fields inside.
+        for inner, place in list(zip(mine, theirs, strict=False))[-1:]:
+            yield from _lost(path, inner, place, known)
         return
-    theirs = {field.name: field for field in target}
-    mine = {field.name for field in source}
-    for field in source:
-        if field.name not in theirs:
+    places = [matching(field, theirs) for field in mine]
+    for field, place in zip(mine, places, strict=True):
+        if place is not None:
+            yield from _lost(f"{path}.{field.name}", field, theirs[place], known)
+        elif field_id(field) not in known:
             yield f"field {path}.{field.name} is not in the table"
-        else:
-            yield from _lost(f"{path}.{field.name}", field.type, theirs[field.name].type)
-    for field in target:
-        if field.name not in mine and not field.nullable:
+    for number, field in enumerate(theirs):
+        if number not in places and not field.nullable:
             yield f"field {path}.{field.name} is NOT NULL there, and no field of the namespace"
 
 
-def _values(kind: pa.DataType) -> pa.DataType | None:
-    if pa.types.is_map(kind):
-        return kind.item_type
-    return kind.value_type if pa.types.is_nested(kind) and not pa.types.is_struct(kind) else None
+def _leaves(field: pa.Field) -> set[int | None]:
+    """The ids of the fields with values of their own inside a column, or its own."""
+    inner = children(field.type) if pa.types.is_struct(field.type) else []
+    return set().union(*map(_leaves, inner)) if inner else {field_id(field)}
 
 
 def _with_values(column: pa.ChunkedArray, field: pa.Field, table: str) -> pa.ChunkedArray:

@@ -16,9 +16,13 @@ from functools import lru_cache
 from lance import FragmentMetadata, LanceDataset, LanceOperation
 from lance.schema import LanceSchema
 
+from lance_flight.catalog.manifests.partition_context import PartitionContext
 from lance_flight.catalog.storage.file_versions import FILE_VERSIONS, version_of
 from lance_flight.catalog.storage.store import Store
+from lance_flight.catalog.tables.adapting import identified
 from lance_flight.catalog.tables.carried_indices import CarriedIndices, Signature
+from lance_flight.catalog.tables.filling import partly_stored
+from lance_flight.catalog.tables.lance_fields import leaves
 from lance_flight.catalog.tables.lineage import without
 from lance_flight.catalog.tables.partitions import in_memory, numbered, open_at, under_base
 from lance_flight.catalog.tables.pinned_tables import PinnedTable
@@ -38,6 +42,7 @@ class _Files:
     `layout` says the columns and the version of the files: Lance reads files of one version as one.
 
     Where indices tell of the `numbers` of files, those of files that are gone among them, these must stay as they are.
+    `is_uneven` says that some files lack columns of the table.
     """
 
     layout: tuple[str, str]
@@ -45,6 +50,7 @@ class _Files:
     fragments: tuple[FragmentMetadata, ...]
     indices: CarriedIndices
     numbers: frozenset[int]
+    is_uneven: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +63,12 @@ class Merged:
     dataset: LanceDataset
     tables: tuple[str, ...]
     number: int
+    contexts: tuple[PartitionContext, ...]
+
+    @property
+    def source(self) -> Source:
+        """All rows of them, for a scan."""
+        return Source(self.dataset, number=self.number, tables=self.tables, contexts=self.contexts)
 
 
 def merge(tables: Sequence[PinnedTable]) -> tuple[list[Merged], list[PinnedTable]]:
@@ -65,7 +77,11 @@ def merge(tables: Sequence[PinnedTable]) -> tuple[list[Merged], list[PinnedTable
     alone = []
     for table in tables:
         files = None if "://" in table.store.uri else _files(table.store.uri, table.pin)
-        if files is None or not groups.setdefault(files.layout, _Group()).takes(table, files):
+        if (
+            files is None
+            or _is_filled_in_part(table, files)
+            or not groups.setdefault(files.layout, _Group()).takes(table, files)
+        ):
             alone.append(table)
     merged = []
     for group in groups.values():
@@ -73,8 +89,17 @@ def merge(tables: Sequence[PinnedTable]) -> tuple[list[Merged], list[PinnedTable
             alone += group.tables
         else:
             dataset, names = _merged(tuple((table.store.uri, table.pin) for table in group.tables))
-            merged.append(Merged(dataset, names, group.tables[0].number))
+            contexts = tuple(table.context for table in group.tables if table.context is not None)
+            merged.append(Merged(dataset, names, group.tables[0].number, contexts))
     return merged, alone
+
+
+def _is_filled_in_part(table: PinnedTable, files: _Files) -> bool:
+    """Whether some of the files lack a column of an identity field, and others have it."""
+    if not files.is_uneven or table.context is None or not table.context.identity.by_source:
+        return False
+    dataset = table.open()
+    return bool(partly_stored(dataset, identified(dataset, table.context.schema), table.context.identity.by_source))
 
 
 @dataclass(slots=True)
@@ -99,7 +124,7 @@ class _Group:
 def sources(tables: Sequence[PinnedTable]) -> list[Source]:
     """What a scan reads for the rows of `tables`: those that can be merged as one, and the others."""
     merged, alone = merge(tables) if len(tables) > 1 else ((), tables)
-    return [Source(found.dataset, tables=found.tables) for found in merged] + [table.source for table in alone]
+    return [found.source for found in merged] + [table.source for table in alone]
 
 
 @lru_cache(KEPT_TABLES)
@@ -122,6 +147,7 @@ def _files(uri: str, pin: FixedPin) -> _Files | None:
     if dataset.has_index and dataset.has_stable_row_ids:
         # Such an index knows rows by their ids, and two tables have the same ones.
         return None
+    leaf_numbers = set(leaves(dataset.lance_schema))
     indices = CarriedIndices.of(dataset, Store(uri)) if dataset.has_index else CarriedIndices()
     told = [number for segment in indices.segments for number in segment.fragment_ids]
     return _Files(
@@ -130,6 +156,7 @@ def _files(uri: str, pin: FixedPin) -> _Files | None:
         fragments=tuple(without(fragments)),
         indices=indices,
         numbers=frozenset([*told, *(each.id for each in fragments)]) if told else frozenset(),
+        is_uneven=any(not leaf_numbers.issubset(n for file in f.files for n in file.fields) for f in fragments),
     )
 
 

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from lance import LanceDataset
 
+from lance_flight.catalog.manifests.partition_context import PartitionContext
+from lance_flight.catalog.manifests.snapshot import PartitionTable, Snapshot
 from lance_flight.catalog.storage.store import Store
-from lance_flight.catalog.tables.partitions import open_at
+from lance_flight.catalog.tables.partitions import open_at, open_table
 from lance_flight.catalog.tables.scan import Source
 from lance_flight.model.pins import FixedPin
 
@@ -16,13 +18,15 @@ from lance_flight.model.pins import FixedPin
 class PinnedTable:
     """A partition table at a fixed version; `number` tells its rows apart from those of others, where that matters.
 
-    `partition` is its object id, for those who ask which rows are its.
+    `partition` is its object id, for those who ask which rows are its, and `context` what the manifest says of these (None: it is
+    no partition).
     """
 
     store: Store
     pin: FixedPin
     number: int = 0
     partition: str | None = None
+    context: PartitionContext | None = field(default=None, compare=False, repr=False)
 
     def open(self) -> LanceDataset:
         """The table itself."""
@@ -31,7 +35,8 @@ class PinnedTable:
     @property
     def source(self) -> Source:
         """All rows of it, for a scan."""
-        return Source(self.open(), number=self.number, partition=self.partition)
+        contexts = () if self.context is None else (self.context,)
+        return Source(self.open(), number=self.number, partition=self.partition, contexts=contexts)
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +50,11 @@ class TablePart:
     def sources(self) -> list[Source]:
         """What a scan reads for it."""
         return [self.table.source.part(self.part, self.of)]
+
+
+def source_of(root: Store, snapshot: Snapshot, table: PartitionTable) -> Source:
+    """All rows of a table of a namespace at its pin, which may be none that is fixed, for a scan."""
+    return Source(open_table(root, table), contexts=(snapshot.context_of(table),))
 
 
 def divided(table: PinnedTable, rows: int, share: int) -> list[tuple[TablePart, int]]:

@@ -1,14 +1,14 @@
 """Reading tables one after another as one stream of batches in the namespace's schema.
 
-The columns of a partition table are found by field id, or by name where the table keeps no ids; what a table
-lacks is NULL, another type is cast (first draft, section 4). The next tables are opened ahead, so that their
+The columns of a partition table are found by their ids, names or numbers (`adapting.py`); what a table lacks is its
+partition value under the identity, else NULL, and another type is cast (first draft, section 4). The next tables are opened ahead, so that their
 planning and first reads overlap with the batches being consumed.
 """
 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
 from typing import Any, Protocol
@@ -17,11 +17,14 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from lance import LanceDataset, LanceFragment
 
+from lance_flight.catalog.manifests.partition_context import PartitionContext
 from lance_flight.catalog.storage.addresses import ROW_ADDRESS, TABLE_NUMBER
 from lance_flight.catalog.storage.store import Store
-from lance_flight.catalog.tables.adapting import same_fields
+from lance_flight.catalog.tables.adapting import identified, ids_within, missing, same_fields
 from lance_flight.catalog.tables.disagreeing import Misfit, cast, physical
+from lance_flight.catalog.tables.filling import Filling, Fills, filling
 from lance_flight.catalog.tables.lineage import LINEAGE, LINEAGE_FIELDS, PARTITION, PARTITION_FIELD
+from lance_flight.model.schema import TABLE_FIELD_ID
 
 BATCH_ROWS = 64 * 1024
 AHEAD = 1
@@ -42,7 +45,7 @@ class Source:
     """An opened version of a table, or of several merged into one, and which of its fragments to read (None: all).
 
     `number` is what `TABLE_NUMBER` says of its rows, and `partition` what `PARTITION` does; `tables` are the names of those
-    that were merged.
+    that were merged. `contexts` are what the manifest says of each of them, or of the one table; none of a plain one.
     """
 
     dataset: LanceDataset
@@ -50,6 +53,12 @@ class Source:
     number: int = 0
     tables: tuple[str, ...] = ()
     partition: str | None = None
+    contexts: tuple[PartitionContext, ...] = ()
+
+    @property
+    def columns(self) -> list[pa.Field]:
+        """Its own columns, with the ids of those of the namespace that they hold."""
+        return identified(self.dataset, self.contexts[0].schema) if self.contexts else list(self.dataset.schema)
 
     @property
     def name(self) -> str:
@@ -61,6 +70,14 @@ class Source:
         for fragment in self.dataset.get_fragments() if self.fragments is None else self.fragments:
             base = fragment.metadata.files[0].base_id
             yield fragment, self.name if base is None else self.tables[base - 1]
+
+    def filling(self, columns: Sequence[pa.Field], wanted: Collection[int]) -> Filling:
+        """How those of the `wanted` columns are filled that its files lack; `columns` are its own."""
+        return filling(self.dataset, columns, self.contexts, self._tables_of_fragments if self.tables else None, wanted)
+
+    def _tables_of_fragments(self) -> dict[int, int]:
+        fragments = ((each.fragment_id, each.metadata.files[0].base_id) for each in self.dataset.get_fragments())
+        return {number: base - 1 for number, base in fragments}
 
     def count_rows(self) -> int:
         """How many rows there are, from metadata alone."""
@@ -131,13 +148,31 @@ class Scan:
     def _start(self, source: Source) -> Iterator[pa.RecordBatch]:
         if not self.schema.names and self.filter is None and self.search is None:
             return _counted(source.count_rows(), self.batch_rows)
-        schema = source.dataset.schema
-        fields = {name: physical(schema, name, self.ids.get(name)) for name in self._needed}
+        columns = source.columns
+        targets = {name: self._target(name, source) for name in self._needed}
+        fields = {name: physical(columns, name, self.ids.get(name)) for name in targets}
         if self.search is not None and fields[self.search.column] is None:
             return iter(())
-        if all(field is not None and self._is_plain(name, field) for name, field in fields.items()):
-            return self._direct(source, schema)
-        return self._adapted(source, schema, fields)
+        fill = source.filling(columns, {number for each in targets.values() for number in ids_within(each)})
+        stored = {name: each for name, each in fields.items() if each is not None or not self._is_filled(name, fill)}
+        is_plain = not fill.partly and all(
+            field is not None and _is_plain(field, targets[name]) for name, field in stored.items()
+        )
+        table = _Table(source=source, columns=columns, targets=targets, fields=fields, stored=stored, fill=fill)
+        return self._direct(table) if is_plain else self._adapted(table)
+
+    def _target(self, name: str, source: Source) -> pa.Field:
+        """A column that is wanted, with the ids of the fields inside where the namespace says them."""
+        mine = self.source.field(name)
+        number = self.ids.get(name)
+        if number is None or not source.contexts:
+            return mine
+        found = source.contexts[0].schema.column(number)
+        kind = mine.type if found is None or not found.type.equals(mine.type) else found.type
+        return pa.field(name, kind, mine.nullable, {TABLE_FIELD_ID: str(number).encode()})
+
+    def _is_filled(self, name: str, fill: Filling) -> bool:
+        return self.ids.get(name) in fill.absent
 
     @property
     def _needed(self) -> list[str]:
@@ -158,26 +193,20 @@ class Scan:
         """Those of them that Lance gives like stored ones."""
         return [name for name in self._made if name in LINEAGE] if source.dataset.has_stable_row_ids else []
 
-    def _is_plain(self, name: str, field: pa.Field) -> bool:
-        target = self.source.field(name)
-        return bool(field.name == name and field.type.equals(target.type) and same_fields(field, target))
-
-    def _direct(self, source: Source, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+    def _direct(self, table: _Table) -> Iterator[pa.RecordBatch]:
         """A table whose columns are just what is asked for; Lance filters where it understands the filter."""
-        # Lance reads no rows for no columns: take any, it is dropped again.
-        any_column = schema.names[:1]
-        lineage = self._lineage(source)
-        if self.filter is None or (self.pushable and _MADE.keys().isdisjoint(self.filter_columns)):
+        lineage, not_stored = self._lineage(table.source), {*_MADE, *table.filled}
+        if self.filter is None or (self.pushable and not_stored.isdisjoint(self.filter_columns)):
             try:
-                columns = [name for name in self.schema.names if name not in _MADE or name in lineage]
-                reader = self._reader(source, columns or any_column, self.filter, self._searching())
-                return (self._shaped(batch, None, source) for batch in reader)
+                columns = [name for name in self.schema.names if name not in not_stored or name in lineage]
+                reader = self._reader(table, columns, self.filter, self._searching())
+                return (self._shaped(batch, None, table) for batch in reader)
             except _NOT_TAKEN:
                 if self.filter is None:
                     raise
-        searching = self._searching(all_of=source)
-        reader = self._reader(source, [*self._results, *self._needed, *lineage] or any_column, None, searching)
-        return (self._shaped(batch, self.rest, source) for batch in reader)
+        searching = self._searching(all_of=table.source)
+        reader = self._reader(table, [*self._results, *table.stored, *lineage], None, searching)
+        return (self._shaped(batch, self.rest, table) for batch in reader)
 
     def _searching(self, column: str | None = None, all_of: Source | None = None) -> Mapping[str, Any]:
         """What Lance's scanner is told of the search: of a column as a table calls it; to find all that a table has."""
@@ -192,53 +221,42 @@ class Scan:
             return []
         return [self.search.result.name]
 
-    def _adapted(
-        self, source: Source, schema: pa.Schema, fields: Mapping[str, pa.Field | None]
-    ) -> Iterator[pa.RecordBatch]:
-        """A table that disagrees with the namespace: its columns renamed, cast, or NULL, and filtered then."""
-        names, lineage = [field.name for field in fields.values() if field is not None], self._lineage(source)
-        searched = None if self.search is None else fields[self.search.column]
+    def _adapted(self, table: _Table) -> Iterator[pa.RecordBatch]:
+        """A table that disagrees with the namespace: its columns renamed, cast, filled, or NULL, and filtered then."""
+        names = [field.name for field in table.fields.values() if field is not None]
+        lineage, searched = (
+            self._lineage(table.source),
+            None if self.search is None else table.fields[self.search.column],
+        )
         # Rows that are filtered afterwards are all asked for.
-        searching = self._searching(searched and searched.name, None if self.filter is None else source)
-        for batch in self._reader(source, [*self._results, *names, *lineage] or schema.names[:1], None, searching):
+        searching = self._searching(searched and searched.name, None if self.filter is None else table.source)
+        for batch in self._reader(table, [*self._results, *names, *lineage], None, searching):
+            fills = table.fill.of(batch)
             columns = [
-                pa.nulls(batch.num_rows, self.source.field(name).type)
-                if field is None
-                else self._cast(batch.column(field.name), field, self.source.field(name), source)
-                for name, field in fields.items()
+                missing(batch.num_rows, target, fills)
+                if (field := table.fields[name]) is None
+                else _cast(batch.column(field.name), field, target, table.source, fills)
+                for name, target in table.targets.items()
             ]
-            target = [self.source.field(name) for name in fields]
-            for name in self._results:
-                columns.append(batch.column(name))
-                target.append(self.schema.field(name))
-            for name in (*lineage, *([ROW_ADDRESS] if self._is_addressed else ())):
-                columns.append(batch.column(name))
-                target.append(_MADE[name])
-            yield self._shaped(pa.RecordBatch.from_arrays(columns, schema=pa.schema(target)), self.rest, source)
-
-    def _cast(self, column: pa.Array, theirs: pa.Field, field: pa.Field, source: Source) -> pa.Array:
-        try:
-            return cast(column, theirs, field, source.name)
-        except Misfit:
-            if not source.tables:
-                raise
-            # Of several tables read as one, the first that has such a value is named.
-            for fragment, table in source.fragments_of_tables():
-                for batch in fragment.to_batches(columns=[theirs.name]):
-                    cast(batch.column(0), theirs, field, table)
-            raise
+            made = [self.schema.field(name) for name in self._results] + [_MADE[name] for name in lineage]
+            made += [_MADE[ROW_ADDRESS]] if ROW_ADDRESS in batch.schema.names else []
+            columns += [batch.column(field.name) for field in made]
+            target = pa.schema([*table.targets.values(), *made])
+            yield self._shaped(pa.RecordBatch.from_arrays(columns, schema=target), self.rest, table)
 
     def _reader(
-        self, source: Source, columns: list[str], condition: pc.Expression | None, searching: Mapping[str, Any]
+        self, table: _Table, columns: list[str], condition: pc.Expression | None, searching: Mapping[str, Any]
     ) -> Iterable[pa.RecordBatch]:
         """Starts reading at once, in the background."""
+        source = table.source
         scanner = source.dataset.scanner(
-            columns=columns,
+            # Lance reads no rows for no columns: take any, it is dropped again.
+            columns=columns or [table.columns[0].name],
             filter=condition if self.among is None else self.among,
             fragments=None if source.fragments is None else list(source.fragments),
             batch_size=self.batch_rows,
             io_buffer_size=IO_BUFFER_BYTES,
-            with_row_address=self._is_addressed or self.among is not None,
+            with_row_address=self._is_addressed or table.fill.is_by_address or self.among is not None,
             **searching,
         )
         reader: Iterable[pa.RecordBatch] = scanner.to_reader()
@@ -248,8 +266,13 @@ class Scan:
     def _is_addressed(self) -> bool:
         return not _ADDRESSES.isdisjoint(self.schema.names)
 
-    def _shaped(self, batch: pa.RecordBatch, rest: pc.Expression | None, source: Source) -> pa.RecordBatch:
-        said = {TABLE_NUMBER: source.number, PARTITION: source.partition}
+    def _shaped(self, batch: pa.RecordBatch, rest: pc.Expression | None, table: _Table) -> pa.RecordBatch:
+        said = {TABLE_NUMBER: table.source.number, PARTITION: table.source.partition}
+        filled = [name for name in table.filled if name not in batch.schema.names]
+        fills = table.fill.of(batch) if filled else {}
+        for name in filled:
+            target = self.source.field(name)
+            batch = batch.append_column(target, fills[self.ids[name]].values.cast(target.type))
         for name in self._made:
             # What is the same for all rows of a table; NULL where one has no lineage.
             if name not in batch.schema.names:
@@ -266,6 +289,44 @@ class Scan:
             return batch.select([])
         columns = batch.columns if batch.schema.names == self.schema.names else batch.select(self.schema.names).columns
         return pa.RecordBatch.from_arrays(columns, schema=self.schema)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Table:
+    """An opened source as a scan reads it: its own columns, and by name those that are wanted and what it has of each.
+
+    `stored` are those without the ones that are filled whole.
+    """
+
+    source: Source
+    columns: Sequence[pa.Field]
+    targets: Mapping[str, pa.Field]
+    fields: Mapping[str, pa.Field | None]
+    stored: Mapping[str, pa.Field | None]
+    fill: Filling
+
+    @property
+    def filled(self) -> list[str]:
+        """The columns that are filled whole."""
+        return [name for name in self.fields if name not in self.stored]
+
+
+def _is_plain(field: pa.Field, target: pa.Field) -> bool:
+    """Whether a column of a table is just what is wanted."""
+    return bool(field.name == target.name and field.type.equals(target.type) and same_fields(field, target))
+
+
+def _cast(column: pa.Array, theirs: pa.Field, field: pa.Field, source: Source, fills: Fills) -> pa.Array:
+    try:
+        return cast(column, theirs, field, source.name, fills)
+    except Misfit:
+        if not source.tables:
+            raise
+        # Of several tables read as one, the first that has such a value is named.
+        for fragment, table in source.fragments_of_tables():
+            for batch in fragment.to_batches(columns=[theirs.name]):
+                cast(batch.column(0), theirs, field, table)
+        raise
 
 
 def _counted(rows: int, batch_rows: int) -> Iterator[pa.RecordBatch]:

@@ -12,6 +12,7 @@ import pyarrow as pa
 from lance_flight.catalog.manifests.indices import IndexDefinition, indices_of
 from lance_flight.catalog.manifests.snapshot import PartitionTable
 from lance_flight.catalog.tables import partitions
+from lance_flight.catalog.tables.adapting import identified
 from lance_flight.catalog.tables.disagreeing import physical
 from lance_flight.catalog.tables.index_coverage import Coverage
 from lance_flight.engine.metadata.table import MetadataTable
@@ -77,7 +78,7 @@ def _of_table(
     """The rows of a table, those that its index is about, and its segments."""
     dataset = partitions.open_table(view.store, table)
     rows = {fragment.fragment_id: fragment.count_rows() for fragment in dataset.get_fragments()}
-    found = physical(dataset.schema, column, definition.field_id)
+    found = physical(identified(dataset, view.snapshot.schema), column, definition.field_id)
     if found is None:
         return sum(rows.values()), 0, 0
     coverage = Coverage.of(dataset, definition.name, found.name, definition.of_kind)

@@ -230,8 +230,8 @@ def _opened(tables: Sequence[PinnedTable], *, merging: bool) -> Iterator[Open]:
 
 
 def _of_merged(merged: Merged) -> list[Source]:
-    return [Source(merged.dataset, number=merged.number, tables=merged.tables)]
+    return [merged.source]
 
 
 def _of_table(table: PinnedTable) -> list[Source]:
-    return [Source(table.open(), number=table.number)]
+    return [table.source]
