@@ -180,8 +180,12 @@ def _move(root: Store, part: Part, location: str, place: str, base: FixedPin | N
     of = None if part.table is None else partitions.open_at(root.child(part.table.location), part.table.pin)
     rows = partitions.read_files(source, part.added.schema, part.added.fragments, of)
     before, file_version = part.added.data_files, version_of(part.added.fragments) or NEWEST
-    on = None if base is None else base.version
-    part.added.fragments[:] = partitions.write_files(root.child(place), on, rows, file_version)
+    store = root.child(place)
+    part.added.fragments[:] = (
+        partitions.write_new_files(store, part.added.schema, rows, file_version)
+        if base is None
+        else partitions.write_files(store, base.version, rows)
+    )
     reached("files_moved")
     part.added.files.clear()
     if part.owns_directory:

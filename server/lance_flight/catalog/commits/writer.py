@@ -107,7 +107,7 @@ class PartitionWriter:
         self.rows = 0
         self._store = store
         self._schema = snapshot.schema
-        self._layout = Layout.of(snapshot.schema.table, snapshot.file_version)
+        self._layout = Layout.of_new(snapshot.schema.table, snapshot.file_version)
         self._spec = snapshot.current_spec
         self._branch = snapshot.table_branch
         self._existing = snapshot.tables_of(self._spec.id)

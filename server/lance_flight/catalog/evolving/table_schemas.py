@@ -7,7 +7,7 @@ Names, order, nullability and new columns that are NULL cost no data: the fields
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import accumulate
 from typing import Self
 
@@ -23,9 +23,11 @@ from lance_flight.catalog.tables import partitions
 from lance_flight.catalog.tables.adapting import identified
 from lance_flight.catalog.tables.lance_fields import (
     Key,
+    chosen_numbers,
     field_id,
-    free_number,
+    least_number,
     numbers,
+    renumbered,
     stored_children,
     walk,
     with_numbers,
@@ -110,13 +112,21 @@ def stage_schema(
     fresh, fragments = table.fresh, table.fragments
     inside = {key for key, _ in walk(fresh)}
     known = {key: n for key, n in table.numbers.items() if key not in inside}
-    free = free_number(table.dataset)
+    known |= chosen_numbers(table.target, known, least_number(table.dataset))
     if widened:
-        fragments = [fragment for each in widened for fragment in each.fragments]
-        known |= _numbers(fresh, widened[0].schema)
-        free = max(free, *numbers(widened[0].schema)) + 1
-    operation = LanceOperation.Merge(fragments, with_numbers(table.target, known, free))
+        given = _numbers(fresh, widened[0].schema)
+        moved = {number: known[key] for key, number in given.items()}
+        old = {file.path for fragment in fragments for file in fragment.files}
+        fragments = [_moved(fragment, old, moved) for each in widened for fragment in each.fragments]
+    operation = LanceOperation.Merge(fragments, with_numbers(table.target, known))
     return partitions.stage(store, base, operation)
+
+
+def _moved(fragment: FragmentMetadata, old: Collection[str], moved: Mapping[int, int]) -> FragmentMetadata:
+    """A fragment whose new file has its columns under other numbers than Lance gave them."""
+    (renamed,) = renumbered([fragment], moved)
+    files = [mine if mine.path in old else new for mine, new in zip(fragment.files, renamed.files, strict=True)]
+    return replace(fragment, files=files)
 
 
 def _divided(fragments: Sequence[FragmentMetadata]) -> list[list[int]]:

@@ -19,7 +19,7 @@ from lance.fragment import DataFile, write_fragments
 from lance_flight.catalog.storage.file_versions import FILE_VERSIONS, NEWEST, check_values, unstorable_in
 from lance_flight.catalog.storage.store import Store
 from lance_flight.catalog.storage.whole_files import DATA, check_data
-from lance_flight.catalog.tables.lance_fields import numbers
+from lance_flight.catalog.tables.lance_fields import new_schema, numbers
 from lance_flight.catalog.tables.rows import aligned
 from lance_flight.errors import SchemaError
 
@@ -55,6 +55,12 @@ class Layout:
             tuple(file.column_indices),
             (file.file_major_version, file.file_minor_version),
         )
+
+    @classmethod
+    def of_new(cls, schema: pa.Schema, file_version: str) -> Layout:
+        """The layout in a new partition table, with its columns in the numbers of their ids."""
+        found, known = cls.of(schema, file_version), numbers(new_schema(schema))
+        return replace(found, fields=tuple(known[number] for number in found.fields))
 
     def for_table(self, dataset: LanceDataset) -> Layout | None:
         """The layout of the same columns in a table that is there, in its version of Lance's format.

@@ -1,19 +1,23 @@
 """The numbers that Lance gives the fields of a table, and schemas with numbers of our choice.
 
 A data file says which fields it holds by their numbers. Whoever changes a table's schema without writing its data again
-has to keep the number of each field that stays, and to give new fields numbers that no file of the table uses.
+has to keep the number of each field that stays, and to give new fields numbers that no file of the table uses. A field has the
+same number in all tables of a namespace, its id there, unless a file of the table used that for another: whoever knows no ids
+of ours finds columns by these numbers.
 A schema can be made with any numbers through the form in which it is pickled: one protobuf message for each field
 (lance.file.Field), of which we touch `id` and `parent_id`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+import json
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import count
 from typing import Any
 
 import pyarrow as pa
 from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
-from lance import LanceDataset
+from lance import FragmentMetadata, LanceDataset
 from lance.schema import LanceSchema
 
 from lance_flight.model.nested import children
@@ -65,22 +69,64 @@ def leaves(schema: LanceSchema) -> list[int]:
     return sorted(number for field in schema.fields() for number in _leaves(field))
 
 
-def free_number(dataset: LanceDataset) -> int:
-    """A number from which on none was ever given to a field that a file of this version still holds."""
+def chosen_numbers(schema: pa.Schema, known: Mapping[Key, int], least: int) -> dict[Key, int]:
+    """The numbers of the fields of a schema that are not `known` yet, from `least` on, as Lance wants of new fields.
+
+    They are the ids of the fields in the namespace, as far as these are not below it.
+    """
+    missing = [key for key, _ in walk(list(schema)) if key not in known]
+    wanted = {key: key for key in missing if isinstance(key, int) and key >= least}
+    free = count(max([least, *(number + 1 for number in wanted.values())]))
+    return {key: wanted[key] if key in wanted else next(free) for key in missing}
+
+
+def least_number(dataset: LanceDataset) -> int:
+    """The number from which on none was ever given to a field of this version."""
     in_files = (n for fragment in dataset.get_fragments() for file in fragment.metadata.files for n in file.fields)
     return max(int(dataset.max_field_id), max(in_files, default=0)) + 1
 
 
-def with_numbers(schema: pa.Schema, known: Mapping[Key, int], free: int) -> LanceSchema:
-    """A schema whose fields have the numbers that `known` holds for them, and others ones from `free` on."""
+def new_schema(schema: pa.Schema) -> LanceSchema:
+    """The schema of a new table: numbered by the ids of its fields, or by position where these do not number all of it."""
+    keys = [key for key, _ in walk(list(schema))]
+    by_position = LanceSchema.from_pyarrow(schema)
+    if not all(isinstance(key, int) for key in keys):
+        return by_position
+    chosen = with_numbers(schema, {key: key for key in keys if isinstance(key, int)})
+    return by_position if seed_of(chosen) is None else chosen
+
+
+def seed_of(schema: LanceSchema) -> pa.Schema | None:
+    """What a table begins with that is to have this schema: Lance numbers it by position, and lets nothing but new fields come.
+
+    None where there is no such beginning.
+    """
+    first = next((field for field in schema.fields() if field.id() == 0), None)
+    if first is None:
+        return pa.schema([pa.field("", pa.int8())])
+    field = first.to_arrow()
+    if pa.types.is_struct(field.type):
+        return pa.schema([field.with_type(pa.struct([]))])
+    seed = pa.schema([field])
+    return seed if numbers(LanceSchema.from_pyarrow(seed)) == list(_numbers(first)) else None
+
+
+def renumbered(fragments: Iterable[FragmentMetadata], moved: Mapping[int, int]) -> list[FragmentMetadata]:
+    """New fragments whose files hold fields under other numbers."""
+    found = [fragment.to_json() for fragment in fragments]
+    for fragment in found:
+        for file in fragment["files"]:
+            file["fields"] = [moved.get(number, number) for number in file["fields"]]
+    return [FragmentMetadata.from_json(json.dumps(fragment)) for fragment in found]
+
+
+def with_numbers(schema: pa.Schema, known: Mapping[Key, int]) -> LanceSchema:
+    """A schema whose fields have the numbers that `known` holds for them."""
     make, (metadata, *encoded) = LanceSchema.from_pyarrow(schema).__reduce__()
     fields = [_Field.FromString(each) for each in encoded]
     given: dict[int, int] = {NO_PARENT: NO_PARENT}
     for message, (mine, _) in zip(fields, walk(list(schema)), strict=True):
-        number = known.get(mine)
-        if number is None:
-            number, free = free, free + 1
-        given[message.id] = number
+        given[message.id] = known[mine]
     for message in fields:
         message.id, message.parent_id = given[message.id], given[message.parent_id]
     made: LanceSchema = make(metadata, *(message.SerializeToString() for message in fields))

@@ -23,7 +23,7 @@ from lance_flight.catalog.storage.conflicts import conflicts
 from lance_flight.catalog.storage.file_versions import NEWEST, check_values, version_of
 from lance_flight.catalog.storage.store import Store, shared_session
 from lance_flight.catalog.storage.whole_files import DATA, check_data
-from lance_flight.catalog.tables.lance_fields import leaves, numbers
+from lance_flight.catalog.tables.lance_fields import leaves, new_schema, numbers, renumbered, seed_of
 from lance_flight.errors import Conflict, NotFound
 from lance_flight.faults import reached
 from lance_flight.model.pins import BranchVersion, FixedPin, Latest, Pin, Tag, Version
@@ -49,6 +49,14 @@ def places_of_data(dataset: LanceDataset, location: str, pin: FixedPin) -> dict[
         place = f"{found}{rest}" if found else base.path
         places[number] = f"{place}/{DATA}" if base.is_dataset_root else place
     return places
+
+
+def write_new_files(
+    store: Store, schema: pa.Schema, rows: pa.RecordBatchReader, file_version: str
+) -> list[FragmentMetadata]:
+    """Write rows as data files for a new table with this schema, in the numbers that its columns will have."""
+    known = numbers(new_schema(schema))
+    return renumbered(write_files(store, None, rows, file_version), dict(enumerate(known)))
 
 
 def write_files(
@@ -85,7 +93,7 @@ def read_files(
     if store.is_remote:
         # Lance does not know how to reach a base path in another store than the dataset's own.
         return open_at(store, create(store, schema, fragments)).scanner().to_reader()
-    columns = LanceSchema.from_pyarrow(schema) if of is None else of.lance_schema
+    columns = new_schema(schema) if of is None else of.lance_schema
     return in_memory(columns, numbered(under_base(fragments, 1), 0), [store.uri]).scanner().to_reader()
 
 
@@ -101,8 +109,7 @@ def in_memory(schema: LanceSchema, fragments: Sequence[FragmentMetadata], bases:
         return LanceDataset.commit(place, LanceOperation.Overwrite(schema, list(fragments), initial_bases=paths))
     # A new dataset numbers its columns and fragments anew: only those that are added to one that is there keep the
     # numbers they have.
-    first = [field.to_arrow() for field in schema.fields() if field.id() == 0] or [pa.field("", pa.int8())]
-    empty = pa.schema(first).empty_table()
+    empty = (seed_of(schema) or schema.to_pyarrow()).empty_table()
     begun = lance.write_dataset(
         empty, place, initial_bases=paths, session=shared_session(), data_storage_version=version
     )
@@ -143,8 +150,9 @@ def create(
     Its files are numbered from anywhere on, so that those of several tables can be told apart in one dataset (`merged.py`);
     but not in an object store, where each commit takes long and no tables are read as one.
     """
-    options = store.options or None
-    if store.is_remote:
+    options, columns = store.options or None, new_schema(schema)
+    is_positional = numbers(columns) == list(range(len(numbers(columns))))
+    if store.is_remote and is_positional:
         made = LanceDataset.commit(
             store.uri,
             LanceOperation.Overwrite(schema, list(fragments)),
@@ -153,16 +161,19 @@ def create(
             enable_stable_row_ids=stable_row_ids,
         )
         return Version(int(made.version))
+    seed = schema if is_positional else seed_of(columns) or schema
     begun = lance.write_dataset(
-        schema.empty_table(),
+        seed.empty_table(),
         store.uri,
         enable_v2_manifest_paths=True,
         enable_stable_row_ids=stable_row_ids,
         data_storage_version=version_of(fragments) or NEWEST,
+        storage_options=options,
     )
-    # Whatever overwrites is numbered from 0 on.
-    appended = LanceOperation.Append(numbered(fragments, secrets.randbelow(FIRST_NUMBERS) * NUMBERS_OF_A_TABLE))
-    dataset = LanceDataset.commit(begun, appended, read_version=int(begun.version), storage_options=options)
+    # Whatever overwrites is numbered from 0 on, its columns and its files.
+    files = numbered(fragments, 0 if store.is_remote else secrets.randbelow(FIRST_NUMBERS) * NUMBERS_OF_A_TABLE)
+    added = LanceOperation.Append(files) if is_positional else LanceOperation.Merge(files, columns)
+    dataset = LanceDataset.commit(begun, added, read_version=int(begun.version), storage_options=options)
     return Version(int(dataset.version))
 
 

@@ -1,0 +1,119 @@
+"""Lance's own numbers of fields: the same for a column in every partition table, whenever and by whatever it was made."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import lance
+import pyarrow as pa
+import pytest
+from lance_flight.catalog.namespace import PartitionedNamespace
+from lance_flight.catalog.roots.directory import Root, TableName
+from lance_flight.catalog.storage.store import Store
+from lance_flight.engine import ingest
+from lance_flight.engine.engine import Engine
+from lance_flight.engine.table_properties import TableProperties
+
+from tests.stock import stored_tables
+
+SCHEMA = pa.schema(
+    {
+        "id": pa.int64(),
+        "v": pa.list_(pa.float32(), 2),
+        "s": pa.struct([("x", pa.int32()), ("l", pa.list_(pa.utf8()))]),
+        "p": pa.utf8(),
+        "n": pa.int32(),
+    }
+)
+ROW = {"id": 1, "v": [1.0, 2.0], "s": {"x": 1, "l": ["a"]}, "p": "a", "n": 1}
+
+
+def engine(root: Path) -> Engine:
+    return Engine(Root(Store(str(root))), ways=1)
+
+
+def row(value: str) -> pa.Table:
+    return pa.Table.from_pylist([ROW | {"p": value}], schema=SCHEMA)
+
+
+@pytest.fixture(params=["2.0", "2.2"])
+def root(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
+    """A table `t` with one partition."""
+    data = row("a")
+    properties = TableProperties.by("p").having({"file_version": request.param, "stable_row_ids": "true"})
+    ingest.create(engine(tmp_path).root, TableName("public", "t"), data.schema, properties, [data])
+    return tmp_path
+
+
+def field_numbers(dataset: lance.LanceDataset) -> dict[str, int]:
+    """The number of each field, by its path."""
+    found: dict[str, int] = {}
+
+    def note(fields: list[lance.schema.LanceField], above: str) -> None:
+        for field in fields:
+            found[f"{above}{field.name()}"] = field.id()
+            note(field.children(), f"{above}{field.name()}.")
+
+    note(dataset.lance_schema.fields(), "")
+    return found
+
+
+def numbers(root: Path) -> dict[str, int]:
+    """Those that all tables have, each of which holds its data under them."""
+    tables = stored_tables(root / "t")
+    found = [field_numbers(table.dataset) for table in tables]
+    assert found == [found[0]] * len(found)
+    ids = {
+        path: number
+        for number, (path, _) in PartitionedNamespace.open(Store(str(root / "t"))).snapshot().schema.paths.items()
+    }
+    assert {path: number for path, number in found[0].items() if path in ids} == {
+        path: ids[path] for path in found[0] if path in ids
+    }
+    return found[0]
+
+
+def insert(root: Path, value: str) -> None:
+    """A row of another partition."""
+    names = ", ".join(name for name in engine(root).query("SELECT * FROM t LIMIT 0").schema.names if name != "p")
+    engine(root).update(f"INSERT INTO t ({names}, p) SELECT {names}, '{value}' FROM t WHERE p = 'a'")
+
+
+CHANGES = [
+    pytest.param([], id="nothing"),
+    pytest.param(["ADD COLUMN more INT"], id="a column"),
+    pytest.param(["ADD COLUMN s.y INT"], id="a nested column"),
+    pytest.param(["ADD COLUMN double BIGINT AS (id * 2)"], id="a computed column"),
+    pytest.param(["DROP COLUMN n", "ADD COLUMN n INT"], id="a column dropped and made again"),
+    pytest.param(["DROP COLUMN v", "ADD COLUMN twice BIGINT AS (id * 2)", "ADD COLUMN last INT"], id="in the middle"),
+    pytest.param(["RENAME COLUMN s.x TO z", "ADD COLUMN x INT", "DROP COLUMN id"], id="renamed"),
+]
+
+
+@pytest.mark.parametrize("changes", CHANGES)
+def test_a_column_has_its_id_in_every_table(root: Path, changes: list[str]) -> None:
+    insert(root, "before")
+    assert numbers(root)
+    for number, change in enumerate(changes):
+        engine(root).update(f"ALTER TABLE t {change}")
+        insert(root, f"b{number}")
+        assert numbers(root)
+    insert(root, "after")
+    engine(root).update("UPDATE t SET p = 'moved' WHERE p = 'before'")
+    engine(root).query("ALTER TABLE t COMPACT")
+    assert numbers(root)
+    rows = engine(root).query("SELECT * FROM t").to_pylist()
+    same = [{name: value for name, value in row.items() if name != "p"} for row in rows]
+    assert same == [same[0]] * (3 + len(changes))
+
+
+def test_a_column_of_another_type_has_a_number_that_no_later_one_wants(root: Path) -> None:
+    engine(root).update("ALTER TABLE t ALTER COLUMN n TYPE BIGINT")
+    engine(root).update("ALTER TABLE t ADD COLUMN more INT")
+    insert(root, "after")
+    found = [field_numbers(table.dataset) for table in stored_tables(root / "t")]
+    assert len({numbers.pop("n") for numbers in found}) == 2
+    assert found == [found[0]] * 2
+    assert engine(root).query("SELECT n, more, p FROM t ORDER BY p").to_pylist() == [
+        {"n": 1, "more": None, "p": value} for value in ("a", "after")
+    ]
