@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from itertools import count, islice
+from itertools import count
 
 import pyarrow as pa
 
@@ -100,16 +100,8 @@ def changed(schema: NamespaceSchema, change: SchemaChange) -> NamespaceSchema:
     """
     fresh = count(schema.next_field_id)
     edited = _edited(list(schema.arrow), change, fresh)
-    if isinstance(change, WidenColumn):
-        # In tables that are there Lance numbers what is written anew by the numbers that come next.
-        next(islice(fresh, _fields_in(schema.arrow.field(change.path[0])), None))
     after = NamespaceSchema(pa.schema(edited, schema.arrow.metadata), next(fresh))
     return schema if after.has_columns_of(schema) else after.after(schema)
-
-
-def _fields_in(field: pa.Field) -> int:
-    """How many fields a column is made of."""
-    return 1 + sum(map(_fields_in, children(field.type)))
 
 
 def dotted(path: Path) -> str:
