@@ -18,6 +18,7 @@ from lance_flight_client.spark.options import ReadOptions
 from lance_flight_client.spark.reading import direct, through_flight
 from lance_flight_client.spark.types import carried_batch, carried_schema
 
+from tests.catalog.foreign_namespaces import ForeignTable, SpecField, lay_out, with_ids
 from tests.service.server_process import Server
 from tests.spark.tables import SHAPES, rows
 from tests.stock import manifest, stored_tables
@@ -223,3 +224,38 @@ def test_a_branch_is_read_directly_without_a_filter_only(server: Server, table: 
     assert read(server, "root", table=f"{table}@dev").num_rows == 20
     with pytest.raises(Unsupported, match="is a branch"):
         direct.plan(options(server, "root", table=f"{table}@dev", filter="id = 1"))
+
+
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("condition", [None, "p = 'US'", "upper(p) = 'US'", "p IS NULL", "id % 2 = 0 AND p <> 'US'"])
+def test_columns_that_files_lack_have_the_values_of_the_partition(
+    server: Server, foreign: str, way: str, condition: str | None
+) -> None:
+    where, given = (f" WHERE {condition}", {"filter": condition}) if condition else ("", {})
+    ids = {"p = 'US'": [0, 1, 2], "upper(p) = 'US'": [0, 1, 2], "p IS NULL": [30, 31, 32]}
+    found = read(server, way, table=foreign, partitions=2, **given)
+    same(found, answered(server, f"SELECT * FROM {foreign}{where}"))
+    if condition in ids:
+        assert sorted(found["id"].to_pylist()) == ids[condition]
+    assert set(zip(found["id"].to_pylist(), found["p"].to_pylist(), strict=True)) <= {
+        (10 * place + n, value) for place, value in enumerate(FOREIGN) for n in range(3)
+    }
+    assert in_order(read(server, way, table=foreign, columns="p", **given)) == in_order(found.select(["p"]))
+
+
+FOREIGN = {"US": "2.0", "DE": "2.1", "FR": None, None: "2.0"}
+"""The partitions of a namespace of another writer, with the versions of their files."""
+
+
+@pytest.fixture(scope="module")
+def foreign(server: Server) -> str:
+    """It leaves its partition column out, of one table in one file of two."""
+    schema = with_ids(pa.schema({"id": pa.int64(), "p": pa.utf8(), "n": pa.int64()}))
+    tables = []
+    for place, (value, version) in enumerate(FOREIGN.items()):
+        data = pa.table({"id": [10 * place + n for n in range(3)], "n": [1, 2, 3]})
+        whole = data.add_column(1, "p", pa.array([value] * 3, pa.utf8()))
+        files = [whole.slice(0, 1), data.slice(1)] if value == "DE" else [data]
+        tables.append(ForeignTable(values={"p": value}, files=files, version=version))
+    lay_out(server.root / "foreign_one", schema, [[SpecField(name="p", source=1, kind=pa.utf8())]], tables)
+    return "foreign_one"
