@@ -22,7 +22,7 @@ from lance_flight.catalog.storage.store import Store
 from lance_flight.catalog.tables.adapting import identified
 from lance_flight.catalog.tables.carried_indices import CarriedIndices, Signature
 from lance_flight.catalog.tables.filling import partly_stored
-from lance_flight.catalog.tables.lance_fields import leaves
+from lance_flight.catalog.tables.lance_fields import Key, leaves, numbers, walk
 from lance_flight.catalog.tables.lineage import without
 from lance_flight.catalog.tables.partitions import in_memory, numbered, open_at, under_base
 from lance_flight.catalog.tables.pinned_tables import PinnedTable
@@ -42,7 +42,7 @@ class _Files:
     `layout` says the columns and the version of the files: Lance reads files of one version as one.
 
     Where indices tell of the `numbers` of files, those of files that are gone among them, these must stay as they are.
-    `is_uneven` says that some files lack columns of the table.
+    `lacking` are columns of the table that some files lack.
     """
 
     layout: tuple[str, str]
@@ -50,7 +50,7 @@ class _Files:
     fragments: tuple[FragmentMetadata, ...]
     indices: CarriedIndices
     numbers: frozenset[int]
-    is_uneven: bool
+    lacking: frozenset[Key]
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,10 +96,13 @@ def merge(tables: Sequence[PinnedTable]) -> tuple[list[Merged], list[PinnedTable
 
 def _is_filled_in_part(table: PinnedTable, files: _Files) -> bool:
     """Whether some of the files lack a column of an identity field, and others have it."""
-    if not files.is_uneven or table.context is None or not table.context.identity.by_source:
+    known = {} if table.context is None else table.context.identity.by_source
+    if not known or not files.lacking or table.context is None:
         return False
+    if all(isinstance(key, int) for key in files.lacking):
+        return not files.lacking.isdisjoint(known)
     dataset = table.open()
-    return bool(partly_stored(dataset, identified(dataset, table.context.schema), table.context.identity.by_source))
+    return bool(partly_stored(dataset, identified(dataset, table.context.schema), known))
 
 
 @dataclass(slots=True)
@@ -147,7 +150,6 @@ def _files(uri: str, pin: FixedPin) -> _Files | None:
     if dataset.has_index and dataset.has_stable_row_ids:
         # Such an index knows rows by their ids, and two tables have the same ones.
         return None
-    leaf_numbers = set(leaves(dataset.lance_schema))
     indices = CarriedIndices.of(dataset, Store(uri)) if dataset.has_index else CarriedIndices()
     told = [number for segment in indices.segments for number in segment.fragment_ids]
     return _Files(
@@ -156,8 +158,18 @@ def _files(uri: str, pin: FixedPin) -> _Files | None:
         fragments=tuple(without(fragments)),
         indices=indices,
         numbers=frozenset([*told, *(each.id for each in fragments)]) if told else frozenset(),
-        is_uneven=any(not leaf_numbers.issubset(n for file in f.files for n in file.fields) for f in fragments),
+        lacking=_lacking(dataset, fragments),
     )
+
+
+def _lacking(dataset: LanceDataset, fragments: Sequence[FragmentMetadata]) -> frozenset[Key]:
+    """The columns, by their ids or names, that the files of some fragments lack."""
+    expected = set(leaves(dataset.lance_schema))
+    lacking = {n for each in fragments for n in expected.difference(n for file in each.files for n in file.fields)}
+    if not lacking:
+        return frozenset()
+    fields = zip(walk(list(dataset.schema)), numbers(dataset.lance_schema), strict=True)
+    return frozenset(key for (key, _), number in fields if number in lacking)
 
 
 @lru_cache(KEPT_MERGERS)
