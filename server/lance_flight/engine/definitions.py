@@ -9,7 +9,7 @@ from datafusion import SessionContext
 
 from lance_flight.catalog.namespace import PartitionedNamespace
 from lance_flight.catalog.roots.directory import Table
-from lance_flight.catalog.storage.file_versions import NEWEST, unstorable_in
+from lance_flight.catalog.storage.file_versions import unstorable_in
 from lance_flight.catalog.storage.store import unstorable
 from lance_flight.engine.functions import check_expression, plain_message, result_type, session_config
 from lance_flight.engine.partition_fields import PartitionDef
@@ -17,6 +17,7 @@ from lance_flight.engine.sql import sql_type
 from lance_flight.engine.statements import ColumnDef
 from lance_flight.engine.typed_calls import QUERIES_ONLY
 from lance_flight.errors import LanceFlightError, NotFound, SchemaError, SpecError
+from lance_flight.model.file_versions import NEWEST
 from lance_flight.model.naming import column_name_problem, partition_column
 from lance_flight.model.schema import NamespaceSchema, Path
 from lance_flight.model.schema_changes import dotted

@@ -17,13 +17,14 @@ from lance_flight.catalog.namespace import PartitionedNamespace, display
 from lance_flight.catalog.roots.attachments import Attachment, detach, detached_rows, shown
 from lance_flight.catalog.roots.directory import PLAIN_SUFFIX, PUBLIC, Root, Table, TableName
 from lance_flight.catalog.roots.plain import PlainTable, write_plain
-from lance_flight.catalog.storage.file_versions import FILE_VERSIONS, unstorable_in
+from lance_flight.catalog.storage.file_versions import unstorable_in
 from lance_flight.catalog.storage.store import Store
 from lance_flight.catalog.tables.partitions import open_table
 from lance_flight.engine.functions import cast, evaluate
 from lance_flight.engine.partition_alterations import AttachTable, DetachPartition, DropPartition, PartitionValue
 from lance_flight.engine.transactions import SqlTransaction
 from lance_flight.errors import AlreadyExists, Conflict, NotFound, OutcomeUnknown, SqlError, Unsupported
+from lance_flight.model.file_versions import FILE_VERSIONS
 from lance_flight.model.grouping import match
 from lance_flight.model.spec import PartitionField, PartitionSpec
 

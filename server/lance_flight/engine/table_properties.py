@@ -6,9 +6,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Self
 
-from lance_flight.catalog.storage.file_versions import check_version
 from lance_flight.engine.partition_fields import PartitionDef, parse_partition_by
 from lance_flight.errors import InvalidInput
+from lance_flight.model.file_versions import check_version
 
 PARTITION_BY, STABLE_ROW_IDS, FILE_VERSION = "partition_by", "stable_row_ids", "file_version"
 _OF_WITH = (STABLE_ROW_IDS, FILE_VERSION)

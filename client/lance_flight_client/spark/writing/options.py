@@ -6,8 +6,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
 
-from lance_flight.catalog.storage.file_versions import FILE_VERSIONS
 from lance_flight.errors import InvalidInput
+from lance_flight.model.file_versions import FILE_VERSIONS
 
 from lance_flight_client.spark.options import STORAGE, NamedTable, OptionReading, unknown
 

@@ -18,11 +18,12 @@ from lance_flight.catalog.commits.transaction import Part, Staged, Transaction
 from lance_flight.catalog.manifests.new_partitions import NewPartitions
 from lance_flight.catalog.manifests.properties import NAMESPACE_KEY
 from lance_flight.catalog.manifests.snapshot import PIN_COLUMNS, PartitionTable, Snapshot
-from lance_flight.catalog.storage.file_versions import NEWEST, version_of
+from lance_flight.catalog.storage.file_versions import version_of
 from lance_flight.catalog.storage.store import Store
 from lance_flight.catalog.tables import partitions
 from lance_flight.errors import SerializationFailure
 from lance_flight.faults import reached
+from lance_flight.model.file_versions import NEWEST
 from lance_flight.model.grouping import match
 from lance_flight.model.naming import namespaces_above
 from lance_flight.model.pins import FixedPin, Pin

@@ -23,8 +23,8 @@ from lance_flight.catalog.manifests.properties import (
     STABLE_ROW_IDS,
     Misplaced,
 )
-from lance_flight.catalog.storage.file_versions import NEWEST, check_version
 from lance_flight.errors import Corrupt
+from lance_flight.model.file_versions import NEWEST, check_version
 from lance_flight.model.naming import BELOW_A_SPEC, SEPARATOR, TABLE, spec_id_of, spec_namespace
 from lance_flight.model.pins import Latest, Pin, pin_from_columns
 from lance_flight.model.schema import NamespaceSchema

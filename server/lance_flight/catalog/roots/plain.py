@@ -12,13 +12,14 @@ import pyarrow as pa
 from lance import LanceDataset
 
 from lance_flight.catalog.storage.conflicts import conflicts
-from lance_flight.catalog.storage.file_versions import NEWEST, check_values
+from lance_flight.catalog.storage.file_versions import check_values
 from lance_flight.catalog.storage.standing import Standing
 from lance_flight.catalog.storage.store import Store, shared_session
 from lance_flight.catalog.storage.tags import TagRef, create_tag, drop_tag, tags_of
 from lance_flight.catalog.tables import rows
 from lance_flight.errors import Conflict, NotFound
 from lance_flight.faults import reached
+from lance_flight.model.file_versions import NEWEST
 
 
 @dataclass(frozen=True, slots=True)

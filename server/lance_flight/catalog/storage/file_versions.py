@@ -1,4 +1,4 @@
-"""Versions of Lance's file format: those that a new table may have, and what each of them cannot hold.
+"""Versions of Lance's file format: which one files have, and what each of them cannot hold.
 
 Lance itself finds some of this out when it reads: a struct in a fixed-size list of version 2.0 ends its reader.
 """
@@ -10,19 +10,10 @@ from collections.abc import Callable, Iterable, Iterator
 import pyarrow as pa
 from lance import FragmentMetadata
 
-from lance_flight.errors import DataError, InvalidInput
+from lance_flight.errors import DataError
 from lance_flight.model.nested import children
 
-FILE_VERSIONS = ("2.0", "2.1", "2.2")
-NEWEST = FILE_VERSIONS[-1]
 _STRUCTS_WITH_NULL = "2.1"
-
-
-def check_version(version: str, what: str) -> str:
-    """The version, or `InvalidInput` where no new table can have it."""
-    if version not in FILE_VERSIONS:
-        raise InvalidInput(f"{what} is {version!r}; expected {', '.join(FILE_VERSIONS[:-1])} or {FILE_VERSIONS[-1]}")
-    return version
 
 
 def version_of(fragments: Iterable[FragmentMetadata]) -> str | None:

@@ -16,12 +16,13 @@ from lance import FragmentMetadata, LanceDataset
 from lance.file import LanceFileWriter
 from lance.fragment import DataFile, write_fragments
 
-from lance_flight.catalog.storage.file_versions import FILE_VERSIONS, NEWEST, check_values, unstorable_in
+from lance_flight.catalog.storage.file_versions import check_values, unstorable_in
 from lance_flight.catalog.storage.store import Store
 from lance_flight.catalog.storage.whole_files import DATA, check_data
 from lance_flight.catalog.tables.lance_fields import new_schema, numbers
 from lance_flight.catalog.tables.rows import aligned
 from lance_flight.errors import SchemaError
+from lance_flight.model.file_versions import FILE_VERSIONS, NEWEST
 
 KEPT_LAYOUTS = 256
 

@@ -17,7 +17,7 @@ from lance import FragmentMetadata, LanceDataset, LanceOperation
 from lance.schema import LanceSchema
 
 from lance_flight.catalog.manifests.partition_context import PartitionContext
-from lance_flight.catalog.storage.file_versions import FILE_VERSIONS, version_of
+from lance_flight.catalog.storage.file_versions import version_of
 from lance_flight.catalog.storage.store import Store
 from lance_flight.catalog.tables.adapting import identified
 from lance_flight.catalog.tables.carried_indices import CarriedIndices, Signature
@@ -27,6 +27,7 @@ from lance_flight.catalog.tables.lineage import without
 from lance_flight.catalog.tables.partitions import in_memory, numbered, open_at, under_base
 from lance_flight.catalog.tables.pinned_tables import PinnedTable
 from lance_flight.catalog.tables.scan import Source
+from lance_flight.model.file_versions import FILE_VERSIONS
 from lance_flight.model.pins import BranchVersion, FixedPin
 
 KEPT_TABLES = 65_536

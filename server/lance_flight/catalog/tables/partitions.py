@@ -20,12 +20,13 @@ from lance.schema import LanceSchema
 from lance_flight.catalog.manifests.snapshot import PartitionTable
 from lance_flight.catalog.storage.branches import BRANCHES
 from lance_flight.catalog.storage.conflicts import conflicts
-from lance_flight.catalog.storage.file_versions import NEWEST, check_values, version_of
+from lance_flight.catalog.storage.file_versions import check_values, version_of
 from lance_flight.catalog.storage.store import Store, shared_session
 from lance_flight.catalog.storage.whole_files import DATA, check_data
 from lance_flight.catalog.tables.lance_fields import leaves, new_schema, numbers, renumbered, seed_of
 from lance_flight.errors import Conflict, NotFound
 from lance_flight.faults import reached
+from lance_flight.model.file_versions import NEWEST
 from lance_flight.model.pins import BranchVersion, FixedPin, Latest, Pin, Tag, Version
 
 STAGING_ATTEMPTS = 20
