@@ -335,3 +335,26 @@ def test_a_value_that_cannot_be_of_the_type_is_named(tmp_path: Path) -> None:
     with pytest.raises(Exception, match="partition value of column 'p', which the files lack, is no int64"):
         engine(tmp_path).query("SELECT p FROM t")
     assert values(tmp_path, "SELECT id FROM t") == [1]
+
+
+@pytest.mark.parametrize("ways", [1, 3])
+def test_a_field_inside_a_struct_is_filled_where_the_struct_or_the_field_is_missing(tmp_path: Path, ways: int) -> None:
+    pair, rest = pa.struct([("x", pa.int32()), ("y", pa.utf8())]), pa.struct([("y", pa.utf8())])
+    files = {
+        1: pa.table({"id": [1, 2], "s": pa.array([{"y": "a"}, None], rest)}),
+        2: pa.table({"id": [3]}),
+        None: pa.table({"id": [4]}),
+        3: pa.table({"id": [5], "s": pa.array([{"x": 3, "y": "b"}], pair)}),
+    }
+    tables = [ForeignTable(values={"x": value}, files=[data]) for value, data in files.items()]
+    schema = with_ids(pa.schema({"id": pa.int64(), "s": pair}))
+    lay_out(tmp_path / "t", schema, [[SpecField(name="x", source=2, kind=pa.int32())]], tables)
+    assert values(tmp_path, "SELECT s FROM t ORDER BY id", ways) == [
+        {"x": 1, "y": "a"},
+        {"x": 1, "y": None},
+        {"x": 2, "y": None},
+        None,
+        {"x": 3, "y": "b"},
+    ]
+    assert values(tmp_path, "SELECT id FROM t WHERE s['x'] >= 2 ORDER BY id", ways) == [3, 5]
+    assert values(tmp_path, "SELECT id FROM t WHERE s IS NULL", ways) == [4]
