@@ -1,6 +1,6 @@
 """A cursor over SQL text for our own statements, and the few rewrites that DataFusion needs.
 
-Queries reach DataFusion as the client wrote them, but for placeholders and type names.
+Queries reach DataFusion as the client wrote them, but for placeholders, type names and the clauses of `clauses.py`.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from string import ascii_lowercase, ascii_uppercase
 
 from lance_flight.engine.boolean_chains import chain_edits
 from lance_flight.engine.bounds import check_bounds
+from lance_flight.engine.clauses import clause_edits
 from lance_flight.engine.growth import check_growth
 from lance_flight.engine.tokens import QUOTED, Kind, Token, tokenize, tokens_of
 from lance_flight.errors import LimitExceeded, SqlError
@@ -184,13 +185,17 @@ class Cursor:
 
 
 def for_datafusion(text: str) -> str:
-    """`text` with `?` numbered, and with the type names that DataFusion lacks or reads as nanoseconds.
+    """`text` as DataFusion plans it: `?` numbered, type names that it has, no clause that it would drop (`Unsupported`).
 
     >>> for_datafusion("SELECT CAST(a AS TIMESTAMP), b::varbinary FROM t WHERE c = ?")
     'SELECT CAST(a AS TIMESTAMP(6)), b::BYTEA FROM t WHERE c = $1'
     """
     text = numbered(text)
     tokens = tokenize(text)
+    rewrites = clause_edits(text, tokens)
+    if rewrites:
+        text = edited(text, rewrites)
+        tokens = tokenize(text)
     chains = chain_edits(tokens)
     if chains:
         text = edited(text, chains)

@@ -320,6 +320,7 @@ _STATEMENTS: Mapping[str, Callable[[Cursor], Statement]] = MappingProxyType(
         "SELECT": _query,
         "WITH": _query,
         "VALUES": _query,
+        "FROM": _query,
         "(": _query,
         substrait.WORD: _substrait,
         "EXPLAIN": _explain,

@@ -1,0 +1,204 @@
+"""The clauses that DataFusion's parser knows and its planner does not: how each begins, and what to write instead."""
+
+from __future__ import annotations
+
+import re
+
+SUSPECTS = re.compile(
+    r"\b(?:AGGREGATE|APPLY|ASOF|CLUSTER|CONNECT|CUBE|DISTINCT|DISTRIBUTE|FETCH|FILTER|FOR|FORMAT|FROM|GLOBAL|IGNORE|ILIKE|INTERPOLATE|INTO|LIMIT"
+    r"|MATCH_RECOGNIZE|ORDER|OVER|PARTITION|PIVOT|PREWHERE|RESPECT|ROLLUP|SAMPLE|SELECT|SETS|SETTINGS|SORT|START|TABLESAMPLE|TOP"
+    r"|TOTALS|UNPIVOT|WITH|WITHIN)\b|\)\s*\(",
+    re.IGNORECASE,
+)
+"""A text without any of these (the rows of an INSERT … VALUES) has no clause to look at."""
+
+INSTEAD = {
+    "AGGREGATE … ASC | DESC": "write |> ORDER BY after it",
+    "ASOF JOIN": "write a window function over the two tables' rows, ordered by the time",
+    "CLUSTER BY": "leave it out, or write ORDER BY",
+    "CONNECT BY": "write WITH RECURSIVE",
+    "CROSS APPLY": "write CROSS JOIN LATERAL",
+    "DISTRIBUTE BY": "leave it out, or write ORDER BY",
+    "FETCH": "write LIMIT n",
+    "FOR": "leave it out: there are no row locks, and an answer has one format, Arrow",
+    "FOR SYSTEM_TIME": """write the time after the table's name, as in FROM "t@2026-01-31 12:00:00\"""",
+    "FORMAT": "leave it out: answers are Arrow batches, which the client formats",
+    "GLOBAL": "leave it out: a join has no places to be sent to",
+    "GROUPING SETS after GROUP BY's expressions": "write GROUP BY GROUPING SETS ((a, b), (a), ())",
+    "ILIKE after *": "name the columns, or write * EXCLUDE (…)",
+    "an INDEX hint": "leave it out: indices are chosen by the query's conditions",
+    "INTERPOLATE": "join a table of all values",
+    "INTO": "write CREATE TABLE y AS SELECT …, or INSERT INTO y SELECT …",
+    "LATERAL VIEW": "write CROSS JOIN UNNEST(column), or unnest(column) in the SELECT list",
+    "LIMIT … BY": "write QUALIFY row_number() OVER (PARTITION BY …) <= n",
+    "MATCH_RECOGNIZE": "write window functions",
+    "OUTER APPLY": "write LEFT JOIN LATERAL … ON true",
+    "PARTITION": "write a condition on the partition's columns, as in WHERE p = 'a'",
+    "PIVOT": "write an aggregate for each column, as in sum(x) FILTER (WHERE p = 'a')",
+    "PREWHERE": "write WHERE: filters are pushed down by themselves",
+    "SETTINGS": "write SET name = 'value' as a statement of its own",
+    "SORT BY": "write ORDER BY",
+    "START WITH": "write WITH RECURSIVE",
+    "TABLESAMPLE": "write TABLESAMPLE BERNOULLI (10) after a table's name, or WHERE random() < 0.1",
+    "TOP": "write LIMIT n at the end",
+    "UNPIVOT": "write a SELECT for each column, and UNION ALL between them",
+    "WITH (…) after a table": "leave the hints out: readers wait for no writer",
+    "WITH CUBE": "write GROUP BY CUBE (a, b), with the expressions themselves",
+    "WITH FILL": "join a table of all values, as of generate_series",
+    "WITH OFFSET": "write row_number() OVER ()",
+    "WITH ORDINALITY": "write row_number() OVER ()",
+    "WITH ROLLUP": "write GROUP BY ROLLUP (a, b), with the expressions themselves",
+    "WITH TOTALS": "write GROUP BY ROLLUP (a, b)",
+    "a type in a list of column aliases": "write the names alone, and CAST where they are selected",
+    "a clause after the UNION of WITH RECURSIVE": "put it into the query that reads the recursive one",
+    "the name of a window, beyond the SELECT list": "write the window out, as in OVER (PARTITION BY …)",
+    "the name of a window in OVER (…)": "write the window out, as in OVER (PARTITION BY …)",
+}
+"""What to write instead of each clause; those that a rewrite knows stand here for what it cannot."""
+
+FOLLOWED: dict[str, tuple[tuple[frozenset[str], str], ...]] = {
+    "CLUSTER": ((frozenset(["BY"]), "CLUSTER BY"),),
+    "CONNECT": ((frozenset(["BY"]), "CONNECT BY"),),
+    "DISTRIBUTE": ((frozenset(["BY"]), "DISTRIBUTE BY"),),
+    "FETCH": ((frozenset(["FIRST", "NEXT"]), "FETCH"),),
+    "FOR": (
+        (frozenset(["UPDATE", "SHARE", "XML", "JSON", "BROWSE", "NO", "KEY"]), "FOR"),
+        (frozenset(["SYSTEM_TIME"]), "FOR SYSTEM_TIME"),
+    ),
+    "LATERAL": ((frozenset(["VIEW"]), "LATERAL VIEW"),),
+    "SORT": ((frozenset(["BY"]), "SORT BY"),),
+    "START": ((frozenset(["WITH"]), "START WITH"),),
+    "WITH": (
+        (frozenset(["ROLLUP"]), "WITH ROLLUP"),
+        (frozenset(["CUBE"]), "WITH CUBE"),
+        (frozenset(["TOTALS"]), "WITH TOTALS"),
+        (frozenset(["FILL"]), "WITH FILL"),
+    ),
+}
+"""Clauses by their first two words, wherever a query may have them."""
+JOINS = frozenset(["JOIN", "INNER", "LEFT", "RIGHT", "FULL", "CROSS", "NATURAL", "ANTI", "SEMI", "ASOF"])
+AFTER_TABLE: dict[str, tuple[tuple[frozenset[str], str], ...]] = {
+    "ASOF": ((frozenset(["JOIN"]), "ASOF JOIN"),),
+    "CROSS": ((frozenset(["APPLY"]), "CROSS APPLY"),),
+    "GLOBAL": ((JOINS, "GLOBAL"),),
+    "MATCH_RECOGNIZE": ((frozenset(["("]), "MATCH_RECOGNIZE"),),
+    "OUTER": ((frozenset(["APPLY"]), "OUTER APPLY"),),
+    "PARTITION": ((frozenset(["("]), "PARTITION"),),
+    "PIVOT": ((frozenset(["("]), "PIVOT"),),
+    "UNPIVOT": ((frozenset(["(", "INCLUDE", "EXCLUDE"]), "UNPIVOT"),),
+    "USE": ((frozenset(["INDEX", "KEY"]), "an INDEX hint"),),
+    "IGNORE": ((frozenset(["INDEX", "KEY"]), "an INDEX hint"),),
+    "FORCE": ((frozenset(["INDEX", "KEY"]), "an INDEX hint"),),
+    "WITH": (
+        (frozenset(["ORDINALITY"]), "WITH ORDINALITY"),
+        (frozenset(["OFFSET"]), "WITH OFFSET"),
+        (frozenset(["("]), "WITH (…) after a table"),
+    ),
+}
+"""Those that belong to a table of a FROM, or to a join."""
+NEVER_COLUMN_ALIASES = frozenset(["WITH", "SORT", "TOP", "LATERAL", "FETCH", "CLUSTER", "DISTRIBUTE", "INTO"])
+SET_OPERATORS = frozenset(["UNION", "EXCEPT", "INTERSECT", "MINUS"])
+AFTER_FROM = frozenset(["WHERE", "GROUP", "HAVING", "QUALIFY", "WINDOW", "ORDER", "LIMIT", "OFFSET"])
+QUERY_STARTS = frozenset(["SELECT", "WITH", "VALUES", "FROM"])
+BEFORE_OPERAND = frozenset(
+    [
+        *(
+            "ALL",
+            "AND",
+            "ANY",
+            "ARRAY",
+            "AS",
+            "BETWEEN",
+            "BY",
+            "CASE",
+            "DISTINCT",
+            "DIV",
+            "ELSE",
+            "ESCAPE",
+            "EXISTS",
+            "EXTEND",
+            "FROM",
+        ),
+        *(
+            "HAVING",
+            "ILIKE",
+            "IN",
+            "INTERSECT",
+            "INTERVAL",
+            "IS",
+            "JOIN",
+            "LATERAL",
+            "LIKE",
+            "LIMIT",
+            "MINUS",
+            "NOT",
+            "OFFSET",
+        ),
+        *(
+            "ON",
+            "OR",
+            "QUALIFY",
+            "RECURSIVE",
+            "REGEXP",
+            "RLIKE",
+            "SELECT",
+            "SOME",
+            "THEN",
+            "TO",
+            "UNION",
+            "USING",
+        ),
+        *("VALUES", "WHEN", "WHERE", "WINDOW", "WITH", "XOR", "EXCEPT", "AGGREGATE", "ZONE", "GLOB"),
+    ]
+)
+"""Words after which a word is a name."""
+UNITS = frozenset(["YEAR", "MONTH", "WEEK", "DAY", "HOUR", "MINUTE", "SECOND"])
+NO_FUNCTIONS = BEFORE_OPERAND | frozenset(
+    ["OVER", "FILTER", "GROUP", "SETS", "ROLLUP", "CUBE", "EXCLUDE", "REPLACE", "RENAME"]
+)
+PERCENT = 100
+NAMED = {
+    "ASC": "AGGREGATE … ASC | DESC",
+    "BY": "LIMIT … BY",
+    "DESC": "AGGREGATE … ASC | DESC",
+    "GROUPING": "GROUPING SETS after GROUP BY's expressions",
+    "NULLS": "AGGREGATE … ASC | DESC",
+    "SAMPLE": "TABLESAMPLE",
+}
+WITHIN = {
+    "ASC": ("AGGREGATE",),
+    "BY": ("LIMIT",),
+    "DESC": ("AGGREGATE",),
+    "GROUPING": ("GROUP",),
+    "INTERPOLATE": ("ORDER",),
+    "INTO": ("SELECT",),
+    "NULLS": ("AGGREGATE",),
+    "SAMPLE": ("FROM",),
+    "TABLESAMPLE": ("FROM",),
+}
+"""Clauses of one word, and after which other they may stand."""
+FIRST_WORDS = frozenset([*FOLLOWED, *AFTER_TABLE, *WITHIN, "FORMAT", "PREWHERE", "SETTINGS"])
+AFTER_CALL = {"FILTER": ("(",), "OVER": ("(",), "WITHIN": ("GROUP",), "IGNORE": ("NULLS",), "RESPECT": ("NULLS",)}
+IN_CALL = {"ORDER": ("BY",), "IGNORE": ("NULLS",), "RESPECT": ("NULLS",)}
+WINDOW_WORDS = frozenset(["PARTITION", "ORDER", "ROWS", "RANGE", "GROUPS"])
+AFTER_UNION = frozenset(["WITH", "ORDER", "LIMIT", "OFFSET", "|>"])
+NO_SETS = frozenset(["ALL", "ROLLUP", "CUBE", "GROUPING"])
+BEFORE_WILDCARD = frozenset(["SELECT", "DISTINCT", "ALL"])
+ENDINGS = UNITS | frozenset(["END", "NULL", "TRUE", "FALSE", "UNKNOWN"])
+NAME = r"""(?:[^\W\d]|[@\#])[\w@\#$]*+|"(?:[^"]|"")*+"|`(?:[^`]|``)*+`"""
+TABLE = re.compile(
+    rf"(?P<name>(?:(?:{NAME})\s*\.\s*)*+(?P<last>{NAME}))(?:\s+(?:AS\s+)?(?P<alias>{NAME}))?", re.IGNORECASE
+)
+SAMPLE = re.compile(
+    r"TABLESAMPLE\s*(?P<method>BERNOULLI|SYSTEM)?\s*\(\s*(?P<percent>\d+(?:\.\d+)?)\s*(?P<unit>PERCENT)?\s*\)",
+    re.IGNORECASE,
+)
+EXPECTED_BEFORE = {
+    "AGGREGATE": frozenset([">"]),
+    "EXTEND": frozenset([">"]),
+    "TO": frozenset(["SIMILAR"]),
+}
+"""What stands before some of `BEFORE_OPERAND`, where they are no names themselves."""
+WILDCARD_OPTIONS = frozenset(["EXCLUDE", "EXCEPT", "REPLACE", "RENAME"])
+TWO_WORDS = frozenset(["ORDER", "WITHIN", "IGNORE", "RESPECT"])
+"""What errors name together with the word that follows."""
