@@ -14,6 +14,7 @@ from string import ascii_lowercase, ascii_uppercase
 from lance_flight.engine.boolean_chains import chain_edits
 from lance_flight.engine.bounds import check_bounds
 from lance_flight.engine.clauses import clause_edits
+from lance_flight.engine.comparisons import comparison_edits
 from lance_flight.engine.growth import check_growth
 from lance_flight.engine.tokens import QUOTED, Kind, Token, tokenize, tokens_of
 from lance_flight.errors import LimitExceeded, SqlError
@@ -192,7 +193,7 @@ def for_datafusion(text: str) -> str:
     """
     text = numbered(text)
     tokens = tokenize(text)
-    rewrites = clause_edits(text, tokens)
+    rewrites = clause_edits(text, tokens) + comparison_edits(tokens)
     if rewrites:
         text = edited(text, rewrites)
         tokens = tokenize(text)
