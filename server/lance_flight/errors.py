@@ -110,7 +110,7 @@ class NotFound(LanceFlightError):
         >>> str(NotFound.named("table", "fligths", ["flights", "planes"]))
         "no table 'fligths'; did you mean 'flights'?"
         """
-        near = difflib.get_close_matches(name, list(known), n=3)
+        near = difflib.get_close_matches(name, [other for other in known if other != name], n=3)
         hint = f"; did you mean {' or '.join(map(repr, near))}?" if near else ""
         return cls(f"no {kind} {name!r}{hint}")
 

@@ -13,6 +13,7 @@ from lance_flight.catalog.storage.file_versions import unstorable_in
 from lance_flight.catalog.storage.store import unstorable
 from lance_flight.engine.functions import check_expression, plain_message, result_type, session_config
 from lance_flight.engine.partition_fields import PartitionDef
+from lance_flight.engine.positions import with_sent_position
 from lance_flight.engine.sql import sql_type
 from lance_flight.engine.statements import ColumnDef
 from lance_flight.engine.typed_calls import QUERIES_ONLY
@@ -56,11 +57,13 @@ def arrow_type(text: str) -> pa.DataType:
     (TimestampType(timestamp[us]), DataType(uint64))
     """
     context = SessionContext(session_config())
+    query = f"SELECT CAST(NULL AS {sql_type(text)}) AS value"
     try:
-        query = f"SELECT CAST(NULL AS {sql_type(text)}) AS value"
         return context.sql_with_options(query, QUERIES_ONLY).schema().field("value").type
     except Exception as exc:
-        raise SchemaError("type", [f"{text!r} is not a type: {plain_message(exc)}"]) from exc
+        raise SchemaError(
+            "type", [f"{text!r} is not a type: {with_sent_position(plain_message(exc), query, None)}"]
+        ) from exc
 
 
 def storable(schema: pa.Schema) -> pa.Schema:

@@ -13,6 +13,7 @@ import pyarrow as pa
 from datafusion import DataFrame, SessionConfig, SessionContext, col, udf
 
 from lance_flight.engine.determinism import calls_of, changing_functions
+from lance_flight.engine.positions import located, with_sent_position
 from lance_flight.engine.sql import Cursor, for_datafusion
 from lance_flight.engine.tokens import STRINGS
 from lance_flight.engine.typed_calls import QUERIES_ONLY, TypedCalls, shown_name
@@ -97,7 +98,7 @@ def check_condition(condition: str, source: pa.Schema) -> None:
         raise SqlError(f"condition {condition!r}: " + "; ".join(problems))
     query = f"SELECT 1 FROM source WHERE (\n{condition}\n)"  # noqa: S608 - parsed, planned, never run
     try:
-        _planned_over(query, pa.RecordBatch.from_pylist([], source)).execution_plan()
+        _planned_over(query, pa.RecordBatch.from_pylist([], source), condition).execution_plan()
     except Exception as exc:
         raise SqlError(f"condition {condition!r} cannot be computed: {plain_message(exc)}") from exc
 
@@ -229,7 +230,7 @@ def _computed_over(expression: str, columns: pa.RecordBatch) -> pa.Array:
     # The lines of their own keep a comment, and an expression that is more than one, from changing the query around it.
     query = f"SELECT (\n{expression}\n) AS value FROM source"  # noqa: S608 - parsed, read-only
     try:
-        frame = _planned_over(query, columns)
+        frame = _planned_over(query, columns, expression)
         kind = frame.schema().field("value").type
         batches = [batch.to_pyarrow() if hasattr(batch, "to_pyarrow") else batch for batch in frame.collect()]
     except Exception as exc:
@@ -237,11 +238,12 @@ def _computed_over(expression: str, columns: pa.RecordBatch) -> pa.Array:
     return pa.chunked_array([batch.column(0) for batch in batches], kind).combine_chunks()
 
 
-def _planned_over(query: str, source: pa.RecordBatch) -> DataFrame:
-    """A query over one batch, called `source`."""
+def _planned_over(query: str, source: pa.RecordBatch, expression: str) -> DataFrame:
+    """A query over one batch, called `source`; positions in errors are those of the expression in it."""
     context = SessionContext(session_config())
     context.register_record_batches("source", [[source]])
-    calls = TypedCalls.of(for_datafusion(query))
+    with located(expression, query):
+        calls = TypedCalls.of(for_datafusion(query))
 
     def plan(sql: str) -> DataFrame:
         frame = context.sql_with_options(sql, QUERIES_ONLY)
@@ -250,7 +252,10 @@ def _planned_over(query: str, source: pa.RecordBatch) -> DataFrame:
             frame.execution_plan()
         return frame
 
-    return calls.plan(context, plan)
+    try:
+        return calls.plan(context, plan)
+    except Exception as exc:
+        raise SqlError(with_sent_position(plain_message(exc), calls.sql, expression)) from exc
 
 
 def plain_message(exc: BaseException) -> str:

@@ -24,6 +24,7 @@ TARGET_ROWS = "rows"
 _ADDRESS_NAMES = tuple(field.name for field in ADDRESS_FIELDS)
 _ACTION = "_action"
 _IN_SOURCE = "in.source"  # with a dot, as no column of a table may be called
+_PAIRS = "the.pairs"
 _JOINS = {
     (False, False): "INNER",
     (True, False): "RIGHT",
@@ -95,8 +96,9 @@ def merge_query(statement: Merge, db_schema: str, schema: pa.Schema, source: pa.
     )
     origin = f"(SELECT *, TRUE AS {quoted(_IN_SOURCE)} FROM {_relation(statement)}) AS {quoted(statement.source_alias)}"  # noqa: S608 - quoted
     sql = (
-        f"SELECT * FROM (SELECT {columns} FROM {_from(statement.target, db_schema)} {join} JOIN {origin}"  # noqa: S608 - quoted
-        f" ON {enclosed(statement.on)}) WHERE {quoted(_ACTION)} IS NOT NULL"
+        # No query in FROM: the parser tells nothing of what is wrong inside one.
+        f"WITH {quoted(_PAIRS)} AS (SELECT {columns} FROM {_from(statement.target, db_schema)} {join} JOIN {origin}"  # noqa: S608 - quoted
+        f" ON {enclosed(statement.on)}) SELECT * FROM {quoted(_PAIRS)} WHERE {quoted(_ACTION)} IS NOT NULL"
     )
     return RowQuery(sql, lambda batch: _merged(pa.Table.from_batches([batch]), clauses, schema, keeps_ids=keeps_ids))
 

@@ -27,6 +27,7 @@ from lance_flight.engine.named_tables import NamedTables, Reading
 from lance_flight.engine.parameters import has_times, parameter_count, with_fitting_times
 from lance_flight.engine.points import point
 from lance_flight.engine.policies.access import UNLIMITED, Access, Privilege
+from lance_flight.engine.positions import located
 from lance_flight.engine.provider import Provider, ScanLog
 from lance_flight.engine.references import CATALOG
 from lance_flight.engine.search.choosing import SEARCHES
@@ -102,6 +103,7 @@ class Session:
         self.share = share or Share()
         self.log = ScanLog() if running is None else ScanLog(running.cancellation, running.partitions)
         self.progress: Progress | None = None if running is None else running.progressed
+        self._sent = None if running is None else running.sql
         self._evaluations = Evaluations()
         self.named = NamedTables(
             root,
@@ -157,13 +159,15 @@ class Session:
             return self.planned(lambda: substrait.planned(self.context, plan_sent))
         is_bound = parameters is not None or parameter_count(sql) == 0
         sql = with_searches(self, self.inner, sql, parameters, is_bound=is_bound)
-        text = for_datafusion(sql)
+        with located(self._sent, sql):
+            text = for_datafusion(sql)
         self._is_costly = self._is_costly or is_costly(text, tokenize(text))
         calls = TypedCalls.of(text)
         if parameters is not None and has_times(parameters):
-            unbound = self.planned(
-                lambda: calls.plan(self.context, lambda text: self.context.sql_with_options(text, QUERIES_ONLY))
-            )
+            with located(self._sent, calls.sql):
+                unbound = self.planned(
+                    lambda: calls.plan(self.context, lambda text: self.context.sql_with_options(text, QUERIES_ONLY))
+                )
             parameters = with_fitting_times(parameters, unbound.logical_plan())
         values = _bound(parameters)
 
@@ -175,7 +179,8 @@ class Session:
                 frame.execution_plan()
             return frame
 
-        return self.planned(lambda: calls.plan(self.context, plan))
+        with located(self._sent, calls.sql):
+            return self.planned(lambda: calls.plan(self.context, plan))
 
     def optimised(self, frame: DataFrame) -> LogicalPlan:
         """The optimised plan of a query; what DataFusion refuses only now (types that do not compare …) is `SqlError`."""

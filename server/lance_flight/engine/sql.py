@@ -32,23 +32,26 @@ _FOLDED = str.maketrans(ascii_uppercase, ascii_lowercase)
 class Cursor:
     """Reads a statement token by token; every error names what came and what was expected.
 
-    `db_schema` is where the tables are that it names without a schema (None: the default one).
+    `db_schema` is where the tables are that it names without a schema (None: the default one). Errors name positions in `sent`, where that
+    is another text: its tokens from the number `first` on are those of the cursor.
     """
 
     text: str
     tokens: list[Token]
     at: int = 0
     db_schema: str | None = None
+    sent: str | None = None
+    first: int = 0
 
     @classmethod
-    def over(cls, text: str, db_schema: str | None = None) -> Cursor:
+    def over(cls, text: str, db_schema: str | None = None, sent: str | None = None, first: int = 0) -> Cursor:
         """A cursor at the first token of one statement; a closing semicolon is dropped."""
         tokens = tokenize(text)
         while tokens and tokens[-1].is_sign(";"):
             tokens.pop()
         if not tokens:
             raise SqlError("the statement is empty")
-        return cls(text, tokens, db_schema=db_schema)
+        return cls(text, tokens, db_schema=db_schema, sent=sent, first=first)
 
     @property
     def done(self) -> bool:
@@ -75,11 +78,11 @@ class Cursor:
 
     def error(self, expected: str) -> SqlError:
         """What is wrong here."""
-        came = "the end of the statement" if self.done else repr(self.source(self.at, self.at + 1))
-        return SqlError(
-            f"expected {expected}, got {came}"
-            + ("" if self.done else f" at character {self.tokens[self.at].start + 1}")
-        )
+        if self.done:
+            return SqlError(f"expected {expected}, got the end of the statement")
+        text, tokens = (self.text, self.tokens) if self.sent is None else (self.sent, tokenize(self.sent)[self.first :])
+        token = tokens[self.at]
+        return SqlError(f"expected {expected}, got {text[token.start : token.stop]!r} at character {token.start + 1}")
 
     def name(self, what: str) -> str:
         """Read one identifier; the ASCII letters of an unquoted one are folded to lower case, as in queries."""

@@ -20,6 +20,7 @@ from lance_flight.engine import (
     with_options,
 )
 from lance_flight.engine.alterations import Alteration, alteration
+from lance_flight.engine.habits import instead_of
 from lance_flight.engine.index_statements import IndexChange
 from lance_flight.engine.long_values import LONG, insert_head
 from lance_flight.engine.maintenance import Maintenance
@@ -147,17 +148,21 @@ SessionStatement = SetOption | Kill
 Statement = RowsStatement | ChangeStatement | SessionStatement
 
 
-def parse(sql: str, db_schema: str | None = None) -> Statement:
-    """Read one statement, whose tables without a schema are those of `db_schema`.
+def parse(sql: str, db_schema: str | None = None, sent: str | None = None, first: int = 0) -> Statement:
+    """Read one statement, whose tables without a schema are those of `db_schema`; `sent` and `first` are as those of `Cursor`.
 
     >>> parse("DROP TABLE IF EXISTS flights")
     DropTable(table=TableRef(name='flights', db_schema=None), if_exists=True)
     """
     text = numbered(sql)
     head = insert_head(text)
-    cursor = Cursor.over(text, db_schema) if head is None else Cursor(text, head, db_schema=db_schema)
-    first = cursor.tokens[0].text.upper()
-    read = _STATEMENTS.get(first)
+    cursor = (
+        Cursor.over(text, db_schema, sent or sql, first) if head is None else Cursor(text, head, db_schema=db_schema)
+    )
+    instead = instead_of(cursor.tokens)
+    if instead is not None:
+        raise SqlError(f"'{cursor.source(0, min(2, len(cursor.tokens)))}' begins no statement here: {instead}")
+    read = _STATEMENTS.get(cursor.tokens[0].text.upper())
     if read is None:
         expected = ", ".join(word for word in _STATEMENTS if word != "(")
         raise SqlError(f"a statement may not begin with {cursor.tokens[0].text!r}; expected one of {expected}")
@@ -179,8 +184,9 @@ def _substrait(cursor: Cursor) -> Statement:
 def _explain(cursor: Cursor) -> Statement:
     analyze = cursor.accept("ANALYZE")
     cursor.accept("VERBOSE")
+    first = cursor.first + cursor.at
     text = cursor.rest()
-    match parse(text, cursor.db_schema):
+    match parse(text, cursor.db_schema, cursor.sent, first):
         case Query(sql):
             return Explain(sql, analyze)
         case Update() | Delete() | Merge() as change if not analyze:

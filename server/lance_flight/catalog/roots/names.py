@@ -23,6 +23,7 @@ T = TypeVar("T")
 PUBLIC = "public"
 PLAIN_SUFFIX = ".lance"
 BRANCH_SIGN = "@"
+_MOST_SCHEMAS = 20
 OF_A_LANCE_TABLE = frozenset({"_versions", "_transactions", "_indices", "_deletions", "_refs", "data", "tree"})
 
 
@@ -133,8 +134,31 @@ class Names:
         """The table of this name, or `NotFound` with the nearest names."""
         found = self.find(name)
         if found is None:
-            raise NotFound.named("table", name.name, self._names(name.db_schema))
+            raise self._missing(name)
         return found
+
+    def _missing(self, name: TableName) -> NotFound:
+        """Why there is no table of a name, as far as its asker may know."""
+        names = self._names(name.db_schema)
+        if name.name in names:
+            return NotFound(
+                f"no table {name.name!r}: there is a place for it in schema {name.db_schema!r}, and no table in it that can"
+                " be read; one that is being made or dropped looks like this, too"
+            )
+        cased = next((other for other in names if other.lower() == name.name.lower()), None)
+        if cased is not None:
+            return NotFound(
+                f"no table {name.name!r}; there is {cased!r}: names are folded to lower case unless they are in quotes,"
+                f' as in "{cased}"'
+            )
+        # Names of functions come here, too: they are not worth many requests.
+        schemas = [] if self.store.is_remote else self.schemas()[:_MOST_SCHEMAS]
+        elsewhere = [schema for schema in schemas if self.has(TableName(schema, name.name))]
+        if elsewhere:
+            return NotFound(
+                f"no table {name.name!r} in schema {name.db_schema!r}; did you mean {elsewhere[0]}.{name.name}?"
+            )
+        return NotFound.named("table", name.name, names)
 
     def has(self, name: TableName) -> bool:
         """Whether there is a table of this name, be it a broken one."""
