@@ -59,7 +59,9 @@ def sent_start(planned: str, offset: int, sent: str) -> int | None:
         place: _run(ours, theirs, at, place, 1) + _run(ours, theirs, at, place, -1) for place in alike[:_MOST_ALIKE]
     }
     best = max(runs, key=runs.__getitem__, default=None)
-    return None if best is None or (runs[best] == 0 and len(theirs) > 1) else theirs[best].start
+    if best is None or (runs[best] == 0 and (len(alike) > 1 or ours[at].kind is Kind.SIGN)):
+        return None  # a sign without neighbours may be one of ours
+    return theirs[best].start
 
 
 def _known(text: str) -> Sequence[Token]:
