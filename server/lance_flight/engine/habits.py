@@ -35,7 +35,7 @@ _INSTEAD: Mapping[tuple[str, ...], str] = MappingProxyType(
         **dict.fromkeys([(".", "IMPORT"), ("CREATE", "EXTERNAL")], _CLIENT),
         **dict.fromkeys([("\\", "Q"), (".", "QUIT"), (".", "EXIT"), ("QUIT",), ("EXIT",), ("BYE",)], _QUIT),
         **dict.fromkeys([("BEGIN",), ("START",), ("COMMIT",), ("END",), ("ROLLBACK",), ("ABORT",)], _TRANSACTIONS),
-        **dict.fromkeys([("GRANT",), ("REVOKE",), ("CREATE", "USER"), ("CREATE", "ROLE"), ("SHOW", "GRANTS")], _RIGHTS),
+        **dict.fromkeys([("GRANT",), ("REVOKE",), ("CREATE", "USER"), ("CREATE", "ROLE")], _RIGHTS),
         **dict.fromkeys([("OPTIMIZE",), ("ANALYZE",)], _COMPACT),
         **dict.fromkeys([("CREATE", "VIEW"), ("CREATE", "MATERIALIZED"), ("DROP", "VIEW")], _STORED),
         **dict.fromkeys(
