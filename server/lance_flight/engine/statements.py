@@ -184,7 +184,7 @@ def _substrait(cursor: Cursor) -> Statement:
 def _explain(cursor: Cursor) -> Statement:
     analyze = cursor.accept("ANALYZE")
     cursor.accept("VERBOSE")
-    first = cursor.first + cursor.at
+    first = 0 if cursor.sent is None else cursor.first + cursor.at
     text = cursor.rest()
     match parse(text, cursor.db_schema, cursor.sent, first):
         case Query(sql):
