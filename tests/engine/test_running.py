@@ -256,12 +256,20 @@ def test_a_commit_is_not_interrupted(engine: Engine) -> None:
             pytest.fail("a cancelled statement began its commit")
 
 
-def test_maintenance_that_has_begun_is_not_interrupted(engine: Engine, ended: list[Record]) -> None:
-    reader = engine.run(planned(engine, "VERIFY TABLE t").tasks[0], ALICE)
-    reader.read_next_batch()
-    (running,) = engine.running.records()
-    assert engine.running.cancel(running.id, ALICE) is Cancellations.NOT_CANCELLABLE
-    reader.read_all()
+def test_maintenance_that_has_begun_is_not_interrupted(
+    engine: Engine, ended: list[Record], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    outcomes: list[Cancellations] = []
+    progressed = RunningStatement.progressed
+
+    def cancelled(statement: RunningStatement, done: int, total: int) -> None:
+        progressed(statement, done, total)
+        outcomes.append(engine.running.cancel(statement.id, statement.issuer))
+
+    monkeypatch.setattr(RunningStatement, "progressed", cancelled)
+    report = engine.run(planned(engine, "VERIFY TABLE t").tasks[0], ALICE).read_all()
+    assert set(outcomes) == {Cancellations.NOT_CANCELLABLE}
+    assert report.num_rows == 4
     assert [record.outcome for record in ended] == ["ok"]
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Protocol
 
 import pyarrow as pa
@@ -14,21 +14,11 @@ from lance_flight.catalog.namespace import PartitionedNamespace
 from lance_flight.catalog.roots.directory import Root, Table, TableName
 from lance_flight.engine.dml import row_query, table_name
 from lance_flight.engine.explain import EXPLAIN_SCHEMA, explain
-from lance_flight.engine.index_statements import Reindex
-from lance_flight.engine.maintenance import (
-    Compact,
-    Maintenance,
-    Migrate,
-    Repair,
-    RewritePartitions,
-    Vacuum,
-    Verify,
-    maintained,
-)
 from lance_flight.engine.merge_keys import matched_rows
 from lance_flight.engine.partition_changes import partitioned
 from lance_flight.engine.partition_wise import division
 from lance_flight.engine.policies.access import Privilege
+from lance_flight.engine.policies.changes import changing
 from lance_flight.engine.pure_scans import bare_columns, stream
 from lance_flight.engine.references import CATALOG, quoted
 from lance_flight.engine.row_changes import Merge
@@ -44,7 +34,6 @@ from lance_flight.engine.statements import (
 )
 from lance_flight.engine.transactions import SqlTransaction
 from lance_flight.engine.typed_calls import shown_name
-from lance_flight.errors import Unsupported
 from lance_flight.model.schema_changes import dotted
 
 TABLES_SCHEMA = pa.schema(
@@ -216,18 +205,12 @@ def answer(session: Session, statement: RowsStatement, parameters: pa.RecordBatc
             session.tables.table(described.table)
             session.access.check_all_rows(Privilege.SELECT, described.table)
             return described
-        case Compact() | Vacuum() | Repair() | RewritePartitions() | Migrate() | Verify() | Reindex():
-            return _maintained(session, statement)
 
 
-def _maintained(session: Session, statement: Maintenance) -> Answer:
-    name = table_name(statement.table)
-    if session.transaction is not None and session.transaction.explicit:
-        raise Unsupported(f"table {name.name!r} is maintained outside of any transaction; commit first")
-    table = session.root.table(name)
-    if not isinstance(table, PartitionedNamespace):
-        raise Unsupported(f"table {name.name!r} is not partitioned, and maintained by Lance's own tools")
-    return replace(maintained(table, statement, session.progress), begins=session.log.cancellation.begin_commit)
+def target_of(statement: RowsStatement) -> tuple[TableName | None, frozenset[Privilege]]:
+    """The table whose rows a statement wants with their addresses, and what for: the one of a change that is explained."""
+    explained = statement.change if isinstance(statement, Explain) else None
+    return (None, frozenset()) if explained is None else (table_name(explained.target.table), changing(explained))
 
 
 def _metadata_query(statement: ShowMetadata) -> str:

@@ -6,7 +6,6 @@ from collections.abc import Generator, Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from functools import partial
-from typing import TypeVar
 
 import pyarrow as pa
 
@@ -14,7 +13,7 @@ from lance_flight.catalog.roots.directory import PUBLIC, Root, TableName
 from lance_flight.catalog.roots.temporary import NO_TABLES, Temporary
 from lance_flight.catalog.storage.leases import Hold, leases
 from lance_flight.engine import ingest
-from lance_flight.engine.answers import Answer, answer
+from lance_flight.engine.answers import Answer, answer, target_of
 from lance_flight.engine.bindings import answer_by_rows
 from lance_flight.engine.changes import Changes, insert_columns, temporary_root
 from lance_flight.engine.client_sessions import ClientSession
@@ -23,15 +22,17 @@ from lance_flight.engine.dml import row_query, table_name
 from lance_flight.engine.endpoints import is_ordered, most_shares, table_rows
 from lance_flight.engine.limits import NO_LIMITS, Limits
 from lance_flight.engine.long_values import pieces
+from lance_flight.engine.maintenance import Maintenance
 from lance_flight.engine.memory import Memory
 from lance_flight.engine.parameters import check_parameters, parameter_schema
-from lance_flight.engine.policies.access import UNLIMITED, Access, Privilege
+from lance_flight.engine.policies.access import UNLIMITED, Access
 from lance_flight.engine.policies.changes import changing
-from lance_flight.engine.policies.required import required
+from lance_flight.engine.policies.required import permitted
 from lance_flight.engine.query_plans import Description, QueryPlan, tasks_of
 from lance_flight.engine.ready import ReadyAnswers
 from lance_flight.engine.receiving import Receiver
 from lance_flight.engine.references import CATALOG
+from lance_flight.engine.reports import Reports, maintenance_work
 from lance_flight.engine.row_changes import Delete, Merge, Update
 from lance_flight.engine.running import Cancellations, RunningStatements
 from lance_flight.engine.scope import ALONE, Scope
@@ -40,13 +41,11 @@ from lance_flight.engine.settings import set_option
 from lance_flight.engine.statement_runs import Issuer, Kind, RunningStatement, State
 from lance_flight.engine.statements import (
     ChangeStatement,
-    Explain,
     Insert,
     Kill,
     RowsStatement,
     SessionStatement,
     SetOption,
-    Statement,
     parse,
 )
 from lance_flight.engine.table_properties import PLAIN, TableProperties
@@ -54,8 +53,6 @@ from lance_flight.engine.tasks import Task
 from lance_flight.engine.transactions import SqlTransaction
 from lance_flight.engine.turns import Turn
 from lance_flight.errors import Conflict, LimitExceeded, SqlError
-
-S = TypeVar("S", bound=Statement)
 
 
 class Engine:
@@ -70,6 +67,7 @@ class Engine:
         self.clients = Clients(root, limits)
         self.running = RunningStatements(limits)
         self._ready = ReadyAnswers()
+        self._reports = Reports(limits.ticket_lifetime)
         self.running.observe(self._ready.forget)
         self.sessions = Sessions(
             root=root,
@@ -87,7 +85,7 @@ class Engine:
 
     def _described(self, running: RunningStatement, scope: Scope) -> Description:
         sql = running.sql
-        statement = _permitted(self._parsed(sql, scope), scope.access)
+        statement = permitted(self._parsed(sql, scope), scope.access)
         if isinstance(statement, SessionStatement):
             return Description(schema=None, parameters=parameter_schema(sql, None))
         root, session_of = self.sessions.seen(scope), self.sessions.within(scope, running)
@@ -95,10 +93,13 @@ class Engine:
             running.at(State.PLANNING)
             match statement:
                 case _ if isinstance(statement, RowsStatement):
-                    session = session_of(transaction, *_target(statement))
+                    session = session_of(transaction, *target_of(statement))
                     answered = answer(session, statement)
                     parameters = parameter_schema(sql, answered.frame, given=session.parameter_types)
                     return Description(schema=answered.schema, parameters=parameters)
+                case _ if isinstance(statement, Maintenance):
+                    work = maintenance_work(root, transaction, statement)
+                    return Description(schema=work.schema, parameters=parameter_schema(sql, None))
                 case Insert():
                     frame = session_of(transaction).frame(next(pieces(statement.query)))
                     target = insert_columns(transaction or root, statement)
@@ -129,30 +130,47 @@ class Engine:
         endpoints: int = 1,
         scope: Scope = ALONE,
     ) -> QueryPlan | int:
-        """Plan a statement that returns rows; run any other one, once for each row of `parameters`: how many rows it affected."""
+        """Plan a query; run any other statement, once for each row of `parameters`: how many rows it affected.
+
+        One that returns a report is run as well, and its plan gives what it has done.
+        """
         with self.running.entered(Kind.QUERY, sql, scope.issuer) as running:
-            statement = _permitted(self._parsed(sql, scope), scope.access)
+            statement = permitted(self._parsed(sql, scope), scope.access)
             if isinstance(statement, RowsStatement):
                 return self._planned(running, statement, parameters, endpoints, scope)
             running.kind = Kind.UPDATE
+            if isinstance(statement, Maintenance):
+                return self._maintained(running, statement, parameters, scope)
             running.rows = self._changed(running, statement, parameters, scope)
             return running.rows
 
     def plan(
         self, sql: str, parameters: pa.RecordBatch | None = None, *, endpoints: int = 1, scope: Scope = ALONE
     ) -> QueryPlan | None:
-        """Plan a statement that returns rows; None for one that does not, which is not run."""
-        if not isinstance(self._parsed(sql, scope), RowsStatement):
+        """Plan a statement that returns rows, or run it for its report; None for one without rows, which is not run."""
+        if not isinstance(self._parsed(sql, scope), RowsStatement | Maintenance):
             return None
         planned = self.execute(sql, parameters, endpoints=endpoints, scope=scope)
         return planned if isinstance(planned, QueryPlan) else None
 
     def update(self, sql: str, parameters: pa.RecordBatch | None = None, scope: Scope = ALONE) -> int:
-        """Run a statement that returns no rows, once for each row of `parameters`; the number of affected rows."""
+        """Run a statement that is no query, once for each row of `parameters`; the number of affected rows, or of its report's."""
         if isinstance(self._parsed(sql, scope), RowsStatement):
             raise SqlError("the statement returns rows; run it as a query")
-        affected = self.execute(sql, parameters, scope=scope)
-        return affected if isinstance(affected, int) else 0
+        outcome = self.execute(sql, parameters, scope=scope)
+        return outcome if isinstance(outcome, int) else outcome.rows or 0
+
+    def _maintained(
+        self, running: RunningStatement, statement: Maintenance, parameters: pa.RecordBatch | None, scope: Scope
+    ) -> QueryPlan:
+        """Run a maintenance statement, once, for the plan of its report; a client that goes away does not end it."""
+        check_parameters(running.sql, parameters, is_query=True)
+        with self._turn(running, scope) as (transaction, _):
+            work = maintenance_work(self.sessions.seen(scope), transaction, statement, running.progressed)
+            running.at(State.RUNNING)
+            running.cancellation.begin_commit()
+            report = work.run()
+        return self._reports.plan(running, report, scope)
 
     def _planned(
         self,
@@ -167,7 +185,7 @@ class Engine:
         session_of = self.sessions.within(scope, running)
         with self._turn(running, scope) as (transaction, _):
             running.at(State.PLANNING)
-            session = session_of(transaction, *_target(statement), holds=holds)
+            session = session_of(transaction, *target_of(statement), holds=holds)
             answered = answer_by_rows(statement, parameters, partial(answer, session, statement))
             if answered.frame is not None:
                 session.plan_ahead(answered.frame)
@@ -206,6 +224,9 @@ class Engine:
 
         It may be one of another server over the same root.
         """
+        if task.report is not None:
+            permitted(parse(task.sql, task.db_schema), access)
+            return self._reports.renew(task)
         running = self.running.of_ticket(task.statement, task.share.part, task.sql, issuer)
         with self.running.working(running, issuer), self.running.turn(running, issuer):
             holds: list[Hold] = []
@@ -223,6 +244,9 @@ class Engine:
 
         The temporary tables of a `session` are read for that one alone.
         """
+        if task.report is not None:
+            permitted(parse(task.sql, task.db_schema), access)
+            return self._reports.read(task).to_reader()
         issuer = issuer or Issuer()
         running = self.running.of_ticket(task.statement, task.share.part, task.sql, issuer)
         with self.running.working(running, issuer), self.running.turn(running, issuer):
@@ -246,13 +270,13 @@ class Engine:
         ready = self._ready.taken(running, task, access, holds)
         if ready is not None:
             return ready
-        statement = _permitted(parse(task.sql, task.db_schema), access)
+        statement = permitted(parse(task.sql, task.db_schema), access)
         if not isinstance(statement, RowsStatement):
             raise SqlError("the statement returns no rows")
         running.at(State.PLANNING)
         running.limit(task.execution.statement_timeout)
         session_of = self.sessions.of_task(task, running, access, temporary)
-        target, changing = _target(statement)
+        target, changing = target_of(statement)
 
         def answer_to(row: pa.RecordBatch | None) -> Answer:
             session = session_of(target=target, changing=changing, holds=holds)
@@ -264,7 +288,8 @@ class Engine:
 
     def query(self, sql: str, parameters: pa.RecordBatch | None = None) -> pa.Table:
         """All rows of a query at once; for small results within the server."""
-        return self.run(Task(sql=sql, parameters=parameters)).read_all()
+        planned = self.plan(sql, parameters) if isinstance(parse(sql), Maintenance) else None
+        return self.run(Task(sql=sql, parameters=parameters) if planned is None else planned.tasks[0]).read_all()
 
     def _changed(
         self,
@@ -371,13 +396,6 @@ class Engine:
             yield transaction
 
 
-def _permitted(statement: S, access: Access) -> S:
-    """A statement that its caller may run, as far as that can be known before its tables are opened."""
-    for privilege, table in required(statement):
-        access.check_all_rows(privilege, table)
-    return statement
-
-
 def _temporary(task: Task, session: ClientSession | None) -> Temporary:
     """The temporary tables that a task knows, as the session of whoever redeems it has them."""
     names = frozenset(TableName(PUBLIC, name) for name in task.temporary)
@@ -391,9 +409,3 @@ def _held(batches: Iterator[pa.RecordBatch], holds: list[Hold]) -> Generator[pa.
         yield from batches
     finally:
         holds.clear()
-
-
-def _target(statement: RowsStatement) -> tuple[TableName | None, frozenset[Privilege]]:
-    """The table whose rows a statement wants with their addresses, and what for: the one of a change that is explained."""
-    explained = statement.change if isinstance(statement, Explain) else None
-    return (None, frozenset()) if explained is None else (table_name(explained.target.table), changing(explained))

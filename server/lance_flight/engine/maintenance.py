@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import pyarrow as pa
@@ -75,20 +75,14 @@ Maintenance = Compact | Vacuum | Repair | RewritePartitions | Migrate | Verify |
 
 
 @dataclass(frozen=True, slots=True)
-class MaintenanceAnswer:
-    """The report of a maintenance statement, which runs when its rows are fetched.
+class MaintenanceWork:
+    """What a maintenance statement does when it is `run`, and the `schema` of its report.
 
-    It commits in steps of its own: when it has said that it `begins` it is not interrupted.
+    It commits in steps of its own, and is not to be interrupted.
     """
 
     schema: pa.Schema
     run: Callable[[], pa.Table]
-    frame: None = None
-    begins: Callable[[], None] = lambda: None
-
-    def batches(self) -> Iterator[pa.RecordBatch]:
-        self.begins()
-        yield from self.run().to_batches()
 
 
 def read_altering(table: TableRef, cursor: Cursor) -> Maintenance | None:
@@ -154,27 +148,27 @@ def read_migrate(cursor: Cursor) -> Migrate:
 
 def maintained(
     namespace: PartitionedNamespace, statement: Maintenance, progress: Progress | None = None
-) -> MaintenanceAnswer:
+) -> MaintenanceWork:
     """What a statement will do to its table, telling how far it is; nothing is done yet."""
     match statement:
         case Compact():
-            return MaintenanceAnswer(COMPACTION_SCHEMA, lambda: compact(namespace, progress=progress).rows)
+            return MaintenanceWork(COMPACTION_SCHEMA, lambda: compact(namespace, progress=progress).rows)
         case Vacuum(rules=rules):
             checked = rules.checked()
-            return MaintenanceAnswer(VACUUM_SCHEMA, lambda: vacuum(namespace, checked, progress=progress).rows)
+            return MaintenanceWork(VACUUM_SCHEMA, lambda: vacuum(namespace, checked, progress=progress).rows)
         case RewritePartitions(where=where):
             choose = None if where is None else tables_where(namespace, where)
-            return MaintenanceAnswer(
+            return MaintenanceWork(
                 REWRITING_SCHEMA, lambda: rewrite(namespace, evaluate, choose, progress=progress).rows
             )
         case Repair(dry_run=dry_run):
-            return MaintenanceAnswer(REPAIR_SCHEMA, lambda: repair(namespace, dry_run=dry_run).rows)
+            return MaintenanceWork(REPAIR_SCHEMA, lambda: repair(namespace, dry_run=dry_run).rows)
         case Verify():
-            return MaintenanceAnswer(VERIFICATION_SCHEMA, lambda: verify(namespace, evaluate, progress=progress).rows)
+            return MaintenanceWork(VERIFICATION_SCHEMA, lambda: verify(namespace, evaluate, progress=progress).rows)
         case Migrate(dry_run=dry_run):
-            return MaintenanceAnswer(MIGRATION_SCHEMA, lambda: migrate(namespace, dry_run=dry_run).rows)
+            return MaintenanceWork(MIGRATION_SCHEMA, lambda: migrate(namespace, dry_run=dry_run).rows)
         case Reindex(name=name):
-            return MaintenanceAnswer(INDEXING_SCHEMA, lambda: reindexed(namespace, name, progress))
+            return MaintenanceWork(INDEXING_SCHEMA, lambda: reindexed(namespace, name, progress))
 
 
 def _table_dry_run(cursor: Cursor) -> tuple[TableRef, bool]:

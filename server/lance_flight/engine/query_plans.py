@@ -28,7 +28,7 @@ class QueryPlan:
     """A query ready to run: its exact schema, one task for each endpoint, the snapshot of each table.
 
     The tasks can be run until it `expires`; in that order, where the rows are `ordered`. `rows` is how many the tables of a
-    query with several endpoints have, before any filter. `partitions` is how many tables are scanned of how many, where the
+    query with several endpoints have, before any filter, and how many a report has. `partitions` is how many tables are scanned of how many, where the
     plan says so already.
     """
 

@@ -141,11 +141,13 @@ class Kill:
     statement: str
 
 
-RowsStatement = Query | Explain | ShowTables | ShowMetadata | Describe | DescribeNamespace | Maintenance
+RowsStatement = Query | Explain | ShowTables | ShowMetadata | Describe | DescribeNamespace
+"""What runs when its rows are read, as often as they are."""
 ChangeStatement = CreateTable | DropTable | Insert | RowChange | AlterTable | IndexChange
 SessionStatement = SetOption | Kill
 """What concerns the server and its sessions, and no table."""
-Statement = RowsStatement | ChangeStatement | SessionStatement
+Statement = RowsStatement | Maintenance | ChangeStatement | SessionStatement
+"""`Maintenance` runs once, like a change, and returns rows all the same."""
 
 
 def parse(sql: str, db_schema: str | None = None, sent: str | None = None, first: int = 0) -> Statement:

@@ -25,7 +25,7 @@ class Task:
     """One endpoint's work for a `statement`; one inside a `transaction` can be done by the server that holds it alone.
 
     `branch` and `db_schema` are those that its session was on. The names of `temporary` meant tables of that session, which it
-    alone can read.
+    alone can read. One with a `report` has been done: it gives the report alone (`engine.reports`).
     """
 
     sql: str
@@ -39,6 +39,7 @@ class Task:
     session: str = ""
     temporary: tuple[str, ...] = ()
     execution: Execution = field(default_factory=Execution)
+    report: bytes | None = None
 
     def to_bytes(self) -> bytes:
         """As compact JSON."""
@@ -57,6 +58,7 @@ class Task:
             "temporary": self.temporary,
             "execution": asdict(self.execution),
             "transaction": None if self.transaction is None else self.transaction.hex(),
+            "report": None if self.report is None else base64.b64encode(self.report).decode(),
         }
         return json.dumps(value, separators=(",", ":")).encode()
 
@@ -80,6 +82,7 @@ class Task:
                 temporary=tuple(value["temporary"]),
                 execution=Execution(**value["execution"]),
                 transaction=None if value["transaction"] is None else bytes.fromhex(value["transaction"]),
+                report=None if value.get("report") is None else base64.b64decode(value["report"]),
             )
         except (ValueError, KeyError, TypeError, pa.ArrowInvalid) as exc:
             raise TicketError(f"a ticket that does not hold a task: {exc}") from exc

@@ -206,7 +206,10 @@ class Backend(Protocol):
         endpoints: int = 1,
         transaction: bytes | None = None,
     ) -> Planned | Updated:
-        """Plan a query (`parameters`: one row), or run any other statement once per row of `parameters`."""
+        """Plan a query (`parameters`: one row), or run any other statement once per row of `parameters`.
+
+        One that returns a report is run as well: the payload gives what it has done.
+        """
         ...
 
     def update(
@@ -217,7 +220,7 @@ class Backend(Protocol):
         parameters: pa.RecordBatch | None = None,
         transaction: bytes | None = None,
     ) -> Updated:
-        """Run a statement that returns no rows, once per row of `parameters`; `InvalidInput` for a query."""
+        """Run a statement once per row of `parameters`; `InvalidInput` for a query. What returns a report counts its rows."""
         ...
 
     def read(self, caller: Caller, payload: bytes) -> pa.RecordBatchReader:

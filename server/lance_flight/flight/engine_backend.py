@@ -137,7 +137,10 @@ class EngineBackend:
 
     def cancel(self, caller: Caller, payloads: Sequence[bytes]) -> CancelStatus:
         issuer = _issuer(caller, self._session(caller))
-        statements = {Task.from_bytes(payload).statement for payload in payloads}
+        tasks = [Task.from_bytes(payload) for payload in payloads]
+        if any(task.report is not None for task in tasks):
+            return CancelStatus.NOT_CANCELLABLE
+        statements = {task.statement for task in tasks}
         outcomes = [self._engine.running.cancel(statement, issuer) for statement in statements]
         return max((CancelStatus(outcome.value) for outcome in outcomes), key=list(CancelStatus).index)
 

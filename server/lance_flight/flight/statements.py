@@ -1,7 +1,8 @@
 """Statements by GetFlightInfo, GetSchema and DoGet.
 
 A query is planned in GetFlightInfo and runs in DoGet. Any other statement runs once, in GetFlightInfo: clients prepare
-whatever they are given and then ask for its FlightInfo, and some never fetch what they do not expect.
+whatever they are given and then ask for its FlightInfo, and some never fetch what they do not expect. The rows of one that
+returns a report (maintenance) can be fetched again: they are kept, and it is not run again.
 """
 
 from __future__ import annotations

@@ -38,6 +38,10 @@ public final class Conformance {
     Object run() throws Exception;
   }
 
+  private interface Compaction {
+    Object of(String sql) throws Exception;
+  }
+
   private final Connection connection;
 
   private Conformance(Connection connection) {
@@ -141,6 +145,27 @@ public final class Conformance {
     say("an empty result", () -> query("SELECT a FROM made WHERE a > 100"));
     say("wrong SQL", () -> query("SELECT nope FROM made"));
     say("cancel", this::cancel);
+    say("maintenance by executeUpdate", () -> maintained(sql -> update(sql)));
+    say("maintenance by execute", () -> maintained(sql -> execute(sql).isEmpty()));
+    say("maintenance by executeQuery", () -> maintained(sql -> query(sql).isEmpty()));
+    say("prepared maintenance", () -> maintained(sql -> {
+      try (PreparedStatement statement = connection.prepareStatement(sql)) {
+        return statement.execute();
+      }
+    }));
+  }
+
+  /** What a statement returns that compacts a table, and how often it has run. */
+  private String maintained(Compaction run) throws Exception {
+    update("CREATE TABLE kept (a BIGINT, p VARCHAR) PARTITIONED BY (p)");
+    try {
+      update("INSERT INTO kept VALUES (1, 'x')");
+      update("INSERT INTO kept VALUES (2, 'x')");
+      Object said = run.of("ALTER TABLE kept COMPACT");
+      return said + " " + query("SELECT count(*) FROM kept$snapshots WHERE operation LIKE 'compact%'");
+    } finally {
+      update("DROP TABLE kept");
+    }
   }
 
   private void prepared() {

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import assert_never
+from typing import TypeVar, assert_never
 
 from lance_flight.catalog.roots.directory import TableName
 from lance_flight.engine.dml import table_name
@@ -11,7 +11,7 @@ from lance_flight.engine.index_statements import CreateIndex, DropIndex, Reindex
 from lance_flight.engine.maintenance import Compact, Migrate, Repair, RewritePartitions, Vacuum, Verify
 from lance_flight.engine.partition_alterations import AttachTable, DropPartition
 from lance_flight.engine.partition_changes import plain_name
-from lance_flight.engine.policies.access import Privilege
+from lance_flight.engine.policies.access import Access, Privilege
 from lance_flight.engine.row_changes import Delete, Merge, Truncate, Update
 from lance_flight.engine.statements import (
     AlterTable,
@@ -29,7 +29,15 @@ from lance_flight.engine.statements import (
     Statement,
 )
 
+S = TypeVar("S", bound=Statement)
 Required = tuple[Privilege, TableName]
+
+
+def permitted(statement: S, access: Access) -> S:
+    """A statement that its caller may run, as far as that can be known before its tables are opened."""
+    for privilege, table in required(statement):
+        access.check_all_rows(privilege, table)
+    return statement
 
 
 def required(statement: Statement) -> Iterator[Required]:

@@ -1,0 +1,161 @@
+"""Reports of maintenance: small ones travel in their tickets, large ones are kept in bounded memory by the server that ran it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from lance_flight.catalog.roots.directory import Root, TableName
+from lance_flight.catalog.storage.store import Store
+from lance_flight.engine import reports
+from lance_flight.engine.engine import Engine
+from lance_flight.engine.ingest import Existing
+from lance_flight.engine.limits import Limits
+from lance_flight.engine.policies.access import Access
+from lance_flight.engine.scope import Scope
+from lance_flight.engine.statement_runs import Issuer, Kind, Record
+from lance_flight.engine.tasks import Task
+from lance_flight.errors import Cancelled, NotFound, Refused, TicketError
+
+ROWS = pa.table({"k": list(range(8)), "x": list(range(8))})
+LARGE = pytest.mark.parametrize("is_large", [False, True], ids=["in the ticket", "kept by the server"])
+
+
+@pytest.fixture
+def engine(tmp_path: Path) -> Engine:
+    made = opened(tmp_path)
+    made.update("CREATE TABLE t (k BIGINT, x BIGINT) PARTITIONED BY (bucket(2, k))")
+    add(made)
+    return made
+
+
+def opened(root: Path, lifetime: float = 600.0) -> Engine:
+    return Engine(Root(Store(str(root))), ways=2, limits=Limits(ticket_lifetime=lifetime))
+
+
+def add(engine: Engine) -> None:
+    engine.ingest(TableName("public", "t"), ROWS.to_reader(), create_missing=False, existing=Existing.APPEND)
+
+
+def task_of(engine: Engine, sql: str, scope: Scope | None = None) -> Task:
+    plan = engine.plan(sql, scope=scope or Scope())
+    assert plan is not None
+    (task,) = plan.tasks
+    # As it goes over the wire.
+    return Task.from_bytes(task.to_bytes())
+
+
+@LARGE
+def test_a_report_is_the_same_each_time_and_nothing_runs_again(
+    engine: Engine, monkeypatch: pytest.MonkeyPatch, *, is_large: bool
+) -> None:
+    monkeypatch.setattr(reports, "MOST_TICKET_BYTES", 0 if is_large else 1 << 20)
+    add(engine)
+    task = task_of(engine, "ALTER TABLE t COMPACT")
+    assert (task.report == reports.KEPT_HERE) is is_large
+    first = engine.run(task).read_all()
+    assert first["files_before"].to_pylist() == [2, 2]
+    add(engine)
+    version = engine.query("SELECT max(version) AS v FROM t$snapshots")
+    for _ in range(3):
+        engine.renew(task, Issuer())
+        assert engine.run(task).read_all().equals(first)
+    assert engine.query("SELECT max(version) AS v FROM t$snapshots").equals(version)
+
+
+def test_another_server_says_who_has_a_large_report_and_runs_nothing(
+    engine: Engine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(reports, "MOST_TICKET_BYTES", 0)
+    task = task_of(engine, "ALTER TABLE t COMPACT")
+    add(engine)
+    version = engine.query("SELECT max(version) AS v FROM t$snapshots")
+    other = opened(tmp_path)
+    for redeem in (other.run, lambda task: other.renew(task, Issuer())):
+        with pytest.raises(NotFound, match=r"is not kept here: the statement has run.*never runs it again"):
+            redeem(task)
+    assert engine.query("SELECT max(version) AS v FROM t$snapshots").equals(version)
+
+
+BOUNDS = {
+    "by their number": {"MOST_REPORTS": 2},
+    "by their bytes": {"MOST_BYTES": 4000},
+}
+
+
+@pytest.mark.parametrize("bounds", BOUNDS.values(), ids=BOUNDS)
+def test_kept_reports_are_bounded(engine: Engine, monkeypatch: pytest.MonkeyPatch, bounds: dict[str, int]) -> None:
+    for name, value in {"MOST_TICKET_BYTES": 0, **bounds}.items():
+        monkeypatch.setattr(reports, name, value)
+    tasks = [task_of(engine, "VERIFY TABLE t") for _ in range(8)]
+    assert engine.run(tasks[-1]).read_all().num_rows == 2
+    with pytest.raises(NotFound, match="many have run since"):
+        engine.run(tasks[0])
+    kept = engine._reports._kept
+    assert len(kept) <= reports.MOST_REPORTS
+    assert sum(len(each.content) for each in kept.values()) <= reports.MOST_BYTES
+
+
+def test_an_expired_report_goes_with_the_next_one(
+    tmp_path: Path, engine: Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(reports, "MOST_TICKET_BYTES", 0)
+    brief = opened(tmp_path, lifetime=0.0)
+    gone, last = (task_of(brief, "VERIFY TABLE t").statement for _ in range(2))
+    assert list(brief._reports._kept) == [last]
+    assert gone != last
+    assert engine.query("VERIFY TABLE t").num_rows == 2
+
+
+def test_a_ticket_from_before_reports_runs_nothing(engine: Engine) -> None:
+    with pytest.raises(Exception, match="returns no rows"):
+        engine.run(Task(sql="ALTER TABLE t COMPACT"))
+    with pytest.raises(TicketError, match="report"):
+        engine.run(Task(sql="ALTER TABLE t COMPACT", report=b"no IPC"))
+
+
+def test_a_report_is_given_to_who_may_still_see_it(engine: Engine) -> None:
+    task = task_of(engine, "VERIFY TABLE t")
+    with pytest.raises(Refused):
+        engine.run(task, access=Access("nobody", grants=()))
+
+
+LEAVES: dict[str, tuple[Callable[[list[bool]], bool], type[Exception] | None]] = {
+    "before it begins": (lambda _: True, Cancelled),
+    "once it has begun": (bool, None),
+}
+
+
+@pytest.mark.parametrize(("is_gone", "error"), LEAVES.values(), ids=LEAVES)
+def test_a_client_that_goes_away_ends_only_what_has_not_begun(
+    engine: Engine,
+    monkeypatch: pytest.MonkeyPatch,
+    is_gone: Callable[[list[bool]], bool],
+    error: type[Exception] | None,
+) -> None:
+    add(engine)
+    ended: list[Record] = []
+    engine.running.observe(ended.append)
+    worked: list[bool] = []
+    work = reports.maintained
+
+    def watched(*arguments: object) -> object:
+        # The watcher looks now: before the statement begins, and after that at each step.
+        engine.running.watch()
+        made = work(*arguments)  # type: ignore[arg-type]
+        return type(made)(made.schema, lambda: [worked.append(True), engine.running.watch(), made.run()][-1])
+
+    monkeypatch.setattr(reports, "maintained", watched)
+    scope = Scope(issuer=Issuer(is_gone=lambda: is_gone(worked)))
+    if error is None:
+        task = task_of(engine, "ALTER TABLE t COMPACT", scope)
+        assert engine.run(task).read_all().num_rows == 2
+    else:
+        with pytest.raises(error):
+            engine.plan("ALTER TABLE t COMPACT", scope=scope)
+        assert not worked
+    assert [(record.kind, record.outcome) for record in ended if "COMPACT" in record.sql] == [
+        (Kind.UPDATE, "ok" if error is None else "cancelled")
+    ]
