@@ -89,3 +89,39 @@ def test_the_answer_is_that_of_reading_everything(
         "the partitions of a literal, or all there are"
     )
     assert engine.query("SELECT * FROM t ORDER BY id").equals(pruned)
+
+
+VOLATILE = {
+    "random": "(VALUES (CAST(floor(random() * 100) AS BIGINT) + 1)) AS s (id) ON t.id = s.id AND t.p = s.id % 10",
+    "its other name": "(VALUES (CAST(floor(rand() * 100) AS BIGINT) + 1)) AS s (id) ON t.id = s.id AND t.p = s.id % 10",
+    "any row": "(SELECT id FROM t LIMIT 1) AS s ON t.id = s.id AND t.p = s.id % 10",
+    "a query": "(SELECT CAST(floor(random() * 100) AS BIGINT) + 1 AS id) AS s ON t.id = s.id AND t.p = s.id % 10",
+    "a key": "(VALUES (1)) AS s (id) ON t.p = s.id - 1 + CAST(floor(random() * 10) AS BIGINT)",
+    "the time": (
+        "(VALUES (now())) AS s (at) ON t.p = CAST(date_part('microsecond', s.at) AS BIGINT) % 10 AND t.id < 11"
+    ),
+}
+
+
+@pytest.mark.parametrize("source", VOLATILE.values(), ids=VOLATILE)
+def test_a_source_that_is_another_one_each_time_is_evaluated_once(engine: Engine, source: str) -> None:
+    """Every key that it can have is there already: whatever it says once matches."""
+    for _ in range(4):
+        engine.update(
+            f"MERGE INTO t USING {source} WHEN MATCHED THEN DELETE WHEN NOT MATCHED THEN INSERT (id) VALUES (-1)"
+        )
+        assert engine.query("SELECT count(*) AS n FROM t WHERE id = -1").to_pylist() == [{"n": 0}]
+        engine.update("DELETE FROM t")
+        engine.update("INSERT INTO t SELECT value, value % 10, 1.0 FROM generate_series(1, 100)")
+
+
+def test_what_the_server_says_of_itself_is_asked_once(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A statement that ends between two looks would be missing in one of them."""
+    engine.update("CREATE TABLE seen (id VARCHAR) PARTITIONED BY (id)")
+    asked: list[object] = []
+    records = engine.running.records
+    monkeypatch.setattr(engine.running, "records", lambda: asked.append(None) or records())
+    engine.update(
+        "MERGE INTO seen USING system.queries AS s ON seen.id = s.id WHEN NOT MATCHED THEN INSERT (id) VALUES (s.id)"
+    )
+    assert len(asked) == 1
