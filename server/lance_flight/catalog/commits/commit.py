@@ -16,6 +16,7 @@ from lance_flight.catalog.commits.staging import Staging, gone
 from lance_flight.catalog.commits.transaction import Transaction
 from lance_flight.catalog.manifests.manifest import Manifest
 from lance_flight.catalog.manifests.once import remembering
+from lance_flight.catalog.manifests.reservations import reservation_of, wait_for_release
 from lance_flight.catalog.manifests.snapshot import Snapshot
 from lance_flight.catalog.storage.retries import attempts
 from lance_flight.errors import (
@@ -31,9 +32,10 @@ from lance_flight.faults import reached
 
 @dataclass(slots=True, eq=False)
 class _Member:
-    """A transaction that waits for its commit, and what came of it."""
+    """A transaction that waits for its commit, and what came of it; one that `has_waited` for a reservation waits no more."""
 
     transaction: Transaction
+    has_waited: bool = False
     version: int | None = None
     error: BaseException | None = None
 
@@ -62,6 +64,22 @@ class Commits:
         if not transaction.parts and transaction.once is None:
             return transaction.base.version
         mine = _Member(transaction)
+        while not mine.is_done:
+            self._take_turn(mine)
+            if not mine.is_done:
+                # Nobody waits with the turn: whoever has reserved the namespace may be in this process.
+                wait_for_release(self._manifest, transaction.reservation)
+                mine.has_waited = True
+        if mine.error is not None:
+            if isinstance(mine.error, Conflict):
+                commit_counts.add(CommitEvent.CONFLICT)
+            raise mine.error
+        if mine.version is None:
+            raise AssertionError("a commit without an outcome")
+        return mine.version
+
+    def _take_turn(self, mine: _Member) -> None:
+        """Commit what is ready when it is this transaction's turn; none of it is done where others have reserved the namespace."""
         with self._lock:
             self._waiting.append(mine)
         with self._turn:
@@ -70,13 +88,6 @@ class Commits:
                 with self._lock:
                     group, self._waiting = self._waiting, []
                 self._commit(group)
-        if mine.error is not None:
-            if isinstance(mine.error, Conflict):
-                commit_counts.add(CommitEvent.CONFLICT)
-            raise mine.error
-        if mine.version is None:
-            raise AssertionError("a commit without an outcome")
-        return mine.version
 
     def stage(self, transaction: Transaction) -> None:
         """Stage what a transaction did last, so that its own snapshot shows it; nobody else's does."""
@@ -147,8 +158,21 @@ class Commits:
             raise SerializationFailure(f"table {self._root.name!r} was dropped by another writer") from exc
 
 
+def _is_reserved(group: Sequence[_Member], snapshot: Snapshot) -> bool:
+    """Whether a snapshot is reserved for others than all of a group."""
+    found = reservation_of(snapshot)
+    return found is not None and not any(
+        member.has_waited or member.transaction.reservation == found.holder for member in group
+    )
+
+
 def _still_good(group: Sequence[_Member], snapshot: Snapshot) -> list[_Member]:
-    """The members that may go together on top of a snapshot; each of the others learns why it may not."""
+    """The members that may go together on top of a snapshot; each of the others learns why it may not.
+
+    None may, and none learns anything, while others have reserved the namespace.
+    """
+    if _is_reserved(group, snapshot):
+        return []
     good, before = [], Before()
     for member in group:
         try:

@@ -59,7 +59,8 @@ class Transaction:
     """Changes to the partition tables of one namespace that become visible together, or not at all.
 
     It sees the snapshot that it began with, and its own writes: after `step` statements, `snapshot`. Serialisable ones
-    also remember what they read. `once` is what no other one may have been. Not safe to share among threads.
+    also remember what they read. `once` is what no other one may have been, `reservation` the name of the one that it
+    commits in (`reservations.py`). Not safe to share among threads.
     """
 
     def __init__(self, base: Snapshot, *, serializable: bool = False) -> None:
@@ -74,6 +75,7 @@ class Transaction:
         self.did: list[str] = []
         self.hold: Hold | None = None
         self.once: Once | None = None
+        self.reservation: str | None = None
 
     @property
     def snapshot(self) -> Snapshot:

@@ -1,21 +1,22 @@
 """A new schema for a namespace and all its tables, in one commit.
 
 Every partition table gets a version with the new schema first, which nobody sees; the commit moves the pins and says
-the schema. A table that somebody has written to meanwhile is done again, the others are not.
+the schema. A table that somebody has written to meanwhile is staged again, with new columns for its new files alone; the others
+are not.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from concurrent.futures import Executor, ThreadPoolExecutor
-from itertools import islice
 
 import pyarrow as pa
 
 from lance_flight.catalog.bulk.pieces import THREADS, Progress, Runner, of_tables
 from lance_flight.catalog.commits.staging import repinned
-from lance_flight.catalog.evolving.new_columns import NewColumns, SchemaStep, Widened
+from lance_flight.catalog.evolving.new_columns import NewColumns, SchemaStep
 from lance_flight.catalog.evolving.table_schemas import new_columns, stage_schema
+from lance_flight.catalog.evolving.written_columns import WrittenColumns
 from lance_flight.catalog.manifests.evolution import Evolution
 from lance_flight.catalog.manifests.snapshot import PartitionTable, Snapshot
 from lance_flight.catalog.storage.store import Store
@@ -47,6 +48,7 @@ class SchemaEvolution:
         self._progress = progress
         self._after: NamespaceSchema | None = None
         self._staged: dict[_Place, FixedPin] = {}
+        self._written = WrittenColumns()
 
     def __call__(self, snapshot: Snapshot) -> Evolution | None:
         """The rows and the metadata that make the change visible; None where there is nothing to change."""
@@ -55,7 +57,7 @@ class SchemaEvolution:
             return None
         check_specs(snapshot, step)
         if step.after != self._after:
-            self._after, self._staged = step.after, {}
+            self._after, self._staged, self._written = step.after, {}, WrittenColumns()
         tables = snapshot.all_tables()
         with ThreadPoolExecutor(WORKERS, thread_name_prefix="schema") as pool:
             bases = list(pool.map(self._base, tables))
@@ -64,8 +66,8 @@ class SchemaEvolution:
                 for table, base in zip(tables, bases, strict=True)
                 if (table.location, base) not in self._staged
             }
-            widened = self._widened(pool, step, todo)
-            list(pool.map(lambda key: self._stage(step, key, widened[key], todo[key]), todo))
+            self._write(pool, step, todo)
+            list(pool.map(lambda key: self._stage(step, key, todo[key]), todo))
         pins = [self._staged[table.location, base] for table, base in zip(tables, bases, strict=True)]
         rows: pa.Table | None = None
         if tables:
@@ -75,19 +77,17 @@ class SchemaEvolution:
     def _base(self, table: PartitionTable) -> FixedPin:
         return partitions.resolve(self._root.child(table.location), table.pin)
 
-    def _widened(
-        self, pool: Executor, step: SchemaStep, todo: Mapping[_Place, PartitionTable]
-    ) -> dict[_Place, list[Widened]]:
-        """The files with the new columns of each of these tables."""
-        found = pool.map(lambda key: new_columns(self._root, todo[key], key[1], step), todo)
-        pieces = dict(zip(todo, found, strict=True))
-        work: list[NewColumns] = [piece for some in pieces.values() for piece in some]
-        results = iter(self._run(work, of_tables(self._progress, 0, len(todo), len(todo))))
-        return {key: list(islice(results, len(some))) for key, some in pieces.items()}
+    def _write(self, pool: Executor, step: SchemaStep, todo: Mapping[_Place, PartitionTable]) -> None:
+        """Write what the files of these tables lack of new columns; an earlier attempt may have written most of it."""
+        found = pool.map(lambda key: new_columns(self._root, todo[key], key[1], step, self._written), todo)
+        work: list[NewColumns] = [piece for pieces in found for piece in pieces]
+        results = self._run(work, of_tables(self._progress, 0, len(todo), len(todo)))
+        for piece, result in zip(work, results, strict=True):
+            self._written.add(piece, result)
 
-    def _stage(self, step: SchemaStep, key: _Place, widened: Sequence[Widened], table: PartitionTable) -> None:
+    def _stage(self, step: SchemaStep, key: _Place, table: PartitionTable) -> None:
         location, base = key
-        self._staged[key] = stage_schema(self._root.child(location), base, step, widened, table.identity)
+        self._staged[key] = stage_schema(self._root.child(location), base, step, self._written, table.identity)
         reached("table_staged")
 
 

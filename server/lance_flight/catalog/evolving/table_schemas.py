@@ -15,7 +15,8 @@ import pyarrow as pa
 from lance import FragmentMetadata, LanceDataset, LanceOperation
 from lance.schema import LanceSchema
 
-from lance_flight.catalog.evolving.new_columns import NewColumns, SchemaStep, Widened
+from lance_flight.catalog.evolving.new_columns import NewColumns, SchemaStep
+from lance_flight.catalog.evolving.written_columns import WrittenColumns
 from lance_flight.catalog.manifests.partition_context import NO_VALUES, IdentityValues
 from lance_flight.catalog.manifests.snapshot import PartitionTable
 from lance_flight.catalog.storage.store import Store
@@ -76,8 +77,10 @@ class _Table:
         return [each for each in self.target if _is_written(each, self.physical, self.step, files)]
 
 
-def new_columns(root: Store, table: PartitionTable, base: FixedPin, step: SchemaStep) -> list[NewColumns]:
-    """The values that have to be written for a new schema, in pieces of about `ROWS_PER_PIECE` rows."""
+def new_columns(
+    root: Store, table: PartitionTable, base: FixedPin, step: SchemaStep, written: WrittenColumns
+) -> list[NewColumns]:
+    """The values that have to be written for a new schema beside what is `written`, in pieces of about `ROWS_PER_PIECE` rows."""
     store = root.child(table.location)
     found = _Table.at(store, base, step, table.identity)
     fresh = tuple(found.fresh)
@@ -95,16 +98,16 @@ def new_columns(root: Store, table: PartitionTable, base: FixedPin, step: Schema
             step=step,
             identity=table.identity,
         )
-        for numbers in _divided(found.fragments)
+        for numbers in _divided(written.missing(found.dataset, fresh))
     ]
 
 
 def stage_schema(
-    store: Store, base: FixedPin, step: SchemaStep, widened: Sequence[Widened], identity: IdentityValues = NO_VALUES
+    store: Store, base: FixedPin, step: SchemaStep, written: WrittenColumns, identity: IdentityValues = NO_VALUES
 ) -> FixedPin:
     """Stage a version with the new schema on `base`, and return the pin to it; `base` itself where nothing differs.
 
-    `widened` are the results of the pieces that `new_columns` has found.
+    All values that `new_columns` has found missing are `written`.
     """
     table = _Table.at(store, base, step, identity)
     if table.target.equals(table.dataset.schema, check_metadata=True):
@@ -113,11 +116,12 @@ def stage_schema(
     inside = {key for key, _ in walk(fresh)}
     known = {key: n for key, n in table.numbers.items() if key not in inside}
     known |= chosen_numbers(table.target, known, least_number(table.dataset))
-    if widened:
-        given = _numbers(fresh, widened[0].schema)
+    widened = written.of(table.dataset, fresh) if fresh else None
+    if widened is not None:
+        given = _numbers(fresh, widened.schema)
         moved = {number: known[key] for key, number in given.items()}
         old = {file.path for fragment in fragments for file in fragment.files}
-        fragments = [_moved(fragment, old, moved) for each in widened for fragment in each.fragments]
+        fragments = [_moved(fragment, old, moved) for fragment in widened.fragments]
     operation = LanceOperation.Merge(fragments, with_numbers(table.target, known))
     return partitions.stage(store, base, operation)
 

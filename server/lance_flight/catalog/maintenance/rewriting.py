@@ -1,13 +1,16 @@
 """Moving rows that lie under older partition specs, or other values than their own, to where the current spec has them.
 
 Some tables at a time: their rows are written under the current spec and the tables themselves taken away, in one
-commit. So a run that is stopped has done a part, and another one goes on with the rest.
+commit. So a run that is stopped has done a part, and another one goes on with the rest. Where others change one of the
+tables meanwhile the next step is half as large, and reserves the namespace after some (`reservations.py`).
 """
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass
+from contextlib import nullcontext
+from dataclasses import asdict, dataclass, replace
 from functools import partial
 from itertools import accumulate
 
@@ -18,6 +21,7 @@ from lance_flight.catalog.bulk.shared_writes import SharedWrite, WrittenPart, ed
 from lance_flight.catalog.commits.removals import table_dropped
 from lance_flight.catalog.commits.transaction import Transaction
 from lance_flight.catalog.maintenance.misplaced_rows import RewrittenTables, move_misplaced
+from lance_flight.catalog.manifests.reservations import reserved
 from lance_flight.catalog.manifests.snapshot import PartitionTable, Snapshot
 from lance_flight.catalog.namespace import PartitionedNamespace
 from lance_flight.catalog.storage.retries import pause
@@ -32,6 +36,9 @@ from lance_flight.model.schema import NamespaceSchema
 from lance_flight.model.spec import Evaluate
 
 ATTEMPTS = 10
+"""So often others may change the same tables first, one time after another."""
+UNRESERVED_ATTEMPTS = 3
+"""After so many others are asked to wait."""
 
 Choose = Callable[[Snapshot], Sequence[PartitionTable]]
 """Which tables of a snapshot to move; those of its current spec are left where they are."""
@@ -119,28 +126,52 @@ def rewrite(
     `SerializationFailure` where others keep changing the same tables; what was moved before stays so.
     """
     rules = (rules or RewritingRules()).checked()
+    rewriting = _Rewriting(namespace, evaluate, choose, progress, run)
     done: list[RewrittenTables] = []
-    moved = failures = 0
+    failures, tables, seconds = 0, rules.tables, 0.0
     while True:
-        transaction = namespace.begin()
-        old = _old(transaction.base, choose)
-        if progress is not None:
-            progress(moved, moved + len(old))
-        if not old:
-            done += move_misplaced(namespace, evaluate) if choose is None else []
-            return RewritingReport(tuple(done))
-        batch = _batch(namespace.store, transaction.base, old, rules)
-        moves = _moves(namespace, transaction.base, batch, evaluate, rules.rows_per_piece)
-        told = of_tables(progress, moved, len(batch), moved + len(old))
+        began, moved = time.monotonic(), sum(commit.tables_before for commit in done)
+        reserving = reserved(namespace.manifest, 2 * seconds) if failures >= UNRESERVED_ATTEMPTS else nullcontext()
         try:
-            done.append(_move(namespace, transaction, [table for table, _ in batch], moves, partial(run, told=told)))
+            with reserving as reservation:
+                commit = rewriting.step(replace(rules, tables=tables), moved, reservation)
         except SerializationFailure:
-            failures += 1
+            failures, tables, seconds = failures + 1, max(tables // 2, 1), time.monotonic() - began
             if failures == ATTEMPTS:
                 raise
             pause(failures)
-        else:
-            moved, failures = moved + len(batch), 0
+            continue
+        if commit is None:
+            done += move_misplaced(namespace, evaluate) if choose is None else []
+            return RewritingReport(tuple(done))
+        done.append(commit)
+        failures, tables = 0, min(2 * tables, rules.tables)
+
+
+@dataclass(frozen=True, slots=True)
+class _Rewriting:
+    """The arguments of a rewrite, which all of its steps have in common."""
+
+    namespace: PartitionedNamespace
+    evaluate: Evaluate
+    choose: Choose | None
+    progress: Progress | None
+    run: Runner
+
+    def step(self, rules: RewritingRules, moved: int, reservation: str | None) -> RewrittenTables | None:
+        """Move the next tables in one commit, after so many that were `moved`; None where none is left."""
+        transaction = self.namespace.begin()
+        transaction.reservation = reservation
+        old = _old(transaction.base, self.choose)
+        if self.progress is not None:
+            self.progress(moved, moved + len(old))
+        if not old:
+            return None
+        batch = _batch(self.namespace.store, transaction.base, old, rules)
+        moves = _moves(self.namespace, transaction.base, batch, self.evaluate, rules.rows_per_piece)
+        told = of_tables(self.progress, moved, len(batch), moved + len(old))
+        tables = [table for table, _ in batch]
+        return _move(self.namespace, transaction, tables, moves, partial(self.run, told=told))
 
 
 def _old(snapshot: Snapshot, choose: Choose | None) -> list[PartitionTable]:

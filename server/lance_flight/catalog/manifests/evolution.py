@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import json
 import secrets
+import time
 from collections.abc import Callable, Mapping
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from dataclasses import dataclass, field
 
 import pyarrow as pa
@@ -19,6 +20,7 @@ from lance_flight.catalog.manifests.manifest import Manifest
 from lance_flight.catalog.manifests.new_partitions import head_row, version_rows
 from lance_flight.catalog.manifests.pending import noted
 from lance_flight.catalog.manifests.properties import SCHEMA_KEY
+from lance_flight.catalog.manifests.reservations import reserved, wait_for_release
 from lance_flight.catalog.manifests.snapshot import Snapshot
 from lance_flight.catalog.storage.retries import attempts
 from lance_flight.catalog.storage.store import UNREADABLE
@@ -26,6 +28,9 @@ from lance_flight.errors import Conflict, LanceFlightError
 from lance_flight.faults import reached
 from lance_flight.model.schema import NamespaceSchema
 from lance_flight.model.spec import PartitionSpec
+
+UNRESERVED_ATTEMPTS = 2
+"""After so many attempts that came too late others are asked to wait."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,24 +64,34 @@ class Evolutions:
     def commit(self, change: Change) -> int:
         """Commit what `change` makes of the newest snapshot, and return the version in which it is visible.
 
-        It is worked out again on each newer snapshot after a conflict; None changes nothing.
+        It is worked out again on each newer snapshot after a conflict; None changes nothing. Beside others who are always
+        first it reserves the namespace (`reservations.py`).
         """
         mark = secrets.token_hex(16)
-        for _ in attempts(self.manifest.store.parent.name):
+        seconds = 0.0
+        for attempt in attempts(self.manifest.store.parent.name):
+            wait_for_release(self.manifest)
+            began = time.monotonic()
+            with reserved(self.manifest, 2 * seconds) if attempt >= UNRESERVED_ATTEMPTS else nullcontext():
+                version = self._attempt(change, mark)
+            if version is not None:
+                return version
+            seconds = time.monotonic() - began
+        raise AssertionError("attempts end in an error")
+
+    def _attempt(self, change: Change, mark: str) -> int | None:
+        """The version in which the change is visible; None where another writer was first."""
+        snapshot = self.newest()
+        evolution = change(snapshot)
+        if evolution is not None and evolution.spec is not None and self._add_columns(snapshot, evolution.spec):
             snapshot = self.newest()
             evolution = change(snapshot)
-            if evolution is None:
-                return snapshot.version
-            if evolution.spec is not None and self._add_columns(snapshot, evolution.spec):
-                snapshot = self.newest()
-                evolution = change(snapshot)
-                if evolution is None:
-                    return snapshot.version
-            version = self._commit(snapshot, evolution, mark)
-            if version is not None:
-                self._follow()
-                return version
-        raise AssertionError("attempts end in an error")
+        if evolution is None:
+            return snapshot.version
+        version = self._commit(snapshot, evolution, mark)
+        if version is not None:
+            self._follow()
+        return version
 
     def _follow(self) -> None:
         # The change is committed, whatever comes of this: the next writer finds what is still missing.
