@@ -25,7 +25,8 @@ from lance_flight.errors import LanceFlightError
 
 NOTE = "lance_flight:reserved"
 LEAST_SECONDS = 1.0
-MOST_SECONDS = 5.0
+MOST_SECONDS = 30.0
+"""A holder that dies has others wait for that long at most; one that lives releases it as soon as it has committed."""
 TICK = 0.05
 """Seconds between two looks of a writer that waits."""
 
