@@ -138,11 +138,10 @@ class EngineBackend:
     def cancel(self, caller: Caller, payloads: Sequence[bytes]) -> CancelStatus:
         issuer = _issuer(caller, self._session(caller))
         tasks = [Task.from_bytes(payload) for payload in payloads]
-        if any(task.report is not None for task in tasks):
-            return CancelStatus.NOT_CANCELLABLE
-        statements = {task.statement for task in tasks}
-        outcomes = [self._engine.running.cancel(statement, issuer) for statement in statements]
-        return max((CancelStatus(outcome.value) for outcome in outcomes), key=list(CancelStatus).index)
+        statements = {task.statement for task in tasks if task.report is None}
+        outcomes = [CancelStatus(self._engine.running.cancel(statement, issuer).value) for statement in statements]
+        done = [CancelStatus.NOT_CANCELLABLE for task in tasks if task.report is not None]
+        return max([*outcomes, *done], key=list(CancelStatus).index)
 
     def renew(self, caller: Caller, payload: bytes) -> datetime:
         session = self._session(caller)

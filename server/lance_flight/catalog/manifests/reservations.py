@@ -74,8 +74,9 @@ def wait_for_release(manifest: Manifest, holder: str | None = None) -> None:
         found = reservation_of(manifest.snapshot())
         if found is None or found.holder == holder:
             return
-        # By either clock: that of the holder's machine may be another one.
-        if time.time() > found.since + found.seconds or time.monotonic() > began + found.seconds:
+        age = time.time() - found.since
+        # The clock of the holder may be another one: one that is far ahead would keep others waiting after it has died.
+        if not -MOST_SECONDS <= age <= found.seconds or time.monotonic() > began + found.seconds:
             return
         time.sleep(TICK)
 
