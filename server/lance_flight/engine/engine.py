@@ -225,7 +225,7 @@ class Engine:
         It may be one of another server over the same root.
         """
         if task.report is not None:
-            permitted(parse(task.sql, task.db_schema), access)
+            permitted(parse(task.sql, task.db_schema), access.owning(_temporary(task, session).names))
             return self._reports.renew(task)
         running = self.running.of_ticket(task.statement, task.share.part, task.sql, issuer)
         with self.running.working(running, issuer), self.running.turn(running, issuer):
@@ -245,7 +245,7 @@ class Engine:
         The temporary tables of a `session` are read for that one alone.
         """
         if task.report is not None:
-            permitted(parse(task.sql, task.db_schema), access)
+            permitted(parse(task.sql, task.db_schema), access.owning(_temporary(task, session).names))
             return self._reports.read(task).to_reader()
         issuer = issuer or Issuer()
         running = self.running.of_ticket(task.statement, task.share.part, task.sql, issuer)
