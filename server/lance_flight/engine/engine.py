@@ -46,6 +46,7 @@ from lance_flight.engine.statements import (
     RowsStatement,
     SessionStatement,
     SetOption,
+    Statement,
     parse,
 )
 from lance_flight.engine.table_properties import PLAIN, TableProperties
