@@ -203,7 +203,7 @@ def answer(session: Session, statement: RowsStatement, parameters: pa.RecordBatc
         case DescribeNamespace():
             described = PropertiesAnswer.of(session.tables, statement, session.db_schema)
             session.tables.table(described.table)
-            session.access.check_all_rows(Privilege.SELECT, described.table)
+            session.access.check_all_rows(Privilege.SELECT, session.root.governing(described.table))
             return described
 
 

@@ -25,8 +25,9 @@ from lance_flight.engine.long_values import pieces
 from lance_flight.engine.partition_alterations import AttachTable, DetachPartition, DropPartition
 from lance_flight.engine.partition_changes import attach_table, detach_partition, drop_partition, plain_name
 from lance_flight.engine.partition_wise import division
-from lance_flight.engine.policies.access import UNLIMITED, Access
+from lance_flight.engine.policies.access import UNLIMITED, Access, Privilege
 from lance_flight.engine.policies.changes import writing
+from lance_flight.engine.policies.rows import RowPolicy
 from lance_flight.engine.row_changes import RowChange
 from lance_flight.engine.session import Session
 from lance_flight.engine.statements import AlterTable, ChangeStatement, CreateTable, DropTable, Insert
@@ -35,6 +36,7 @@ from lance_flight.engine.writable_tables import writable
 from lance_flight.errors import AlreadyExists, NotFound, SqlError, Unsupported
 
 Bindings = Sequence[pa.RecordBatch | None]
+PolicyOf = Callable[[RowChange | Insert, TableName], RowPolicy]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,9 +69,13 @@ class Changes:
             case DropTable():
                 return sum(_drop(self.root, statement, self.transaction) for _ in self.bindings)
             case Insert():
-                return self._together(partial(_insert, statement, self.new_session, self.bindings, self.access))
+                return self._together(partial(_insert, statement, self.new_session, self.bindings, self._policy))
             case _:
-                return self._together(partial(_change_rows, statement, self.new_session, self.bindings, self.access))
+                return self._together(partial(_change_rows, statement, self.new_session, self.bindings, self._policy))
+
+    def _policy(self, statement: RowChange | Insert, name: TableName) -> RowPolicy:
+        """The rows that a statement may write to a table, or to a branch of one."""
+        return self.access.rows(writing(statement), self.root.governing(name))
 
     def _together(self, work: Callable[[SqlTransaction], int]) -> int:
         """What changes rows, as a part of the transaction."""
@@ -87,7 +93,7 @@ class Changes:
             return self._together(partial(drop_partition, table_name(statement.table), statement.alteration))
         # Such a statement commits in steps of its own.
         self.cancellation.begin_commit()
-        return _alter(self.root, statement)
+        return _alter(self.root, statement, self.access)
 
     def _change_index(self, statement: IndexChange) -> int:
         if self.transaction is not None:
@@ -116,14 +122,14 @@ def temporary_root(temporary: TemporaryTables | None, name: TableName, root: Roo
     return temporary.root_for(name, root)
 
 
-def _alter(root: Root, statement: AlterTable) -> int:
+def _alter(root: Root, statement: AlterTable, access: Access) -> int:
     name = table_name(statement.table)
     _check_lasting(root, name, statement)
     match statement.alteration:
         case AttachTable() as alteration:
             return attach_table(root, name, alteration)
         case DetachPartition() as alteration:
-            return detach_partition(root, name, alteration)
+            return detach_partition(root, name, alteration, partial(access.check_all_rows, Privilege.INSERT))
         case alteration:
             is_of_branches = isinstance(alteration, CreateBranch | DropBranch | PublishBranch)
             alter(root.on_branch(None) if is_of_branches else root, name, alteration)
@@ -145,10 +151,10 @@ def _check_lasting(root: Root, name: TableName, statement: AlterTable) -> None:
 
 
 def _change_rows(
-    statement: RowChange, new_session: NewSession, bindings: Bindings, access: Access, transaction: SqlTransaction
+    statement: RowChange, new_session: NewSession, bindings: Bindings, policy_of: PolicyOf, transaction: SqlTransaction
 ) -> int:
     """The changes of each binding, made to what the ones before it left."""
-    policy = access.rows(writing(statement), dml.target_name(statement))
+    policy = policy_of(statement, dml.target_name(statement))
     if len(bindings) > 1:
         dml.check_repeated(statement, transaction)
     count = 0
@@ -179,12 +185,12 @@ def insert_columns(tables: Root | SqlTransaction, statement: Insert) -> pa.Schem
 
 
 def _insert(
-    statement: Insert, new_session: NewSession, bindings: Bindings, access: Access, transaction: SqlTransaction
+    statement: Insert, new_session: NewSession, bindings: Bindings, policy_of: PolicyOf, transaction: SqlTransaction
 ) -> int:
     """The rows of all bindings in one commit."""
     target = insert_columns(transaction, statement)
     name = table_name(statement.table)
-    policy = access.rows(writing(statement), name)
+    policy = policy_of(statement, name)
 
     def data() -> Iterator[pa.Table]:
         for binding, query in product(bindings, pieces(statement.query)):

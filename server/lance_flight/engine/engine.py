@@ -86,7 +86,7 @@ class Engine:
 
     def _described(self, running: RunningStatement, scope: Scope) -> Description:
         sql = running.sql
-        statement = permitted(self._parsed(sql, scope), scope.access)
+        statement = permitted(self._parsed(sql, scope), scope.access, self.sessions.seen(scope))
         if isinstance(statement, SessionStatement):
             return Description(schema=None, parameters=parameter_schema(sql, None))
         root, session_of = self.sessions.seen(scope), self.sessions.within(scope, running)
@@ -136,7 +136,7 @@ class Engine:
         One that returns a report is run as well, and its plan gives what it has done.
         """
         with self.running.entered(Kind.QUERY, sql, scope.issuer) as running:
-            statement = permitted(self._parsed(sql, scope), scope.access)
+            statement = permitted(self._parsed(sql, scope), scope.access, self.sessions.seen(scope))
             if isinstance(statement, RowsStatement):
                 return self._planned(running, statement, parameters, endpoints, scope)
             running.kind = Kind.UPDATE
@@ -271,7 +271,7 @@ class Engine:
         ready = self._ready.taken(running, task, access, holds)
         if ready is not None:
             return ready
-        statement = permitted(parse(task.sql, task.db_schema), access)
+        statement = permitted(parse(task.sql, task.db_schema), access, temporary.over(self.root.guarded(access)))
         if not isinstance(statement, RowsStatement):
             raise SqlError("the statement returns no rows")
         running.at(State.PLANNING)

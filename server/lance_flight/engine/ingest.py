@@ -141,11 +141,12 @@ def ingest(
     """Store a stream of rows under `name` in one commit and return how many they were; `access` says which may be."""
     tables, cancellation = transaction or root, cancellation or Cancellation()
     there = tables.has(name)
-    policy = access.rows([Privilege.INSERT], name)
+    policy = access.rows([Privilege.INSERT], root.governing(name))
     if there and existing is Existing.FAIL:
         raise AlreadyExists(f"table {name.name!r} is there already; expected an ingest that appends or replaces")
     data = _tables(reader)
     if existing is Existing.REPLACE if there else create_missing:
+        access.check_all_rows(Privilege.INSERT, name)
         new = partial(create, root, name, storable(reader.schema), properties, data, existing=existing, policy=policy)
         return new(transaction=transaction, cancellation=cancellation)
     tables.read(name, lambda table: check_partitioning(name.name, table, properties.partitioned_by))

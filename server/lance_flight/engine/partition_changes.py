@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import PurePosixPath
 
@@ -65,8 +65,13 @@ def attach_table(root: Root, name: TableName, statement: AttachTable) -> int:
     return rows
 
 
-def detach_partition(root: Root, name: TableName, statement: DetachPartition) -> int:
-    """Make a partition a plain table of the root, and take it out of its own; how many rows it takes along."""
+def detach_partition(
+    root: Root, name: TableName, statement: DetachPartition, check_target: Callable[[TableName], None]
+) -> int:
+    """Make a partition a plain table of the root, and take it out of its own; how many rows it takes along.
+
+    `check_target` refuses the table to be made where the caller may store no rows in it.
+    """
     table = partitioned(root.table(name), name)
     if table.branch is not None:
         raise Unsupported(f"branch {table.branch.name!r}: partitions are detached on the main branch alone")
@@ -80,6 +85,7 @@ def detach_partition(root: Root, name: TableName, statement: DetachPartition) ->
         raise NotFound(f"{len(found)} tables of {name.name!r} are the partition {shown(values)}; expected one")
     (partition,) = found
     target = TableName(name.db_schema, statement.to or _default_name(name, values))
+    check_target(target)
     if root.has(target):
         raise AlreadyExists(f"table {target.name!r} is there already")
     count = root.create(target, partial(_copied, table, snapshot, partition), partitioned=False)

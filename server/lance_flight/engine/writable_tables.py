@@ -81,6 +81,8 @@ class _Partitioned:
     def overwrite(self, data: Iterable[pa.Table]) -> int:
         table, inner = self.table, self.transaction.writing(self.table)
         self.policy.check_whole_partitions(inner.snapshot)
+        # Rows under older specs are read, and errors name their values: none may be there that the policy hides.
+        self.policy.visible(inner.snapshot)
         written = table.written(inner.snapshot, self._allowed(inner.snapshot, data), evaluate)
         count = sum(edit.rows for edit in written)
         with table.discarding(inner.snapshot, written):

@@ -6,6 +6,9 @@ from lance_flight.engine.policies.access import Privilege
 from lance_flight.engine.row_changes import Delete, Matched, Merge, RowChange, Truncate, Update
 from lance_flight.engine.statements import Insert
 
+_OVERWRITING = frozenset({Privilege.INSERT, Privilege.DELETE, Privilege.SELECT})
+"""The rows that go are those of the partitions that come, and are counted."""
+
 
 def changing(statement: RowChange) -> frozenset[Privilege]:
     """What a statement does to rows that are there."""
@@ -25,7 +28,7 @@ def writing(statement: RowChange | Insert) -> frozenset[Privilege]:
     """What a statement does to rows that come."""
     match statement:
         case Insert():
-            return frozenset({Privilege.INSERT} | ({Privilege.DELETE} if statement.overwrite else set()))
+            return _OVERWRITING if statement.overwrite else frozenset({Privilege.INSERT})
         case Merge():
             inserts = any(clause.matched is Matched.SOURCE_ONLY for clause in statement.clauses)
             return (changing(statement) - {Privilege.DELETE}) | ({Privilege.INSERT} if inserts else frozenset())

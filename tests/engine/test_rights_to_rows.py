@@ -1,0 +1,413 @@
+"""Statements that would tell of rows, or move them, by principals who may define tables and not read them."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import get_args
+
+import pyarrow as pa
+import pytest
+from lance_flight.catalog.roots.directory import PUBLIC, Root, TableName
+from lance_flight.catalog.storage.store import Store
+from lance_flight.engine.alterations import Alteration
+from lance_flight.engine.engine import Engine
+from lance_flight.engine.ingest import Existing
+from lance_flight.engine.policies.access import UNLIMITED, Access
+from lance_flight.engine.policies.file import Policies
+from lance_flight.engine.policies.required import OF_ALTERATIONS, OF_STATEMENTS
+from lance_flight.engine.row_changes import Delete, Merge, Update
+from lance_flight.engine.scope import Scope
+from lance_flight.engine.statements import (
+    CreateTable,
+    Describe,
+    DescribeNamespace,
+    Explain,
+    Insert,
+    Kill,
+    Query,
+    SetOption,
+    ShowMetadata,
+    ShowTables,
+    Statement,
+)
+from lance_flight.engine.tasks import Task
+from lance_flight.errors import LanceFlightError, Refused
+
+SECRET = "zyxsecret"  # noqa: S105
+"""A value of rows, and of a partition, that none of the principals may read."""
+COUNT = "40961"
+"""How many rows have it."""
+
+OWN = "ALL ON mine"
+POLICIES = Policies.parse(f"""
+[roles.owner]
+members = ["owner"]
+grants = ["ALL ON *"]
+
+[roles.definer]
+members = ["definer"]
+grants = ["DDL ON *", "{OWN}"]
+
+[roles.writer]
+members = ["writer"]
+grants = ["DDL, INSERT, UPDATE, DELETE ON *", "{OWN}"]
+
+[roles.operator]
+members = ["operator"]
+grants = ["DDL, INSERT, UPDATE, DELETE, ADMIN ON *", "{OWN}"]
+
+[roles.tenant]
+members = ["tenant"]
+grants = ["SELECT, WRITE ON vault WHERE p = 'ours'", "SELECT, WRITE ON evolved WHERE p = 'ours'",
+    "SELECT, WRITE ON undecided WHERE p = 'ours'", "DDL, ADMIN ON *", "INSERT, UPDATE, DELETE ON spare", "{OWN}"]
+""")
+PRINCIPALS = {name: POLICIES.access(name) for name in ("definer", "writer", "operator", "tenant")}
+OWNER = POLICIES.access("owner")
+
+SETUP = [
+    "CREATE TABLE vault (p VARCHAR, q VARCHAR, secret VARCHAR, at TIMESTAMP(0), word VARCHAR) PARTITIONED BY (p)",
+    (
+        f"INSERT INTO vault SELECT '{SECRET}', 'ours', '{SECRET}', CAST('9999-12-31' AS TIMESTAMP(0)),"
+        f" CASE WHEN v > 0 THEN '{SECRET}' END FROM unnest(range(0, {COUNT})) AS t(v)"
+    ),
+    f"INSERT INTO vault SELECT NULL, q, secret, at, word FROM vault WHERE p = '{SECRET}'",
+    "INSERT INTO vault VALUES ('ours', 'ours', 'ours', NULL, NULL)",
+    "ALTER TABLE vault CREATE TAG tagged",
+    "ALTER TABLE vault CREATE BRANCH work",
+    f"UPDATE \"vault@work\" SET word = '{SECRET}' WHERE p = '{SECRET}'",
+    f"UPDATE vault SET word = '{SECRET}x' WHERE p = '{SECRET}'",
+    "CREATE TABLE evolved (p VARCHAR, q VARCHAR, secret VARCHAR) PARTITIONED BY (p, q)",
+    f"INSERT INTO evolved VALUES ('{SECRET}', 'ours', '{SECRET}'), ('ours', 'x', 'mine')",
+    "CREATE TABLE undecided (p VARCHAR, q VARCHAR, secret VARCHAR) PARTITIONED BY (q)",
+    f"INSERT INTO undecided VALUES ('{SECRET}', 'ours', '{SECRET}'), ('ours', 'x', '7')",
+    (
+        "ALTER TABLE undecided SET PARTITIONED BY"
+        " (p, expr('CAST(CASE WHEN starts_with(col0, ''0'') THEN NULL ELSE col0 END AS BIGINT)', secret) AS number)"
+    ),
+    f"CREATE TABLE plain AS SELECT CAST(NULL AS VARCHAR) AS p, '{SECRET}' AS secret",
+    "CREATE TABLE spare (p VARCHAR, q VARCHAR, secret VARCHAR) PARTITIONED BY (p)",
+    "CREATE TABLE mine (p VARCHAR, q VARCHAR, secret VARCHAR) PARTITIONED BY (p)",
+    "ALTER TABLE mine CREATE BRANCH ours",
+    "INSERT INTO mine VALUES ('ours', 'ours', 'ours')",
+]
+
+
+def engine(root: Path) -> Engine:
+    root.mkdir(exist_ok=True)
+    return Engine(Root(Store(str(root))), ways=2)
+
+
+def told(of: Engine, sql: str, access: Access = UNLIMITED) -> str:
+    """The rows of a statement, or the error that it gives, or how many rows it affected."""
+    scope = Scope(access=access)
+    try:
+        if of.describe(sql, scope).schema is None:
+            return f"affected {of.update(sql, scope=scope)}"
+        plan = of.plan(sql, scope=scope)
+        assert plan is not None
+        parts = [of.run(Task.from_bytes(task.to_bytes()), access=access).read_all() for task in plan.tasks]
+        return str(pa.concat_tables(parts).to_pylist())
+    except LanceFlightError as error:
+        return f"{type(error).__name__}: {error}"
+
+
+@pytest.fixture(scope="module")
+def template(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    root = tmp_path_factory.mktemp("rights") / "root"
+    made = engine(root)
+    for sql in SETUP:
+        made.update(sql)
+    return root
+
+
+@dataclass(slots=True)
+class Untouched:
+    """A root that many statements are tried on; `engine` gives a fresh one after one of them has changed it."""
+
+    template: Path
+    place: Path
+    made: int = 0
+    _files: frozenset[tuple[str, int]] = frozenset()
+    _engine: Engine | None = None
+
+    @property
+    def engine(self) -> Engine:
+        """The root as the template has it."""
+        if self._engine is None or self.is_changed:
+            self.made += 1
+            place = Path(shutil.copytree(self.template, self.place / str(self.made)))
+            self._engine, self._files = engine(place), _files(place)
+        return self._engine
+
+    @property
+    def is_changed(self) -> bool:
+        """Whether any file of a table came, went or was written since."""
+        return _files(self.place / str(self.made)) != self._files
+
+
+def _files(place: Path) -> frozenset[tuple[str, int]]:
+    """All files below a place, those of leases and locks aside."""
+    return frozenset(
+        (str(path), path.stat().st_mtime_ns)
+        for path in place.rglob("*")
+        if path.is_file() and ".lance-flight" not in path.parts
+    )
+
+
+@pytest.fixture(scope="module")
+def untouched(template: Path, tmp_path_factory: pytest.TempPathFactory) -> Untouched:
+    return Untouched(template, tmp_path_factory.mktemp("untouched"))
+
+
+@pytest.fixture
+def root(untouched: Untouched) -> Engine:
+    return untouched.engine
+
+
+ATTACKS = [
+    pytest.param("ALTER TABLE vault RENAME TO mine2", id="rename"),
+    pytest.param("ALTER TABLE plain RENAME TO mine2", id="rename of a plain table"),
+    pytest.param("ALTER TABLE vault DETACH PARTITION (p IS NULL) TO mine2", id="detach"),
+    pytest.param("ALTER TABLE vault DETACH PARTITION (p IS NULL)", id="detach to the default name"),
+    pytest.param("ALTER TABLE mine ATTACH TABLE 'plain' PARTITION (p IS NULL)", id="attach"),
+    pytest.param("ALTER TABLE mine ATTACH TABLE 'plain.lance' PARTITION (p = 'ours2') TRUSTED", id="attach trusted"),
+    pytest.param("ALTER TABLE mine ATTACH TABLE 'plain' PARTITION (p = 'wrong')", id="attach to a wrong value"),
+    pytest.param("ALTER TABLE vault ADD COLUMN x BIGINT AS (CAST(secret AS BIGINT))", id="computed column"),
+    pytest.param("ALTER TABLE vault ADD COLUMN x BIGINT AS (1 / (length(p) - 9))", id="computed column that divides"),
+    pytest.param("ALTER TABLE vault ADD COLUMN x BIGINT NOT NULL AS (CAST(NULL AS BIGINT))", id="computed NULL"),
+    pytest.param("ALTER TABLE vault ADD COLUMN x BIGINT NOT NULL", id="new column that counts"),
+    pytest.param("ALTER TABLE vault ALTER COLUMN word SET NOT NULL", id="set not null"),
+    pytest.param("ALTER TABLE vault ALTER COLUMN at TYPE TIMESTAMP(6)", id="wider type"),
+    pytest.param("ALTER TABLE vault RENAME COLUMN p TO old", id="rename a policy's column"),
+    pytest.param("ALTER TABLE vault DROP PARTITION (p IS NULL)", id="drop partition"),
+    pytest.param("ALTER TABLE vault PUBLISH BRANCH work", id="publish"),
+    pytest.param("CREATE INDEX ON vault (secret)", id="create index"),
+    pytest.param("CREATE INDEX ON vault (secret) USING inverted", id="create text index"),
+    pytest.param("REINDEX vault", id="reindex"),
+    pytest.param("VERIFY TABLE vault", id="verify"),
+    pytest.param("REPAIR TABLE vault DRY RUN", id="repair"),
+    pytest.param("ALTER TABLE undecided REWRITE PARTITIONS", id="rewrite"),
+    pytest.param("ALTER TABLE vault REWRITE PARTITIONS WHERE secret > 'a'", id="rewrite where"),
+    pytest.param("TRUNCATE vault", id="truncate"),
+    pytest.param("INSERT OVERWRITE vault SELECT 'x', 'x', 'x', NULL, secret FROM vault", id="overwrite from itself"),
+    pytest.param("CREATE TABLE mine2 AS SELECT secret FROM vault", id="create table as"),
+    pytest.param("CREATE TABLE mine2 PARTITIONED BY (s) AS SELECT secret AS s FROM vault", id="partitioned by values"),
+    pytest.param("INSERT INTO mine SELECT p, q, secret FROM vault", id="insert"),
+    pytest.param("INSERT INTO mine SELECT p, q, secret FROM vault@tagged", id="insert of a tag"),
+    pytest.param('INSERT INTO mine SELECT p, q, secret FROM "vault@work"', id="insert of a branch"),
+    pytest.param("UPDATE mine SET secret = (SELECT max(secret) FROM vault)", id="update from"),
+    pytest.param("DELETE FROM mine WHERE secret IN (SELECT secret FROM vault)", id="delete where"),
+    pytest.param("UPDATE vault SET q = CAST(CAST(secret AS BIGINT) AS VARCHAR)", id="update"),
+    pytest.param("DELETE FROM vault WHERE CAST(secret AS BIGINT) > 0", id="delete"),
+    pytest.param(
+        "MERGE INTO mine m USING vault v ON m.q = v.q WHEN MATCHED THEN UPDATE SET secret = v.secret", id="merge from"
+    ),
+    pytest.param(
+        "MERGE INTO vault m USING mine v ON m.q = v.q WHEN MATCHED AND CAST(m.secret AS BIGINT) > 1 THEN DELETE",
+        id="merge into",
+    ),
+    pytest.param("EXPLAIN UPDATE vault SET q = 'x' WHERE secret > 'a'", id="explain update"),
+    pytest.param("EXPLAIN DELETE FROM vault", id="explain delete"),
+    pytest.param("EXPLAIN SELECT * FROM vault WHERE p > 'a'", id="explain"),
+    pytest.param("EXPLAIN ANALYZE SELECT * FROM vault", id="explain analyze"),
+    pytest.param("SHOW PARTITIONS vault", id="show partitions"),
+    pytest.param('SHOW PARTITIONS "vault@work"', id="show partitions of a branch"),
+    pytest.param("DESCRIBE NAMESPACE vault", id="describe namespace"),
+    pytest.param("SELECT * FROM vault$snapshots", id="snapshots"),
+    pytest.param("SELECT * FROM vault$files", id="files"),
+    pytest.param("SELECT * FROM table_changes('vault', 1, 'tagged')", id="changes"),
+    pytest.param("SELECT secret FROM vault", id="select"),
+    pytest.param('SELECT secret FROM "vault@work"', id="select of a branch"),
+]
+ALLOWED = [
+    pytest.param("ALTER TABLE vault ADD COLUMN x BIGINT", id="new column"),
+    pytest.param("ALTER TABLE vault ADD COLUMN x BIGINT NOT NULL DEFAULT 7", id="new column with a default"),
+    pytest.param("ALTER TABLE vault DROP COLUMN secret", id="drop column"),
+    pytest.param("ALTER TABLE vault ALTER COLUMN word DROP NOT NULL", id="drop not null"),
+    pytest.param("ALTER TABLE vault SET PARTITIONED BY (p, secret)", id="set partitioned by"),
+    pytest.param("ALTER TABLE vault SET PARTITIONED BY (expr('CAST(col0 AS BIGINT)', secret) AS n)", id="expression"),
+    pytest.param("ALTER TABLE vault CREATE TAG another", id="tag"),
+    pytest.param("ALTER TABLE vault CREATE BRANCH another", id="branch"),
+    pytest.param("ALTER TABLE vault DROP BRANCH work", id="drop branch"),
+    pytest.param("ALTER TABLE vault ROLLBACK TO tagged", id="rollback"),
+    pytest.param("ALTER TABLE mine RENAME COLUMN secret TO other", id="rename a column of one's own"),
+    pytest.param("ALTER TABLE mine ALTER COLUMN secret SET NOT NULL", id="set not null of one's own"),
+    pytest.param("ALTER TABLE mine PUBLISH BRANCH ours", id="publish a branch of one's own"),
+    pytest.param("DESCRIBE vault", id="describe"),
+    pytest.param("CREATE TABLE mine2 (n BIGINT)", id="create table"),
+    pytest.param("DROP TABLE plain", id="drop table"),
+    pytest.param("SHOW TABLES", id="show tables"),
+]
+
+
+def sees(of: Engine, access: Access) -> str:
+    """All that a principal can read of all tables, by all ways."""
+    names = [str(name) for name in of.root.kinds()]
+    return "".join(told(of, f"SELECT * FROM {name}", access) for name in names)
+
+
+def test_every_statement_about_a_table_and_every_alteration_has_its_rights() -> None:
+    opened = {Query, Explain, ShowTables, ShowMetadata, Describe, DescribeNamespace, Insert, Update, Delete, Merge}
+    elsewhere = {CreateTable, SetOption, Kill}
+    assert set(get_args(Statement)) - opened - elsewhere == set(OF_STATEMENTS)
+    assert set(get_args(Alteration)) == set(OF_ALTERATIONS)
+
+
+@pytest.mark.parametrize("who", PRINCIPALS)
+def test_no_principal_reads_the_rows_of_others_to_begin_with(root: Engine, who: str) -> None:
+    assert SECRET not in sees(root, PRINCIPALS[who])
+    assert SECRET in sees(root, OWNER)
+
+
+@pytest.mark.parametrize("who", PRINCIPALS)
+@pytest.mark.parametrize("sql", ATTACKS)
+def test_what_needs_rows_that_one_may_not_read_tells_nothing_of_them(untouched: Untouched, sql: str, who: str) -> None:
+    root = untouched.engine
+    said = told(root, sql, PRINCIPALS[who])
+    assert SECRET not in said
+    assert COUNT not in said
+    if said.startswith(("Refused", "NotFound")):
+        assert not untouched.is_changed
+    else:
+        # A row policy lets its principal do this to the rows that it chooses.
+        assert who == "tenant", said
+        assert SECRET not in sees(root, PRINCIPALS[who])
+
+
+@pytest.mark.parametrize("who", ["definer", "tenant"])
+@pytest.mark.parametrize("sql", ALLOWED)
+def test_what_tells_nothing_of_rows_needs_no_right_to_read_them(root: Engine, sql: str, who: str) -> None:
+    said = told(root, sql, PRINCIPALS[who])
+    assert not said.startswith(("Refused", "NotFound")), said
+    assert SECRET not in said
+    assert SECRET not in sees(root, PRINCIPALS[who])
+
+
+@pytest.mark.parametrize("sql", ATTACKS)
+def test_the_owner_is_not_refused(root: Engine, sql: str) -> None:
+    assert not told(root, sql, OWNER).startswith("Refused")
+
+
+OVERWRITES = [
+    pytest.param("INSERT OVERWRITE evolved VALUES ('ours', 'x', 'new')", "affected 2", id="decided"),
+    pytest.param("INSERT OVERWRITE undecided VALUES ('ours', 'x', '7')", "Refused", id="under an older spec"),
+]
+
+
+@pytest.mark.parametrize(("sql", "expected"), OVERWRITES)
+def test_an_overwrite_reads_no_row_outside_of_the_policy(root: Engine, sql: str, expected: str) -> None:
+    said = told(root, sql, PRINCIPALS["tenant"])
+    assert said.startswith(expected), said
+    assert SECRET not in said
+
+
+TARGETS = [
+    pytest.param("ALTER TABLE mine RENAME TO fresh", "INSERT on table 'fresh'", id="rename"),
+    pytest.param("ALTER TABLE mine DETACH PARTITION (p = 'ours') TO fresh", "INSERT on table 'fresh'", id="detach"),
+    pytest.param("ALTER TABLE mine DETACH PARTITION (p = 'ours')", "INSERT on table 'mine_ours'", id="default name"),
+    pytest.param("CREATE TABLE fresh AS SELECT 1 AS n", "INSERT on table 'fresh'", id="create table as"),
+]
+
+
+@pytest.mark.parametrize(("sql", "says"), TARGETS)
+def test_rows_come_where_one_may_insert(untouched: Untouched, sql: str, says: str) -> None:
+    root = untouched.engine
+    said = told(root, sql, PRINCIPALS["definer"])
+    assert said.startswith("Refused"), said
+    assert says in said
+    assert not untouched.is_changed
+    assert not told(root, sql, OWNER).startswith("Refused")
+
+
+@pytest.mark.parametrize("existing", [Existing.REPLACE, Existing.APPEND, Existing.FAIL])
+def test_an_ingest_that_makes_a_table_stores_rows_that_one_may_insert(root: Engine, existing: Existing) -> None:
+    access = Policies.parse(
+        'roles.r = { members = ["*"], grants = ["INSERT ON fresh WHERE p = \'ours\'", "DDL ON fresh"] }'
+    ).access("x")
+    rows = pa.table({"p": ["theirs"]}).to_reader()
+    with pytest.raises(Refused):
+        root.ingest(
+            TableName(PUBLIC, "fresh"), rows, create_missing=True, existing=existing, scope=Scope(access=access)
+        )
+    assert not root.root.has(TableName(PUBLIC, "fresh"))
+
+
+BRANCHED = [
+    pytest.param("INSERT INTO \"vault@work\" (p, secret) VALUES ('ours', 'new')", "affected 1", id="insert"),
+    pytest.param("INSERT INTO \"vault@work\" (p, secret) VALUES ('other', 'new')", "Refused", id="insert outside"),
+    pytest.param("INSERT OVERWRITE \"vault@work\" (p, secret) VALUES ('ours', 'new')", "affected 2", id="overwrite"),
+    pytest.param("UPDATE \"vault@work\" SET secret = 'new'", "affected 1", id="update"),
+    pytest.param("UPDATE \"vault@work\" SET p = 'other'", "Refused", id="update that leads outside"),
+    pytest.param('DELETE FROM "vault@work"', "affected 1", id="delete"),
+    pytest.param('TRUNCATE "vault@work"', "Refused", id="truncate"),
+    pytest.param(
+        "MERGE INTO \"vault@work\" v USING mine m ON v.p = m.p WHEN MATCHED THEN UPDATE SET secret = 'new'",
+        "affected 1",
+        id="merge",
+    ),
+    pytest.param('DESCRIBE NAMESPACE "vault@work"', "Refused", id="describe namespace"),
+]
+
+
+@pytest.fixture(params=["autocommit", "transaction"])
+def running(request: pytest.FixtureRequest, root: Engine) -> Iterator[Callable[[str], str]]:
+    """A way to run a statement as the tenant, by itself or in a transaction that is committed."""
+    access = PRINCIPALS["tenant"]
+    if request.param == "autocommit":
+        yield lambda sql: told(root, sql, access)
+        return
+    session = root.clients.session("tenant")
+    scope = Scope(session, root.clients.begin(session), access=access)
+
+    def run(sql: str) -> str:
+        try:
+            return f"affected {root.execute(sql, scope=scope)}"
+        except LanceFlightError as error:
+            return f"{type(error).__name__}: {error}"
+
+    yield run
+    root.clients.end(scope.transaction or b"", commit=True)
+
+
+@pytest.mark.parametrize(("sql", "expected"), BRANCHED)
+def test_rights_on_a_table_are_rights_on_its_branches(
+    root: Engine, running: Callable[[str], str], sql: str, expected: str
+) -> None:
+    theirs = f"SELECT count(*) FROM \"vault@work\" WHERE p = '{SECRET}'"
+    before = told(root, theirs)
+    assert running(sql).startswith(expected)
+    assert told(root, theirs) == before
+
+
+def test_an_ingest_into_a_branch_is_governed_by_its_table(root: Engine) -> None:
+    def ingest(values: list[str]) -> int:
+        reader, scope = pa.table({"p": values}).to_reader(), Scope(access=PRINCIPALS["tenant"])
+        name = TableName(PUBLIC, "vault@work")
+        return root.ingest(name, reader, create_missing=False, existing=Existing.APPEND, scope=scope)
+
+    assert ingest(["ours", "ours"]) == 2
+    with pytest.raises(Refused):
+        ingest(["ours", "other"])
+    assert "3" in told(root, 'SELECT count(*) FROM "vault@work"', PRINCIPALS["tenant"])
+
+
+def test_temporary_tables_of_ones_own_need_no_grant(root: Engine) -> None:
+    session = root.clients.session("tenant")
+    scope = Scope(session, access=PRINCIPALS["tenant"]).with_own_tables()
+    root.update("CREATE TEMPORARY TABLE drafts (p VARCHAR, n BIGINT) PARTITIONED BY (p)", scope=scope)
+    for sql in (
+        "INSERT INTO drafts VALUES ('a', 1)",
+        "ALTER TABLE drafts ADD COLUMN m BIGINT AS (n + 1)",
+        "ALTER TABLE drafts RENAME TO finals",
+        "TRUNCATE finals",
+    ):
+        root.update(sql, scope=Scope(session, access=PRINCIPALS["tenant"]).with_own_tables())
+    definer = root.clients.session("definer")
+    with pytest.raises(Refused):
+        root.update(
+            "CREATE TEMPORARY TABLE taken AS SELECT secret FROM vault",
+            scope=Scope(definer, access=PRINCIPALS["definer"]).with_own_tables(),
+        )
