@@ -25,6 +25,7 @@ LanceFlightError
 ├── Refused             not allowed, whatever the request says
 ├── Unsupported         understood, and not offered
 └── Corrupt             stored data that breaks the spec: repair it
+    └── OutsideRoot     a path leaves the root; nothing there is read or written
 ```
 
 Each class has a `code`: lower-case words that never change, sent to clients beside the message.
@@ -203,3 +204,7 @@ class Corrupt(LanceFlightError):
     """Stored data that breaks the specification."""
 
     code = "corrupt"
+
+
+class OutsideRoot(Corrupt):
+    """A path that would leave the root: a symbolic link below it, or a table with files elsewhere."""

@@ -308,6 +308,24 @@ def test_links_are_neither_followed_nor_removed_from_where_they_lead_to(place: P
     assert ids(place) == [1, 2, 3, 4, 5, 11, 12, 13, 14, 15]
 
 
+@pytest.mark.parametrize("name", ["data", "_versions", "_deletions", "_transactions"])
+def test_links_inside_a_table_are_not_followed(place: Path, tmp_path: Path, name: str) -> None:
+    (table,) = [table for table in stored_tables(place) if table.values["p"] == "a"]
+    opened(place).append([rows((6, "a"))], evaluate)
+    inside, outside = place / table.row["location"] / name, tmp_path / "outside"
+    inside.mkdir(exist_ok=True)
+    shutil.move(inside, outside)
+    inside.symlink_to(outside)
+    (outside / f"{'1' * 24}0123456789abcdef.lance").write_text("mine")
+    age(place, hours=200)
+    age(outside, hours=200)
+    before = file_names(outside)
+    report = vacuum(opened(place), ALL_THAT_MAY_GO)
+    assert file_names(outside) == before
+    assert [each.name for each in report.skipped] == [table.row["location"]]
+    assert "is a symbolic link" in report.skipped[0].why
+
+
 def test_a_table_that_floats_is_left_alone(place: Path) -> None:
     (table,) = [table for table in stored_tables(place) if table.values["p"] == "a"]
     manifest(place).update({"read_version": "NULL"}, f"object_id = '{table.object_id}'")

@@ -153,6 +153,7 @@ def ticket_key(store: Store, config: ServerConfig) -> bytes:
     if "://" in store.uri:
         log.warning("no ticket_key_file: tickets are valid for this process only")
         return secrets.token_bytes(KEY_BYTES)
+    store.check_way(PRIVATE, KEY_FILE)
     return _kept_key(Path(store.uri) / PRIVATE / KEY_FILE)
 
 

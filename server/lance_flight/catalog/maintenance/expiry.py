@@ -13,6 +13,7 @@ import pyarrow.compute as pc
 from lance import LanceDataset
 
 from lance_flight.catalog.maintenance.sweep import Listing
+from lance_flight.catalog.storage.branches import open_branch
 from lance_flight.catalog.storage.leases import (
     EXPIRING,
     GRACE,
@@ -97,7 +98,7 @@ def pins_of(namespace: Store, snapshots: Iterable[SnapshotId]) -> Pins:
     parts = [_PINNED.empty_table()]
     rows = 0
     for branch, version in sorted(snapshots, key=lambda each: (each[0] or "", each[1])):
-        dataset = manifest.open(version) if branch is None else manifest.open().checkout_version((branch, version))
+        dataset = manifest.open(version) if branch is None else open_branch(manifest, branch, version)
         parts.append(_unseen(dataset, seen))
         rows += parts[-1].num_rows
         if rows > _DISTINCT_ABOVE:

@@ -115,6 +115,8 @@ class Sweep:
 
     def run(self, *, dry_run: bool) -> Amount:
         """Take it away, or only say how much it would be."""
+        # What a link leads to is not listed, and its versions would not keep the files that they name.
+        self.store.check_links()
         listing = Listing(self.store.tree())
         dead = self._dead_files(listing)
         total = Amount(files=len(dead), bytes=sum(file.size for file in dead))
@@ -217,5 +219,4 @@ class Sweep:
         return partitions.open_at(self.store, Version(number) if branch is None else BranchVersion(branch, number))
 
     def _open(self, branch: str | None) -> LanceDataset:
-        newest = self.store.open()
-        return newest if branch is None else newest.checkout_version((branch, None))
+        return self.store.open() if branch is None else branches.open_branch(self.store, branch, None)

@@ -103,10 +103,12 @@ class Manifest:
 
         `NotFound` where it is no partitioned namespace, which is kept in mind as well, `Corrupt` where it is broken.
         """
+        self.store.check_links()
         file = self._newest.head() if version is None else self._newest.file(version)
         found = None if file is None else self._snapshots.get(file)
         if found is None:
             dataset = self.open(version)
+            self._place.check_files(dataset)
             found = self._read(dataset, lambda: read_snapshot(dataset, self.store.parent, self.table_branch))
             if file is not None and self._newest.file(int(dataset.version)) == file:
                 self._snapshots.put(file, found)

@@ -18,7 +18,7 @@ from lance_flight.catalog.roots.publishing import publish_copy
 from lance_flight.catalog.storage.branches import has_branches
 from lance_flight.catalog.storage.private import PrivatePlace, private_place
 from lance_flight.catalog.storage.store import Store
-from lance_flight.errors import AlreadyExists, Conflict, Corrupt, NotFound, Unsupported
+from lance_flight.errors import AlreadyExists, Conflict, Corrupt, NotFound, OutsideRoot, Unsupported
 from lance_flight.faults import reached
 from lance_flight.model.naming import SEPARATOR, check_sql_name
 
@@ -229,6 +229,8 @@ class Root(Names):
         """Where a table lies; None for one whose row in the directory namespace's manifest leads nowhere."""
         try:
             table = self.table(name)
+        except OutsideRoot:
+            raise
         except Corrupt:
             return None
         if isinstance(table, PartitionedNamespace) and table.branch is not None:

@@ -58,6 +58,7 @@ class DirectoryManifest:
             key, known = dataset.get_version(), self._read
             if known[0] == key:
                 return known[1]
+            self.root.child(MANIFEST).check_files(dataset)
             table = dataset.to_table(columns=["object_id", "object_type", "location"])
         except UNREADABLE as exc:
             raise Corrupt(f"the __manifest of {self.root.name!r} cannot be read: {self.root.words(exc)}") from exc

@@ -15,7 +15,7 @@ from lance_flight.catalog.namespace import PartitionedNamespace
 from lance_flight.catalog.roots.directory_manifest import NOTHING, DirectoryManifest, Listed, Listing, Path
 from lance_flight.catalog.roots.plain import PlainTable
 from lance_flight.catalog.storage.store import VERSIONS, Store
-from lance_flight.errors import Corrupt, LanceFlightError, NotFound
+from lance_flight.errors import Corrupt, LanceFlightError, NotFound, OutsideRoot
 from lance_flight.model.naming import LONGEST_FILE_NAME, MANIFEST
 
 T = TypeVar("T")
@@ -164,6 +164,8 @@ class Names:
         """Whether there is a table of this name, be it a broken one."""
         try:
             return self.find(name) is not None
+        except OutsideRoot:
+            raise
         except Corrupt:
             return True
 
@@ -217,9 +219,11 @@ class Names:
         if not _is_safe(name.name) or not _is_safe(name.db_schema):
             return None
         place = self._directory(name.db_schema)
-        if self._is_namespace(place.child(name.name)):
-            return self._namespace(place.child(name.name))
-        plain = place.child(name.name + PLAIN_SUFFIX)
+        whole, plain = place.child(name.name), place.child(name.name + PLAIN_SUFFIX)
+        if whole.is_link or plain.is_link:
+            raise _linked("table", name.name)
+        if self._is_namespace(whole):
+            return self._namespace(whole)
         return PlainTable(plain) if _is_table(plain) and not self._has_row(plain, listing) else None
 
     def _find_temporary(self, name: TableName) -> Table | None:
@@ -240,7 +244,7 @@ class Names:
             place = self._directory(db_schema)
             for directory in place.directories():
                 name = directory.removesuffix(PLAIN_SUFFIX)
-                if not _is_safe(name):
+                if not _is_safe(name) or place.child(directory).is_link:
                     continue
                 if self._is_namespace(place.child(directory)):
                     found[TableName(db_schema, directory)] = True
@@ -278,7 +282,7 @@ class Names:
         return listed | OF_A_LANCE_TABLE if _has_versions(self.store) else listed
 
     def _is_plain(self, name: str) -> bool:
-        if not _is_safe(name) or name.endswith(PLAIN_SUFFIX) or name == PUBLIC:
+        if not _is_safe(name) or name.endswith(PLAIN_SUFFIX) or name == PUBLIC or self.store.child(name).is_link:
             return False
         return not self.store.child(name).has(MANIFEST) and not _has_versions(self.store.child(name))
 
@@ -293,7 +297,12 @@ class Names:
         return [*temporary, *(name for name in found if self._sees(TableName(db_schema, name)))]
 
     def _directory(self, db_schema: str) -> Store:
-        return self.store if db_schema == PUBLIC else self.store.child(db_schema)
+        if db_schema == PUBLIC:
+            return self.store
+        place = self.store.child(db_schema)
+        if place.is_link:
+            raise _linked("schema", db_schema)
+        return place
 
     def _listed(self) -> Mapping[TableName, Listed]:
         """The tables that a `__manifest` of the directory namespace (V2) lists."""
@@ -316,9 +325,11 @@ class Names:
         if not listed.location:
             raise Corrupt(f"table {name.name!r} is listed without a location")
         try:
-            return self.store.child(listed.location)
+            place = self.store.child(listed.location)
+            place.check_way()
         except Corrupt as exc:
             raise Corrupt(f"table {name.name!r} is listed wrongly: {exc}") from exc
+        return place
 
     def _namespace(self, place: Store) -> PartitionedNamespace:
         return self._opened.setdefault(place.uri, PartitionedNamespace(place))
@@ -345,6 +356,12 @@ def _named(listing: Listing) -> dict[TableName, Listed]:
 
 def _name(path: Path) -> TableName:
     return TableName(".".join(path[:-1]) or PUBLIC, path[-1])
+
+
+def _linked(what: str, name: str) -> OutsideRoot:
+    return OutsideRoot(
+        f"{what} {name!r} is a symbolic link, and no link below a root is followed; expected the directory itself"
+    )
 
 
 def _is_table(place: Store) -> bool:

@@ -59,6 +59,13 @@ def has_branches(place: Store) -> bool:
     return any(table.child(BRANCHES).directories() for table in [place, *map(place.child, place.directories())])
 
 
+def open_branch(table: Store, branch: str, version: int | None) -> LanceDataset:
+    """A version of a branch of a Lance table (None: the newest); `OutsideRoot` where a part of it lies elsewhere."""
+    place = table.child(BRANCHES, branch)
+    place.check_links()
+    return place.checked(table.open().checkout_version((branch, version)))
+
+
 def create_branch(manifest: LanceDataset, name: str, version: int) -> None:
     """Begin a branch at a version of the main branch; `AlreadyExists` where a branch or a tag is called so."""
     check_label("branch", name)

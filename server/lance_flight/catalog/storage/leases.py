@@ -26,7 +26,7 @@ from weakref import WeakValueDictionary
 
 from lance_flight.catalog.storage.private import PRIVATE
 from lance_flight.catalog.storage.store import Store
-from lance_flight.errors import NotFound
+from lance_flight.errors import NotFound, OutsideRoot
 from lance_flight.model.naming import MANIFEST
 
 LEASES = "leases"
@@ -136,7 +136,7 @@ class Leases:
                 else:
                     place.remove_files([self._name])
                     self._published.pop(namespace.uri, None)
-            except OSError as exc:
+            except (OSError, OutsideRoot) as exc:
                 # The table was dropped, or nobody may write here: the retention floor protects the reader all the same.
                 log.debug("no lease on %s: %s", namespace.uri, exc)
 
@@ -212,6 +212,7 @@ def make_private(namespace: Store, name: str) -> None:
         return
     if not namespace.has(MANIFEST):
         raise FileNotFoundError(f"{namespace.name} is not there")
+    namespace.check_way(PRIVATE, name)
     for place in (namespace.child(PRIVATE), namespace.child(PRIVATE, name)):
         with suppress(FileExistsError):
             Path(place.uri).mkdir()

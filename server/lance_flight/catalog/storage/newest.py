@@ -7,6 +7,7 @@ moment ago. Object stores list the newest first anyway.
 
 from __future__ import annotations
 
+import stat
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -75,7 +76,9 @@ class Newest:
         if self._versions is None:
             return None
         try:
-            found = (self._versions / f"{_NEWEST_FIRST - version:020}.manifest").stat()
+            found = (self._versions / f"{_NEWEST_FIRST - version:020}.manifest").lstat()
         except OSError:
+            return None
+        if stat.S_ISLNK(found.st_mode):
             return None
         return version, found.st_ino, found.st_mtime_ns, found.st_size

@@ -86,8 +86,12 @@ def settle_abandoned(root: Store) -> None:
     """Settle the private places of processes that are no more; those of others are left alone."""
     if root.is_remote:
         return
+    root.child(PRIVATE).check_way()
     for name in root.child(PRIVATE).directories():
         place = PrivatePlace(root, root.child(PRIVATE, name))
+        if place.store.is_link:
+            log.warning("the private place %s is a symbolic link, which is not followed", name)
+            continue
         try:
             _settle_if_abandoned(place, Path(place.store.uri))
         except OSError:
@@ -114,6 +118,7 @@ def _claimed(root: Store) -> tuple[Store, int | None]:
         store = root.child(PRIVATE, secrets.token_hex(8))
         if root.is_remote:
             return store, None
+        store.check_way()
         path = Path(store.uri)
         path.mkdir(parents=True)
         lock = os.open(path / LOCK, os.O_RDWR | os.O_CREAT, 0o600)

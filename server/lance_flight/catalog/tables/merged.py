@@ -77,6 +77,7 @@ def merge(tables: Sequence[PinnedTable]) -> tuple[list[Merged], list[PinnedTable
     groups: dict[tuple[str, str], _Group] = {}
     alone = []
     for table in tables:
+        table.store.check_links()
         files = None if "://" in table.store.uri else _files(table.store.uri, table.pin)
         if (
             files is None

@@ -18,7 +18,7 @@ from lance.fragment import write_fragments
 from lance.schema import LanceSchema
 
 from lance_flight.catalog.manifests.snapshot import PartitionTable
-from lance_flight.catalog.storage.branches import BRANCHES
+from lance_flight.catalog.storage.branches import BRANCHES, open_branch
 from lance_flight.catalog.storage.conflicts import conflicts
 from lance_flight.catalog.storage.file_versions import check_values, version_of
 from lance_flight.catalog.storage.store import Store, shared_session
@@ -189,7 +189,7 @@ def open_at(store: Store, pin: Pin) -> LanceDataset:
             case Tag(tag):
                 return store.open(tag)
             case BranchVersion(branch, version):
-                return store.open().checkout_version((branch, version))
+                return open_branch(store, branch, version)
     except (NotFound, ValueError, OSError) as exc:
         raise NotFound(f"partition table {store.name!r} has no {pin}") from exc
 
