@@ -254,16 +254,19 @@ class PartitionedNamespace:
         *,
         mark: str | None = None,
         number_of: NumberOf | None = None,
+        is_stored: bool = False,
     ) -> list[Edit]:
         """Write rows as data files, one edit for each partition; nothing is left of them if that fails.
 
         Others who write with the same `mark` have the directories of new partitions in common with this one. Rows may have
-        `lineage.ORIGIN_FIELDS` where `number_of` says which number the table with an object id has there.
+        `lineage.ORIGIN_FIELDS` where `number_of` says which number the table with an object id has there. Rows that are stored
+        already are moved as they are.
         """
         key = namespace_key(snapshot)
         with PartitionWriter(self.store, snapshot, key, evaluate, mark=mark, number_of=number_of) as writer:
             try:
-                writer.write_all(conform(table, snapshot.schema.plain, snapshot.schema.defaults) for table in tables)
+                target, defaults = snapshot.schema.plain, snapshot.schema.defaults
+                writer.write_all(conform(table, target, defaults, is_stored=is_stored) for table in tables)
                 reached("data_written")
             except BaseException:
                 writer.cancel()

@@ -9,6 +9,7 @@ from functools import partial
 import pyarrow as pa
 
 from lance_flight.catalog.evolving.new_columns import Computed
+from lance_flight.catalog.tables.rows import check_vectors
 from lance_flight.engine.functions import compute, computed_type, unsteady
 from lance_flight.engine.tokens import tokenize
 from lance_flight.errors import DataError, NotFound, SchemaError, Unsupported
@@ -105,6 +106,7 @@ def _values(
             what, found = "expression", compute(sql, batch, column.type)
         case PythonFunction(call=call):
             what, found = "function", _called(call, batch, column)
+    check_vectors(pa.field(dotted(column.path), column.type), found)
     if not column.nullable and found.null_count:
         raise DataError(f"column {dotted(column.path)!r} is NOT NULL and its {what} gives NULL")
     return found

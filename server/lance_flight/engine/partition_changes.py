@@ -103,7 +103,8 @@ def _copied(table: PartitionedNamespace, snapshot: Snapshot, partition: Partitio
     columns, version = snapshot.schema.plain, str(open_table(table.store, partition).data_storage_version)
     if version not in FILE_VERSIONS or unstorable_in(columns, version):
         version = snapshot.file_version
-    return write_plain(place, columns, detached_rows(table, snapshot, partition), file_version=version)
+    rows = detached_rows(table, snapshot, partition)
+    return write_plain(place, columns, rows, file_version=version, is_stored=True)
 
 
 def plain_name(path: str) -> TableName:

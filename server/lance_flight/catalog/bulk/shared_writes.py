@@ -115,11 +115,16 @@ class SharedWrite:
             mark=new_mark(),
         )
 
-    def write(self, tables: Iterable[pa.Table], evaluate: Evaluate) -> tuple[WrittenPart, ...]:
-        """Write rows as data files, in bounded memory; nobody sees them, and nothing is left of them if that fails."""
+    def write(
+        self, tables: Iterable[pa.Table], evaluate: Evaluate, *, is_stored: bool = False
+    ) -> tuple[WrittenPart, ...]:
+        """Write rows as data files, in bounded memory; nobody sees them, and nothing is left of them if that fails.
+
+        Rows that are stored already are moved as they are.
+        """
         namespace, snapshot = self._begun()
         with namespace.hold(snapshot, is_newest=False):
-            edits = namespace.written(snapshot, tables, evaluate, mark=self.mark)
+            edits = namespace.written(snapshot, tables, evaluate, mark=self.mark, is_stored=is_stored)
         return tuple(WrittenPart.of(edit) for edit in edits)
 
     def commit(

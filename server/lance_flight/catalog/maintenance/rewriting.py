@@ -103,7 +103,7 @@ class Move:
         """Write them; nobody sees it yet."""
         scan = Scan(source=self.schema.plain, schema=self.schema.plain, ids=self.schema.ids)
         batches = scan.read(part.sources for part in self.parts)
-        return self.write.write((pa.Table.from_batches([batch]) for batch in batches), self.evaluate)
+        return self.write.write((pa.Table.from_batches([batch]) for batch in batches), self.evaluate, is_stored=True)
 
     def undo(self, result: tuple[WrittenPart, ...]) -> None:
         """Delete what was written."""

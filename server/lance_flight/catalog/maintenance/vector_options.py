@@ -39,14 +39,18 @@ def vector_options(
     least, more = 1, {}
     if kind.is_quantised:
         least = 1 << int(options.get("num_bits", _BITS))
-        more = {"num_sub_vectors": _sub_vectors(vectors.list_size)}
+        more = {"num_sub_vectors": _sub_vectors(vectors.list_size, options)}
     found = _vectors(dataset, column, fragments, most=max(parts, least))
     return {**more, **options, "num_partitions": min(parts, found)} if found >= least else None
 
 
-def _sub_vectors(size: int) -> int:
-    """Of eight numbers each, if the vectors can be so divided: with twice as many recall falls by a third."""
-    return next((size // each for each in _NUMBERS_OF_SUB_VECTOR if size % each == 0), 1)
+def _sub_vectors(size: int, options: Mapping[str, OptionValue]) -> int:
+    """Of eight numbers each, if the vectors can be so divided: with twice as many recall falls by a third.
+
+    Lance packs two of four bits into a byte, and takes an even number of those.
+    """
+    packed = _BITS // int(options.get("num_bits", _BITS))
+    return next((size // each for each in _NUMBERS_OF_SUB_VECTOR if size % (each * packed) == 0), packed)
 
 
 def _vectors(dataset: LanceDataset, column: str, fragments: Iterable[int], most: int) -> int:

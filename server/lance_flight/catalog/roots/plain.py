@@ -71,7 +71,8 @@ class PlainTable:
         """Store rows in one commit of the table and return how many they were."""
         before = self.open()
         standing = Standing.of(self.store, int(before.version))
-        count = _write(self.store, before.schema, tables, before)
+        stream = _Stream(self.store, before.schema, tables, str(before.data_storage_version))
+        count = _write(self.store, stream, before)
         standing.check(self.store.name)
         return count
 
@@ -83,26 +84,18 @@ def write_plain(
     *,
     stable_row_ids: bool = False,
     file_version: str | None = None,
+    is_stored: bool = False,
 ) -> int:
     """Write rows as a new plain Lance table and return how many they were; they keep their ids if `stable_row_ids`.
 
-    Its data files are of `file_version` (None: the newest).
+    Its data files are of `file_version` (None: the newest). Rows that are stored already, elsewhere, are moved as they are.
     """
-    return _write(place, schema, tables, None, stable_row_ids=stable_row_ids, file_version=file_version or NEWEST)
+    stream = _Stream(place, schema, tables, file_version or NEWEST, is_stored=is_stored)
+    return _write(place, stream, None, stable_row_ids=stable_row_ids)
 
 
-def _write(
-    place: Store,
-    schema: pa.Schema,
-    tables: Iterable[pa.Table],
-    onto: LanceDataset | None,
-    *,
-    stable_row_ids: bool = False,
-    file_version: str | None = None,
-) -> int:
+def _write(place: Store, stream: _Stream, onto: LanceDataset | None, *, stable_row_ids: bool = False) -> int:
     """Write rows in one commit, which makes a table or goes `onto` one."""
-    version = str(onto.data_storage_version) if file_version is None and onto is not None else file_version or NEWEST
-    stream = _Stream(schema, tables, partial(check_values, version=version, what=f"table {place.name!r}"))
     try:
         lance.write_dataset(
             stream.reader(),
@@ -112,7 +105,7 @@ def _write(
             storage_options=place.options or None,
             enable_v2_manifest_paths=True,
             enable_stable_row_ids=stable_row_ids,
-            data_storage_version=version,
+            data_storage_version=stream.version,
             session=shared_session(),
         )
     except OSError as exc:
@@ -127,12 +120,16 @@ def _write(
 class _Stream:
     """Tables on their way into Lance: conformed, counted, and the error that ended them kept (Lance rewraps it)."""
 
-    def __init__(self, schema: pa.Schema, tables: Iterable[pa.Table], check: Callable[[pa.Table], None]) -> None:
+    def __init__(
+        self, place: Store, schema: pa.Schema, tables: Iterable[pa.Table], version: str, *, is_stored: bool = False
+    ) -> None:
         self.rows = 0
+        self.version = version
         self.error: Exception | None = None
         self._schema = schema
         self._tables = tables
-        self._check = check
+        self._check = partial(check_values, version=version, what=f"table {place.name!r}")
+        self._is_stored = is_stored
 
     def reader(self) -> pa.RecordBatchReader:
         return pa.RecordBatchReader.from_batches(self._schema, self._batches())
@@ -142,7 +139,7 @@ class _Stream:
             for table in self._tables:
                 reached("rows_received")
                 self.rows += table.num_rows
-                stored = rows.conform(table, self._schema)
+                stored = rows.conform(table, self._schema, is_stored=self._is_stored)
                 self._check(stored)
                 yield from map(rows.aligned, stored.to_batches())
         except Exception as exc:

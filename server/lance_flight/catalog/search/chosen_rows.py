@@ -56,7 +56,7 @@ def found(search: ChoosingSearch, scan: Scan, source: Source) -> pa.Table:
     if len(mine) <= asked:
         # Lance does not know addresses where it looks into an index of vectors that is about some files alone.
         few = search.widened(search.count, is_whole=True)
-        return read(replace(scan, search=few, among=_condition(mine)), [source])
+        return read(replace(scan, search=few, among=address_condition(mine)), [source])
     seen = _addressed(replace(scan, search=search.widened(asked, is_whole=False)), source)
     kept = _among(mine, seen)
     if kept.num_rows < search.count and not (search.is_complete and seen.num_rows < asked):
@@ -72,7 +72,7 @@ def rows_among(among: Mapping[int, Addresses] | None, scan: Scan, source: Source
     if not len(mine):
         return scan.schema.empty_table()
     if SPARE * len(mine) <= source.count_rows():
-        return read(replace(scan, among=_condition(mine)), [source])
+        return read(replace(scan, among=address_condition(mine)), [source])
     return _among(mine, _addressed(scan, source)).select(scan.schema.names)
 
 
@@ -86,5 +86,6 @@ def _among(addresses: Addresses, rows: pa.Table) -> pa.Table:
     return rows.filter(pa.array(np.isin(rows[ROW_ADDRESS].to_numpy(), addresses)))
 
 
-def _condition(addresses: Addresses) -> str:
+def address_condition(addresses: Addresses) -> str:
+    """What says in Lance's words that a row lies at one of some addresses."""
     return f"{ROW_ADDRESS} IN ({', '.join(map(str, addresses.tolist()))})"

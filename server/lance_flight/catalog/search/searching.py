@@ -14,10 +14,11 @@ from typing import Any, Self
 import pyarrow as pa
 
 from lance_flight.catalog.search import text_search
+from lance_flight.catalog.search.best_rows import best_rows
 from lance_flight.catalog.search.chosen_rows import Addresses, found
 from lance_flight.catalog.search.search_results import DISTANCE, ranked
 from lance_flight.catalog.search.text_search import TextSearch
-from lance_flight.catalog.tables.scan import Open, Scan
+from lance_flight.catalog.tables.scan import Open, Scan, Source
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -71,7 +72,10 @@ AnySearch = VectorSearch | TextSearch
 def best(
     search: AnySearch, work: Sequence[tuple[Scan, Open]], ways: int, check: Callable[[], None] = lambda: None
 ) -> pa.Table:
-    """The best rows of one table or more, best first, equal ones in the order of the tables; `check` may end it between two."""
+    """The best rows of one table or more, best first, equal ones in the order of tables and rows; `check` may end it between two.
+
+    The columns of each scan have `search_results.ADDRESS` and a vector that is searched among them.
+    """
     if isinstance(search, VectorSearch) and len(work) == 1:
         # Another thread costs as much as a fourth of the search.
         return _of_table(search, *work[0], check)
@@ -93,4 +97,12 @@ def _found(search: AnySearch, work: Sequence[tuple[Scan, Open]], pool: Executor,
 
 def _of_table(search: VectorSearch, scan: Scan, table: Open, check: Callable[[], None]) -> pa.Table:
     check()
-    return ranked(search, pa.concat_tables(found(search, scan, source) for source in table()))
+
+    def best_of(source: Source) -> pa.Table:
+        def find(count: int, schema: pa.Schema) -> pa.Table:
+            check()
+            return found(replace(search, count=count), replace(scan, schema=schema), source)
+
+        return best_rows(search, scan, source, find)
+
+    return ranked(search, pa.concat_tables(map(best_of, table())))

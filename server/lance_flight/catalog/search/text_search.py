@@ -10,6 +10,7 @@ import secrets
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Executor
 from dataclasses import dataclass, field, replace
+from functools import partial
 from threading import Lock
 from typing import Any, Protocol, Self
 
@@ -20,8 +21,9 @@ from lance import LanceFragment
 from lance.query import FullTextQuery
 
 from lance_flight.catalog.search import chosen_rows
+from lance_flight.catalog.search.best_rows import best_rows
 from lance_flight.catalog.search.chosen_rows import Addresses
-from lance_flight.catalog.search.search_results import SCORE, ranked
+from lance_flight.catalog.search.search_results import SCORE, TABLE
 from lance_flight.catalog.search.text_indices import IndexedTexts
 from lance_flight.catalog.search.text_queries import TextQuery
 from lance_flight.catalog.search.text_statistics import Statistics
@@ -90,24 +92,34 @@ def found(search: TextSearch, work: Sequence[tuple[Scan, Open]], pool: Executor,
 
     def best(part: _Part) -> pa.Table:
         check()
-        return ranked(search, part.find(every))
+        return best_rows(search, part.scan, part.source, partial(part.find, every))
 
     parts = [part for each in pool.map(opened, *zip(*work, strict=True)) for part in each]
     every = None
     if search.is_global and len(parts) > 1:
         every = Statistics.together(pool.map(known, parts))
-    return pa.concat_tables([work[0][0].schema.empty_table(), *pool.map(best, parts)])
+    return pa.concat_tables([work[0][0].schema.append(TABLE).empty_table(), *pool.map(best, parts)])
 
 
 class _Part(Protocol):
     """Some texts of a table that are searched in one way."""
 
+    @property
+    def scan(self) -> Scan:
+        """How rows of the table are read."""
+        ...
+
+    @property
+    def source(self) -> Source:
+        """The table, or its files with these texts."""
+        ...
+
     def statistics(self) -> Statistics:
         """How rare the words of the query are in them."""
         ...
 
-    def find(self, every: Statistics | None) -> pa.Table:
-        """The best rows by statistics (None: by their own)."""
+    def find(self, every: Statistics | None, count: int, schema: pa.Schema) -> pa.Table:
+        """So many of the best rows by statistics (None: by their own), with some columns."""
         ...
 
 
@@ -157,12 +169,13 @@ class _Indexed:
     def statistics(self) -> Statistics:
         return self.texts.statistics(self.search.query)
 
-    def find(self, every: Statistics | None) -> pa.Table:
-        search, scale = replace(self.search, is_indexed=True), 1.0
+    def find(self, every: Statistics | None, count: int, schema: pa.Schema) -> pa.Table:
+        search, scale = replace(self.search, is_indexed=True, count=count), 1.0
         if every is not None:
             asked, scale = self.texts.asked(self.search.query, every)
             search = replace(search, asked=asked)
-        return _scaled(chosen_rows.found(search, self.scan, self.source), search.result, scale)
+        found = chosen_rows.found(search, replace(self.scan, schema=schema), self.source)
+        return _scaled(found, search.result, scale)
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,8 +189,8 @@ class _Mixed:
     def statistics(self) -> Statistics:
         return Statistics()
 
-    def find(self, every: Statistics | None) -> pa.Table:
-        return chosen_rows.found(self.search, self.scan, self.source)
+    def find(self, every: Statistics | None, count: int, schema: pa.Schema) -> pa.Table:
+        return chosen_rows.found(replace(self.search, count=count), replace(self.scan, schema=schema), self.source)
 
 
 @dataclass(slots=True)
@@ -196,9 +209,9 @@ class _Unindexed:
             self.kept = held
         return Statistics() if held.texts is None else held.texts.statistics(self.search.query)
 
-    def find(self, every: Statistics | None) -> pa.Table:
+    def find(self, every: Statistics | None, count: int, schema: pa.Schema) -> pa.Table:
         held = self.kept or self._held()
-        return held.find(self.search, every).select(self.scan.schema.names)
+        return held.find(replace(self.search, count=count), every).select(schema.names)
 
     def _held(self) -> _Held:
         names = [name for name in self.scan.schema.names if name != self.search.result.name]

@@ -46,9 +46,15 @@ def with_origin(rows: pa.Table, origin: pa.Table) -> pa.Table:
     return rows
 
 
-def conform(table: pa.Table, target: pa.Schema, defaults: Mapping[str, pa.Scalar] = rows.NO_DEFAULTS) -> pa.Table:
+def conform(
+    table: pa.Table,
+    target: pa.Schema,
+    defaults: Mapping[str, pa.Scalar] = rows.NO_DEFAULTS,
+    *,
+    is_stored: bool = False,
+) -> pa.Table:
     """`rows.conform`, which leaves what is known of the origin of rows where it is."""
-    stored = rows.conform(table, target, defaults)
+    stored = rows.conform(table, target, defaults, is_stored=is_stored)
     return with_origin(stored, table) if ROW_ID in table.column_names else stored
 
 

@@ -9,7 +9,7 @@ rows, ids of rows in an index, branches, object stores) are simply read by thems
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 
@@ -58,18 +58,21 @@ class _Files:
 class Merged:
     """Tables as one dataset: their names stand in the order of its base paths, which count from one.
 
-    `number` is that of the first of them.
+    `number` is that of the first of them, and `owners` says which of them the files of a number are of.
     """
 
     dataset: LanceDataset
     tables: tuple[str, ...]
     number: int
     contexts: tuple[PartitionContext, ...]
+    owners: Mapping[int, str]
 
     @property
     def source(self) -> Source:
         """All rows of them, for a scan."""
-        return Source(self.dataset, number=self.number, tables=self.tables, contexts=self.contexts)
+        return Source(
+            self.dataset, number=self.number, tables=self.tables, contexts=self.contexts, owners=self.owners
+        )
 
 
 def merge(tables: Sequence[PinnedTable]) -> tuple[list[Merged], list[PinnedTable]]:
@@ -90,9 +93,9 @@ def merge(tables: Sequence[PinnedTable]) -> tuple[list[Merged], list[PinnedTable
         if len(group.tables) < FEWEST_TABLES:
             alone += group.tables
         else:
-            dataset, names = _merged(tuple((table.store.uri, table.pin) for table in group.tables))
+            dataset, names, owners = _merged(tuple((table.store.uri, table.pin) for table in group.tables))
             contexts = tuple(table.context for table in group.tables if table.context is not None)
-            merged.append(Merged(dataset, names, group.tables[0].number, contexts))
+            merged.append(Merged(dataset, names, group.tables[0].number, contexts, owners))
     return merged, alone
 
 
@@ -175,8 +178,10 @@ def _lacking(dataset: LanceDataset, fragments: Sequence[FragmentMetadata]) -> fr
 
 
 @lru_cache(KEPT_MERGERS)
-def _merged(tables: tuple[tuple[str, FixedPin], ...]) -> tuple[LanceDataset, tuple[str, ...]]:
-    """Some tables as one dataset, with their names."""
+def _merged(
+    tables: tuple[tuple[str, FixedPin], ...],
+) -> tuple[LanceDataset, tuple[str, ...], Mapping[int, str]]:
+    """Some tables as one dataset, with their names, and whose its files are."""
     names = tuple(Store(uri).name for uri, _ in tables)
     found = [_files(uri, pin) for uri, pin in tables]
     # `merge` has asked before whether each of them can be a part.
@@ -187,8 +192,12 @@ def _merged(tables: tuple[tuple[str, FixedPin], ...]) -> tuple[LanceDataset, tup
     others = [f for number, each in enumerate(files, 1) if not each.numbers for f in under_base(each.fragments, number)]
     free = kept[-1].id + 1 if kept else 0
     dataset = in_memory(files[0].schema, [*kept, *numbered(others, free)], [uri for uri, _ in tables])
+    owners = {f.id: names[number - 1] for number, each in known for f in each.fragments}
+    unnumbered = [names[number - 1] for number, each in enumerate(files, 1) if not each.numbers for _ in each.fragments]
+    owners |= dict(enumerate(unnumbered, free))
     if not known:
-        return dataset, names
+        return dataset, names, owners
     version = int(dataset.version)
     indices = [index for number, each in known for index in each.indices.under_base(number, version)]
-    return LanceDataset.commit(dataset, LanceOperation.CreateIndex(indices, []), read_version=version), names
+    indexed = LanceDataset.commit(dataset, LanceOperation.CreateIndex(indices, []), read_version=version)
+    return indexed, names, owners

@@ -12,6 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lance_flight.errors import DataError, SchemaError
+from lance_flight.model.vectors import have_gaps, is_vector
 
 ALIGNMENT = 16
 _SHOWN = 3
@@ -42,9 +43,16 @@ def fit(source: pa.Schema, target: pa.Schema, *, what: str, defaults: Mapping[st
 
 
 def conform(
-    batch: pa.RecordBatch | pa.Table, target: pa.Schema, defaults: Mapping[str, pa.Scalar] = NO_DEFAULTS
+    batch: pa.RecordBatch | pa.Table,
+    target: pa.Schema,
+    defaults: Mapping[str, pa.Scalar] = NO_DEFAULTS,
+    *,
+    is_stored: bool = False,
 ) -> pa.Table:
-    """`batch` with exactly the columns of `target`; `DataError` names the column and a value that does not fit."""
+    """`batch` with exactly the columns of `target`; `DataError` names the column and a value that does not fit.
+
+    Vectors with NULL inside, which nothing is near to, are refused unless the rows are stored already.
+    """
     names = batch.schema.names
     columns = []
     for field in target:
@@ -58,8 +66,20 @@ def conform(
             # Batches are stored as they come, several at a time: nobody counts the rows before this one.
             where = f"row {_first_null(column) + 1} of a batch of {len(column)}"
             raise DataError(f"column {field.name!r} is NOT NULL and has NULL in {where}")
+        if not is_stored:
+            check_vectors(field, column)
         columns.append(column)
     return pa.Table.from_arrays(columns, schema=target)
+
+
+def check_vectors(field: pa.Field, column: pa.Array | pa.ChunkedArray) -> None:
+    """Raises `DataError` for a vector that has NULL inside."""
+    gaps = have_gaps(column) if is_vector(field.type) else ()
+    if any(gaps):
+        raise DataError(
+            f"column {field.name!r} has NULL inside the vector of row {list(gaps).index(True) + 1} of a batch of"
+            f" {len(column)}; expected numbers alone, or NULL for the whole vector"
+        )
 
 
 def rounded(table: pa.Table, target: pa.Schema) -> pa.Table:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from itertools import islice
 from typing import Any, Protocol
 
@@ -45,7 +45,8 @@ class Source:
     """An opened version of a table, or of several merged into one, and which of its fragments to read (None: all).
 
     `number` is what `TABLE_NUMBER` says of its rows, and `partition` what `PARTITION` does; `tables` are the names of those
-    that were merged. `contexts` are what the manifest says of each of them, or of the one table; none of a plain one.
+    that were merged, and `owners` says which of them the files of a number are of. `contexts` are what the manifest says of each
+    of them, or of the one table; none of a plain one.
     """
 
     dataset: LanceDataset
@@ -54,6 +55,7 @@ class Source:
     tables: tuple[str, ...] = ()
     partition: str | None = None
     contexts: tuple[PartitionContext, ...] = ()
+    owners: Mapping[int, str] = field(default_factory=dict, compare=False)
 
     @property
     def columns(self) -> list[pa.Field]:

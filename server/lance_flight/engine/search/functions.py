@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.dataset as pads
 
-from lance_flight.catalog.search.search_results import SCORE
+from lance_flight.catalog.search.search_results import ADDRESS, SCORE
 from lance_flight.catalog.search.searching import AnySearch, VectorSearch, best
 from lance_flight.catalog.search.text_queries import MOST_FUZZINESS, Mode, TextQuery
 from lance_flight.catalog.search.text_search import TextSearch
@@ -137,7 +137,8 @@ class _Run:
     def best(self, search: AnySearch, names: list[str]) -> pa.Table:
         """Some columns of the best rows, those of `ADDRESS_FIELDS` among them if they are wanted."""
         made = {field.name: field for field in (search.result, *ADDRESS_FIELDS)}
-        wanted = list(dict.fromkeys([*names, search.result.name]))
+        vectors = [search.column] if isinstance(search, VectorSearch) else []
+        wanted = list(dict.fromkeys([*names, search.result.name, ADDRESS.name, *vectors]))
         schema = pa.schema([made[name] if name in made else self.searched.columns.field(name) for name in wanted])
         work = self.searched.work(search, schema, merging=self.is_merging)
         if not work:

@@ -13,6 +13,7 @@ from lance_flight.engine.search.arguments import Arguments
 from lance_flight.engine.search.targets import Target
 from lance_flight.errors import SqlError
 from lance_flight.model.index_kinds import fitting_metric
+from lance_flight.model.vectors import is_vector
 
 
 def nearest(searched: Target, arguments: Arguments, column: str, count: int) -> VectorSearch:
@@ -35,7 +36,7 @@ def nearest(searched: Target, arguments: Arguments, column: str, count: int) -> 
 def _of_vectors(field: pa.Field) -> pa.Field:
     """A column that has vectors."""
     kind = field.type
-    if not pa.types.is_fixed_size_list(kind) or not _is_component(kind.value_type):
+    if not is_vector(kind):
         raise SqlError(
             f"column {field.name!r} is {kind}; expected vectors: lists of a fixed size (FLOAT[128]) of floats or bytes"
         )
@@ -72,10 +73,6 @@ def _wrong(vector: object, size: int) -> str | None:
     if len(vector) != size:
         return f"{len(vector)} values"
     return next((f"{value!r} at place {place}" for place, value in enumerate(vector, 1) if not _is_number(value)), None)
-
-
-def _is_component(kind: pa.DataType) -> bool:
-    return bool(pa.types.is_floating(kind) or pa.types.is_uint8(kind))
 
 
 def _is_number(value: Any) -> bool:

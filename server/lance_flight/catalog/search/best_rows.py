@@ -1,0 +1,83 @@
+"""The best rows of one table: as many as are wanted, those worth the same in the order of tables and rows.
+
+Lance returns any of the rows that are worth the same as the last one, others for another count, and takes NULL inside a
+vector for 0. So one row more than is wanted is asked for. Where that does not settle which rows are the best, more
+and more of them are put in order by their addresses, and only those that are kept are read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Protocol, TypeAlias
+
+import numpy as np
+import pyarrow as pa
+
+from lance_flight.catalog.search.chosen_rows import address_condition
+from lance_flight.catalog.search.search_results import ADDRESS, Order, in_order, placed, ranked, read, settled
+from lance_flight.catalog.tables.scan import Scan, Search, Source
+from lance_flight.model.vectors import have_gaps, is_vector
+
+MORE = 8
+"""So many times as many rows are asked for where too many are worth the same, or do not count."""
+READ_AT_ONCE = 256
+
+Find: TypeAlias = Callable[[int, pa.Schema], pa.Table]
+"""Finds so many rows of a table, with some columns."""
+
+
+class OrderedSearch(Search, Order, Protocol):
+    """A search of one column that says which rows are better."""
+
+
+def best_rows(search: OrderedSearch, scan: Scan, source: Source, find: Find) -> pa.Table:
+    """Finds the best rows in the columns of `scan`, each with the name of its table.
+
+    `ADDRESS` is among these columns, and so is a vector that is searched.
+    """
+    asked = search.count + 1
+    rows = find(asked, scan.schema)
+    best = _without_gaps(search, settled(search, rows, asked))
+    if best.num_rows < search.count and rows.num_rows >= asked:
+        best = _read_in_order(search, scan, source, find)
+    return ranked(search, placed(best, source))
+
+
+def _read_in_order(search: OrderedSearch, scan: Scan, source: Source, find: Find) -> pa.Table:
+    """Finds more and more rows by their addresses alone, and reads the first of them."""
+    narrow, asked = pa.schema([search.result, ADDRESS]), search.count + 1
+    at_once = max(search.count, READ_AT_ONCE)
+    while True:
+        asked *= MORE
+        rows = find(asked, narrow)
+        known = in_order(search, placed(settled(search, rows, asked), source))
+        kept, count = [scan.schema.empty_table()], 0
+        for start in range(0, known.num_rows, at_once):
+            kept.append(_without_gaps(search, _at(scan, source, known.slice(start, at_once), search.result)))
+            count += kept[-1].num_rows
+            if count >= search.count:
+                break
+        if count >= search.count or rows.num_rows < asked:
+            return pa.concat_tables(kept)
+
+
+def _at(scan: Scan, source: Source, known: pa.Table, result: pa.Field) -> pa.Table:
+    """Reads rows whose addresses are known, and what they are worth."""
+    addresses = known[ADDRESS.name].to_numpy()
+    stored = pa.schema([field for field in scan.schema if field.name != result.name])
+    among = replace(
+        scan, schema=stored, search=None, filter=None, rest=None, filter_columns=(), among=address_condition(addresses)
+    )
+    rows = read(among, [source])
+    order = np.argsort(addresses)
+    places = order[np.searchsorted(addresses, rows[ADDRESS.name].to_numpy(), sorter=order)]
+    return rows.append_column(result, known[result.name].take(pa.array(places))).select(scan.schema.names)
+
+
+def _without_gaps(search: OrderedSearch, rows: pa.Table) -> pa.Table:
+    """Leaves out rows whose vector has NULL inside: it is near to nothing."""
+    if search.column not in rows.column_names or not is_vector(rows.schema.field(search.column).type):
+        return rows
+    gaps = have_gaps(rows[search.column])
+    return rows.filter(pa.array(~gaps)) if gaps.any() else rows
