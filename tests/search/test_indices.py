@@ -269,6 +269,75 @@ REFUSED: list[tuple[str, type[LanceFlightError], str]] = [
 ]
 
 
+DEAD = [
+    *(
+        pytest.param(
+            kind, f"num_bits = {bits}", f"option 'num_bits' of an index is {bits}; expected 4 or 8", id=f"{kind} {bits}"
+        )
+        for kind in ("ivf_pq", "ivf_hnsw_pq")
+        for bits in (1, 3, 5, 9, 12, 16, 32, 64)
+    ),
+    pytest.param(
+        "ivf_pq", "num_bits = 4, num_sub_vectors = 1", "'num_sub_vectors' of an index is 1; expected an even", id="odd"
+    ),
+    pytest.param("ivf_pq", "num_sub_vectors = 3", "must be divisible by num_sub_vectors", id="not divided"),
+    pytest.param("ivf_pq", "num_sub_vectors = 16", "must be divisible by num_sub_vectors", id="too many"),
+    *(
+        pytest.param(
+            kind, f"m = {edges}", f"option 'm' of an index is {edges}; expected 4 or more", id=f"{kind} m {edges}"
+        )
+        for kind in ("hnsw", "ivf_hnsw_flat", "ivf_hnsw_pq")
+        for edges in (1, 3)
+    ),
+    pytest.param(
+        "hnsw", "m = 151", "'m' of an index is 151; expected no more than ef_construction, which is 150", id="m"
+    ),
+    pytest.param(
+        "hnsw", "ef_construction = 19", "of an index is 19; expected no less than m, which is 20", id="breadth"
+    ),
+    pytest.param(
+        "hnsw", "m = 40, ef_construction = 39", "expected no more than ef_construction, which is 39", id="both"
+    ),
+]
+
+
+@pytest.mark.parametrize("rows", [0, 300])
+@pytest.mark.parametrize(("kind", "options", "says"), DEAD)
+def test_an_option_that_would_index_nothing_is_refused(
+    tmp_path: Path, kind: str, options: str, says: str, rows: int
+) -> None:
+    docs = made(tmp_path / "root", Documents.random(rows), "bucket(1, id)")
+    with pytest.raises(LanceFlightError, match=says):
+        docs.update(f"CREATE INDEX ON docs (embedding) USING {kind} WITH (min_rows = 1, {options})")
+    assert query(docs, "SHOW INDEXES FROM docs") == []
+
+
+ALIVE = [
+    *((kind, f"num_bits = {bits}") for kind in ("ivf_pq", "ivf_hnsw_pq") for bits in (4, 8)),
+    *(
+        (kind, "num_partitions = 100000")
+        for kind in ("ivf_flat", "ivf_sq", "ivf_pq", "ivf_rq", "ivf_hnsw_flat", "hnsw")
+    ),
+    ("ivf_pq", "num_bits = 4, num_sub_vectors = 2"),
+    ("ivf_pq", "num_sub_vectors = 8"),
+    ("hnsw", "m = 4"),
+    ("hnsw", "m = 200, ef_construction = 200"),
+    ("ivf_hnsw_pq", "ef_construction = 20"),
+    ("ivf_rq", "metric = 'cosine'"),
+    ("ivf_sq", "metric = 'dot'"),
+]
+
+
+@pytest.mark.parametrize(("kind", "options"), ALIVE)
+def test_an_option_that_is_taken_leads_to_an_index_of_all_vectors(tmp_path: Path, kind: str, options: str) -> None:
+    documents = Documents.random(600)
+    docs = made(tmp_path / "root", documents, "bucket(1, id)")
+    docs.update(f"CREATE INDEX v ON docs (embedding) USING {kind} WITH (min_rows = 1, {options})")
+    assert listed(docs, "v")["indexed_rows"] == 600
+    (table,) = stored_tables(place(docs))
+    assert table.dataset.stats.index_stats("v")["num_indexed_rows"] > 500
+
+
 @pytest.mark.parametrize(("sql", "error", "says"), REFUSED)
 def test_what_cannot_be_is_refused_and_leaves_nothing(
     docs: Engine, sql: str, error: type[LanceFlightError], says: str

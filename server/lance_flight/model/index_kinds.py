@@ -9,7 +9,7 @@ vector   ivf_flat · ivf_sq · ivf_pq · ivf_rq · ivf_hnsw_flat · ivf_hnsw_sq 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 from types import MappingProxyType
@@ -49,6 +49,12 @@ _TEXT: Mapping[str, type] = MappingProxyType(
 )
 _IVF: Mapping[str, type] = MappingProxyType({"metric": str, "num_partitions": int})
 _PQ: Mapping[str, type] = MappingProxyType({"num_sub_vectors": int, "num_bits": int})
+PACKED_BITS = 4
+"""So few that Lance puts the numbers of two sub-vectors into a byte."""
+_BITS = (PACKED_BITS, 8)
+"""Lance refuses others when it learns, and where 12 or more ask for more vectors than there are, it indexes nothing."""
+_LEAST_EDGES, _EDGES, _BREADTH = 4, 20, 150
+"""Of a graph: the least `m`, and what Lance takes for `m` and `ef_construction` where nothing is said."""
 _GRAPH_ROWS = 1 << 20
 _HNSW: Mapping[str, type] = MappingProxyType({"m": int, "ef_construction": int})
 
@@ -78,8 +84,12 @@ class IndexKind:
         return self.name.upper()
 
     def checked(self, options: Mapping[str, OptionValue]) -> dict[str, OptionValue]:
-        """The options with values of their types; `InvalidInput` names the one that cannot be."""
-        return {name: self._checked(name, value) for name, value in options.items()}
+        """The options with values of their types; `InvalidInput` names the one that cannot be, by itself or beside others."""
+        found = {name: self._checked(name, value) for name, value in options.items()}
+        for name, is_right, expected in _bounds(found):
+            if not is_right:
+                raise InvalidInput(f"option {name!r} of an index is {found[name]!r}; expected {expected}")
+        return found
 
     def _checked(self, name: str, value: OptionValue) -> OptionValue:
         known = self.options.get(name)
@@ -95,6 +105,21 @@ class IndexKind:
         if name == "metric":
             return checked_metric(str(value))
         return value
+
+
+def _bounds(options: Mapping[str, OptionValue]) -> Iterator[tuple[str, bool, str]]:
+    """Each option that has bounds, whether it keeps them, and what is expected."""
+    bits, sub_vectors = options.get("num_bits"), options.get("num_sub_vectors")
+    edges, breadth = (int(options.get(name, known)) for name, known in (("m", _EDGES), ("ef_construction", _BREADTH)))
+    if bits is not None:
+        yield "num_bits", bits in _BITS, " or ".join(map(str, _BITS))
+    if sub_vectors is not None and bits == PACKED_BITS:
+        yield "num_sub_vectors", int(sub_vectors) % 2 == 0, f"an even number where num_bits is {PACKED_BITS}"
+    if "m" in options:
+        yield "m", edges >= _LEAST_EDGES, f"{_LEAST_EDGES} or more"
+        yield "m", edges <= breadth, f"no more than ef_construction, which is {breadth}"
+    if "ef_construction" in options:
+        yield "ef_construction", edges <= breadth, f"no less than m, which is {edges}"
 
 
 _BOOLEANS = MappingProxyType({"true": True, "on": True, "false": False, "off": False})

@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 from lance import LanceDataset
 
-from lance_flight.model.index_kinds import IndexKind, OptionValue
+from lance_flight.model.index_kinds import PACKED_BITS, IndexKind, OptionValue
 
 MOST_PARTS = 4096
 _NUMBERS_OF_SUB_VECTOR = (8, 4, 2)
@@ -49,7 +49,7 @@ def _sub_vectors(size: int, options: Mapping[str, OptionValue]) -> int:
 
     Lance packs two of four bits into a byte, and takes an even number of those.
     """
-    packed = _BITS // int(options.get("num_bits", _BITS))
+    packed = 2 if options.get("num_bits") == PACKED_BITS else 1
     return next((size // each for each in _NUMBERS_OF_SUB_VECTOR if size % (each * packed) == 0), packed)
 
 
