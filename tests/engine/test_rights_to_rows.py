@@ -304,6 +304,35 @@ def test_an_overwrite_reads_no_row_outside_of_the_policy(root: Engine, sql: str,
     assert SECRET not in said
 
 
+IN_STEPS = [
+    pytest.param(
+        ["ALTER TABLE vault DROP COLUMN p", "ALTER TABLE vault ADD COLUMN p VARCHAR DEFAULT 'ours'"],
+        id="another column",
+    ),
+    pytest.param(
+        ["ALTER TABLE evolved DROP COLUMN p", "ALTER TABLE evolved RENAME COLUMN q TO p"], id="a column of its name"
+    ),
+    pytest.param(
+        ["ALTER TABLE vault SET PARTITIONED BY (q)", "ALTER TABLE vault REWRITE PARTITIONS"], id="another partitioning"
+    ),
+    pytest.param(["DROP TABLE mine", "ALTER TABLE plain RENAME TO mine"], id="in place of one's own"),
+    pytest.param(["CREATE TABLE twin (p VARCHAR)", "ALTER TABLE vault RENAME TO twin"], id="over another one"),
+    pytest.param(["ALTER TABLE vault CREATE TAG t1", "INSERT INTO mine SELECT p, q, secret FROM vault@t1"], id="tag"),
+    pytest.param(
+        ["ALTER TABLE vault ROLLBACK TO tagged", "ALTER TABLE vault PUBLISH BRANCH work"], id="branch and rollback"
+    ),
+]
+
+
+@pytest.mark.parametrize("who", ["definer", "operator", "tenant"])
+@pytest.mark.parametrize("steps", IN_STEPS)
+def test_no_way_leads_there_in_steps(root: Engine, steps: list[str], who: str) -> None:
+    access = PRINCIPALS[who]
+    for sql in steps:
+        assert SECRET not in told(root, sql, access)
+        assert SECRET not in sees(root, access)
+
+
 TARGETS = [
     pytest.param("ALTER TABLE mine RENAME TO fresh", "INSERT on table 'fresh'", id="rename"),
     pytest.param("ALTER TABLE mine DETACH PARTITION (p = 'ours') TO fresh", "INSERT on table 'fresh'", id="detach"),

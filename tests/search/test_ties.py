@@ -73,6 +73,14 @@ def test_the_first_rows_are_the_same_for_each_count(docs: Engine, search: str) -
         assert ids(docs, search, count) == longest[:count]
 
 
+def test_lists_are_as_deep_for_many_counts(tmp_path: Path) -> None:
+    of = made(tmp_path / "root", Documents.random(400, seed=5))
+    search = SEARCHES["hybrid"].replace(", depth => 600", "")
+    for counts in (range(1, 17), range(17, 65, 9)):
+        longest = ids(of, search, counts[-1])
+        assert [ids(of, search, count) for count in counts] == [longest[:count] for count in counts]
+
+
 @pytest.mark.parametrize("search", SEARCHES.values(), ids=SEARCHES)
 def test_tables_that_cannot_be_read_together_give_the_same_order(search: str, tmp_path: Path) -> None:
     of = made(tmp_path / "root", documents())

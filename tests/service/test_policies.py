@@ -28,8 +28,12 @@ grants = ["ALL ON *"]
 [roles.tenants]
 members = ["alice", "bob"]
 grants = ["SELECT, WRITE ON events WHERE tenant = CURRENT_USER"]
+
+[roles.definer]
+members = ["carol"]
+grants = ["DDL ON *", "ALL ON hers"]
 """
-TOKENS = {name: f"the token of {name}" for name in ("alice", "bob", "owner")}
+TOKENS = {name: f"the token of {name}" for name in ("alice", "bob", "carol", "owner")}
 BEARER = "adbc.flight.sql.authorization_header"
 
 
@@ -82,6 +86,37 @@ def test_each_tenant_has_the_table_alone(tenants: Tenants) -> None:
     assert "not_found" in tenants.refuses("alice", "SELECT * FROM ledger")
     assert "not_found" in tenants.refuses("alice", "SELECT * FROM ledgers")
     assert "ledger" not in tenants.refuses("alice", "SELECT * FROM ledgr").replace("ledgr", "")
+
+
+DEFINITIONS = [
+    "ALTER TABLE ledger RENAME TO hers",
+    "ALTER TABLE events DETACH PARTITION (tenant = 'bob') TO hers",
+    "ALTER TABLE events ADD COLUMN c VARCHAR AS (CAST(1 / (n - 777) AS VARCHAR))",
+    "ALTER TABLE events ALTER COLUMN tenant SET NOT NULL",
+    "CREATE INDEX ON events (n)",
+    "CREATE TABLE hers AS SELECT n FROM events",
+]
+
+
+@pytest.mark.parametrize("sql", DEFINITIONS)
+def test_who_defines_tables_does_not_read_them(tenants: Tenants, sql: str) -> None:
+    said = tenants.refuses("carol", sql)
+    assert "refused" in said
+    assert "SELECT" in said
+    assert "777" not in said.replace(sql, "")
+    assert "not_found" in tenants.refuses("carol", "SELECT * FROM hers")
+    assert tenants.rows("owner", "SELECT count(*) FROM events") == [(4,)]
+
+
+def test_a_branch_is_written_by_whoever_may_write_its_table(tenants: Tenants) -> None:
+    tenants.rows("owner", "ALTER TABLE events CREATE BRANCH work")
+    assert tenants.rows("alice", "INSERT INTO \"events@work\" VALUES ('alice', 3)") == []
+    assert "refused" in tenants.refuses("alice", "INSERT INTO \"events@work\" VALUES ('bob', 3)")
+    with tenants.connect("alice") as connection, connection.cursor() as cursor:
+        rows = pa.table({"tenant": ["alice"], "n": [4]})
+        assert cursor.adbc_ingest("events@work", rows, mode="append") == 1
+    assert tenants.rows("alice", 'SELECT n FROM "events@work" ORDER BY n') == [(1,), (2,), (3,), (4,)]
+    assert tenants.rows("owner", 'SELECT count(*) FROM "events@work"') == [(6,)]
 
 
 def test_a_temporary_table_needs_no_grant_and_gives_none(tenants: Tenants) -> None:

@@ -189,6 +189,15 @@ def test_values_of_every_kind_come_back(spark: SparkSession, server: Server, tab
     assert (stored["d"], stored["day"], stored["raw"]) == (Decimal("1.25"), date(2024, 2, 29), b"\x00\xff")
 
 
+def test_null_inside_a_vector_is_not_written(spark: SparkSession, server: Server, table: str) -> None:
+    vectors = pa.array([[1.0, 2.0], None], pa.list_(pa.float32(), 2))
+    server.ingest(table, pa.table({"id": [1, 2], "v": vectors}), partition_by="bucket(2, id)")
+    gap = spark.createDataFrame([(3, [1.0, None])], "id BIGINT, v ARRAY<FLOAT>")
+    with pytest.raises(PySparkException, match="has NULL inside the vector of row 1"):
+        write(gap, server.root, table)
+    assert server.rows(f"SELECT id FROM {table} ORDER BY id") == [(1,), (2,)]
+
+
 def test_vectors_keep_their_length(spark: SparkSession, server: Server, table: str) -> None:
     vectors = pa.array([[1.0, 2.0], [3.0, 4.0]], pa.list_(pa.float32(), 2))
     server.ingest(table, pa.table({"id": [1, 2], "v": vectors}), partition_by="bucket(2, id)")

@@ -30,6 +30,7 @@ from lance_flight.engine.sql import edited
 from lance_flight.errors import SqlError
 
 _STATISTICS = ("global", "local")
+_LEAST_DEPTH, _DEEPER = 64, 4
 
 RANK_CONSTANT = 60.0
 """Reciprocal rank fusion: a row counts 1 / (60 + its rank) in each of the lists that it is in (Cormack et al., 2009)."""
@@ -84,7 +85,7 @@ def _full_text_search(planner: Planner, searched: Target, arguments: Arguments) 
 def _hybrid_search(planner: Planner, searched: Target, arguments: Arguments) -> Found:
     """The best of two lists, by what place rows have in them."""
     count = arguments.count
-    depth = arguments.number("depth", most=MOST_ROWS) or max(4 * count, 50)
+    depth = arguments.number("depth", most=MOST_ROWS) or _depth(count)
     searches = (nearest(searched, arguments, "vector_column", depth), _text(searched, arguments, "text_column", depth))
     check_free(searched, SCORE)
     # A row that both find is known by its place: they must look at the same tables together.
@@ -100,6 +101,20 @@ def _hybrid_search(planner: Planner, searched: Target, arguments: Arguments) -> 
         report="; ".join(_said(search, searched) for search in searches),
         failure=searched.failure,
     )
+
+
+def _depth(count: int) -> int:
+    """How many rows of each list are fused for so many: four times as many or more, the same number for many counts.
+
+    With the lists the ranks change, and with those the order of the first rows.
+
+    >>> _depth(1), _depth(16), _depth(17)
+    (64, 64, 256)
+    """
+    depth = _LEAST_DEPTH
+    while depth < _DEEPER * count:
+        depth *= _DEEPER
+    return min(depth, MOST_ROWS)
 
 
 def _fused(lists: list[pa.Table], count: int) -> pa.Table:
