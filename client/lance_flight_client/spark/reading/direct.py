@@ -110,7 +110,7 @@ class DirectPlan:
                 spec_id=each.spec_id,
                 part=TablePart(
                     PinnedTable(
-                        Store(each.uri, table.store.storage_options),
+                        Store(each.uri, table.store.storage_options, top=table.store.top or table.store.uri),
                         each.pin if isinstance(each.pin, FixedPin) else self.resolved[each.object_id],
                         context=each.context,
                     )

@@ -202,6 +202,7 @@ class Store:
 
     def tree(self) -> Iterator[StoredFile]:
         """Every file below this place, however deep; symbolic links are neither files nor followed."""
+        self.check_way()
         if not self.is_remote:
             yield from _local_tree(self.uri)
             return
@@ -232,6 +233,7 @@ class Store:
 
     def read(self, name: str) -> bytes:
         """The content of a file right below this place."""
+        self.check_way(name)
         filesystem, path = self._filesystem()
         with filesystem.open_input_stream(f"{path}/{name}") as stream:
             content: bytes = stream.read()
