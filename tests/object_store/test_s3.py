@@ -6,6 +6,7 @@ import threading
 from collections.abc import Iterator
 from pathlib import Path
 
+import lance
 import pyarrow as pa
 import pytest
 from adbc_driver_flightsql import dbapi
@@ -164,3 +165,24 @@ def test_secrets_are_not_shown(bucket: Bucket) -> None:
 
 def _refuse(_: Store) -> int:
     raise Unsupported("no")
+
+
+def test_a_table_has_no_files_outside_of_the_root(bucket: Bucket) -> None:
+    outside = lance.write_dataset(
+        pa.table({"n": [7]}), f"s3://{bucket.name}/outside.lance", storage_options=bucket.options, mode="create"
+    )
+    root = bucket.store.uri
+    engine = Engine(Root(bucket.store), ways=2)
+    engine.update("CREATE TABLE t (id BIGINT, p VARCHAR) PARTITIONED BY (p)")
+    engine.update("INSERT INTO t VALUES (1, 'a')")
+    engine.update("ALTER TABLE t CREATE BRANCH work")
+    engine.update("INSERT INTO \"t@work\" VALUES (2, 'a')")
+    assert engine.query('SELECT count(*) AS n FROM "t@work"')["n"].to_pylist() == [2]
+    options = {"storage_options": bucket.options}
+    outside.shallow_clone(f"{root}/cloned.lance", outside.version, **options)
+    with pytest.raises(LanceFlightError, match="files outside of the root"):
+        engine.query("SELECT n FROM cloned")
+    engine.update("CREATE TABLE here AS SELECT 3 AS n")
+    inside = lance.dataset(f"{root}/here.lance", **options)
+    inside.shallow_clone(f"{root}/twin.lance", inside.version, **options)
+    assert engine.query("SELECT n FROM twin")["n"].to_pylist() == [3]

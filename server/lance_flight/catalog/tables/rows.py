@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from types import MappingProxyType
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -74,11 +75,13 @@ def conform(
 
 def check_vectors(field: pa.Field, column: pa.Array | pa.ChunkedArray) -> None:
     """Raises `DataError` for a vector that has NULL inside."""
-    gaps = have_gaps(column) if is_vector(field.type) else ()
-    if any(gaps):
+    if not is_vector(field.type):
+        return
+    (rows,) = np.nonzero(have_gaps(column))
+    if len(rows):
         raise DataError(
-            f"column {field.name!r} has NULL inside the vector of row {list(gaps).index(True) + 1} of a batch of"
-            f" {len(column)}; expected numbers alone, or NULL for the whole vector"
+            f"column {field.name!r} has NULL inside the vector of row {int(rows[0]) + 1} of a batch of {len(column)};"
+            " expected numbers alone, or NULL for the whole vector"
         )
 
 
