@@ -40,7 +40,7 @@ Required = tuple[Privilege, TableName]
 
 _NOTHING: tuple[Privilege, ...] = ()
 _READING = (Privilege.SELECT,)
-_REMOVING = (Privilege.DELETE, Privilege.SELECT)
+_REMOVING = (Privilege.SELECT, Privilege.DELETE)
 """Rows that go are counted in the reply, and chosen by what they hold: who may not read them learns of neither."""
 _MAKING = (Privilege.DDL, Privilege.INSERT)
 """A table that is made with rows."""
