@@ -76,8 +76,6 @@ SETUP = [
     f"INSERT INTO vault SELECT NULL, q, secret, at, word FROM vault WHERE p = '{SECRET}'",
     "INSERT INTO vault VALUES ('ours', 'ours', 'ours', NULL, NULL)",
     "ALTER TABLE vault CREATE TAG tagged",
-    "ALTER TABLE vault CREATE BRANCH work",
-    f"UPDATE \"vault@work\" SET word = '{SECRET}' WHERE p = '{SECRET}'",
     f"UPDATE vault SET word = '{SECRET}x' WHERE p = '{SECRET}'",
     "CREATE TABLE evolved (p VARCHAR, q VARCHAR, secret VARCHAR) PARTITIONED BY (p, q)",
     f"INSERT INTO evolved VALUES ('{SECRET}', 'ours', '{SECRET}'), ('ours', 'x', 'mine')",
@@ -90,9 +88,15 @@ SETUP = [
     f"CREATE TABLE plain AS SELECT CAST(NULL AS VARCHAR) AS p, '{SECRET}' AS secret",
     "CREATE TABLE spare (p VARCHAR, q VARCHAR, secret VARCHAR) PARTITIONED BY (p)",
     "CREATE TABLE mine (p VARCHAR, q VARCHAR, secret VARCHAR) PARTITIONED BY (p)",
-    "ALTER TABLE mine CREATE BRANCH ours",
     "INSERT INTO mine VALUES ('ours', 'ours', 'ours')",
 ]
+
+BRANCHES = [
+    "ALTER TABLE vault CREATE BRANCH work AS OF tagged",
+    f"UPDATE \"vault@work\" SET word = '{SECRET}' WHERE p = '{SECRET}'",
+    "ALTER TABLE mine CREATE BRANCH ours",
+]
+"""Lance knows the files below a branch by their absolute place: they are made where they are read."""
 
 
 def engine(root: Path) -> Engine:
@@ -139,7 +143,10 @@ class Untouched:
         if self._engine is None or self.is_changed:
             self.made += 1
             place = Path(shutil.copytree(self.template, self.place / str(self.made)))
-            self._engine, self._files = engine(place), _files(place)
+            self._engine = engine(place)
+            for sql in BRANCHES:
+                self._engine.update(sql)
+            self._files = _files(place)
         return self._engine
 
     @property
