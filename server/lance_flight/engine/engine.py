@@ -226,7 +226,7 @@ class Engine:
         It may be one of another server over the same root.
         """
         if task.report is not None:
-            permitted(parse(task.sql, task.db_schema), access.owning(_temporary(task, session).names))
+            self._check_reader(task, access, _temporary(task, session))
             return self._reports.renew(task)
         running = self.running.of_ticket(task.statement, task.share.part, task.sql, issuer)
         with self.running.working(running, issuer), self.running.turn(running, issuer):
@@ -246,7 +246,7 @@ class Engine:
         The temporary tables of a `session` are read for that one alone.
         """
         if task.report is not None:
-            permitted(parse(task.sql, task.db_schema), access.owning(_temporary(task, session).names))
+            self._check_reader(task, access, _temporary(task, session))
             return self._reports.read(task).to_reader()
         issuer = issuer or Issuer()
         running = self.running.of_ticket(task.statement, task.share.part, task.sql, issuer)
@@ -255,6 +255,11 @@ class Engine:
         return pa.RecordBatchReader.from_batches(
             schema, self.running.streamed(running, task.share.part, issuer, batches)
         )
+
+    def _check_reader(self, task: Task, access: Access, temporary: Temporary) -> None:
+        """Refuse the report of a statement to whoever may not run it."""
+        access = access.owning(temporary.names)
+        permitted(parse(task.sql, task.db_schema), access, temporary.over(self.root.guarded(access)))
 
     def _begun(
         self, running: RunningStatement, task: Task, access: Access, temporary: Temporary

@@ -21,8 +21,8 @@ from lance_flight.catalog.namespace import PartitionedNamespace
 from lance_flight.catalog.storage.addresses import ROW_ADDRESS
 from lance_flight.catalog.storage.retries import pause
 from lance_flight.catalog.storage.store import Store
-from lance_flight.catalog.tables import partitions
-from lance_flight.catalog.tables.scan import Scan, Source
+from lance_flight.catalog.tables.pinned_tables import source_of
+from lance_flight.catalog.tables.scan import Scan
 from lance_flight.errors import Conflict, SerializationFailure
 from lance_flight.model.grouping import match
 from lance_flight.model.spec import Evaluate
@@ -76,7 +76,7 @@ def _moved(namespace: PartitionedNamespace, name: str, evaluate: Evaluate) -> Re
     if table is None:
         return None
     found = _Misplaced(root, snapshot, table, evaluate)
-    written = namespace.written(snapshot, found.rows(), evaluate)
+    written = namespace.written(snapshot, found.rows(), evaluate, is_stored=True)
     if not written:
         return None
     with namespace.discarding(snapshot, written):
@@ -103,8 +103,7 @@ class _Misplaced:
         plain, fields = self.snapshot.schema.plain, self.snapshot.spec(self.table.spec_id).fields
         own = self.snapshot.row(self.table.object_id).select([each.column for each in fields])
         scan = Scan(source=plain, schema=plain.append(pa.field(ROW_ADDRESS, pa.uint64())), ids=self.snapshot.schema.ids)
-        dataset = partitions.open_table(self.root, self.table)
-        for batch in scan.read([lambda: [Source(dataset)]]):
+        for batch in scan.read([lambda: [source_of(self.root, self.snapshot, self.table)]]):
             rows = pa.Table.from_batches([batch])
             values = partition_values(rows, fields, self.snapshot.schema.source_paths, self.evaluate)
             wrong = rows.filter(pa.array(match(values, own) < 0))

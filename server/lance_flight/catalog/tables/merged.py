@@ -70,9 +70,7 @@ class Merged:
     @property
     def source(self) -> Source:
         """All rows of them, for a scan."""
-        return Source(
-            self.dataset, number=self.number, tables=self.tables, contexts=self.contexts, owners=self.owners
-        )
+        return Source(self.dataset, number=self.number, tables=self.tables, contexts=self.contexts, owners=self.owners)
 
 
 def merge(tables: Sequence[PinnedTable]) -> tuple[list[Merged], list[PinnedTable]]:
