@@ -137,3 +137,27 @@ def test_a_wrong_value_is_refused_whichever_way_it_comes(tmp_path: Path) -> None
     for file, environment in [(str(tmp_path / "file"), {}), (None, {"LANCE_FLIGHT_GRACE": "soon"})]:
         with pytest.raises(InvalidInput, match=r"setting 'grace' is 'soon'; expected a float"):
             config.load({}, file=file, environment=environment)
+
+
+@pytest.mark.parametrize(
+    ("given", "is_taken"),
+    [
+        pytest.param({}, True, id="loopback, anonymous"),
+        pytest.param({"host": "::1"}, True, id="loopback of IPv6"),
+        pytest.param({"host": "192.0.2.1", "allow_anonymous": True}, False, id="another interface"),
+        pytest.param({"tokens_file": "tokens"}, False, id="tokens"),
+        pytest.param({"users_file": "users", "allow_anonymous": True}, False, id="users, and anonymous callers"),
+        pytest.param({"dictionary_ingest": "off"}, False, id="off"),
+        pytest.param({"dictionary_ingest": "on", "tokens_file": "tokens"}, True, id="on"),
+    ],
+)
+def test_dictionaries_are_taken_from_callers_on_this_machine_whom_nobody_asks(
+    given: dict[str, Any],
+    is_taken: bool,  # noqa: FBT001 - the case says it
+) -> None:
+    assert config.load(given, environment={}).takes_dictionaries is is_taken
+
+
+def test_a_word_for_dictionaries_that_is_none_is_refused() -> None:
+    with pytest.raises(InvalidInput, match=r"setting 'dictionary_ingest' is 'maybe'; expected auto, on, off"):
+        config.load({"dictionary_ingest": "maybe"}, environment={})

@@ -13,6 +13,7 @@ import pyarrow as pa
 from adbc_driver_flightsql import DatabaseOptions, dbapi
 from adbc_driver_manager import AdbcStatusCode, Error
 
+from lance_flight_client.dictionaries import decoded
 from lance_flight_client.errors import ServerError
 
 _HEADER = "adbc.flight.sql.rpc.call_header."
@@ -106,7 +107,9 @@ def ingest(
 
     If it is made for them, it is partitioned as `partition_by` says (as in CREATE TABLE … PARTITIONED BY (…)), and its rows
     keep their ids with `stable_row_ids`. Its data files are of `file_version` of Lance's format (None: the newest).
+    Dictionary-encoded columns are sent as their values, which every server takes.
     """
+    data = decoded(data)
     with connection.cursor() as cursor:
         if stable_row_ids:
             cursor.adbc_statement.set_options(**{STABLE_ROW_IDS: "true"})

@@ -26,6 +26,7 @@ MAX_PORT = 65535
 NO_PORT = -1
 LOG_LEVELS = ("debug", "info", "warning", "error")
 LOG_FORMATS = ("text", "json")
+DICTIONARY_INGEST = ("auto", "on", "off")
 
 _NOT_NEGATIVE = (
     "lanes",
@@ -120,6 +121,11 @@ class ServerConfig:
     )
     batch_limit: int = _setting(1 << 30, "bytes that one record batch of an ingest may have")
     parameter_limit: int = _setting(64 << 20, "bytes that the parameters of a statement may have")
+    dictionary_ingest: str = _setting(
+        "auto",
+        "whether ingests may have dictionary-encoded columns: on, off, or auto, which is on where nobody is asked who calls and host"
+        " is loopback; a crafted dictionary stream ends pyarrow's server before it can be refused",
+    )
     sessions: int = _setting(
         10_000, "sessions that are remembered; the oldest without a transaction are forgotten first"
     )
@@ -156,6 +162,10 @@ class ServerConfig:
             raise InvalidInput(f"setting 'log_level' is {self.log_level!r}; expected one of {', '.join(LOG_LEVELS)}")
         if self.log_format not in LOG_FORMATS:
             raise InvalidInput(f"setting 'log_format' is {self.log_format!r}; expected {' or '.join(LOG_FORMATS)}")
+        if self.dictionary_ingest not in DICTIONARY_INGEST:
+            raise InvalidInput(
+                f"setting 'dictionary_ingest' is {self.dictionary_ingest!r}; expected {', '.join(DICTIONARY_INGEST)}"
+            )
         for name in _NOT_NEGATIVE:
             if getattr(self, name) < 0:
                 raise InvalidInput(f"setting {name!r} is {getattr(self, name)}; expected 0 or more")
@@ -181,6 +191,13 @@ class ServerConfig:
     def has_authentication(self) -> bool:
         """Whether callers are asked who they are."""
         return bool(self.users_file or self.tokens_file or self.jwt_keys or self.tls_client_ca)
+
+    @property
+    def takes_dictionaries(self) -> bool:
+        """Whether ingests may have dictionary-encoded columns."""
+        if self.dictionary_ingest == "auto":
+            return not self.has_authentication and self.host in LOOPBACK
+        return self.dictionary_ingest == "on"
 
     @property
     def storage(self) -> dict[str, str]:

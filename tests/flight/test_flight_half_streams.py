@@ -38,6 +38,7 @@ class Reader:
     """What a DoPut reads: some batches, then the end."""
 
     batches: list[pa.RecordBatch]
+    schema: pa.Schema = BATCH.schema
 
     def __iter__(self) -> Iterator[Chunk]:
         return (Chunk(batch) for batch in self.batches)

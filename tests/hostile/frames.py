@@ -44,20 +44,23 @@ def frames(command: bytes, batches: Sequence[pa.RecordBatch]) -> list[bytes]:
     return [field(1, descriptor(command)) + made[0], *made[1:]]
 
 
-def call(channel: grpc.Channel, rpc: str, messages: Sequence[bytes]) -> tuple[str, str]:
+Metadata = Sequence[tuple[str, str]]
+
+
+def call(channel: grpc.Channel, rpc: str, messages: Sequence[bytes], metadata: Metadata = ()) -> tuple[str, str]:
     """Call an RPC with raw messages: the name of the status that it ends with, and its words."""
     try:
-        for _ in _answers(channel, rpc, messages):
+        for _ in _answers(channel, rpc, messages, metadata):
             pass
     except grpc.RpcError as error:
         return error.code().name, str(error.details())
     return "OK", ""
 
 
-def _answers(channel: grpc.Channel, rpc: str, messages: Sequence[bytes]) -> Iterator[bytes]:
+def _answers(channel: grpc.Channel, rpc: str, messages: Sequence[bytes], metadata: Metadata) -> Iterator[bytes]:
     if rpc in {"DoPut", "DoExchange", "Handshake"}:
-        yield from channel.stream_stream(SERVICE + rpc)(iter(messages), timeout=SECONDS)
+        yield from channel.stream_stream(SERVICE + rpc)(iter(messages), timeout=SECONDS, metadata=metadata)
     elif rpc in {"DoGet", "DoAction", "ListFlights", "ListActions"}:
-        yield from channel.unary_stream(SERVICE + rpc)(messages[0], timeout=SECONDS)
+        yield from channel.unary_stream(SERVICE + rpc)(messages[0], timeout=SECONDS, metadata=metadata)
     else:
-        yield channel.unary_unary(SERVICE + rpc)(messages[0], timeout=SECONDS)
+        yield channel.unary_unary(SERVICE + rpc)(messages[0], timeout=SECONDS, metadata=metadata)

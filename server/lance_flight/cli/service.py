@@ -86,6 +86,7 @@ def build(root: str, config: ServerConfig, middleware: Mapping[str, Any] = Mappi
             advertise=advertised,
             gate=admitting,
             parameter_limit=config.parameter_limit,
+            takes_dictionaries=config.takes_dictionaries,
             middleware=middleware,
             tls=tls,
         )

@@ -64,7 +64,8 @@ class FlightSqlServer(flight.FlightServerBase):
 
     `key` (32 bytes) signs tickets and prepared handles; servers that share it can answer for each other. Endpoints name
     no location unless `advertise` lists addresses that clients can reach. `gate` lets callers in; `middleware` sees every
-    call beside our own. With `tls` connections are encrypted.
+    call beside our own. With `tls` connections are encrypted. `takes_dictionaries` says whether ingests may have dictionaries
+    (see `dictionaries`).
 
     Where clients are told by their certificates there is no Handshake: pyarrow says whose certificate it is to a server
     without a handler of Handshakes alone.
@@ -81,6 +82,7 @@ class FlightSqlServer(flight.FlightServerBase):
         middleware: Mapping[str, flight.ServerMiddlewareFactory] = MappingProxyType({}),
         gate: Gate = OPEN,
         parameter_limit: int = NO_BOUND,
+        takes_dictionaries: bool = False,
         tls: Tls | None = None,
         shared: Shared | None = None,
     ) -> None:
@@ -90,7 +92,9 @@ class FlightSqlServer(flight.FlightServerBase):
         self._endpoints = Endpoints(backend=backend, sealer=sealer, advertised=tuple(advertise))
         self._statements = Statements(backend=backend, prepared=prepared, endpoints=self._endpoints)
         self._actions = Actions(backend=backend, prepared=prepared, endpoints=self._endpoints)
-        self._updates = Updates(backend=backend, prepared=prepared, parameter_limit=parameter_limit)
+        self._updates = Updates(
+            backend=backend, prepared=prepared, parameter_limit=parameter_limit, takes_dictionaries=takes_dictionaries
+        )
         self._host = host
         self._another = partial(
             FlightSqlServer,
@@ -101,6 +105,7 @@ class FlightSqlServer(flight.FlightServerBase):
             middleware=middleware,
             gate=gate,
             parameter_limit=parameter_limit,
+            takes_dictionaries=takes_dictionaries,
             shared=shared,
         )
         self.in_flight = shared.in_flight

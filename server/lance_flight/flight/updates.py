@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import sys
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
@@ -22,6 +23,7 @@ from lance_flight.flight.commands import (
     StatementUpdate,
     TableDefinitionOptions,
 )
+from lance_flight.flight.dictionaries import decoded, decoded_schema, refuse_dictionaries
 from lance_flight.flight.prepared import PreparedStatements, Statement, whole_plan
 from lance_flight.flight.protocol import flight_sql_pb2 as pb
 
@@ -48,6 +50,7 @@ class Updates:
     backend: Backend
     prepared: PreparedStatements
     parameter_limit: int = NO_BOUND
+    takes_dictionaries: bool = False
 
     def statement_update(self, call: Call, command: StatementUpdate) -> bytes:
         """Run a statement. Its stream has no schema, so nobody may look for one."""
@@ -87,7 +90,10 @@ class Updates:
             raise InvalidInput(f"no schema before the rows for table {command.table!r}: {error}") from error
         what = f"the rows for table {command.table!r}"
         _check_names(rows.schema, what)
-        whole = pa.RecordBatchReader.from_batches(rows.schema, _to_the_end(rows, call, what))
+        if not self.takes_dictionaries:
+            refuse_dictionaries(rows.schema, what, "this server takes no dictionaries (dictionary_ingest)")
+        schema = decoded_schema(rows.schema)
+        whole = pa.RecordBatchReader.from_batches(schema, decoded(_to_the_end(rows, call, what), schema))
         return _update_result(self.backend.ingest(call.caller, target, whole, transaction=command.transaction_id))
 
     def _run(self, call: Call, statement: Statement) -> bytes:
@@ -155,6 +161,10 @@ def _parameters(
 ) -> pa.RecordBatch | None:
     """All rows of parameters in one batch; None for a stream without columns, or without even a schema."""
     what = "the parameters of a statement"
+    # A stream without a schema has no rows either; whether its client went away is asked at its end, below.
+    with contextlib.suppress(OSError, pa.ArrowInvalid):
+        _check_names(reader.schema, what)
+        refuse_dictionaries(reader.schema, what, "parameters are no dictionaries")
     sent = (chunk.data for chunk in reader if chunk.data is not None)
     batches, size = [], 0
     for batch in _to_the_end(sent, call, what):
@@ -164,7 +174,6 @@ def _parameters(
             raise LimitExceeded(f"more than {most_bytes} bytes of parameters (parameter_limit); expected an ingest")
     if not batches or batches[0].num_columns == 0:
         return None
-    _check_names(batches[0].schema, what)
     return pa.concat_batches(batches)
 
 
