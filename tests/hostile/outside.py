@@ -71,7 +71,7 @@ class Guarded:
 
 
 @contextmanager
-def guarded(place: Path) -> Iterator[Guarded]:
+def guarded(place: Path, *arguments: str) -> Iterator[Guarded]:
     """A server whose root has a partitioned table and a plain one."""
     rows = pa.table({"word": [SECRET], "id": [1]})
     pa.csv.write_csv(rows, place / "secret.csv")
@@ -82,7 +82,7 @@ def guarded(place: Path) -> Iterator[Guarded]:
     (place / "secret.txt").write_text(SECRET)
     lance.write_dataset(rows, str(place / "outside.lance"))
     lance.write_dataset(rows, str(place / "space" / "outside.lance"))
-    with serving(place / "root") as server:
+    with serving(place / "root", *arguments) as server:
         server.run("CREATE TABLE t (id BIGINT, p VARCHAR) PARTITIONED BY (p)")
         server.run("INSERT INTO t VALUES (1, 'a'), (2, 'b')")
         server.run("CREATE TABLE plain (id BIGINT)")
