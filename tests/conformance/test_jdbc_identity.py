@@ -26,6 +26,8 @@ OFFERED: dict[str, tuple[str, Mapping[str, str], str]] = {
     "an unknown user": ("plain", ALICE | {"user": "mallory"}, "! unauthenticated"),
     "a wrong token": ("plain", {"token": "wrong"}, "! unauthenticated"),
     "nothing": ("plain", {}, "! unauthenticated"),
+    "a password that nobody asks for": ("open", ALICE | {"password": "wrong"}, "= in"),
+    "nothing where nobody asks": ("open", {}, "= in"),
 }
 
 
@@ -33,13 +35,19 @@ OFFERED: dict[str, tuple[str, Mapping[str, str], str]] = {
 def said(jdbc_driver: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Mapping[str, str]]:
     """What came of each, by one program in Java."""
     place, ca = tmp_path_factory.mktemp("identities"), authority()
-    own, backend = ca.signs_a_server(), CannedBackend(queries={"SELECT CURRENT_USER": pa.table({"who": ["in"]})})
+    queries = {"SELECT CURRENT_USER": pa.table({"who": ["in"]})}
+    own, backend, anonymous = ca.signs_a_server(), CannedBackend(queries=queries), CannedBackend(queries=queries)
     (place / "ca.pem").write_bytes(ca.pem)
     gate = Identities(place).gate
     tls = Tls(certificate=own.pem, key=own.key)
-    with FlightSqlServer(backend, KEY, gate=gate) as plain, FlightSqlServer(backend, KEY, gate=gate, tls=tls) as server:
+    with (
+        FlightSqlServer(backend, KEY, gate=gate) as plain,
+        FlightSqlServer(backend, KEY, gate=gate, tls=tls) as server,
+        FlightSqlServer(anonymous, KEY) as asking_nobody,
+    ):
         places = {
             "plain": (f"jdbc:arrow-flight-sql://localhost:{plain.port}/?useEncryption=false", {}),
+            "open": (f"jdbc:arrow-flight-sql://localhost:{asking_nobody.port}/?useEncryption=false", {}),
             "tls": (f"jdbc:arrow-flight-sql://localhost:{server.port}/", {"tlsRootCerts": str(place / "ca.pem")}),
         }
         arguments: list[str] = []
@@ -51,6 +59,7 @@ def said(jdbc_driver: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterato
         ran = subprocess.run(command, check=True, timeout=PATIENCE, capture_output=True, text=True)
         yield dict(line.split("\t", 1) for line in ran.stdout.splitlines() if "\t" in line)
     assert {caller.principal for caller in backend.callers} == {"alice"}
+    assert {caller.principal for caller in anonymous.callers} == {"anonymous"}
 
 
 @pytest.mark.parametrize(("name", "expected"), [(name, expected) for name, (*_, expected) in OFFERED.items()])

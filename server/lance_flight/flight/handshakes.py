@@ -16,6 +16,7 @@ from pyarrow import flight
 from lance_flight.errors import Unauthenticated
 from lance_flight.flight.identity.credentials import AUTHORIZATION, Basic, credential_of
 from lance_flight.flight.identity.gate import Gate
+from lance_flight.flight.identity.principal import ANONYMOUS
 from lance_flight.flight.status import handler
 
 TOKEN = "auth-token-bin"  # noqa: S105 - the header, not what stands in it
@@ -35,7 +36,7 @@ class Handshake(flight.ServerAuthHandler):
         `authenticate` is called after this on the same thread, and is told nothing of the call. What is local to a thread in
         Python does not live that long.
         """
-        is_known = self._gate.is_open or credential_of(headers) is not None
+        is_known = bool(headers.get(AUTHORIZATION)) if self._gate.is_open else credential_of(headers) is not None
         self._known[threading.get_ident()] = is_known
         return not is_known
 
@@ -53,11 +54,7 @@ class Handshake(flight.ServerAuthHandler):
         if not message:
             self._gate.admit({})
             return
-        try:
-            said = flight.BasicAuth.deserialize(message)
-        except pa.ArrowInvalid as exc:
-            raise Unauthenticated("the message of the Handshake is no BasicAuth") from exc
-        user = self._gate.known(Basic(user=_text(said.username), password=_text(said.password)))
+        user = ANONYMOUS if self._gate.is_open else self._gate.known(_password(message))
         outgoing.write((self._gate.grant(user) or "").encode())
 
     def is_valid(self, token: bytes) -> bytes:
@@ -71,6 +68,15 @@ def with_token(headers: Mapping[str, Sequence[str]]) -> Mapping[str, Sequence[st
     if not tokens or headers.get(AUTHORIZATION):
         return headers
     return {**headers, AUTHORIZATION: [f"Bearer {tokens[0]}"]}
+
+
+def _password(message: bytes) -> Basic:
+    """The user and the password of a Handshake's message."""
+    try:
+        said = flight.BasicAuth.deserialize(message)
+    except pa.ArrowInvalid as exc:
+        raise Unauthenticated("the message of the Handshake is no BasicAuth") from exc
+    return Basic(user=_text(said.username), password=_text(said.password))
 
 
 def _text(value: str | bytes) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import secrets
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
@@ -9,6 +10,8 @@ from typing import Protocol
 from lance_flight.errors import Unauthenticated
 from lance_flight.flight.identity.credentials import Basic, Credential, credential_of
 from lance_flight.flight.identity.principal import ANONYMOUS, Principal, Proof
+
+_TOKEN_BYTES = 16
 
 
 class Authenticator(Protocol):
@@ -68,7 +71,13 @@ class Gate:
         return Principal(name=name, proof=Proof.CERTIFICATE)
 
     def grant(self, principal: Principal | None) -> str | None:
-        """The token that a Handshake of this principal is answered with."""
+        """Return the token that answers the Handshake of a principal.
+
+        Where nobody is asked who he is it proves nothing, and tells the sessions of clients apart; drivers that send a password
+        fail without one.
+        """
+        if self.is_open:
+            return secrets.token_urlsafe(_TOKEN_BYTES)
         return None if self.granter is None or principal is None else self.granter.token(principal)
 
     def known(self, credential: Credential) -> Principal:
