@@ -19,17 +19,24 @@ SOURCES = {
 LAYERS = {
     "lance_flight.errors": set(),
     "lance_flight.faults": set(),
+    "lance_flight.machine": set(),
     "lance_flight.watched": {"lance_flight.errors"},
     "lance_flight.config": {"lance_flight.errors"},
     "lance_flight.model": {"lance_flight.errors"},
     "lance_flight.planning": {"lance_flight.model", "lance_flight.errors"},
-    "lance_flight.catalog": {"lance_flight.model", "lance_flight.errors", "lance_flight.faults"},
+    "lance_flight.catalog": {
+        "lance_flight.model",
+        "lance_flight.errors",
+        "lance_flight.faults",
+        "lance_flight.machine",
+    },
     "lance_flight.engine": {
         "lance_flight.catalog",
         "lance_flight.planning",
         "lance_flight.model",
         "lance_flight.errors",
         "lance_flight.faults",
+        "lance_flight.machine",
         "lance_flight.watched",
     },
     "lance_flight.flight": {"lance_flight.errors", "lance_flight.watched"},
@@ -42,6 +49,7 @@ LAYERS = {
     "lance_flight.admin": {"lance_flight.engine", "lance_flight.catalog", "lance_flight.errors"},
     "lance_flight.cli": {
         "lance_flight.config",
+        "lance_flight.machine",
         "lance_flight.admin",
         "lance_flight.flight",
         "lance_flight.flight.engine_backend",

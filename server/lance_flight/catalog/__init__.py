@@ -2,5 +2,7 @@
 
 import os
 
+from lance_flight.machine import cores
+
 # Lance reads this once, when it is imported, and decodes with one thread on a small machine without it.
-os.environ.setdefault("LANCE_CPU_THREADS", str(os.cpu_count() or 1))
+os.environ.setdefault("LANCE_CPU_THREADS", str(cores()))

@@ -15,6 +15,7 @@ from typing import Any, NoReturn
 
 import pyarrow as pa
 
+from lance_flight import machine
 from lance_flight.catalog.roots.directory import Root
 from lance_flight.catalog.storage.private import PRIVATE, settle_abandoned
 from lance_flight.catalog.storage.store import Store, caches
@@ -62,12 +63,12 @@ class Service:
 
 def build(root: str, config: ServerConfig, middleware: Mapping[str, Any] = MappingProxyType({})) -> Service:
     """A server that accepts connections already; `middleware` is Flight's, beside that of the server itself."""
-    caches.indices = config.index_cache or _physical_memory() // INDICES_OF_MEMORY
+    caches.indices = config.index_cache or machine.memory() // INDICES_OF_MEMORY
     store = root_store(root, config.storage)
     settle_abandoned(store)
     engine = Engine(
         Root(store),
-        ways=config.lanes or os.cpu_count() or 1,
+        ways=config.lanes or machine.cores(),
         limits=_limits(config),
     )
     policies = PolicyFile(config.policy_file) if config.policy_file else None
@@ -96,8 +97,8 @@ def build(root: str, config: ServerConfig, middleware: Mapping[str, Any] = Mappi
 
 
 def _limits(config: ServerConfig) -> Limits:
-    server_memory = config.server_memory_limit or _physical_memory() // 2
-    running = config.running_statements or max(LEAST_RUNNING, RUNNING_PER_CORE * (os.cpu_count() or 1))
+    server_memory = config.server_memory_limit or machine.memory() // 2
+    running = config.running_statements or max(LEAST_RUNNING, RUNNING_PER_CORE * machine.cores())
     return Limits(
         server_memory=server_memory,
         statement_memory=config.memory_limit or None,
@@ -171,7 +172,3 @@ def _kept_key(path: Path) -> bytes:
     finally:
         draft.unlink()
     return path.read_bytes()
-
-
-def _physical_memory() -> int:
-    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")

@@ -5,7 +5,6 @@ Nothing written here is visible until a `Transaction` commits it.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
@@ -28,6 +27,7 @@ from lance_flight.catalog.tables.disagreeing import writable
 from lance_flight.catalog.tables.lineage import NumberOf, by_ids, keeping
 from lance_flight.catalog.tables.rows import aligned
 from lance_flight.faults import reached
+from lance_flight.machine import cores
 from lance_flight.model.arrays import contiguous
 from lance_flight.model.grouping import group, match
 from lance_flight.model.naming import directory_name
@@ -41,7 +41,7 @@ MOST_ROWS_IN_A_FILE = 4 << 20
 CACHED_BYTES = 256 << 20  # in all open files together, before their pages are written
 LEAST_CACHED_BYTES = 256 << 10  # in one of them: smaller pages would be slow to read
 WRITERS = 4  # more than cores: each spends much of its time opening and closing files
-MOVERS = os.cpu_count() or 1
+MOVERS = cores()
 ROWS_NOT_WORTH_A_THREAD = 16 << 10
 
 

@@ -15,6 +15,7 @@ from contextlib import contextmanager
 import pyarrow as pa
 
 from lance_flight.errors import OutOfMemory
+from lance_flight.machine import cores
 
 Task = Callable[[], Iterator[pa.RecordBatch]]
 
@@ -46,7 +47,7 @@ class Admission:
                 self._changed.notify_all()
 
 
-admission = Admission(int(os.environ["TOKIO_WORKER_THREADS"]) - (os.cpu_count() or 1))
+admission = Admission(int(os.environ["TOKIO_WORKER_THREADS"]) - cores())
 
 
 def run(tasks: Sequence[Task], lanes: int) -> Iterator[pa.RecordBatch]:

@@ -1,0 +1,131 @@
+"""The cores and the memory that this process may use: those of the machine, or less where control groups (v1, v2) say so."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import math
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+PROCESS = Path("/proc/self")
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """What the control groups of a process leave of cores and bytes; infinite where they say nothing."""
+
+    cores: float = math.inf
+    memory: float = math.inf
+
+
+def control_group_limits(process: Path = PROCESS) -> Limits:
+    """The smallest limits of the groups of a process, those above them included; `process` is a directory like /proc/self."""
+    cores, memory = [math.inf], [math.inf]
+    for group in _groups(process):
+        cores += [_quota_v2(group), _quota_v1(group), _cpus(group)]
+        memory += [_number(group / name) for name in ("memory.max", "memory.high", "memory.limit_in_bytes")]
+    return Limits(cores=min(cores), memory=min(memory))
+
+
+@functools.cache
+def cores() -> int:
+    """How many cores this process may keep busy, at least one: a quota of 1.5 counts as two."""
+    has_affinity = hasattr(os, "sched_getaffinity")
+    here = len(os.sched_getaffinity(0)) if has_affinity else os.cpu_count() or 1
+    return max(1, math.ceil(min(here, control_group_limits().cores)))
+
+
+@functools.cache
+def memory() -> int:
+    """How many bytes of memory this process may use."""
+    here = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    # Version 1 says "unlimited" by a number beyond any memory.
+    return int(min(here, control_group_limits().memory))
+
+
+@dataclass(frozen=True, slots=True)
+class _Mount:
+    """A mounted hierarchy: the group that it shows, where, and its controllers (v2: none)."""
+
+    group: str
+    place: Path
+    controllers: frozenset[str]
+
+
+def _groups(process: Path) -> Iterator[Path]:
+    """The directories of the groups that a process is in, and of those above them as far as they are mounted."""
+    mounts = list(_mounts(process))
+    for line in _lines(process / "cgroup"):
+        _, controllers, group = line.split(":", 2)
+        wanted = frozenset(filter(None, controllers.split(",")))
+        for mount in mounts:
+            if mount.controllers == wanted if not wanted else mount.controllers & wanted:
+                yield from _upwards(mount, group)
+
+
+def _upwards(mount: _Mount, group: str) -> Iterator[Path]:
+    # A container may see its own group as the top of the mount, under a path that is the host's.
+    inside = group.removeprefix(mount.group) if mount.group != "/" else group
+    place = mount.place / inside.strip("/")
+    if not place.resolve().is_relative_to(mount.place.resolve()) or not place.is_dir():
+        place = mount.place
+    yield place
+    while place != mount.place:
+        place = place.parent
+        yield place
+
+
+def _mounts(process: Path) -> Iterator[_Mount]:
+    for line in _lines(process / "mountinfo"):
+        before, _, after = line.partition(" - ")
+        kind, _, options = after.split(" ", 2)
+        if kind in {"cgroup", "cgroup2"}:
+            group, place = (text.replace("\\040", " ") for text in before.split(" ")[3:5])
+            controllers = options.split(",") if kind == "cgroup" else []
+            yield _Mount(group=group, place=Path(place), controllers=frozenset(controllers) - {"rw", "ro"})
+
+
+def _quota_v2(group: Path) -> float:
+    """`cpu.max`: `max 100000`, or microseconds of a period."""
+    quota, *period = _text(group / "cpu.max").split() or ["max"]
+    return math.inf if quota == "max" else _ratio(quota, period[0] if period else "100000")
+
+
+def _quota_v1(group: Path) -> float:
+    """`cpu.cfs_quota_us`: −1, or microseconds of a period."""
+    return _ratio(_text(group / "cpu.cfs_quota_us"), _text(group / "cpu.cfs_period_us"))
+
+
+def _ratio(quota: str, period: str) -> float:
+    is_limit = quota.isdigit() and period.isdigit() and int(period) > 0 and int(quota) > 0
+    return int(quota) / int(period) if is_limit else math.inf
+
+
+def _cpus(group: Path) -> float:
+    """How many cores a list like `0-3,8` has."""
+    for name in ("cpuset.cpus.effective", "cpuset.effective_cpus", "cpuset.cpus"):
+        with contextlib.suppress(ValueError):
+            spans = [part.partition("-") for part in _text(group / name).split(",") if part]
+            if spans:
+                return sum(int(last or first) - int(first) + 1 for first, _, last in spans)
+    return math.inf
+
+
+def _number(file: Path) -> float:
+    text = _text(file)
+    return int(text) if text.isdigit() else math.inf
+
+
+def _lines(file: Path) -> list[str]:
+    return _text(file).splitlines()
+
+
+def _text(file: Path) -> str:
+    """What a file says; nothing where there is none, or none of this process's business."""
+    try:
+        return file.read_text().strip()
+    except OSError:
+        return ""

@@ -1,0 +1,138 @@
+"""Limits of control groups, read from trees like those that kernels and containers show."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+from lance_flight import machine
+from lance_flight.cli import service
+from lance_flight.config import ServerConfig
+from lance_flight.machine import Limits, control_group_limits
+
+GIB = 1 << 30
+UNLIMITED_V1 = "9223372036854771712"
+V2 = "31 23 0:28 {group} {place}/cgroup rw,relatime - cgroup2 cgroup2 rw,nsdelegate"
+V1 = "3{n} 23 0:2{n} {group} {place}/{name} rw,relatime - cgroup cgroup rw,{controllers}"
+
+
+def v1(n: int, name: str, group: str = "/", controllers: str | None = None) -> str:
+    return V1.format(n=n, name=name, group=group, controllers=controllers or name, place="{place}")
+
+
+def tree(place: Path, groups: str, mounts: str, files: Mapping[str, str]) -> Path:
+    """A directory like /proc/self, and the hierarchies that it names."""
+    process = place / "proc"
+    process.mkdir()
+    (process / "cgroup").write_text(groups)
+    other = "22 1 0:1 / / rw - ext4 /dev/root rw\n"
+    (process / "mountinfo").write_text(other + mounts.replace("{place}", str(place).replace(" ", "\\040")))
+    for name, text in files.items():
+        (place / name).parent.mkdir(parents=True, exist_ok=True)
+        (place / name).write_text(text + "\n")
+    return process
+
+
+CASES = [
+    pytest.param("", "", {}, Limits(), id="no control groups"),
+    pytest.param("0::/\n", "", {}, Limits(), id="none mounted"),
+    pytest.param(
+        "0::/\n", V2.format(group="/", place="{place}"),
+        {"cgroup/memory.max": str(4 * GIB), "cgroup/cpu.max": "200000 100000"},
+        Limits(cores=2.0, memory=4 * GIB), id="v2, a container",
+    ),
+    pytest.param(
+        "0::/a/b\n", V2.format(group="/", place="{place}"),
+        {"cgroup/a/memory.max": str(2 * GIB), "cgroup/a/b/memory.max": str(8 * GIB),
+         "cgroup/a/cpu.max": "max 100000", "cgroup/a/b/cpu.max": "150000 100000"},
+        Limits(cores=1.5, memory=2 * GIB), id="v2, nested, the outer one smaller",
+    ),
+    pytest.param(
+        "0::/a/b\n", V2.format(group="/", place="{place}"),
+        {"cgroup/a/memory.max": str(8 * GIB), "cgroup/a/b/memory.max": str(2 * GIB), "cgroup/a/cpu.max": "100000 100000",
+         "cgroup/a/b/cpu.max": "max 100000"},
+        Limits(cores=1.0, memory=2 * GIB), id="v2, nested, the inner one smaller",
+    ),
+    pytest.param(
+        "0::/a\n", V2.format(group="/", place="{place}"),
+        {"cgroup/a/memory.max": "max", "cgroup/a/cpu.max": "max 100000", "cgroup/a/cpuset.cpus.effective": ""},
+        Limits(), id="v2, max",
+    ),
+    pytest.param(
+        "0::/a\n", V2.format(group="/", place="{place}"), {"cgroup/a/memory.high": str(GIB), "cgroup/a/memory.max": "max"},
+        Limits(memory=GIB), id="v2, throttled before its limit",
+    ),
+    pytest.param(
+        "0::/a\n", V2.format(group="/", place="{place}"), {"cgroup/a/cpuset.cpus.effective": "0-2,5,8-9"},
+        Limits(cores=6), id="v2, a set of cores",
+    ),
+    pytest.param(
+        "0::/docker/abc\n", V2.format(group="/", place="{place}"), {"cgroup/memory.max": str(GIB)},
+        Limits(memory=GIB), id="v2, a path of the host's",
+    ),
+    pytest.param(
+        "0::/../../other\n", V2.format(group="/", place="{place}"),
+        {"cgroup/memory.max": str(GIB), "other/memory.max": "1"}, Limits(memory=GIB), id="v2, a path above the mount",
+    ),
+    pytest.param(
+        "0::/pod/one\n", V2.format(group="/pod", place="{place}"), {"cgroup/one/memory.max": str(GIB)},
+        Limits(memory=GIB), id="v2, a mount of a group",
+    ),
+    pytest.param(
+        "4:memory:/docker/abc\n3:cpu,cpuacct:/docker/abc\n0::/\n",
+        "\n".join([v1(1, "memory"), v1(2, "cpu", controllers="cpu,cpuacct")]),
+        {"memory/docker/memory.limit_in_bytes": UNLIMITED_V1, "memory/docker/abc/memory.limit_in_bytes": str(4 * GIB),
+         "cpu/docker/abc/cpu.cfs_quota_us": "50000", "cpu/docker/abc/cpu.cfs_period_us": "100000"},
+        Limits(cores=0.5, memory=4 * GIB), id="v1",
+    ),
+    pytest.param(
+        "4:memory:/docker/abc\n3:cpu:/docker/abc\n", "\n".join([v1(1, "memory", "/docker/abc"), v1(2, "cpu", "/docker/abc")]),
+        {"memory/memory.limit_in_bytes": str(GIB), "cpu/cpu.cfs_quota_us": "300000", "cpu/cpu.cfs_period_us": "100000"},
+        Limits(cores=3.0, memory=GIB), id="v1, in a container",
+    ),
+    pytest.param(
+        "4:memory:/\n3:cpu:/\n2:cpuset:/\n", "\n".join([v1(1, "memory"), v1(2, "cpu"), v1(3, "cpuset")]),
+        {"memory/memory.limit_in_bytes": UNLIMITED_V1, "cpu/cpu.cfs_quota_us": "-1", "cpu/cpu.cfs_period_us": "100000",
+         "cpuset/cpuset.cpus": "0-63"},
+        Limits(cores=64, memory=int(UNLIMITED_V1)), id="v1, unlimited",
+    ),
+    pytest.param(
+        "4:memory:/a\n0::/b\n", "\n".join([v1(1, "memory"), V2.format(group="/", place="{place}")]),
+        {"memory/a/memory.limit_in_bytes": str(2 * GIB), "cgroup/b/cpu.max": "400000 100000", "cgroup/a/cpu.max": "1 1000"},
+        Limits(cores=4.0, memory=2 * GIB), id="both versions",
+    ),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("groups", "mounts", "files", "limits"), CASES)
+def test_the_smallest_limit_counts(
+    tmp_path: Path, groups: str, mounts: str, files: Mapping[str, str], limits: Limits
+) -> None:
+    place = tmp_path / "a place"
+    place.mkdir()
+    assert control_group_limits(tree(place, groups, mounts, files)) == limits
+
+
+def test_a_server_takes_its_defaults_from_what_it_may_use(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    files = {"cgroup/memory.max": str(4 * GIB), "cgroup/cpu.max": "50000 100000"}
+    process = tree(tmp_path, "0::/\n", V2.format(group="/", place="{place}"), files)
+    limits = control_group_limits(process)
+    monkeypatch.setattr(machine, "control_group_limits", lambda: limits)
+    machine.cores.cache_clear()
+    machine.memory.cache_clear()
+    try:
+        assert machine.cores() == 1
+        assert machine.memory() <= 4 * GIB
+        given = service._limits(ServerConfig())
+        assert given.server_memory == machine.memory() // 2 <= 2 * GIB
+        assert given.running_statements == service.LEAST_RUNNING
+    finally:
+        machine.cores.cache_clear()
+        machine.memory.cache_clear()
+
+
+def test_this_machine_has_limits_that_can_be() -> None:
+    assert machine.cores() >= 1
+    assert 1 << 26 < machine.memory() < math.inf
