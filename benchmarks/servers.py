@@ -41,7 +41,9 @@ def memory(pid: int, name: str) -> int:
 @contextmanager
 def ours(root: Path, *arguments: str, log: Path | None = None) -> Iterator[Server]:
     """`lance-flight serve` over `root`, as a user starts it; what it logs goes to `log`, if there is one."""
-    with _process(["lance_flight.cli", "serve", str(root), "--port", "0", *arguments], log) as server:
+    with _process(
+        ["lance_flight.cli", "serve", "--no-supervise", "--create", str(root), "--port", "0", *arguments], log
+    ) as server:
         yield server
 
 

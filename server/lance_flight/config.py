@@ -48,6 +48,7 @@ _NOT_NEGATIVE = (
     "token_lifetime",
     "jwt_leeway",
     "grace",
+    "unresponsive_after",
     "log_sql",
 )
 
@@ -140,6 +141,10 @@ class ServerConfig:
         is_secret=True,
     )
     grace: float = _setting(30.0, "seconds that running calls get to end when the server is stopped")
+    unresponsive_after: float = _setting(
+        60.0,
+        "seconds without an answer after which a server is ended and started again; 0 means any number, and a crash alone restarts it",
+    )
     admin_host: str = _setting("127.0.0.1", "interface of the two ports below, which tell nothing but counts")
     admin_port: int = _setting(-1, "HTTP port for /healthz, /readyz and /metrics; 0 takes any free one, -1 has none")
     health_port: int = _setting(-1, "port of the gRPC health service; 0 takes any free one, -1 has none")
@@ -206,6 +211,15 @@ class ServerConfig:
         if any("=" not in pair for pair in pairs):
             raise InvalidInput("setting 'storage_options' is no list of pairs; expected key=value,key=value")
         return {key.strip().lower(): value.strip() for key, _, value in (pair.partition("=") for pair in pairs)}
+
+
+def storage_from_environment(environment: Mapping[str, str]) -> dict[str, str]:
+    """The storage options that LANCE_FLIGHT_STORAGE_OPTIONS holds, for commands that have no setting but this one.
+
+    >>> storage_from_environment({"LANCE_FLIGHT_STORAGE_OPTIONS": "aws_region=eu-north-1, allow_http=true"})
+    {'aws_region': 'eu-north-1', 'allow_http': 'true'}
+    """
+    return ServerConfig(storage_options=environment.get(f"{ENVIRONMENT_PREFIX}STORAGE_OPTIONS", "")).storage
 
 
 SECTIONS: Mapping[str, str] = MappingProxyType(

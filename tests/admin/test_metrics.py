@@ -18,6 +18,7 @@ LOAD = Load(
     transactions=5,
     arrow_bytes=6,
     commits={event: number for number, event in enumerate(CommitEvent, 7)},
+    restarts={"crash": 2, "unresponsive": 1},
 )
 
 
@@ -52,6 +53,8 @@ def test_statements_are_counted_by_kind_and_outcome(metrics: Metrics) -> None:
         "lance_flight_committed_transactions_total": 8,
         "lance_flight_commit_retries_total": 9,
         "lance_flight_commit_conflicts_total": 10,
+        "lance_flight_restarts_total[crash]": 2,
+        "lance_flight_restarts_total[unresponsive]": 1,
         "lance_flight_build_info[0.1.0]": 1,
         "lance_flight_statements_total[query][ok]": 2,
         "lance_flight_statements_total[update][conflict]": 1,

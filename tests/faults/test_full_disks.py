@@ -41,7 +41,7 @@ STOPS = [stop for stop in CHOSEN if in_one_process(stop)]
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     """A server in this process, whose faults can be set."""
     root = tmp_path_factory.mktemp("full") / "root"
-    with build(str(root), ServerConfig(port=0)).server as running:
+    with build(str(root), ServerConfig(port=0), create=True).server as running:
         client = Server(root, running.uri, None)  # type: ignore[arg-type]
         yield client
         client.close()

@@ -64,7 +64,19 @@ class Operated:
 @contextmanager
 def operated(root: Path, *arguments: str) -> Iterator[Operated]:
     """A server over `root`; whether and how it ends is left to the caller."""
-    command = [COMMAND, "serve", str(root), "--port", "0", "--admin-port", "0", "--health-port", "0", *arguments]
+    command = [
+        COMMAND,
+        "serve",
+        "--no-supervise",
+        str(root),
+        "--port",
+        "0",
+        "--admin-port",
+        "0",
+        "--health-port",
+        "0",
+        *arguments,
+    ]
     with (
         root.with_suffix(".log").open("w") as errors,
         subprocess.Popen(command, stdout=subprocess.PIPE, stderr=errors, text=True) as process,

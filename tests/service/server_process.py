@@ -122,7 +122,18 @@ def started_uri(
 ) -> Iterator[Server]:
     """The same for a root of any kind; `ready` is the file that the server writes."""
     ready.unlink(missing_ok=True)
-    command = [COMMAND, "serve", root, "--port", "0", "--ready-file", str(ready), *arguments]
+    command = [
+        COMMAND,
+        "serve",
+        "--no-supervise",
+        "--create",
+        root,
+        "--port",
+        "0",
+        "--ready-file",
+        str(ready),
+        *arguments,
+    ]
     with (
         nullcontext() if log is None else log.open("w") as errors,
         subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=errors, text=True, env=environment) as process,

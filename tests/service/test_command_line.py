@@ -52,6 +52,8 @@ REFUSED = [
     pytest.param(["root", "--config", "file"], 'port = "x"', ["'port'", "'x'", "int"], id="a setting of another type"),
     pytest.param(["root", "--config", "file"], "port =", ["'file'"], id="no TOML"),
     pytest.param(["root", "--config", "file"], 'host = "0.0.0.0"', ["refused", "'0.0.0.0'"], id="a host from a file"),
+    pytest.param(["nosuch"], "", ["'nosuch'", "not there", "--create"], id="a root that is not there"),
+    pytest.param(["file/root", "--create"], "x", ["'file/root'", "cannot be made"], id="a root that cannot be made"),
     pytest.param(["root", "--log-level", "loud"], "", ["'log_level'", "'loud'", "warning"], id="a log level"),
     pytest.param(["root", "--lanes", "-1"], "", ["'lanes'", "-1"], id="negative lanes"),
     pytest.param(["root", "--ready-file", "no/where"], "", ["'no/where'", "'no'"], id="a ready file nowhere"),
@@ -65,6 +67,7 @@ def test_serve_refuses_with_one_line(
     monkeypatch.chdir(tmp_path)
     if content:
         (tmp_path / "file").write_text(content)
+    (tmp_path / "root").mkdir()
     ended = run("serve", *arguments)
     (line,) = [line for line in ended.stderr.decode().splitlines() if line.startswith("lance-flight")]
     assert [part for part in says if part not in line] == []
@@ -103,7 +106,35 @@ def test_a_server_ends_with_zero_when_it_is_told_to(tmp_path: Path, number: sign
         assert server.process.wait(60) == 0
 
 
-def test_an_empty_directory_is_a_fine_root_and_a_missing_one_is_made(tmp_path: Path) -> None:
+def test_a_root_that_is_not_there_is_left_so(tmp_path: Path) -> None:
+    assert run("serve", str(tmp_path / "nosuch" / "root")).returncode == 1
+    assert files(tmp_path) == set()
+
+
+USAGE = [
+    pytest.param([], ["lance-flight: ", "COMMAND", "`lance-flight --help`"], id="nothing"),
+    pytest.param(["srve"], ["'srve'", "serve", "`lance-flight --help`"], id="no command"),
+    pytest.param(["serve"], ["ROOT", "`lance-flight serve --help`"], id="no root"),
+    pytest.param(["serve", "root", "--prot", "1"], ["'--prot'", "'--port'", "serve --help"], id="no option"),
+    pytest.param(["serve", "root", "--prot=1"], ["'--prot=1'", "'--port'"], id="no option, with a value"),
+    pytest.param(["serve", "root", "other"], ["'other'", "too many"], id="two roots"),
+    pytest.param(["serve", "root", "--port", "x"], ["--port", "'x'"], id="no number"),
+    pytest.param(["serve", "root", "--port"], ["--port", "argument"], id="no value"),
+    pytest.param(["sql", "SELECT 1", "--format", "xml"], ["--format", "'xml'", "csv", "sql --help"], id="no format"),
+    pytest.param(["verify"], ["ROOT", "`lance-flight verify --help`"], id="nothing to verify"),
+    pytest.param(["vacuum", "root", "--retain", "week"], ["--retain", "'week'"], id="no number of hours"),
+]
+
+
+@pytest.mark.parametrize(("arguments", "says"), USAGE)
+def test_arguments_that_cannot_be_are_one_line(arguments: list[str], says: list[str]) -> None:
+    ended = run(*arguments)
+    (line,) = ended.stderr.decode().splitlines()
+    assert [part for part in says if part not in line] == []
+    assert (ended.returncode, ended.stdout) == (2, b"")
+
+
+def test_an_empty_directory_is_a_fine_root_and_a_missing_one_is_made_when_asked_for(tmp_path: Path) -> None:
     (tmp_path / "empty").mkdir()
     for name in ("empty", "made/of/parts"):
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
@@ -254,6 +285,6 @@ def test_a_server_leaves_pandas_alone(server: Server) -> None:
 
 def test_serving_loads_only_what_is_asked_for() -> None:
     unasked = ("jwt", "cryptography", "grpc", "prometheus_client", "opentelemetry", "http.server")
-    code = f"import sys; import lance_flight.cli.serve; print([m for m in {unasked} if m in sys.modules])"
+    code = f"import sys; import lance_flight.cli.serving; print([m for m in {unasked} if m in sys.modules])"
     ended = subprocess.run([str(Path(COMMAND).with_name("python")), "-c", code], capture_output=True, check=True)
     assert ended.stdout.decode().strip() == "[]"

@@ -33,7 +33,7 @@ SECONDS = (0.001, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 6
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Load:
-    """What others count: statements by their state, calls, sessions and open transactions now, bytes of Arrow; commits ever."""
+    """What others count: statements by their state, calls, sessions and open transactions now, bytes of Arrow; commits ever, and restarts by their reason."""
 
     statements: Mapping[str, int]
     calls: int
@@ -41,6 +41,7 @@ class Load:
     transactions: int
     arrow_bytes: int
     commits: Mapping[CommitEvent, int]
+    restarts: Mapping[str, int]
 
 
 class Metrics:
@@ -114,6 +115,10 @@ class _LoadCollector(Collector):
         yield GaugeMetricFamily(f"{PREFIX}arrow_bytes_now", "Bytes in Arrow's memory pool.", load.arrow_bytes)
         for event, (name, text) in _COMMITS.items():
             yield CounterMetricFamily(PREFIX + name, text, load.commits[event])
+        restarts = CounterMetricFamily(f"{PREFIX}restarts", "Restarts by the supervising parent.", labels=["reason"])
+        for reason, count in load.restarts.items():
+            restarts.add_metric([reason], count)
+        yield restarts
         yield InfoMetricFamily(f"{PREFIX}build", "This server.", {"version": version("lance-flight")})
 
     def describe(self) -> list[Metric]:

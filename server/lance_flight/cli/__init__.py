@@ -6,9 +6,12 @@ Nothing heavy is imported before a command is chosen: `--help` answers at once.
 from __future__ import annotations
 
 import argparse
+import difflib
 import importlib
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
+from typing import NoReturn
 
 from lance_flight_client.errors import ServerError
 from lance_flight_client.index_arguments import add_index_arguments
@@ -21,8 +24,11 @@ OUTPUT_FORMATS = ("table", "csv", "json", "arrow")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run one command; the exit status is 0, or 1 with one line on standard error."""
-    options = parser().parse_args(arguments)
+    """Run one command; the exit status is 0, or 1 with one line on standard error, 2 for arguments that cannot be."""
+    top = parser()
+    options, rest = top.parse_known_args(arguments)
+    if rest:
+        top.commands[options.command].refuse_rest(rest)
     command = importlib.import_module(f"lance_flight.cli.{options.command.replace('-', '_')}")
     try:
         return int(command.run(options))
@@ -38,14 +44,31 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return 1
 
 
-def parser() -> argparse.ArgumentParser:
+class Parser(argparse.ArgumentParser):
+    """Says what is wrong with arguments in one line, with the nearest option and where to look."""
+
+    commands: Mapping[str, Parser] = MappingProxyType({})
+
+    def error(self, message: str) -> NoReturn:
+        self.exit(2, f"{self.prog}: {message}; see `{self.prog} --help`\n")
+
+    def refuse_rest(self, rest: Sequence[str]) -> NoReturn:
+        """Refuse arguments that are none of this command's, with the nearest option."""
+        known = [option for action in self._actions for option in action.option_strings]
+        near = difflib.get_close_matches(rest[0].partition("=")[0], known, n=1)
+        what = f"no option {rest[0]!r}" if rest[0].startswith("-") else f"one argument too many, {rest[0]!r}"
+        self.error(what + (f"; did you mean {near[0]!r}?" if near else ""))
+
+
+def parser() -> Parser:
     """Every command with its arguments."""
-    top = argparse.ArgumentParser(
+    top = Parser(
         prog="lance-flight",
         description="An Apache Arrow Flight SQL service for Lance Partitioned Namespaces.",
         epilog="Start with `lance-flight demo`; then `lance-flight serve ROOT` on a directory of your own.",
     )
     commands = top.add_subparsers(dest="command", required=True, metavar="COMMAND")
+    top.commands = commands.choices
     _serve(commands.add_parser("serve", help="serve a directory over Flight SQL"))
     _config(commands.add_parser("config", help="show the configuration that a server would have"))
     _demo(commands.add_parser("demo", help="load a year of flights, query them, and go on serving"))
@@ -67,6 +90,12 @@ def parser() -> argparse.ArgumentParser:
 def _serve(command: argparse.ArgumentParser) -> None:
     command.description = "Serve the tables of a directory (an empty one is fine) until SIGTERM or Ctrl-C."
     command.add_argument("root", metavar="ROOT", help="directory or object-store URI")
+    command.add_argument("--create", action="store_true", help="make the directory ROOT if it is not there")
+    command.add_argument(
+        "--no-supervise",
+        action="store_true",
+        help="serve in this very process, which nothing starts again after a crash",
+    )
     _settings(command)
 
 

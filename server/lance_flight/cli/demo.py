@@ -82,7 +82,7 @@ def run(options: argparse.Namespace) -> int:
     stop = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: stop.set())
-    server = service.build(options.root, config).server
+    server = service.build(options.root, config, create=True).server
     print(f"lance-flight demo: {options.root} at {server.uri}")
     with connect(server.uri) as connection:
         _load(connection)

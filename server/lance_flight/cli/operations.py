@@ -9,6 +9,7 @@ import importlib
 import os
 from collections import Counter
 from collections.abc import Callable, Mapping
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -31,10 +32,16 @@ _COLLECTORS = ("OTEL_EXPORTER_OTLP_ENDPOINT", "OTEL_EXPORTER_OTLP_TRACES_ENDPOIN
 
 
 class Operations:
-    """Answers from the moment that it is made; `addresses` says where. `probe` raises what keeps the server from its data."""
+    """Answers from the moment that it is made; `addresses` says where, by the names of the settings.
 
-    def __init__(self, config: ServerConfig, probe: Callable[[], object]) -> None:
-        self.addresses: list[str] = []
+    `probe` raises what keeps the server from its data; `restarts` are those of this server, by their reason.
+    """
+
+    def __init__(
+        self, config: ServerConfig, probe: Callable[[], object], restarts: Mapping[str, int] = MappingProxyType({})
+    ) -> None:
+        self.addresses: dict[str, str] = {}
+        self._restarts = restarts
         self._config = config
         self._readiness = Readiness(probe)
         self._pages: dict[str, Page] = {}
@@ -42,11 +49,11 @@ class Operations:
         if config.admin_port != NO_PORT:
             http = importlib.import_module("lance_flight.admin.http")
             self._pages |= http.health_pages(self._readiness)
-            self.addresses.append(http.AdminServer(config.admin_host, config.admin_port, self._pages).url)
+            self.addresses["admin_port"] = http.AdminServer(config.admin_host, config.admin_port, self._pages).url
         if config.health_port != NO_PORT:
             health = importlib.import_module("lance_flight.admin.health")
             self._health = health.HealthServer(config.admin_host, config.health_port)
-            self.addresses.append(self._health.uri)
+            self.addresses["health_port"] = self._health.uri
         self._tracing = _tracing(config, os.environ)
 
     @property
@@ -64,7 +71,7 @@ class Operations:
             running.observe(StatementLog(self._config.log_sql).ended)
         if self._pages:
             metrics = importlib.import_module("lance_flight.admin.metrics")
-            counted = metrics.Metrics(lambda: metrics.Load(**_load(service)))
+            counted = metrics.Metrics(lambda: metrics.Load(**_load(service), restarts=self._restarts))
             running.observe(counted.ended)
             self._pages["/metrics"] = counted.page
         if self._tracing is not None:

@@ -39,13 +39,15 @@ INDICES_OF_MEMORY = 16
 log = logging.getLogger(__name__)
 
 
-def root_store(root: str, storage_options: Mapping[str, str] = MappingProxyType({})) -> Store:
-    """The store of a root as a user names it: an object-store URI, or a directory, which is made if it is missing."""
+def root_store(root: str, storage_options: Mapping[str, str] = MappingProxyType({}), *, create: bool = False) -> Store:
+    """Return the store of a root as a user names it: an object-store URI, or a directory, which is made with `create` alone."""
     if "://" in root:
         return Store(root.rstrip("/"), dict(storage_options))
     path = Path(root).expanduser().resolve()
     if path.exists() and not path.is_dir():
         raise InvalidInput(f"root {root!r} is a file; expected a directory")
+    if not path.exists() and not create:
+        raise InvalidInput(f"root {root!r} is not there; expected a directory, or --create to make it")
     try:
         path.mkdir(parents=True, exist_ok=True)
     except OSError as exc:
@@ -61,10 +63,19 @@ class Service:
     engine: Engine
 
 
-def build(root: str, config: ServerConfig, middleware: Mapping[str, Any] = MappingProxyType({})) -> Service:
-    """A server that accepts connections already; `middleware` is Flight's, beside that of the server itself."""
+def build(
+    root: str,
+    config: ServerConfig,
+    middleware: Mapping[str, Any] = MappingProxyType({}),
+    *,
+    create: bool = False,
+) -> Service:
+    """A server that accepts connections already; `middleware` is Flight's, beside that of the server itself.
+
+    A root that is not there is made with `create` alone.
+    """
     caches.indices = config.index_cache or machine.memory() // INDICES_OF_MEMORY
-    store = root_store(root, config.storage)
+    store = root_store(root, config.storage, create=create)
     settle_abandoned(store)
     engine = Engine(
         Root(store),

@@ -1,30 +1,38 @@
-"""`lance-flight serve`."""
+"""The process of a server: from its signals to the end of its last call."""
 
 from __future__ import annotations
 
 import argparse
 import faulthandler
+import logging
 import signal
 import threading
+from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
 from types import FrameType
+from urllib.parse import urlsplit
 
-from lance_flight import config
-from lance_flight.admin import logs
 from lance_flight.admin.readiness import Phase
 from lance_flight.cli import service
 from lance_flight.cli.identity import certificates
 from lance_flight.cli.operations import Operations
+from lance_flight.cli.supervisor import Life
+from lance_flight.config import ServerConfig
 from lance_flight.errors import InvalidInput
 from lance_flight.flight.lifecycle import serve_until
+from lance_flight.flight.self_check import SelfCheck
+
+BEATS = 4
+"""How often a server calls itself in the time after which it is taken for one that hangs."""
+BEAT_SECONDS = 5.0
+"""And at least so often."""
+
+log = logging.getLogger(__name__)
 
 
-def run(options: argparse.Namespace) -> int:
+def run(options: argparse.Namespace, settings: ServerConfig, life: Life) -> int:
     """Serve until SIGTERM or SIGINT; the second one does not wait for running calls."""
-    given = {setting.name: getattr(options, setting.name) for setting in config.settings()}
-    settings = config.load(given, file=options.config)
-    logs.configure(settings.log_level, logs.LogFormat(settings.log_format))
     stop = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, partial(_stop, stop))
@@ -38,17 +46,21 @@ def run(options: argparse.Namespace) -> int:
         raise InvalidInput(
             f"ready file {settings.ready_file!r} cannot be written: {str(ready_file.parent)!r} is no directory"
         )
-    operations = Operations(settings, service.root_store(options.root, settings.storage).check)
-    for address in operations.addresses:
+    store = service.root_store(options.root, settings.storage, create=options.create)
+    operations = Operations(settings, store.check, life.restarts)
+    for address in operations.addresses.values():
         print(f"administration at {address}", flush=True)
     built = service.build(options.root, settings, operations.middleware)
     operations.watch(built)
 
     def ready(uri: str) -> None:
         operations.enter(Phase.SERVING)
+        life.report_ready(_ports({"port": uri, **operations.addresses}))
         print(f"serving {options.root} at {uri}", flush=True)
         if settings.ready_file:
             _write_whole(ready_file, uri)
+        if life.channel is not None and settings.unresponsive_after:
+            threading.Thread(target=_beat, args=(life, settings, uri, stop), name="self-check", daemon=True).start()
 
     serve_until(
         built.server,
@@ -60,6 +72,29 @@ def run(options: argparse.Namespace) -> int:
     )
     operations.close()
     service.leave(0)
+
+
+def _beat(life: Life, settings: ServerConfig, uri: str, stop: threading.Event) -> None:
+    """Tell the parent again and again that this server answers, for as long as it does.
+
+    Where clients are known by their certificates, of which there is none here, and where the first call fails, this thread alone tells it:
+    a server is not ended because it cannot reach itself.
+    """
+    seconds = settings.unresponsive_after
+    check = None if settings.tls_client_ca else SelfCheck(uri, timeout=seconds)
+    if check is not None and not check.is_answered() and not stop.is_set():
+        log.warning("the server cannot call itself at %s: whether its handlers run is not watched", uri)
+        check = None
+    pause = threading.Event()
+    while True:
+        if check is None or stop.is_set() or check.is_answered():
+            life.beat()
+        pause.wait(min(seconds / BEATS, BEAT_SECONDS))
+
+
+def _ports(addresses: Mapping[str, str]) -> dict[str, int]:
+    """The ports of addresses."""
+    return {name: urlsplit(address).port or 0 for name, address in addresses.items()}
 
 
 def _stop(stop: threading.Event, number: int, frame: FrameType | None) -> None:

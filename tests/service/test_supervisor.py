@@ -1,0 +1,228 @@
+"""A server below its parent: it comes back after a crash and a hang, at the same address, and ends as it did without one."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import select
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from urllib.request import urlopen
+
+import pytest
+from lance_flight.cli.supervisor import MOST_QUICK
+from lance_flight.flight.commands import StatementQuery
+from lance_flight.flight.wire import encode_command
+from pyarrow import flight
+
+from tests.service.server_process import COMMAND, Server
+
+PATIENCE = 60.0
+KILOBYTES = 40_000
+"""More than an interpreter that parses arguments takes, and a quarter of what a server does."""
+
+
+@dataclass(frozen=True)
+class Supervised:
+    """A parent process, and what it and its servers write."""
+
+    process: subprocess.Popen[str]
+    log: Path
+    ready_file: Path
+
+    def next_uri(self) -> str:
+        """The address that the next server to accept connections says."""
+        assert self.process.stdout is not None
+        for line in self.process.stdout:
+            if line.startswith("serving"):
+                while not self.ready_file.exists():
+                    assert self.process.poll() is None
+                return line.split()[-1]
+        raise AssertionError(self.log.read_text())
+
+    @property
+    def child(self) -> int:
+        """The process of the server."""
+        (child,) = Path(f"/proc/{self.process.pid}/task/{self.process.pid}/children").read_text().split()
+        return int(child)
+
+    def events(self) -> list[dict[str, object]]:
+        """What the parent has logged."""
+        lines = [json.loads(line) for line in self.log.read_text().splitlines() if line.startswith("{")]
+        return [line for line in lines if line["logger"] == "lance_flight.cli.supervisor"]
+
+
+@contextmanager
+def supervised(place: Path, *arguments: str) -> Iterator[Supervised]:
+    (place / "root").mkdir(parents=True)
+    files = {"log": place / "log", "ready_file": place / "ready"}
+    command = [
+        COMMAND,
+        "serve",
+        str(place / "root"),
+        "--port",
+        "0",
+        "--ready-file",
+        str(files["ready_file"]),
+        *arguments,
+    ]
+    with (
+        files["log"].open("w") as errors,
+        subprocess.Popen(
+            [*command, "--log-format", "json"], stdout=subprocess.PIPE, stderr=errors, text=True
+        ) as process,
+    ):
+        try:
+            yield Supervised(process, **files)
+        finally:
+            process.kill()
+
+
+@pytest.fixture
+def running(tmp_path: Path) -> Iterator[Supervised]:
+    with supervised(tmp_path / "place") as found:
+        yield found
+
+
+def answers(uri: str) -> bool:
+    with flight.connect(uri) as client:
+        return bool(list(client.list_actions(flight.FlightCallOptions(timeout=PATIENCE))))
+
+
+def test_a_server_that_crashes_or_hangs_comes_back_at_the_same_address(tmp_path: Path) -> None:
+    with supervised(tmp_path / "place", "--admin-port", "0", "--unresponsive-after", "2") as running:
+        assert running.process.stdout is not None
+        admin, uri = running.process.stdout.readline().split()[-1], running.next_uri()
+        for number in (signal.SIGSEGV, signal.SIGKILL, signal.SIGSTOP):
+            before = running.child
+            running.ready_file.unlink()
+            os.kill(before, number)
+            assert running.next_uri() == uri
+            assert answers(uri)
+            assert running.child != before
+        with urlopen(admin + "/metrics", timeout=PATIENCE) as page:  # noqa: S310 - our own server
+            counted = dict(re.findall(r'lance_flight_restarts_total\{reason="(\w+)"\} ([\d.]+)', page.read().decode()))
+        assert counted == {"crash": "2.0", "unresponsive": "1.0"}
+        assert running.ready_file.read_text() == uri
+        assert [(event["level"], event["message"]) for event in running.events()] == [
+            ("error", "the server was ended by SIGSEGV; it is started again, restart 1"),
+            ("error", "the server was ended by SIGKILL; it is started again, restart 2"),
+            ("error", "the server has not answered for 2 seconds (unresponsive_after)"),
+            ("error", "the server was ended by SIGKILL; it is started again, restart 3"),
+        ]
+        running.process.terminate()
+        assert running.process.wait(PATIENCE) == 0
+
+
+@pytest.mark.parametrize(
+    ("number", "status"),
+    [
+        pytest.param(signal.SIGTERM, 0, id="TERM"),
+        pytest.param(signal.SIGINT, 0, id="INT"),
+        pytest.param(signal.SIGHUP, -signal.SIGHUP, id="HUP"),
+    ],
+)
+def test_a_signal_to_the_parent_ends_the_server_as_one_to_the_server_did(
+    running: Supervised, number: signal.Signals, status: int
+) -> None:
+    running.next_uri()
+    running.process.send_signal(number)
+    assert running.process.wait(PATIENCE) == status
+    assert running.events() == []
+
+
+def test_a_second_signal_ends_at_once(running: Supervised) -> None:
+    uri = running.next_uri()
+    server = Server(Path(), uri, running.process)
+    server.run("CREATE TABLE many AS SELECT a.value AS id FROM range(3000000) AS a")
+    with flight.connect(uri) as client:
+        info = client.get_flight_info(streamed("SELECT id, id + 1, id + 2 FROM many"))
+        reader = client.do_get(info.endpoints[0].ticket)
+        reader.read_chunk()
+        server.close()
+        running.process.terminate()
+        while is_taking_calls(uri):
+            pass
+        running.process.terminate()
+        assert running.process.wait(PATIENCE) == 128 + signal.SIGTERM
+
+
+def streamed(sql: str) -> flight.FlightDescriptor:
+    return flight.FlightDescriptor.for_command(encode_command(StatementQuery(query=sql)))
+
+
+def is_taking_calls(uri: str) -> bool:
+    try:
+        return answers(uri)
+    except flight.FlightUnavailableError:
+        return False
+
+
+def test_the_server_is_asked_through_its_parent_where_its_threads_are(running: Supervised) -> None:
+    running.next_uri()
+    running.process.send_signal(signal.SIGUSR1)
+    while "most recent call first" not in running.log.read_text():
+        assert running.process.poll() is None
+    assert "serve_until" in running.log.read_text()
+
+
+def test_no_server_is_left_where_its_parent_is_killed(running: Supervised) -> None:
+    uri = running.next_uri()
+    child = os.pidfd_open(running.child)
+    running.process.kill()
+    assert select.select([child], [], [], PATIENCE)[0] == [child]
+    os.close(child)
+    with socket.socket() as taking:
+        taking.bind(("127.0.0.1", int(uri.rpartition(":")[2])))
+
+
+def test_the_parent_has_loaded_nothing_of_what_serves(running: Supervised) -> None:
+    running.next_uri()
+    status = Path(f"/proc/{running.process.pid}/status").read_text()
+    (resident,) = re.findall(r"VmRSS:\s+(\d+) kB", status)
+    assert int(resident) < KILOBYTES
+    mapped = Path(f"/proc/{running.process.pid}/maps").read_text()
+    assert [library for library in ("arrow", "lance", "datafusion", "numpy", "grpc") if f"{library}/" in mapped] == []
+
+
+ENDINGS = [
+    pytest.param("os.abort()", MOST_QUICK, 134, id="crashes at once"),
+    pytest.param("life.report_ready({}); os.abort()", MOST_QUICK, 134, id="crashes when it is ready"),
+    pytest.param("life.report_ready({}); return 3", MOST_QUICK, 3, id="fails when it is ready"),
+    pytest.param("return 3", 1, 3, id="refuses to start"),
+    pytest.param("return 0", 1, 0, id="ends"),
+    pytest.param("life.report_ready({}); return 0", 1, 0, id="ends when it is ready"),
+    pytest.param("if sum(life.restarts.values()) < 2: os.abort()\n return 0", 3, 0, id="crashes twice, and ends"),
+    pytest.param("if any(life.restarts.values()): return 3\n os.abort()", MOST_QUICK, 3, id="is refused after a crash"),
+    pytest.param("time.sleep(60) if life.restarts['unresponsive'] == 0 and life.report_ready({}) is None else 0\n return 0", 2, 0,
+                 id="hangs once"),
+    pytest.param("assert dict(life.ports) == ({} if not any(life.restarts.values()) else {'port': 7})\n"
+                 " life.report_ready({'port': 7})\n if sum(life.restarts.values()) < 2: os.abort()\n return 0", 3, 0,
+                 id="keeps its ports"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("body", "runs", "status"), ENDINGS)
+def test_how_often_a_server_is_started(tmp_path: Path, body: str, runs: int, status: int) -> None:
+    code = (
+        "import os, sys, time\nfrom lance_flight.cli.supervisor import supervise\n"
+        f"def serve(life):\n os.write(3, b'.')\n {body}\n"
+        "sys.exit(supervise(serve, unresponsive_after=0.4))\n"
+    )
+    counted, ended = run_counted([sys.executable, "-c", code], tmp_path / "runs")
+    assert (counted, ended) == (runs, status)
+
+
+def run_counted(command: Sequence[str], file: Path) -> tuple[int, int]:
+    """How often a command has written to its descriptor 3, and its exit status."""
+    ended = subprocess.run(
+        ["sh", "-c", 'exec "$@" 3>>"$0"', str(file), *command], timeout=PATIENCE, check=False, capture_output=True
+    )
+    return file.stat().st_size, ended.returncode
