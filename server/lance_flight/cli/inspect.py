@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import os
 from pathlib import Path
 
 import pyarrow as pa
@@ -11,6 +12,7 @@ from lance_flight_client.output import aligned
 from lance_flight.catalog.namespace import PartitionedNamespace
 from lance_flight.catalog.roots.directory import PUBLIC, Root, TableName
 from lance_flight.catalog.storage.store import Store
+from lance_flight.config import storage_from_environment
 from lance_flight.engine.engine import Engine
 from lance_flight.engine.scan_planning import plan_scan
 from lance_flight.errors import InvalidInput
@@ -32,10 +34,12 @@ def run(options: argparse.Namespace) -> int:
 
 
 def existing_root(root: str) -> Store:
-    """The store of a root that must be there."""
+    """The store of a root that must be there; how an object store is reached is in the environment, as for `serve`."""
     if "://" not in root and not Path(root).is_dir():
         raise InvalidInput(f"root {root!r} is not a directory")
-    return Store(root if "://" in root else str(Path(root).resolve()))
+    if "://" not in root:
+        return Store(str(Path(root).resolve()))
+    return Store(root.rstrip("/"), storage_from_environment(os.environ))
 
 
 def named(table: str) -> TableName:
