@@ -20,6 +20,7 @@ LanceFlightError
 ├── Unavailable         not now: the server is stopping; try again, on another one
 ├── Cancelled           ended before it was done: by its client, an administrator or the server
 │   └── StatementTimeout      it took longer than statements may
+├── StorageFull         no room where something is written: free some, and run it again
 ├── LimitExceeded       more than the server gives to one client, statement or session
 ├── Unauthenticated     who calls is not known, or not proven
 ├── Refused             not allowed, whatever the request says
@@ -34,8 +35,15 @@ Each class has a `code`: lower-case words that never change, sent to clients bes
 from __future__ import annotations
 
 import difflib
+import errno
+import os
+import re
 from collections.abc import Iterable, Sequence
 from typing import ClassVar, Self
+
+_FULL = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
+_SYSTEM_ERROR = re.compile(r"\(os error (?P<number>\d+)\)")
+"""How errors of the system are written in Rust, by Lance and DataFusion."""
 
 
 class LanceFlightError(Exception):
@@ -174,6 +182,29 @@ class StatementTimeout(Cancelled):
     """A statement that took longer than statements may."""
 
     code = "statement_timeout"
+
+
+class StorageFull(LanceFlightError):
+    """A device, or a quota of one, that has no room left for what is written."""
+
+    code = "storage_full"
+
+    @classmethod
+    def of(cls, error: BaseException, place: str) -> StorageFull | None:
+        """Return this error for one of the system's that says so, from whichever library; None for any other.
+
+        `place` says what lies on the device; its path is no business of clients.
+
+        >>> StorageFull.of(OSError(errno.ENOSPC, "No space left on device"), "the root")
+        StorageFull('no space is left for the root: No space left on device; expected room to be made there')
+        """
+        number = error.errno if isinstance(error, OSError) else None
+        said = _SYSTEM_ERROR.search(str(error))
+        if number not in _FULL and said is not None:
+            number = int(said["number"])
+        if number not in _FULL:
+            return None
+        return cls(f"no space is left for {place}: {os.strerror(number)}; expected room to be made there")
 
 
 class LimitExceeded(LanceFlightError):

@@ -65,7 +65,7 @@ def test_a_write_that_finds_the_disk_full_leaves_nothing_to_be_seen(
         stop.write.run(server, stop.table)
         then = stop.write.then
     else:
-        with pytest.raises(Error, match="OSError"):
+        with pytest.raises(Error, match=r"\[storage_full\] no space is left for the root: No space left on device"):
             stop.write.run(server, stop.table)
         then = stop.then
     assert faults._fault is not None
@@ -95,7 +95,7 @@ def test_a_server_whose_files_cannot_grow_stores_all_or_nothing_and_goes_on_when
     limited: Server, write: Write
 ) -> None:
     """The system itself refuses here, wherever in Lance or in the server a file grows beyond the limit."""
-    outcomes = []
+    outcomes, said = [], []
     for limit in LIMITS:
         table = f"{write.name}_{limit}"
         write.set_up(limited, table)
@@ -103,7 +103,8 @@ def test_a_server_whose_files_cannot_grow_stores_all_or_nothing_and_goes_on_when
         try:
             grow_up_to(limited, limit)
             write.run(limited, table)
-        except Error:
+        except Error as error:
+            said.append(str(error))
             outcomes.append(write.before)
             is_done = False
         else:
@@ -113,8 +114,25 @@ def test_a_server_whose_files_cannot_grow_stores_all_or_nothing_and_goes_on_when
             grow_up_to(limited, resource.RLIM_INFINITY)
         check_layout(limited, write, table, is_done=is_done)
         check(limited, write, table, outcomes[-1], version)
+    assert [text for text in said if "[storage_full] no space is left for the root: " not in text] == []
     assert outcomes[0] == START
     assert outcomes[-1] == write.then
+
+
+def test_a_spill_that_finds_the_disk_full_says_where(tmp_path: Path) -> None:
+    (tmp_path / "spill").mkdir()
+    groups = "SELECT value % 200000 AS n, count(*), min(repeat('x', 100)) FROM range(400000) GROUP BY 1"
+    counted = f"SELECT count(*) FROM ({groups})"
+    with serving(
+        tmp_path / "root", "--spill-directory", str(tmp_path / "spill"), "--memory-limit", str(24 << 20)
+    ) as server:
+        assert server.value(counted) == 200_000
+        try:
+            grow_up_to(server, 10_000)
+            assert "[storage_full] no space is left for spill_directory: File too large" in server.refuses(counted)
+        finally:
+            grow_up_to(server, resource.RLIM_INFINITY)
+        assert server.value(counted) == 200_000
 
 
 def grow_up_to(server: Server, limit: int) -> None:

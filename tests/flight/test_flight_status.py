@@ -17,6 +17,7 @@ from lance_flight.errors import (
     Refused,
     SchemaError,
     SqlError,
+    StorageFull,
     TicketError,
     Unsupported,
 )
@@ -43,6 +44,7 @@ ERRORS: dict[str, tuple[LanceFlightError, str, str]] = {
     "Refused": (Refused("not you"), "PERMISSION_DENIED", "[refused] not you"),
     "AlreadyExists": (AlreadyExists("table t"), "UNKNOWN", "[already_exists] table t"),
     "Conflict": (Conflict("run it again"), "UNKNOWN", "[conflict] run it again"),
+    "StorageFull": (StorageFull("no space is left"), "UNKNOWN", "[storage_full] no space is left"),
     "Corrupt": (Corrupt("no spec"), "UNKNOWN", "[corrupt] no spec"),
 }
 

@@ -17,7 +17,7 @@ from lance_flight_client.errors import ServerError
 from lance_flight_client.index_arguments import add_index_arguments
 
 from lance_flight.config import DEFAULT_PORT, SECTIONS, flag, settings
-from lance_flight.errors import LanceFlightError
+from lance_flight.errors import LanceFlightError, StorageFull
 
 DEFAULT_URI = f"grpc://127.0.0.1:{DEFAULT_PORT}"
 OUTPUT_FORMATS = ("table", "csv", "json", "arrow")
@@ -41,6 +41,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except BrokenPipeError:
         # Whoever read our output has seen enough.
         sys.stderr.close()
+    except OSError as exc:
+        full = StorageFull.of(exc, "the root")
+        if full is None:
+            raise
+        print(f"lance-flight: [{full.code}] {full}", file=sys.stderr)
     return 1
 
 

@@ -21,7 +21,7 @@ import pyarrow as pa
 from lance_flight.engine.limits import NO_LIMITS, Limits
 from lance_flight.engine.statement_runs import Issuer, Kind, Record, RunningStatement, State
 from lance_flight.engine.turns import Turn, Turns
-from lance_flight.errors import Cancelled, LanceFlightError, NotFound, Refused
+from lance_flight.errors import Cancelled, LanceFlightError, NotFound, Refused, StorageFull
 
 ID_BYTES = 8
 MOST_WAITING = 10_000
@@ -107,8 +107,9 @@ class RunningStatements:
         except LanceFlightError as error:
             statement.failure = statement.failure or error.code
             raise
-        except BaseException:
-            statement.failure = statement.failure or "internal"
+        except BaseException as error:
+            full = StorageFull.of(error, "the root")
+            statement.failure = statement.failure or ("internal" if full is None else full.code)
             raise
         finally:
             with self._changed:

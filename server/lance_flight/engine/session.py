@@ -50,6 +50,7 @@ from lance_flight.errors import (
     QueryFailed,
     SqlError,
     StatementTimeout,
+    StorageFull,
 )
 from lance_flight.model.spec import Expression
 from lance_flight.planning.predicates import Predicate
@@ -391,6 +392,9 @@ class Session:
         for said, why in self._missing.items():
             if said in str(exc):
                 return NotFound(why)
+        full = StorageFull.of(exc, "spill_directory")
+        if full is not None:
+            return full
         if _NO_MEMORY in str(exc):
             otherwise = OutOfMemory
         elif _TOO_LARGE in str(exc):

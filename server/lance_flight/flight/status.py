@@ -12,7 +12,7 @@ Every message is `[code] text`, where `code` is the stable code of the error's c
 | `Unavailable` | `FlightUnavailableError` | `Failed` | UNAVAILABLE (else UNKNOWN) |
 | `Cancelled` | `FlightCancelledError` | `Failed` | CANCELLED (else UNKNOWN) |
 | `StatementTimeout` | `FlightTimedOutError` | `Failed` | DEADLINE_EXCEEDED (else UNKNOWN) |
-| any other of ours | `FlightServerError` | `Failed` | UNKNOWN |
+| `StorageFull`, and any other of ours | `FlightServerError` | `Failed` | UNKNOWN |
 | anything else | `FlightInternalError` | `Failed` | INTERNAL (else UNKNOWN) |
 
 pyarrow maps only some builtin exceptions to a status of their own, only a `FlightError` carries `extra_info` (our code
@@ -36,6 +36,7 @@ from lance_flight.errors import (
     NotFound,
     Refused,
     StatementTimeout,
+    StorageFull,
     Unauthenticated,
     Unavailable,
     Unsupported,
@@ -103,6 +104,7 @@ def flight_error(error: BaseException) -> Exception:
     """What a handler raises for `error`; one that is not ours is logged with its traceback."""
     if isinstance(error, Exception) and isinstance(error, _CONNECTION_ERROR):
         return error
+    error = _known(error)
     if not isinstance(error, LanceFlightError):
         return _with_code(flight.FlightInternalError, _unexpected(error), "internal")
     builtin = _nearest(error, _BUILTIN)
@@ -115,9 +117,18 @@ def builtin_error(error: BaseException) -> Exception:
     """What is raised for `error` where a Flight error would lose its status and show its traceback."""
     if isinstance(error, _CONNECTION_ERROR):
         return Failed(str(error))
+    error = _known(error)
     if not isinstance(error, LanceFlightError):
         return Failed(_unexpected(error))
     return (_nearest(error, _BUILTIN) or Failed)(_text(error))
+
+
+def _known(error: BaseException) -> BaseException:
+    """Return our error for one of the system's that clients are told of, whichever write met it; others as they are."""
+    if isinstance(error, LanceFlightError) or (full := StorageFull.of(error, "the root")) is None:
+        return error
+    _log.error("%s", full, exc_info=error)
+    return full
 
 
 def _raising(translate: Callable[[BaseException], Exception]) -> Callable[[Callable[_P, _R]], Callable[_P, _R]]:
