@@ -16,7 +16,7 @@ from urllib.request import urlopen
 import grpc
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 
-from tests.service.server_process import COMMAND, Server
+from tests.service.server_process import SERVE, Server
 
 PATIENCE = 60.0
 SERVING = health_pb2.HealthCheckResponse.SERVING
@@ -64,19 +64,7 @@ class Operated:
 @contextmanager
 def operated(root: Path, *arguments: str) -> Iterator[Operated]:
     """A server over `root`; whether and how it ends is left to the caller."""
-    command = [
-        COMMAND,
-        "serve",
-        "--no-supervise",
-        str(root),
-        "--port",
-        "0",
-        "--admin-port",
-        "0",
-        "--health-port",
-        "0",
-        *arguments,
-    ]
+    command = [*SERVE, str(root), "--port", "0", "--admin-port", "0", "--health-port", "0", *arguments]
     with (
         root.with_suffix(".log").open("w") as errors,
         subprocess.Popen(command, stdout=subprocess.PIPE, stderr=errors, text=True) as process,

@@ -21,6 +21,8 @@ from adbc_driver_manager import Error
 from pyarrow import flight
 
 COMMAND = str(Path(sys.executable).with_name("lance-flight"))
+SERVE = (COMMAND, "serve", "--no-supervise", "--create")
+"""One process, which a test can kill, over a root that need not be there."""
 PARTITION_BY = "adbc.flight.sql.rpc.call_header.lance-flight-partition-by"
 PRIVATE, LEASES = ".lance-flight", "leases"
 _TICK = 0.05
@@ -122,18 +124,7 @@ def started_uri(
 ) -> Iterator[Server]:
     """The same for a root of any kind; `ready` is the file that the server writes."""
     ready.unlink(missing_ok=True)
-    command = [
-        COMMAND,
-        "serve",
-        "--no-supervise",
-        "--create",
-        root,
-        "--port",
-        "0",
-        "--ready-file",
-        str(ready),
-        *arguments,
-    ]
+    command = [*SERVE, root, "--port", "0", "--ready-file", str(ready), *arguments]
     with (
         nullcontext() if log is None else log.open("w") as errors,
         subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=errors, text=True, env=environment) as process,

@@ -191,7 +191,7 @@ REFUSED = {
 
 @pytest.mark.parametrize(("arguments", "says"), REFUSED.values(), ids=REFUSED.keys())
 def test_serve_refuses_with_one_line(tmp_path: Path, arguments: list[str], says: str) -> None:
-    ended = run([COMMAND, "serve", str(tmp_path / "root"), "--port", "0", *arguments])
+    ended = run([COMMAND, "serve", str(tmp_path), "--port", "0", *arguments])
     assert (ended.returncode, ended.stdout) == (1, "")
     (line,) = ended.stderr.splitlines()
     assert says in line
