@@ -180,6 +180,8 @@ def test_no_server_is_left_where_its_parent_is_killed(running: Supervised) -> No
     assert select.select([child], [], [], PATIENCE)[0] == [child]
     os.close(child)
     with socket.socket() as taking:
+        # Connections that were open may linger; a listener would refuse this all the same.
+        taking.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         taking.bind(("127.0.0.1", int(uri.rpartition(":")[2])))
 
 
