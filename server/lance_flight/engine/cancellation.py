@@ -80,21 +80,18 @@ class Cancellation:
         woken = threading.Event()
         outcome.add_done_callback(lambda _: woken.set())
 
-        def run() -> None:
-            try:
-                outcome.set_result(work())
-            except BaseException as error:  # noqa: BLE001 - raised by whoever waits
-                outcome.set_exception(error)
-
         with self.waking(woken.set):
-            threading.Thread(target=run, name="awaited", daemon=True).start()
+            threading.Thread(target=_run, args=[work, outcome], name="awaited", daemon=True).start()
             is_over = woken.wait(seconds or None)
         if not outcome.done():
             self._abandoned = outcome
         self.check()
         if not is_over:
             raise TimeoutError
-        return outcome.result()
+        try:
+            return outcome.result()
+        finally:
+            del outcome  # else its error and this frame keep each other, and with them what the statement holds
 
     def after_abandoned(self, then: Callable[[], None]) -> None:
         """Call `then` once no work that was given up is running any more: at once, where there is none."""
@@ -117,3 +114,10 @@ class Cancellation:
             yield
         finally:
             self._is_committing = False
+
+
+def _run(work: Callable[[], T], outcome: Future[T]) -> None:
+    try:
+        outcome.set_result(work())
+    except BaseException as error:  # noqa: BLE001 - raised by whoever waits
+        outcome.set_exception(error)

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from functools import partial
 from threading import Lock, RLock
 from typing import Any, TypeVar
 from weakref import WeakMethod
@@ -21,14 +21,16 @@ from lance_flight.engine.bounds import is_costly
 from lance_flight.engine.client_sessions import ANONYMOUS
 from lance_flight.engine.evaluations import Evaluations
 from lance_flight.engine.execution import Execution
-from lance_flight.engine.functions import plain_message, register_principal, session_config
+from lance_flight.engine.functions import register_principal, session_config
 from lance_flight.engine.hints import hints
 from lance_flight.engine.named_tables import NamedTables, Reading
 from lance_flight.engine.parameters import has_times, parameter_count, with_fitting_times
+from lance_flight.engine.planning_limits import PlanningLimits
 from lance_flight.engine.points import point
 from lance_flight.engine.policies.access import UNLIMITED, Access, Privilege
 from lance_flight.engine.positions import located
 from lance_flight.engine.provider import Provider, ScanLog
+from lance_flight.engine.query_errors import QueryErrors
 from lance_flight.engine.references import CATALOG
 from lance_flight.engine.search.choosing import SEARCHES
 from lance_flight.engine.search.functions import with_searches
@@ -42,16 +44,7 @@ from lance_flight.engine.tables import PartitionedView, PlainView, Rows, Share
 from lance_flight.engine.tokens import tokenize
 from lance_flight.engine.transactions import SqlTransaction
 from lance_flight.engine.typed_calls import QUERIES_ONLY, TypedCalls
-from lance_flight.errors import (
-    LanceFlightError,
-    LimitExceeded,
-    NotFound,
-    OutOfMemory,
-    QueryFailed,
-    SqlError,
-    StatementTimeout,
-    StorageFull,
-)
+from lance_flight.errors import LanceFlightError, NotFound, QueryFailed, SqlError
 from lance_flight.model.spec import Expression
 from lance_flight.planning.predicates import Predicate
 
@@ -60,12 +53,6 @@ T = TypeVar("T")
 PLANNING_ROUNDS = 4
 FEW_TABLES = 1_000
 """So many partition tables are planned twice in no time worth speaking of."""
-_NO_MEMORY = "Resources exhausted"
-"""DataFusion says so in every error of its pool."""
-_TOO_LARGE = "value: LimitExceeded("
-"""Of an error that a function of ours raised."""
-MOST_PLANNING_SECONDS = 3.0
-"""Of a core: for so long all other clients may have to wait."""
 SMALL_BATCH_ROWS = 1024
 """Fewer make a join of every pair slower, as many more do."""
 
@@ -121,7 +108,7 @@ class Session:
             at=None if self.execution.snapshot is None else point(self.execution.snapshot),
         )
         self._system = system
-        self._missing: dict[str, str] = {}
+        self._errors = QueryErrors(root, self.log)
         self.inner: dict[str, pads.Dataset] = {}
         self.first: list[Callable[[], None]] = []
         self._running_first = RLock()
@@ -129,8 +116,7 @@ class Session:
         self._planning = Lock()
         self._optimised: tuple[DataFrame, LogicalPlan] | None = None
         self._planned: DataFrame | None = None
-        self._planning_timeout = planning_timeout
-        self._is_costly = False
+        self._limits = PlanningLimits(self.log.cancellation, planning_timeout)
         self.context = _context(ways, runtime or RuntimeEnvBuilder(), db_schema)
         # What DataFusion holds is not seen by Python's collector: through it the session would keep itself for ever.
         self.context.register_catalog_provider(CATALOG, TableCatalog(self.root, _weak(self.resolve)))
@@ -162,7 +148,7 @@ class Session:
         sql = with_searches(self, self.inner, sql, parameters, is_bound=is_bound)
         with located(self._sent, sql):
             text = for_datafusion(sql)
-        self._is_costly = self._is_costly or is_costly(text, tokenize(text))
+        self._limits.is_costly |= is_costly(text, tokenize(text))
         calls = TypedCalls.of(text)
         if parameters is not None and has_times(parameters):
             with located(self._sent, calls.sql):
@@ -187,30 +173,11 @@ class Session:
         """The optimised plan of a query; what DataFusion refuses only now (types that do not compare …) is `SqlError`."""
         known = self._optimised
         if known is None or known[0] is not frame:
-            if self._is_costly:
-                self._check_cost(frame)
+            if self._limits.is_costly:
+                self.planned(partial(self._limits.check_cost, frame))
+                self._forget_plan()
             known = self._optimised = frame, self.planned(frame.optimized_logical_plan)
         return known[1]
-
-    def _check_cost(self, frame: DataFrame) -> None:
-        """Refuse a query whose optimisation takes long.
-
-        DataFusion's `optimized_logical_plan` holds Python's lock, and with it every other client; `execution_plan` does not, and
-        does as much and more.
-        """
-
-        def measured() -> float:
-            began = time.thread_time()
-            frame.execution_plan()
-            return time.thread_time() - began
-
-        seconds = self.planned(measured)
-        self._forget_plan()
-        if seconds > MOST_PLANNING_SECONDS:
-            raise LimitExceeded(
-                f"planning the statement took {seconds:.1f} s of a core; expected at most {MOST_PLANNING_SECONDS:g}:"
-                " calls over constants are computed while planning, so send their values, and long lists as a table"
-            )
 
     def prepare(self, frame: DataFrame) -> None:
         """Learn from the optimised plan what prunes beyond the pushed filters, custom expressions included."""
@@ -281,7 +248,7 @@ class Session:
     def stream(self, frame: DataFrame) -> Iterator[pa.RecordBatch]:
         """Run a planned query; its batches are as DataFusion made them."""
         self._run_first()
-        with self._run_errors():
+        with self._errors.raised_as(QueryFailed):
             yield from cancellable(frame.execute_stream, self.log.cancellation)
 
     def directly(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -300,12 +267,12 @@ class Session:
             for name, rows in portion.items():
                 self.divisible[name].portion.rows, self.divisible[name].portion.ways = rows, ways
             try:
-                with self._run_errors():
+                with self._errors.raised_as(QueryFailed):
                     started = [frame.execute_stream()]
             finally:
                 for name in portion:
                     self.divisible[name].portion.rows = self.divisible[name].portion.ways = None
-        with self._run_errors():
+        with self._errors.raised_as(QueryFailed):
             yield from cancellable(started.pop, self.log.cancellation)
 
     def _run_first(self) -> None:
@@ -346,60 +313,17 @@ class Session:
         try:
             return self.named.dataset(name)
         except NotFound as exc:
-            # The name may be a table function's: why it is no table matters only if DataFusion misses it. The error itself
-            # would keep the frames of all callers, and the rows of this very statement with them.
-            why = str(exc)
-            self._missing[f"table '{CATALOG}.{name}' not found"] = why
-            for said in (reference, str(name), f"{CATALOG}.{name}"):
-                self._missing[f"No table named '{said}'"] = why  # of a Substrait plan
+            # The error itself would keep the frames of all callers, and the rows of this very statement with them.
+            self._errors.note_missing(reference, name, str(exc))
             return None
         except LanceFlightError as exc:
             self.log.error = exc
             raise
 
-    @contextmanager
-    def _run_errors(self) -> Iterator[None]:
-        """What ends a query that runs, as an error of ours."""
-        try:
-            yield
-        except LanceFlightError:
-            raise
-        except Exception as exc:
-            raise self._error(exc, QueryFailed) from exc
-
     def planned(self, plan: Callable[[], T]) -> T:
-        """What planning gives; what DataFusion refuses is `SqlError`, `StatementTimeout` what takes too long.
-
-        Planning cannot be stopped: where it may take long it runs in a thread of its own, which keeps the turn of the statement.
-        """
-        cancellation = self.log.cancellation
-        cancellation.check()
-        try:
-            return cancellation.awaited(plan, self._planning_timeout) if self._is_costly else plan()
-        except LanceFlightError:
-            raise
-        except TimeoutError as exc:
-            raise StatementTimeout(
-                f"planning the statement took more than {self._planning_timeout:g} s, the setting planning_timeout"
-            ) from exc
-        except Exception as exc:
-            raise self._error(exc, SqlError) from exc
-
-    def _error(self, exc: Exception, otherwise: type[LanceFlightError]) -> LanceFlightError:
-        """Our own error where one of ours began it, else DataFusion's words under `otherwise`."""
-        if self.log.error is not None:
-            return self.log.error
-        for said, why in self._missing.items():
-            if said in str(exc):
-                return NotFound(why)
-        full = StorageFull.of(exc, "spill_directory")
-        if full is not None:
-            return full
-        if _NO_MEMORY in str(exc):
-            otherwise = OutOfMemory
-        elif _TOO_LARGE in str(exc):
-            otherwise = LimitExceeded
-        return otherwise(self.root.store.words(plain_message(exc)))
+        """What planning gives; what DataFusion refuses is `SqlError`, `StatementTimeout` what takes too long."""
+        with self._errors.raised_as(SqlError):
+            return self._limits.run(plan)
 
 
 def shaped(batches: Iterator[pa.RecordBatch], schema: pa.Schema) -> Iterator[pa.RecordBatch]:
