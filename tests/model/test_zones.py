@@ -62,8 +62,14 @@ def changes(name: str) -> tuple[np.ndarray, np.ndarray]:
     return after, np.concatenate([known[:1], known[places + 1]])
 
 
-@pytest.mark.skipif(os.environ.get("LANCE_FLIGHT_TESTS") != "write", reason="writes the zones of the product anew")
-def test_write_zones() -> None:
+@pytest.fixture(scope="module", autouse=True)
+def _zones() -> None:
+    """With LANCE_FLIGHT_TESTS=write the zones of the product are made anew, for the next run."""
+    if os.environ.get("LANCE_FLIGHT_TESTS") == "write":
+        write_zones()
+
+
+def write_zones() -> None:
     groups: dict[tuple[bytes, bytes], list[str]] = {}
     for name in NAMES:
         starts, found = changes(name)

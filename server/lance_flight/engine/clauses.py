@@ -11,7 +11,6 @@ from dataclasses import dataclass
 from decimal import Decimal
 from enum import Enum
 
-from lance_flight.engine.aggregates import is_aggregate
 from lance_flight.engine.clause_words import (
     AFTER_CALL,
     AFTER_FROM,
@@ -37,6 +36,7 @@ from lance_flight.engine.clause_words import (
     WINDOW_WORDS,
     WITHIN,
 )
+from lance_flight.engine.routines import is_aggregate
 from lance_flight.engine.token_places import TokenPlaces
 from lance_flight.engine.tokens import Kind, Token
 from lance_flight.errors import Unsupported

@@ -12,8 +12,8 @@ from functools import lru_cache
 import pyarrow as pa
 from datafusion import DataFrame, SessionConfig, SessionContext, col, udf
 
-from lance_flight.engine.determinism import calls_of, changing_functions
 from lance_flight.engine.positions import located, with_sent_position
+from lance_flight.engine.routines import calls_of, changing_functions
 from lance_flight.engine.sql import Cursor, for_datafusion
 from lance_flight.engine.tokens import STRINGS
 from lance_flight.engine.typed_calls import QUERIES_ONLY, TypedCalls, shown_name

@@ -13,11 +13,11 @@ import pyarrow as pa
 from datafusion import Expr
 from datafusion.expr import Aggregate, Filter, Join, Projection, SubqueryAlias, TableScan
 
-from lance_flight.engine.determinism import volatile_functions
 from lance_flight.engine.few_keys import few_keys
 from lance_flight.engine.partition_wise.origins import origin
 from lance_flight.engine.partition_wise.plans import Node, column_key, has_subquery, is_null_aware, join_type, table_key
 from lance_flight.engine.partition_wise.statistics import RowCounts
+from lance_flight.engine.routines import volatile_functions
 from lance_flight.engine.session import Session
 from lance_flight.planning.predicates import NEVER, Column, In, Predicate
 

@@ -13,9 +13,9 @@ from datafusion import DataFrame
 
 from lance_flight.catalog.search.chosen_rows import Addresses
 from lance_flight.catalog.tables.scan import ADDRESS_FIELDS
-from lance_flight.engine.determinism import calls_of, volatile_functions
 from lance_flight.engine.provider import Provider, ScanLog
 from lance_flight.engine.references import CATALOG, enclosed, quoted
+from lance_flight.engine.routines import calls_of, volatile_functions
 from lance_flight.engine.tables import PartitionedView, PlainView, Portion, Share, Targets
 from lance_flight.errors import LanceFlightError, QueryFailed, Unsupported
 from lance_flight.planning.predicates import ALWAYS

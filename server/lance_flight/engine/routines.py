@@ -1,4 +1,4 @@
-"""Which SQL functions give the same value for the same arguments, as DataFusion says; asked once in a process."""
+"""Facts about SQL functions, as DataFusion's `information_schema.routines` has them; asked once in a process."""
 
 from __future__ import annotations
 
@@ -17,11 +17,25 @@ _END = Token(Kind.SIGN, "", 0, 0)
 
 
 @cache
+def _names(condition: str) -> frozenset[str]:
+    """The names of the routines for which an SQL condition holds."""
+    context = SessionContext(SessionConfig().with_information_schema(enabled=True))
+    query = f"SELECT DISTINCT routine_name FROM information_schema.routines WHERE {condition}"  # noqa: S608 - a constant
+    return frozenset(context.sql(query).to_pydict()["routine_name"])
+
+
+def is_aggregate(function: str) -> bool:
+    """Whether a function is an aggregate or a window function.
+
+    >>> is_aggregate("SUM"), is_aggregate("upper")
+    (True, False)
+    """
+    return function.lower() in _names("function_type IN ('AGGREGATE', 'WINDOW')")
+
+
 def changing_functions() -> frozenset[str]:
     """The functions, by all their names, whose value is not told by their arguments alone: `random`, `now` and the like."""
-    query = "SELECT DISTINCT routine_name FROM information_schema.routines WHERE function_type = 'SCALAR' AND NOT is_deterministic"
-    found = SessionContext(SessionConfig().with_information_schema(enabled=True)).sql(query).to_pydict()
-    return frozenset(found["routine_name"]) | _OF_A_RELEASE
+    return _names("function_type = 'SCALAR' AND NOT is_deterministic") | _OF_A_RELEASE
 
 
 @cache
