@@ -192,6 +192,13 @@ def test_a_longer_statement_is_refused_by_its_limit(tmp_path: Path) -> None:
     assert "statement_limit" in said
 
 
+@pytest.mark.parametrize("sent", ["SELECT\n  {} FROM t WHERE a = ?", "UPDATE t\nSET n = {} WHERE m = 1"])
+def test_the_place_that_is_named_is_one_of_the_text_that_was_sent(untimed: Server, sent: str) -> None:
+    text = sent.format("+".join(map(str, range(600))))
+    column = text.splitlines()[1].index("+501") + 1
+    assert f"at line 2, column {column}" in untimed.refuses(text)
+
+
 def test_what_is_computed_of_batches_is_bounded(untimed: Server) -> None:
     batch = pa.record_batch({"n": pa.array([2_000_000_000], pa.int64())})
     said = untimed.refuses("SELECT length(repeat('x', $1))", batch)

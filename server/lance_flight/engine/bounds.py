@@ -8,11 +8,11 @@ Long chains of AND and OR, as programs generate them, are rewritten into IN list
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
-from lance_flight.engine.tokens import QUOTED, Kind, Token
+from lance_flight.engine.tokens import Kind, Token
 from lance_flight.errors import LimitExceeded
 
 MOST_NESTED = 100
@@ -28,8 +28,6 @@ MOST_SETS = 500
 MOST_SELECTS = 2_000
 MOST_GROUPINGS = 4_096
 """Grouping sets that CUBE, ROLLUP and GROUPING SETS of one GROUP BY make."""
-MOST_EXPANDED = 2_000
-"""Relations that a statement reads once each of its WITH queries stands wherever it is named."""
 
 _OPENING, _CLOSING = frozenset("([{"), frozenset(")]}")
 _OPERATORS = frozenset("+-*/%|&^~=<>!.#@") | {"::"}
@@ -157,16 +155,15 @@ def is_costly(text: str, tokens: Sequence[Token]) -> bool:
     )
 
 
-def check_bounds(tokens: Sequence[Token]) -> None:
+def check_bounds(text: str, tokens: Sequence[Token]) -> None:
     """Refuse a statement that is too deep, too wide or expands too far; `LimitExceeded` says where and how much it may be.
 
     >>> from lance_flight.engine.tokens import tokenize
-    >>> check_bounds(tokenize("SELECT 1"))
+    >>> check_bounds("SELECT 1", tokenize("SELECT 1"))
     """
     if len(tokens) <= MOST_NESTED:
         return
-    _Shape().read(tokens)
-    _check_expansion(tokens)
+    _Shape(text).read(tokens)
 
 
 @dataclass(slots=True)
@@ -216,7 +213,8 @@ class _Level:
 class _Shape:
     """Counts what the brackets of a statement hold, each against its bound."""
 
-    def __init__(self) -> None:
+    def __init__(self, text: str) -> None:
+        self._text = text
         self._levels = [_Level()]
         self._selects = 0
 
@@ -313,87 +311,8 @@ class _Shape:
 
     def _check(self, what: str, count: int, most: int, token: Token) -> None:
         if count > most:
+            before = self._text[: token.start]
+            line, column = before.count("\n") + 1, token.start - before.rfind("\n")
             raise LimitExceeded(
-                f"the statement has more than {most} {what} at character {token.start + 1}; expected at most {most}"
+                f"the statement has more than {most} {what}; expected at most {most}; at Line: {line}, Column: {column}"
             )
-
-
-@dataclass(slots=True)
-class _Query:
-    """A query of WITH: its name, the tokens of its bracket, and how many relations it reads once it is expanded."""
-
-    name: str
-    start: int
-    stop: int
-    relations: int = 0
-
-
-def _check_expansion(tokens: Sequence[Token]) -> None:
-    """Bound what WITH queries that name each other grow to: each stands wherever it is named."""
-    queries = list(_with_queries(tokens))
-    if not queries:
-        return
-    named: dict[str, int] = {}
-    total, at = 0, 0
-    for query in sorted(queries, key=lambda each: each.stop):
-        query.relations = _relations(tokens, query.start, query.stop, named)
-        named[query.name] = query.relations
-        _check_expanded(query.relations, query.name)
-        at = max(at, query.stop)
-    total = _relations(tokens, at, len(tokens), named)
-    _check_expanded(total, queries[-1].name)
-
-
-def _check_expanded(relations: int, name: str) -> None:
-    if relations > MOST_EXPANDED:
-        raise LimitExceeded(
-            f"the statement reads {relations} relations once its WITH queries, like {name!r}, stand where they are named;"
-            f" expected at most {MOST_EXPANDED}"
-        )
-
-
-def _with_queries(tokens: Sequence[Token]) -> Iterator[_Query]:
-    """Every `name [(columns)] AS [NOT] [MATERIALIZED] (…)` of a statement, in the order of their beginnings."""
-    closing = _closing_places(tokens)
-    opening = {stop: start for start, stop in closing.items()}
-    for place, token in enumerate(tokens):
-        if token.word != "AS":
-            continue
-        opened = place + 1
-        while opened < len(tokens) and tokens[opened].word in {"NOT", "MATERIALIZED"}:
-            opened += 1
-        if opened < len(tokens) and opened in closing and tokens[opened].is_sign("("):
-            before = place - 1
-            if tokens[before].is_sign(")"):
-                before = opening.get(before, 0) - 1
-            if before >= 0 and tokens[before].kind in (Kind.WORD, Kind.NAME):
-                yield _Query(_folded(tokens[before]), opened, closing[opened])
-
-
-def _closing_places(tokens: Sequence[Token]) -> dict[int, int]:
-    """The place of the closing bracket of each opening one."""
-    opened: list[int] = []
-    closing: dict[int, int] = {}
-    for place, token in enumerate(tokens):
-        if token.is_sign("("):
-            opened.append(place)
-        elif token.is_sign(")") and opened:
-            closing[opened.pop()] = place
-    return closing
-
-
-def _relations(tokens: Sequence[Token], start: int, stop: int, named: dict[str, int]) -> int:
-    """How many relations the tokens `start` to `stop` read, those of `named` queries as many as they were counted for."""
-    count = 0
-    for place in range(start, stop):
-        token = tokens[place]
-        if token.kind in (Kind.WORD, Kind.NAME):
-            before = tokens[place - 1] if place else None
-            if before is not None and (before.word in {"FROM", "JOIN"} or before.is_sign(",")):
-                known = named.get(_folded(token))
-                count += known if known is not None else before.word in {"FROM", "JOIN"}
-    return max(count, 1)
-
-
-def _folded(token: Token) -> str:
-    return token.text if token.kind in QUOTED else token.text.lower()

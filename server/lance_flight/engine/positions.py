@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
 from lance_flight.engine.tokens import Kind, Token, tokenize
-from lance_flight.errors import SqlError, Unsupported
+from lance_flight.errors import LimitExceeded, SqlError, Unsupported
 
 _POSITION = re.compile(r"[; ]*\bat Line: (?P<line>\d+), Column: (?P<column>\d+)")
 """As sqlparser writes it. One that is of the sent text is written otherwise, so that it is left alone from there on."""
@@ -20,7 +20,7 @@ def located(sent: str | None, planned: str) -> Iterator[None]:
     """Let errors of ours that name a position in `planned` name it in `sent`, and none where that is not known."""
     try:
         yield
-    except (SqlError, Unsupported) as exc:
+    except (SqlError, Unsupported, LimitExceeded) as exc:
         said = str(exc)
         text = with_sent_position(said, planned, sent)
         if text == said:

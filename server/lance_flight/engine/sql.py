@@ -17,6 +17,7 @@ from lance_flight.engine.clauses import clause_edits
 from lance_flight.engine.comparisons import comparison_edits
 from lance_flight.engine.growth import check_growth
 from lance_flight.engine.tokens import QUOTED, Kind, Token, tokenize, tokens_of
+from lance_flight.engine.with_expansion import check_expansion
 from lance_flight.errors import LimitExceeded, SqlError
 
 MOST_PARAMETERS = 65_535
@@ -204,7 +205,8 @@ def for_datafusion(text: str) -> str:
     if chains:
         text = edited(text, chains)
         tokens = tokenize(text)
-    check_bounds(tokens)
+    check_bounds(text, tokens)
+    check_expansion(tokens)
     check_growth(text, tokens)
     edits: list[tuple[int, int, str]] = []
     for place in _type_places(tokens):
