@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import pyarrow as pa
-from datafusion import SessionContext
 
 from lance_flight.catalog.namespace import PartitionedNamespace
 from lance_flight.catalog.roots.directory import Table
 from lance_flight.catalog.storage.file_versions import unstorable_in
 from lance_flight.catalog.storage.store import unstorable
-from lance_flight.engine.functions import check_expression, plain_message, result_type, session_config
+from lance_flight.engine.functions import check_expression, inner_context, plain_message, result_type
 from lance_flight.engine.partition_fields import PartitionDef
 from lance_flight.engine.positions import with_sent_position
 from lance_flight.engine.sql import sql_type
@@ -56,7 +55,7 @@ def arrow_type(text: str) -> pa.DataType:
     >>> arrow_type("TIMESTAMP"), arrow_type("BIGINT UNSIGNED")
     (TimestampType(timestamp[us]), DataType(uint64))
     """
-    context = SessionContext(session_config())
+    context = inner_context()
     query = f"SELECT CAST(NULL AS {sql_type(text)}) AS value"
     try:
         return context.sql_with_options(query, QUERIES_ONLY).schema().field("value").type

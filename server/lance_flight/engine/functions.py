@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from functools import lru_cache
 
 import pyarrow as pa
-from datafusion import DataFrame, SessionConfig, SessionContext, col, udf
+from datafusion import DataFrame, RuntimeEnvBuilder, SessionConfig, SessionContext, col, udf
 
 from lance_flight.engine.positions import located, with_sent_position
 from lance_flight.engine.routines import calls_of, changing_functions
@@ -26,6 +26,8 @@ _COLUMN = re.compile(r"col\d+")
 _RAISED = re.compile(r"PyErr \{ type: <class '[^']*'>, value: (?P<message>.*?), traceback: .*\}", re.DOTALL)
 _NULL_ROWS = 2  # an aggregate would make one of them
 _KEPT_EXPRESSIONS = 256
+INNER_MEMORY = 256 << 20
+"""Bytes that such a context may hold; batch by batch it needs a few."""
 _PROBES = (5, 0, -3, 100, None)
 
 
@@ -43,6 +45,11 @@ def session_config(target_partitions: int = 1) -> SessionConfig:
         .with_target_partitions(target_partitions)
         .with_batch_size(64 * 1024)
     )
+
+
+def inner_context() -> SessionContext:
+    """A context for what a statement computes beside its query: expressions, casts, conditions."""
+    return SessionContext(session_config(), RuntimeEnvBuilder().with_greedy_memory_pool(INNER_MEMORY))
 
 
 def register_principal(context: SessionContext, principal: str) -> None:
@@ -120,7 +127,7 @@ def cast(column: pa.Array, kind: pa.DataType) -> pa.Array:
     >>> cast(pa.array(["01:02", None]), pa.time64("us")).to_pylist()
     [datetime.time(1, 2), None]
     """
-    context = SessionContext(session_config())
+    context = inner_context()
     context.register_record_batches("source", [[pa.RecordBatch.from_arrays([column], ["value"])]])
     try:
         batches = context.table("source").select(col("value").cast(kind)).collect()
@@ -240,7 +247,7 @@ def _computed_over(expression: str, columns: pa.RecordBatch) -> pa.Array:
 
 def _planned_over(query: str, source: pa.RecordBatch, expression: str) -> DataFrame:
     """A query over one batch, called `source`; positions in errors are those of the expression in it."""
-    context = SessionContext(session_config())
+    context = inner_context()
     context.register_record_batches("source", [[source]])
     with located(expression, query):
         calls = TypedCalls.of(for_datafusion(query))

@@ -12,10 +12,10 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 import pyarrow.dataset as pads
-from datafusion import DataFrame, Expr, SessionContext
+from datafusion import DataFrame, Expr
 from datafusion.expr import Aggregate, Projection, SubqueryAlias, TableScan
 
-from lance_flight.engine.functions import session_config
+from lance_flight.engine.functions import inner_context
 from lance_flight.engine.partition_wise.origins import Origin, origin
 from lance_flight.engine.partition_wise.plans import Column, Node, column_key, expressions, table_key, unaliased
 from lance_flight.engine.partition_wise.spine import named, numbered
@@ -139,7 +139,7 @@ def _partitions(view: PartitionedView, fields: dict[str, PartitionField]) -> pa.
 
 
 def _answer(query: str, partitions: pa.Table, kind: pa.Schema) -> pa.Table:
-    context = SessionContext(session_config())
+    context = inner_context()
     context.register_table(_TABLES, pads.dataset(partitions))
     found = context.sql(query).to_arrow_table()
     return pa.Table.from_arrays([c.cast(f.type) for c, f in zip(found.columns, kind, strict=True)], schema=kind)
