@@ -193,9 +193,9 @@ def _insert(
     policy = policy_of(statement, name)
 
     def data() -> Iterator[pa.Table]:
-        for binding, query in product(bindings, pieces(statement.query)):
+        for binding, piece in product(bindings, pieces(statement.query)):
             session = new_session(transaction, None)
-            frame = session.frame(query, binding)
+            frame = session.literal_rows(piece.sql) if piece.is_literal else session.frame(piece.sql, binding)
             source = storable(frame.schema())
             if len(source) != len(target):
                 raise SqlError(

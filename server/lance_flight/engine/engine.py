@@ -102,7 +102,7 @@ class Engine:
                     work = maintenance_work(root, transaction, statement)
                     return Description(schema=work.schema, parameters=parameter_schema(sql, None))
                 case Insert():
-                    frame = session_of(transaction).frame(next(pieces(statement.query)))
+                    frame = session_of(transaction).frame(next(pieces(statement.query)).sql)
                     target = insert_columns(transaction or root, statement)
                     return Description(schema=None, parameters=parameter_schema(sql, frame, target))
                 case Update() | Delete() | Merge():

@@ -169,6 +169,10 @@ class Session:
         with located(self._sent, calls.sql):
             return self.planned(lambda: calls.plan(self.context, plan))
 
+    def literal_rows(self, sql: str) -> DataFrame:
+        """Plan a VALUES list of plain literals, which needs none of what `frame` does to a text."""
+        return self.planned(lambda: self.context.sql_with_options(sql, QUERIES_ONLY))
+
     def optimised(self, frame: DataFrame) -> LogicalPlan:
         """The optimised plan of a query; what DataFusion refuses only now (types that do not compare …) is `SqlError`."""
         known = self._optimised
