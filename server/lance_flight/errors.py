@@ -124,6 +124,11 @@ class NotFound(LanceFlightError):
         return cls(f"no {kind} {name!r}{hint}")
 
 
+def nearest(name: str, known: Iterable[str]) -> list[str]:
+    """The names that `name` may have been meant to be, the likeliest first."""
+    return difflib.get_close_matches(name, list(known), n=3)
+
+
 class AlreadyExists(LanceFlightError):
     """Something is there already under this name."""
 

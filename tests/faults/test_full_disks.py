@@ -121,18 +121,18 @@ def test_a_server_whose_files_cannot_grow_stores_all_or_nothing_and_goes_on_when
 
 def test_a_spill_that_finds_the_disk_full_says_where(tmp_path: Path) -> None:
     (tmp_path / "spill").mkdir()
-    groups = "SELECT value % 200000 AS n, count(*), min(repeat('x', 100)) FROM range(400000) GROUP BY 1"
+    groups = "SELECT value % 400000 AS n, count(*), min(repeat('x', 100)) FROM range(800000) GROUP BY 1"
     counted = f"SELECT count(*) FROM ({groups})"
     with serving(
         tmp_path / "root", "--spill-directory", str(tmp_path / "spill"), "--memory-limit", str(24 << 20)
     ) as server:
-        assert server.value(counted) == 200_000
+        assert server.value(counted) == 400_000
         try:
             grow_up_to(server, 10_000)
             assert "[storage_full] no space is left for spill_directory: File too large" in server.refuses(counted)
         finally:
             grow_up_to(server, resource.RLIM_INFINITY)
-        assert server.value(counted) == 200_000
+        assert server.value(counted) == 400_000
 
 
 def grow_up_to(server: Server, limit: int) -> None:

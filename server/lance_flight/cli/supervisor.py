@@ -34,6 +34,8 @@ LOOKS = 8
 """A server is silent for so many looks at its pipe before it is ended: time that the parent itself was stopped counts as one."""
 DUMP_SECONDS = 0.5
 """What a server gets to write where its threads are."""
+REPEAT_SECONDS = 0.05
+"""A SIGINT that comes again so soon is the same one: it was seen to arrive twice, a millisecond apart."""
 _PR_SET_PDEATHSIG = 1
 
 log = logging.getLogger(__name__)
@@ -84,6 +86,7 @@ class Supervisor:
         self._ports: dict[str, int] = {}
         self._pid = 0
         self._stopped_by: int | None = None
+        self._stopped_at = 0.0
         self._is_ready = False
         self._woken, self._wake = os.pipe()
 
@@ -188,10 +191,12 @@ class Supervisor:
                 os.read(self._woken, 4096)
 
     def _forward(self, number: int, frame: FrameType | None) -> None:
-        """Hand a signal on. The first one that stops is a SIGTERM to the server, which some library may see twice as a SIGINT."""
+        """Hand a signal on; the first one that stops is a SIGTERM to the server, whichever it was."""
         is_first = number in STOPPING and self._stopped_by is None
         if is_first:
-            self._stopped_by = number
+            self._stopped_by, self._stopped_at = number, time.monotonic()
+        elif number == signal.SIGINT == self._stopped_by and time.monotonic() - self._stopped_at < REPEAT_SECONDS:
+            return
         if self._pid:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(self._pid, signal.SIGTERM if is_first else number)

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 from lance_flight.engine.tokens import Kind, Token
-from lance_flight.errors import LimitExceeded
+from lance_flight.errors import SqlError
 
 MOST_NESTED = 100
 """Brackets within brackets; planning takes cubic time in them."""
@@ -156,7 +156,7 @@ def is_costly(text: str, tokens: Sequence[Token]) -> bool:
 
 
 def check_bounds(text: str, tokens: Sequence[Token]) -> None:
-    """Refuse a statement that is too deep, too wide or expands too far; `LimitExceeded` says where and how much it may be.
+    """Refuse a statement that is too deep, too wide or expands too far; `SqlError` says where and how much it may be.
 
     >>> from lance_flight.engine.tokens import tokenize
     >>> check_bounds("SELECT 1", tokenize("SELECT 1"))
@@ -313,6 +313,6 @@ class _Shape:
         if count > most:
             before = self._text[: token.start]
             line, column = before.count("\n") + 1, token.start - before.rfind("\n")
-            raise LimitExceeded(
+            raise SqlError(
                 f"the statement has more than {most} {what}; expected at most {most}; at Line: {line}, Column: {column}"
             )

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from lance_flight.engine.tokens import QUOTED, Kind, Token
-from lance_flight.errors import LimitExceeded
+from lance_flight.errors import SqlError
 
 MOST_EXPANDED = 2_000
 """Relations that a statement reads once each of its WITH queries stands wherever it is named."""
@@ -23,7 +23,7 @@ class _Query:
 
 
 def check_expansion(tokens: Sequence[Token]) -> None:
-    """Refuse a statement that reads too many relations once it is expanded; `LimitExceeded` names one of its WITH queries.
+    """Refuse a statement that reads too many relations once it is expanded; `SqlError` names one of its WITH queries.
 
     >>> from lance_flight.engine.tokens import tokenize
     >>> check_expansion(tokenize("WITH a AS (SELECT 1) SELECT * FROM a"))
@@ -42,7 +42,7 @@ def check_expansion(tokens: Sequence[Token]) -> None:
 
 def _check_expanded(relations: int, name: str) -> None:
     if relations > MOST_EXPANDED:
-        raise LimitExceeded(
+        raise SqlError(
             f"the statement reads {relations} relations once its WITH queries, like {name!r}, stand where they are named;"
             f" expected at most {MOST_EXPANDED}"
         )

@@ -55,7 +55,7 @@ class WrittenColumns:
         fragments, schema = [], None
         for now, written in self._found(dataset, fresh):
             if written is None:
-                raise AssertionError(f"fragment {now.id} of {dataset.uri} has no new columns")
+                raise AssertionError(f"fragment {now.id} has no new columns")
             added = [file for file in written.widened.files if file.path not in _paths(now)]
             fragments.append(replace(now, files=[*now.files, *added]))
             schema = written.schema

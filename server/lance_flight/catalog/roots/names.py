@@ -15,7 +15,7 @@ from lance_flight.catalog.namespace import PartitionedNamespace
 from lance_flight.catalog.roots.directory_manifest import NOTHING, DirectoryManifest, Listed, Listing, Path
 from lance_flight.catalog.roots.plain import PlainTable
 from lance_flight.catalog.storage.store import VERSIONS, Store
-from lance_flight.errors import Corrupt, LanceFlightError, NotFound, OutsideRoot
+from lance_flight.errors import Corrupt, LanceFlightError, NotFound, OutsideRoot, nearest
 from lance_flight.model.naming import LONGEST_FILE_NAME, MANIFEST
 
 T = TypeVar("T")
@@ -152,7 +152,8 @@ class Names:
                 f' as in "{cased}"'
             )
         # Names of functions come here, too: they are not worth many requests.
-        schemas = [] if self.store.is_remote else self.schemas()[:_MOST_SCHEMAS]
+        is_settled = self.store.is_remote or nearest(name.name, names)
+        schemas = [] if is_settled else self.schemas()[:_MOST_SCHEMAS]
         elsewhere = [schema for schema in schemas if self.has(TableName(schema, name.name))]
         if elsewhere:
             return NotFound(
