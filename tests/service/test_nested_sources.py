@@ -104,6 +104,18 @@ def test_conditions_on_fields_prune(server: Server, where: str) -> None:
         assert f"partitions: {scanned} / 5" in explained(server, f"SELECT id FROM t WHERE {where}")
 
 
+@pytest.mark.parametrize("where", ["id = 2", "s.a.n = 2", "s.k = 2 AND s.a.word = 'two'"])
+def test_structs_inside_structs_are_read_where_a_condition_holds(server: Server, where: str) -> None:
+    # A number and a text, of which Lance reads the one before the condition and the other after it.
+    rows = [{"id": n, "s": {"k": n, "a": {"n": n, "word": word}}} for n, word in enumerate(["zero", "one", "two"])]
+    inner = pa.struct([("n", pa.int64()), ("word", pa.utf8())])
+    schema = pa.schema([("id", pa.int64()), ("s", pa.struct([("k", pa.int32()), ("a", inner)]))])
+    server.run("DROP TABLE IF EXISTS within")
+    server.ingest("within", pa.Table.from_pylist(rows, schema=schema), partition_by="bucket(2, id)")
+    assert server.rows(f"SELECT s FROM within WHERE {where}") == [(rows[2]["s"],)]
+    assert server.rows(f"SELECT s.a, id FROM within WHERE {where}") == [({"n": 2, "word": "two"}, 2)]
+
+
 def test_the_reason_names_the_field(server: Server) -> None:
     assert "v1 has no partition field over place.city" in explained(
         server, "SELECT id FROM t WHERE place.city = 'Rome'"

@@ -24,6 +24,7 @@ from lance_flight.catalog.tables.adapting import identified, ids_within, missing
 from lance_flight.catalog.tables.disagreeing import Misfit, cast, physical
 from lance_flight.catalog.tables.filling import Filling, Fills, filling
 from lance_flight.catalog.tables.lineage import LINEAGE, LINEAGE_FIELDS, PARTITION, PARTITION_FIELD
+from lance_flight.model.nested import children
 from lance_flight.model.schema import TABLE_FIELD_ID
 
 BATCH_ROWS = 64 * 1024
@@ -259,6 +260,7 @@ class Scan:
             batch_size=self.batch_rows,
             io_buffer_size=IO_BUFFER_BYTES,
             with_row_address=self._is_addressed or table.fill.is_by_address or self.among is not None,
+            late_materialization=_late_columns([each for each in table.columns if each.name in columns]),
             **searching,
         )
         reader: Iterable[pa.RecordBatch] = scanner.to_reader()
@@ -311,6 +313,23 @@ class _Table:
     def filled(self) -> list[str]:
         """The columns that are filled whole."""
         return [name for name in self.fields if name not in self.stored]
+
+
+def _late_columns(columns: Sequence[pa.Field]) -> list[str] | None:
+    """Names the columns that Lance reads after its filter; None leaves the choice to Lance.
+
+    Lance chooses field by field. What it reads of a struct before and after the filter it puts together without the metadata of
+    structs inside, and then refuses the result for its type.
+    """
+    if not any(_has_inner_struct(each.type) for each in columns):
+        return None
+    return [each.name for each in columns if not pa.types.is_primitive(each.type)]
+
+
+def _has_inner_struct(kind: pa.DataType) -> bool:
+    inner = children(kind)
+    is_outer = pa.types.is_struct(kind) and any(pa.types.is_struct(each.type) for each in inner)
+    return is_outer or any(_has_inner_struct(each.type) for each in inner)
 
 
 def _is_plain(field: pa.Field, target: pa.Field) -> bool:
