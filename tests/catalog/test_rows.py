@@ -1,8 +1,11 @@
 """What rows may be stored as which columns, told by their types alone and by their values."""
 
+from pathlib import Path
+
+import lance
 import pyarrow as pa
 import pytest
-from lance_flight.catalog.tables.rows import conform, fit, rounded
+from lance_flight.catalog.tables.rows import aligned, conform, fit, rounded
 from lance_flight.errors import DataError, SchemaError
 
 NOT_NULL_WITHIN = pa.struct([pa.field("x", pa.int32(), nullable=False)])
@@ -50,3 +53,12 @@ def test_vectors_of_doubles_become_the_nearest_floats_unless_they_are_out_of_ran
     assert conform(near, target)["c"].to_pylist() == pa.array([[0.1, 0.2], None], vectors(2)).to_pylist()
     with pytest.raises(DataError, match="column 'c' holds"):
         conform(rounded(pa.table({"c": [[0.1, 1e300]]}), target), target)
+
+
+def test_structs_of_fields_that_are_parts_of_columns_are_written(tmp_path: Path) -> None:
+    flags = pa.array([None, True] * 5).slice(7)
+    inner = pa.StructArray.from_arrays([flags], names=["b"], mask=pa.array([False, True, False]))
+    outer = pa.StructArray.from_arrays([inner], names=["a"], mask=pa.array([True, False, False]))
+    batch = pa.record_batch({"s": outer})
+    lance.write_dataset(aligned(batch), str(tmp_path / "t"), data_storage_version="2.2")
+    assert lance.dataset(str(tmp_path / "t")).to_table()["s"].to_pylist() == [None, {"a": None}, {"a": {"b": True}}]

@@ -213,8 +213,14 @@ def aligned(batch: pa.RecordBatch) -> pa.RecordBatch:
 
 
 def _aligned(column: pa.Array) -> pa.Array:
-    is_whole = column.offset == 0 or not pa.types.is_nested(column.type)
+    is_whole = not pa.types.is_nested(column.type) or _begins_at_its_memory(column)
     if is_whole and all(buffer is None or buffer.address % ALIGNMENT == 0 for buffer in column.buffers()):
         return column
     # Concatenation copies as soon as there are two arrays.
     return pa.concat_arrays([column, column.slice(0, 0)])
+
+
+def _begins_at_its_memory(column: pa.Array) -> bool:
+    """Whether neither a column nor a field inside its structs is a later part of its memory."""
+    inner = [column.field(place) for place in range(column.type.num_fields)] if pa.types.is_struct(column.type) else []
+    return bool(column.offset == 0) and all(map(_begins_at_its_memory, inner))
