@@ -17,7 +17,8 @@ from lance_flight.catalog.storage.store import Store
 from lance_flight.engine.engine import Engine
 from lance_flight.engine.functions import evaluate, session_config
 
-from tests.engine.odd_tables import PARTS, Drawn, draw, table_of
+from tests.engine.odd_columns import PARTS
+from tests.engine.odd_tables import Drawn, draw, table_of
 
 RUNS = 300 if os.environ.get("LANCE_FLIGHT_TESTS") == "full" else 12
 STEPS = 4
