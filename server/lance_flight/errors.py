@@ -124,9 +124,9 @@ class NotFound(LanceFlightError):
         return cls(f"no {kind} {name!r}{hint}")
 
 
-def nearest(name: str, known: Iterable[str]) -> list[str]:
-    """The names that `name` may have been meant to be, the likeliest first."""
-    return difflib.get_close_matches(name, list(known), n=3)
+def nearest(name: str, known: Iterable[str], likeness: float = 0.6) -> list[str]:
+    """The names that `name` may have been meant to be, the likeliest first; a `likeness` of 1 is that of equal names."""
+    return difflib.get_close_matches(name, list(known), n=3, cutoff=likeness)
 
 
 class AlreadyExists(LanceFlightError):

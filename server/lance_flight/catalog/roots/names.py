@@ -23,6 +23,8 @@ T = TypeVar("T")
 PUBLIC = "public"
 PLAIN_SUFFIX = ".lance"
 BRANCH_SIGN = "@"
+_MISSPELT = 0.8
+"""How alike a name is that is taken for the one that was meant, before other schemas are asked."""
 _MOST_SCHEMAS = 20
 OF_A_LANCE_TABLE = frozenset({"_versions", "_transactions", "_indices", "_deletions", "_refs", "data", "tree"})
 
@@ -152,7 +154,7 @@ class Names:
                 f' as in "{cased}"'
             )
         # Names of functions come here, too: they are not worth many requests.
-        is_settled = self.store.is_remote or nearest(name.name, names)
+        is_settled = self.store.is_remote or nearest(name.name, names, _MISSPELT)
         schemas = [] if is_settled else self.schemas()[:_MOST_SCHEMAS]
         elsewhere = [schema for schema in schemas if self.has(TableName(schema, name.name))]
         if elsewhere:
