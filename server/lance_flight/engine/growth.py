@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from lance_flight.engine.bounds import CLAUSES
-from lance_flight.engine.tokens import QUOTED, STRINGS, Kind, Token
+from lance_flight.engine.tokens import STRINGS, Kind, Token, folded
 from lance_flight.errors import LimitExceeded
 
 MOST_BYTES = 1 << 30
@@ -71,7 +71,7 @@ class _Level:
 def check_growth(text: str, tokens: Sequence[Token]) -> None:
     """Refuse a statement whose literals may grow to more than a gigabyte; `LimitExceeded` says by how much.
 
-    >>> from lance_flight.engine.tokens import tokenize
+    >>> from lance_flight.engine.tokens import tokenize, folded
     >>> check_growth("SELECT 'a' || 'b'", tokenize("SELECT 'a' || 'b'"))
     """
     growing = _GROWING.finditer(text)
@@ -125,7 +125,7 @@ class _Statement:
             level.clause = token.word
             level.is_query = level.is_query or token.word == "SELECT"
         elif level.clause == "FROM" and self._named:
-            level.base = max(level.base, self._named.get(_folded(token), 1))
+            level.base = max(level.base, self._named.get(folded(token), 1))
 
     def growth(self) -> int:
         """The growth of the whole, once all was read."""
@@ -156,8 +156,4 @@ def _name(tokens: Sequence[Token], place: int) -> str:
         at -= 1
     if at < 1 or tokens[at].word != "AS" or tokens[at - 1].kind not in (Kind.WORD, Kind.NAME):
         return ""
-    return _folded(tokens[at - 1])
-
-
-def _folded(token: Token) -> str:
-    return token.text if token.kind in QUOTED else token.text.lower()
+    return folded(tokens[at - 1])

@@ -55,6 +55,11 @@ class Token(NamedTuple):
         return self.text.upper() if self.kind is Kind.WORD else ""
 
 
+def folded(token: Token) -> str:
+    """The name that an identifier stands for: in lower case unless it is in quotes."""
+    return token.text if token.kind in QUOTED else token.text.lower()
+
+
 def tokenize(text: str) -> list[Token]:
     """The tokens of a text, without its comments; `SqlError` for a string, name or comment that has no end, `LimitExceeded` for too many.
 

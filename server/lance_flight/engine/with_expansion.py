@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from lance_flight.engine.tokens import QUOTED, Kind, Token
+from lance_flight.engine.tokens import Kind, Token, folded
 from lance_flight.errors import SqlError
 
 MOST_EXPANDED = 2_000
@@ -25,7 +25,7 @@ class _Query:
 def check_expansion(tokens: Sequence[Token]) -> None:
     """Refuse a statement that reads too many relations once it is expanded; `SqlError` names one of its WITH queries.
 
-    >>> from lance_flight.engine.tokens import tokenize
+    >>> from lance_flight.engine.tokens import tokenize, folded
     >>> check_expansion(tokenize("WITH a AS (SELECT 1) SELECT * FROM a"))
     """
     queries = list(_with_queries(tokens))
@@ -63,7 +63,7 @@ def _with_queries(tokens: Sequence[Token]) -> Iterator[_Query]:
             if tokens[before].is_sign(")"):
                 before = opening.get(before, 0) - 1
             if before >= 0 and tokens[before].kind in (Kind.WORD, Kind.NAME):
-                yield _Query(_folded(tokens[before]), opened, closing[opened])
+                yield _Query(folded(tokens[before]), opened, closing[opened])
 
 
 def _closing_places(tokens: Sequence[Token]) -> dict[int, int]:
@@ -86,10 +86,6 @@ def _relations(tokens: Sequence[Token], start: int, stop: int, named: dict[str, 
         if token.kind in (Kind.WORD, Kind.NAME):
             before = tokens[place - 1] if place else None
             if before is not None and (before.word in {"FROM", "JOIN"} or before.is_sign(",")):
-                known = named.get(_folded(token))
+                known = named.get(folded(token))
                 count += known if known is not None else before.word in {"FROM", "JOIN"}
     return max(count, 1)
-
-
-def _folded(token: Token) -> str:
-    return token.text if token.kind in QUOTED else token.text.lower()
