@@ -14,12 +14,12 @@ from typing import Concatenate, ParamSpec, Self, TypeVar
 import pyarrow as pa
 from lance_flight.catalog.roots.directory import PUBLIC, Root, TableName
 from lance_flight.catalog.storage.store import Store
-from lance_flight.engine.client_sessions import ClientSession
 from lance_flight.engine.engine import Engine
-from lance_flight.engine.ingest import Existing
-from lance_flight.engine.limits import Limits
-from lance_flight.engine.scope import Scope
-from lance_flight.engine.table_properties import TableProperties
+from lance_flight.engine.query.scope import Scope
+from lance_flight.engine.runtime.client_sessions import ClientSession
+from lance_flight.engine.runtime.limits import Limits
+from lance_flight.engine.writes.ingest import Existing
+from lance_flight.engine.writes.table_properties import TableProperties
 from lance_flight.errors import QueryFailed
 from lance_flight.model.checksums import Checksum
 

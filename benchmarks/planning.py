@@ -17,8 +17,8 @@ from lance_flight.catalog.manifests.snapshot import Snapshot
 from lance_flight.catalog.roots.directory import Root
 from lance_flight.catalog.storage.store import Store
 from lance_flight.engine.engine import Engine
-from lance_flight.engine.session import Session
-from lance_flight.engine.tables import partitions_of
+from lance_flight.engine.query.session import Session
+from lance_flight.engine.query.tables import partitions_of
 from lance_flight.planning.arrow_expression import predicate_from_arrow
 from lance_flight.planning.pruning import Pruning, prune
 

@@ -87,21 +87,31 @@ STORAGE = (
     "lance_flight.catalog.maintenance",
 )
 
+# The packages of the engine, in the same way: a statement runs within them from its text to its changes.
+ENGINE = (
+    "lance_flight.engine.runtime",
+    "lance_flight.engine.sql",
+    "lance_flight.engine.query",
+    "lance_flight.engine.writes",
+    "lance_flight.engine.statements",
+    "lance_flight.engine.engine",
+)
+
 # Layer, and a layer below it → the only modules of that one which it may import.
 DOORS = {
     # What is counted and logged, and nothing that does it.
-    ("lance_flight.admin", "lance_flight.engine"): {"lance_flight.engine.statement_runs"},
+    ("lance_flight.admin", "lance_flight.engine"): {"lance_flight.engine.runtime.statement_runs"},
     ("lance_flight.admin", "lance_flight.catalog"): {"lance_flight.catalog.commits.commit_counts"},
     ("lance_flight_client.spark", "lance_flight.engine"): {
-        "lance_flight.engine.functions",
-        "lance_flight.engine.scan_planning",
+        "lance_flight.engine.sql.functions",
+        "lance_flight.engine.query.scan_planning",
         # How a table that is made is partitioned is said in the words of SQL.
-        "lance_flight.engine.definitions",
-        "lance_flight.engine.partition_fields",
+        "lance_flight.engine.writes.definitions",
+        "lance_flight.engine.writes.partition_fields",
         # So is what a new column holds, and which tables are maintained.
-        "lance_flight.engine.column_changes",
-        "lance_flight.engine.computed_columns",
-        "lance_flight.engine.maintenance",
+        "lance_flight.engine.writes.column_changes",
+        "lance_flight.engine.writes.computed_columns",
+        "lance_flight.engine.writes.maintenance",
     },
 }
 
@@ -175,11 +185,19 @@ def test_a_module_imports_only_the_layers_below_its_own(name: str) -> None:
             assert any(is_under(target, door) for door in doors), f"{name} imports {target}"
 
 
-@pytest.mark.parametrize("name", [name for name in MODULES if name.startswith("lance_flight.catalog.")])
-def test_the_packages_of_the_storage_library_build_on_one_another(name: str) -> None:
-    (place,) = (number for number, package in enumerate(STORAGE) if is_under(name, package))
+@pytest.mark.parametrize(
+    ("packages", "name"),
+    [
+        pytest.param(packages, name, id=name)
+        for layer, packages in (("lance_flight.catalog.", STORAGE), ("lance_flight.engine.", ENGINE))
+        for name in MODULES
+        if name.startswith(layer)
+    ],
+)
+def test_the_packages_of_a_layer_build_on_one_another(packages: tuple[str, ...], name: str) -> None:
+    (place,) = (number for number, package in enumerate(packages) if is_under(name, package))
     for target in imports(name):
-        for package in STORAGE[place + 1 :]:
+        for package in packages[place + 1 :]:
             assert not is_under(target, package), f"{name} imports {target}"
 
 

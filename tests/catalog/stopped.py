@@ -7,8 +7,8 @@ import sys
 import pyarrow as pa
 from lance_flight.catalog.roots.directory import Root, TableName
 from lance_flight.catalog.storage.store import Store
-from lance_flight.engine import ingest
-from lance_flight.engine.table_properties import TableProperties
+from lance_flight.engine.writes import ingest
+from lance_flight.engine.writes.table_properties import TableProperties
 
 T = TableName("public", "t")
 

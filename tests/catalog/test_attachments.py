@@ -16,10 +16,10 @@ from lance_flight.catalog.roots.attachments import Attachment
 from lance_flight.catalog.roots.directory import Root, TableName
 from lance_flight.catalog.roots.plain import PlainTable
 from lance_flight.catalog.storage.store import Store
-from lance_flight.engine import ingest
 from lance_flight.engine.engine import Engine
-from lance_flight.engine.functions import evaluate
-from lance_flight.engine.table_properties import TableProperties
+from lance_flight.engine.sql.functions import evaluate
+from lance_flight.engine.writes import ingest
+from lance_flight.engine.writes.table_properties import TableProperties
 from lance_flight.errors import Conflict, LanceFlightError, SerializationFailure
 
 from tests.catalog.aging import age

@@ -15,9 +15,9 @@ import pytest
 from lance_flight.catalog.manifests.evolution import Evolutions
 from lance_flight.catalog.roots.directory import Root, TableName
 from lance_flight.catalog.storage.store import Store
-from lance_flight.engine.column_changes import backfill
-from lance_flight.engine.computed_columns import PythonFunction, SqlExpression
 from lance_flight.engine.engine import Engine
+from lance_flight.engine.writes.column_changes import backfill
+from lance_flight.engine.writes.computed_columns import PythonFunction, SqlExpression
 
 from tests.catalog.steady_writer import FIRST_NEW, PARTITIONS, writing
 from tests.stock import stored_tables

@@ -13,7 +13,7 @@ from lance import LanceDataset
 from lance_flight.catalog.maintenance.vacuum import VacuumRules, vacuum
 from lance_flight.catalog.namespace import PartitionedNamespace
 from lance_flight.catalog.storage.store import Store
-from lance_flight.engine.functions import evaluate
+from lance_flight.engine.sql.functions import evaluate
 from lance_flight.errors import AlreadyExists, Conflict, InvalidInput, NotFound, SerializationFailure, Unsupported
 from lance_flight.model.pins import BranchVersion
 

@@ -15,8 +15,8 @@ from lance_flight.catalog.namespace import PartitionedNamespace
 from lance_flight.catalog.roots.directory import Root
 from lance_flight.catalog.storage.store import Store
 from lance_flight.engine.engine import Engine
-from lance_flight.engine.functions import evaluate
-from lance_flight.engine.scan_planning import plan_scan
+from lance_flight.engine.query.scan_planning import plan_scan
+from lance_flight.engine.sql.functions import evaluate
 from lance_flight.errors import Corrupt
 
 from tests.catalog.by_hand import DATA, DIRECTORIES, ROWS, lay_out

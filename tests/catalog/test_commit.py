@@ -21,7 +21,7 @@ from lance_flight.catalog.manifests.manifest import Manifest
 from lance_flight.catalog.namespace import PartitionedNamespace
 from lance_flight.catalog.storage.store import Store
 from lance_flight.catalog.tables import partitions
-from lance_flight.engine.functions import evaluate
+from lance_flight.engine.sql.functions import evaluate
 from lance_flight.errors import Conflict, SerializationFailure
 from lance_flight.model.schema import NamespaceSchema
 from lance_flight.model.spec import PartitionField, PartitionSpec
@@ -41,7 +41,7 @@ import pyarrow as pa
 from lance_flight.catalog.namespace import PartitionedNamespace
 from lance_flight.catalog.commits.removals import rows_removed
 from lance_flight.catalog.storage.store import Store
-from lance_flight.engine.functions import evaluate
+from lance_flight.engine.sql.functions import evaluate
 place, first, commits = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
 namespace = PartitionedNamespace.open(Store(place))
 for commit in range(commits):

@@ -14,10 +14,10 @@ from lance_flight.catalog.maintenance import compaction
 from lance_flight.catalog.namespace import PartitionedNamespace
 from lance_flight.catalog.roots.directory import Root, TableName
 from lance_flight.catalog.storage.store import Store
-from lance_flight.engine.client_sessions import ClientSession, Isolation
 from lance_flight.engine.engine import Engine
-from lance_flight.engine.scope import Scope
-from lance_flight.engine.transactions import SqlTransaction
+from lance_flight.engine.query.scope import Scope
+from lance_flight.engine.runtime.client_sessions import ClientSession, Isolation
+from lance_flight.engine.runtime.transactions import SqlTransaction
 from lance_flight.errors import SerializationFailure
 
 from tests.stock import stored_tables

@@ -11,7 +11,7 @@ from lance_flight.catalog.commits.removals import dropped
 from lance_flight.catalog.commits.transaction import Transaction
 from lance_flight.catalog.namespace import PartitionedNamespace
 from lance_flight.catalog.storage.store import Store
-from lance_flight.engine.functions import evaluate
+from lance_flight.engine.sql.functions import evaluate
 from lance_flight.errors import SerializationFailure
 
 from tests.catalog.test_commit import SCHEMA, SPEC, ids, opened, rows, written

@@ -18,8 +18,8 @@ from lance_flight.catalog.roots.directory import Root
 from lance_flight.catalog.storage.store import Store
 from lance_flight.catalog.tables.index_coverage import INDICES
 from lance_flight.engine.engine import Engine
-from lance_flight.engine.functions import evaluate
-from lance_flight.engine.scope import Scope
+from lance_flight.engine.query.scope import Scope
+from lance_flight.engine.sql.functions import evaluate
 from lance_flight.errors import InvalidInput, LanceFlightError, NotFound, Unsupported
 
 from tests.stock import manifest, stored_tables

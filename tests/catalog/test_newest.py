@@ -12,7 +12,7 @@ from lance_flight.catalog.maintenance.vacuum import vacuum
 from lance_flight.catalog.namespace import PartitionedNamespace
 from lance_flight.catalog.storage.newest import TRUSTED_SECONDS, Newest
 from lance_flight.catalog.storage.store import Store
-from lance_flight.engine.functions import evaluate
+from lance_flight.engine.sql.functions import evaluate
 
 from tests.catalog.aging import age
 from tests.catalog.test_commit import SCHEMA, SPEC, ids, opened, rows

@@ -12,7 +12,7 @@ import pytest
 from lance_flight.catalog.maintenance.migration import migrate
 from lance_flight.catalog.namespace import PartitionedNamespace
 from lance_flight.catalog.storage.store import Store
-from lance_flight.engine.functions import evaluate
+from lance_flight.engine.sql.functions import evaluate
 from lance_flight.errors import Corrupt, NotFound
 
 from tests.catalog.reading import read_ids

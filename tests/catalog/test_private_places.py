@@ -18,10 +18,10 @@ from lance_flight import faults
 from lance_flight.catalog.roots.directory import Root, TableName
 from lance_flight.catalog.storage.private import PRIVATE, private_place, settle_abandoned
 from lance_flight.catalog.storage.store import Store
-from lance_flight.engine import ingest
 from lance_flight.engine.engine import Engine
-from lance_flight.engine.ingest import Existing
-from lance_flight.engine.table_properties import TableProperties
+from lance_flight.engine.writes import ingest
+from lance_flight.engine.writes.ingest import Existing
+from lance_flight.engine.writes.table_properties import TableProperties
 from lance_flight.errors import LanceFlightError, NotFound
 
 from tests.catalog import stopped

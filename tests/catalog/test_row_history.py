@@ -14,7 +14,7 @@ from lance_flight.catalog.history.row_history import steps_of_namespace
 from lance_flight.catalog.namespace import PartitionedNamespace
 from lance_flight.catalog.storage.store import Store
 from lance_flight.catalog.tables import partitions
-from lance_flight.engine.functions import evaluate
+from lance_flight.engine.sql.functions import evaluate
 from lance_flight.errors import Unsupported
 
 from tests.catalog.test_commit import SCHEMA, SPEC, ids, opened, rows

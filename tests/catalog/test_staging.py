@@ -15,7 +15,7 @@ from lance_flight.catalog.namespace import PartitionedNamespace
 from lance_flight.catalog.storage import retries
 from lance_flight.catalog.storage.store import Store
 from lance_flight.catalog.tables import partitions
-from lance_flight.engine.functions import evaluate
+from lance_flight.engine.sql.functions import evaluate
 from lance_flight.errors import Conflict, DataError
 from lance_flight.model.pins import Pin, Version
 

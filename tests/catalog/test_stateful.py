@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 from lance_flight.catalog.roots.directory import Root
 from lance_flight.catalog.storage.store import Store
-from lance_flight.engine.client_sessions import ClientSession
 from lance_flight.engine.engine import Engine
-from lance_flight.engine.scope import Scope
+from lance_flight.engine.query.scope import Scope
+from lance_flight.engine.runtime.client_sessions import ClientSession
 from lance_flight.errors import SerializationFailure
 
 FULL = os.environ.get("LANCE_FLIGHT_TESTS") == "full"

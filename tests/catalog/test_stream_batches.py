@@ -13,7 +13,7 @@ from lance_flight.catalog.commits.commit_ids import NamedCommit, named_commits
 from lance_flight.catalog.manifests.once import LONGEST, Once
 from lance_flight.catalog.namespace import PartitionedNamespace
 from lance_flight.catalog.storage.store import Store
-from lance_flight.engine.functions import evaluate
+from lance_flight.engine.sql.functions import evaluate
 from lance_flight.errors import AlreadyCommitted, AlreadyExists, InvalidInput
 
 from tests.catalog.test_commit import SCHEMA, SPEC, ids, opened, rows

@@ -10,7 +10,7 @@ from typing import Any
 
 import pyarrow as pa
 from datafusion import SessionContext
-from lance_flight.engine.functions import session_config
+from lance_flight.engine.sql.functions import session_config
 
 Path = tuple[str, ...]
 Row = dict[str, Any]

@@ -7,10 +7,9 @@ import pytest
 from datafusion import SessionContext
 from hypothesis import given
 from hypothesis import strategies as st
-from lance_flight.engine.boolean_chains import SHORT_CHAIN, chain_edits
-from lance_flight.engine.functions import session_config
-from lance_flight.engine.sql import edited
-from lance_flight.engine.tokens import tokenize
+from lance_flight.engine.sql.boolean_chains import SHORT_CHAIN, chain_edits
+from lance_flight.engine.sql.functions import session_config
+from lance_flight.engine.sql.tokens import edited, tokenize
 
 ROWS = pa.record_batch({"a": pa.array([0, 1, 2, 3, -1, None], pa.int64()), "s": ["x", "it's", "", None, "z", "x"]})
 LONG = SHORT_CHAIN + 8

@@ -5,11 +5,11 @@ from __future__ import annotations
 import pyarrow as pa
 import pytest
 from datafusion import SessionContext
-from lance_flight.engine.functions import compute, computed_type, plain_message, session_config
-from lance_flight.engine.growth import check_growth
-from lance_flight.engine.sql import for_datafusion
-from lance_flight.engine.tokens import tokenize
-from lance_flight.engine.typed_calls import QUERIES_ONLY
+from lance_flight.engine.sql.functions import compute, computed_type, plain_message, session_config
+from lance_flight.engine.sql.growth import check_growth
+from lance_flight.engine.sql.rewriting import for_datafusion
+from lance_flight.engine.sql.tokens import tokenize
+from lance_flight.engine.sql.typed_calls import QUERIES_ONLY
 from lance_flight.errors import LimitExceeded, SqlError
 
 ROWS = pa.record_batch(

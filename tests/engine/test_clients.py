@@ -9,11 +9,11 @@ from pathlib import Path
 import pytest
 from lance_flight.catalog.roots.directory import Root
 from lance_flight.catalog.storage.store import Store
-from lance_flight.engine.client_sessions import Isolation
-from lance_flight.engine.clients import Clients
 from lance_flight.engine.engine import Engine
-from lance_flight.engine.limits import Limits
-from lance_flight.engine.scope import Scope
+from lance_flight.engine.query.scope import Scope
+from lance_flight.engine.runtime.client_sessions import Isolation
+from lance_flight.engine.runtime.clients import Clients
+from lance_flight.engine.runtime.limits import Limits
 from lance_flight.errors import Conflict, InvalidInput, LimitExceeded, NotFound, Refused
 
 from tests.stock import stored_rows

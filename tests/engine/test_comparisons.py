@@ -8,8 +8,8 @@ import random
 import pyarrow as pa
 import pytest
 from datafusion import SessionContext
-from lance_flight.engine.functions import session_config
-from lance_flight.engine.sql import for_datafusion
+from lance_flight.engine.sql.functions import session_config
+from lance_flight.engine.sql.rewriting import for_datafusion
 
 IS, IS_NOT = "IS DISTINCT FROM", "IS NOT DISTINCT FROM"
 BRACKETED = [

@@ -17,8 +17,8 @@ from lance_flight.catalog.roots.directory import Root, TableName
 from lance_flight.catalog.storage.private import PrivatePlace, private_place
 from lance_flight.catalog.storage.store import Store
 from lance_flight.engine.engine import Engine
-from lance_flight.engine.ingest import Existing
-from lance_flight.engine.table_properties import TableProperties
+from lance_flight.engine.writes.ingest import Existing
+from lance_flight.engine.writes.table_properties import TableProperties
 from lance_flight.errors import SchemaError
 
 T = TableName("public", "t")

@@ -8,8 +8,8 @@ import pytest
 from lance_flight.catalog.roots.directory import Root
 from lance_flight.catalog.storage.store import Store
 from lance_flight.engine.engine import Engine
-from lance_flight.engine.policies.access import Access
-from lance_flight.engine.scope import Scope
+from lance_flight.engine.query.policies.access import Access
+from lance_flight.engine.query.scope import Scope
 from lance_flight.errors import SqlError
 
 ALICE, BOB = (Scope(access=Access(name)) for name in ("alice", "bob"))

@@ -14,10 +14,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from lance_flight.catalog.roots.directory import Root, TableName
 from lance_flight.catalog.storage.store import Store
-from lance_flight.engine import ingest
 from lance_flight.engine.engine import Engine
-from lance_flight.engine.functions import session_config
-from lance_flight.engine.table_properties import TableProperties
+from lance_flight.engine.sql.functions import session_config
+from lance_flight.engine.writes import ingest
+from lance_flight.engine.writes.table_properties import TableProperties
 
 SCHEMA = pa.schema(
     {

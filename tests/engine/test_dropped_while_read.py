@@ -9,9 +9,9 @@ import pytest
 from lance_flight.catalog.roots.directory import Root, TableName
 from lance_flight.catalog.storage.store import Store
 from lance_flight.engine.engine import Engine
-from lance_flight.engine.ingest import Existing, create
-from lance_flight.engine.table_properties import TableProperties
-from lance_flight.engine.tasks import Task
+from lance_flight.engine.query.tasks import Task
+from lance_flight.engine.writes.ingest import Existing, create
+from lance_flight.engine.writes.table_properties import TableProperties
 from lance_flight.errors import Conflict, LanceFlightError, QueryFailed
 
 T = TableName("public", "t")

@@ -19,8 +19,8 @@ from lance_flight.catalog.namespace import PartitionedNamespace
 from lance_flight.catalog.roots.directory import Root, TableName
 from lance_flight.catalog.storage.store import Store
 from lance_flight.engine.engine import Engine
-from lance_flight.engine.ingest import Existing
-from lance_flight.engine.table_properties import TableProperties
+from lance_flight.engine.writes.ingest import Existing
+from lance_flight.engine.writes.table_properties import TableProperties
 from lance_flight.errors import DataError, LanceFlightError, SchemaError, SpecError
 from lance_flight.model.schema import TABLE_FIELD_ID
 

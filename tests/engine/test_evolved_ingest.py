@@ -10,7 +10,7 @@ from lance_flight.catalog.commits import writer
 from lance_flight.catalog.roots.directory import Root, TableName
 from lance_flight.catalog.storage.store import Store
 from lance_flight.engine.engine import Engine
-from lance_flight.engine.ingest import Existing
+from lance_flight.engine.writes.ingest import Existing
 
 from tests.stock import stored_tables
 

@@ -15,12 +15,12 @@ from hypothesis import strategies as st
 from lance_flight.catalog.namespace import PartitionedNamespace
 from lance_flight.catalog.roots.directory import Root, TableName
 from lance_flight.catalog.storage.store import Store
-from lance_flight.engine import ingest
-from lance_flight.engine.definitions import partition_spec
 from lance_flight.engine.engine import Engine
-from lance_flight.engine.functions import evaluate
-from lance_flight.engine.partition_fields import parse_partition_by
-from lance_flight.engine.table_properties import TableProperties
+from lance_flight.engine.sql.functions import evaluate
+from lance_flight.engine.writes import ingest
+from lance_flight.engine.writes.definitions import partition_spec
+from lance_flight.engine.writes.partition_fields import parse_partition_by
+from lance_flight.engine.writes.table_properties import TableProperties
 
 from tests.engine.evolving import add_spec
 from tests.engine.test_differential import CONDITIONS, FIELDS, SCHEMA, conditions, in_memory, rows

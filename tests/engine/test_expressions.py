@@ -7,7 +7,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from lance_flight.engine.functions import check_expression, evaluate, result_type
+from lance_flight.engine.sql.functions import check_expression, evaluate, result_type
 from lance_flight.errors import LanceFlightError, SpecError, SqlError
 
 MISSING = [

@@ -10,9 +10,9 @@ import pytest
 from lance_flight.catalog.namespace import PartitionedNamespace
 from lance_flight.catalog.roots.directory import Root, TableName
 from lance_flight.catalog.storage.store import Store
-from lance_flight.engine import ingest
 from lance_flight.engine.engine import Engine
-from lance_flight.engine.table_properties import TableProperties
+from lance_flight.engine.writes import ingest
+from lance_flight.engine.writes.table_properties import TableProperties
 
 from tests.stock import stored_tables
 

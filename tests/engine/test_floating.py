@@ -12,10 +12,10 @@ import pytest
 from lance_flight.catalog.roots.directory import Root, TableName
 from lance_flight.catalog.storage.store import Store
 from lance_flight.catalog.tables import partitions
-from lance_flight.engine import ingest
 from lance_flight.engine.engine import Engine
-from lance_flight.engine.table_properties import TableProperties
-from lance_flight.engine.tasks import Task
+from lance_flight.engine.query.tasks import Task
+from lance_flight.engine.writes import ingest
+from lance_flight.engine.writes.table_properties import TableProperties
 from lance_flight.errors import NotFound
 
 from tests.stock import manifest, stored_tables

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 from lance_flight.catalog.roots.directory import Root
 from lance_flight.catalog.storage.store import Store
-from lance_flight.engine import few_keys
 from lance_flight.engine.engine import Engine
+from lance_flight.engine.query import few_keys
 
 MOST = 3
 JOIN = "SELECT DISTINCT t.k FROM t JOIN d ON t.k = d.k WHERE d.label = '{}' ORDER BY t.k"

@@ -14,9 +14,9 @@ from hypothesis import strategies as st
 from lance_flight.catalog.roots.directory import Root, TableName
 from lance_flight.catalog.storage.store import Store
 from lance_flight.engine.engine import Engine
-from lance_flight.engine.ingest import Existing
-from lance_flight.engine.scope import Scope
-from lance_flight.engine.table_properties import TableProperties
+from lance_flight.engine.query.scope import Scope
+from lance_flight.engine.writes.ingest import Existing
+from lance_flight.engine.writes.table_properties import TableProperties
 from lance_flight.errors import DataError, InvalidInput, LanceFlightError, SchemaError, Unsupported
 
 from tests.catalog.aging import age

@@ -8,9 +8,10 @@ import pyarrow as pa
 import pytest
 from lance_flight.catalog.roots.directory import Root
 from lance_flight.catalog.storage.store import Store
-from lance_flight.engine import long_values, statements
 from lance_flight.engine.engine import Engine
-from lance_flight.engine.long_values import pieces
+from lance_flight.engine.sql import long_values
+from lance_flight.engine.sql.long_values import pieces
+from lance_flight.engine.statements import parsing as statements
 from lance_flight.errors import LanceFlightError, SqlError
 
 COLUMNS = "id BIGINT, word VARCHAR, n DECIMAL(10, 2), ok BOOLEAN"

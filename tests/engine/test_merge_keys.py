@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 from lance_flight.catalog.roots.directory import Root
 from lance_flight.catalog.storage.store import Store
-from lance_flight.engine import few_keys, tables
 from lance_flight.engine.engine import Engine
+from lance_flight.engine.query import few_keys, tables
 
 UPDATE = "WHEN MATCHED THEN UPDATE SET v = s.v"
 INSERT = "WHEN NOT MATCHED AND s.id IS NOT NULL THEN INSERT (id, p, v) VALUES (s.id, s.p, s.v)"

@@ -12,8 +12,8 @@ import pytest
 from lance_flight.catalog.roots.directory import Root, TableName
 from lance_flight.catalog.storage.store import Store
 from lance_flight.engine.engine import Engine
-from lance_flight.engine.ingest import create
-from lance_flight.engine.table_properties import TableProperties
+from lance_flight.engine.writes.ingest import create
+from lance_flight.engine.writes.table_properties import TableProperties
 from lance_flight.errors import LanceFlightError
 
 SOURCES = sorted(Path(lance_flight.__file__).parent.rglob("*.py"))

@@ -15,7 +15,7 @@ from lance_flight.catalog.namespace import PartitionedNamespace
 from lance_flight.catalog.roots.directory import Root
 from lance_flight.catalog.storage.store import Store
 from lance_flight.engine.engine import Engine
-from lance_flight.engine.functions import evaluate, session_config
+from lance_flight.engine.sql.functions import evaluate, session_config
 
 from tests.engine.odd_columns import PARTS
 from tests.engine.odd_tables import Drawn, draw, table_of

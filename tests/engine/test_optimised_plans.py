@@ -8,9 +8,9 @@ import pyarrow as pa
 import pytest
 from lance_flight.catalog.roots.directory import Root, TableName
 from lance_flight.catalog.storage.store import Store
-from lance_flight.engine import ingest
 from lance_flight.engine.engine import Engine
-from lance_flight.engine.table_properties import PLAIN, TableProperties
+from lance_flight.engine.writes import ingest
+from lance_flight.engine.writes.table_properties import PLAIN, TableProperties
 from lance_flight.errors import SqlError
 
 ROWS = pa.table({"id": [1, 2], "at": pa.array([1, 2], pa.time64("us"))})

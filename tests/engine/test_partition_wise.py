@@ -19,12 +19,12 @@ from datafusion.catalog import Schema
 from lance_flight.catalog.roots.directory import Root
 from lance_flight.catalog.storage.store import Store
 from lance_flight.engine.engine import Engine
-from lance_flight.engine.execution import Execution
-from lance_flight.engine.functions import session_config
-from lance_flight.engine.partition_wise.division import Division, divide
-from lance_flight.engine.partition_wise.parts import GroupedPart
-from lance_flight.engine.session import Session, shaped
-from lance_flight.engine.statements import parse
+from lance_flight.engine.query.partition_wise.division import Division, divide
+from lance_flight.engine.query.partition_wise.parts import GroupedPart
+from lance_flight.engine.query.session import Session, shaped
+from lance_flight.engine.runtime.execution import Execution
+from lance_flight.engine.sql.functions import session_config
+from lance_flight.engine.statements.parsing import parse
 from lance_flight.errors import LanceFlightError
 
 from tests.engine.partition_wise_cases import cases

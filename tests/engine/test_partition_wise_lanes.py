@@ -12,12 +12,12 @@ from pathlib import Path
 import pytest
 from lance_flight.catalog.roots.directory import Root
 from lance_flight.catalog.storage.store import Store
-from lance_flight.engine.client_sessions import ClientSession
 from lance_flight.engine.engine import Engine
-from lance_flight.engine.execution import Execution
-from lance_flight.engine.partition_wise import division
-from lance_flight.engine.partition_wise.lanes import Admission
-from lance_flight.engine.scope import Scope
+from lance_flight.engine.query.partition_wise import division
+from lance_flight.engine.query.partition_wise.lanes import Admission
+from lance_flight.engine.query.scope import Scope
+from lance_flight.engine.runtime.client_sessions import ClientSession
+from lance_flight.engine.runtime.execution import Execution
 from lance_flight.errors import LanceFlightError, QueryFailed
 
 IN_GROUPS = Scope(session=ClientSession(execution=Execution(group_rows=0)))

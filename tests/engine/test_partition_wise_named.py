@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 from lance_flight.catalog.roots.directory import Root
 from lance_flight.catalog.storage.store import Store
-from lance_flight.engine.client_sessions import ClientSession
 from lance_flight.engine.engine import Engine
-from lance_flight.engine.execution import Execution
-from lance_flight.engine.scope import Scope
+from lance_flight.engine.query.scope import Scope
+from lance_flight.engine.runtime.client_sessions import ClientSession
+from lance_flight.engine.runtime.execution import Execution
 
 PLAIN = Scope(session=ClientSession(execution=Execution(partition_wise_join=False, dynamic_pruning=False)))
 BY_PARTITIONS = [

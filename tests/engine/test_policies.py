@@ -14,12 +14,12 @@ from datafusion.substrait import Serde
 from lance_flight.catalog.roots.directory import PUBLIC, Root, TableName
 from lance_flight.catalog.storage.store import Store
 from lance_flight.engine.engine import Engine
-from lance_flight.engine.ingest import Existing
-from lance_flight.engine.policies.access import UNLIMITED, Access
-from lance_flight.engine.policies.file import Policies
-from lance_flight.engine.scope import Scope
-from lance_flight.engine.substrait import statement_of
-from lance_flight.engine.tasks import Task
+from lance_flight.engine.query.policies.access import UNLIMITED, Access
+from lance_flight.engine.query.policies.file import Policies
+from lance_flight.engine.query.scope import Scope
+from lance_flight.engine.query.tasks import Task
+from lance_flight.engine.sql.substrait import statement_of
+from lance_flight.engine.writes.ingest import Existing
 from lance_flight.errors import InvalidInput, LanceFlightError, NotFound, Refused
 
 from tests.stock import stored_rows, stored_tables

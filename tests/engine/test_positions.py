@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pyarrow as pa
 import pytest
-from lance_flight.engine.functions import check_condition, evaluate
-from lance_flight.engine.positions import with_sent_position
-from lance_flight.engine.statements import parse
+from lance_flight.engine.sql.functions import check_condition, evaluate
+from lance_flight.engine.sql.positions import with_sent_position
+from lance_flight.engine.statements.parsing import parse
 from lance_flight.errors import SqlError
 
 OURS = [

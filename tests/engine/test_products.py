@@ -6,9 +6,9 @@ import pytest
 from lance_flight.catalog.roots.directory import Root
 from lance_flight.catalog.storage.store import Store
 from lance_flight.engine.engine import Engine
-from lance_flight.engine.partition_wise.plans import Node
-from lance_flight.engine.partition_wise.products import has_product
-from lance_flight.engine.session import Session
+from lance_flight.engine.query.partition_wise.plans import Node
+from lance_flight.engine.query.partition_wise.products import has_product
+from lance_flight.engine.query.session import Session
 
 
 @pytest.fixture(scope="module")

@@ -19,14 +19,14 @@ from lance_flight.catalog.roots.directory import Root, TableName
 from lance_flight.catalog.roots.directory_manifest import DirectoryManifest, Listed
 from lance_flight.catalog.storage.standing import Standing
 from lance_flight.catalog.storage.store import Store
-from lance_flight.engine.client_sessions import ClientSession
 from lance_flight.engine.engine import Engine
-from lance_flight.engine.functions import evaluate
-from lance_flight.engine.ingest import Existing, create
-from lance_flight.engine.scope import Scope
-from lance_flight.engine.table_properties import TableProperties
-from lance_flight.engine.tasks import Task
-from lance_flight.engine.transactions import SqlTransaction
+from lance_flight.engine.query.scope import Scope
+from lance_flight.engine.query.tasks import Task
+from lance_flight.engine.runtime.client_sessions import ClientSession
+from lance_flight.engine.runtime.transactions import SqlTransaction
+from lance_flight.engine.sql.functions import evaluate
+from lance_flight.engine.writes.ingest import Existing, create
+from lance_flight.engine.writes.table_properties import TableProperties
 from lance_flight.errors import (
     AlreadyExists,
     Conflict,

@@ -9,14 +9,14 @@ import pyarrow as pa
 import pytest
 from lance_flight.catalog.roots.directory import Root, TableName
 from lance_flight.catalog.storage.store import Store
-from lance_flight.engine import reports
 from lance_flight.engine.engine import Engine
-from lance_flight.engine.ingest import Existing
-from lance_flight.engine.limits import Limits
-from lance_flight.engine.policies.access import Access
-from lance_flight.engine.scope import Scope
-from lance_flight.engine.statement_runs import Issuer, Kind, Record
-from lance_flight.engine.tasks import Task
+from lance_flight.engine.query.policies.access import Access
+from lance_flight.engine.query.scope import Scope
+from lance_flight.engine.query.tasks import Task
+from lance_flight.engine.runtime.limits import Limits
+from lance_flight.engine.runtime.statement_runs import Issuer, Kind, Record
+from lance_flight.engine.statements import reports
+from lance_flight.engine.writes.ingest import Existing
 from lance_flight.errors import Cancelled, NotFound, Refused, TicketError
 
 ROWS = pa.table({"k": list(range(8)), "x": list(range(8))})

@@ -12,20 +12,16 @@ import pyarrow as pa
 import pytest
 from lance_flight.catalog.roots.directory import PUBLIC, Root, TableName
 from lance_flight.catalog.storage.store import Store
-from lance_flight.engine.alterations import Alteration
 from lance_flight.engine.engine import Engine
-from lance_flight.engine.ingest import Existing
-from lance_flight.engine.policies.access import UNLIMITED, Access
-from lance_flight.engine.policies.file import Policies
-from lance_flight.engine.policies.required import OF_ALTERATIONS, OF_STATEMENTS
-from lance_flight.engine.row_changes import Delete, Merge, Update
-from lance_flight.engine.scope import Scope
-from lance_flight.engine.statements import (
+from lance_flight.engine.query.policies.access import UNLIMITED, Access
+from lance_flight.engine.query.policies.file import Policies
+from lance_flight.engine.query.scope import Scope
+from lance_flight.engine.query.tasks import Task
+from lance_flight.engine.statements.parsing import (
     CreateTable,
     Describe,
     DescribeNamespace,
     Explain,
-    Insert,
     Kill,
     Query,
     SetOption,
@@ -33,7 +29,10 @@ from lance_flight.engine.statements import (
     ShowTables,
     Statement,
 )
-from lance_flight.engine.tasks import Task
+from lance_flight.engine.statements.privileges import OF_ALTERATIONS, OF_STATEMENTS
+from lance_flight.engine.writes.alterations import Alteration
+from lance_flight.engine.writes.ingest import Existing
+from lance_flight.engine.writes.row_changes import Delete, Insert, Merge, Update
 from lance_flight.errors import LanceFlightError, Refused
 
 SECRET = "zyxsecret"  # noqa: S105

@@ -8,8 +8,8 @@ import pytest
 from lance_flight.catalog.roots.directory import Root
 from lance_flight.catalog.storage.store import Store
 from lance_flight.engine.engine import Engine
-from lance_flight.engine.session import Session
-from lance_flight.engine.sessions import Sessions
+from lance_flight.engine.query.session import Session
+from lance_flight.engine.query.sessions import Sessions
 
 HUNDRED = 100
 

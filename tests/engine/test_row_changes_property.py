@@ -21,9 +21,9 @@ from hypothesis import event, example, given, settings
 from hypothesis import strategies as st
 from lance_flight.catalog.roots.directory import Root
 from lance_flight.catalog.storage.store import Store
-from lance_flight.engine.client_sessions import ClientSession
 from lance_flight.engine.engine import Engine
-from lance_flight.engine.scope import ALONE, Scope
+from lance_flight.engine.query.scope import ALONE, Scope
+from lance_flight.engine.runtime.client_sessions import ClientSession
 from lance_flight.errors import DataError
 
 from tests.stock import stored_tables

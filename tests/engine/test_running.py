@@ -15,12 +15,12 @@ from lance_flight.catalog.roots.directory import Root, TableName
 from lance_flight.catalog.storage.leases import SnapshotId, leased, leases
 from lance_flight.catalog.storage.store import Store
 from lance_flight.engine.engine import Engine
-from lance_flight.engine.ingest import Existing
-from lance_flight.engine.limits import Limits
-from lance_flight.engine.query_plans import QueryPlan
-from lance_flight.engine.running import Cancellations, RunningStatements
-from lance_flight.engine.scope import Scope
-from lance_flight.engine.statement_runs import Issuer, Kind, Record, RunningStatement, State
+from lance_flight.engine.query.query_plans import QueryPlan
+from lance_flight.engine.query.scope import Scope
+from lance_flight.engine.runtime.limits import Limits
+from lance_flight.engine.runtime.running import Cancellations, RunningStatements
+from lance_flight.engine.runtime.statement_runs import Issuer, Kind, Record, RunningStatement, State
+from lance_flight.engine.writes.ingest import Existing
 from lance_flight.errors import Cancelled, LanceFlightError, OutOfMemory, Refused
 
 ALICE, BOB = Issuer(principal="alice", session="a1", peer="here"), Issuer(principal="bob")

@@ -11,11 +11,11 @@ from lance_flight.catalog.manifests.manifest import Manifest
 from lance_flight.catalog.manifests.snapshot import Snapshot
 from lance_flight.catalog.roots.directory import Root, TableName
 from lance_flight.catalog.storage.store import Store
-from lance_flight.engine.client_sessions import ClientSession
 from lance_flight.engine.engine import Engine
-from lance_flight.engine.ingest import Existing
-from lance_flight.engine.scope import Scope
-from lance_flight.engine.transactions import SqlTransaction
+from lance_flight.engine.query.scope import Scope
+from lance_flight.engine.runtime.client_sessions import ClientSession
+from lance_flight.engine.runtime.transactions import SqlTransaction
+from lance_flight.engine.writes.ingest import Existing
 from lance_flight.errors import AlreadyExists, DataError, LanceFlightError, NotFound, SerializationFailure
 from lance_flight.model.schema import NamespaceSchema
 

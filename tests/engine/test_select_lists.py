@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from lance_flight.engine.select_lists import with_distinct_names
+from lance_flight.engine.sql.select_lists import with_distinct_names
 
 RENAMED = [
     pytest.param("SELECT 1, 1, 1", 'SELECT 1, 1 AS "column 2", 1 AS "column 3"', id="literals"),

@@ -9,7 +9,7 @@ import pytest
 from lance_flight.catalog.roots.directory import Root
 from lance_flight.catalog.storage.store import Store
 from lance_flight.engine.engine import Engine
-from lance_flight.engine.session import Session
+from lance_flight.engine.query.session import Session
 from lance_flight.errors import LanceFlightError
 
 from tests.engine.test_running import until

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from lance_flight.catalog.roots.directory import Root
 from lance_flight.catalog.storage.store import Store
 from lance_flight.engine.engine import Engine
-from lance_flight.engine.substrait import plan_in, statement_of
+from lance_flight.engine.sql.substrait import plan_in, statement_of
 from lance_flight.errors import InvalidInput, LanceFlightError, NotFound, SqlError
 from substrait.plan_pb2 import Plan
 

@@ -8,9 +8,9 @@ import pytest
 from lance_flight.catalog.roots.directory import Root
 from lance_flight.catalog.storage.store import Store
 from lance_flight.engine.engine import Engine
-from lance_flight.engine.policies.access import UNLIMITED, Access, Grant, Privilege, Tables
-from lance_flight.engine.scope import Scope
-from lance_flight.engine.statement_runs import Issuer
+from lance_flight.engine.query.policies.access import UNLIMITED, Access, Grant, Privilege, Tables
+from lance_flight.engine.query.scope import Scope
+from lance_flight.engine.runtime.statement_runs import Issuer
 from lance_flight.errors import NotFound
 
 READ = Grant(privileges=frozenset({Privilege.SELECT}), tables=Tables())

@@ -12,15 +12,15 @@ from lance_flight.catalog.roots.directory import PUBLIC, Root, TableName
 from lance_flight.catalog.roots.temporary import TEMPORARY
 from lance_flight.catalog.storage.private import PRIVATE
 from lance_flight.catalog.storage.store import Store
-from lance_flight.engine.client_sessions import ClientSession
-from lance_flight.engine.clients import Clients
 from lance_flight.engine.engine import Engine
-from lance_flight.engine.ingest import Existing
-from lance_flight.engine.limits import Limits
-from lance_flight.engine.policies.access import Access
-from lance_flight.engine.policies.file import Policies
-from lance_flight.engine.scope import Scope
-from lance_flight.engine.tasks import Task
+from lance_flight.engine.query.policies.access import Access
+from lance_flight.engine.query.policies.file import Policies
+from lance_flight.engine.query.scope import Scope
+from lance_flight.engine.query.tasks import Task
+from lance_flight.engine.runtime.client_sessions import ClientSession
+from lance_flight.engine.runtime.clients import Clients
+from lance_flight.engine.runtime.limits import Limits
+from lance_flight.engine.writes.ingest import Existing
 from lance_flight.errors import NotFound, Refused, Unsupported
 
 POLICIES = Policies.parse("""

@@ -7,10 +7,11 @@ from typing import Any
 import pyarrow as pa
 import pytest
 from datafusion import SessionContext
-from lance_flight.engine.functions import session_config
-from lance_flight.engine.parameters import parameter_count
-from lance_flight.engine.sql import Cursor, for_datafusion
-from lance_flight.engine.tokens import tokenize
+from lance_flight.engine.sql.cursor import Cursor
+from lance_flight.engine.sql.functions import session_config
+from lance_flight.engine.sql.parameters import parameter_count
+from lance_flight.engine.sql.rewriting import for_datafusion
+from lance_flight.engine.sql.tokens import tokenize
 from lance_flight.errors import SqlError
 
 # A text, how many parameters it has, and its value when each of them is 'P'.

@@ -6,8 +6,8 @@ import threading
 from collections.abc import Sequence
 
 import pytest
-from lance_flight.engine.cancellation import Cancellation
-from lance_flight.engine.turns import Turn, Turns
+from lance_flight.engine.runtime.cancellation import Cancellation
+from lance_flight.engine.runtime.turns import Turn, Turns
 from lance_flight.errors import Cancelled, LimitExceeded
 
 

@@ -10,7 +10,7 @@ import sys
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 
-from lance_flight.engine.tasks import Task
+from lance_flight.engine.query.tasks import Task
 from lance_flight.errors import LanceFlightError
 from lance_flight.flight.identity.credentials import Bearer, credential_of
 from lance_flight.flight.identity.gate import Gate

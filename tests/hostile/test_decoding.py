@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from lance_flight.engine.tasks import Task
+from lance_flight.engine.query.tasks import Task
 from lance_flight.flight import commands
 from lance_flight.flight.identity.session_tokens import Session
 from lance_flight.flight.tickets import Prepared, RowsTicket

@@ -7,7 +7,7 @@ import subprocess
 
 import pytest
 from lance_flight.catalog.namespace import PartitionedNamespace
-from lance_flight.engine.functions import evaluate
+from lance_flight.engine.sql.functions import evaluate
 
 from tests.catalog.test_commit import SCHEMA, SPEC, rows
 from tests.object_store.bucket import Bucket

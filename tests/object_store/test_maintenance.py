@@ -12,7 +12,7 @@ from lance_flight.catalog.maintenance.vacuum import VacuumRules, vacuum
 from lance_flight.catalog.namespace import PartitionedNamespace
 from lance_flight.catalog.storage.leases import Leases, leased, leases
 from lance_flight.catalog.tables.partitions import open_at
-from lance_flight.engine.functions import evaluate
+from lance_flight.engine.sql.functions import evaluate
 from lance_flight.errors import NotFound
 from lance_flight.model.pins import Version
 

@@ -16,7 +16,7 @@ from lance_flight.catalog.roots.directory import PUBLIC, Root, TableName
 from lance_flight.catalog.roots.temporary import TEMPORARY
 from lance_flight.catalog.storage.store import Store
 from lance_flight.engine.engine import Engine
-from lance_flight.engine.functions import evaluate
+from lance_flight.engine.sql.functions import evaluate
 from lance_flight.errors import AlreadyExists, LanceFlightError, Unsupported
 
 from tests.catalog.test_commit import SCHEMA, SPEC, rows

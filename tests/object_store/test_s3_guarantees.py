@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 from adbc_driver_manager import Error
 from lance_flight.catalog.roots.directory import Root
-from lance_flight.engine.client_sessions import ClientSession, Isolation
 from lance_flight.engine.engine import Engine
-from lance_flight.engine.scope import Scope
+from lance_flight.engine.query.scope import Scope
+from lance_flight.engine.runtime.client_sessions import ClientSession, Isolation
 from lance_flight.errors import SerializationFailure
 from lance_flight.faults import VARIABLE
 

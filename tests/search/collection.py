@@ -11,10 +11,10 @@ import pyarrow as pa
 from lance_flight.catalog.roots.directory import PUBLIC, Root, TableName
 from lance_flight.catalog.storage.store import Store
 from lance_flight.engine.engine import Engine
-from lance_flight.engine.ingest import Existing
-from lance_flight.engine.policies.access import UNLIMITED, Access
-from lance_flight.engine.scope import Scope
-from lance_flight.engine.tasks import Task
+from lance_flight.engine.query.policies.access import UNLIMITED, Access
+from lance_flight.engine.query.scope import Scope
+from lance_flight.engine.query.tasks import Task
+from lance_flight.engine.writes.ingest import Existing
 from lance_flight.errors import LanceFlightError
 
 DIMENSIONS = 8

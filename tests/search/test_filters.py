@@ -12,7 +12,7 @@ from datafusion import SessionContext
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from lance_flight.engine.engine import Engine
-from lance_flight.engine.policies.file import Policies
+from lance_flight.engine.query.policies.file import Policies
 
 from tests.search.collection import DIMENSIONS, Documents, engine, literal, made, query, store, told
 

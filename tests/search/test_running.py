@@ -9,12 +9,12 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from lance_flight.engine import session
 from lance_flight.engine.engine import Engine
-from lance_flight.engine.query_plans import QueryPlan
-from lance_flight.engine.scope import Scope
-from lance_flight.engine.search import functions
-from lance_flight.engine.statement_runs import Issuer
+from lance_flight.engine.query import session
+from lance_flight.engine.query.query_plans import QueryPlan
+from lance_flight.engine.query.scope import Scope
+from lance_flight.engine.query.search import functions
+from lance_flight.engine.runtime.statement_runs import Issuer
 from lance_flight.errors import Cancelled
 
 from tests.search.collection import Documents, literal, made, query

@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 import pytest
 from lance_flight.engine.engine import Engine
-from lance_flight.engine.policies.file import Policies
-from lance_flight.engine.search import targets
+from lance_flight.engine.query.policies.file import Policies
+from lance_flight.engine.query.search import targets
 
 from tests.search.collection import WORDS, Documents, made, query, store, told
 

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 from lance_flight.catalog.roots.directory import PUBLIC, TableName
 from lance_flight.engine.engine import Engine
-from lance_flight.engine.ingest import Existing
+from lance_flight.engine.writes.ingest import Existing
 from lance_flight.errors import DataError
 
 from tests.search.collection import DIMENSIONS, Documents, made, query, store, told

@@ -12,8 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from lance_flight.catalog.roots.directory import PUBLIC, TableName
 from lance_flight.engine.engine import Engine
-from lance_flight.engine.ingest import Existing
-from lance_flight.engine.policies.file import Policies
+from lance_flight.engine.query.policies.file import Policies
+from lance_flight.engine.writes.ingest import Existing
 from lance_flight.errors import InvalidInput, NotFound, SqlError
 
 from tests.search.collection import DIMENSIONS, Documents, engine, literal, made, query, store, told

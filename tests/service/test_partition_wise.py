@@ -12,9 +12,9 @@ from adbc_driver_manager import Error
 from lance_flight.catalog.roots.directory import Root
 from lance_flight.catalog.storage.store import Store
 from lance_flight.engine.engine import Engine
-from lance_flight.engine.execution import Execution
-from lance_flight.engine.limits import Limits
-from lance_flight.engine.tasks import Task
+from lance_flight.engine.query.tasks import Task
+from lance_flight.engine.runtime.execution import Execution
+from lance_flight.engine.runtime.limits import Limits
 
 from tests.service.server_process import Server
 

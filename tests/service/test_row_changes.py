@@ -13,8 +13,8 @@ from typing import Any
 import lance
 import mmh3
 import pytest
-from lance_flight.engine.definitions import partition_spec
-from lance_flight.engine.partition_fields import parse_partition_by
+from lance_flight.engine.writes.definitions import partition_spec
+from lance_flight.engine.writes.partition_fields import parse_partition_by
 from lance_flight.model.schema import NamespaceSchema
 
 from tests.engine.evolving import add_spec

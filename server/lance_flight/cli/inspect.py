@@ -14,7 +14,7 @@ from lance_flight.catalog.roots.directory import PUBLIC, Root, TableName
 from lance_flight.catalog.storage.store import Store
 from lance_flight.config import storage_from_environment
 from lance_flight.engine.engine import Engine
-from lance_flight.engine.scan_planning import plan_scan
+from lance_flight.engine.query.scan_planning import plan_scan
 from lance_flight.errors import InvalidInput
 
 

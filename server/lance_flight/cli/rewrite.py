@@ -10,8 +10,8 @@ from lance_flight_client.progress import progress
 from lance_flight.catalog.maintenance.rewriting import RewritingRules, rewrite
 from lance_flight.catalog.namespace import PartitionedNamespace
 from lance_flight.cli.maintenance import each_table
-from lance_flight.engine.functions import evaluate
-from lance_flight.engine.maintenance import tables_where
+from lance_flight.engine.sql.functions import evaluate
+from lance_flight.engine.writes.maintenance import tables_where
 
 
 def run(options: argparse.Namespace) -> int:

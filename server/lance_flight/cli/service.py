@@ -22,8 +22,8 @@ from lance_flight.catalog.storage.store import Store, caches
 from lance_flight.cli.identity import certificates, gate
 from lance_flight.config import LOOPBACK, ServerConfig
 from lance_flight.engine.engine import Engine
-from lance_flight.engine.limits import Limits
-from lance_flight.engine.policies.file import PolicyFile
+from lance_flight.engine.query.policies.file import PolicyFile
+from lance_flight.engine.runtime.limits import Limits
 from lance_flight.errors import InvalidInput
 from lance_flight.flight.engine_backend import EngineBackend
 from lance_flight.flight.server import FlightSqlServer

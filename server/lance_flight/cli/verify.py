@@ -10,7 +10,7 @@ from lance_flight_client.progress import progress
 from lance_flight.catalog.maintenance.verification import verify
 from lance_flight.catalog.namespace import PartitionedNamespace
 from lance_flight.cli.maintenance import each_table
-from lance_flight.engine.functions import evaluate
+from lance_flight.engine.sql.functions import evaluate
 
 
 def run(options: argparse.Namespace) -> int:

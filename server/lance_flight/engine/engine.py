@@ -12,36 +12,29 @@ import pyarrow as pa
 from lance_flight.catalog.roots.directory import PUBLIC, Root, TableName
 from lance_flight.catalog.roots.temporary import NO_TABLES, Temporary
 from lance_flight.catalog.storage.leases import Hold, leases
-from lance_flight.engine import ingest
-from lance_flight.engine.answers import Answer, answer, target_of
-from lance_flight.engine.bindings import answer_by_rows
-from lance_flight.engine.changes import Changes, insert_columns, temporary_root
-from lance_flight.engine.client_sessions import ClientSession
-from lance_flight.engine.clients import Clients
-from lance_flight.engine.dml import row_query, table_name
-from lance_flight.engine.endpoints import is_ordered, most_shares, table_rows
-from lance_flight.engine.limits import NO_LIMITS, Limits
-from lance_flight.engine.long_values import pieces
-from lance_flight.engine.maintenance import Maintenance
-from lance_flight.engine.memory import Memory
-from lance_flight.engine.parameters import check_parameters, parameter_schema
-from lance_flight.engine.policies.access import UNLIMITED, Access
-from lance_flight.engine.policies.changes import changing
-from lance_flight.engine.policies.required import permitted
-from lance_flight.engine.query_plans import Description, QueryPlan, tasks_of
-from lance_flight.engine.ready import ReadyAnswers
-from lance_flight.engine.receiving import Receiver
-from lance_flight.engine.references import CATALOG
-from lance_flight.engine.reports import Reports, maintenance_work
-from lance_flight.engine.row_changes import Delete, Merge, Update
-from lance_flight.engine.running import Cancellations, RunningStatements
-from lance_flight.engine.scope import ALONE, Scope
-from lance_flight.engine.sessions import Sessions
-from lance_flight.engine.settings import set_option
-from lance_flight.engine.statement_runs import Issuer, Kind, RunningStatement, State
-from lance_flight.engine.statements import (
+from lance_flight.engine.query.policies.access import UNLIMITED, Access
+from lance_flight.engine.query.query_plans import Description, QueryPlan, tasks_of
+from lance_flight.engine.query.scope import ALONE, Scope
+from lance_flight.engine.query.sessions import Sessions
+from lance_flight.engine.query.tasks import Task
+from lance_flight.engine.runtime.client_sessions import ClientSession
+from lance_flight.engine.runtime.clients import Clients
+from lance_flight.engine.runtime.limits import NO_LIMITS, Limits
+from lance_flight.engine.runtime.memory import Memory
+from lance_flight.engine.runtime.receiving import Receiver
+from lance_flight.engine.runtime.running import Cancellations, RunningStatements
+from lance_flight.engine.runtime.statement_runs import Issuer, Kind, RunningStatement, State
+from lance_flight.engine.runtime.transactions import SqlTransaction
+from lance_flight.engine.runtime.turns import Turn
+from lance_flight.engine.sql.long_values import pieces
+from lance_flight.engine.sql.parameters import check_parameters, parameter_schema
+from lance_flight.engine.sql.references import CATALOG
+from lance_flight.engine.statements.answers import Answer, answer, target_of
+from lance_flight.engine.statements.bindings import answer_by_rows
+from lance_flight.engine.statements.changes import Changes, insert_columns, temporary_root
+from lance_flight.engine.statements.endpoints import is_ordered, most_shares, table_rows
+from lance_flight.engine.statements.parsing import (
     ChangeStatement,
-    Insert,
     Kill,
     RowsStatement,
     SessionStatement,
@@ -49,10 +42,16 @@ from lance_flight.engine.statements import (
     Statement,
     parse,
 )
-from lance_flight.engine.table_properties import PLAIN, TableProperties
-from lance_flight.engine.tasks import Task
-from lance_flight.engine.transactions import SqlTransaction
-from lance_flight.engine.turns import Turn
+from lance_flight.engine.statements.privileges import permitted
+from lance_flight.engine.statements.ready import ReadyAnswers
+from lance_flight.engine.statements.reports import Reports, maintenance_work
+from lance_flight.engine.statements.settings import set_option
+from lance_flight.engine.writes import ingest
+from lance_flight.engine.writes.dml import row_query, table_name
+from lance_flight.engine.writes.maintenance import Maintenance
+from lance_flight.engine.writes.privileges import changing
+from lance_flight.engine.writes.row_changes import Delete, Insert, Merge, Update
+from lance_flight.engine.writes.table_properties import PLAIN, TableProperties
 from lance_flight.errors import Conflict, LimitExceeded, SqlError
 
 

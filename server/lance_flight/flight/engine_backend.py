@@ -10,18 +10,19 @@ from datetime import datetime
 import pyarrow as pa
 
 from lance_flight.catalog.roots.directory import PUBLIC, TableName
-from lance_flight.engine import settings, substrait
-from lance_flight.engine.client_sessions import ClientSession
 from lance_flight.engine.engine import Engine
-from lance_flight.engine.ingest import Existing
-from lance_flight.engine.policies.access import Access
-from lance_flight.engine.policies.file import PolicyFile
-from lance_flight.engine.query_plans import QueryPlan
-from lance_flight.engine.references import CATALOG
-from lance_flight.engine.scope import Scope
-from lance_flight.engine.statement_runs import Issuer
-from lance_flight.engine.table_properties import TableProperties
-from lance_flight.engine.tasks import Task
+from lance_flight.engine.query.policies.access import Access
+from lance_flight.engine.query.policies.file import PolicyFile
+from lance_flight.engine.query.query_plans import QueryPlan
+from lance_flight.engine.query.scope import Scope
+from lance_flight.engine.query.tasks import Task
+from lance_flight.engine.runtime.client_sessions import ClientSession
+from lance_flight.engine.runtime.statement_runs import Issuer
+from lance_flight.engine.sql import substrait
+from lance_flight.engine.sql.references import CATALOG
+from lance_flight.engine.statements import settings
+from lance_flight.engine.writes.ingest import Existing
+from lance_flight.engine.writes.table_properties import TableProperties
 from lance_flight.errors import Conflict, NotFound, Unsupported
 from lance_flight.flight.backend import (
     LOCAL_TEMPORARY,

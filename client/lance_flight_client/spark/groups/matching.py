@@ -9,7 +9,7 @@ from itertools import accumulate
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-from lance_flight.engine.functions import evaluate
+from lance_flight.engine.sql.functions import evaluate
 from lance_flight.planning.joins import Apart, match
 
 from lance_flight_client.spark.reading.direct import DirectPlan

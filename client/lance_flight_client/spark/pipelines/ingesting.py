@@ -10,7 +10,7 @@ from tempfile import TemporaryDirectory
 from types import MappingProxyType
 
 from lance_flight.catalog.commits.commit_ids import NamedCommit
-from lance_flight.engine.partition_fields import parse_partition_by
+from lance_flight.engine.writes.partition_fields import parse_partition_by
 from lance_flight.errors import AlreadyCommitted
 from pyspark.sql import DataFrame, SparkSession
 

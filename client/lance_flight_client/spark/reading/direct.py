@@ -18,8 +18,8 @@ from lance_flight.catalog.storage.store import Store
 from lance_flight.catalog.tables import partitions
 from lance_flight.catalog.tables.pinned_tables import PinnedTable, TablePart, divided
 from lance_flight.catalog.tables.row_counts import row_counts
-from lance_flight.engine.functions import check_condition, columns_in
-from lance_flight.engine.scan_planning import PlannedScan, plan_scan
+from lance_flight.engine.query.scan_planning import PlannedScan, plan_scan
+from lance_flight.engine.sql.functions import check_condition, columns_in
 from lance_flight.errors import Conflict, NotFound, Unsupported
 from lance_flight.model.pins import FixedPin, Version
 from lance_flight.planning.row_filters import RowFilter, row_filter

@@ -11,7 +11,7 @@ from lance_flight.catalog.storage.store import UNREADABLE
 from lance_flight.catalog.tables.merged import MERGED_TABLES, sources
 from lance_flight.catalog.tables.pinned_tables import TablePart
 from lance_flight.catalog.tables.scan import Open, Scan
-from lance_flight.engine.functions import compute
+from lance_flight.engine.sql.functions import compute
 from lance_flight.errors import QueryFailed
 from lance_flight.planning.row_filters import RowFilter
 

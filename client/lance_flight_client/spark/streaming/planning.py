@@ -11,8 +11,8 @@ from lance_flight.catalog.manifests.snapshot import Snapshot
 from lance_flight.catalog.namespace import PartitionedNamespace
 from lance_flight.catalog.roots.directory import Root
 from lance_flight.catalog.storage.leases import Hold
-from lance_flight.engine.functions import columns_in
-from lance_flight.engine.scan_planning import plan_scan
+from lance_flight.engine.query.scan_planning import plan_scan
+from lance_flight.engine.sql.functions import columns_in
 from lance_flight.errors import Conflict, NotFound, QueryFailed, SchemaError, Unsupported
 from lance_flight.model.schema import NamespaceSchema
 

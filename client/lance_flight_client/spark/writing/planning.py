@@ -18,8 +18,14 @@ from lance_flight.catalog.roots.directory import Root, TableName
 from lance_flight.catalog.roots.plain import PlainTable
 from lance_flight.catalog.storage.store import Store
 from lance_flight.catalog.tables import rows
-from lance_flight.engine.definitions import check_partitioning, column_problems, partition_spec, partitioning, storable
-from lance_flight.engine.partition_fields import PartitionDef, parse_partition_by
+from lance_flight.engine.writes.definitions import (
+    check_partitioning,
+    column_problems,
+    partition_spec,
+    partitioning,
+    storable,
+)
+from lance_flight.engine.writes.partition_fields import PartitionDef, parse_partition_by
 from lance_flight.errors import AlreadyExists, NotFound, SchemaError, Unsupported
 from lance_flight.model.schema import NamespaceSchema
 from lance_flight.model.spec import PartitionSpec

@@ -107,4 +107,4 @@ def evaluated(expression: str, columns: Sequence[pa.Array], result_type: pa.Data
 
     It is loaded where a table has such an expression: every worker of Spark would take twice as long to start with it.
     """
-    return importlib.import_module("lance_flight.engine.functions").evaluate(expression, columns, result_type)
+    return importlib.import_module("lance_flight.engine.sql.functions").evaluate(expression, columns, result_type)

@@ -1,0 +1,19 @@
+"""The few different values of a column that a query gives, asked before another query is planned that they prune."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+from datafusion import DataFrame
+
+from lance_flight.engine.query.session import Session
+
+MOST_KEYS = 10_000
+
+
+def few_keys(session: Session, keys: DataFrame) -> pa.Array | None:
+    """The different values of the only column of `keys`, but for NULL, which equals nothing; None where there are too many."""
+    # One more than may be: what a limit has cut off is not known, whether NULL is among the rest or not.
+    distinct = keys.distinct().limit(MOST_KEYS + 1)
+    batches = list(session.stream(distinct))
+    found = pa.chunked_array([batch.column(0) for batch in batches], distinct.schema().field(0).type).combine_chunks()
+    return found.drop_null() if len(found) <= MOST_KEYS else None

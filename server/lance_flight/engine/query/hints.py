@@ -1,0 +1,226 @@
+"""What the optimised plan says about a scan beyond the filters that are pushed into it.
+
+LIKE, functions of a column and IS NOT DISTINCT FROM stay above the scan (decision 20); they cannot filter there, but
+they can prune. A table that is scanned several times gets the union: what holds for each scan holds for all.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from types import MappingProxyType
+from typing import Any
+
+import pyarrow as pa
+from datafusion import Expr, LogicalPlan
+from datafusion.expr import Filter, Projection, TableScan
+
+from lance_flight.engine.query.partition_wise.plans import unaliased
+from lance_flight.model.transforms import is_string
+from lance_flight.planning.predicates import (
+    ALWAYS,
+    And,
+    Column,
+    Compare,
+    DatePart,
+    In,
+    IsNull,
+    Op,
+    Opaque,
+    Or,
+    Predicate,
+    StartsWith,
+    Term,
+    all_of,
+    any_of,
+    equal_or_both_null,
+    like,
+    negate,
+)
+
+_OPERATORS = MappingProxyType({op.value: op for op in Op})
+_NOT_PUSHED = "DataFusion keeps it above the scan, and it says nothing about partitions"
+
+
+def hints(plan: LogicalPlan, default_schema: str) -> dict[str, Predicate]:
+    """For each table of an optimised plan (`schema.table`), what every one of its scans requires."""
+    if "Subquery:" in plan.display_indent():
+        # Its scans hide inside an expression: what the visible ones require says nothing about them.
+        return {}
+    found: dict[str, list[Predicate]] = defaultdict(list)
+    for (db_schema, table), condition in _scans(plan, []):
+        found[f"{db_schema or default_schema}.{table}"].append(condition)
+    return {table: ALWAYS if ALWAYS in conditions else any_of(conditions) for table, conditions in found.items()}
+
+
+def _scans(
+    plan: LogicalPlan, above: Sequence[Filter | Projection]
+) -> Iterator[tuple[tuple[str | None, str], Predicate]]:
+    node = plan.to_variant()
+    if isinstance(node, TableScan):
+        _, db_schema, table = node.fqn()
+        yield (db_schema, table), _condition(above)
+        return
+    # Only filters right above a scan speak of its columns by their names; projections between take fields out of structs.
+    passed = [*above, node] if isinstance(node, Filter | Projection) else []
+    for child in plan.inputs():
+        yield from _scans(child, passed)
+
+
+def _condition(above: Sequence[Filter | Projection]) -> Predicate:
+    """What filters and projections, the highest first, require of the rows that come to the lowest of them."""
+    condition: Predicate = ALWAYS
+    for node in above:
+        if isinstance(node, Filter):
+            condition = all_of([condition, predicate(node.predicate())])
+        else:
+            condition = _below(condition, _columns(node))
+    return condition
+
+
+def _columns(node: Projection) -> dict[str, Column]:
+    """The columns of a projection that are one of its input, or a field inside one, by their names."""
+    found: dict[str, list[Column | None]] = defaultdict(list)
+    for raw in node.projections():
+        expression = Expr(raw)
+        inner = unaliased(expression)
+        name = expression.to_variant().alias() if inner is not expression else expression.schema_name()
+        path = _path(inner)
+        name = path[0] if path is not None and inner is expression and len(path) == 1 else name
+        found[name].append(None if path is None else Column(path[0], path[1:]))
+    return {name: same[0] for name, same in found.items() if len(same) == 1 and same[0] is not None}
+
+
+def _below(predicate: Predicate, columns: Mapping[str, Column]) -> Predicate:
+    """What a condition on the columns of a projection says of those below; a part of other columns says nothing."""
+    match predicate:
+        case And(parts):
+            return all_of(_below(part, columns) for part in parts)
+        case Or(parts):
+            return any_of(_below(part, columns) for part in parts)
+        case Compare(term) | In(term) | IsNull(term) | StartsWith(term):
+            column = columns.get(term.name)
+            if column is None:
+                return Opaque(str(predicate), _NOT_PUSHED)
+            inside = (*column.inside, *term.inside)
+            below = (
+                replace(term, column=column.name, inside=inside)
+                if isinstance(term, DatePart)
+                else Column(column.name, inside)
+            )
+            return replace(predicate, term=below)
+    return predicate
+
+
+def predicate(expression: Any) -> Predicate:
+    """A DataFusion expression as far as partitions can use it."""
+    if expression.variant_name() in {"Column", "Literal"}:
+        return Opaque(_text(expression), _NOT_PUSHED)
+    operator, operands = expression.rex_call_operator(), expression.rex_call_operands()
+    translate = _TRANSLATIONS.get(operator, _comparison if operator in _OPERATORS else None)
+    translated = translate(expression, operator, operands) if translate is not None else None
+    return translated if translated is not None else Opaque(_text(expression), _NOT_PUSHED)
+
+
+def _chain(expression: Any, operator: str) -> list[Any]:
+    """The operands of a chain of one operator, which DataFusion nests to the left, however long it is."""
+    waiting, found = [expression], []
+    while waiting:
+        current = waiting.pop()
+        if current.variant_name() == "BinaryExpr" and current.rex_call_operator() == operator:
+            waiting += reversed(current.rex_call_operands())
+        else:
+            found.append(current)
+    return found
+
+
+def _comparison(_: Any, operator: str, operands: list[Any]) -> Predicate | None:
+    left, right = operands
+    op = _OPERATORS[operator]
+    if _literal(left) is not None:
+        left, right, op = right, left, op.flipped
+    term, value = _term(left), _literal(right)
+    return Compare(term, op, value) if term is not None and value is not None else None
+
+
+def _in_list(expression: Any, _: str, operands: list[Any]) -> Predicate | None:
+    term, values = _term(operands[0]), [_literal(operand) for operand in operands[1:]]
+    known = [value for value in values if value is not None]
+    if term is None or len(known) != len(values) or not known:
+        return None
+    negated = bool(expression.to_variant().negated())
+    return In(term, pa.array(known, known[0].type), negated)
+
+
+def _like(expression: Any, _: str, operands: list[Any]) -> Predicate | None:
+    term, pattern = _term(operands[0]), _literal(operands[1])
+    variant = expression.to_variant()
+    if term is None or pattern is None or variant.escape_char() is not None:
+        return None
+    matched = like(term, pattern.as_py())
+    return negate(matched) if variant.negated() else matched
+
+
+def _same(_: Any, operator: str, operands: list[Any]) -> Predicate | None:
+    term, value = _term(operands[0]), _literal(operands[1])
+    if term is None or value is None:
+        return None
+    same = equal_or_both_null(term, value)
+    return negate(same) if operator == "IS DISTINCT FROM" else same
+
+
+def _is_null(_: Any, operator: str, operands: list[Any]) -> Predicate | None:
+    term = _term(operands[0])
+    return None if term is None else IsNull(term, negated=operator == "is not null")
+
+
+_TRANSLATIONS: Mapping[str, Callable[[Any, str, list[Any]], Predicate | None]] = MappingProxyType(
+    {
+        "AND": lambda expression, operator, _: all_of([predicate(part) for part in _chain(expression, operator)]),
+        "OR": lambda expression, operator, _: any_of([predicate(part) for part in _chain(expression, operator)]),
+        "not": lambda _, __, operands: negate(predicate(operands[0])),
+        "in list": _in_list,
+        "like": _like,
+        "IS NOT DISTINCT FROM": _same,
+        "IS DISTINCT FROM": _same,
+        "is null": _is_null,
+        "is not null": _is_null,
+    }
+)
+
+
+def _term(expression: Any) -> Term | None:
+    path = _path(expression)
+    if path is not None:
+        return Column(path[0], path[1:])
+    if expression.variant_name() == "ScalarFunction" and expression.rex_call_operator() == "date_part":
+        part, column = expression.rex_call_operands()
+        name, path = _literal(part), _path(column)
+        if name is not None and path is not None:
+            return DatePart(name.as_py().lower(), path[0], path[1:])
+    return None
+
+
+def _path(expression: Any) -> tuple[str, ...] | None:
+    """The name of the column that an expression is, and those of the fields inside it."""
+    if expression.variant_name() == "Column":
+        return (expression.to_variant().name(),)
+    if expression.variant_name() != "ScalarFunction" or expression.rex_call_operator() != "get_field":
+        return None
+    of, *names = expression.rex_call_operands()
+    path, inside = _path(of), [_literal(name) for name in names]
+    if path is None or not all(name is not None and is_string(name.type) for name in inside):
+        return None
+    return (*path, *(name.as_py() for name in inside if name is not None))
+
+
+def _literal(expression: Any) -> pa.Scalar | None:
+    if expression.variant_name() != "Literal":
+        return None
+    value = expression.python_value()
+    return value if isinstance(value, pa.Scalar) else pa.scalar(value)
+
+
+def _text(expression: Any) -> str:
+    return str(expression).removeprefix("Expr(").removesuffix(")")

@@ -1,0 +1,85 @@
+"""`t$indexes`: the indices of a table, and how much of its rows each of them is about."""
+
+from __future__ import annotations
+
+import json
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from typing import Any
+
+import pyarrow as pa
+
+from lance_flight.catalog.manifests.indices import IndexDefinition, indices_of
+from lance_flight.catalog.manifests.snapshot import PartitionTable
+from lance_flight.catalog.tables import partitions
+from lance_flight.catalog.tables.adapting import identified
+from lance_flight.catalog.tables.disagreeing import physical
+from lance_flight.catalog.tables.index_coverage import Coverage
+from lance_flight.engine.query.metadata.table import MetadataTable
+from lance_flight.engine.query.tables import PartitionedView
+
+OPENERS = 8
+
+_SCHEMA = pa.schema(
+    [
+        pa.field("name", pa.utf8(), nullable=False),
+        pa.field("column_name", pa.utf8(), nullable=False),
+        pa.field("kind", pa.utf8(), nullable=False),
+        pa.field("options", pa.utf8(), nullable=False),
+        pa.field("min_rows", pa.int64(), nullable=False),
+        pa.field("tables", pa.int64()),
+        pa.field("indexed_tables", pa.int64()),
+        pa.field("rows", pa.int64()),
+        pa.field("indexed_rows", pa.int64()),
+        pa.field("segments", pa.int64()),
+    ]
+)
+_COUNTED = frozenset({"tables", "indexed_tables", "rows", "indexed_rows", "segments"})
+
+
+def indexes_table(view: PartitionedView) -> MetadataTable:
+    """One row per index; its counts only where they are asked for, as every table is opened for them."""
+    return MetadataTable(_SCHEMA, partial(_indexes, view))
+
+
+def _indexes(view: PartitionedView, names: list[str]) -> pa.Table:
+    rows = []
+    for definition in indices_of(view.snapshot):
+        column = view.snapshot.schema.names[definition.field_id]
+        row: dict[str, Any] = {
+            "name": definition.name,
+            "column_name": column,
+            "kind": definition.kind,
+            "options": json.dumps(dict(definition.options), sort_keys=True),
+            "min_rows": definition.min_rows,
+        }
+        if _COUNTED & set(names):
+            row |= _counts(view, definition, column)
+        rows.append(row)
+    return pa.Table.from_pylist(rows, schema=_SCHEMA)
+
+
+def _counts(view: PartitionedView, definition: IndexDefinition, column: str) -> dict[str, int]:
+    tables = view.snapshot.all_tables()
+    with ThreadPoolExecutor(OPENERS, thread_name_prefix="indexes") as pool:
+        found = list(pool.map(partial(_of_table, view, definition, column), tables))
+    return {
+        "tables": len(found),
+        "indexed_tables": sum(indexed > 0 for _, indexed, _ in found),
+        "rows": sum(rows for rows, _, _ in found),
+        "indexed_rows": sum(indexed for _, indexed, _ in found),
+        "segments": sum(segments for _, _, segments in found),
+    }
+
+
+def _of_table(
+    view: PartitionedView, definition: IndexDefinition, column: str, table: PartitionTable
+) -> tuple[int, int, int]:
+    """The rows of a table, those that its index is about, and its segments."""
+    dataset = partitions.open_table(view.store, table)
+    rows = {fragment.fragment_id: fragment.count_rows() for fragment in dataset.get_fragments()}
+    found = physical(identified(dataset, view.snapshot.schema), column, definition.field_id)
+    if found is None:
+        return sum(rows.values()), 0, 0
+    coverage = Coverage.of(dataset, definition.name, found.name, definition.of_kind)
+    return sum(rows.values()), sum(rows[number] for number in coverage.covered), len(coverage.segments)

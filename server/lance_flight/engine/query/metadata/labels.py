@@ -1,0 +1,47 @@
+"""`t$tags` and `t$branches`: the names that versions of a table have, and lines of versions."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+
+import pyarrow as pa
+
+from lance_flight.catalog.namespace import PartitionedNamespace
+from lance_flight.catalog.roots.directory import Table
+from lance_flight.engine.query.metadata.table import MetadataTable
+
+
+def tags_table(table: Table) -> MetadataTable:
+    """One row per tag of a table: its name, and the version that it refers to."""
+    schema = pa.schema(
+        [
+            pa.field("name", pa.utf8(), nullable=False),
+            pa.field("version", pa.int64(), nullable=False),
+            pa.field("branch", pa.utf8()),
+        ]
+    )
+    return MetadataTable(schema, lambda _: pa.Table.from_pylist([asdict(tag) for tag in table.tags], schema=schema))
+
+
+def branches_table(namespace: PartitionedNamespace) -> MetadataTable:
+    """One row per branch: its name, the version of the main branch that it begins with, and its own newest one."""
+    schema = pa.schema(
+        [
+            pa.field("name", pa.utf8(), nullable=False),
+            pa.field("forked_at", pa.int64(), nullable=False),
+            pa.field("version", pa.int64(), nullable=False),
+        ]
+    )
+
+    def build(_: list[str]) -> pa.Table:
+        rows = [
+            {
+                "name": branch.name,
+                "forked_at": branch.forked_at,
+                "version": int(namespace.on_branch(branch.name).manifest.open().version),
+            }
+            for branch in namespace.branches
+        ]
+        return pa.Table.from_pylist(rows, schema=schema)
+
+    return MetadataTable(schema, build)

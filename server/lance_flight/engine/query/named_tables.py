@@ -1,0 +1,335 @@
+"""The tables that one statement names, each at the one snapshot that the statement reads."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from copy import copy
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from functools import partial
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.dataset as pads
+
+from lance_flight.catalog.manifests.snapshot import Snapshot
+from lance_flight.catalog.namespace import PartitionedNamespace
+from lance_flight.catalog.roots.directory import BRANCH_SIGN, Root, Table, TableName
+from lance_flight.catalog.roots.plain import PlainTable
+from lance_flight.catalog.storage.leases import Hold
+from lance_flight.catalog.tables.lineage import LINEAGE_FIELDS, PARTITION_FIELD, ROW_ID_FIELD
+from lance_flight.catalog.tables.scan import ADDRESS_FIELDS, Source
+from lance_flight.engine.query.computed_tables import ComputedTable
+from lance_flight.engine.query.metadata import tables as metadata_tables
+from lance_flight.engine.query.metadata.table import MetadataTable
+from lance_flight.engine.query.metadata.tables import LINEAGE, METADATA_TABLES, OF_EVERYBODY, PLAIN_METADATA_TABLES
+from lance_flight.engine.query.policies.access import UNLIMITED, Access, Privilege
+from lance_flight.engine.query.policies.rows import RowPolicy
+from lance_flight.engine.query.provider import Provider, ScanLog
+from lance_flight.engine.query.table_changes import changes_table
+from lance_flight.engine.query.tables import Floating, PartitionedView, PlainView, Share, Targets
+from lance_flight.engine.runtime.transactions import SqlTransaction
+from lance_flight.engine.sql.points import Point, Reference, naming
+from lance_flight.errors import Conflict, LanceFlightError, NotFound, Refused, SchemaError, Unsupported
+from lance_flight.model.pins import FixedPin
+from lance_flight.model.spec import Evaluate
+from lance_flight.planning.predicates import ALWAYS, Predicate, all_of
+
+TARGET_ROWS = "rows"
+"""The metadata table of the target of a statement: its rows with their addresses."""
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """At which version a statement reads a table, and what that means for the rows without a fixed pin that it reads.
+
+    `committed_at` tells the version from one of another table that has taken the name. `step` counts the statements of
+    the transaction that had changed the table by then.
+    """
+
+    version: int
+    resolved: Mapping[str, FixedPin] = field(default_factory=dict)
+    committed_at: str = ""
+    step: int | None = None
+
+
+@dataclass(slots=True)
+class Hints:
+    """What is known of the rows that count beyond the filters of scans: by table (`schema.name`), and of the target."""
+
+    by_table: Mapping[str, Predicate] = field(default_factory=dict)
+    of_target: Predicate = ALWAYS
+
+    def add(self, table: str, predicate: Predicate) -> None:
+        """Note more of a table."""
+        self.by_table = {**self.by_table, table: all_of([self.by_table.get(table, ALWAYS), predicate])}
+
+    def of(self, table: str, *, is_target: bool) -> Predicate:
+        """All that is known of a table."""
+        return all_of([self.by_table.get(table, ALWAYS), self.of_target if is_target else ALWAYS])
+
+
+class NamedTables:
+    """The tables of one statement, as they are resolved.
+
+    `readings` fixes the versions of tables (from a ticket); others are read at their newest snapshot, and which one
+    that was stands in `readings` afterwards. `share` restricts every scan to one part. Inside a `transaction` tables are
+    read as it sees them. The rows of `target` have addresses under the name `t$rows`, in tables numbered by `targets`.
+    What keeps the snapshots from being vacuumed is put into `holds`. `access` says which tables may be read, and which
+    partitions of them: others are not seen by anything that is built on a view. The `changing` privileges are needed
+    beside on the rows of the target. Tables that are named at no point of their history are read `at` one (None: the newest).
+
+    `views` are the partitioned tables by `schema.name`, and `divisible` those whose rows are read, in portions if need be;
+    `plain` are the others. They are pruned by `hints`, too.
+    """
+
+    def __init__(
+        self,
+        root: Root,
+        *,
+        ways: int,
+        log: ScanLog,
+        evaluate: Evaluate,
+        readings: Mapping[str, Reading] | None = None,
+        share: Share | None = None,
+        transaction: SqlTransaction | None = None,
+        target: TableName | None = None,
+        holds: list[Hold] | None = None,
+        access: Access = UNLIMITED,
+        changing: frozenset[Privilege] = frozenset(),
+        at: Point | None = None,
+    ) -> None:
+        self.targets = Targets()
+        self.readings: dict[str, Reading] = dict(readings or {})
+        self.views: dict[str, PartitionedView] = {}
+        self.divisible: dict[str, PartitionedView] = {}
+        self.plain: dict[str, PlainView] = {}
+        self.hints = Hints()
+        self._tables: Root | SqlTransaction = root if transaction is None else transaction.seen_with(root)
+        self._ways = ways
+        self._log = log
+        self._evaluate = evaluate
+        self._share = share or Share()
+        self._transaction = transaction
+        self._target = target
+        self.holds = holds
+        self._governing = root.governing
+        self._access = access
+        self._changing = changing
+        self._at = at
+        self.names: list[TableName] = []
+        self.can_be_opened_again = True
+
+    def dataset(self, name: TableName) -> pads.Dataset:
+        """The table behind a name as it stands in SQL, as DataFusion reads it; `NotFound` if there is none."""
+        named = self._reference(name)
+        table, metadata = named.table, named.metadata
+        is_target = metadata == TARGET_ROWS and table == self._target
+        beside = metadata if is_target or metadata == LINEAGE else None
+        at = self._at if named.at is None and not is_target else named.at
+
+        def opened(found: Table) -> pads.Dataset:
+            match found:
+                case PartitionedNamespace() if beside is not None:
+                    return Provider(self._partitioned(found, table, name.name, at, beside), self._log)
+                case PlainTable() if beside is not None:
+                    return Provider(self._plain(found, table, name.name, at, beside), self._log)
+                case PartitionedNamespace():
+                    view = self._partitioned(found, table, name.name, at)
+                    if metadata is not None:
+                        is_whole = self._policy(table).is_everything
+                        built = _metadata_table(metadata, found, view, is_whole=is_whole)
+                        return self._computed(built, view.failure)
+                    self.divisible[f"{name.db_schema}.{name.name}"] = view
+                    return Provider(view, self._log)
+                case PlainTable() if metadata is not None:
+                    plain = self._plain(found, table, name.name, at)
+                    return self._computed(_plain_metadata_table(metadata, found, table), plain.failure)
+                case PlainTable():
+                    plain = self._plain(found, table, name.name, at)
+                    self.plain[f"{name.db_schema}.{name.name}"] = plain
+                    return Provider(plain, self._log)
+
+        found = self._tables.read(table, opened)
+        self.names.append(name)
+        return found
+
+    def open_again(self, holds: list[Hold]) -> None:
+        """Open every table that was named once more, at the same snapshots, which are put into `holds`.
+
+        Raises what whoever names them now is told: that one is not there, or another one.
+        """
+        again = copy(self)
+        again.readings, again.views, again.divisible, again.plain, again.names = dict(self.readings), {}, {}, {}, []
+        again.holds = holds
+        for name in self.names:
+            again.dataset(name)
+
+    def _computed(self, table: MetadataTable, failure: Callable[[Exception], LanceFlightError]) -> ComputedTable:
+        log = self._log
+
+        def rows(names: list[str]) -> Iterator[pa.RecordBatch]:
+            with log.noting(failure):
+                yield from table.build(names).to_batches()
+
+        return ComputedTable(table.schema, [rows])
+
+    def _reference(self, name: TableName) -> Reference:
+        named = Reference.parse(name)
+        if named.table != name and self._tables.has(name):
+            return Reference(name)
+        if isinstance(named.at, str):
+            branch = TableName(name.db_schema, f"{named.table.name}{BRANCH_SIGN}{named.at}")
+            if self._tables.has(branch):
+                return Reference(branch, None, named.metadata)
+        return named
+
+    def changes(self, name: TableName, first: Point, last: Point) -> ComputedTable:
+        """The rows that came and went between two points of a table's history."""
+        self.can_be_opened_again = False
+
+        def opened(table: Table) -> ComputedTable:
+            ends = self._version(table, name, first), self._version(table, name, last)
+            if self.holds is not None and isinstance(table, PartitionedNamespace):
+                self.holds += table.hold_between(*ends)
+            return changes_table(table, name, ends, self._policy(name), ways=self._ways, log=self._log)
+
+        return self._tables.read(name, opened)
+
+    def _policy(self, name: TableName, *, is_target: bool = False) -> RowPolicy:
+        """Which rows of a table there are for the statement."""
+        needed = {Privilege.SELECT, *(self._changing if is_target else ())}
+        return self._access.rows(needed, self._governing(name))
+
+    def _version(self, table: Table, name: TableName, at: Point) -> int:
+        """The version that a point stands for, the same one for as long as the statement runs."""
+        key = f"{name}$changes@{at}"
+        if key not in self.readings:
+            with naming(name, at):
+                found = table.snapshot(at) if isinstance(table, PartitionedNamespace) else table.open_at(at)
+            self.readings[key] = Reading(int(found.version))
+        return self.readings[key].version
+
+    def _partitioned(
+        self,
+        namespace: PartitionedNamespace,
+        name: TableName,
+        reference: str,
+        at: Any,
+        beside: str | None = None,
+    ) -> PartitionedView:
+        """A view of a table with what is to stand `beside` its columns."""
+        key = f"{name.db_schema}.{reference}"
+        if key in self.views:
+            return self.views[key]
+        reading, is_target = self.readings.get(key), beside == TARGET_ROWS
+        policy = self._policy(name, is_target=is_target)
+        with naming(name, at):
+            snapshot, step = self._snapshot(namespace, reading, at)
+        _check_identity(name, reading, snapshot.committed_at)
+        snapshot = policy.visible(snapshot)
+        floating = Floating(namespace.store, snapshot, reading.resolved if reading else {})
+        self.readings[key] = Reading(snapshot.version, floating.known, snapshot.committed_at.isoformat(), step)
+        transaction = self._transaction
+        view = PartitionedView(
+            name=name.name,
+            store=namespace.store,
+            branch=namespace.branch,
+            snapshot=snapshot,
+            floating=floating,
+            ways=self._ways,
+            share=self._share,
+            log=self._log,
+            hint=partial(self.hints.of, key, is_target=is_target),
+            evaluate=self._evaluate,
+            targets=self.targets if is_target else None,
+            beside=_beside(name, beside, snapshot.schema.plain, is_stable=snapshot.has_stable_row_ids),
+            on_read=None
+            if transaction is None or not transaction.serializable
+            else partial(transaction.note_reads, namespace),
+        )
+        self.views[key] = view
+        return view
+
+    def _snapshot(
+        self, namespace: PartitionedNamespace, reading: Reading | None, at: Any
+    ) -> tuple[Snapshot, int | None]:
+        """The snapshot to read, and how many statements of the transaction it shows."""
+        transaction = self._transaction
+        if transaction is not None and reading is not None and reading.step is not None:
+            return transaction.snapshot_at(reading.step), reading.step
+        if transaction is not None and reading is None and at is None:
+            return transaction.snapshot(namespace), transaction.step(namespace)
+        snapshot = namespace.snapshot(at if reading is None else reading.version)
+        if self.holds is not None:
+            self.holds.append(namespace.hold(snapshot, is_newest=reading is None and at is None))
+        return snapshot, None
+
+    def _plain(
+        self, table: PlainTable, name: TableName, reference: str, at: Any, beside: str | None = None
+    ) -> PlainView:
+        key = f"{name.db_schema}.{reference}"
+        self._policy(name, is_target=beside == TARGET_ROWS).check_unpartitioned()
+        reading = self.readings.get(key)
+        with naming(name, at):
+            if reading is not None:
+                at = reading.version
+            elif at is None and self._transaction is not None:
+                at = self._transaction.version(table)
+            dataset = table.open_at(at)
+        committed_at = dataset.get_version()["timestamp"].astimezone(UTC)
+        _check_identity(name, reading, committed_at)
+        self.readings[key] = Reading(int(dataset.version), committed_at=committed_at.isoformat())
+        schema = pa.schema([f.remove_metadata() for f in dataset.schema])
+        return PlainView(
+            name=name.name,
+            store=table.store,
+            source=Source(dataset),
+            columns=schema,
+            ways=self._ways,
+            share=self._share,
+            beside=_beside(name, beside, schema, is_stable=dataset.has_stable_row_ids),
+        )
+
+
+def _beside(name: TableName, what: str | None, columns: pa.Schema, *, is_stable: bool) -> tuple[pa.Field, ...]:
+    """What a scan makes beside the columns of a table: where its rows lie, or their lineage."""
+    match what:
+        case None:
+            return ()
+        case metadata_tables.LINEAGE if not is_stable:
+            raise Unsupported(
+                f"the rows of table {name.name!r} have no lineage; it was made without stable_row_ids"
+                " (CREATE TABLE … WITH (stable_row_ids = true))"
+            )
+        case metadata_tables.LINEAGE if PARTITION_FIELD.name in columns.names:
+            raise SchemaError(
+                f"table {name.name!r}", [f"column {PARTITION_FIELD.name!r} is what ${what} calls its own"]
+            )
+        case metadata_tables.LINEAGE:
+            return (PARTITION_FIELD, *LINEAGE_FIELDS)
+        case _:
+            return (*ADDRESS_FIELDS, ROW_ID_FIELD) if is_stable else ADDRESS_FIELDS
+
+
+def _metadata_table(
+    name: str, namespace: PartitionedNamespace, view: PartitionedView, *, is_whole: bool
+) -> MetadataTable:
+    if name not in METADATA_TABLES:
+        known = [*METADATA_TABLES, LINEAGE]
+        raise NotFound.named("metadata table", f"${name}", [f"${each}" for each in known])
+    if not is_whole and name in OF_EVERYBODY:
+        raise Refused(f"${name} tells what was done to all rows of table {view.name!r}; expected SELECT on all of them")
+    return METADATA_TABLES[name](namespace, view)
+
+
+def _check_identity(name: TableName, reading: Reading | None, committed_at: datetime) -> None:
+    """Refuse a version of a table that was dropped and made again since it was chosen: it is another one."""
+    if reading is not None and reading.committed_at and reading.committed_at != committed_at.isoformat():
+        raise Conflict(f"table {name.name!r} was dropped and made again since this statement was planned")
+
+
+def _plain_metadata_table(name: str, table: PlainTable, of: TableName) -> MetadataTable:
+    if name not in PLAIN_METADATA_TABLES:
+        raise NotFound(f"table {of.name!r} is not partitioned and has no ${name}")
+    return PLAIN_METADATA_TABLES[name](table)

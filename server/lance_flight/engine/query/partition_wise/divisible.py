@@ -1,0 +1,342 @@
+"""Which parts of a plan may be run group by group, and by what.
+
+A part is divisible by a key if its rows are those of its groups together, wherever the rows of its tables are divided so
+that equal values of the key are in one group. Whether the partitions of the tables are such groups is for
+`planning.joins` to say.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import pyarrow as pa
+from datafusion import Expr
+from datafusion.expr import Aggregate, Filter, Join, Projection, Sort, SubqueryAlias, TableScan, Union, WindowExpr
+
+from lance_flight.engine.query.partition_wise.plans import (
+    BOTH_SIDES,
+    LEFT_ONLY,
+    RIGHT_ONLY,
+    Column,
+    ColumnKey,
+    Node,
+    alias_key,
+    column_key,
+    date_part,
+    expressions,
+    field_inside,
+    is_null_aware,
+    join_type,
+    table_key,
+    unaliased,
+    window_columns,
+)
+from lance_flight.model.schema import Path
+
+Present = Sequence[bool]
+
+_CAST = re.compile(r"^Expr\(CAST\(.* AS (?P<type>\w+)\)\)$", re.DOTALL)
+_INTEGERS = frozenset(f"{sign}Int{bits}" for sign in ("", "U") for bits in (8, 16, 32, 64))
+_TEXTS = frozenset({"Utf8", "LargeUtf8", "Utf8View"})
+
+
+WORTH = (Join, Aggregate, Sort, WindowExpr)
+"""What does more than to take rows one by one."""
+
+
+@dataclass(frozen=True, slots=True)
+class Scanned:
+    """One scan of a partitioned table: which table (`schema.table`), and the types of its columns."""
+
+    table: str
+    schema: pa.Schema
+
+
+@dataclass(frozen=True, slots=True)
+class Key:
+    """Columns that are equal in rows that belong together: one of each scan, and those of the part that still hold it.
+
+    Sources are paths: fields inside structs are columns, too. With `parts` only these date parts of them are equal.
+    """
+
+    sources: tuple[Path, ...]
+    columns: frozenset[ColumnKey]
+    parts: frozenset[str] | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Divisible:
+    """A part of a plan that may be run group by group.
+
+    `is_inner` says that rows of one scan without rows of the others count for nothing, nor does a NULL in a key, and
+    that it does not matter in how many groups a pair of tables meets as long as it is one. `is_worth` says that it does
+    more than to read rows. `has_rows` tells whether there can be any, by which scans have tables.
+    """
+
+    node: Node
+    scans: tuple[Scanned, ...]
+    keys: tuple[Key, ...]
+    is_inner: bool
+    is_worth: bool
+    has_rows: Callable[[Present], bool]
+
+    @property
+    def does(self) -> str:
+        """What is done in each group."""
+        return "; ".join(node.said for node in self.node.walk() if isinstance(node.variant, WORTH))
+
+
+class Divider:
+    """Finds the divisible parts of a plan over `tables`: the partitioned ones, by `schema.table`, with their columns."""
+
+    def __init__(self, tables: Mapping[str, pa.Schema], default_schema: str) -> None:
+        self._obstacles: dict[Node, str] = {}
+        self._tables = tables
+        self._default_schema = default_schema
+        self._found: dict[Node, Divisible | None] = {}
+
+    def obstacles(self, parts: Iterable[Node]) -> tuple[str, ...]:
+        """What keeps joins, aggregates and windows outside of `parts` from being run in groups."""
+        inside = {node for part in parts for node in part.walk()}
+        return tuple(
+            dict.fromkeys(f"{node.said}: {why}" for node, why in self._obstacles.items() if node not in inside)
+        )
+
+    def meet(self, node: Node, why: str) -> None:
+        """Note what keeps a node from it."""
+        self._obstacles[node] = why
+
+    def part(self, node: Node) -> Divisible | None:
+        """The node as a divisible part, if it is one."""
+        if node not in self._found:
+            self._found[node] = self._part(node)
+        return self._found[node]
+
+    def _part(self, node: Node) -> Divisible | None:
+        below = [self.part(child) for child in node.inputs]
+        match node.variant, below:
+            case TableScan() as scan, []:
+                return self._scan(node, scan)
+            case ((Join() as join), [left, right]):
+                return self._join(node, join, left, right)
+            case Union(), [first, *others]:
+                return self._union(node, first, others)
+            case Aggregate() as aggregate, [Divisible() as part]:
+                said = expressions(aggregate.group_by_exprs())
+                return self._within(
+                    node, part, _said(part, said), is_all=not said, what="the columns that it groups by"
+                )
+            case WindowExpr() as window, [Divisible() as part]:
+                columns = window_columns(window)
+                keys = [key for key in part.keys if key.columns & columns]
+                return self._within(
+                    node, part, keys, is_all=False, what="the columns that all its windows partition by"
+                )
+            case SubqueryAlias() as alias, [Divisible() as part]:
+                renamed = [(alias.alias(), name) for _, name in _keys(node.inputs[0])]
+                return replace(
+                    part, node=node, keys=_renamed(part.keys, zip(_keys(node.inputs[0]), renamed, strict=True))
+                )
+            case Projection() as projection, [Divisible() as part]:
+                # A key that is not said above still divides what is below.
+                said = _said(part, expressions(projection.projections()))
+                held = {key.sources for key in said if key.parts is None}
+                lost = [replace(key, columns=frozenset()) for key in part.keys if key.sources not in held]
+                return replace(part, node=node, keys=(*said, *lost))
+            case Filter(), [Divisible() as part]:
+                return replace(part, node=node)
+        return None
+
+    def _scan(self, node: Node, scan: TableScan) -> Divisible | None:
+        name = table_key(scan, self._default_schema)
+        schema = self._tables.get(name)
+        if schema is None or scan.fetch() is not None:
+            return None
+        keys = tuple(Key(((column.name,),), frozenset([column.key])) for column in node.outputs or ())
+        return Divisible(
+            node=node, scans=(Scanned(name, schema),), keys=keys, is_inner=True, is_worth=False, has_rows=lambda p: p[0]
+        )
+
+    def _join(self, node: Node, join: Join, left: Divisible | None, right: Divisible | None) -> Divisible | None:
+        kind = join_type(join)
+        if left is None or right is None:
+            apart = [part.node for part in (left, right) if part is not None]
+            return self._none(
+                node, "one side of it is not partitioned" if apart else "neither side of it is partitioned"
+            )
+        if is_null_aware(node):
+            return self._none(node, "NOT IN depends on all rows of the other side")
+        if kind not in BOTH_SIDES | LEFT_ONLY | RIGHT_ONLY:
+            return self._none(node, f"a {kind} join is not run in groups")
+        keys: list[Key] = []
+        for raw_left, raw_right in join.on():
+            keys += _met(left, Expr(raw_left), right, Expr(raw_right), kind)
+        if not keys:
+            return self._none(node, "none of its equalities is between columns of partitioned tables")
+        split = len(left.scans)
+        return Divisible(
+            node=node,
+            scans=left.scans + right.scans,
+            keys=tuple(keys),
+            is_inner=left.is_inner and right.is_inner and kind == "Inner" and not join.null_equals_null(),
+            is_worth=True,
+            has_rows=lambda p: _JOINED[kind](left.has_rows(p[:split]), right.has_rows(p[split:])),
+        )
+
+    def _union(self, node: Node, first: Divisible | None, others: Sequence[Divisible | None]) -> Divisible | None:
+        parts = [part for part in (first, *others) if part is not None]
+        outputs = [child.outputs for child in node.inputs]
+        known = [some for some in outputs if some is not None]
+        if len(parts) != len(outputs) or len(known) != len(outputs):
+            return None
+        keys = tuple(key for columns in zip(*known, strict=True) if (key := _united(parts, columns)) is not None)
+        if not keys:
+            return None
+        splits = [len(part.scans) for part in parts]
+        return Divisible(
+            node=node,
+            scans=tuple(scan for part in parts for scan in part.scans),
+            keys=keys,
+            is_inner=False,
+            is_worth=any(part.is_worth for part in parts),
+            has_rows=lambda p: any(
+                part.has_rows(p[sum(splits[:place]) : sum(splits[: place + 1])]) for place, part in enumerate(parts)
+            ),
+        )
+
+    def _within(self, node: Node, part: Divisible, keys: Sequence[Key], *, is_all: bool, what: str) -> Divisible | None:
+        """What treats all rows with equal `keys` together; `is_all`: all rows there are."""
+        if not keys:
+            return None if is_all else self._none(node, f"{what} hold no key of its groups")
+        return replace(part, node=node, keys=tuple(keys), is_inner=False, is_worth=True)
+
+    def _none(self, node: Node, why: str) -> Divisible | None:
+        self.meet(node, why)
+        return None
+
+
+_JOINED: Mapping[str, Callable[[bool, bool], bool]] = {
+    "Inner": lambda left, right: left and right,
+    "Left": lambda left, _: left,
+    "Right": lambda _, right: right,
+    "Full": lambda left, right: left or right,
+    "LeftSemi": lambda left, right: left and right,
+    "LeftAnti": lambda left, _: left,
+    "RightSemi": lambda left, right: left and right,
+    "RightAnti": lambda _, right: right,
+}
+"""Whether a join can have rows, by whether its sides have."""
+
+
+def _united(parts: Sequence[Divisible], columns: Sequence[Column]) -> Key | None:
+    """The key that all parts of a union hold in the column of one place."""
+    sources: list[Path] = []
+    for part, column in zip(parts, columns, strict=True):
+        whole = [key for key in part.keys if column.key in key.columns and key.parts is None]
+        if not whole:
+            return None
+        sources += whole[0].sources
+    return Key(tuple(sources), frozenset([("", columns[0].name)]))
+
+
+def _met(left: Divisible, on_left: Expr, right: Divisible, on_right: Expr, kind: str) -> Iterable[Key]:
+    """The keys of two sides that an equality makes one."""
+    for mine in _carried(left, on_left):
+        for theirs in _carried(right, on_right):
+            if mine.parts != theirs.parts:
+                continue
+            columns: frozenset[ColumnKey] = frozenset()
+            if kind in {"Inner", "Left"} | LEFT_ONLY:
+                columns |= mine.columns
+            if kind in {"Inner", "Right"} | RIGHT_ONLY:
+                columns |= theirs.columns
+            yield Key(mine.sources + theirs.sources, columns, mine.parts)
+
+
+def _carried(part: Divisible, expression: Expr) -> list[Key]:
+    """The keys that an expression is: a column, a date part of one, or one as a wider type, in which unequal values stay so."""
+    dated = date_part(expression)
+    if dated is not None:
+        name, column = dated
+        return [
+            replace(key, columns=frozenset(), parts=frozenset([name]))
+            for key in _holding(part, column)
+            if key.parts is None
+        ]
+    taken = field_inside(expression)
+    if taken is not None:
+        column, names = taken
+        keys = [key for key in _holding(part, column) if key.parts is None and len(key.sources) == 1]
+        return [Key(((*key.sources[0], *names),), frozenset()) for key in keys]
+    kind = None
+    if expression.variant_name() == "Cast":
+        found = _CAST.match(str(expression))
+        kind = found["type"] if found else ""
+        (expression,) = expression.rex_call_operands()
+    keys = _holding(part, column_key(expression))
+    return [key for key in keys if kind is None or _keeps_apart(part, key, kind)]
+
+
+def _holding(part: Divisible, column: ColumnKey | None) -> list[Key]:
+    """The keys that a column holds.
+
+    DataFusion calls what it takes out of a struct by its name alone, even above the alias of a table.
+    """
+    named = [each.key for each in part.node.outputs or () if column == ("", each.name)]
+    asked = named[0] if len(named) == 1 else column
+    return [key for key in part.keys if asked in key.columns]
+
+
+def _keeps_apart(part: Divisible, key: Key, kind: str) -> bool:
+    return key.parts is None and all(_keeps(source, kind) for source in _types(part, key))
+
+
+def _said(part: Divisible, said: Iterable[Expr]) -> list[Key]:
+    """The keys that are among some expressions, by what these are called above."""
+    found: dict[tuple[tuple[Path, ...], frozenset[str] | None], frozenset[ColumnKey]] = {}
+    for expression in said:
+        name = alias_key(expression) or ("", expression.schema_name())
+        inner = unaliased(expression)
+        if inner.variant_name() == "Cast":
+            continue
+        for key in _carried(part, inner):
+            known = found.setdefault((key.sources, key.parts), frozenset())
+            found[key.sources, key.parts] = known | {name}
+    return [Key(sources, columns, parts) for (sources, parts), columns in found.items()]
+
+
+def _types(part: Divisible, key: Key) -> list[pa.DataType]:
+    return [_type(scan.schema, path) for scan, path in zip(part.scans, key.sources, strict=True)]
+
+
+def _type(schema: pa.Schema, path: Path) -> pa.DataType:
+    kind = schema.field(path[0]).type
+    for name in path[1:]:
+        kind = kind.field(name).type
+    return kind
+
+
+def _keeps(source: pa.DataType, cast: str) -> bool:
+    """Whether a cast keeps values of a type apart, or fails."""
+    if pa.types.is_integer(source):
+        return cast in _INTEGERS
+    if pa.types.is_floating(source):
+        return cast == "Float64"
+    return bool(pa.types.is_string(source) or pa.types.is_large_string(source)) and cast in _TEXTS
+
+
+def _keys(node: Node) -> list[ColumnKey]:
+    return [column.key for column in node.outputs or ()]
+
+
+def _renamed(keys: Iterable[Key], pairs: Iterable[tuple[ColumnKey | None, ColumnKey | None]]) -> tuple[Key, ...]:
+    """The same keys, held by the columns that they are called now."""
+    names: dict[ColumnKey | None, set[ColumnKey]] = {}
+    for old, new in pairs:
+        if new is not None:
+            names.setdefault(old, set()).add(new)
+    return tuple(
+        replace(key, columns=frozenset(new for old in key.columns for new in names.get(old, ()))) for key in keys
+    )

@@ -1,0 +1,147 @@
+"""How a query is run: what is left of it for DataFusion as it stands, and what is run by partitions."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import partial
+
+import pyarrow as pa
+from datafusion import DataFrame
+
+from lance_flight.engine.query.few_keys import MOST_KEYS
+from lance_flight.engine.query.partition_wise import key_pruning, sides
+from lance_flight.engine.query.partition_wise.concerns import concerns_partitions
+from lance_flight.engine.query.partition_wise.divisible import WORTH, Divider
+from lance_flight.engine.query.partition_wise.lanes import admission
+from lance_flight.engine.query.partition_wise.parts import Chooser, GroupedPart, Part
+from lance_flight.engine.query.partition_wise.plans import Node
+from lance_flight.engine.query.partition_wise.products import has_product
+from lance_flight.engine.query.partition_wise.spine import rebuilt
+from lance_flight.engine.query.partition_wise.statistics import RowCounts
+from lance_flight.engine.query.session import Session, shaped
+from lance_flight.errors import SqlError, Unsupported
+
+ADMISSION_SECONDS = 5.0
+_OFF = "SET partition_wise_join = 'off' keeps this session from it"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Division:
+    """How a query is run: which parts of it by partitions, and what kept others from it.
+
+    `whole` is the query itself, and `outer` what is left of it over the rows of its parts: None where the only part is
+    all of it. `pruned` says what keys of joins did.
+    """
+
+    session: Session
+    whole: DataFrame
+    outer: DataFrame | None = None
+    parts: tuple[Part, ...] = ()
+    obstacles: tuple[str, ...] = ()
+    pruned: tuple[str, ...] = ()
+
+    @property
+    def notes(self) -> Iterator[tuple[str, str]]:
+        """What EXPLAIN says of it, under its titles."""
+        for note in self.pruned:
+            yield "dynamic pruning", note
+        for part in self.parts:
+            yield ("groups" if isinstance(part, GroupedPart) else "metadata"), str(part)
+        if self.obstacles and not any(isinstance(part, GroupedPart) for part in self.parts):
+            yield "groups", "\n  ".join(["groups: none", *self.obstacles])
+        elif self.obstacles:
+            yield "groups", "\n  ".join(["not in groups:", *self.obstacles])
+
+    def batches(self) -> Iterator[pa.RecordBatch]:
+        """Run the query; its columns are in their places, and called somehow."""
+        if not self.parts:
+            return self.session.stream(self.whole)
+        (first, *_) = self.parts
+        if self.outer is None and isinstance(first, GroupedPart):
+            return first.batches()
+        return self._above(self.outer or self.whole)
+
+    def _above(self, outer: DataFrame) -> Iterator[pa.RecordBatch]:
+        """A query with workers that wait for lanes, one for each part: when too many do already, it is run as a whole."""
+        with admission.of(len(self.parts), ADMISSION_SECONDS) as is_admitted:
+            yield from self.session.stream(outer if is_admitted else self.whole)
+
+
+def rows(session: Session, frame: DataFrame, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+    """The rows of a query that is prepared, in exactly `schema`."""
+    return shaped(divide(session, frame).batches(), schema)
+
+
+def divide(session: Session, frame: DataFrame, *, ask_keys: bool = True, is_told: bool = False) -> Division:
+    """Find how to run a query.
+
+    With `ask_keys` the keys of small sides of joins are read now, to prune the others. Where it `is_told`, every node says
+    what keeps it from groups; else those are passed over that have nothing to do with partitions, which costs less.
+    """
+    root = Node.of(session.optimised(frame))
+    if has_product(root):
+        frame = session.in_small_batches(frame)
+    nodes = [node for node in root.walk() if isinstance(node.variant, WORTH)]
+    if session.share.of > 1 or not any(is_told or concerns_partitions(session, node) for node in nodes):
+        return Division(session=session, whole=frame)
+    session.plan(frame)
+    counts = RowCounts(session)
+    pruned = _pruned(session, frame, root, counts, ask_keys=ask_keys) if session.execution.dynamic_pruning else ()
+    swapped = sides.small_first(session, root, counts)
+    if swapped is not None:
+        frame, root = swapped, Node.of(session.optimised(swapped))
+        session.plan(frame)
+    if not session.execution.partition_wise_join:
+        return Division(session=session, whole=frame, obstacles=(_OFF,), pruned=pruned)
+    divider = Divider({name: view.schema for name, view in session.divisible.items()}, session.db_schema)
+    parts = tuple(Chooser(session, divider).chosen(root))
+    try:
+        outer = None if not parts or _is_all(parts, root) else session.planned(partial(_outer, session, root, parts))
+    except (Unsupported, SqlError) as exc:
+        return Division(session=session, whole=frame, obstacles=(*divider.obstacles(()), str(exc)), pruned=pruned)
+    return Division(
+        session=session,
+        whole=frame,
+        outer=outer,
+        parts=parts,
+        obstacles=divider.obstacles(part.node for part in parts),
+        pruned=pruned,
+    )
+
+
+def _is_all(parts: tuple[Part, ...], root: Node) -> bool:
+    return parts[0].node is root and isinstance(parts[0], GroupedPart) and not parts[0].is_partial
+
+
+def _outer(session: Session, root: Node, parts: tuple[Part, ...]) -> DataFrame:
+    """What is left of a query."""
+    replaced = {}
+    # Rows in an order stay so on their way through one lane alone.
+    ways = 1 if any(isinstance(part, GroupedPart) and part.is_ordered for part in parts) else session.ways
+    with session.lanes(ways):
+        for part in parts:
+            if part.node.outputs is None:
+                raise Unsupported(f"{part.node.said}: its columns have no names of their own")
+            replaced[part.node] = part.frame(part.node.outputs)
+        return rebuilt(session.context, root, replaced)
+
+
+def _pruned(session: Session, frame: DataFrame, root: Node, counts: RowCounts, *, ask_keys: bool) -> tuple[str, ...]:
+    """Prune by keys of joins; what that did."""
+    notes = []
+    for each in key_pruning.found(session, root, counts):
+        if not ask_keys:
+            notes.append(f"{each}, when it is run")
+            continue
+        before = session.divisible[each.table].planned[-1].scanned
+        predicate = key_pruning.keys(session, each)
+        if predicate is not None:
+            session.prune_by(each.table, predicate)
+            session.settle(frame)
+        # Reading the keys has planned scans as well.
+        session.plan(frame)
+        after = session.divisible[each.table].planned[-1].scanned
+        said = f"there are more than {MOST_KEYS}" if predicate is None else f"{after} of {before} partitions are left"
+        notes.append(f"{each}: {said}")
+    return tuple(notes)

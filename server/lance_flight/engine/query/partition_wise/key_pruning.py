@@ -1,0 +1,120 @@
+"""Dynamic partition pruning: the few keys of one side of a join say which partitions of the other can matter.
+
+The keys are read before the join is planned, and prune like an IN. Only sides are asked that give the same rows whenever
+they are read, that are filtered, and that have no more rows than what they prune.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import pyarrow as pa
+from datafusion import Expr
+from datafusion.expr import Aggregate, Filter, Join, Projection, SubqueryAlias, TableScan
+
+from lance_flight.engine.query.few_keys import few_keys
+from lance_flight.engine.query.partition_wise.origins import origin
+from lance_flight.engine.query.partition_wise.plans import (
+    Node,
+    column_key,
+    has_subquery,
+    is_null_aware,
+    join_type,
+    table_key,
+)
+from lance_flight.engine.query.partition_wise.statistics import RowCounts
+from lance_flight.engine.query.session import Session
+from lance_flight.engine.sql.routines import volatile_functions
+from lance_flight.planning.predicates import NEVER, Column, In, Predicate
+
+_STEADY = (TableScan, Filter, Projection, SubqueryAlias, Join, Aggregate)
+
+# For each side of a join, the types in which its rows without a match count for nothing.
+_LEFT_NEEDS_MATCH = frozenset({"Inner", "Right", "LeftSemi", "RightSemi", "RightAnti"})
+_RIGHT_NEEDS_MATCH = frozenset({"Inner", "Left", "LeftSemi", "RightSemi", "LeftAnti"})
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class KeyPruning:
+    """One equality of a join that can prune: `table` (`schema.name`) by what `expression` is in the rows of `keys`."""
+
+    scan: Node
+    table: str
+    column: str
+    keys: Node
+    expression: Expr
+
+    def __str__(self) -> str:
+        return f"{Column(self.column)} of {self.table.partition('.')[2]} by the keys {self.expression.schema_name()}"
+
+
+def found(session: Session, root: Node, counts: RowCounts) -> list[KeyPruning]:
+    """What can be pruned so in a plan; a table that is scanned more than once cannot."""
+    if has_subquery(root):
+        return []
+    scans = [table_key(node.variant, session.db_schema) for node in root.walk() if isinstance(node.variant, TableScan)]
+    return [
+        each
+        for node in root.walk()
+        if isinstance(node.variant, Join)
+        for each in _of_join(session, node)
+        if scans.count(each.table) == 1 and counts.of(each.keys) <= counts.of(each.scan)
+    ]
+
+
+def keys(session: Session, pruning: KeyPruning) -> Predicate | None:
+    """What the keys say of the table that they prune; None where they are too many."""
+    frame = session.context.create_dataframe_from_logical_plan(pruning.keys.plan)
+    values = few_keys(session, frame.select(pruning.expression.alias("key")))
+    if values is None:
+        return None
+    kind = session.divisible[pruning.table].schema.field(pruning.column).type
+    try:
+        stored = values.cast(kind)
+    except pa.ArrowInvalid:
+        return None
+    return In(Column(pruning.column), stored) if len(stored) else NEVER
+
+
+def _of_join(session: Session, node: Node) -> Iterator[KeyPruning]:
+    join = node.variant
+    if join.null_equals_null() or is_null_aware(node):
+        return
+    kind, (left, right) = join_type(join), node.inputs
+    for on_left, on_right in join.on():
+        if kind in _LEFT_NEEDS_MATCH:
+            yield from _of_side(session, left, Expr(on_left), right, Expr(on_right))
+        if kind in _RIGHT_NEEDS_MATCH:
+            yield from _of_side(session, right, Expr(on_right), left, Expr(on_left))
+
+
+def _of_side(session: Session, side: Node, mine: Expr, other: Node, theirs: Expr) -> Iterator[KeyPruning]:
+    column = column_key(mine)
+    source = None if column is None else origin(side, column)
+    if source is None:
+        return
+    table = table_key(source.scan.variant, session.db_schema)
+    view = session.divisible.get(table)
+    if view is None or not _is_steady(other) or not _is_filtered(other):
+        return
+    if view.snapshot.schema.ids[source.name] in view.snapshot.partition_sources:
+        yield KeyPruning(source.scan, table, source.name, other, theirs)
+
+
+def _is_steady(node: Node) -> bool:
+    """Whether a part gives the same rows whenever it is read."""
+    return all(
+        isinstance(each.variant, _STEADY)
+        and not (isinstance(each.variant, TableScan) and each.variant.fetch() is not None)
+        and not (isinstance(each.variant, Aggregate) and each.variant.aggregate_exprs())
+        and not any(f"{name}(" in each.said for name in volatile_functions())
+        for each in node.walk()
+    )
+
+
+def _is_filtered(node: Node) -> bool:
+    return any(
+        isinstance(each.variant, Filter) or (isinstance(each.variant, TableScan) and each.variant.filters())
+        for each in node.walk()
+    )

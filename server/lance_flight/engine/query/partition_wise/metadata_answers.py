@@ -1,0 +1,145 @@
+"""Aggregates that the partition values and the row counts of the tables answer, without a row read.
+
+These are `count(*)` and, of columns that are partition fields by identity, `count`, `min`, `max` and the different values; over
+whole partitions, of which only those with a live row count.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.dataset as pads
+from datafusion import DataFrame, Expr
+from datafusion.expr import Aggregate, Projection, SubqueryAlias, TableScan
+
+from lance_flight.engine.query.partition_wise.origins import Origin, origin
+from lance_flight.engine.query.partition_wise.plans import Column, Node, column_key, expressions, table_key, unaliased
+from lance_flight.engine.query.partition_wise.spine import named, numbered
+from lance_flight.engine.query.partition_wise.statistics import read_tables
+from lance_flight.engine.query.session import Session
+from lance_flight.engine.query.tables import PartitionedView
+from lance_flight.engine.sql.functions import inner_context
+from lance_flight.engine.sql.references import quoted
+from lance_flight.model.spec import PartitionField
+from lance_flight.model.transforms import Identity
+
+_CALL = re.compile(r"(?P<function>count|min|max)\((?P<distinct>DISTINCT )?(?P<of>.*)\)", re.DOTALL)
+_ROWS = "Int64(1)"
+_TABLES = "partitions"
+_COUNT = "row_count"
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class MetadataPart:
+    """An aggregate with its answer."""
+
+    session: Session
+    node: Node
+    table: str
+    partitions: int
+    rows: pa.Table
+
+    def __str__(self) -> str:
+        return f"answered from metadata: {self.node.said}, of {self.partitions} partitions of {self.table}"
+
+    def frame(self, columns: list[Column]) -> DataFrame:
+        """The answer for a plan above it, with its columns called so."""
+        return named(self.session.context, self.session.context.read_table(pads.dataset(self.rows)), columns)
+
+
+def from_metadata(session: Session, node: Node) -> MetadataPart | None:
+    """The answer of an aggregate, if metadata has it."""
+    if not isinstance(node.variant, Aggregate) or node.outputs is None:
+        return None
+    view = _whole_partitions(session, node.inputs[0])
+    if view is None:
+        return None
+    grouped = [_source(node, unaliased(each)) for each in expressions(node.variant.group_by_exprs())]
+    said = [_said(node, each) for each in expressions(node.variant.aggregate_exprs())]
+    columns = {name for name in grouped if name is not None} | {name for _, name in filter(None, said) if name}
+    fields = {name: _identity(view, name) for name in columns}
+    if None in grouped or None in said or None in fields.values():
+        return None
+    known = _partitions(view, {name: field for name, field in fields.items() if field is not None})
+    keys = [quoted(name) for name in grouped if name is not None]
+    query = f"SELECT {', '.join([*keys, *(text for text, _ in filter(None, said))])} FROM {_TABLES}"  # noqa: S608 - ours
+    if keys:
+        query += f" GROUP BY {', '.join(keys)}"
+    kind = session.context.create_dataframe_from_logical_plan(node.plan).schema()
+    return MetadataPart(session, node, view.name, known.num_rows, _answer(query, known, numbered(kind)))
+
+
+def _whole_partitions(session: Session, node: Node) -> PartitionedView | None:
+    """The table that a part reads nothing but whole partitions of."""
+    while isinstance(node.variant, Projection | SubqueryAlias):
+        (node,) = node.inputs
+    if not isinstance(node.variant, TableScan) or node.variant.fetch() is not None:
+        return None
+    view = session.divisible.get(table_key(node.variant, session.db_schema))
+    if view is None or len(view.planned) != 1 or session.share.of > 1:
+        return None
+    rests = [version.unfiltered for version in view.planned[0].versions if len(version.kept)]
+    return view if all(rest is None for rest in rests) else None
+
+
+def _source(node: Node, expression: Expr) -> str | None:
+    """The column of the table that an expression is."""
+    column = column_key(expression)
+    found: Origin | None = None if column is None else origin(node.inputs[0], column)
+    return None if found is None else found.name
+
+
+def _said(node: Node, expression: Expr) -> tuple[str, str | None] | None:
+    """An aggregate over partitions instead of rows, and the column that it is of."""
+    found = _CALL.fullmatch(unaliased(expression).schema_name())
+    if found is None:
+        return None
+    if found["function"] == "count" and found["of"] == _ROWS and not found["distinct"]:
+        return f"coalesce(sum({_COUNT}), 0)", None
+    named = [c.key for c in node.inputs[0].outputs or () if ".".join((*c.relation, c.name)) == found["of"]]
+    source = origin(node.inputs[0], named[0]) if len(named) == 1 else None
+    if source is None:
+        return None
+    column = quoted(source.name)
+    if found["function"] == "count" and not found["distinct"]:
+        return f"coalesce(sum({_COUNT}) FILTER (WHERE {column} IS NOT NULL), 0)", source.name
+    return f"{found['function']}({found['distinct'] or ''}{column})", source.name
+
+
+def _identity(view: PartitionedView, name: str) -> PartitionField | None:
+    """The field that holds a column as it is, in all specs that have tables to read; floats are not as they were."""
+    number = view.snapshot.schema.ids[name]
+    if pa.types.is_floating(view.snapshot.schema.plain.field(name).type):
+        return None
+    for tables, kept in zip(view.snapshot.tables, read_tables(view), strict=True):
+        if len(kept) and not any(_holds(field, number) for field in tables.spec.fields):
+            return None
+    return next((f for spec in view.snapshot.specs for f in spec.fields if _holds(f, number)), None)
+
+
+def _holds(field: PartitionField, number: int) -> bool:
+    return isinstance(field.rule, Identity) and field.source_ids == (number,)
+
+
+def _partitions(view: PartitionedView, fields: dict[str, PartitionField]) -> pa.Table:
+    """The partitions that have rows: the values of the fields, and how many rows."""
+    kept = read_tables(view)
+    schema = pa.schema([*(view.schema.field(name) for name in fields), pa.field(_COUNT, pa.int64())])
+    parts = []
+    for tables, rows, counts in zip(view.snapshot.tables, kept, view.row_counts(kept), strict=True):
+        live = np.flatnonzero(counts)
+        if len(live):
+            values = tables.values.take(pa.array(rows[live]))
+            columns = [values[field.column].cast(schema.field(name).type) for name, field in fields.items()]
+            parts.append(pa.Table.from_arrays([*columns, pa.array(counts[live])], schema=schema))
+    return pa.concat_tables(parts) if parts else schema.empty_table()
+
+
+def _answer(query: str, partitions: pa.Table, kind: pa.Schema) -> pa.Table:
+    context = inner_context()
+    context.register_table(_TABLES, pads.dataset(partitions))
+    found = context.sql(query).to_arrow_table()
+    return pa.Table.from_arrays([c.cast(f.type) for c, f in zip(found.columns, kind, strict=True)], schema=kind)

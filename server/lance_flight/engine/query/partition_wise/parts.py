@@ -1,0 +1,249 @@
+"""The parts of a plan that are run otherwise than DataFusion would: which ones, over which tables, one after another or beside."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import TypeAlias
+
+import pyarrow as pa
+from datafusion import DataFrame, Expr
+from datafusion.expr import Aggregate, Sort
+
+from lance_flight.engine.query.partition_wise import steps
+from lance_flight.engine.query.partition_wise.divisible import WORTH, Divider, Divisible, Key
+from lance_flight.engine.query.partition_wise.lanes import Task, run
+from lance_flight.engine.query.partition_wise.metadata_answers import MetadataPart, from_metadata
+from lance_flight.engine.query.partition_wise.partial import is_mergeable, merged
+from lance_flight.engine.query.partition_wise.plans import Column, Node, column_key, has_subquery
+from lance_flight.engine.query.partition_wise.spine import computed, named, numbered
+from lance_flight.engine.query.partition_wise.statistics import read_tables
+from lance_flight.engine.query.session import Session
+from lance_flight.engine.query.tables import PartitionedView, side_of
+from lance_flight.engine.sql.functions import evaluate
+from lance_flight.errors import LanceFlightError
+from lance_flight.model.schema import Path
+from lance_flight.planning.grouping import Apart, Group, Groups
+from lance_flight.planning.joins import Side, match
+from lance_flight.planning.key_order import in_order
+
+SHOWN_GROUPS = 64
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class GroupedPart:
+    """A part that is run over the tables of one group after another, on several lanes; `steps` may hold several groups.
+
+    One whose rows are in the order of the groups runs them one by one, until it has `fetch` rows. The rows of a partial
+    one are aggregated once more.
+    """
+
+    session: Session
+    part: Divisible
+    views: tuple[PartitionedView, ...]
+    groups: Groups
+    steps: tuple[Group, ...]
+    is_ordered: bool = False
+    fetch: int | None = None
+    is_partial: bool = False
+
+    def __str__(self) -> str:
+        count = len(self.groups.groups)
+        lines = [f"groups: {count}  by {', '.join(self.groups.by)}: {self.part.does}"]
+        if self.is_ordered:
+            lines[0] += "; in this order" + (f" until there are {self.fetch} rows" if self.fetch is not None else "")
+        if self.is_partial:
+            lines[0] += "; the aggregates of the groups are put together"
+        if len(self.steps) < count:
+            lines[0] += f"; small ones together, in {len(self.steps)} {'step' if len(self.steps) == 1 else 'steps'}"
+        lines += [f"  {self._told(group)}" for group in self.groups.groups[:SHOWN_GROUPS]]
+        if count > SHOWN_GROUPS:
+            lines.append(f"  and {count - SHOWN_GROUPS} more")
+        return "\n".join(lines)
+
+    @property
+    def node(self) -> Node:
+        """What it is in the plan."""
+        return self.part.node
+
+    def batches(self) -> Iterator[pa.RecordBatch]:
+        """Its rows, with its columns in their places."""
+        return self._run(self._frame())
+
+    def frame(self, columns: list[Column]) -> DataFrame:
+        """Its rows for a plan above it, with its columns called so."""
+        context, frame = self.session.context, self._frame()
+        rows = computed(numbered(frame.schema()), partial(self._run, frame))
+        return (
+            merged(context, self.node, rows, columns)
+            if self.is_partial
+            else named(context, context.read_table(rows), columns)
+        )
+
+    def _told(self, group: Group) -> str:
+        counts = [sum(map(len, rows)) for rows in group.rows]
+        tables = [
+            f"{view.name} {count} {'table' if count == 1 else 'tables'}"
+            for view, count in zip(self.views, counts, strict=True)
+        ]
+        return f"{', '.join('NULL' if v is None else str(v) for v in group.values)}: {', '.join(tables)}"
+
+    @property
+    def _ways(self) -> int:
+        """How many threads of DataFusion's one group has."""
+        return self.session.ways if self.is_ordered else 1
+
+    def _frame(self) -> DataFrame:
+        return self.session.frame_of(self.node.plan, self._ways)
+
+    def _run(self, frame: DataFrame) -> Iterator[pa.RecordBatch]:
+        """The rows of all groups, each planned as a lane comes to it."""
+        tables = [scan.table for scan in self.part.scans]
+        portions = [dict(zip(tables, step.rows, strict=True)) for step in self.steps]
+        tasks: list[Task] = [partial(self.session.stream_portion, frame, portion, self._ways) for portion in portions]
+        if self.is_ordered:
+            in_turn = (batch for task in tasks for batch in task())
+            tasks = [lambda: _first(self.fetch, in_turn)]
+        try:
+            yield from run(tasks, 1 if self.is_ordered else self.session.ways)
+        except LanceFlightError as exc:
+            # It is DataFusion that reads the rows of a part below others, and tells of an error in words alone.
+            self.session.log.error = exc
+            raise
+
+
+Part: TypeAlias = GroupedPart | MetadataPart
+Matching: TypeAlias = tuple[tuple[str, ...], tuple[tuple[tuple[Path, ...], frozenset[str] | None], ...], bool]
+"""What decides the groups of a part: its tables, the columns of its keys, and whether all its joins are inner."""
+
+
+class Chooser:
+    """Chooses the largest parts of a plan whose scans are planned."""
+
+    def __init__(self, session: Session, divider: Divider) -> None:
+        self._session = session
+        self._divider = divider
+        self._matched: dict[Matching, Groups | Apart] = {}
+
+    def chosen(self, node: Node) -> Iterator[Part]:
+        """The parts in and below a node."""
+        found = self._answered(node) or self._ordered(node) or self._grouped(node) or self._partial(node)
+        if found is not None:
+            yield found
+            return
+        for child in node.inputs:
+            yield from self.chosen(child)
+
+    def _answered(self, node: Node) -> MetadataPart | None:
+        """An aggregate under what needs no other rows."""
+        while len(node.inputs) == 1 and not isinstance(node.variant, Aggregate):
+            (node,) = node.inputs
+        return from_metadata(self._session, node)
+
+    def _grouped(self, node: Node) -> GroupedPart | None:
+        part = self._divider.part(node)
+        if part is None or not part.is_worth or not self._is_whole(part):
+            return None
+        part = _agreeing(part)
+        views = tuple(self._session.divisible[scan.table] for scan in part.scans)
+        if not part.keys:
+            return self._none(node, "a table is read more than once, by other columns each time")
+        found = self._match(part, views)
+        if isinstance(found, Apart):
+            return self._none(node, found.why)
+        groups = [group for group in found.groups if part.has_rows([any(map(len, rows)) for rows in group.rows])]
+        if len(found.groups) == 1 and groups:
+            return self._none(node, f"all rows are in one group by {', '.join(found.by)}")
+        together = steps.joined(groups, views, self._session.execution.group_rows)
+        return GroupedPart(
+            session=self._session, part=part, views=views, groups=Groups(found.by, tuple(groups)), steps=together
+        )
+
+    def _match(self, part: Divisible, views: Sequence[PartitionedView]) -> Groups | Apart:
+        """The groups of a part; nodes on top of one another mostly ask for the same."""
+        tables = tuple(scan.table for scan in part.scans)
+        inner = part.is_inner and len(set(tables)) == len(tables)
+        asked = tables, tuple((key.sources, key.parts) for key in part.keys), inner
+        if asked not in self._matched:
+            sides = [_side(view, part.keys, place) for place, view in enumerate(views)]
+            self._matched[asked] = match(sides, evaluate, inner=inner)
+        return self._matched[asked]
+
+    def _partial(self, node: Node) -> GroupedPart | None:
+        """An aggregate whose groups are not those of the part below, which is worth it by itself."""
+        if not is_mergeable(node) or has_subquery(node):
+            return None
+        found = self._grouped(node.inputs[0])
+        return None if found is None else replace(found, part=replace(found.part, node=node), is_partial=True)
+
+    def _ordered(self, node: Node) -> GroupedPart | None:
+        """A sort whose first key has the order of the partitions."""
+        if not isinstance(node.variant, Sort) or not (part := self._divider.part(node.inputs[0])):
+            return None
+        first = node.variant.sort_exprs()[0]
+        column = column_key(Expr(first.expr()))
+        keys = [key for key in part.keys if column in key.columns and key.parts is None]
+        if not keys or len(part.scans) > 1 or not self._is_whole(part):
+            return None
+        view = self._session.divisible[part.scans[0].table]
+        side = _side(view, keys[:1], 0)
+        found = in_order(side, descending=not first.ascending(), nulls_first=first.nulls_first())
+        if isinstance(found, Apart):
+            return self._none(node, found.why)
+        if len(found.groups) < 2:  # noqa: PLR2004 - one group has no order
+            return None
+        fetch = node.variant.get_fetch_val()
+        if fetch is None:
+            together = steps.joined(found.groups, [view], self._session.execution.group_rows)
+        else:
+            together = steps.growing(found.groups, [view], fetch)
+        return GroupedPart(
+            session=self._session,
+            part=replace(part, node=node),
+            views=(view,),
+            groups=found,
+            steps=together,
+            is_ordered=True,
+            fetch=fetch,
+        )
+
+    def _is_whole(self, part: Divisible) -> bool:
+        if has_subquery(part.node):
+            self._divider.meet(part.node, "a query inside an expression reads other rows than those of its group")
+            return False
+        return True
+
+    def _none(self, node: Node, why: str) -> GroupedPart | None:
+        if isinstance(node.variant, WORTH):
+            self._divider.meet(node, why)
+        return None
+
+
+def _agreeing(part: Divisible) -> Divisible:
+    """The part with the keys alone that are the same column in all scans of one table: these read the same tables."""
+
+    def agrees(key: Key) -> bool:
+        columns: dict[str, Path] = {}
+        return all(
+            columns.setdefault(scan.table, source) == source
+            for scan, source in zip(part.scans, key.sources, strict=True)
+        )
+
+    return replace(part, keys=tuple(filter(agrees, part.keys)))
+
+
+def _side(view: PartitionedView, keys: Sequence[Key], place: int) -> Side:
+    parts = {number: key.parts for number, key in enumerate(keys) if key.parts is not None}
+    return side_of(view.name, view.snapshot, read_tables(view), [key.sources[place] for key in keys], parts)
+
+
+def _first(rows: int | None, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """The first so many rows; nothing more is asked for when there are enough."""
+    left = rows
+    for batch in batches:
+        yield batch if left is None else batch.slice(0, left)
+        if left is not None:
+            left -= batch.num_rows
+            if left <= 0:
+                return

@@ -1,0 +1,35 @@
+"""The sides of joins: DataFusion builds its hash table of the left one, which so should be the smaller."""
+
+from __future__ import annotations
+
+from functools import partial
+
+from datafusion import DataFrame
+from datafusion.expr import Join
+
+from lance_flight.engine.query.partition_wise.plans import BOTH_SIDES, Node, join_type
+from lance_flight.engine.query.partition_wise.spine import rebuilt
+from lance_flight.engine.query.partition_wise.statistics import RowCounts
+from lance_flight.engine.query.session import Session
+from lance_flight.errors import SqlError, Unsupported
+
+TOO_LARGE = 2
+"""A left side so many times as large as the right one changes places with it."""
+
+
+def small_first(session: Session, root: Node, counts: RowCounts) -> DataFrame | None:
+    """The query with the smaller sides of its joins on the left; None if they are there already, or cannot be put there."""
+    exchanged = frozenset(node for node in root.walk() if _is_wrong(node, counts))
+    if not exchanged:
+        return None
+    try:
+        return session.planned(partial(rebuilt, session.context, root, {}, exchanged))
+    except (Unsupported, SqlError):
+        return None
+
+
+def _is_wrong(node: Node, counts: RowCounts) -> bool:
+    if not isinstance(node.variant, Join) or join_type(node.variant) not in BOTH_SIDES or not node.variant.on():
+        return False
+    left, right = (counts.of(side) for side in node.inputs)
+    return right > 0 and left > TOO_LARGE * right and not node.variant.null_equals_null() and node.outputs is not None

@@ -1,0 +1,189 @@
+"""What stands above the parts that are run in groups, built again over their rows.
+
+Every node is made anew of the very expressions that it had. They name columns with their relations, which the rows of a
+part do not have: those are given by aliases with a relation, which Python can only say in DataFusion's protobuf.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import reduce
+from types import MappingProxyType
+from typing import Any
+
+import pyarrow as pa
+from datafusion import DataFrame, Expr, SessionContext
+from datafusion.expr import (
+    Aggregate,
+    Distinct,
+    Filter,
+    Join,
+    Limit,
+    Projection,
+    Sort,
+    SubqueryAlias,
+    Union,
+    WindowExpr,
+)
+
+from lance_flight.engine.query.computed_tables import ComputedTable
+from lance_flight.engine.query.partition_wise.plans import Column, Node, expressions, is_null_aware, join_type
+from lance_flight.engine.sql.references import quoted
+from lance_flight.errors import Unsupported
+
+
+def computed(schema: pa.Schema, batches: Callable[[], Iterator[pa.RecordBatch]]) -> ComputedTable:
+    """The rows of a part as DataFusion reads them: one lane, which `batches` begins anew each time that it is read.
+
+    Their columns are called as in `schema`.
+    """
+
+    def rows(_: list[str]) -> Iterator[pa.RecordBatch]:
+        for batch in batches():
+            # Arrow takes a batch that is made of no columns for one without rows.
+            yield pa.RecordBatch.from_arrays(batch.columns, schema=schema) if batch.columns else batch
+
+    return ComputedTable(schema, [rows])
+
+
+def numbered(schema: pa.Schema) -> pa.Schema:
+    """The same columns, called by their places."""
+    return pa.schema([field.with_name(f"c{place}") for place, field in enumerate(schema)])
+
+
+def named(context: SessionContext, frame: DataFrame, columns: Sequence[Column]) -> DataFrame:
+    """The rows of a frame, with its columns called as expressions above a part name them."""
+    names = frame.schema().names
+    return frame.select(*(Expr.from_bytes(_alias(n, c), context) for n, c in zip(names, columns, strict=True)))
+
+
+def rebuilt(
+    context: SessionContext,
+    node: Node,
+    replaced: Mapping[Node, DataFrame],
+    exchanged: frozenset[Node] = frozenset(),
+) -> DataFrame:
+    """The plan below `node` with frames in place of some nodes, and with joins whose sides are `exchanged`.
+
+    `Unsupported` if it cannot be built again.
+    """
+    if node in replaced:
+        return replaced[node]
+    if not any(below in replaced or below in exchanged for below in node.walk()):
+        return context.create_dataframe_from_logical_plan(node.plan)
+    inputs = [rebuilt(context, child, replaced, exchanged) for child in node.inputs]
+    build = _BUILDERS.get(type(node.variant))
+    if build is None:
+        raise _Unbuildable(node)
+    frame = _joined(node, *inputs, exchange=True) if node in exchanged else build(node, *inputs)
+    # DataFusion groups by the columns that depend on those in GROUP BY as well, and so gives more than the node has.
+    if node not in exchanged and (node.outputs is None or len(node.outputs) == len(frame.schema())):
+        return frame
+    return frame.select(*(Expr.from_bytes(_column(column), context) for column in node.outputs or ()))
+
+
+class _Unbuildable(Unsupported):
+    """A node that cannot stand above rows of groups."""
+
+    def __init__(self, node: Node) -> None:
+        super().__init__(f"{node.said}: it cannot be planned over the rows of groups")
+
+
+def _projected_frame(node: Node, frame: DataFrame) -> DataFrame:
+    return frame.select(*expressions(node.variant.projections()))
+
+
+def _filtered(node: Node, frame: DataFrame) -> DataFrame:
+    return frame.filter(Expr(node.variant.predicate()))
+
+
+def _aggregated(node: Node, frame: DataFrame) -> DataFrame:
+    return frame.aggregate(expressions(node.variant.group_by_exprs()), expressions(node.variant.aggregate_exprs()))
+
+
+def _sorted(node: Node, frame: DataFrame) -> DataFrame:
+    sort = node.variant
+    ordered = frame.sort(*(Expr(by.expr()).sort(by.ascending(), by.nulls_first()) for by in sort.sort_exprs()))
+    return ordered if sort.get_fetch_val() is None else ordered.limit(sort.get_fetch_val())
+
+
+def _limited(node: Node, frame: DataFrame) -> DataFrame:
+    skip, fetch = (
+        None if raw is None else Expr(raw).python_value() for raw in (node.variant.skip(), node.variant.fetch())
+    )
+    if fetch is None:
+        raise _Unbuildable(node)
+    return frame.limit(_number(fetch), 0 if skip is None else _number(skip))
+
+
+def _number(value: Any) -> int:
+    return int(value.as_py() if isinstance(value, pa.Scalar) else value)
+
+
+def _united(_: Node, first: DataFrame, *others: DataFrame) -> DataFrame:
+    return reduce(lambda frame, other: frame.union(other), others, first)
+
+
+def _joined(node: Node, left: DataFrame, right: DataFrame, *, exchange: bool = False) -> DataFrame:
+    join = node.variant
+    kind = _JOINS.get(join_type(join))
+    conditions = [Expr(mine) == Expr(theirs) for mine, theirs in join.on()]
+    if join.filter() is not None:
+        conditions.append(Expr(join.filter()))
+    if kind is None or not conditions or join.null_equals_null() or is_null_aware(node):
+        raise _Unbuildable(node)
+    if exchange:
+        return right.join_on(left, *conditions, how=_EXCHANGED.get(kind, kind))
+    return left.join_on(right, *conditions, how=kind)
+
+
+_JOINS = MappingProxyType(
+    {"Inner": "inner", "Left": "left", "Right": "right", "Full": "full", "LeftSemi": "semi", "LeftAnti": "anti"}
+)
+_EXCHANGED = MappingProxyType({"left": "right", "right": "left"})
+_BUILDERS: Mapping[type[Any], Callable[..., DataFrame]] = MappingProxyType(
+    {
+        Projection: _projected_frame,
+        Filter: _filtered,
+        SubqueryAlias: lambda node, frame: frame.alias(node.variant.alias()),
+        Aggregate: _aggregated,
+        WindowExpr: lambda node, frame: frame.window(*expressions(node.variant.get_window_expr())),
+        Distinct: lambda _, frame: frame.distinct(),
+        Sort: _sorted,
+        Limit: _limited,
+        Union: _united,
+        Join: _joined,
+    }
+)
+
+
+def _alias(name: str, column: Column) -> bytes:
+    """`name AS relation.column`: LogicalExprNode.alias over LogicalExprNode.column in datafusion.proto."""
+    source = _field(1, _field(1, name.encode()))
+    return _field(2, _field(1, source) + _field(2, column.name.encode()) + _relation(column.relation))
+
+
+def _column(column: Column) -> bytes:
+    """LogicalExprNode.column, its relation as SQL writes it."""
+    relation = quoted(*column.relation)
+    named = _field(1, column.name.encode())
+    return _field(1, named + _field(2, _field(1, relation.encode())) if relation else named)
+
+
+def _relation(parts: Sequence[str]) -> bytes:
+    """AliasNode.relation: a TableReference that is bare, partial or full."""
+    if not parts:
+        return b""
+    said = b"".join(_field(place, part.encode()) for place, part in enumerate(parts, 1))
+    return _field(3, _field(len(parts), said))
+
+
+def _field(number: int, payload: bytes) -> bytes:
+    """A field of bytes in the protobuf wire format."""
+    return bytes([number << 3 | 2]) + _varint(len(payload)) + payload
+
+
+def _varint(value: int) -> bytes:
+    """Seven bits in each byte, the lowest first; all but the last have the eighth."""
+    more, low = divmod(value, 128)
+    return bytes([low | 128]) + _varint(more) if more else bytes([low])

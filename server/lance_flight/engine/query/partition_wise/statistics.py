@@ -1,0 +1,45 @@
+"""How many rows the tables of a plan have, from their metadata: what decides which side of a join is the small one."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import numpy as np
+from datafusion.expr import TableScan
+
+from lance_flight.engine.query.partition_wise.plans import Node, table_key
+from lance_flight.engine.query.session import Session
+from lance_flight.engine.query.tables import PartitionedView, Rows
+
+
+def read_tables(view: PartitionedView) -> Rows:
+    """The partition tables that any scan of a table reads, as they were planned last."""
+    prunings = [pruning.versions for pruning in view.planned] or [()]
+    return tuple(
+        np.unique(np.concatenate([versions[place].kept for versions in prunings])) for place in range(len(prunings[0]))
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class RowCounts:
+    """Row counts for one statement whose scans are planned: those of the partitions that are left."""
+
+    session: Session
+    _known: dict[str, int] = field(default_factory=dict)
+
+    def of(self, node: Node) -> int:
+        """How many rows a part of a plan reads from its largest table; 0 where nothing is known."""
+        scans = (each.variant for each in node.walk() if isinstance(each.variant, TableScan))
+        return max((self._table(table_key(scan, self.session.db_schema)) for scan in scans), default=0)
+
+    def _table(self, name: str) -> int:
+        if name not in self._known:
+            self._known[name] = self._count(name)
+        return self._known[name]
+
+    def _count(self, name: str) -> int:
+        if name in self.session.divisible:
+            view = self.session.divisible[name]
+            return sum(int(counts.sum()) for counts in view.row_counts(read_tables(view)))
+        plain = self.session.named.plain.get(name)
+        return 0 if plain is None else plain.source.count_rows()

@@ -1,0 +1,133 @@
+"""What one principal may do: privileges on tables, each on all of their rows or on some."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass, replace
+from enum import Enum
+
+from lance_flight.catalog.roots.directory import PUBLIC, TableName
+from lance_flight.engine.query.policies.conditions import Condition
+from lance_flight.engine.query.policies.rows import EVERY_ROW, RowPolicy
+from lance_flight.errors import Refused
+
+
+class Privilege(Enum):
+    """What a role may do with a table, by the word that a policy file has for it."""
+
+    SELECT = "SELECT"
+    INSERT = "INSERT"
+    UPDATE = "UPDATE"
+    DELETE = "DELETE"
+    DDL = "DDL"
+    """CREATE, DROP and ALTER TABLE, what they do to columns, tags, branches and partitions."""
+    ADMIN = "ADMIN"
+    """Maintenance; on `*` also what the server itself does for others: their statements, their sessions."""
+
+
+OF_ROWS = frozenset({Privilege.SELECT, Privilege.INSERT, Privilege.UPDATE, Privilege.DELETE})
+"""The privileges that a condition can restrict."""
+
+
+@dataclass(frozen=True, slots=True)
+class Tables:
+    """Which tables a grant is about: all of them, all of a schema (`name` None), or one."""
+
+    db_schema: str | None = None
+    name: str | None = None
+
+    def __contains__(self, table: TableName) -> bool:
+        return self.db_schema in (None, table.db_schema) and self.name in (None, table.name)
+
+    def __str__(self) -> str:
+        return "*" if self.db_schema is None else f"{self.db_schema}.{self.name or '*'}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Grant:
+    """Some privileges on some tables; with a condition, on the rows that fulfil it alone."""
+
+    privileges: frozenset[Privilege]
+    tables: Tables
+    condition: Condition | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Access:
+    """Who a statement is run for, and what is granted to it (None: everything).
+
+    It is also the guard of a root (`catalog.names.Guard`): tables without any grant are not there. The temporary tables of the
+    statement's session are the principal's `own`, which need no grant; the guard is about lasting ones alone.
+    """
+
+    principal: str = ""
+    grants: tuple[Grant, ...] | None = None
+    own: frozenset[TableName] = frozenset()
+
+    def owning(self, tables: frozenset[TableName]) -> Access:
+        """The same access, with these temporary tables."""
+        return replace(self, own=tables) if tables != self.own else self
+
+    @property
+    def is_admin(self) -> bool:
+        """Whether the principal may look at, and end, what others do."""
+        return self.grants is None or any(
+            grant.tables == Tables() and Privilege.ADMIN in grant.privileges for grant in self.grants
+        )
+
+    def sees(self, table: TableName) -> bool:
+        """Whether there is any grant on a table."""
+        return self.grants is None or any(table in grant.tables for grant in self.grants)
+
+    def sees_schema(self, db_schema: str) -> bool:
+        """Whether there is any grant on tables of a schema."""
+        return (
+            db_schema == PUBLIC
+            or self.grants is None
+            or any(grant.tables.db_schema in (None, db_schema) for grant in self.grants)
+        )
+
+    def check_definition(self, table: TableName) -> None:
+        """`Refused` where the principal may not make, rename or drop a table of this name."""
+        self.check(Privilege.DDL, table)
+
+    def check(self, privilege: Privilege, table: TableName) -> None:
+        """`Refused` where the principal has a privilege on no row of a table."""
+        if not any(True for _ in self._conditions(privilege, table)):
+            raise Refused(
+                f"{self.principal!r} has no {privilege.value} on table {table.name!r}; a role in the policy file grants it"
+            )
+
+    def rows(self, privileges: Collection[Privilege], table: TableName) -> RowPolicy:
+        """The rows of a table on which the principal has all of some privileges; `Refused` where it has one on none."""
+        if self.grants is None or table in self.own:
+            return EVERY_ROW
+        parts = []
+        for privilege in privileges:
+            self.check(privilege, table)
+            conditions = list(self._conditions(privilege, table))
+            if None not in conditions:
+                parts.append(tuple(dict.fromkeys(each for each in conditions if each is not None)))
+        return RowPolicy(table.name, self.principal, tuple(dict.fromkeys(parts)))
+
+    def check_all_rows(self, privilege: Privilege, table: TableName) -> None:
+        """`Refused` where the principal has a privilege on some rows of a table only, or on none."""
+        policy = self.rows([privilege], table)
+        if not policy.is_everything:
+            raise Refused(
+                f"{self.principal!r} has {privilege.value} on some rows of table {table.name!r} alone ({policy}), and"
+                " this is done to all of them"
+            )
+
+    def _conditions(self, privilege: Privilege, table: TableName) -> Iterator[Condition | None]:
+        """On which rows a privilege is granted: any of these (None: all)."""
+        if self.grants is None:
+            yield None
+            return
+        for grant in self.grants:
+            if privilege in grant.privileges and table in grant.tables:
+                yield grant.condition
+
+
+UNLIMITED = Access()
+"""Nobody is asked: there is no policy file."""

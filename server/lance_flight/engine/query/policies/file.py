@@ -1,0 +1,142 @@
+"""The policy file: roles, who has them, and what they grant.
+
+```toml
+[roles.tenant_a]
+members = ["anna", "group:tenant-a"]     # principals; groups of a token; "*" is everybody
+grants = [
+    "SELECT, INSERT ON events WHERE tenant = 'a'",
+    "SELECT ON reference.*",
+]
+```
+"""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Any, Self
+
+from lance_flight.catalog.roots.directory import PUBLIC
+from lance_flight.engine.query.policies.access import OF_ROWS, Access, Grant, Privilege, Tables
+from lance_flight.engine.query.policies.conditions import Condition
+from lance_flight.engine.sql.cursor import Cursor
+from lance_flight.errors import InvalidInput, Refused, SqlError
+from lance_flight.watched import Watched
+
+EVERYBODY = "*"
+GROUP = "group:"
+
+_WORDS: Mapping[str, frozenset[Privilege]] = MappingProxyType(
+    {
+        **{privilege.value: frozenset({privilege}) for privilege in Privilege},
+        "READ": frozenset({Privilege.SELECT}),
+        "WRITE": OF_ROWS - {Privilege.SELECT},
+        "ALL": frozenset(Privilege),
+    }
+)
+_KEYS = frozenset({"members", "grants"})
+
+
+@dataclass(frozen=True, slots=True)
+class Role:
+    """What its members may do."""
+
+    members: frozenset[str]
+    grants: tuple[Grant, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Policies:
+    """All roles. Who has none may do nothing.
+
+    >>> policies = Policies.parse('roles.r = { members = ["ann"], grants = ["SELECT ON events WHERE tenant = 1"] }')
+    >>> policies.access("ann").grants[0].condition
+    Condition(text='tenant = 1')
+    """
+
+    roles: Mapping[str, Role]
+
+    @classmethod
+    def parse(cls, text: str) -> Self:
+        """Read the text of a policy file; `InvalidInput` names the role and what is wrong with it."""
+        try:
+            table = tomllib.loads(text)
+        except tomllib.TOMLDecodeError as exc:
+            raise InvalidInput(f"the policy file is no TOML: {exc}") from exc
+        roles = table.pop("roles", {})
+        if table or not isinstance(roles, dict):
+            raise InvalidInput(
+                f"the policy file has {min(table, default='roles')!r}; expected nothing but [roles.<name>]"
+            )
+        return cls({name: _role(name, role) for name, role in roles.items()})
+
+    def access(self, principal: str, groups: Collection[str] = ()) -> Access:
+        """What a principal may do: all that the roles grant that it has, or one of its groups has."""
+        names = {EVERYBODY, *(GROUP + group for group in groups)}
+        if not principal.startswith(GROUP):
+            names.add(principal)
+        granted = (role.grants for role in self.roles.values() if role.members & names)
+        return Access(principal, tuple(grant for grants in granted for grant in grants))
+
+
+class PolicyFile:
+    """The policies of a file, read again whenever it changes. Safe to share among threads.
+
+    While the file is wrong nobody may do anything: what it was to take away is not known.
+    """
+
+    def __init__(self, path: str) -> None:
+        self._file = Watched(path, Policies.parse, what="policy file", is_secret=False, closed=Refused)
+
+    def access(self, principal: str, groups: Collection[str]) -> Access:
+        """What a principal may do now."""
+        return self._file.value.access(principal, groups)
+
+
+def _role(name: str, role: Any) -> Role:
+    what = f"role {name!r} of the policy file"
+    if not isinstance(role, dict) or role.keys() - _KEYS or not role.keys() >= _KEYS:
+        raise InvalidInput(f"{what} has {sorted(role)}; expected members and grants")
+    for key in sorted(_KEYS):
+        if not isinstance(role[key], list) or not all(isinstance(each, str) and each for each in role[key]):
+            raise InvalidInput(f"{what} has {key} {role[key]!r}; expected a list of texts")
+    return Role(frozenset(role["members"]), tuple(_grant(what, text) for text in role["grants"]))
+
+
+def _grant(what: str, text: str) -> Grant:
+    try:
+        cursor = Cursor.over(text)
+        privileges = _privileges(cursor)
+        while cursor.accept(","):
+            privileges |= _privileges(cursor)
+        cursor.expect("ON")
+        tables = _tables(cursor)
+        condition = Condition.parse(cursor.rest()) if cursor.accept("WHERE") else None
+        cursor.end()
+    except SqlError as exc:
+        raise InvalidInput(
+            f"{what} grants {text!r}: {exc}; expected PRIVILEGE, … ON table [WHERE condition], privileges being"
+            f" {', '.join(_WORDS)}"
+        ) from exc
+    if condition is not None and not privileges <= OF_ROWS:
+        words = ", ".join(sorted(privilege.value for privilege in privileges - OF_ROWS))
+        raise InvalidInput(f"{what} grants {text!r}: {words} is granted for whole tables; expected no WHERE")
+    return Grant(privileges=privileges, tables=tables, condition=condition)
+
+
+def _privileges(cursor: Cursor) -> frozenset[Privilege]:
+    for word, privileges in _WORDS.items():
+        if cursor.accept(word):
+            return privileges
+    raise cursor.error("a privilege")
+
+
+def _tables(cursor: Cursor) -> Tables:
+    if cursor.accept("*"):
+        return Tables()
+    name = cursor.name("a table, schema.* or *")
+    if not cursor.accept("."):
+        return Tables(PUBLIC, name)
+    return Tables(name) if cursor.accept("*") else Tables(name, cursor.name("a table or *"))

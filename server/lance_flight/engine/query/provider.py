@@ -1,0 +1,210 @@
+"""Tables as DataFusion sees them: a `pyarrow.dataset.Dataset` that prunes, pins and fans out (decision 20).
+
+DataFusion asks for fragments once per scan, with the filters of that scan; each fragment is one lane, which reads its
+tables one after another. These callbacks run on DataFusion's own threads and never call DataFusion (decision 25).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any, Protocol, TypeAlias
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.dataset as pads
+
+from lance_flight.catalog.storage.store import UNREADABLE
+from lance_flight.catalog.tables.scan import BATCH_ROWS, Open, Scan
+from lance_flight.engine.runtime.cancellation import Cancellation
+from lance_flight.errors import LanceFlightError, Unsupported
+from lance_flight.planning.arrow_expression import predicate_from_arrow
+from lance_flight.planning.predicates import ALWAYS, Opaque, Predicate
+from lance_flight.planning.row_filters import RowFilter, row_filter
+
+Compute: TypeAlias = Callable[[list[str]], Iterable[pa.RecordBatch]]
+"""Rows with some columns, and maybe others beside, computed anew by each call."""
+
+
+@dataclass(slots=True)
+class ScanLog:
+    """What the scans of one statement did: a report for EXPLAIN, and the error that ended one of them.
+
+    `cancellation` ends them. `scans` were planned of stored tables, `searches` of what is found when it is read, without a
+    filter upon that. `partitions` says of each table, by its place and snapshot, how many partitions are scanned of
+    how many.
+    """
+
+    cancellation: Cancellation = field(default_factory=Cancellation)
+    partitions: dict[tuple[str, int], tuple[int, int]] = field(default_factory=dict)
+    reports: list[str] = field(default_factory=list)
+    scans: list[PlannedRead] = field(default_factory=list)
+    searches: list[Compute] = field(default_factory=list)
+    tables_read: int = 0
+    error: LanceFlightError | None = None
+
+    @contextmanager
+    def noting(self, failure: Callable[[Exception], LanceFlightError]) -> Iterator[None]:
+        """Keep what ends a scan, as `failure` tells it: DataFusion passes on nothing but its words."""
+        try:
+            yield
+        except (LanceFlightError, *UNREADABLE) as exc:
+            self.error = failure(exc)
+            raise self.error from exc
+
+
+class ScanPlan(Protocol):
+    """One scan, planned: groups of tables that need the same filter, dealt out to lanes."""
+
+    @property
+    def lanes(self) -> Sequence[Sequence[tuple[Predicate | None, Sequence[Open]]]]:
+        """For each lane its (residual filter, tables) pairs; a residual of None filters nothing."""
+        ...
+
+
+class Readable(Protocol):
+    """What a provider reads: a schema, and how a scan of it is planned."""
+
+    @property
+    def schema(self) -> pa.Schema:
+        """The columns of the table."""
+        ...
+
+    @property
+    def ids(self) -> dict[str, int]:
+        """Their field ids by name; none where columns are known by name alone."""
+        ...
+
+    def plan(self, predicate: Predicate) -> ScanPlan:
+        """Which tables to read for rows where `predicate` is TRUE."""
+        ...
+
+    def failure(self, exc: Exception) -> LanceFlightError:
+        """What to say of an exception that ended a scan, or its planning."""
+        ...
+
+
+class Provider(pads.Dataset):
+    """A readable table of any kind, as DataFusion wants it."""
+
+    def __init__(self, readable: Readable, log: ScanLog) -> None:
+        self._readable = readable
+        self._log = log
+
+    @property
+    def schema(self) -> pa.Schema:
+        return self._readable.schema
+
+    def scanner(self, columns: list[str] | None = None, filter: pc.Expression | None = None, **_: Any) -> Projection:
+        return Projection(projected(self.schema, columns))
+
+    def get_fragments(self, filter: pc.Expression | None = None) -> Iterator[_Lane]:
+        predicate = ALWAYS if filter is None else _read(filter)
+        with self._log.noting(self._readable.failure):
+            self._log.cancellation.check()
+            plan = self._readable.plan(predicate)
+        planned = PlannedRead(self._readable, plan, filter, self._log)
+        self._log.scans.append(planned)
+        return iter([_Lane(planned, lane) for lane in plan.lanes or [[]]])
+
+
+@dataclass(frozen=True, slots=True)
+class Projection:
+    """What DataFusion asks of a scanner while it plans: the schema of the columns it wants."""
+
+    projected_schema: pa.Schema
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedRead:
+    """One scan as it was planned: what is read, in which lanes, under which filter of DataFusion's."""
+
+    readable: Readable
+    plan: ScanPlan
+    condition: pc.Expression | None
+    log: ScanLog
+
+    def batches(
+        self,
+        work: Sequence[tuple[Predicate | None, Sequence[Open]]],
+        columns: Sequence[str] | None,
+        batch_rows: int = BATCH_ROWS,
+    ) -> Iterator[pa.RecordBatch]:
+        """The rows of some tables, with these columns (None: all)."""
+        schema = projected(self.readable.schema, columns)
+        with self.log.noting(self.readable.failure):
+            for residual, tables in work:
+                for batch in self._scan(residual, schema, batch_rows).read(tables):
+                    self.log.cancellation.check()
+                    yield batch
+
+    def _scan(self, residual: Predicate | None, schema: pa.Schema, batch_rows: int) -> Scan:
+        source = self.readable.schema
+        condition = filter_of(residual, self.condition, source)
+        return Scan(
+            source=source,
+            schema=schema,
+            filter=condition.expression,
+            rest=condition.rest,
+            filter_columns=condition.columns,
+            pushable=condition.pushable,
+            ids=self.readable.ids,
+            batch_rows=batch_rows,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class _Lane:
+    """One partition of DataFusion's plan: some tables, read one after another."""
+
+    planned: PlannedRead
+    work: Sequence[tuple[Predicate | None, Sequence[Open]]]
+
+    def scanner(
+        self,
+        schema: pa.Schema | None = None,
+        columns: list[str] | None = None,
+        filter: pc.Expression | None = None,
+        batch_size: int = BATCH_ROWS,
+        **_: Any,
+    ) -> _LaneScanner:
+        return _LaneScanner(self, projected(self.planned.readable.schema, columns), batch_size)
+
+
+@dataclass(frozen=True, slots=True)
+class _LaneScanner:
+    lane: _Lane
+    projected_schema: pa.Schema
+    batch_size: int
+
+    def to_batches(self) -> Iterator[pa.RecordBatch]:
+        """The lane's rows."""
+        return self.lane.planned.batches(self.lane.work, self.projected_schema.names, self.batch_size)
+
+
+def arrow_filter(filter: pc.Expression, source: pa.Schema) -> tuple[pc.Expression | None, tuple[str, ...]]:
+    """A pushed filter as Arrow runs it, floats compared as SQL does, and the columns of `source` that it speaks of."""
+    condition = filter_of(_read(filter), filter, source)
+    return condition.rest, condition.columns
+
+
+def _read(filter: pc.Expression) -> Predicate:
+    """A pushed filter as a predicate: one nested too deeply to be read prunes nothing, and filters all the same."""
+    try:
+        return predicate_from_arrow(filter)
+    except RecursionError:
+        return Opaque("the filter", "it is nested too deeply")
+
+
+def filter_of(residual: Predicate | None, pushed: pc.Expression | None, source: pa.Schema) -> RowFilter:
+    """The residual; where it cannot be said, the whole filter as DataFusion gave it."""
+    try:
+        return row_filter(residual)
+    except Unsupported:
+        return RowFilter(expression=pushed, rest=pushed, columns=tuple(source.names), pushable=False)
+
+
+def projected(schema: pa.Schema, columns: Sequence[str] | None) -> pa.Schema:
+    """Some columns of a schema, None: all."""
+    return schema if columns is None else pa.schema([schema.field(name) for name in columns])

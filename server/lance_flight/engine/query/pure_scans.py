@@ -1,0 +1,75 @@
+"""Queries that read one table and treat every row by itself.
+
+They may be streamed in parts, and the plainest of them, columns and pushed filters only, need no DataFusion to run. Nor do
+the plainest searches.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+import pyarrow as pa
+from datafusion import LogicalPlan
+from datafusion.expr import Filter, Projection, SubqueryAlias, TableScan
+
+from lance_flight.engine.query.provider import ScanLog
+
+_ROW_BY_ROW = (Projection, Filter, SubqueryAlias)
+
+
+def is_pure_scan(plan: LogicalPlan) -> bool:
+    """Whether an optimised plan reads one table and treats every row by itself."""
+    node = plan.to_variant()
+    if isinstance(node, TableScan):
+        return _is_whole(node)
+    return isinstance(node, _ROW_BY_ROW) and all(is_pure_scan(child) for child in plan.inputs())
+
+
+def bare_columns(plan: LogicalPlan) -> list[str] | None:
+    """The columns of a table that an optimised plan returns as they are, in order; None where it does anything else."""
+    node = plan.to_variant()
+    if isinstance(node, TableScan):
+        return [name for _, name in node.projection()] if _is_whole(node) else None
+    if not isinstance(node, Projection):
+        return None
+    (below,) = (child.to_variant() for child in plan.inputs())
+    if not isinstance(below, TableScan) or not _is_whole(below):
+        return None
+    columns = [_column(expression) for expression in node.projections()]
+    known = [column for column in columns if column is not None]
+    return known if len(known) == len(columns) else None
+
+
+def stream(log: ScanLog, columns: list[str], schema: pa.Schema) -> Iterator[pa.RecordBatch] | None:
+    """The rows of the only scan or search that was planned, under the names of `schema`; None unless there is just one."""
+    batches: Iterable[pa.RecordBatch]
+    read = list(dict.fromkeys(columns))
+    match log.scans, log.searches:
+        case [planned], []:
+            batches = planned.batches([part for lane in planned.plan.lanes for part in lane], read)
+        case [], [found]:
+            batches = found(read)
+        case _:
+            return None
+    return (_named(batch, columns, schema) for batch in batches)
+
+
+def _named(batch: pa.RecordBatch, columns: list[str], schema: pa.Schema) -> pa.RecordBatch:
+    if batch.schema.equals(schema):
+        return batch
+    arrays = batch.columns if batch.schema.names == columns else [batch.column(name) for name in columns]
+    return pa.RecordBatch.from_arrays(arrays, schema=schema)
+
+
+def _is_whole(scan: Any) -> bool:
+    """Whether a scan returns all rows that its filters leave: a LIMIT counts over the whole table."""
+    return scan.fetch() is None
+
+
+def _column(expression: Any) -> str | None:
+    """The column that an expression is, whatever it is called in the result."""
+    kind = expression.variant_name()
+    if kind == "Alias":
+        return _column(expression.to_variant().expr())
+    return str(expression.to_variant().name()) if kind == "Column" else None

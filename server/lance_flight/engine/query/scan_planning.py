@@ -1,0 +1,141 @@
+"""`plan_scan`: which partition tables a filter leaves, for whoever reads them by other means than SQL.
+
+Bulk pipelines and `lance-flight inspect --where` plan with it; the server's own scans use the same pruning.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import pyarrow.compute as pc
+
+from lance_flight.catalog.manifests.partition_context import PartitionContext
+from lance_flight.catalog.manifests.snapshot import PartitionTable, Snapshot
+from lance_flight.catalog.namespace import PartitionedNamespace
+from lance_flight.catalog.roots.directory import PUBLIC, Root
+from lance_flight.engine.query.provider import filter_of
+from lance_flight.engine.query.pure_scans import bare_columns
+from lance_flight.engine.query.session import Session
+from lance_flight.engine.query.tables import Rows, partitions_of, report, side_of
+from lance_flight.engine.sql.functions import evaluate
+from lance_flight.engine.sql.references import enclosed, quoted
+from lance_flight.model.pins import Pin
+from lance_flight.planning.arrow_expression import predicate_from_arrow
+from lance_flight.planning.joins import Side
+from lance_flight.planning.predicates import ALWAYS, NEVER, Predicate
+from lance_flight.planning.pruning import Pruning, prune
+from lance_flight.planning.row_filters import RowFilter
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlannedTable:
+    """One table to read: where it lies, at which pin, and what of the filter is still to be applied (None: nothing).
+
+    `filter` is the part of that which a reader can apply as it reads, `context` what the snapshot says of its rows.
+    """
+
+    spec_id: int
+    object_id: str
+    uri: str
+    pin: Pin
+    residual: Predicate | None
+    filter: RowFilter
+    context: PartitionContext = field(repr=False)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlannedScan:
+    """The tables to read for a filter; `str()` says how they were found and what could not be used.
+
+    Where the filters of the tables do not say all of it, `condition` is the whole in SQL, to be applied to their rows.
+    """
+
+    name: str
+    snapshot: Snapshot
+    tables: tuple[PlannedTable, ...]
+    pruning: Pruning
+    condition: str | None
+
+    def __str__(self) -> str:
+        return report(self.name, self.pruning, self.snapshot.version)
+
+    @property
+    def kept(self) -> Rows:
+        """The tables that are left, by their numbers, version by version: `tables` stand in this order."""
+        return tuple(version.kept for version in self.pruning.versions)
+
+    def side(self, name: str, keys: Sequence[str]) -> Side:
+        """This scan as one side of a join by these columns (`planning.joins`), under a name for messages."""
+        return side_of(name, self.snapshot, self.kept, [(key,) for key in keys])
+
+
+def plan_scan(
+    namespace: PartitionedNamespace,
+    filter: pc.Expression | str | None = None,
+    *,
+    snapshot: Snapshot | None = None,
+) -> PlannedScan:
+    """Plan a read of `namespace`; `filter` is a pyarrow expression or SQL over its columns.
+
+    >>> plan_scan(namespace, pc.field("origin") == "JFK").tables          # doctest: +SKIP
+    """
+    if isinstance(filter, str):
+        return _planned_by_sql(namespace, filter, snapshot)
+    at = snapshot or namespace.snapshot()
+    predicate = ALWAYS if filter is None else predicate_from_arrow(filter)
+    return _planned(namespace, at, prune(partitions_of(at), at.schema, predicate, evaluate), filter, None)
+
+
+def _planned_by_sql(namespace: PartitionedNamespace, condition: str, at: Snapshot | None) -> PlannedScan:
+    """What a query with this WHERE reads: planned just as the server plans it."""
+    session = Session(Root(namespace.store), ways=1)
+    name = namespace.store.name + (f"@{at.version}" if at is not None else "")
+    frame = session.frame(f"SELECT * FROM {quoted(name)} WHERE {enclosed(condition)}")  # noqa: S608 - planned, never run
+    session.prepare(frame)
+    session.plan(frame)
+    view = session.views[f"{PUBLIC}.{name}"]
+    if not session.log.scans:
+        # DataFusion knows that no row fulfils it, and reads nothing.
+        return _planned(
+            namespace, view.snapshot, prune(partitions_of(view.snapshot), view.snapshot.schema, NEVER, None), None, None
+        )
+    is_whole = bare_columns(session.optimised(frame)) is not None
+    (scan,) = session.log.scans
+    return _planned(namespace, view.snapshot, view.planned[-1], scan.condition, None if is_whole else condition)
+
+
+def _planned(
+    namespace: PartitionedNamespace,
+    snapshot: Snapshot,
+    pruning: Pruning,
+    pushed: pc.Expression | None,
+    condition: str | None,
+) -> PlannedScan:
+    filters = [filter_of(version.unfiltered, pushed, snapshot.schema.plain) for version in pruning.versions]
+    tables = tuple(
+        _table(namespace, snapshot, tables.table(int(row)), version.residual, filter)
+        for tables, version, filter in zip(snapshot.tables, pruning.versions, filters, strict=True)
+        for row in version.kept
+    )
+    return PlannedScan(
+        name=namespace.store.name, snapshot=snapshot, tables=tables, pruning=pruning, condition=condition
+    )
+
+
+def _table(
+    namespace: PartitionedNamespace,
+    snapshot: Snapshot,
+    table: PartitionTable,
+    residual: Predicate | None,
+    filter: RowFilter,
+) -> PlannedTable:
+    return PlannedTable(
+        spec_id=table.spec_id,
+        object_id=table.object_id,
+        uri=namespace.store.child(table.location).uri,
+        pin=table.pin,
+        residual=residual,
+        filter=filter,
+        context=snapshot.context_of(table),
+    )

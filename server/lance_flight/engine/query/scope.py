@@ -1,0 +1,58 @@
+"""Where a statement belongs."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+
+from lance_flight.catalog.roots.directory import PUBLIC
+from lance_flight.catalog.roots.temporary import NO_TABLES, Temporary, TemporaryTables
+from lance_flight.engine.query.policies.access import UNLIMITED, Access
+from lance_flight.engine.runtime.client_sessions import ANONYMOUS, ClientSession
+from lance_flight.engine.runtime.execution import Execution
+from lance_flight.engine.runtime.statement_runs import Issuer
+
+
+@dataclass(frozen=True, slots=True)
+class Scope:
+    """Where a statement belongs: the session of its client, the transaction it is part of, who began it, and what he may do.
+
+    It knows the `temporary` tables that there were when it came, and makes others in `own_tables`, where it may.
+    """
+
+    session: ClientSession | None = None
+    transaction: bytes | None = None
+    issuer: Issuer = field(default_factory=Issuer)
+    access: Access = UNLIMITED
+    temporary: Temporary = NO_TABLES
+    own_tables: TemporaryTables | None = None
+
+    def with_own_tables(self) -> Scope:
+        """The same for a session that is certainly its client's, with its temporary tables."""
+        if self.session is None:
+            return self
+        known = self.session.temporary.known()
+        return replace(self, access=self.access.owning(known.names), temporary=known, own_tables=self.session.temporary)
+
+    @property
+    def branch(self) -> str | None:
+        """The branch that the session is on."""
+        return None if self.session is None else self.session.branch
+
+    @property
+    def principal(self) -> str:
+        """Who runs it."""
+        return ANONYMOUS if self.session is None else self.session.principal
+
+    @property
+    def db_schema(self) -> str:
+        """Where its tables without a schema are."""
+        return PUBLIC if self.session is None else self.session.db_schema
+
+    @property
+    def execution(self) -> Execution:
+        """How its queries are run."""
+        return Execution() if self.session is None else self.session.execution
+
+
+ALONE = Scope()
+"""A statement of nobody's session, and a transaction of its own."""

@@ -1,0 +1,112 @@
+"""The calls of search functions in a query, read token by token.
+
+Their arguments are texts of SQL: first those that have a place, then `name => value` in any order.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+
+from lance_flight.engine.sql.cursor import Cursor
+from lance_flight.engine.sql.tokens import QUOTED, tokenize
+from lance_flight.errors import SqlError
+
+VECTOR_SEARCH, FULL_TEXT_SEARCH, HYBRID_SEARCH = "vector_search", "full_text_search", "hybrid_search"
+
+
+@dataclass(frozen=True, slots=True)
+class Signature:
+    """What a function takes: `placed` arguments, which must all be given, and `named` ones, which may be."""
+
+    placed: tuple[str, ...]
+    named: tuple[str, ...]
+
+
+_VECTOR = ("metric", "nprobes", "refine")
+_TEXT = ("mode", "fuzziness", "slop", "statistics")
+
+NUMBERS = frozenset({"k", "nprobes", "refine", "fuzziness", "slop", "depth"})
+"""The arguments that are whole numbers."""
+
+SIGNATURES: Mapping[str, Signature] = MappingProxyType(
+    {
+        VECTOR_SEARCH: Signature(("table", "column", "vector"), ("k", "filter", *_VECTOR, "use_index")),
+        FULL_TEXT_SEARCH: Signature(("table", "column", "query"), ("k", "filter", *_TEXT)),
+        HYBRID_SEARCH: Signature(
+            ("table", "vector_column", "vector", "text_column", "query"), ("k", "filter", "depth", *_VECTOR, *_TEXT)
+        ),
+    }
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Call:
+    """One call: its function, where it stands in the text, and the texts of its arguments by name."""
+
+    function: str
+    start: int
+    stop: int
+    arguments: Mapping[str, str]
+
+
+def calls(sql: str) -> Iterator[Call]:
+    """The outermost calls of search functions, in order; `SqlError` for arguments that they do not take.
+
+    >>> [dict(call.arguments) for call in calls("SELECT * FROM vector_search('t', 'v', [1, 2], k => 3)")]
+    [{'table': "'t'", 'column': "'v'", 'vector': '[1, 2]', 'k': '3'}]
+    """
+    lower = sql.lower()
+    if not any(function in lower for function in SIGNATURES):
+        return
+    cursor = Cursor(sql, tokenize(sql))
+    while not cursor.done:
+        token = cursor.tokens[cursor.at]
+        function = token.text.lower()
+        cursor.at += 1
+        if function in SIGNATURES and token.kind not in QUOTED and cursor.peek("("):
+            cursor.expect("(")
+            arguments = _arguments(cursor, function)
+            yield Call(
+                function=function, start=token.start, stop=cursor.tokens[cursor.at - 1].stop, arguments=arguments
+            )
+
+
+def _arguments(cursor: Cursor, function: str) -> Mapping[str, str]:
+    signature = SIGNATURES[function]
+    found: dict[str, str] = {}
+    while not cursor.accept(")"):
+        if found:
+            cursor.expect(",")
+        name = _name(cursor)
+        if name is None:
+            if len(found) >= len(signature.placed):
+                raise SqlError(f"{function} takes {_shown(signature)}; expected no other value without a name")
+            name = signature.placed[len(found)]
+        elif name not in (*signature.placed, *signature.named):
+            raise SqlError(f"{function} takes no {name!r}; expected {_shown(signature)}")
+        if name in found:
+            raise SqlError(f"{function} is given {name!r} twice")
+        text = cursor.until(",", ")")
+        if not text:
+            raise cursor.error(f"a value for {name!r} of {function}")
+        found[name] = text
+    missing = [name for name in signature.placed if name not in found]
+    if missing:
+        raise SqlError(f"{function} has no {', '.join(missing)}; expected {_shown(signature)}")
+    return found
+
+
+def _name(cursor: Cursor) -> str | None:
+    """The name of an argument that is given by name."""
+    at = cursor.at
+    if at + 2 < len(cursor.tokens) and cursor.tokens[at + 1].is_sign("=") and cursor.tokens[at + 2].is_sign(">"):
+        name = cursor.name("the name of an argument")
+        cursor.expect("=", ">")
+        return name
+    return None
+
+
+def _shown(signature: Signature) -> str:
+    return ", ".join([*signature.placed, *(f"{name} => …" for name in signature.named)])

@@ -1,0 +1,115 @@
+"""Filters of a search that Lance cannot apply: DataFusion finds the rows before, and the search looks at those alone."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
+from typing import Protocol
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.dataset as pads
+from datafusion import DataFrame
+
+from lance_flight.catalog.search.chosen_rows import Addresses
+from lance_flight.catalog.tables.scan import ADDRESS_FIELDS
+from lance_flight.engine.query.provider import Provider, ScanLog
+from lance_flight.engine.query.tables import PartitionedView, PlainView, Portion, Share, Targets
+from lance_flight.engine.sql.references import CATALOG, enclosed, quoted
+from lance_flight.engine.sql.routines import calls_of, volatile_functions
+from lance_flight.errors import LanceFlightError, QueryFailed, Unsupported
+from lance_flight.planning.predicates import ALWAYS
+
+SEARCHES = "$search"
+"""The schema of what stands for searches, and of what they look at, in the statement that they are part of."""
+
+_ADDRESSES = tuple(field.name for field in ADDRESS_FIELDS)
+
+
+class Runner(Protocol):
+    """What runs a query within the statement (`session.Session`)."""
+
+    log: ScanLog
+    inner: dict[str, pads.Dataset]
+    first: list[Callable[[], None]]
+
+    def frame(self, sql: str, parameters: pa.RecordBatch | None = None) -> DataFrame:
+        """Plan a query."""
+        ...
+
+    def stream(self, frame: DataFrame) -> Iterator[pa.RecordBatch]:
+        """Run a query, until the statement is cancelled."""
+        ...
+
+
+class ChosenRows:
+    """The rows that fulfil a condition: their addresses in order, by the number of their table, once the statement is run."""
+
+    def __init__(self) -> None:
+        self._rows: Mapping[int, Addresses] | None = None
+
+    @property
+    def rows(self) -> Mapping[int, Addresses]:
+        """Them; found before any search of the statement is read."""
+        if self._rows is None:
+            raise QueryFailed("a search is read before the rows that it looks at are known")
+        return self._rows
+
+    def keep(self, found: pa.Table) -> None:
+        """Take over what the query for them has found."""
+        number, address = (found[name].to_numpy() for name in _ADDRESSES)
+        order = np.lexsort((address, number))
+        numbers, starts = np.unique(number[order], return_index=True)
+        parts = np.split(address[order], starts[1:])
+        self._rows = {int(each): part for each, part in zip(numbers, parts, strict=False)}
+
+
+def check_steady(condition: str) -> None:
+    """Refuse a condition whose value is another one each time."""
+    for name in calls_of(condition, volatile_functions()):
+        raise Unsupported(f"filter {condition!r} of a search calls {name}; expected what is the same each time")
+
+
+def chosen(
+    runner: Runner, view: PartitionedView | PlainView, alias: str, condition: str, targets: Targets
+) -> ChosenRows:
+    """The rows of a table that fulfil a condition, in the tables that its last plan has left, numbered by `targets`.
+
+    They are found when the statement is run: not while DataFusion reads a search, when nothing else of it may run.
+    """
+    log = ScanLog(runner.log.cancellation)
+    name = f"rows_{len(runner.inner) + 1}"
+    runner.inner[name] = Provider(_addressed(view, targets, log), log)
+    columns = ", ".join(map(quoted, _ADDRESSES))
+    sql = f"SELECT {columns} FROM {quoted(CATALOG, SEARCHES, name)} AS {quoted(alias)} WHERE {enclosed(condition)}"  # noqa: S608 - quoted
+    frame = runner.frame(sql)
+    found = ChosenRows()
+
+    def find() -> None:
+        try:
+            batches = list(runner.stream(frame))
+        except LanceFlightError as exc:
+            raise log.error or exc from exc
+        found.keep(pa.Table.from_batches(batches, pa.schema(ADDRESS_FIELDS)))
+
+    runner.first.append(find)
+    return found
+
+
+def _addressed(view: PartitionedView | PlainView, targets: Targets, log: ScanLog) -> PartitionedView | PlainView:
+    """The same table with the addresses of its rows."""
+    if isinstance(view, PlainView):
+        return replace(view, beside=ADDRESS_FIELDS, share=Share())
+    # What the statement asks of the table elsewhere does not hold here.
+    kept = tuple(version.kept for version in view.planned[-1].versions)
+    return replace(
+        view,
+        targets=targets,
+        beside=ADDRESS_FIELDS,
+        hint=lambda: ALWAYS,
+        share=Share(),
+        log=log,
+        planned=[],
+        portion=Portion(kept),
+        on_read=None,
+    )

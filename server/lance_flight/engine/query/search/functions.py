@@ -1,0 +1,214 @@
+"""The search functions: each call of a query becomes a table, which is searched when it is read."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from functools import partial
+from types import MappingProxyType
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.dataset as pads
+
+from lance_flight.catalog.search.search_results import ADDRESS, SCORE
+from lance_flight.catalog.search.searching import AnySearch, VectorSearch, best
+from lance_flight.catalog.search.text_queries import MOST_FUZZINESS, Mode, TextQuery
+from lance_flight.catalog.search.text_search import TextSearch
+from lance_flight.catalog.tables.scan import ADDRESS_FIELDS
+from lance_flight.engine.query.provider import ScanLog
+from lance_flight.engine.query.search.arguments import MOST_ROWS, Arguments
+from lance_flight.engine.query.search.calls import FULL_TEXT_SEARCH, HYBRID_SEARCH, NUMBERS, VECTOR_SEARCH, Call, calls
+from lance_flight.engine.query.search.choosing import SEARCHES
+from lance_flight.engine.query.search.table import Found, SearchTable
+from lance_flight.engine.query.search.targets import Planner, Target, check_free, target
+from lance_flight.engine.query.search.vectors import nearest
+from lance_flight.engine.sql.parameters import parameter_count
+from lance_flight.engine.sql.references import CATALOG, enclosed, quoted
+from lance_flight.engine.sql.tokens import edited
+from lance_flight.errors import SqlError
+
+_STATISTICS = ("global", "local")
+_LEAST_DEPTH, _DEEPER = 64, 4
+
+RANK_CONSTANT = 60.0
+"""Reciprocal rank fusion: a row counts 1 / (60 + its rank) in each of the lists that it is in (Cormack et al., 2009)."""
+
+
+def with_searches(
+    planner: Planner, tables: dict[str, pads.Dataset], sql: str, parameters: pa.RecordBatch | None, *, is_bound: bool
+) -> str:
+    """The query with a name for each call of a search; the tables of these names are put into `tables`."""
+    edits = []
+    for call in calls(sql):
+        arguments = Arguments(call.function, call.arguments, partial(_evaluated, planner, parameters), is_bound)
+        condition = arguments.text("filter")
+        searched = target(planner, arguments.name("table"), condition)
+        found = _FUNCTIONS[call.function](planner, searched, arguments)
+        planner.parameter_types.update(_parameter_types(call, searched, arguments))
+        name = f"{call.function}_{len(tables) + 1}"
+        tables[name] = SearchTable(found, planner.log)
+        edits.append((call.start, call.stop, quoted(CATALOG, SEARCHES, name)))
+    return edited(sql, edits)
+
+
+def _parameter_types(call: Call, searched: Target, arguments: Arguments) -> Iterator[tuple[str, pa.DataType]]:
+    """The types of arguments that are parameters."""
+    for name, text in call.arguments.items():
+        if text.startswith("$") and parameter_count(text):
+            if name == "vector":
+                column = arguments.name("vector_column" if call.function == HYBRID_SEARCH else "column")
+                yield text, searched.column(column).type
+            elif name in NUMBERS:
+                yield text, pa.int64()
+
+
+def _evaluated(planner: Planner, parameters: pa.RecordBatch | None, text: str) -> pa.Scalar:
+    """The one value of an expression; a query in brackets is one, too."""
+    frame = planner.frame(f"SELECT {enclosed(text)} AS value", parameters)
+    planner.prepare(frame)
+    rows = [row for batch in planner.stream(frame) for row in batch.column(0)]
+    if len(rows) != 1:
+        raise SqlError(f"{text} gives {len(rows)} rows; expected one value")
+    return rows[0]
+
+
+def _vector_search(planner: Planner, searched: Target, arguments: Arguments) -> Found:
+    return _found(planner, searched, nearest(searched, arguments, "column", arguments.count))
+
+
+def _full_text_search(planner: Planner, searched: Target, arguments: Arguments) -> Found:
+    return _found(planner, searched, _text(searched, arguments, "column", arguments.count))
+
+
+def _hybrid_search(planner: Planner, searched: Target, arguments: Arguments) -> Found:
+    """The best of two lists, by what place rows have in them."""
+    count = arguments.count
+    depth = arguments.number("depth", most=MOST_ROWS) or _depth(count)
+    searches = (nearest(searched, arguments, "vector_column", depth), _text(searched, arguments, "text_column", depth))
+    check_free(searched, SCORE)
+    # A row that both find is known by its place: they must look at the same tables together.
+    run = _Run(planner.log, planner.ways, searched, all(search.is_merging for search in searches))
+
+    def find(names: list[str]) -> pa.Table:
+        columns = [*(name for name in names if name != SCORE.name), *_ADDRESSES]
+        return _fused([run.best(search, columns) for search in searches], count).select(names)
+
+    return Found(
+        schema=pa.schema([*searched.columns, SCORE]),
+        find=find,
+        report="; ".join(_said(search, searched) for search in searches),
+        failure=searched.failure,
+    )
+
+
+def _depth(count: int) -> int:
+    """How many rows of each list are fused for so many: four times as many or more, the same number for many counts.
+
+    With the lists the ranks change, and with those the order of the first rows.
+
+    >>> _depth(1), _depth(16), _depth(17)
+    (64, 64, 256)
+    """
+    depth = _LEAST_DEPTH
+    while depth < _DEEPER * count:
+        depth *= _DEEPER
+    return min(depth, MOST_ROWS)
+
+
+def _fused(lists: list[pa.Table], count: int) -> pa.Table:
+    """The rows of several lists, each best first, in the order of their reciprocal ranks together."""
+    ranks = [np.arange(1, rows.num_rows + 1) for rows in lists]
+    rows = pa.concat_tables(lists).combine_chunks()
+    scores = pa.array(np.concatenate([1.0 / (RANK_CONSTANT + rank) for rank in ranks]))
+    place = pa.array(np.arange(rows.num_rows))
+    keyed = pa.table([rows[_ADDRESSES[0]], rows[_ADDRESSES[1]], scores, place], [*_ADDRESSES, "score", "place"])
+    both = keyed.group_by(list(_ADDRESSES)).aggregate([("score", "sum"), ("place", "min")])
+    order = pc.sort_indices(both, [("score_sum", "descending"), ("place_min", "ascending")])[:count]
+    chosen = both.take(order)
+    return rows.take(chosen["place_min"]).append_column(SCORE, chosen["score_sum"].cast(SCORE.type))
+
+
+def _found(planner: Planner, searched: Target, search: AnySearch) -> Found:
+    check_free(searched, search.result)
+    return Found(
+        schema=pa.schema([*searched.columns, search.result]),
+        find=partial(_Run(planner.log, planner.ways, searched, search.is_merging).best, search),
+        report=_said(search, searched),
+        failure=searched.failure,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _Run:
+    """What a search needs when it is run; what DataFusion holds must not hold the statement."""
+
+    log: ScanLog
+    ways: int
+    searched: Target
+    is_merging: bool
+
+    def best(self, search: AnySearch, names: list[str]) -> pa.Table:
+        """Some columns of the best rows, those of `ADDRESS_FIELDS` among them if they are wanted."""
+        made = {field.name: field for field in (search.result, *ADDRESS_FIELDS)}
+        vectors = [search.column] if isinstance(search, VectorSearch) else []
+        wanted = list(dict.fromkeys([*names, search.result.name, ADDRESS.name, *vectors]))
+        schema = pa.schema([made[name] if name in made else self.searched.columns.field(name) for name in wanted])
+        work = self.searched.work(search, schema, merging=self.is_merging)
+        if not work:
+            return schema.empty_table().select(names)
+        if self.searched.chosen is not None:
+            search = replace(search, among=self.searched.chosen.rows)
+        return best(search, work, self.ways, self.log.cancellation.check).select(names)
+
+
+_ADDRESSES = tuple(field.name for field in ADDRESS_FIELDS)
+
+
+def _text(searched: Target, arguments: Arguments, column: str, count: int) -> TextSearch:
+    name = arguments.name(column)
+    kind = searched.column(name).type
+    if not (pa.types.is_string(kind) or pa.types.is_large_string(kind)):
+        raise SqlError(f"column {name!r} is {kind}; expected text")
+    words = arguments.text("query")
+    if words is None and arguments.is_bound:
+        raise SqlError(f"query of {arguments.function} is NULL; expected a text")
+    query = TextQuery(
+        words=words or "",
+        mode=Mode.named(arguments.text("mode") or Mode.ANY.value),
+        fuzziness=arguments.number("fuzziness", least=0, most=MOST_FUZZINESS) or 0,
+        slop=arguments.number("slop", least=0) or 0,
+    )
+    if query.only_excludes:
+        raise arguments.error("query", words, "a word or a phrase that is to be there, beside those with -")
+    return TextSearch(
+        column=name,
+        query=query,
+        count=count,
+        options=searched.texts.get(name, {}),
+        is_global=_is_global(arguments),
+    )
+
+
+def _is_global(arguments: Arguments) -> bool:
+    """Whether words are worth what they are in all that is searched, rather than in each partition."""
+    given = arguments.text("statistics") or _STATISTICS[0]
+    if given.lower() not in _STATISTICS:
+        raise arguments.error("statistics", given, " or ".join(_STATISTICS))
+    return given.lower() == _STATISTICS[0]
+
+
+def _said(search: AnySearch, searched: Target) -> str:
+    """What EXPLAIN tells of a search."""
+    match search:
+        case VectorSearch():
+            what = f"{search.count} nearest by {search.metric or 'the metric of the index'} of {search.column}"
+        case TextSearch():
+            what = f"{search.count} best matches of {search.column}"
+    return f"search: {what}\n{searched.report}"
+
+
+_FUNCTIONS: Mapping[str, Callable[[Planner, Target, Arguments], Found]] = MappingProxyType(
+    {VECTOR_SEARCH: _vector_search, FULL_TEXT_SEARCH: _full_text_search, HYBRID_SEARCH: _hybrid_search}
+)

@@ -1,0 +1,47 @@
+"""What a search gives, as DataFusion reads it: a table that is found when it is read."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import partial
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from lance_flight.engine.query.computed_tables import ComputedTable, Lane
+from lance_flight.engine.query.provider import ScanLog
+from lance_flight.errors import LanceFlightError
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Found:
+    """The rows of a search: their `schema`, how they are found (some columns of them), and what EXPLAIN says of that."""
+
+    schema: pa.Schema
+    find: Callable[[list[str]], pa.Table]
+    report: str
+    failure: Callable[[Exception], LanceFlightError]
+
+
+class SearchTable(ComputedTable):
+    """The rows of one call, in one lane: their search has as many as it likes."""
+
+    def __init__(self, found: Found, log: ScanLog) -> None:
+        super().__init__(found.schema, [self._rows])
+        self._found = found
+        self._log = log
+
+    def _rows(self, names: list[str]) -> Iterator[pa.RecordBatch]:
+        with self._log.noting(self._found.failure):
+            yield from self._found.find(names).to_batches()
+
+    def _awaited(self, names: list[str]) -> Iterator[pa.RecordBatch]:
+        """The same for whoever reads without DataFusion, which lets a statement end before its search does."""
+        yield from self._log.cancellation.awaited(partial(list, self._rows(names)))
+
+    def get_fragments(self, filter: pc.Expression | None = None) -> Iterator[Lane]:
+        self._log.reports.append(self._found.report)
+        if filter is None:
+            self._log.searches.append(self._awaited)
+        return super().get_fragments(filter)

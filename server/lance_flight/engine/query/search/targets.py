@@ -1,0 +1,237 @@
+"""What is searched: the partition tables that a filter leaves, each with what is still to be filtered in it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Protocol
+
+import pyarrow as pa
+import pyarrow.dataset as pads
+from datafusion import DataFrame, ExecutionPlan, LogicalPlan
+
+from lance_flight.catalog.manifests.indices import indices_of
+from lance_flight.catalog.tables.merged import MERGED_TABLES, Merged, merge
+from lance_flight.catalog.tables.pinned_tables import PinnedTable
+from lance_flight.catalog.tables.scan import Open, Scan, Search, Source
+from lance_flight.engine.query.provider import PlannedRead, ScanLog, filter_of
+from lance_flight.engine.query.pure_scans import bare_columns, is_pure_scan
+from lance_flight.engine.query.search.choosing import ChosenRows, check_steady, chosen
+from lance_flight.engine.query.tables import PartitionedView, PlainView, Targets
+from lance_flight.engine.sql import references
+from lance_flight.engine.sql.cursor import Cursor
+from lance_flight.engine.sql.references import enclosed, quoted
+from lance_flight.errors import LanceFlightError, NotFound, SchemaError, Unsupported
+from lance_flight.model.index_kinds import METRICS, Family, OptionValue
+from lance_flight.planning.predicates import Predicate
+
+
+class Planner(Protocol):
+    """What a search needs of the statement that it is part of (`session.Session`)."""
+
+    db_schema: str
+    ways: int
+    log: ScanLog
+    parameter_types: dict[str, pa.DataType]
+    inner: dict[str, pads.Dataset]
+    first: list[Callable[[], None]]
+
+    @property
+    def divisible(self) -> Mapping[str, PartitionedView]:
+        """The partitioned tables whose rows are read, by `schema.name`."""
+        ...
+
+    @property
+    def plain(self) -> Mapping[str, PlainView]:
+        """The others."""
+        ...
+
+    def frame(self, sql: str, parameters: pa.RecordBatch | None = None) -> DataFrame:
+        """Plan a query."""
+        ...
+
+    def scan_whole(self, db_schema: str, reference: str) -> bool:
+        """Plan a scan of all rows of a table; False where a name is no table's, or one's that is computed."""
+        ...
+
+    def prepare(self, frame: DataFrame) -> None:
+        """Learn what prunes."""
+        ...
+
+    def optimised(self, frame: DataFrame) -> LogicalPlan:
+        """The optimised plan of a query."""
+        ...
+
+    def plan(self, frame: DataFrame) -> ExecutionPlan:
+        """Plan how a query is run."""
+        ...
+
+    def stream(self, frame: DataFrame) -> Iterator[pa.RecordBatch]:
+        """Run a query, until the statement is cancelled."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Target:
+    """A table as a search reads it: its columns, the tables of it with their residual filters.
+
+    Where those do not say which rows count, `chosen` does. `metrics` are those that its indices measure vectors by, by column,
+    and `texts` the options of those of texts.
+    """
+
+    name: str
+    columns: pa.Schema
+    ids: Mapping[str, int]
+    tables: Sequence[tuple[Predicate | None, Sequence[PinnedTable] | Open]]
+    scan: PlannedRead | None
+    metrics: Mapping[str, str]
+    texts: Mapping[str, Mapping[str, OptionValue]]
+    report: str
+    failure: Callable[[Exception], LanceFlightError]
+    chosen: ChosenRows | None = None
+
+    def column(self, name: str) -> pa.Field:
+        """A column that is searched; `NotFound` with the nearest names."""
+        if name not in self.columns.names:
+            raise NotFound.named("column", name, self.columns.names)
+        return self.columns.field(name)
+
+    def work(self, search: Search, schema: pa.Schema, *, merging: bool) -> list[tuple[Scan, Open]]:
+        """The scans that find rows with some columns, those among them that a scan makes; `merging` makes one of many tables."""
+        return [
+            (self._scan(residual, search, schema), opened)
+            for residual, tables in self.tables
+            for opened in ([tables] if callable(tables) else _opened(tables, merging=merging and self.chosen is None))
+        ]
+
+    def _scan(self, residual: Predicate | None, search: Search, schema: pa.Schema) -> Scan:
+        condition = filter_of(residual, None if self.scan is None else self.scan.condition, self.columns)
+        return Scan(
+            source=self.columns,
+            schema=schema,
+            filter=condition.expression,
+            rest=condition.rest,
+            filter_columns=condition.columns,
+            pushable=condition.pushable,
+            ids=self.ids,
+            search=search,
+        )
+
+
+def target(planner: Planner, table: str, condition: str | None) -> Target:
+    """The table of a name, and what a condition in SQL leaves of it; `Unsupported` for one that no row decides by itself."""
+    cursor = Cursor.over(table, planner.db_schema)
+    reference = references.table(cursor)
+    cursor.end()
+    db_schema = reference.db_schema or planner.db_schema
+    plan = None
+    if condition is not None or not planner.scan_whole(db_schema, reference.name):
+        where = "" if condition is None else f" WHERE {enclosed(_whole(condition))}"
+        frame = planner.frame(f"SELECT * FROM {quoted(db_schema, reference.name)}{where}")  # noqa: S608 - planned, never run
+        planner.prepare(frame)
+        planner.plan(frame)
+        plan = planner.optimised(frame)
+    scans = list(planner.log.scans)
+    if len(scans) > 1 or (scans and plan is not None and not is_pure_scan(plan)):
+        raise Unsupported(
+            f"filter {condition!r} of a search of {table!r} cannot be decided row by row before the search; expected"
+            " a condition on the columns of a row, without queries; WHERE filters what was found"
+        )
+    key = f"{db_schema}.{reference.name}"
+    view = planner.divisible.get(key) or planner.plain.get(key)
+    if view is None:
+        raise Unsupported(f"{table!r} is no table that can be searched; expected a partitioned or a plain one")
+    scan = scans[0] if scans else None
+    targets = Targets()
+    found = _partitioned(view, scan, targets) if isinstance(view, PartitionedView) else _plain(view, scan)
+    if scan is None or condition is None or plan is None or bare_columns(plan) is not None:
+        return found
+    check_steady(condition)
+    return replace(
+        found,
+        tables=[(None, table) for _, table in found.tables],
+        scan=None,
+        chosen=chosen(planner, view, reference.name, condition, targets),
+        report=f"{found.report}\n  rows are found first where {condition}",
+    )
+
+
+def _whole(condition: str) -> str:
+    """A condition that is one; `SqlError` where a bracket ends it that it has not opened."""
+    cursor = Cursor.over(condition)
+    cursor.until()
+    cursor.end()
+    return condition
+
+
+def check_free(target: Target, result: pa.Field) -> None:
+    """Refuse a table that has a column of the name that the search gives its own."""
+    if result.name in target.columns.names:
+        raise SchemaError(f"table {target.name!r}", [f"column {result.name!r} is what a search calls its own"])
+
+
+def _partitioned(view: PartitionedView, scan: PlannedRead | None, targets: Targets) -> Target:
+    tables: list[tuple[Predicate | None, Sequence[PinnedTable]]] = []
+    indices = _options(view)
+    report = f"table {view.name}, snapshot {view.snapshot.version}: no partition can match"
+    if scan is not None:
+        pruning = view.planned[-1]
+        for mine, version in zip(view.snapshot.tables, pruning.versions, strict=True):
+            tables.append((version.unfiltered, view.floating.pinned(mine.tables(version.kept), targets)))
+        report = view.log.reports[-1]
+    return Target(
+        name=view.name,
+        columns=view.schema,
+        ids=view.ids,
+        tables=tables,
+        scan=scan,
+        metrics={name: str(options.get("metric", METRICS[0])) for name, options in indices[Family.VECTOR].items()},
+        texts=indices[Family.TEXT],
+        report=report,
+        failure=view.failure,
+    )
+
+
+def _options(view: PartitionedView) -> Mapping[Family, Mapping[str, Mapping[str, OptionValue]]]:
+    """The columns that have an index, with the options of that, for each family."""
+    found: dict[Family, dict[str, Mapping[str, OptionValue]]] = {family: {} for family in Family}
+    for index in indices_of(view.snapshot):
+        found[index.of_kind.family][view.snapshot.schema.names[index.field_id]] = index.options
+    return found
+
+
+def _plain(view: PlainView, scan: PlannedRead | None) -> Target:
+    # One lane of a plain table's plan says of all what is still to be filtered.
+    residual = None if scan is None else scan.plan.lanes[0][0][0]
+    return Target(
+        name=view.name,
+        columns=view.schema,
+        ids=view.ids,
+        tables=[] if scan is None else [(residual, lambda: [view.source])],
+        scan=scan,
+        metrics={},
+        texts={},
+        report=f"table {view.name}",
+        failure=view.failure,
+    )
+
+
+def _opened(tables: Sequence[PinnedTable], *, merging: bool) -> Iterator[Open]:
+    """What is searched by itself: tables, or as many of them together as may be."""
+    alone = list(tables)
+    if merging and len(tables) > 1:
+        alone.clear()
+        for start in range(0, len(tables), MERGED_TABLES):
+            merged, others = merge(tables[start : start + MERGED_TABLES])
+            alone += others
+            yield from (partial(_of_merged, each) for each in merged)
+    yield from (partial(_of_table, table) for table in alone)
+
+
+def _of_merged(merged: Merged) -> list[Source]:
+    return [merged.source]
+
+
+def _of_table(table: PinnedTable) -> list[Source]:
+    return [table.source]

@@ -1,0 +1,79 @@
+"""What a search for vectors is told of them: the column that has them, the one that is searched for, how they are compared."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from lance_flight.catalog.search.searching import VectorSearch
+from lance_flight.engine.query.search.arguments import Arguments
+from lance_flight.engine.query.search.targets import Target
+from lance_flight.errors import SqlError
+from lance_flight.model.index_kinds import fitting_metric
+from lance_flight.model.vectors import is_vector
+
+
+def nearest(searched: Target, arguments: Arguments, column: str, count: int) -> VectorSearch:
+    """The search for the `count` vectors that are nearest to the one of a call, in the column that its argument `column` names."""
+    name = arguments.name(column)
+    field = _of_vectors(searched.column(name))
+    metric = arguments.text("metric")
+    return VectorSearch(
+        column=name,
+        vector=_query_vector(field, arguments),
+        count=count,
+        # Tables without an index must measure as those with one.
+        metric=searched.metrics.get(name) if metric is None else fitting_metric(field, metric),
+        nprobes=arguments.number("nprobes"),
+        refine=arguments.number("refine"),
+        use_index=arguments.switch("use_index", default=True),
+    )
+
+
+def _of_vectors(field: pa.Field) -> pa.Field:
+    """A column that has vectors."""
+    kind = field.type
+    if not is_vector(kind):
+        raise SqlError(
+            f"column {field.name!r} is {kind}; expected vectors: lists of a fixed size (FLOAT[128]) of floats or bytes"
+        )
+    return field
+
+
+def _query_vector(field: pa.Field, arguments: Arguments) -> pa.Array | None:
+    """The vector as the column has its vectors; None where it is a parameter that is not bound yet."""
+    kind = field.type
+    value = arguments.value("vector")
+    if value is None:
+        if arguments.is_bound:
+            raise SqlError(f"vector of {arguments.function} is NULL; expected {kind.list_size} numbers")
+        return None
+    given = value.as_py()
+    wrong = _wrong(given, kind.list_size)
+    if wrong is not None:
+        raise SqlError(
+            f"vector of {arguments.function} has {wrong}; expected {kind.list_size} numbers, as column {field.name!r} has"
+        )
+    try:
+        vector = pa.array(given, pa.float64()).cast(kind.value_type, safe=not pa.types.is_floating(kind.value_type))
+    except pa.ArrowInvalid as exc:
+        raise SqlError(f"vector of {arguments.function} does not fit {kind}: {exc}") from exc
+    if not np.isfinite(vector.to_numpy(zero_copy_only=False)).all():
+        raise SqlError(f"vector of {arguments.function} does not fit {kind}: a number of it is too large")
+    return vector
+
+
+def _wrong(vector: object, size: int) -> str | None:
+    """What keeps a value from being so many numbers."""
+    if not isinstance(vector, list):
+        return repr(vector)
+    if len(vector) != size:
+        return f"{len(vector)} values"
+    return next((f"{value!r} at place {place}" for place, value in enumerate(vector, 1) if not _is_number(value)), None)
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)

@@ -1,0 +1,368 @@
+"""One statement's DataFusion context over one snapshot of every table that it names (architecture, Life of a query)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from functools import partial
+from threading import Lock, RLock
+from typing import Any, TypeVar
+from weakref import WeakMethod
+
+import pyarrow as pa
+import pyarrow.dataset as pads
+from datafusion import DataFrame, ExecutionPlan, LogicalPlan, RuntimeEnvBuilder, SessionContext, udtf
+
+from lance_flight.catalog.bulk.pieces import Progress
+from lance_flight.catalog.roots.directory import PUBLIC, Root, TableName
+from lance_flight.catalog.storage.leases import Hold
+from lance_flight.engine.query.evaluations import Evaluations
+from lance_flight.engine.query.hints import hints
+from lance_flight.engine.query.named_tables import NamedTables, Reading
+from lance_flight.engine.query.policies.access import UNLIMITED, Access, Privilege
+from lance_flight.engine.query.provider import Provider, ScanLog
+from lance_flight.engine.query.query_errors import QueryErrors
+from lance_flight.engine.query.search.choosing import SEARCHES
+from lance_flight.engine.query.search.functions import with_searches
+from lance_flight.engine.query.system_tables import SYSTEM, SystemTables
+from lance_flight.engine.query.table_catalog import TableCatalog
+from lance_flight.engine.query.table_changes import TABLE_CHANGES, TableChanges
+from lance_flight.engine.query.tables import PartitionedView, PlainView, Rows, Share
+from lance_flight.engine.runtime.client_sessions import ANONYMOUS
+from lance_flight.engine.runtime.execution import Execution
+from lance_flight.engine.runtime.planning_limits import PlanningLimits
+from lance_flight.engine.runtime.statement_runs import RunningStatement
+from lance_flight.engine.runtime.streams import cancellable
+from lance_flight.engine.runtime.transactions import SqlTransaction
+from lance_flight.engine.sql import substrait
+from lance_flight.engine.sql.bounds import is_costly
+from lance_flight.engine.sql.functions import register_principal, session_config
+from lance_flight.engine.sql.parameters import has_times, parameter_count, with_fitting_times
+from lance_flight.engine.sql.points import point
+from lance_flight.engine.sql.positions import located
+from lance_flight.engine.sql.references import CATALOG
+from lance_flight.engine.sql.rewriting import for_datafusion
+from lance_flight.engine.sql.tokens import tokenize
+from lance_flight.engine.sql.typed_calls import QUERIES_ONLY, TypedCalls
+from lance_flight.errors import LanceFlightError, NotFound, QueryFailed, SqlError
+from lance_flight.model.spec import Expression
+from lance_flight.planning.predicates import Predicate
+
+T = TypeVar("T")
+
+PLANNING_ROUNDS = 4
+FEW_TABLES = 1_000
+"""So many partition tables are planned twice in no time worth speaking of."""
+SMALL_BATCH_ROWS = 1024
+"""Fewer make a join of every pair slower, as many more do."""
+
+
+class Session:
+    """Everything one statement needs: the context, the tables that it names, the log of its scans.
+
+    The arguments are those of `NamedTables`; `runtime` bounds what DataFusion holds for the statement, which is
+    `running` and may be cancelled. Tables that are named without a schema are those of `db_schema`.
+    """
+
+    def __init__(
+        self,
+        root: Root,
+        *,
+        ways: int,
+        readings: Mapping[str, Reading] | None = None,
+        share: Share | None = None,
+        runtime: RuntimeEnvBuilder | None = None,
+        transaction: SqlTransaction | None = None,
+        target: TableName | None = None,
+        holds: list[Hold] | None = None,
+        execution: Execution | None = None,
+        db_schema: str = PUBLIC,
+        running: RunningStatement | None = None,
+        access: Access = UNLIMITED,
+        changing: frozenset[Privilege] = frozenset(),
+        system: SystemTables | None = None,
+        planning_timeout: float = 0.0,
+    ) -> None:
+        self.root, self.db_schema, self.access = root, db_schema, access
+        self.transaction = transaction
+        self.tables: Root | SqlTransaction = root if transaction is None else transaction.seen_with(root)
+        self.execution = execution or Execution()
+        self.ways = ways = self.execution.target_partitions or ways
+        self.share = share or Share()
+        self.log = ScanLog() if running is None else ScanLog(running.cancellation, running.partitions)
+        self.progress: Progress | None = None if running is None else running.progressed
+        self._sent = None if running is None else running.sql
+        self._evaluations = Evaluations()
+        self.named = NamedTables(
+            root,
+            ways=ways,
+            log=self.log,
+            evaluate=self._evaluations,
+            readings=readings,
+            share=share,
+            transaction=transaction,
+            target=target,
+            holds=holds,
+            access=access,
+            changing=changing,
+            at=None if self.execution.snapshot is None else point(self.execution.snapshot),
+        )
+        self._system = system
+        self._errors = QueryErrors(root, self.log)
+        self.inner: dict[str, pads.Dataset] = {}
+        self.first: list[Callable[[], None]] = []
+        self._running_first = RLock()
+        self.parameter_types: dict[str, pa.DataType] = {}
+        self._planning = Lock()
+        self._optimised: tuple[DataFrame, LogicalPlan] | None = None
+        self._planned: DataFrame | None = None
+        self._limits = PlanningLimits(self.log.cancellation, planning_timeout)
+        self.context = _context(ways, runtime or RuntimeEnvBuilder(), db_schema)
+        # What DataFusion holds is not seen by Python's collector: through it the session would keep itself for ever.
+        self.context.register_catalog_provider(CATALOG, TableCatalog(self.root, _weak(self.resolve)))
+        register_principal(self.context, access.principal or ANONYMOUS)
+        changes = TableChanges(_weak(self.named.changes), self.log, db_schema)
+        self.context.register_udtf(udtf(changes, TABLE_CHANGES))
+
+    @property
+    def views(self) -> Mapping[str, PartitionedView]:
+        """The partitioned tables that are named, by `schema.name`."""
+        return self.named.views
+
+    @property
+    def plain(self) -> Mapping[str, PlainView]:
+        """The plain tables that are named."""
+        return self.named.plain
+
+    @property
+    def divisible(self) -> Mapping[str, PartitionedView]:
+        """Those whose rows are read."""
+        return self.named.divisible
+
+    def frame(self, sql: str, parameters: pa.RecordBatch | None = None) -> DataFrame:
+        """Plan a query, with one row of parameters bound to `$1`, `$2` …; `SqlError` or `NotFound` if it cannot be."""
+        plan_sent = substrait.plan_in(sql)
+        if plan_sent is not None:
+            return self.planned(lambda: substrait.planned(self.context, plan_sent))
+        is_bound = parameters is not None or parameter_count(sql) == 0
+        sql = with_searches(self, self.inner, sql, parameters, is_bound=is_bound)
+        with located(self._sent, sql):
+            text = for_datafusion(sql)
+        self._limits.is_costly |= is_costly(text, tokenize(text))
+        calls = TypedCalls.of(text)
+        if parameters is not None and has_times(parameters):
+            with located(self._sent, calls.sql):
+                unbound = self.planned(
+                    lambda: calls.plan(self.context, lambda text: self.context.sql_with_options(text, QUERIES_ONLY))
+                )
+            parameters = with_fitting_times(parameters, unbound.logical_plan())
+        values = _bound(parameters)
+
+        def plan(text: str) -> DataFrame:
+            frame = self.context.sql_with_options(text, QUERIES_ONLY, param_values=values)
+            frame.schema()  # a name that cannot leave DataFusion is refused here
+            if calls.calls and is_bound:
+                # Some calls are checked against their signatures only now: those in filters, or of parameters.
+                frame.execution_plan()
+            return frame
+
+        with located(self._sent, calls.sql):
+            return self.planned(lambda: calls.plan(self.context, plan))
+
+    def literal_rows(self, sql: str) -> DataFrame:
+        """Plan a VALUES list of plain literals, which needs none of what `frame` does to a text."""
+        return self.planned(lambda: self.context.sql_with_options(sql, QUERIES_ONLY))
+
+    def optimised(self, frame: DataFrame) -> LogicalPlan:
+        """The optimised plan of a query; what DataFusion refuses only now (types that do not compare …) is `SqlError`."""
+        known = self._optimised
+        if known is None or known[0] is not frame:
+            if self._limits.is_costly:
+                self.planned(partial(self._limits.check_cost, frame))
+                self._forget_plan()
+            known = self._optimised = frame, self.planned(frame.optimized_logical_plan)
+        return known[1]
+
+    def prepare(self, frame: DataFrame) -> None:
+        """Learn from the optimised plan what prunes beyond the pushed filters, custom expressions included."""
+        if self.views:
+            self.named.hints.by_table = hints(self.optimised(frame), self.db_schema)
+            self.settle(frame)
+
+    def settle(self, frame: DataFrame) -> None:
+        """Compute what pruning wants to know of custom expressions, in as many rounds of planning as that takes."""
+        if any(isinstance(f.rule, Expression) for v in self.views.values() for s in v.snapshot.specs for f in s.fields):
+            for _ in range(PLANNING_ROUNDS):
+                self.plan(frame)
+                if not self._evaluations.compute():
+                    break
+
+    def narrow(self, predicate: Predicate) -> None:
+        """Prune the target by what is known of its rows beyond the query."""
+        self.named.hints.of_target = predicate
+
+    def plan_ahead(self, frame: DataFrame) -> None:
+        """Fix, in `readings`, the versions of the rows without a fixed one that a query reads, and learn what it scans.
+
+        Where all versions are fixed and there are many tables, what it scans shows when it is run: planning takes its time.
+        """
+        snapshots = [view.snapshot for view in self.views.values()]
+        is_pinned = all(snapshot.is_pinned for snapshot in snapshots)
+        if snapshots and (not is_pinned or sum(snapshot.table_count for snapshot in snapshots) <= FEW_TABLES):
+            self.prepare(frame)
+            self.plan(frame)
+
+    def prune_by(self, table: str, predicate: Predicate) -> None:
+        """Prune a table (`schema.name`) by what is known of the rows that count, for all plans that are made from here on."""
+        self.named.hints.add(table, predicate)
+
+    def plan(self, frame: DataFrame) -> ExecutionPlan:
+        """Plan how a query is run; what that decides about its scans stands in the log and the views, and nothing else."""
+        self._forget_plan()
+        plan: ExecutionPlan = self.planned(frame.execution_plan)
+        self._planned = frame
+        return plan
+
+    def scan_whole(self, db_schema: str, reference: str) -> bool:
+        """Plan a scan of all rows of a table, as a query without a condition would; False where a name is no stored table's."""
+        table = self.resolve(db_schema, reference)
+        if not isinstance(table, Provider):
+            return False
+        self._forget_plan()
+        self.named.hints.by_table = {}
+        table.get_fragments()
+        return True
+
+    def _forget_plan(self) -> None:
+        self._planned = None
+        self.log.reports.clear()
+        self.log.scans.clear()
+        self.log.searches.clear()
+        for view in self.views.values():
+            view.planned.clear()
+
+    def is_planned(self, frame: DataFrame) -> bool:
+        """Whether the log and the views tell of this very query."""
+        return self._planned is frame
+
+    def batches(self, frame: DataFrame, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+        """Run a planned query; every batch is of exactly `schema`."""
+        return shaped(self.stream(frame), schema)
+
+    def stream(self, frame: DataFrame) -> Iterator[pa.RecordBatch]:
+        """Run a planned query; its batches are as DataFusion made them."""
+        self._run_first()
+        with self._errors.raised_as(QueryFailed):
+            yield from cancellable(frame.execute_stream, self.log.cancellation)
+
+    def directly(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """The batches of a query that needs no DataFusion to run."""
+        self._run_first()
+        yield from batches
+
+    def stream_portion(self, frame: DataFrame, portion: Mapping[str, Rows], ways: int) -> Iterator[pa.RecordBatch]:
+        """Run a query over some partition tables alone, those of each table in `divisible`, each read in so many lanes.
+
+        Safe to call from several threads.
+        """
+        self._run_first()
+        with self._planning:
+            # A query learns what it reads when it is planned.
+            for name, rows in portion.items():
+                self.divisible[name].portion.rows, self.divisible[name].portion.ways = rows, ways
+            try:
+                with self._errors.raised_as(QueryFailed):
+                    started = [frame.execute_stream()]
+            finally:
+                for name in portion:
+                    self.divisible[name].portion.rows = self.divisible[name].portion.ways = None
+        with self._errors.raised_as(QueryFailed):
+            yield from cancellable(started.pop, self.log.cancellation)
+
+    def _run_first(self) -> None:
+        """Do what has to be done before a query is run, since nothing can be while DataFusion runs one."""
+        with self._running_first:
+            while self.first:
+                self.first.pop()()
+
+    def in_small_batches(self, frame: DataFrame) -> DataFrame:
+        """The same query in batches of fewer rows, for all that is planned from here on.
+
+        A join without equality looks at all rows of one side for each batch of the other, and cannot be cancelled meanwhile.
+        """
+        self.context.sql(f"SET datafusion.execution.batch_size = {SMALL_BATCH_ROWS}")
+        return self.context.create_dataframe_from_logical_plan(frame.logical_plan())
+
+    @contextmanager
+    def lanes(self, ways: int) -> Iterator[None]:
+        """Frames that are made inside run their queries on so many lanes, whenever they do."""
+        self.context.sql(f"SET datafusion.execution.target_partitions = {ways}")
+        try:
+            yield
+        finally:
+            self.context.sql(f"SET datafusion.execution.target_partitions = {self.ways}")
+
+    def frame_of(self, plan: LogicalPlan, ways: int) -> DataFrame:
+        """A frame of an optimised plan, or of a part of one."""
+        with self.lanes(ways):
+            return self.context.create_dataframe_from_logical_plan(plan)
+
+    def resolve(self, db_schema: str, reference: str) -> pads.Dataset | None:
+        """The table behind a name as it stands in SQL (`t`, `t@12`, `t@tag`, `t@time`, `t$partitions`), if there is one."""
+        if db_schema == SYSTEM and self._system is not None and (found := self._system.table(reference)) is not None:
+            return found
+        if db_schema == SEARCHES:
+            return self.inner.get(reference)
+        name = TableName(db_schema, reference)
+        try:
+            return self.named.dataset(name)
+        except NotFound as exc:
+            # The error itself would keep the frames of all callers, and the rows of this very statement with them.
+            self._errors.note_missing(reference, name, str(exc))
+            return None
+        except LanceFlightError as exc:
+            self.log.error = exc
+            raise
+
+    def planned(self, plan: Callable[[], T]) -> T:
+        """What planning gives; what DataFusion refuses is `SqlError`, `StatementTimeout` what takes too long."""
+        with self._errors.raised_as(SqlError):
+            return self._limits.run(plan)
+
+
+def shaped(batches: Iterator[pa.RecordBatch], schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+    """The same batches, each of exactly `schema`, its columns found by their places."""
+    for batch in batches:
+        columns = [c if c.type == f.type else c.cast(f.type) for c, f in zip(batch.columns, schema, strict=True)]
+        yield pa.RecordBatch.from_arrays(columns, schema=schema)
+
+
+def _weak(method: Callable[..., T]) -> Callable[..., T]:
+    """A method that does not keep its object."""
+    reference = WeakMethod(method)
+
+    def call(*arguments: Any) -> T:
+        found = reference()
+        if found is None:
+            raise ReferenceError("the statement has ended")
+        answer: T = found(*arguments)
+        return answer
+
+    return call
+
+
+def _context(ways: int, runtime: RuntimeEnvBuilder, db_schema: str) -> SessionContext:
+    config = session_config(ways).with_create_default_catalog_and_schema(enabled=False)
+    return SessionContext(config.with_default_catalog_and_schema(CATALOG, db_schema), runtime)
+
+
+def _bound(parameters: pa.RecordBatch | None) -> dict[str, pa.Scalar] | None:
+    if parameters is None:
+        return None
+    return {str(place + 1): _value(column) for place, column in enumerate(parameters.columns)}
+
+
+def _value(column: pa.Array) -> pa.Scalar:
+    # DataFusion asks a list for its length before it asks whether there is one.
+    is_list = pa.types.is_nested(column.type) and not pa.types.is_struct(column.type)
+    return pa.scalar(None) if is_list and not column[0].is_valid else column[0]

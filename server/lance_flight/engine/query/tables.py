@@ -1,0 +1,343 @@
+"""The tables of one statement: each at one snapshot, ready to be scanned.
+
+A partitioned table takes its snapshot when its name is resolved, and keeps it for the whole statement; rows that float
+(no pin, or a tag) are resolved to versions when a scan is planned that reads them, once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+from functools import partial
+from itertools import islice
+from threading import Lock
+from typing import TypeVar
+from weakref import WeakKeyDictionary
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from lance_flight.catalog.manifests.indices import indices_of
+from lance_flight.catalog.manifests.snapshot import PartitionTable, Snapshot, SpecTables
+from lance_flight.catalog.namespace import PartitionedNamespace
+from lance_flight.catalog.storage.branches import BranchRef
+from lance_flight.catalog.storage.store import UNREADABLE, Store
+from lance_flight.catalog.tables import partitions
+from lance_flight.catalog.tables.merged import MERGED_TABLES, sources
+from lance_flight.catalog.tables.pinned_tables import PinnedTable
+from lance_flight.catalog.tables.row_counts import row_counts
+from lance_flight.catalog.tables.scan import Open, Source
+from lance_flight.engine.query.provider import ScanLog
+from lance_flight.errors import Conflict, LanceFlightError, NotFound, QueryFailed
+from lance_flight.model.index_kinds import Family
+from lance_flight.model.pins import FixedPin
+from lance_flight.model.schema import Path
+from lance_flight.model.spec import Evaluate
+from lance_flight.planning.dimensions import Side
+from lance_flight.planning.partitions import Partitions, SpecPartitions
+from lance_flight.planning.predicates import ALWAYS, Predicate
+from lance_flight.planning.pruning import Pruning, prune
+from lance_flight.planning.row_filters import terms
+
+T = TypeVar("T")
+Work = tuple[Predicate | None, list[Open]]
+
+RESOLVERS = 8
+_coded: WeakKeyDictionary[Snapshot, Partitions] = WeakKeyDictionary()
+
+
+@dataclass(frozen=True, slots=True)
+class Share:
+    """One of `of` equal parts of a scan: the part that one endpoint streams."""
+
+    part: int = 0
+    of: int = 1
+
+    def pick(self, items: Sequence[T]) -> list[T]:
+        """The items of this part."""
+        return list(items[self.part :: self.of])
+
+
+@dataclass(frozen=True, slots=True)
+class Lanes:
+    """A planned scan (`provider.ScanPlan`)."""
+
+    lanes: Sequence[Sequence[Work]]
+
+
+class Floating:
+    """The versions that rows without a fixed one stand for in one statement: asked when first needed, and then kept.
+
+    `known` holds them by object id. Safe to share among the scans of the statement.
+    """
+
+    def __init__(self, store: Store, snapshot: Snapshot, known: Mapping[str, FixedPin]) -> None:
+        self.known = dict(known)
+        self._snapshot = snapshot
+        self._store = store
+        self._lock = Lock()
+
+    def pinned(self, tables: Sequence[PartitionTable], numbers: Targets | None = None) -> list[PinnedTable]:
+        """Each table at the version that the statement reads; `NotFound` names one that is not there."""
+        with self._lock:
+            self._learn([t for t in tables if not isinstance(t.pin, FixedPin) and t.object_id not in self.known])
+        return [
+            PinnedTable(
+                self._store.child(table.location),
+                table.pin if isinstance(table.pin, FixedPin) else self.known[table.object_id],
+                0 if numbers is None else numbers.number(table),
+                table.object_id,
+                self._snapshot.context_of(table),
+            )
+            for table in tables
+        ]
+
+    def _learn(self, tables: Sequence[PartitionTable]) -> None:
+        if tables:
+            with ThreadPoolExecutor(RESOLVERS) as pool:
+                found = pool.map(lambda table: partitions.resolve(self._store.child(table.location), table.pin), tables)
+                self.known |= {table.object_id: pin for table, pin in zip(tables, found, strict=True)}
+
+
+Rows = tuple[npt.NDArray[np.int64], ...]
+"""Partition tables of a snapshot: for each spec version the rows of `SpecTables`."""
+
+
+@dataclass(slots=True)
+class Portion:
+    """What scans that are planned now may read of a table (None: all of it), and in how many lanes (None: as it would)."""
+
+    rows: Rows | None = None
+    ways: int | None = None
+
+    def of(self, kept: npt.NDArray[np.int64], version: int) -> npt.NDArray[np.int64]:
+        """Those of the `kept` tables of a version that belong to it."""
+        return kept if self.rows is None else np.intersect1d(kept, self.rows[version], assume_unique=True)
+
+
+class Targets:
+    """The partition tables whose rows a statement may change, numbered as its scans come upon them."""
+
+    def __init__(self) -> None:
+        self.tables: list[PartitionTable] = []
+        self._numbers: dict[str, int] = {}
+
+    def number(self, table: PartitionTable) -> int:
+        """The number of a table: what `TABLE_NUMBER` says of its rows."""
+        if table.object_id not in self._numbers:
+            self._numbers[table.object_id] = len(self.tables)
+            self.tables.append(table)
+        return self._numbers[table.object_id]
+
+    def number_of(self, object_id: str) -> int | None:
+        """The number of a table, if it has one."""
+        return self._numbers.get(object_id)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PartitionedView:
+    """A partitioned table at one snapshot, as one statement scans it.
+
+    `hint` says what the plan requires of every scan beyond its pushed filters. `beside` are columns that a scan makes: of
+    merged tables it cannot.
+    """
+
+    name: str
+    store: Store
+    branch: BranchRef | None
+    snapshot: Snapshot
+    floating: Floating
+    ways: int
+    share: Share
+    log: ScanLog
+    hint: Callable[[], Predicate]
+    evaluate: Evaluate
+    planned: list[Pruning] = field(default_factory=list)
+    portion: Portion = field(default_factory=Portion)
+    targets: Targets | None = None
+    beside: tuple[pa.Field, ...] = ()
+    on_read: Callable[[Sequence[str]], None] | None = None
+
+    @property
+    def schema(self) -> pa.Schema:
+        return pa.schema([*self.snapshot.schema.plain, *self.beside])
+
+    @property
+    def ids(self) -> dict[str, int]:
+        return self.snapshot.schema.ids
+
+    def plan(self, predicate: Predicate) -> Lanes:
+        """Prune, pin and deal out (`provider.Readable`)."""
+        whole, schema = partitions_of(self.snapshot), self.snapshot.schema
+        pruning = prune(whole, schema, predicate, self.evaluate, self.hint())
+        self.planned.append(pruning)
+        self.log.reports.append(report(self.name, pruning, self.snapshot.version, self._indices(predicate)))
+        self.log.partitions[self.store.uri, self.snapshot.version] = pruning.scanned, pruning.total
+        chosen = [
+            (version.unfiltered, tables.tables(self.portion.of(version.kept, place)))
+            for place, (tables, version) in enumerate(zip(self.snapshot.tables, pruning.versions, strict=True))
+        ]
+        if self.on_read is not None:
+            self.on_read([table.object_id for _, tables in chosen for table in tables])
+        kept = [(rest, self.floating.pinned(self.share.pick(tables), self.targets)) for rest, tables in chosen]
+        return Lanes(deal(kept, self.portion.ways or self.ways, self.log, merging=not self.beside))
+
+    def _indices(self, predicate: Predicate) -> list[str]:
+        """The indices that Lance may look into for rows where `predicate` is TRUE, for EXPLAIN."""
+        spoken = {self.ids[name]: name for name in terms(predicate) if name in self.ids}
+        if not spoken:
+            return []
+        return [
+            f"{index.name} ({index.kind}) of {spoken[index.field_id]}"
+            for index in indices_of(self.snapshot)
+            if index.field_id in spoken and index.of_kind.family is Family.SCALAR
+        ]
+
+    def row_counts(self, rows: Rows) -> list[npt.NDArray[np.int64]]:
+        """How many rows partition tables have, in the order of `rows`."""
+        tables = [mine.tables(kept) for mine, kept in zip(self.snapshot.tables, rows, strict=True)]
+        try:
+            counted = iter(row_counts(self.floating.pinned([table for mine in tables for table in mine])))
+        except (LanceFlightError, *UNREADABLE) as exc:
+            raise self.failure(exc) from exc
+        return [np.fromiter(islice(counted, len(mine)), np.int64, len(mine)) for mine in tables]
+
+    def failure(self, exc: Exception) -> LanceFlightError:
+        """Why a scan of it failed (`provider.Readable`)."""
+
+        def committed_at() -> datetime:
+            return PartitionedNamespace(self.store, self.branch).snapshot(self.snapshot.version).committed_at
+
+        return failure(self.name, self.store, exc, unchanged=lambda: committed_at() == self.snapshot.committed_at)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlainView:
+    """A plain Lance table at one version."""
+
+    name: str
+    store: Store
+    source: Source
+    columns: pa.Schema
+    ways: int
+    share: Share
+    ids: dict[str, int] = field(default_factory=dict)
+    beside: tuple[pa.Field, ...] = ()
+
+    @property
+    def schema(self) -> pa.Schema:
+        return pa.schema([*self.columns, *self.beside])
+
+    def plan(self, predicate: Predicate) -> Lanes:
+        """All its fragments, dealt out (`provider.Readable`)."""
+        rest = None if predicate == ALWAYS else predicate
+        mine = self.source if self.share.of == 1 else self.source.part(self.share.part, self.share.of)
+        return Lanes([[(rest, [partial(_part, mine, way, self.ways)])] for way in range(self.ways)])
+
+    def failure(self, exc: Exception) -> LanceFlightError:
+        """Why a scan of it failed (`provider.Readable`)."""
+        version = self.source.dataset.get_version()
+        return failure(
+            self.name, self.store, exc, unchanged=lambda: self.store.open(version["version"]).get_version() == version
+        )
+
+
+def failure(name: str, store: Store, exc: Exception, *, unchanged: Callable[[], bool]) -> LanceFlightError:
+    """What ended a scan of a table: that it is not there any more, or else what was raised.
+
+    Data lies below the directory of its table, and goes with it: whoever drops a table takes it from its readers.
+    """
+    if isinstance(exc, LanceFlightError) and not isinstance(exc, NotFound):
+        return exc
+    try:
+        there = unchanged()
+    except NotFound:
+        there = False
+    if not there:
+        return Conflict(f"table {name!r} was dropped or replaced while it was read")
+    return exc if isinstance(exc, LanceFlightError) else QueryFailed(f"reading {name!r} failed: {store.words(exc)}")
+
+
+def deal(
+    kept: Sequence[tuple[Predicate | None, list[PinnedTable]]], ways: int, log: ScanLog, *, merging: bool = True
+) -> list[list[Work]]:
+    """Deal tables out to `ways` lanes, several of them merged into one scan; with fewer tables than lanes, their fragments.
+
+    Rows of merged tables have other addresses than their own: who needs those does without `merging`.
+    """
+    lanes: list[list[Work]] = [[] for _ in range(ways)]
+    for rest, tables in kept:
+        if len(tables) < ways:
+            for way, lane in enumerate(lanes):
+                lane.append((rest, [partial(_open_part, table, way, ways, log) for table in tables]))
+            continue
+        size = min(MERGED_TABLES, -(-len(tables) // ways)) if merging else 1
+        groups = [tables[start : start + size] for start in range(0, len(tables), size)]
+        for way, lane in enumerate(lanes):
+            lane.append((rest, [partial(_open_merged, group, log) for group in groups[way::ways]]))
+    return [lane for lane in lanes if any(opens for _, opens in lane)]
+
+
+def _open_merged(tables: Sequence[PinnedTable], log: ScanLog) -> list[Source]:
+    log.tables_read += len(tables)
+    return sources(tables)
+
+
+def _open_part(table: PinnedTable, part: int, of: int, log: ScanLog) -> list[Source]:
+    log.tables_read += part == 0
+    return _part(table.source, part, of)
+
+
+def _part(source: Source, part: int, of: int) -> list[Source]:
+    """One part of a table; none where it has fewer fragments than there are parts."""
+    mine = source.part(part, of)
+    return [mine] if mine.fragments else []
+
+
+def partitions_of(snapshot: Snapshot) -> Partitions:
+    """The partition values of a snapshot as planning wants them; made once for as long as the snapshot lives."""
+    found = _coded.get(snapshot)
+    if found is None:
+        found = Partitions.together([_partitions_of(each, snapshot.doubtful_fields) for each in snapshot.tables])
+        _coded[snapshot] = found
+    return found
+
+
+def _partitions_of(tables: SpecTables, doubtful: frozenset[str]) -> SpecPartitions:
+    """Those of one spec version, by the fields that can be relied on."""
+    fields = tables.spec.fields
+    sure = tuple(each for each in fields if each.field_id not in doubtful)
+    left = tuple(each for each in fields if each.field_id in doubtful)
+    return SpecPartitions(spec=replace(tables.spec, fields=sure), values=tables.values, doubtful=left)
+
+
+def side_of(
+    name: str,
+    snapshot: Snapshot,
+    kept: Rows,
+    columns: Sequence[Path],
+    parts: Mapping[int, frozenset[str]] | None = None,
+) -> Side:
+    """One scan of a table for `planning.joins`: the tables that it reads, and the columns that are its keys."""
+    return Side(
+        name=name,
+        schema=snapshot.schema,
+        partitions=partitions_of(snapshot),
+        kept=kept,
+        keys=tuple(snapshot.schema.source_ids[path] for path in columns),
+        parts=parts or {},
+    )
+
+
+def report(name: str, pruning: Pruning, snapshot: int, indices: Sequence[str] = ()) -> str:
+    """How a scan was pruned, and which indices are for what is left, for EXPLAIN."""
+    lines = [f"partitions: {pruning.scanned} / {pruning.total}  table {name}, snapshot {snapshot}"]
+    for version in pruning.versions:
+        lines.append(f"  v{version.spec_id}: {len(version.kept)} / {version.total}")
+        lines += [f"    used: {text}" for text in version.used]
+        lines += [f"    not used: {unused.predicate} ({unused.why})" for unused in version.unused]
+    lines += [f"  index: {index}" for index in indices]
+    return "\n".join(lines)

@@ -1,0 +1,111 @@
+"""Tasks: what one endpoint has to do, as data, so that any server over the same root can do it.
+
+A task holds the statement, its parameters, the version of every table, and which part of the scan is its own.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+
+import pyarrow as pa
+
+from lance_flight.catalog.roots.directory import PUBLIC
+from lance_flight.engine.query.named_tables import Reading
+from lance_flight.engine.query.tables import Share
+from lance_flight.engine.runtime.execution import Execution
+from lance_flight.errors import TicketError
+from lance_flight.model.pins import BranchVersion, FixedPin, Version
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Task:
+    """One endpoint's work for a `statement`; one inside a `transaction` can be done by the server that holds it alone.
+
+    `branch` and `db_schema` are those that its session was on. The names of `temporary` meant tables of that session, which it
+    alone can read. One with a `report` has been done: it gives the report alone (`engine.statements.reports`).
+    """
+
+    sql: str
+    statement: str = ""
+    parameters: pa.RecordBatch | None = None
+    readings: Mapping[str, Reading] = field(default_factory=dict)
+    share: Share = field(default_factory=Share)
+    transaction: bytes | None = None
+    branch: str | None = None
+    db_schema: str = PUBLIC
+    session: str = ""
+    temporary: tuple[str, ...] = ()
+    execution: Execution = field(default_factory=Execution)
+    report: bytes | None = None
+
+    def to_bytes(self) -> bytes:
+        """As compact JSON."""
+        value = {
+            "sql": self.sql,
+            "statement": self.statement,
+            "parameters": None if self.parameters is None else _encoded(self.parameters),
+            "readings": {
+                name: [r.version, _pins_to_json(r.resolved), r.committed_at, r.step]
+                for name, r in self.readings.items()
+            },
+            "share": [self.share.part, self.share.of],
+            "branch": self.branch,
+            "db_schema": self.db_schema,
+            "session": self.session,
+            "temporary": self.temporary,
+            "execution": asdict(self.execution),
+            "transaction": None if self.transaction is None else self.transaction.hex(),
+            "report": None if self.report is None else base64.b64encode(self.report).decode(),
+        }
+        return json.dumps(value, separators=(",", ":")).encode()
+
+    @classmethod
+    def from_bytes(cls, payload: bytes) -> Task:
+        """Read what `to_bytes` wrote; `TicketError` for anything else."""
+        try:
+            value = json.loads(payload)
+            return cls(
+                sql=value["sql"],
+                statement=value["statement"],
+                parameters=None if value["parameters"] is None else _decoded(value["parameters"]),
+                readings={
+                    name: Reading(version, _pins_from_json(pins), at, step)
+                    for name, (version, pins, at, step) in value["readings"].items()
+                },
+                share=Share(*value["share"]),
+                branch=value["branch"],
+                db_schema=value["db_schema"],
+                session=value["session"],
+                temporary=tuple(value["temporary"]),
+                execution=Execution(**value["execution"]),
+                transaction=None if value["transaction"] is None else bytes.fromhex(value["transaction"]),
+                report=None if value.get("report") is None else base64.b64decode(value["report"]),
+            )
+        except (ValueError, KeyError, TypeError, pa.ArrowInvalid) as exc:
+            raise TicketError(f"a ticket that does not hold a task: {exc}") from exc
+
+
+def _encoded(batch: pa.RecordBatch) -> str:
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, batch.schema) as writer:
+        writer.write_batch(batch)
+    return base64.b64encode(sink.getvalue()).decode()
+
+
+def _decoded(text: str) -> pa.RecordBatch:
+    with pa.ipc.open_stream(base64.b64decode(text)) as reader:
+        return reader.read_next_batch()
+
+
+def _pins_to_json(pins: Mapping[str, FixedPin]) -> dict[str, list[str | int | None]]:
+    return {name: [pin.columns.read_branch, pin.version] for name, pin in pins.items()}
+
+
+def _pins_from_json(value: Mapping[str, list[str | int | None]]) -> dict[str, FixedPin]:
+    return {
+        name: Version(int(version or 0)) if branch is None else BranchVersion(str(branch), int(version or 0))
+        for name, (branch, version) in value.items()
+    }

@@ -1,0 +1,1 @@
+"""What every statement runs within: sessions and transactions of clients, turns, limits, cancellation; nothing here knows SQL."""

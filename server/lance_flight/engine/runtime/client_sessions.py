@@ -1,0 +1,135 @@
+"""The session of one client: its settings, its temporary tables, and the transactions that it has open."""
+
+from __future__ import annotations
+
+import secrets
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from enum import Enum
+
+from lance_flight.catalog.roots.directory import PUBLIC
+from lance_flight.catalog.roots.temporary import TemporaryTables
+from lance_flight.engine.runtime.execution import Execution
+from lance_flight.engine.runtime.transactions import SqlTransaction
+from lance_flight.errors import Conflict, OutcomeUnknown
+
+ANONYMOUS = "anonymous"
+"""Whom sessions belong to where nobody says who he is."""
+
+SHOWN_BYTES = 4
+
+
+def new_session_id() -> str:
+    """What others call a new session, who could not find it by that."""
+    return secrets.token_hex(SHOWN_BYTES)
+
+
+class Isolation(Enum):
+    """What a transaction is kept from."""
+
+    SNAPSHOT = "snapshot"
+    SERIALIZABLE = "serializable"
+
+
+@dataclass(slots=True, eq=False)
+class ClientSession:
+    """The settings of one client, its temporary tables, and its open transactions, which are its principal's alone.
+
+    `is_introduced` says that its client has begun it itself, so that nothing of it is another one's. One that
+    began as that of a connection whose client was not known has it as its `origin`. By its `id` others may know it, who could
+    not find it by that.
+    """
+
+    id: str = field(default_factory=new_session_id)
+    isolation: Isolation = Isolation.SNAPSHOT
+    branch: str | None = None
+    db_schema: str = PUBLIC
+    execution: Execution = field(default_factory=Execution)
+    open: dict[bytes, OpenTransaction] = field(default_factory=dict)
+    temporary: TemporaryTables = field(default_factory=TemporaryTables)
+    is_introduced: bool = False
+    origin: ClientSession | None = None
+    principal: str = ANONYMOUS
+    began: datetime = field(default_factory=lambda: datetime.now(UTC))
+
+    @property
+    def is_serializable(self) -> bool:
+        """Whether its next transaction is."""
+        return self.isolation is Isolation.SERIALIZABLE
+
+
+@dataclass(slots=True, eq=False)
+class OpenTransaction:
+    """A transaction that a client has begun; its statements run one after another.
+
+    Once a commit has failed, or a statement half-way, nothing but a rollback is left.
+    """
+
+    id: bytes
+    session: ClientSession
+    sql: SqlTransaction
+    used: float
+    failure: Exception | None = None
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+
+    @contextmanager
+    def statement(self) -> Iterator[SqlTransaction]:
+        """The transaction, for one statement."""
+        with self._lock:
+            self._check()
+            try:
+                yield self.sql
+            finally:
+                if self.sql.torn is not None:
+                    self.failure = self.sql.torn
+                    self.sql.rollback()
+
+    def end(self, *, commit: bool) -> None:
+        """Commit, or roll back, which a commit that fails does as well."""
+        with self._lock:
+            if not commit:
+                if self.failure is None:
+                    self.sql.rollback()
+                return
+            self._check()
+            try:
+                self.sql.commit()
+            except Exception as exc:
+                self.failure = exc
+                if not isinstance(exc, OutcomeUnknown):
+                    self.sql.rollback()
+                raise
+
+    def roll_back_idle(self) -> bool:
+        """Roll back, unless a statement runs in it at this moment; whether that was done."""
+        if not self._lock.acquire(blocking=False):
+            return False
+        try:
+            if self.failure is not None:
+                return False
+            self.failure = Conflict("the server was stopped")
+            self.sql.rollback()
+        finally:
+            self._lock.release()
+        return True
+
+    def _check(self) -> None:
+        if self.failure is not None:
+            raise Conflict(f"the transaction has failed and can only be rolled back: {self.failure}")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KnownSession:
+    """What is known of a session at one moment."""
+
+    id: str
+    principal: str
+    began: datetime
+    idle_seconds: float
+    schema: str
+    branch: str | None
+    isolation: str
+    open_transactions: int

@@ -1,0 +1,62 @@
+"""Limits that hold while DataFusion plans a statement, which cannot be stopped.
+
+A statement that may be costly to plan (`bounds.is_costly`) is planned in threads of their own. They keep its turn until they end,
+also where its client was answered before.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TypeVar
+
+from datafusion import DataFrame
+
+from lance_flight.engine.runtime.cancellation import Cancellation
+from lance_flight.errors import LimitExceeded, StatementTimeout
+
+T = TypeVar("T")
+
+MOST_SECONDS = 3.0
+"""Of a core: for so long all other clients may have to wait."""
+
+
+@dataclass(slots=True)
+class PlanningLimits:
+    """Plans one statement within `timeout` seconds (0: any number), in a thread of its own where it `is_costly`."""
+
+    cancellation: Cancellation
+    timeout: float
+    is_costly: bool = False
+
+    def run(self, plan: Callable[[], T]) -> T:
+        """The result of `plan`; `Cancelled` or `StatementTimeout` as soon as the statement is cancelled, or its time is over."""
+        self.cancellation.check()
+        if not self.is_costly:
+            return plan()
+        try:
+            return self.cancellation.awaited(plan, self.timeout)
+        except TimeoutError as exc:
+            raise StatementTimeout(
+                f"planning the statement took more than {self.timeout:g} s, the setting planning_timeout"
+            ) from exc
+
+    def check_cost(self, frame: DataFrame) -> None:
+        """Refuse a query whose optimisation takes long.
+
+        DataFusion's `optimized_logical_plan` holds Python's lock, and with it every other client; `execution_plan` does not, and
+        does as much and more.
+        """
+
+        def measured() -> float:
+            began = time.thread_time()
+            frame.execution_plan()
+            return time.thread_time() - began
+
+        seconds = self.run(measured)
+        if seconds > MOST_SECONDS:
+            raise LimitExceeded(
+                f"planning the statement took {seconds:.1f} s of a core; expected at most {MOST_SECONDS:g}:"
+                " calls over constants are computed while planning, so send their values, and long lists as a table"
+            )

@@ -1,0 +1,235 @@
+"""The statements that are running: who began them, what they do, and how far they are.
+
+A query is one statement from its planning until each of its endpoints was read; between, it waits for its reader. Tickets
+carry its id, so that another server that is given one knows it by the same id.
+"""
+
+from __future__ import annotations
+
+import logging
+import secrets
+import threading
+import time
+import weakref
+from collections import OrderedDict
+from collections.abc import Callable, Generator, Iterator
+from contextlib import closing, contextmanager
+from enum import Enum
+
+import pyarrow as pa
+
+from lance_flight.engine.runtime.limits import NO_LIMITS, Limits
+from lance_flight.engine.runtime.statement_runs import Issuer, Kind, Record, RunningStatement, State
+from lance_flight.engine.runtime.turns import Turn, Turns
+from lance_flight.errors import Cancelled, LanceFlightError, NotFound, Refused, StorageFull
+
+ID_BYTES = 8
+MOST_WAITING = 10_000
+"""Queries whose reader may be still to come; beyond that the oldest ones are taken for given up."""
+MOST_CANCELLED = 100_000
+TICK = 0.1
+"""Seconds between two looks at what runs."""
+PATIENCE = 1.0
+"""Seconds that a cancellation waits for its statement to end."""
+
+log = logging.getLogger(__name__)
+
+
+class Cancellations(Enum):
+    """What came of a request to cancel."""
+
+    CANCELLED = "cancelled"
+    CANCELLING = "cancelling"
+    NOT_CANCELLABLE = "not cancellable"
+
+
+Ended = Callable[[Record], None]
+
+
+class RunningStatements:
+    """All statements of one server. Safe to share among threads.
+
+    `observe` subscribes to statements that end: each is told once, on the thread that ended it.
+    """
+
+    def __init__(self, limits: Limits = NO_LIMITS) -> None:
+        self._timeout = limits.statement_timeout
+        self._ticket_lifetime = limits.ticket_lifetime
+        self._turns = Turns(limits.running_statements, limits.waiting_statements)
+        self._watcher: threading.Thread | None = None
+        self._statements: OrderedDict[str, RunningStatement] = OrderedDict()
+        self._cancelled: OrderedDict[str, None] = OrderedDict()
+        self._observers: list[Ended] = []
+        self._changed = threading.Condition(threading.RLock())
+
+    def observe(self, ended: Ended) -> None:
+        """Tell `ended` of every statement that ends from now on."""
+        self._observers.append(ended)
+
+    def records(self) -> list[Record]:
+        """Every statement that has not ended."""
+        with self._changed:
+            return [statement.record() for statement in self._statements.values()]
+
+    @contextmanager
+    def entered(self, kind: Kind, sql: str, issuer: Issuer) -> Iterator[RunningStatement]:
+        """A new statement, which ends with the block unless its endpoints are awaited by then."""
+        statement = RunningStatement(secrets.token_hex(ID_BYTES), kind, sql, issuer)
+        with self._changed:
+            self._enter(statement)
+        with self.working(statement, issuer):
+            yield statement
+
+    def of_ticket(self, statement_id: str, part: int, sql: str, issuer: Issuer) -> RunningStatement:
+        """The query that a ticket belongs to, be it one that was planned elsewhere; `Cancelled` if it was cancelled."""
+        with self._changed:
+            if statement_id in self._cancelled:
+                raise Cancelled("the statement of this ticket was cancelled")
+            statement = self._statements.get(statement_id)
+            if statement is None or statement.was_left:
+                statement = RunningStatement(statement_id or secrets.token_hex(ID_BYTES), Kind.QUERY, sql, issuer)
+                statement.awaited.add(part)
+                statement.keep(self._ticket_lifetime)
+                self._enter(statement)
+            return statement
+
+    @contextmanager
+    def working(self, statement: RunningStatement, issuer: Issuer) -> Iterator[None]:
+        """Work for a statement: where it fails the statement has ended, and otherwise when nothing of it is left."""
+        with self._changed:
+            statement.active.append(issuer)
+        is_closed = False
+        try:
+            yield
+        except GeneratorExit:
+            is_closed = True
+            raise
+        except LanceFlightError as error:
+            statement.failure = statement.failure or error.code
+            raise
+        except BaseException as error:
+            full = StorageFull.of(error, "the root")
+            statement.failure = statement.failure or ("internal" if full is None else full.code)
+            raise
+        finally:
+            with self._changed:
+                statement.active.remove(issuer)
+                self._changed.notify_all()
+            self._settle(statement, "closed" if is_closed else "ok")
+
+    @contextmanager
+    def turn(self, statement: RunningStatement, issuer: Issuer, *, is_new: bool = True) -> Iterator[Turn]:
+        """A turn to work for a call, for which others may have to be waited for; it may be paused."""
+        statement.at(State.QUEUED)
+        turn = Turn(self._turns, issuer.principal, issuer.session, statement.cancellation)
+        turn.take(is_new=is_new)
+        try:
+            yield turn
+        finally:
+            turn.leave()
+
+    def streamed(
+        self, statement: RunningStatement, part: int, issuer: Issuer, batches: Generator[pa.RecordBatch]
+    ) -> Iterator[pa.RecordBatch]:
+        """The batches of one endpoint as they are sent; the statement has ended when it was the last one.
+
+        However that comes, `batches` are closed: the error of a cancelled statement would keep them.
+        """
+        with self.working(statement, issuer), closing(batches), self.turn(statement, issuer, is_new=False) as turn:
+            statement.at(State.RUNNING)
+            try:
+                for batch in statement.counted(batches):
+                    statement.at(State.STREAMING)
+                    with turn.paused():
+                        yield batch
+                    statement.at(State.RUNNING)
+            finally:
+                with self._changed:
+                    statement.awaited.discard(part)
+
+    def kill(self, statement_id: str, issuer: Issuer, *, is_admin: bool) -> Cancellations:
+        """Cancel a statement that is known here, anybody's for an administrator; `NotFound` for any other."""
+        with self._changed:
+            statement = self._statements.get(statement_id)
+            if statement is None or not (is_admin or statement.issuer.principal == issuer.principal):
+                raise NotFound(f"no statement {statement_id!r} is running; expected the id of one in system.queries")
+        return self.cancel(statement_id, statement.issuer)
+
+    def cancel(self, statement_id: str, issuer: Issuer, *, seconds: float = PATIENCE) -> Cancellations:
+        """Cancel a statement of the same principal, and wait a moment for its end; its tickets are refused from now on."""
+        with self._changed:
+            statement = self._statements.get(statement_id)
+            if statement is None:
+                self._refuse_tickets(statement_id)
+                return Cancellations.CANCELLED
+            if statement.issuer.principal != issuer.principal:
+                raise Refused(f"statement {statement_id!r} was begun by another principal")
+            if not statement.cancellation.cancel(lambda: Cancelled("the statement was cancelled")):
+                return Cancellations.NOT_CANCELLABLE
+            self._refuse_tickets(statement_id)
+            has_ended = self._changed.wait_for(lambda: not statement.active, seconds)
+        if not has_ended:
+            return Cancellations.CANCELLING
+        statement.failure = statement.failure or Cancelled.code
+        self._settle(statement, Cancelled.code)
+        return Cancellations.CANCELLED
+
+    def _enter(self, statement: RunningStatement) -> None:
+        statement.limit(self._timeout)
+        self._statements[statement.id] = statement
+        if self._watcher is None:
+            self._watcher = threading.Thread(target=_watch, args=[weakref.ref(self)], name="statements", daemon=True)
+            self._watcher.start()
+
+    def watch(self) -> None:
+        """End what has run for too long, or for nobody, and forget what nobody has come for."""
+        with self._changed:
+            statements = list(self._statements.values())
+        for statement in statements:
+            # A call leaves its statement before it ends: one that is answered at this moment must not be taken for gone.
+            with self._changed:
+                statement.watch()
+            if statement.has_expired:
+                self._settle(statement, "abandoned", is_over=True)
+
+    def _refuse_tickets(self, statement_id: str) -> None:
+        self._cancelled[statement_id] = None
+        while len(self._cancelled) > MOST_CANCELLED:
+            self._cancelled.popitem(last=False)
+
+    def _settle(self, statement: RunningStatement, outcome: str, *, is_over: bool = False) -> None:
+        """What has ended is told; what waits for its reader stays, but for those that have waited longest."""
+        ended = []
+        with self._changed:
+            if not statement.active and statement.awaited and statement.failure is None and not is_over:
+                statement.at(State.PLANNED)
+            elif not statement.active and not statement.has_ended:
+                ended.append(self._forget(statement, outcome))
+            if len(self._statements) > MOST_WAITING:
+                waiting = (each for each in self._statements.values() if not each.active)
+                oldest = next(waiting, None)
+                if oldest is not None:
+                    ended.append(self._forget(oldest, "abandoned"))
+        for record in ended:
+            self._tell(record)
+
+    def _forget(self, statement: RunningStatement, outcome: str) -> Record:
+        """A statement has ended; by its id another one may be known already, begun by a client that came again."""
+        statement.has_ended = True
+        if self._statements.get(statement.id) is statement:
+            del self._statements[statement.id]
+        return statement.record(statement.failure or outcome)
+
+    def _tell(self, record: Record) -> None:
+        for observer in self._observers:
+            try:
+                observer(record)
+            except Exception:
+                log.exception("an observer of statements failed")
+
+
+def _watch(watched: weakref.ref[RunningStatements]) -> None:
+    while (statements := watched()) is not None:
+        statements.watch()
+        del statements
+        time.sleep(TICK)

@@ -1,0 +1,215 @@
+"""One statement while it runs: who began it, what it does, and how far it is."""
+
+from __future__ import annotations
+
+import math
+import threading
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from enum import Enum
+from typing import Any
+
+import pyarrow as pa
+
+from lance_flight.engine.runtime.cancellation import Cancellation
+from lance_flight.engine.runtime.turns import Turn
+from lance_flight.errors import Cancelled, StatementTimeout
+
+
+class Kind(Enum):
+    """What a statement is to its client."""
+
+    PREPARE = "prepare"
+    QUERY = "query"
+    UPDATE = "update"
+    INGEST = "ingest"
+
+
+class State(Enum):
+    """What a statement is doing; a `PLANNED` one waits for its reader."""
+
+    QUEUED = "queued"
+    PLANNING = "planning"
+    PLANNED = "planned"
+    RUNNING = "running"
+    STREAMING = "streaming"
+
+
+_AT_WORK = (State.QUEUED, State.PLANNING, State.RUNNING)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Issuer:
+    """Whose statement it is: principal, session and address; `is_gone` says that nobody waits for it any more.
+
+    `trace` is the context of a trace that the statement belongs to, for who traces.
+    """
+
+    principal: str = "anonymous"
+    session: str = ""
+    peer: str = ""
+    trace: Any = None
+    is_gone: Callable[[], bool] = field(default=lambda: False, repr=False)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Record:
+    """What is known of a statement at one moment.
+
+    `rows` and `size` (bytes) are those that were sent to its client, or stored; partitions are those of all tables that it reads.
+    `progress` is how much of its work is done, 0 to 1; None where nobody can say.
+    `outcome` is None while it runs, then `ok`, the code of its error, `closed` where its reader stopped early, or
+    `abandoned` where none came.
+    """
+
+    id: str
+    kind: Kind
+    sql: str
+    principal: str
+    session: str
+    peer: str
+    began: datetime
+    state: State
+    snapshots: Mapping[str, int]
+    partitions_scanned: int
+    partitions_total: int
+    rows: int
+    size: int
+    queued_seconds: float
+    planning_seconds: float
+    seconds: float
+    progress: float | None = None
+    outcome: str | None = None
+    trace: Any = None
+
+
+class RunningStatement:
+    """One statement while it runs. Its threads write what they know of it; `record` says it to others."""
+
+    def __init__(self, statement_id: str, kind: Kind, sql: str, issuer: Issuer) -> None:
+        self.id = statement_id
+        self.kind = kind
+        self.sql = sql
+        self.issuer = issuer
+        self.cancellation = Cancellation()
+        self.snapshots: Mapping[str, int] = {}
+        self.partitions: dict[tuple[str, int], tuple[int, int]] = {}
+        self.rows = 0
+        self.size = 0
+        self.progress: float | None = None
+        self.awaited: set[int] = set()
+        self.active: list[Issuer] = []
+        self.failure: str | None = None
+        self.was_left = False
+        self.has_ended = False
+        self.began = datetime.now(UTC)
+        self._start = time.monotonic()
+        self._since = self._start
+        self._timeout = 0.0
+        self._expires = math.inf
+        self._seconds = dict.fromkeys(State, 0.0)
+        self._state = State.QUEUED
+        self._lock = threading.Lock()
+
+    @property
+    def state(self) -> State:
+        """What it is doing."""
+        return self._state
+
+    def at(self, state: State) -> None:
+        """It does something else from now on."""
+        with self._lock:
+            now = time.monotonic()
+            self._seconds[self._state] += now - self._since
+            self._state, self._since = state, now
+
+    @property
+    def scanned(self) -> tuple[int, int] | None:
+        """How many partitions are scanned, of how many; None before that is known."""
+        found = list(self.partitions.values())
+        return (sum(scanned for scanned, _ in found), sum(total for _, total in found)) if found else None
+
+    def progressed(self, done: int, total: int) -> None:
+        """So many of so many parts of its work are done."""
+        self.progress = done / total if total else 1.0
+
+    def limit(self, seconds: float) -> None:
+        """Work for it for so many seconds at most, if they are fewer than before; 0 says nothing."""
+        self._timeout = min(filter(None, (self._timeout, seconds)), default=0.0)
+
+    def keep(self, seconds: float) -> None:
+        """Let it wait for its reader for so many seconds from now on."""
+        self._expires = time.monotonic() + seconds
+
+    @property
+    def has_expired(self) -> bool:
+        """Whether it has waited for its reader for too long."""
+        return not self.active and time.monotonic() > self._expires
+
+    def watch(self) -> None:
+        """Cancel it if its time is over, or everybody who waited for it has gone; nobody may come or go meanwhile."""
+        if self._timeout and self._worked() > self._timeout:
+            seconds = self._timeout
+            self.cancellation.cancel(
+                lambda: StatementTimeout(f"the statement was ended after {seconds:g} seconds (statement_timeout)")
+            )
+        elif self.active and all(issuer.is_gone() for issuer in self.active):
+            self.was_left = True
+            self.cancellation.cancel(lambda: Cancelled("the client has gone"))
+
+    def _worked(self) -> float:
+        """The seconds in which it did not wait for its client."""
+        with self._lock:
+            seconds = {**self._seconds, self._state: self._seconds[self._state] + time.monotonic() - self._since}
+        return sum(seconds[state] for state in _AT_WORK)
+
+    def received(self, batches: Iterator[pa.RecordBatch], turn: Turn) -> Iterator[pa.RecordBatch]:
+        """The same batches as they are received from the client, counted; others may work while it waits for them."""
+        counted = self.counted(batches)
+        while True:
+            self.at(State.STREAMING)
+            with turn.paused():
+                batch = next(counted, None)
+            self.at(State.RUNNING)
+            if batch is None:
+                return
+            yield batch
+
+    def counted(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """The same batches, until it is cancelled; their rows and bytes are counted."""
+        for batch in batches:
+            self.cancellation.check()
+            with self._lock:
+                self.rows += batch.num_rows
+                self.size += batch.nbytes
+            yield batch
+
+    def record(self, outcome: str | None = None) -> Record:
+        """What is known of it now."""
+        with self._lock:
+            now = time.monotonic()
+            scanned, total = self.scanned or (0, 0)
+            seconds = {**self._seconds, self._state: self._seconds[self._state] + now - self._since}
+            return Record(
+                id=self.id,
+                kind=self.kind,
+                sql=self.sql,
+                principal=self.issuer.principal,
+                session=self.issuer.session,
+                peer=self.issuer.peer,
+                began=self.began,
+                state=self._state,
+                snapshots=self.snapshots,
+                partitions_scanned=scanned,
+                partitions_total=total,
+                rows=self.rows,
+                size=self.size,
+                queued_seconds=seconds[State.QUEUED],
+                planning_seconds=seconds[State.PLANNING],
+                seconds=now - self._start,
+                progress=self.progress,
+                outcome=outcome,
+                trace=self.issuer.trace,
+            )

@@ -1,0 +1,285 @@
+"""A transaction as SQL knows it: what its statements read, and the one table whose partitions they change.
+
+Each table is read at the snapshot at which the transaction first met it, with the transaction's own changes; a single
+statement is a transaction of its own. Everything it changes lies under one `__manifest`, whose commit is the atom.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
+from copy import copy
+from datetime import datetime
+from typing import TypeVar
+
+from lance_flight.catalog.commits.transaction import Transaction
+from lance_flight.catalog.manifests.snapshot import Snapshot
+from lance_flight.catalog.namespace import PartitionedNamespace
+from lance_flight.catalog.roots.directory import Draft, Guard, Root, Table, TableName
+from lance_flight.catalog.roots.plain import PlainTable
+from lance_flight.catalog.storage.leases import Hold
+from lance_flight.catalog.storage.retries import pause
+from lance_flight.engine.runtime.cancellation import Cancellation
+from lance_flight.errors import NotFound, OutcomeUnknown, SerializationFailure, Unsupported
+
+T = TypeVar("T")
+
+RUNS = 20
+
+
+class SqlTransaction:
+    """What the statements of one transaction share. Not safe to share among threads.
+
+    With `explicit` each change is staged at once, so that the next statement sees it. `serializable` ones are refused
+    at their commit where another transaction has changed what they read. One that is `torn` holds half a statement,
+    the other half of which failed: it must not be committed.
+    """
+
+    def __init__(self, root: Root, *, explicit: bool = False, serializable: bool = False) -> None:
+        self.explicit = explicit
+        self.serializable = serializable
+        self._root = root
+        self.holds: list[Hold] = []
+        self._snapshots: dict[str, Snapshot] = {}
+        self._versions: dict[str, tuple[int, datetime]] = {}
+        self._reads: dict[str, set[str]] = defaultdict(set)
+        self._namespace: PartitionedNamespace | None = None
+        self._inner: Transaction | None = None
+        self._draft: Draft | None = None
+        self._dropped: TableName | None = None
+        self.torn: Exception | None = None
+
+    @property
+    def is_untouched(self) -> bool:
+        """Whether nothing was read or written yet."""
+        return not (self._snapshots or self._versions or self._inner or self._draft or self._dropped)
+
+    def read(self, name: TableName, read: Callable[[Table], T]) -> T:
+        """What `read` makes of the table that has a name inside this transaction."""
+        if self._draft is not None and self._draft.name == name:
+            return read(self._draft.table)
+        if self._dropped == name:
+            raise NotFound(f"table {name.name!r} was dropped in this transaction")
+        return self._root.read(name, read)
+
+    def table(self, name: TableName) -> Table:
+        """The table that has a name inside this transaction."""
+        return self.read(name, lambda table: table)
+
+    def has(self, name: TableName) -> bool:
+        """Whether a table has a name inside this transaction."""
+        if self._draft is not None and self._draft.name == name:
+            return True
+        return self._dropped != name and self._root.has(name)
+
+    def kinds(self) -> dict[TableName, bool]:
+        """All tables inside this transaction, and whether each of them is partitioned."""
+        kinds = self._root.kinds()
+        if self._dropped is not None:
+            kinds.pop(self._dropped, None)
+        if self._draft is not None:
+            kinds[self._draft.name] = isinstance(self._draft.table, PartitionedNamespace)
+        return kinds
+
+    def is_draft(self, table: Table) -> bool:
+        """Whether this transaction has made a table, which nobody else can see."""
+        return self._draft is not None and self._draft.table.store.uri == table.store.uri
+
+    def create(self, draft: Draft) -> None:
+        """Take over a new table, to be there from the commit on."""
+        if self._draft is not None and self._draft.name == draft.name:
+            self.drop(draft.name)
+        with ExitStack() as held:
+            held.callback(draft.close)
+            self._only(draft.name.name)
+            held.pop_all()
+        self._draft = draft
+
+    def drop(self, name: TableName) -> None:
+        """Drop a table at the commit."""
+        table = self.table(name)
+        if self._draft is not None and self._draft.name == name:
+            self._undo()
+            self._draft = self._inner = self._namespace = None
+            return
+        if isinstance(table, PartitionedNamespace) and self._inner is not None and self._writes(table):
+            self._inner.abort(table.store)
+            self._inner = self._namespace = None
+        self._root.check_main(name)
+        self._only(name.name)
+        self._dropped = name
+
+    def snapshot(self, namespace: PartitionedNamespace) -> Snapshot:
+        """What this transaction sees of a partitioned table."""
+        place = namespace.place
+        if self._inner is not None and self._writes(namespace):
+            return self._inner.snapshot
+        if self.is_draft(namespace):
+            return namespace.snapshot()
+        if place not in self._snapshots:
+            self._snapshots[place] = namespace.snapshot()
+            self.holds.append(namespace.hold(self._snapshots[place], is_newest=True))
+        return self._snapshots[place]
+
+    def step(self, namespace: PartitionedNamespace) -> int | None:
+        """How many of its own statements `snapshot` shows, where this transaction has changed the table."""
+        return self._inner.step if self._inner is not None and self._writes(namespace) else None
+
+    def snapshot_at(self, step: int) -> Snapshot:
+        """What the changed table looked like after so many statements."""
+        if self._inner is None:
+            raise NotFound("the transaction has changed no table")
+        return self._inner.snapshot_at(step)
+
+    def version(self, table: PlainTable) -> int:
+        """The version of a plain table that this transaction sees."""
+        place = table.store.uri
+        if self.is_draft(table):
+            return int(table.open().version)
+        if place not in self._versions:
+            dataset = table.open()
+            self._versions[place] = int(dataset.version), dataset.get_version()["timestamp"]
+            return int(dataset.version)
+        version, committed_at = self._versions[place]
+        # Another table may have taken the name, with a version of that number.
+        if self.explicit and table.open(version).get_version()["timestamp"] != committed_at:
+            raise SerializationFailure(f"table {table.store.name!r} was dropped or replaced by another writer")
+        return version
+
+    def note_reads(self, namespace: PartitionedNamespace, object_ids: Sequence[str]) -> None:
+        """Remember partition tables that a statement read, for the commit of a serialisable transaction."""
+        if self._inner is not None and self._writes(namespace):
+            self._inner.read(object_ids)
+        else:
+            self._reads[namespace.place].update(object_ids)
+
+    def writing(self, namespace: PartitionedNamespace) -> Transaction:
+        """The changes to a partitioned table; `Unsupported` where another one was changed before."""
+        if self._inner is None or not self._writes(namespace):
+            if not self.is_draft(namespace):
+                self.check_branch(namespace)
+                self._only(namespace.store.name)
+            place = namespace.place
+            self._inner = namespace.begin(self._snapshots.get(place), serializable=self.serializable)
+            if place in self._reads:
+                self._inner.read(self._reads.pop(place))
+            self._namespace = namespace
+        return self._inner
+
+    def check_branch(self, table: Table) -> None:
+        """Refuse to write a table on the main branch when the session is on another, which the table has not."""
+        branch = self._root.branch
+        if branch is not None and _is_on_main(table) and not self._root.has_temporary(table):
+            raise Unsupported(
+                f"table {table.store.name!r} has no branch {branch!r}, which the session is on;"
+                f" expected ALTER TABLE … CREATE BRANCH {branch}, or SET branch = 'main'"
+            )
+
+    def move_to_branch(self, name: str | None) -> None:
+        """Read and write on a branch from now on; only for a transaction that is untouched."""
+        self._root = self._root.on_branch(name)
+
+    def guard(self, guard: Guard) -> None:
+        """Show, from now on, what somebody may see."""
+        self._root = self._root.guarded(guard)
+
+    def know(self, tables: Root | None, names: frozenset[TableName]) -> None:
+        """Take these temporary tables, and no others, for those of the session (`Root.with_temporary`)."""
+        self._root = self._root.with_temporary(tables, names)
+
+    def seen_with(self, root: Root) -> SqlTransaction:
+        """The tables as they are now, for reading, with the temporary ones of `root` and no others."""
+        view = copy(self)
+        view.know(root.temporary, root.temporary_names)
+        return view
+
+    def stage(self) -> None:
+        """Make what was changed last visible to the next statement of this transaction."""
+        if self._inner is not None and self._namespace is not None:
+            try:
+                self._namespace.commits.stage(self._inner)
+            except Exception as exc:
+                self.torn = exc
+                raise
+
+    def commit(self) -> None:
+        """Make all changes visible."""
+        if self._inner is not None and self._namespace is not None:
+            self._namespace.commits.commit(self._inner)
+        if self._draft is not None:
+            self._draft.publish()
+            self._draft.close()
+        if self._dropped is not None:
+            self._root.drop(self._dropped)
+        self._let_go()
+
+    def rollback(self) -> None:
+        """Give all changes up; only for a transaction that certainly did not commit."""
+        self._undo()
+        self._let_go()
+
+    def _undo(self) -> None:
+        if self._inner is not None and self._namespace is not None:
+            self._inner.abort(self._namespace.store)
+        if self._draft is not None:
+            self._draft.close()
+
+    def _let_go(self) -> None:
+        """Let vacuum have what this transaction has read, whoever still refers to it."""
+        self.holds.clear()
+        if self._inner is not None:
+            self._inner.hold = None
+
+    def _only(self, name: str) -> None:
+        """Refuse a second table: what one transaction changes is seen in one moment, and that is one table's."""
+        if self._draft is not None:
+            changed: str | None = self._draft.name.name
+        elif self._namespace is not None:
+            changed = self._namespace.store.name
+        else:
+            changed = None if self._dropped is None else self._dropped.name
+        if changed is not None:
+            if changed == name:
+                raise Unsupported(
+                    f"this transaction has dropped table {name!r}, which can be made again after its commit"
+                )
+            raise Unsupported(
+                f"this transaction has changed table {changed!r} and cannot change {name!r} as well: the changes of one"
+                " table are what becomes visible as a whole; commit first"
+            )
+
+    def _writes(self, namespace: PartitionedNamespace) -> bool:
+        return self._namespace is not None and self._namespace.place == namespace.place
+
+
+def autocommit(
+    root: Root,
+    work: Callable[[SqlTransaction], int],
+    cancellation: Cancellation,
+    *,
+    serializable: bool = False,
+    runs: int = RUNS,
+) -> int:
+    """Run one statement as a transaction of its own, again where others have changed what it read."""
+    for run in range(1, runs + 1):
+        transaction = SqlTransaction(root, serializable=serializable)
+        try:
+            count = work(transaction)
+            with cancellation.committing():
+                transaction.commit()
+        except OutcomeUnknown:
+            raise
+        except BaseException as exc:
+            transaction.rollback()
+            if not isinstance(exc, SerializationFailure) or run == runs:
+                raise
+        else:
+            return count
+        pause(run)
+    raise AssertionError("unreachable")
+
+
+def _is_on_main(table: Table) -> bool:
+    """Whether a table is on no branch; a plain one never is."""
+    return isinstance(table, PlainTable) or table.branch is None

@@ -1,0 +1,310 @@
+"""Functions that make a large value from a small one, bounded before they run.
+
+DataFusion computes `repeat('x', 2000000000)` while it plans, and counts none of the memory of such values. `LISTS` are those that are
+computed here instead, since what they make depends on all of their arguments; of the others one argument is enough, which a guard
+(an identity that refuses too much) is put around.
+"""
+
+from __future__ import annotations
+
+from calendar import monthrange
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from datetime import date
+from types import MappingProxyType
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from datafusion import SessionContext, udf
+
+from lance_flight.engine.sql.tokens import STRINGS, Kind, Token
+from lance_flight.errors import LimitExceeded, SqlError
+
+MOST_BYTES = 256 << 20
+"""Of the values that one call makes of one batch."""
+MOST_ELEMENTS = 1 << 24
+"""Of the lists that one call makes of one batch, and characters that one pads a batch to."""
+MOST_SHORT = 1_000
+"""Characters of a replacement or separator that is no literal."""
+MOST_COMPARED, MOST_COMPARED_ONCE = 20_000_000_000, 500_000_000
+"""Pairs of characters that one levenshtein call compares in one batch, and in one row: constants are computed while planning."""
+
+Edit = tuple[int, int, str]
+ResultType = Callable[[str, Sequence[pa.DataType]], pa.DataType]
+Compute = Callable[[Sequence[pa.Array]], pa.Array]
+
+
+def _check(what: str, count: float, most: int, unit: str) -> None:
+    if count > most:
+        raise LimitExceeded(f"{what} would make {int(count)} {unit} at once; expected at most {most}")
+
+
+# --- computed here
+
+
+def _repeated_text(columns: Sequence[pa.Array]) -> pa.Array:
+    texts, counts = columns[0].cast(pa.utf8()), pc.max_element_wise(columns[1].cast(pa.int64()), 0, skip_nulls=False)
+    size = pc.sum(pc.multiply(pc.binary_length(texts).cast(pa.float64()), counts.cast(pa.float64()))).as_py() or 0
+    _check("repeat", size, MOST_BYTES, "bytes")
+    return pc.binary_repeat(texts, counts)
+
+
+def _repeated_element(columns: Sequence[pa.Array]) -> pa.Array:
+    values, counts = columns[0], columns[1].cast(pa.int64())
+    wanted = np.maximum(counts.fill_null(0).to_numpy(zero_copy_only=False), 0)
+    each = max(values.nbytes // max(len(values), 1), 1)
+    total = float(wanted.astype(np.float64).sum())
+    _check("array_repeat", total, MOST_ELEMENTS, "elements")
+    _check("array_repeat", total * each, MOST_BYTES, "bytes")
+    repeated = values.take(pa.array(np.repeat(np.arange(len(values)), wanted)))
+    return _lists(wanted, repeated, counts.is_null())
+
+
+def _series(columns: Sequence[pa.Array], *, inclusive: bool) -> pa.Array:
+    kind = columns[0].type
+    if len(columns) == 1:
+        columns = [pa.array([0] * len(columns[0]), pa.int64()), columns[0]]
+    rows = zip(
+        *(column.to_pylist() if pa.types.is_integer(column.type) else _ticks(column) for column in columns), strict=True
+    )
+    parts, counts, missing = [], [], []
+    left = MOST_ELEMENTS
+    for row in rows:
+        part = np.array([], np.int64)
+        if None not in row:
+            start, stop, *step = row
+            part = _steps(start, stop, step[0] if step else 1, left, kind, inclusive=inclusive)
+            left -= len(part)
+        parts.append(part)
+        counts.append(len(part))
+        missing.append(None in row)
+    values = pa.array(np.concatenate(parts) if parts else [], pa.int64())
+    item = kind if pa.types.is_temporal(kind) else pa.int64()
+    return _lists(np.array(counts, np.int64), _of_ticks(values, item), pa.array(missing, pa.bool_()))
+
+
+def _steps(start: int, stop: int, step: Any, left: int, kind: pa.DataType, *, inclusive: bool) -> np.ndarray[Any, Any]:
+    """The numbers, or ticks of a temporal type, of one row."""
+    if isinstance(step, int):
+        if step == 0:
+            raise SqlError("step can't be 0 for function range(start [, stop, step])")
+        count = max(0, (stop - start + (inclusive * (1 if step > 0 else -1)) + step - (1 if step > 0 else -1)) // step)
+        _check("range", count, left, "elements")
+        return start + step * np.arange(count, dtype=np.int64)
+    found, at, is_up = [], start, step > (0, 0, 0)
+    if tuple(step) == (0, 0, 0):
+        raise SqlError("step can't be 0 for function range(start [, stop, step])")
+    while (at < stop if is_up else at > stop) or (inclusive and at == stop):
+        found.append(at)
+        _check("range", len(found), min(left, MOST_BYTES >> 8), "elements")
+        at = _later(at, step, _per_day(kind))
+    return np.array(found, np.int64)
+
+
+def _per_day(kind: pa.DataType) -> int:
+    """Ticks of a temporal type in a day."""
+    return 1 if pa.types.is_date32(kind) else _PER_SECOND[kind.unit] * 86_400
+
+
+def _later(at: int, step: Any, per_day: int) -> int:
+    """A tick count later by an interval of months, days and nanoseconds; a day that a month lacks is its last one."""
+    months, days, nanos = step
+    day, rest = divmod(at, per_day)
+    if months:
+        old = date.fromordinal(day + _EPOCH)
+        year, month = divmod(old.year * 12 + old.month - 1 + months, 12)
+        day = date(year, month + 1, min(old.day, monthrange(year, month + 1)[1])).toordinal() - _EPOCH
+    later: int = (day + days) * per_day + rest + nanos * per_day // (86_400 * 10**9)
+    return later
+
+
+_PER_SECOND = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}
+_EPOCH = date(1970, 1, 1).toordinal()
+
+
+def _ticks(column: pa.Array) -> list[Any]:
+    if pa.types.is_date32(column.type):
+        return list(column.cast(pa.int32()).to_pylist())
+    return list(column.cast(pa.int64()).to_pylist() if pa.types.is_timestamp(column.type) else column.to_pylist())
+
+
+def _of_ticks(values: pa.Array, kind: pa.DataType) -> pa.Array:
+    return values.cast(pa.int32()).cast(kind) if pa.types.is_date32(kind) else values.cast(kind)
+
+
+def _lists(counts: Any, values: pa.Array, missing: pa.Array) -> pa.Array:
+    offsets = pa.array(np.concatenate([[0], np.cumsum(counts)]), pa.int32())
+    return pa.ListArray.from_arrays(offsets, values, mask=missing)
+
+
+def _text_type(word: str, types: Sequence[pa.DataType]) -> pa.DataType:
+    _check_types(word, types, "a text and a number", [_is_text, _is_whole])
+    return pa.utf8()
+
+
+def _element_type(word: str, types: Sequence[pa.DataType]) -> pa.DataType:
+    _check_types(word, types, "an element and a number", [lambda _: True, _is_whole])
+    return pa.list_(types[0])
+
+
+def _series_type(word: str, types: Sequence[pa.DataType]) -> pa.DataType:
+    if types and all(_is_whole(kind) for kind in types) and len(types) <= 3:  # noqa: PLR2004 - start, stop, step
+        return pa.list_(pa.int64())
+    _check_types(
+        word, types, "whole numbers, or two dates or timestamps and an interval", [_is_moment, _is_moment, _is_interval]
+    )
+    return pa.list_(next((kind for kind in types if pa.types.is_temporal(kind)), pa.int64()))
+
+
+def _check_types(
+    word: str, types: Sequence[pa.DataType], expected: str, kinds: Sequence[Callable[[pa.DataType], bool]]
+) -> None:
+    if len(types) != len(kinds) or not all(
+        fits(kind) or pa.types.is_null(kind) for fits, kind in zip(kinds, types, strict=True)
+    ):
+        raise SqlError(f"{word} takes {expected}, got {', '.join(map(str, types)) or 'nothing'}")
+
+
+def _is_text(kind: pa.DataType) -> bool:
+    return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind))
+
+
+def _is_whole(kind: pa.DataType) -> bool:
+    return bool(pa.types.is_integer(kind) or pa.types.is_null(kind))
+
+
+def _is_moment(kind: pa.DataType) -> bool:
+    return bool(pa.types.is_date32(kind) or (pa.types.is_timestamp(kind) and kind.tz is None))
+
+
+def _is_interval(kind: pa.DataType) -> bool:
+    return bool(pa.types.is_interval(kind))
+
+
+LISTS: Mapping[str, tuple[ResultType, Compute]] = MappingProxyType(
+    {
+        "repeat": (_text_type, _repeated_text),
+        "array_repeat": (_element_type, _repeated_element),
+        "list_repeat": (_element_type, _repeated_element),
+        "range": (_series_type, lambda columns: _series(columns, inclusive=False)),
+        "generate_series": (_series_type, lambda columns: _series(columns, inclusive=True)),
+    }
+)
+
+# --- guarded
+
+
+def _count(values: pa.Array) -> pa.Array:
+    """Counts that a batch of texts or lists is padded to."""
+    wanted = np.maximum(values.fill_null(0).to_numpy(zero_copy_only=False).astype(np.float64), 0)
+    _check("this call", float(wanted.sum()), MOST_ELEMENTS, "characters or elements")
+    return values
+
+
+def _short(values: pa.Array) -> pa.Array:
+    """Replacements and separators."""
+    _check(
+        "a replacement or separator that is no literal",
+        pc.max(pc.utf8_length(values)).as_py() or 0,
+        MOST_SHORT,
+        "characters",
+    )
+    return values
+
+
+def _compared(values: pa.Array) -> pa.Array:
+    """Texts of which each takes at most its length times that of another one: the sum of squares bounds that of products."""
+    lengths = pc.utf8_length(values).cast(pa.float64())
+    most = MOST_COMPARED if len(values) > 1 else MOST_COMPARED_ONCE
+    _check("levenshtein", pc.sum(pc.multiply(lengths, lengths)).as_py() or 0, most, "pairs of characters")
+    return values
+
+
+_GUARDS: Mapping[str, tuple[Callable[[pa.Array], pa.Array], pa.DataType]] = MappingProxyType(
+    {
+        "__bounded_count": (_count, pa.int64()),
+        "__bounded_text": (_short, pa.utf8()),
+        "__bounded_pairs": (_compared, pa.utf8()),
+    }
+)
+_COUNT, _TEXT, _PAIRS = _GUARDS
+GUARDS: Mapping[str, Mapping[int, str]] = MappingProxyType(
+    {
+        "lpad": {1: _COUNT},
+        "rpad": {1: _COUNT},
+        "array_resize": {1: _COUNT},
+        "list_resize": {1: _COUNT},
+        "replace": {2: _TEXT},
+        "regexp_replace": {2: _TEXT},
+        "array_to_string": {1: _TEXT},
+        "list_to_string": {1: _TEXT},
+        "array_join": {1: _TEXT},
+        "list_join": {1: _TEXT},
+        "concat_ws": {0: _TEXT},
+        "levenshtein": {0: _PAIRS, 1: _PAIRS},
+    }
+)
+"""The guard of each argument, by the name of the function and the place of the argument."""
+
+
+def register_guards(context: SessionContext) -> None:
+    """Let a context know the guards."""
+    for name, (guard, kind) in _GUARDS.items():
+        context.register_udf(udf(guard, [kind], kind, "immutable", name))
+
+
+def guard_edits(text: str, tokens: Sequence[Token]) -> list[Edit]:
+    """What to insert in a text so that its calls are guarded; arguments that are short literals need no guard."""
+    edits: list[Edit] = []
+    for place, token in enumerate(tokens[:-1]):
+        guards = GUARDS.get(token.text.lower()) if token.kind not in STRINGS else None
+        if guards is None or not tokens[place + 1].is_sign("("):
+            continue
+        for number, (start, stop) in enumerate(_arguments(tokens, place + 1)):
+            if number in guards and not _is_small(tokens[start:stop]):
+                edits.append((tokens[start].start, tokens[start].start, f"{guards[number]}("))
+                edits.append((tokens[stop - 1].stop, tokens[stop - 1].stop, ")"))
+    return edits
+
+
+def _arguments(tokens: Sequence[Token], opened: int) -> Iterator[tuple[int, int]]:
+    """The tokens of each argument of a call whose bracket opens at a place."""
+    depth, start = 0, opened + 1
+    for place in range(opened, len(tokens)):
+        sign = tokens[place].text if tokens[place].kind is Kind.SIGN else ""
+        depth += (sign in ("(", "[", "{")) - (sign in (")", "]", "}"))
+        if depth == 0 or (depth == 1 and sign == ","):
+            if place > start:
+                yield start, place
+            start = place + 1
+        if depth == 0:
+            return
+
+
+def _is_small(argument: Sequence[Token]) -> bool:
+    """Whether an argument is one literal, and small."""
+    if len(argument) != 1:
+        return False
+    (token,) = argument
+    if token.kind is Kind.NUMBER:
+        return not token.text.isdigit() or int(token.text) <= MOST_SHORT
+    return token.kind in STRINGS and len(token.text) <= MOST_SHORT
+
+
+def without_guards(name: str) -> str:
+    """The name of a result column as it would be without guards.
+
+    >>> without_guards("lpad(a,__bounded_count(b + (c)))")
+    'lpad(a,b + (c))'
+    """
+    for guard in _GUARDS:
+        while (start := name.find(f"{guard}(")) >= 0:
+            opened = start + len(guard)
+            depth = 0
+            for stop in range(opened, len(name)):
+                depth += (name[stop] == "(") - (name[stop] == ")")
+                if depth == 0:
+                    break
+            name = name[:start] + name[opened + 1 : stop] + name[stop + 1 :]
+    return name

@@ -1,0 +1,318 @@
+"""Bounds of a statement's shape, checked before DataFusion parses it.
+
+DataFusion's parser, planner and executor recurse over an expression and cannot be interrupted: a chain of 50,000 operators overflows
+the stack of a thread, and the process ends. The depth, the length and the expansion of a statement are therefore bounded by its tokens.
+Long chains of AND and OR, as programs generate them, are rewritten into IN lists and balanced brackets instead
+(`boolean_chains.py`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+
+from lance_flight.engine.sql.tokens import Kind, Token
+from lance_flight.errors import SqlError
+
+MOST_NESTED = 100
+"""Brackets within brackets; planning takes cubic time in them."""
+MOST_OPERATORS = 500
+"""Operators of one expression that are applied one after another."""
+MOST_ITEMS = 2_000
+"""Expressions of one SELECT, GROUP BY or ORDER BY list."""
+MOST_JOINED = 128
+"""Relations of one FROM."""
+MOST_SETS = 500
+"""Queries of one UNION, INTERSECT or EXCEPT."""
+MOST_SELECTS = 2_000
+MOST_GROUPINGS = 4_096
+"""Grouping sets that CUBE, ROLLUP and GROUPING SETS of one GROUP BY make."""
+
+_OPENING, _CLOSING = frozenset("([{"), frozenset(")]}")
+_OPERATORS = frozenset("+-*/%|&^~=<>!.#@") | {"::"}
+_OPERATOR_WORDS = frozenset(
+    [
+        "NOT",
+        "IS",
+        "IN",
+        "LIKE",
+        "ILIKE",
+        "RLIKE",
+        "REGEXP",
+        "SIMILAR",
+        "BETWEEN",
+        "COLLATE",
+        "AT",
+        "DIV",
+        "XOR",
+        "OVERLAPS",
+    ]
+)
+SETS = frozenset(["UNION", "INTERSECT", "EXCEPT", "MINUS"])
+_LISTS = frozenset(["SELECT", "BY"])
+JOINS = frozenset(["JOIN", "LEFT", "RIGHT", "FULL", "INNER", "CROSS", "NATURAL", "SEMI", "ANTI"])
+CLAUSES = frozenset(
+    [
+        *("SELECT", "FROM", "WHERE", "GROUP", "BY", "HAVING", "QUALIFY", "WINDOW", "ORDER", "LIMIT", "OFFSET", "FETCH"),
+        *("ON", "USING", "VALUES", "SET", "WHEN", "THEN", "ELSE", "AS", "WITH", "RETURNING"),
+    ]
+)
+"""Words that end an expression and begin another one, in the same bracket."""
+SHORT_TEXT = 16 << 10
+"""Characters of a statement that is planned in no time, whatever it says."""
+CHEAP_FUNCTIONS = frozenset(
+    [
+        *("count", "sum", "min", "max", "avg", "mean", "median", "stddev", "var", "bool_and", "bool_or", "first_value"),
+        *("last_value", "row_number", "rank", "dense_rank", "lag", "lead", "ntile", "approx_distinct", "grouping"),
+        *(
+            "abs",
+            "ceil",
+            "floor",
+            "round",
+            "trunc",
+            "sqrt",
+            "power",
+            "exp",
+            "ln",
+            "log",
+            "sign",
+            "signum",
+            "sin",
+            "cos",
+        ),
+        *("coalesce", "nullif", "nvl", "ifnull", "greatest", "least", "cast", "try_cast", "arrow_cast", "arrow_typeof"),
+        *("date_part", "date_trunc", "date_bin", "extract", "now", "to_date", "to_timestamp", "make_date", "murmur3"),
+        *(
+            "lower",
+            "upper",
+            "trim",
+            "ltrim",
+            "rtrim",
+            "btrim",
+            "length",
+            "char_length",
+            "octet_length",
+            "substr",
+            "left",
+        ),
+        *(
+            "right",
+            "substring",
+            "starts_with",
+            "ends_with",
+            "contains",
+            "strpos",
+            "position",
+            "murmur3_multi",
+            "values",
+        ),
+        *(
+            "vector_search",
+            "full_text_search",
+            "hybrid_search",
+            "table_changes",
+            "range",
+            "generate_series",
+            "in",
+            "over",
+        ),
+        *(
+            "exists",
+            "any",
+            "all",
+            "some",
+            "and",
+            "or",
+            "not",
+            "on",
+            "by",
+            "as",
+            "using",
+            "from",
+            "where",
+            "when",
+            "then",
+        ),
+        *("else", "select", "join", "union", "except", "intersect", "having", "filter", "rollup", "cube", "sets", "is"),
+        *("like", "between", "case", "distinct", "with", "limit", "offset", "array", "interval", "varchar", "char"),
+        *("decimal", "numeric", "timestamp", "time", "binary", "into", "unnest", "group", "sum", "current_user"),
+    ]
+)
+"""What may stand before a bracket without any cost that grows faster than the text of its constants."""
+
+
+def is_costly(text: str, tokens: Sequence[Token]) -> bool:
+    """Whether planning a statement may take long: it is long itself, or has calls whose cost follows from constants.
+
+    >>> from lance_flight.engine.sql.tokens import tokenize
+    >>> [is_costly(text, tokenize(text)) for text in ("SELECT count(*) FROM t", "SELECT levenshtein('a', 'b')")]
+    [False, True]
+    """
+    return len(text) > SHORT_TEXT or any(
+        following.text == "(" and token.kind in (Kind.WORD, Kind.NAME) and token.text.lower() not in CHEAP_FUNCTIONS
+        for token, following in pairwise(tokens)
+    )
+
+
+def check_bounds(text: str, tokens: Sequence[Token]) -> None:
+    """Refuse a statement that is too deep, too wide or expands too far; `SqlError` says where and how much it may be.
+
+    >>> from lance_flight.engine.sql.tokens import tokenize
+    >>> check_bounds("SELECT 1", tokenize("SELECT 1"))
+    """
+    if len(tokens) <= MOST_NESTED:
+        return
+    _Shape(text).read(tokens)
+
+
+@dataclass(slots=True)
+class _Level:
+    """The inside of one bracket or CASE, or the statement itself, as far as it was read.
+
+    `operators` and `deepest` are of the operand of AND and OR that is being read: its operators, and the depth of what is bracketed in it.
+    """
+
+    is_case: bool = False
+    grouping: str = ""
+    clause: str = ""
+    commas: int = 0
+    groupings: int = 1
+    operators: int = 0
+    deepest: int = 0
+    operand: int = 0
+    booleans: int = 0
+    depth: int = 0
+    items: int = 0
+    joined: int = 0
+    sets: int = 0
+
+    def grouping_sets(self) -> int:
+        """How many grouping sets the bracket of CUBE, ROLLUP or GROUPING SETS makes."""
+        match self.grouping:
+            case "CUBE":
+                return 1 << min(self.commas + 1, 62)
+            case "ROLLUP":
+                return self.commas + 2
+            case "SETS":
+                return self.commas + 1
+        return 1
+
+    def end_operand(self) -> None:
+        """An operand of AND or OR is over."""
+        self.operand = max(self.operand, self.operators + self.deepest)
+        self.operators = self.deepest = 0
+
+    def end_expression(self) -> None:
+        """An expression is over: the depth of the level is that of its deepest one."""
+        self.end_operand()
+        self.depth = max(self.depth, self.operand + self.booleans)
+        self.operand = self.booleans = 0
+
+
+class _Shape:
+    """Counts what the brackets of a statement hold, each against its bound."""
+
+    def __init__(self, text: str) -> None:
+        self._text = text
+        self._levels = [_Level()]
+        self._selects = 0
+
+    def read(self, tokens: Sequence[Token]) -> None:
+        """Count all tokens of the statement."""
+        for place, token in enumerate(tokens):
+            if token.kind is Kind.SIGN:
+                self._sign(token, tokens[place - 1] if place else None)
+            elif token.kind is Kind.WORD:
+                self._word(token, tokens[place + 1] if place + 1 < len(tokens) else None)
+        self._levels[-1].end_expression()
+
+    def _sign(self, token: Token, before: Token | None) -> None:
+        level, sign = self._levels[-1], token.text
+        if sign in _OPENING:
+            level.operators += sign == "["
+            self._open(token, is_case=False)
+            self._levels[-1].grouping = before.word if before is not None else ""
+        elif sign in _CLOSING:
+            self._close(token)
+        elif sign == ",":
+            self._comma(token)
+        elif sign in _OPERATORS:
+            level.operators += 1
+            self._check("operators applied one after another", level.operators, MOST_OPERATORS, token)
+
+    def _word(self, token: Token, following: Token | None) -> None:
+        level, word = self._levels[-1], token.word
+        if word in {"AND", "OR"}:
+            level.end_operand()
+            level.booleans += 1
+            self._check("conditions joined by AND and OR", level.booleans, MOST_OPERATORS, token)
+        elif word in _OPERATOR_WORDS:
+            level.operators += 1
+            self._check("operators applied one after another", level.operators, MOST_OPERATORS, token)
+        elif word == "CASE":
+            self._open(token, is_case=True)
+        elif word == "END" and level.is_case:
+            self._close(token)
+        elif word in JOINS and not (following is not None and following.is_sign("(")):
+            self._join(token)
+        elif word in CLAUSES or word in SETS:
+            self._clause(token)
+
+    def _open(self, token: Token, *, is_case: bool) -> None:
+        self._levels.append(_Level(is_case=is_case))
+        self._check("brackets within brackets", len(self._levels) - 1, MOST_NESTED, token)
+
+    def _close(self, token: Token) -> None:
+        if len(self._levels) == 1:
+            return  # DataFusion says what is wrong with it
+        level = self._levels.pop()
+        level.end_expression()
+        parent = self._levels[-1]
+        parent.deepest = max(parent.deepest, level.depth + 1)
+        parent.groupings *= level.grouping_sets()
+        self._check("grouping sets in one GROUP BY", parent.groupings, MOST_GROUPINGS, token)
+        self._check("operators within operators", parent.operators + parent.deepest, MOST_OPERATORS, token)
+
+    def _comma(self, token: Token) -> None:
+        level = self._levels[-1]
+        level.end_expression()
+        level.commas += 1
+        if level.clause == "FROM":
+            self._joined(level, token)
+        elif level.clause in _LISTS:
+            level.items += 1
+            self._check("expressions in one list", level.items + 1, MOST_ITEMS, token)
+
+    def _join(self, token: Token) -> None:
+        level = self._levels[-1]
+        level.end_expression()
+        if token.word == "JOIN":
+            level.clause = "FROM"
+            self._joined(level, token)
+
+    def _joined(self, level: _Level, token: Token) -> None:
+        level.joined += 1
+        self._check("relations in one FROM", level.joined + 1, MOST_JOINED, token)
+
+    def _clause(self, token: Token) -> None:
+        level, word = self._levels[-1], token.word
+        level.end_expression()
+        # What follows ON or USING may be one more relation of the same FROM.
+        if word not in {"ON", "USING", "AS"}:
+            level.clause, level.items, level.groupings = word, 0, 1
+        if word == "SELECT":
+            level.joined = 0
+            self._selects += 1
+            self._check("SELECTs", self._selects, MOST_SELECTS, token)
+        elif word in SETS:
+            level.sets += 1
+            self._check("queries combined by UNION, INTERSECT or EXCEPT", level.sets + 1, MOST_SETS, token)
+
+    def _check(self, what: str, count: int, most: int, token: Token) -> None:
+        if count > most:
+            before = self._text[: token.start]
+            line, column = before.count("\n") + 1, token.start - before.rfind("\n")
+            raise SqlError(
+                f"the statement has more than {most} {what}; expected at most {most}; at Line: {line}, Column: {column}"
+            )

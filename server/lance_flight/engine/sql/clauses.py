@@ -1,0 +1,376 @@
+"""Clauses of other dialects: those that DataFusion parses and drops are rewritten where that is simple, or refused by name.
+
+sqlparser's generic dialect reads more clauses than DataFusion plans. A clause counts by its position alone: where a name may stand
+(as a column, after AS or a dot, as an alias), its word is a name.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from decimal import Decimal
+from enum import Enum
+
+from lance_flight.engine.sql.clause_words import (
+    AFTER_CALL,
+    AFTER_FROM,
+    AFTER_TABLE,
+    AFTER_UNION,
+    FIRST_WORDS,
+    FOLLOWED,
+    IN_CALL,
+    INSTEAD,
+    JOINS,
+    NAMED,
+    NEVER_COLUMN_ALIASES,
+    NO_FUNCTIONS,
+    NO_SETS,
+    PERCENT,
+    QUERY_STARTS,
+    SAMPLE,
+    SET_OPERATORS,
+    SUSPECTS,
+    TABLE,
+    TWO_WORDS,
+    WILDCARD_OPTIONS,
+    WINDOW_WORDS,
+    WITHIN,
+)
+from lance_flight.engine.sql.routines import is_aggregate
+from lance_flight.engine.sql.token_places import TokenPlaces
+from lance_flight.engine.sql.tokens import Kind, Token
+from lance_flight.errors import Unsupported
+
+Edit = tuple[int, int, str]
+"""A stretch of a text (start, stop), and what replaces it."""
+
+
+class _Kind(Enum):
+    """What a bracket holds."""
+
+    QUERY = "query"
+    TABLES = "tables"
+    """Joined tables, in a FROM."""
+    CALL = "call"
+    """The arguments of a function."""
+    NAMES = "names"
+    """The columns of an alias, or of a WITH query."""
+    OTHER = "other"
+
+
+@dataclass(slots=True)
+class _Level:
+    """A bracket that is open, or the whole text; places are those of tokens.
+
+    `clause` is the one that is being read, or the one that the bracket stands in. `function` is the one that is called.
+    `has_recursion` tells that the query begins with WITH RECURSIVE, `is_recursive` that it is named by one.
+    """
+
+    kind: _Kind
+    start: int
+    clause: str = ""
+    function: str = ""
+    has_recursion: bool = False
+    is_recursive: bool = False
+    has_union: bool = False
+    lone_from: int | None = None
+    table: int = 0
+    group: int = 0
+
+
+def clause_edits(text: str, tokens: Sequence[Token]) -> list[Edit]:
+    """The edits that make DataFusion plan every clause of a text; `Unsupported` names a clause that it would drop."""
+    return _Reader(text, tokens).read() if SUSPECTS.search(text) else []
+
+
+class _Reader(TokenPlaces):
+    """Reads a text from its first token to its last, with the brackets that are open."""
+
+    def __init__(self, text: str, tokens: Sequence[Token]) -> None:
+        super().__init__(tokens)
+        self.sql = text
+        self.edits: list[Edit] = []
+        self.levels = [_Level(_Kind.QUERY, 0)]
+        self.call: tuple[int, str] = (-1, "")
+        """The place where the call ended that was read last, and its function."""
+        self.wildcard = -1
+        """The place where the options of a wildcard ended, as in `* EXCLUDE (a)`."""
+        self.resume = 0
+
+    def read(self) -> list[Edit]:
+        """The edits of the whole text."""
+        for at, token in enumerate(self.tokens):
+            if at < self.resume:
+                continue
+            if token.kind is Kind.WORD:
+                self._word(at, token.word)
+            elif token.kind is not Kind.SIGN:
+                continue
+            elif token.text in "([{":
+                self._open(at)
+            elif token.text in ")]}":
+                self._close(at)
+            elif token.text == ",":
+                self.levels[-1].table = at + 1
+            elif token.text == "|" and self.is_pipe(at):
+                self._pipe(at)
+        self._end(self.levels[0])
+        return self.edits
+
+    # Brackets.
+
+    def _open(self, at: int) -> None:
+        outer = self.levels[-1]
+        before, word = self.text(at - 1), self.word_at(at - 1)
+        level = _Level(_Kind.OTHER, at + 1, outer.clause, table=at + 1)
+        is_of_tables = outer.clause == "FROM" and outer.kind in {_Kind.QUERY, _Kind.TABLES}
+        is_alias = outer.clause == "WITH" or (is_of_tables and self.is_alias(at - 1))
+        is_name = (
+            at > 0 and self.ends_operand(at - 1) and before not in ")]}" and (is_alias or word not in NO_FUNCTIONS)
+        )
+        if self.tokens[at].text != "(":
+            pass
+        elif before == ")" and self.call[0] == at - 1:
+            raise self._refused(at, "a second list of arguments", "write one list")
+        elif self.first_word(at) in QUERY_STARTS and not (is_name and not is_alias and self.is_sign(at + 1, "(")):
+            is_of_table = outer.clause == "FROM" and not is_name and self.text(at + 1) == "("
+            level.kind, level.clause = _Kind.QUERY, "FROM" if is_of_table else ""
+            level.is_recursive = outer.has_recursion and outer.clause == "WITH"
+        elif word in {"FILTER", "GROUP"} and self.call[0] in {at - 2, at - 3}:
+            level.function = self.call[1]
+        elif is_of_tables and not is_name:
+            level.kind = _Kind.TABLES
+        elif is_name:
+            level.kind = _Kind.NAMES if is_alias else _Kind.CALL
+            level.function = "" if is_alias else self.tokens[at - 1].text
+            self._check_first_argument(level)
+        elif word in {"OVER", "AS"} and (word == "OVER" or outer.clause == "WINDOW"):
+            self._check_window(at + 1)
+        self.levels.append(level)
+
+    def _close(self, at: int) -> None:
+        if len(self.levels) == 1:
+            return  # DataFusion says what is wrong
+        level = self.levels.pop()
+        self._end(level)
+        if level.kind is _Kind.NAMES:
+            self._check_names(level.start, at)
+        if self.word_at(level.start - 2) in WILDCARD_OPTIONS:
+            self.wildcard = at
+        if level.function:
+            self.call = at, level.function
+        outer = self.levels[-1]
+        if outer.clause == "WITH" and level.kind is _Kind.QUERY and self.word_at(at + 1) == "FROM":
+            self._name_query(level)
+
+    def _end(self, level: _Level) -> None:
+        """What is known of a query when it ends, or its next part begins: `FROM t` alone selects all columns."""
+        if level.lone_from is not None:
+            start = self.tokens[level.lone_from].start
+            self.edits.append((start, start, "SELECT * "))
+            level.lone_from = None
+
+    def _name_query(self, level: _Level) -> None:
+        """Give a query of WITH the AS that it lacks: without, a FROM that follows would be its own, and be dropped."""
+        opening = level.start - 1
+        if self.word_at(opening - 1) != "AS":
+            start = self.tokens[opening].start
+            self.edits.append((start, start, " AS "))
+
+    def _pipe(self, at: int) -> None:
+        level = self.levels[-1]
+        if level.kind is _Kind.QUERY:
+            self._end(level)
+            self._check_recursion(level, at, "|>")
+            word = self.word_at(at + 2)
+            level.clause = "FROM" if word in JOINS else "SELECT" if word == "EXTEND" else word
+            if word == "TABLESAMPLE":
+                raise self._refused(at + 2, word)
+
+    # Words.
+
+    def _word(self, at: int, word: str) -> None:
+        if self.is_name(at):
+            return
+        level = self.levels[-1]
+        if self.call[0] == at - 1 and self._after_call(level, at, word):
+            return
+        match level.kind:
+            case _Kind.QUERY:
+                self._query_word(level, at, word)
+            case _Kind.TABLES if self.ends_operand(at - 1):
+                self._clause(level, at, word)
+            case _Kind.CALL:
+                self._argument_word(level, at, word)
+            case _:
+                pass
+        if word == "JOIN":
+            level.table = at + 1
+
+    def _query_word(self, level: _Level, at: int, word: str) -> None:
+        if word == "SELECT":
+            level.clause, level.lone_from = word, None
+        elif word == "FROM" and not self.is_comparison(at):
+            level.lone_from = at if level.clause in {"", "WITH"} else None
+            level.clause, level.table = word, at + 1
+        elif word == "VALUES" and level.clause in {"", "WITH"}:
+            level.clause = word
+        elif word == "TOP" and self.word_at(at - 1) in {"SELECT", "DISTINCT", "ALL"}:
+            self._check_top(at)
+        elif at == level.start or not self.ends_operand(at - 1):
+            if at == level.start and word == "WITH":
+                level.clause, level.has_recursion = word, self.word_at(at + 1) == "RECURSIVE"
+        elif not self._clause(level, at, word):
+            self._next_part(level, at, word)
+
+    def _next_part(self, level: _Level, at: int, word: str) -> None:
+        if word in SET_OPERATORS and not self.is_sign(at - 1, "*"):
+            self._end(level)
+            level.has_union |= word == "UNION"
+            level.clause = ""
+            if self.word_at(level.start) == "WITH":
+                self._check_recursion(level, at, "WITH")
+        elif word in AFTER_FROM and not (
+            word == "GROUP" and (level.clause == "AGGREGATE" or self.word_at(at - 1) == "WITHIN")
+        ):
+            self._check_recursion(level, at, word)
+            level.clause, level.group = word, at + 2
+
+    def _clause(self, level: _Level, at: int, word: str) -> bool:
+        """Rewrite or refuse the clause that begins here, where an operand has ended; whether there is one."""
+        clause = self._clause_at(level, at, word)
+        if clause is None:
+            return False
+        edits: list[Edit] | None = None
+        if clause in {"WITH ROLLUP", "WITH CUBE"}:
+            edits = self._grouped(level, at)
+        elif clause == "TABLESAMPLE":
+            edits = self._sampled(level, at)
+        if edits is None:
+            raise self._refused(at, clause)
+        self.edits += edits
+        return True
+
+    def _clause_at(self, level: _Level, at: int, word: str) -> str | None:
+        if word == "ILIKE" and level.clause == "SELECT" and self.is_sign(at - 1, "*"):
+            return "ILIKE after *"
+        if word not in FIRST_WORDS or (level.clause == "SELECT" and not self._ends_item(at - 1, word)):
+            return None
+        follower = "" if self.kind(at + 1) is Kind.NAME else self.text(at + 1).upper()
+        for clauses in (FOLLOWED, AFTER_TABLE) if level.clause == "FROM" else (FOLLOWED,):
+            for followers, clause in clauses.get(word, ()):
+                if follower in followers:
+                    return clause
+        is_one = {
+            "FORMAT": self.kind(at + 1) in {Kind.WORD, Kind.NAME},
+            "SETTINGS": self.text(at + 2) == "=",
+        }.get(word, level.clause in WITHIN.get(word, ()))
+        return NAMED.get(word, word) if word == "PREWHERE" or is_one else None
+
+    def _ends_item(self, at: int, following: str) -> bool:
+        """Whether an item of a SELECT list ends here, so that the word that follows is no alias."""
+        return following in NEVER_COLUMN_ALIASES or self.is_sign(at, "*") or at == self.wildcard or self.is_alias(at)
+
+    # Rewrites.
+
+    def _grouped(self, level: _Level, at: int) -> list[Edit] | None:
+        """`GROUP BY a, b WITH ROLLUP` as `GROUP BY ROLLUP (a, b)`."""
+        items = _items(self.tokens, level.group, at)
+        is_simple = all(
+            item
+            and item[0].word not in NO_SETS
+            and not item[0].is_sign("(")
+            and (len(item) > 1 or item[0].kind is not Kind.NUMBER)
+            for item in items
+        )
+        if level.clause != "GROUP" or not is_simple or self.word_at(at + 2) == "WITH":
+            return None
+        start, modifier = self.tokens[level.group].start, self.tokens[at + 1]
+        self.resume = at + 2
+        return [(start, start, f"{modifier.word} ("), (self.tokens[at].start, modifier.stop, ")")]
+
+    def _sampled(self, level: _Level, at: int) -> list[Edit] | None:
+        """`t AS x TABLESAMPLE BERNOULLI (10)` as a query over `t` that keeps each row with that probability."""
+        named = TABLE.fullmatch(self.sql, self.tokens[level.table].start, self.tokens[at - 1].stop)
+        sample = SAMPLE.match(self.sql, self.tokens[at].start)
+        if named is None or sample is None or not (sample["method"] or sample["unit"]):
+            return None
+        percent = Decimal(sample["percent"])
+        after = next((place for place in range(at, len(self.tokens)) if self.tokens[place].start >= sample.end()), -1)
+        if percent > PERCENT or (after > 0 and self.tokens[after].word in {"REPEATABLE", "SEED", "OFFSET"}):
+            return None
+        self.resume = len(self.tokens) if after < 0 else after
+        filtered = f" WHERE random() < {percent / PERCENT}) AS {named['alias'] or named['last']}"
+        return [(named.start(), named.start(), "(SELECT * FROM "), (named.end("name"), sample.end(), filtered)]
+
+    # Calls.
+
+    def _after_call(self, level: _Level, at: int, word: str) -> bool:
+        """Read what may follow a call; a function of one row takes none of it, and DataFusion says nothing."""
+        follower = self.text(at + 1).upper()
+        is_name = word == "OVER" and follower != "(" and self.kind(at + 1) in {Kind.WORD, Kind.NAME}
+        if is_name and level.clause in {"FROM", ""}:
+            return False
+        if not is_name and follower not in AFTER_CALL.get(word, ()):
+            return False
+        self._check_aggregate(at, word)
+        if is_name and level.clause != "SELECT":
+            raise self._refused(at, "the name of a window, beyond the SELECT list")
+        if follower == "NULLS":
+            self.call = at + 1, self.call[1]
+        return True
+
+    def _argument_word(self, level: _Level, at: int, word: str) -> None:
+        if word == "SETTINGS" and level.clause == "FROM" and self.text(at + 2) == "=":
+            raise self._refused(at, word)
+        if self.ends_operand(at - 1) and self.text(at + 1).upper() in IN_CALL.get(word, ()):
+            self._check_aggregate(at, word, level.function)
+
+    def _check_aggregate(self, at: int, word: str, function: str = "") -> None:
+        function = function or self.call[1]
+        if not is_aggregate(function):
+            said = f"{word} {self.word_at(at + 1)}" if word in TWO_WORDS else word
+            raise self._refused(at, f"{said} in a call of {function}", "leave it out: the function takes one row")
+
+    # Checks.
+
+    def _check_first_argument(self, level: _Level) -> None:
+        if level.kind is _Kind.CALL and self.word_at(level.start) == "DISTINCT":
+            self._check_aggregate(level.start, "DISTINCT", level.function)
+
+    def _check_window(self, at: int) -> None:
+        word = self.word_at(at)
+        if self.kind(at) is Kind.NAME or (word and word not in WINDOW_WORDS):
+            raise self._refused(at, "the name of a window in OVER (…)")
+
+    def _check_names(self, start: int, stop: int) -> None:
+        if any(len(item) > 1 for item in _items(self.tokens, start, stop)):
+            raise self._refused(start, "a type in a list of column aliases")
+
+    def _check_recursion(self, level: _Level, at: int, clause: str) -> None:
+        if level.is_recursive and level.has_union and clause in AFTER_UNION:
+            raise self._refused(at, "a clause after the UNION of WITH RECURSIVE")
+
+    def _check_top(self, at: int) -> None:
+        if self.kind(at + 1) is Kind.NUMBER or self.text(at + 1) == "(":
+            raise self._refused(at, "TOP")
+
+    def _refused(self, at: int, clause: str, instead: str = "") -> Unsupported:
+        said = f"FOR {self.word_at(at + 1)}" if clause == "FOR" else clause
+        before = self.sql[: self.tokens[at].start]
+        line, column = before.count("\n") + 1, len(before) - before.rfind("\n")
+        return Unsupported(f"{said} is not offered: {instead or INSTEAD[clause]}; at Line: {line}, Column: {column}")
+
+
+def _items(tokens: Sequence[Token], start: int, stop: int) -> list[list[Token]]:
+    """What stands between the commas outside of any bracket."""
+    items: list[list[Token]] = [[]]
+    depth = 0
+    for token in tokens[start:stop]:
+        if token.kind is Kind.SIGN:
+            depth += (token.text in "([{") - (token.text in ")]}")
+        if depth == 0 and token.is_sign(","):
+            items.append([])
+        else:
+            items[-1].append(token)
+    return items

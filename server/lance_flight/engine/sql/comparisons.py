@@ -1,0 +1,150 @@
+"""Brackets around comparisons by IS [NOT] DISTINCT FROM, whose right operand DataFusion's parser reads too far.
+
+sqlparser takes all that follows for the right operand: `a IS DISTINCT FROM b AND c` is `a IS DISTINCT FROM (b AND c)` to it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from lance_flight.engine.sql.token_places import TokenPlaces
+from lance_flight.engine.sql.tokens import Kind, Token
+
+_LOOSER = frozenset(["AND", "OR", "IS"])
+_STARTS = frozenset(
+    [
+        *(
+            "AGGREGATE",
+            "ALL",
+            "BY",
+            "DISTINCT",
+            "ELSE",
+            "EXTEND",
+            "FROM",
+            "HAVING",
+            "LIMIT",
+            "OFFSET",
+            "ON",
+            "OR",
+            "QUALIFY",
+        ),
+        *("SELECT", "THEN", "VALUES", "WHEN", "WHERE"),
+    ]
+)
+"""Words that a left operand cannot reach over; AND and NOT may be parts of BETWEEN and NOT IN."""
+_INFIX = frozenset(
+    [
+        *(
+            "AT",
+            "BETWEEN",
+            "COLLATE",
+            "DIV",
+            "ESCAPE",
+            "FILTER",
+            "GROUP",
+            "IGNORE",
+            "ILIKE",
+            "IN",
+            "LIKE",
+            "NOT",
+            "NULLS",
+        ),
+        *("OVER", "REGEXP", "RESPECT", "RLIKE", "SIMILAR", "TIME", "TO", "WITHIN", "XOR", "ZONE"),
+        *("PRECISION", "UNSIGNED", "VARYING"),
+        *("YEAR", "MONTH", "WEEK", "DAY", "HOUR", "MINUTE", "SECOND"),
+    ]
+)
+"""Words that continue an operand that could end before them."""
+
+
+def comparison_edits(tokens: Sequence[Token]) -> list[tuple[int, int, str]]:
+    """The edits (start, stop, new text) that put brackets around each comparison that something looser follows."""
+    places = [
+        at
+        for at, token in enumerate(tokens)
+        if token.word == "FROM"
+        and at > 1
+        and tokens[at - 1].word == "DISTINCT"
+        and tokens[at - 2].word in {"IS", "NOT"}
+    ]
+    if not places:
+        return []
+    reader = _Operands(tokens)
+    edits: list[tuple[int, int, str]] = []
+    left_of: dict[int, int] = {}
+    for at in places:
+        operator = at - 2 if tokens[at - 2].word == "IS" else at - 3
+        start = left_of.get(operator - 1)
+        start = reader.left(operator - 1) if start is None else start
+        stop = reader.right(at + 1)
+        left_of[stop - 1] = start
+        if start < operator and at + 1 < stop < len(tokens) and tokens[stop].word in _LOOSER:
+            opens, closes = tokens[start].start, tokens[stop - 1].stop
+            edits += [(opens, opens, "("), (closes, closes, ")")]
+    return edits
+
+
+class _Operands(TokenPlaces):
+    """Finds where the operands of a comparison begin and end."""
+
+    def __init__(self, tokens: Sequence[Token]) -> None:
+        super().__init__(tokens)
+        self.partners = dict(self._pairs())
+        self.partners |= {closing: opening for opening, closing in self.partners.items()}
+
+    def left(self, at: int) -> int:
+        """The first token of the operand that ends at `at`."""
+        while at >= 0 and not self._starts_operand(at):
+            at = self.partners.get(at, at) - 1
+        return at + 1
+
+    def right(self, at: int) -> int:
+        """The token after the operand that begins at `at`."""
+        betweens = 0
+        while at < len(self.tokens):
+            word, is_infix = self.word_at(at), self.ends_operand(at - 1) and not self.is_name(at)
+            if word == "BETWEEN" and is_infix:
+                betweens += 1
+            elif word == "AND" and betweens:
+                betweens -= 1
+            elif (self.kind(at) is Kind.SIGN and self.text(at) in ",;)]}") or (
+                word and is_infix and word not in _INFIX and self.word_at(at - 1) != "OVER"
+            ):
+                break
+            at = max(at, self.partners.get(at, at)) + 1
+        return at
+
+    def _starts_operand(self, at: int) -> bool:
+        """Whether what stands at `at` is before the operand that follows it."""
+        word = self.word_at(at)
+        if self.kind(at) is Kind.SIGN:
+            is_arrow = self.text(at) == ">" and self.text(at - 1) in {"-", "=", "|"}
+            return self.text(at) in "([{,;:" or (is_arrow and self.tokens[at - 1].stop == self.tokens[at].start)
+        if not word or self.is_name(at):
+            return False
+        if word == "NOT":
+            return not self.ends_operand(at - 1) and self.word_at(at - 1) != "IS"
+        if word == "AND":
+            return not self._is_of_between(at - 1)
+        return word in _STARTS or (word == "CASE" and at not in self.partners)
+
+    def _is_of_between(self, at: int) -> bool:
+        while at >= 0 and self.word_at(at) != "BETWEEN":
+            if self.word_at(at) == "AND" or self._starts_operand(at):
+                return False
+            at = self.partners.get(at, at) - 1
+        return at >= 0
+
+    def _pairs(self) -> list[tuple[int, int]]:
+        """Each bracket, and each CASE, with what closes it."""
+        pairs: list[tuple[int, int]] = []
+        opened: list[int] = []
+        for at, token in enumerate(self.tokens):
+            is_case = bool(opened) and self.word_at(opened[-1]) == "CASE"
+            if token.word in {"CASE", "END"} and self.is_name(at):
+                continue
+            if token.word == "CASE" or (token.kind is Kind.SIGN and token.text in "([{"):
+                opened.append(at)
+            elif (token.word == "END" and is_case) or (token.kind is Kind.SIGN and token.text in ")]}" and opened):
+                pairs.append((opened.pop(), at))
+        return pairs

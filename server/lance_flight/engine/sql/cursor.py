@@ -1,0 +1,174 @@
+"""A cursor over SQL text, for the statements that are read here and not by DataFusion."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from string import ascii_lowercase, ascii_uppercase
+
+from lance_flight.engine.sql.tokens import QUOTED, Kind, Token, tokenize
+from lance_flight.errors import SqlError
+
+_MOMENTS = {"TIMESTAMP", "TIMESTAMPTZ", "DATETIME"}
+_TYPED = ("DATE", "TIME", *sorted(_MOMENTS))
+_BOOLEANS = ("TRUE", "FALSE")
+_FOLDED = str.maketrans(ascii_uppercase, ascii_lowercase)
+
+
+@dataclass(slots=True)
+class Cursor:
+    """Reads a statement token by token; every error names what came and what was expected.
+
+    `db_schema` is where the tables are that it names without a schema (None: the default one). Errors name positions in `sent`, where that
+    is another text: its tokens from the number `first` on are those of the cursor.
+    """
+
+    text: str
+    tokens: list[Token]
+    at: int = 0
+    db_schema: str | None = None
+    sent: str | None = None
+    first: int = 0
+
+    @classmethod
+    def over(cls, text: str, db_schema: str | None = None, sent: str | None = None, first: int = 0) -> Cursor:
+        """A cursor at the first token of one statement; a closing semicolon is dropped."""
+        tokens = tokenize(text)
+        while tokens and tokens[-1].is_sign(";"):
+            tokens.pop()
+        if not tokens:
+            raise SqlError("the statement is empty")
+        return cls(text, tokens, db_schema=db_schema, sent=sent, first=first)
+
+    @property
+    def done(self) -> bool:
+        """Whether every token was read."""
+        return self.at >= len(self.tokens)
+
+    def peek(self, *words: str) -> bool:
+        """Whether the next tokens are these words or signs, in any case."""
+        coming = self.tokens[self.at : self.at + len(words)]
+        texts = [token.text.upper() for token in coming if token.kind not in QUOTED]
+        return texts == [word.upper() for word in words]
+
+    def accept(self, *words: str) -> bool:
+        """Read these words if they come next."""
+        if not self.peek(*words):
+            return False
+        self.at += len(words)
+        return True
+
+    def expect(self, *words: str) -> None:
+        """Read these words, or fail."""
+        if not self.accept(*words):
+            raise self.error(" ".join(words))
+
+    def error(self, expected: str) -> SqlError:
+        """What is wrong here."""
+        if self.done:
+            return SqlError(f"expected {expected}, got the end of the statement")
+        text, tokens = (self.text, self.tokens) if self.sent is None else (self.sent, tokenize(self.sent)[self.first :])
+        token = tokens[self.at]
+        return SqlError(f"expected {expected}, got {text[token.start : token.stop]!r} at character {token.start + 1}")
+
+    def name(self, what: str) -> str:
+        """Read one identifier; the ASCII letters of an unquoted one are folded to lower case, as in queries."""
+        token = self._read(what, Kind.WORD, Kind.NAME)
+        return token.text if token.kind is Kind.NAME else token.text.translate(_FOLDED)
+
+    def number(self, what: str) -> int:
+        """Read one whole number."""
+        if not self.done and not self.tokens[self.at].text.isdigit():
+            raise self.error(what)
+        return int(self._read(what, Kind.NUMBER).text)
+
+    def string(self, what: str) -> str:
+        """Read one string literal, `'…'` or `$$…$$`."""
+        return self._read(what, Kind.STRING).text
+
+    def text_or_name(self, what: str) -> str:
+        """Read one string literal or identifier."""
+        if not self.done and self.tokens[self.at].kind is Kind.STRING:
+            return self.string(what)
+        return self.name(what)
+
+    def word(self, what: str) -> str:
+        """Read one identifier, string literal or number; its text."""
+        token = self._read(what, Kind.WORD, Kind.NAME, Kind.STRING, Kind.NUMBER)
+        return token.text.translate(_FOLDED) if token.kind is Kind.WORD else token.text
+
+    @property
+    def at_literal(self) -> bool:
+        """Whether a number or a text in quotes comes next."""
+        return not self.done and self.tokens[self.at].kind in (Kind.NUMBER, Kind.STRING)
+
+    def literal(self, what: str) -> str:
+        """Read one literal but for NULL and bytes, `'…'`, `-1.5`, `TRUE`, `DATE '…'`; the text of its value."""
+        for word in _BOOLEANS:
+            if self.accept(word):
+                return word.lower()
+        if any(self.accept(word) for word in _TYPED):
+            return self.string(what)
+        sign = "-" if self.accept("-") else ""
+        return sign + self._read(what, Kind.NUMBER, *([] if sign else [Kind.STRING])).text
+
+    def source(self, start: int, stop: int) -> str:
+        """The text of the tokens `start` to `stop`, as it was written."""
+        if start >= stop:
+            return ""
+        return self.text[self.tokens[start].start : self.tokens[stop - 1].stop]
+
+    def until(self, *stops: str) -> str:
+        """Read up to (not including) the first of `stops` outside of any bracket or CASE, and return that text.
+
+        A closing bracket that was not opened here, and a semicolon, end it as well.
+        """
+        start, depth = self.at, 0
+        while not self.done:
+            token = self.tokens[self.at]
+            word = "" if token.kind in QUOTED else token.text.upper()
+            is_closing = token.kind is Kind.SIGN and token.text in ")]}"
+            if (depth == 0 and (is_closing or word in stops)) or word == ";":
+                break
+            is_opening = token.kind is Kind.SIGN and token.text in "([{"
+            depth += (is_opening or word == "CASE") - (is_closing or word == "END")
+            self.at += 1
+        return self.source(start, self.at)
+
+    def type(self, *stops: str) -> str:
+        """Read a type up to the first of `stops` outside of any bracket; `<` and `>` are brackets in it."""
+        start, depth = self.at, 0
+        while not self.done:
+            token = self.tokens[self.at]
+            is_sign = token.kind is Kind.SIGN
+            closes = (token.text.count(">") or token.text in ")]") if is_sign else 0
+            if depth == 0 and (closes or (token.kind not in QUOTED and token.text.upper() in stops)):
+                break
+            depth += ((token.text.count("<") or token.text in "([") if is_sign else 0) - closes
+            self.at += 1
+        return self.source(start, self.at)
+
+    def bracketed(self) -> str:
+        """Read a bracket with all that is in it."""
+        start, depth = self.at, 1
+        self.expect("(")
+        while not self.done and (depth > 1 or not self.peek(")")):
+            depth += self.peek("(") - self.peek(")")
+            self.at += 1
+        self.expect(")")
+        return self.source(start, self.at)
+
+    def rest(self) -> str:
+        """Read everything that is left."""
+        start, self.at = self.at, len(self.tokens)
+        return self.source(start, self.at)
+
+    def end(self) -> None:
+        """Fail unless everything was read."""
+        if not self.done:
+            raise self.error("the end of the statement")
+
+    def _read(self, what: str, *kinds: Kind) -> Token:
+        if self.done or self.tokens[self.at].kind not in kinds:
+            raise self.error(what)
+        self.at += 1
+        return self.tokens[self.at - 1]

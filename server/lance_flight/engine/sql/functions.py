@@ -1,0 +1,280 @@
+"""DataFusion contexts, and expressions that they compute over columns: custom partition expressions, conditions, casts.
+
+Spec: Hash Functions, Partition Expression (the six requirements); decisions 7 and 11.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from functools import lru_cache
+
+import pyarrow as pa
+from datafusion import DataFrame, RuntimeEnvBuilder, SessionConfig, SessionContext, col, udf
+
+from lance_flight.engine.sql.cursor import Cursor
+from lance_flight.engine.sql.positions import located, with_sent_position
+from lance_flight.engine.sql.rewriting import for_datafusion
+from lance_flight.engine.sql.routines import calls_of, changing_functions
+from lance_flight.engine.sql.tokens import STRINGS
+from lance_flight.engine.sql.typed_calls import QUERIES_ONLY, TypedCalls, shown_name
+from lance_flight.errors import SpecError, SqlError
+from lance_flight.model.hashing import hash_class
+
+RECURSION_LIMIT = "250"
+"""Levels of DataFusion's parser, of which a bracket takes up to two (`bounds.MOST_NESTED`)."""
+_COLUMN = re.compile(r"col\d+")
+_RAISED = re.compile(r"PyErr \{ type: <class '[^']*'>, value: (?P<message>.*?), traceback: .*\}", re.DOTALL)
+_NULL_ROWS = 2  # an aggregate would make one of them
+_KEPT_EXPRESSIONS = 256
+INNER_MEMORY = 256 << 20
+"""Bytes that such a context may hold; batch by batch it needs a few."""
+_PROBES = (5, 0, -3, 100, None)
+
+
+def session_config(target_partitions: int = 1) -> SessionConfig:
+    """How every DataFusion context here is configured: text is utf8, times are UTC, nothing is read from files."""
+    return (
+        SessionConfig(
+            {
+                "datafusion.sql_parser.map_string_types_to_utf8view": "false",
+                "datafusion.sql_parser.recursion_limit": RECURSION_LIMIT,
+                "datafusion.execution.time_zone": "UTC",
+                "datafusion.execution.collect_statistics": "false",
+            }
+        )
+        .with_target_partitions(target_partitions)
+        .with_batch_size(64 * 1024)
+    )
+
+
+def inner_context() -> SessionContext:
+    """A context for what a statement computes beside its query: expressions, casts, conditions."""
+    return SessionContext(session_config(), RuntimeEnvBuilder().with_greedy_memory_pool(INNER_MEMORY))
+
+
+def register_principal(context: SessionContext, principal: str) -> None:
+    """Let queries say `CURRENT_USER` or `SESSION_USER`: a constant, which prunes partitions like any other."""
+    for word in ("current_user", "session_user"):
+        context.register_udf(udf(lambda: pa.array([principal]), [], pa.utf8(), "immutable", word))
+
+
+def evaluate(expression: str, columns: Sequence[pa.Array], result_type: pa.DataType) -> pa.Array:
+    """Compute a custom partition expression over col0, col1 …; this is the product's `model.spec.Evaluate`.
+
+    `SqlError` for one that is not deterministic: its values tell nothing of the next ones.
+
+    >>> evaluate("upper(col0)", [pa.array(["a", None])], pa.utf8()).to_pylist()
+    ['A', None]
+    """
+    problems = _unsteady(expression)
+    if problems:
+        raise SqlError(f"expression {expression!r} cannot be computed: " + "; ".join(problems))
+    values = _computed(expression, columns)
+    try:
+        return values if values.type == result_type else values.cast(result_type)
+    except pa.ArrowException as exc:
+        raise SqlError(f"expression {expression!r} gives {values.type}, result_type is {result_type}: {exc}") from exc
+
+
+def compute(expression: str, columns: pa.RecordBatch, kind: pa.DataType) -> pa.Array:
+    """Compute an expression over columns by their names, as values of `kind`.
+
+    >>> compute("a + 1", pa.record_batch({"a": [1, None]}), pa.int32()).to_pylist()
+    [2, None]
+    """
+    values = _computed_over(expression, columns)
+    return values if values.type == kind else cast(values, kind)
+
+
+def computed_type(expression: str, columns: pa.RecordBatch) -> pa.DataType:
+    """The type of the values of an expression over columns by their names.
+
+    >>> computed_type("a + 1", pa.record_batch({"a": pa.array([], pa.int32())}))
+    DataType(int64)
+    """
+    return _computed_over(expression, columns).type
+
+
+def check_condition(condition: str, source: pa.Schema) -> None:
+    """Refuse what is no condition over one row, the same whenever it is computed; `SqlError` says why.
+
+    >>> check_condition("a > 1", pa.schema({"a": pa.int64()}))
+    """
+    problems = list(unsteady(condition))
+    if problems:
+        raise SqlError(f"condition {condition!r}: " + "; ".join(problems))
+    query = f"SELECT 1 FROM source WHERE (\n{condition}\n)"  # noqa: S608 - parsed, planned, never run
+    try:
+        _planned_over(query, pa.RecordBatch.from_pylist([], source), condition).execution_plan()
+    except Exception as exc:
+        raise SqlError(f"condition {condition!r} cannot be computed: {plain_message(exc)}") from exc
+
+
+def columns_in(expression: str, names: Iterable[str]) -> list[str]:
+    """The columns that an expression may speak of; what is called like one (a function, say) counts too.
+
+    >>> columns_in('upper(Origin) = "Dest"', ["origin", "Dest", "carrier"])
+    ['origin', 'Dest']
+    """
+    tokens = [token for token in Cursor.over(expression).tokens if token.kind not in STRINGS]
+    said = {token.text for token in tokens} | {token.text.lower() for token in tokens}
+    return [name for name in names if name in said or name.replace('"', '""') in said]
+
+
+def cast(column: pa.Array, kind: pa.DataType) -> pa.Array:
+    """`column` as SQL casts it, which for text is how a literal of that type is read.
+
+    >>> cast(pa.array(["01:02", None]), pa.time64("us")).to_pylist()
+    [datetime.time(1, 2), None]
+    """
+    context = inner_context()
+    context.register_record_batches("source", [[pa.RecordBatch.from_arrays([column], ["value"])]])
+    try:
+        batches = context.table("source").select(col("value").cast(kind)).collect()
+    except Exception as exc:
+        raise SqlError(plain_message(exc)) from exc
+    return pa.chunked_array([batch.column(0) for batch in batches], kind).combine_chunks()
+
+
+def result_type(expression: str, sources: Sequence[pa.DataType]) -> pa.DataType:
+    """The type of an expression over columns of these types."""
+    return _computed(expression, [pa.nulls(0, source) for source in sources]).type
+
+
+def check_expression(expression: str, sources: Sequence[pa.DataType], declared: pa.DataType) -> None:
+    """Refuse an expression that breaks one of the spec's six requirements; `SpecError` names every breach."""
+    problems = list(_expression_problems(expression, sources, declared))
+    if problems:
+        raise SpecError(f"expression {expression!r}", problems)
+
+
+def unsteady(expression: str) -> Iterator[str]:
+    """What keeps an expression from giving one value for each row, the same whenever it is computed."""
+    tokens = [token for token in Cursor.over(expression).tokens if token.kind not in STRINGS]
+    changing = next(calls_of(expression, changing_functions()), None)
+    if changing is not None:
+        yield f"{changing.lower()!r} is not deterministic and stateless; the same input must always give the same value"
+    if {token.word for token in tokens} & {"SELECT", "OVER"}:
+        yield "a subquery or window may not stand in it"
+
+
+@lru_cache(_KEPT_EXPRESSIONS)
+def _unsteady(expression: str) -> tuple[str, ...]:
+    return tuple(unsteady(expression))
+
+
+def _expression_problems(expression: str, sources: Sequence[pa.DataType], declared: pa.DataType) -> Iterator[str]:
+    words = {token.text.lower() for token in Cursor.over(expression).tokens if token.kind not in STRINGS}
+    for name in sorted(word for word in words if _COLUMN.fullmatch(word)):
+        if int(name[3:]) >= len(sources):
+            yield f"{name} is beyond its source columns (there are {len(sources)})"
+    problems = list(unsteady(expression))
+    yield from problems
+    if problems:
+        return
+    try:
+        nulls = _computed(expression, [pa.nulls(_NULL_ROWS, source) for source in sources])
+    except SqlError as exc:
+        yield f"it fails on NULL: {exc}"
+        return
+    if len(nulls) != _NULL_ROWS:
+        yield "an aggregate may not stand in it"
+    elif nulls.type != declared:
+        yield f"it gives {nulls.type}, result_type is {declared}"
+    elif hash_class(declared) is None:
+        yield f"it gives {declared}; expected a number, text, binary, boolean, date or time"
+    yield from _promotion_problems(expression, sources)
+
+
+def _promotion_problems(expression: str, sources: Sequence[pa.DataType]) -> Iterator[str]:
+    """The same numbers in a wider type must give the same values (requirement 3)."""
+    for place, source in enumerate(sources):
+        wider = _WIDER.get(source)
+        if wider is None:
+            continue
+        narrow = [pa.nulls(len(_PROBES), kind) for kind in sources]
+        probes = [abs(v) if v is not None and "uint" in str(source) else v for v in _PROBES]
+        narrow[place] = pa.array(probes, source)
+        wide = [column.cast(wider) if i == place else column for i, column in enumerate(narrow)]
+        try:
+            before, after = _computed(expression, narrow), _computed(expression, wide)
+            agree = before.cast(after.type).equals(after)
+        except (SqlError, pa.ArrowInvalid):
+            agree = False
+        if not agree:
+            yield f"it gives other values for equal numbers of {source} and {wider}"
+
+
+_WIDER = {
+    pa.int8(): pa.int64(),
+    pa.int16(): pa.int64(),
+    pa.int32(): pa.int64(),
+    pa.uint8(): pa.int64(),
+    pa.uint16(): pa.int64(),
+    pa.uint32(): pa.int64(),
+    pa.float32(): pa.float64(),
+}
+
+
+def _computed(expression: str, columns: Sequence[pa.Array]) -> pa.Array:
+    """The values of an expression; a column of type null is NULL in whatever type the expression wants there."""
+    if not any(pa.types.is_null(column.type) for column in columns):
+        return _computed_over(expression, _numbered(columns))
+    try:
+        return _computed_over(expression, _numbered(columns))
+    except SqlError:
+        # DataFusion's functions of time do not take a NULL without a type.
+        moments = pa.timestamp("us")
+        typed = [c.cast(moments) if pa.types.is_null(c.type) else c for c in columns]
+        return _computed_over(expression, _numbered(typed))
+
+
+def _numbered(columns: Sequence[pa.Array]) -> pa.RecordBatch:
+    return pa.RecordBatch.from_arrays(columns, [f"col{place}" for place in range(len(columns))])
+
+
+def _computed_over(expression: str, columns: pa.RecordBatch) -> pa.Array:
+    # The lines of their own keep a comment, and an expression that is more than one, from changing the query around it.
+    query = f"SELECT (\n{expression}\n) AS value FROM source"  # noqa: S608 - parsed, read-only
+    try:
+        frame = _planned_over(query, columns, expression)
+        kind = frame.schema().field("value").type
+        batches = [batch.to_pyarrow() if hasattr(batch, "to_pyarrow") else batch for batch in frame.collect()]
+    except Exception as exc:
+        raise SqlError(f"expression {expression!r} cannot be computed: {plain_message(exc)}") from exc
+    return pa.chunked_array([batch.column(0) for batch in batches], kind).combine_chunks()
+
+
+def _planned_over(query: str, source: pa.RecordBatch, expression: str) -> DataFrame:
+    """A query over one batch, called `source`; positions in errors are those of the expression in it."""
+    context = inner_context()
+    context.register_record_batches("source", [[source]])
+    with located(expression, query):
+        calls = TypedCalls.of(for_datafusion(query))
+
+    def plan(sql: str) -> DataFrame:
+        frame = context.sql_with_options(sql, QUERIES_ONLY)
+        if calls.calls:
+            # Some calls are checked against their signatures only now.
+            frame.execution_plan()
+        return frame
+
+    try:
+        return calls.plan(context, plan)
+    except Exception as exc:
+        raise SqlError(with_sent_position(plain_message(exc), calls.sql, expression)) from exc
+
+
+def plain_message(exc: BaseException) -> str:
+    """DataFusion's message without its layers of prefixes."""
+    text = shown_name(_RAISED.sub(lambda found: found["message"], str(exc).strip()))
+    for prefix in (
+        "DataFusion error: ",
+        "Error during planning: ",
+        "External error: ",
+        "Schema error: ",
+        "SQL error: ",
+    ):
+        text = text.replace(prefix, "")
+    return text.split("\n\nBacktrace")[0].split("\n\tCandidate functions:")[0].strip() or type(exc).__name__

@@ -1,0 +1,159 @@
+"""An upper bound of the size of the values that a statement makes of its literals.
+
+`x || x` in a subquery of a subquery … doubles a value at each level, and DataFusion computes constants while it plans. What the calls of a
+level multiply is read from its tokens, and levels multiply each other.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from lance_flight.engine.sql.bounds import CLAUSES
+from lance_flight.engine.sql.tokens import STRINGS, Kind, Token, folded
+from lance_flight.errors import LimitExceeded
+
+MOST_BYTES = 1 << 30
+"""Of a value that is made of literals, at the worst."""
+_UNKNOWN_COUNT = 1 << 12
+"""Taken for a count that is no literal: what such a call makes is bounded when it runs."""
+_UNKNOWN_TEXT = 1_000
+_MOST_COUNT = 1 << 24
+
+_COUNTED = frozenset(["repeat", "array_repeat", "list_repeat", "lpad", "rpad", "array_resize", "list_resize"])
+_SEPARATED = frozenset(["array_to_string", "list_to_string", "array_join", "list_join", "concat_ws"])
+_JOINED = frozenset(["concat", "array_concat", "list_concat", "array_cat", "list_cat", "concat_ws"])
+_GROWING = re.compile(
+    r"\|\||\b(?:" + "|".join([*_COUNTED, *_SEPARATED, *_JOINED, "(?:regexp_)?replace", "encode"]) + r")\b",
+    re.IGNORECASE,
+)
+
+
+@dataclass(slots=True)
+class _Level:
+    """One bracket as far as it was read: the growth of its expressions, and of the subqueries that they read."""
+
+    call: str = ""
+    named: str = ""
+    clause: str = ""
+    is_query: bool = False
+    bars: int = 0
+    inside: int = 1
+    expressions: int = 1
+    base: int = 1
+    commas: int = 0
+    texts: list[int] = field(default_factory=list)
+    count: int | None = None
+
+    def end_expression(self) -> None:
+        self.expressions = max(self.expressions, (1 + self.bars // 2) * self.inside)
+        self.bars, self.inside = 0, 1
+
+    def growth(self) -> int:
+        self.end_expression()
+        return min(self.expressions * self.base * self._factor(), 1 << 64)
+
+    def _factor(self) -> int:
+        """By how much the call that the bracket belongs to may multiply its largest argument."""
+        if self.call in _COUNTED:
+            return _UNKNOWN_COUNT if self.count is None else max(1, min(self.count, _MOST_COUNT))
+        if self.call == "replace":
+            *_, old, new = [1, *self.texts] if len(self.texts) > 1 else [1, _UNKNOWN_TEXT]
+            return max(1, -(-new // max(old, 1)))
+        if self.call == "regexp_replace":
+            return 1 + (self.texts[1] if len(self.texts) > 1 else _UNKNOWN_TEXT)
+        separator = 1 + (max(self.texts) if self.texts else _UNKNOWN_TEXT) if self.call in _SEPARATED else 1
+        joined = 1 + self.commas if self.call in _JOINED else 1
+        return separator * joined * (2 if self.call == "encode" else 1)
+
+
+def check_growth(text: str, tokens: Sequence[Token]) -> None:
+    """Refuse a statement whose literals may grow to more than a gigabyte; `LimitExceeded` says by how much.
+
+    >>> from lance_flight.engine.sql.tokens import tokenize, folded
+    >>> check_growth("SELECT 'a' || 'b'", tokenize("SELECT 'a' || 'b'"))
+    """
+    growing = _GROWING.finditer(text)
+    if next(growing, None) is None or next(growing, None) is None:
+        return  # one call is bounded when it runs
+    read = _Statement()
+    for place, token in enumerate(tokens):
+        if token.kind is Kind.SIGN:
+            read.sign(tokens, place)
+        else:
+            read.word(token)
+    size = read.growth() * read.longest
+    if size > MOST_BYTES:
+        raise LimitExceeded(
+            f"the statement may make values of {size} bytes of its literals, by concatenating, repeating and replacing them;"
+            f" expected at most {MOST_BYTES}"
+        )
+
+
+class _Statement:
+    """The brackets of a statement that are open, the growth of its WITH queries, and the length of its longest literal."""
+
+    def __init__(self) -> None:
+        self.longest = 1
+        self._levels = [_Level()]
+        self._named: dict[str, int] = {}
+
+    def sign(self, tokens: Sequence[Token], place: int) -> None:
+        """Read a sign."""
+        level, sign = self._levels[-1], tokens[place].text
+        if sign in {"(", "["}:
+            self._levels.append(_Level(call=_call(tokens, place), named=_name(tokens, place)))
+        elif sign in {")", "]"} and len(self._levels) > 1:
+            self._close()
+        elif sign == ",":
+            level.commas += 1
+            level.end_expression()
+        else:
+            level.bars += sign == "|"
+
+    def word(self, token: Token) -> None:
+        """Read a token that is no sign."""
+        level = self._levels[-1]
+        if token.kind in STRINGS:
+            level.texts.append(len(token.text))
+            self.longest = max(self.longest, len(token.text))
+        elif token.kind is Kind.NUMBER:
+            level.count = max(level.count or 0, int(token.text) if token.text.isdigit() else _MOST_COUNT)
+        elif token.word in CLAUSES and token.word != "AS":
+            level.end_expression()
+            level.clause = token.word
+            level.is_query = level.is_query or token.word == "SELECT"
+        elif level.clause == "FROM" and self._named:
+            level.base = max(level.base, self._named.get(folded(token), 1))
+
+    def growth(self) -> int:
+        """The growth of the whole, once all was read."""
+        while len(self._levels) > 1:
+            self._close()
+        return self._levels[0].growth()
+
+    def _close(self) -> None:
+        closed = self._levels.pop()
+        growth, parent = closed.growth(), self._levels[-1]
+        if closed.is_query and closed.named:
+            self._named[closed.named] = growth
+        elif closed.is_query and parent.clause == "FROM":
+            parent.base = max(parent.base, growth)
+        else:
+            parent.inside = max(parent.inside, growth)
+
+
+def _call(tokens: Sequence[Token], place: int) -> str:
+    before = tokens[place - 1] if place else None
+    return before.text.lower() if before is not None and before.kind in (Kind.WORD, Kind.NAME) else ""
+
+
+def _name(tokens: Sequence[Token], place: int) -> str:
+    """The name of the WITH query whose bracket opens at a place."""
+    at = place - 1
+    while at > 0 and tokens[at].word in {"NOT", "MATERIALIZED"}:
+        at -= 1
+    if at < 1 or tokens[at].word != "AS" or tokens[at - 1].kind not in (Kind.WORD, Kind.NAME):
+        return ""
+    return folded(tokens[at - 1])

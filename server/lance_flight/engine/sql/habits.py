@@ -1,0 +1,77 @@
+"""Statements as other systems and their clients have them, and what to write here instead."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
+
+from lance_flight.engine.sql.tokens import QUOTED, Token
+
+_CLIENT = "rows are sent and fetched by the client: cursor.adbc_ingest('t', data), or cursor.fetch_arrow_table() after a query"
+_COLUMNS = "write DESCRIBE t"
+_COMPACT = "write ALTER TABLE t COMPACT"
+_HELP = "write SHOW TABLES, DESCRIBE t, SELECT …, INSERT INTO t …; the README's section SQL has every statement"
+_MERGE = "write MERGE INTO t USING … ON … WHEN MATCHED THEN UPDATE SET * WHEN NOT MATCHED THEN INSERT *"
+_NO_CACHE = "leave it out: every statement reads the newest version of its tables"
+_NO_CODE = "it is not offered: the statement is sent by the client, each time"
+_PARAMETERS = "write ? for each value, and let the client prepare the statement and bind them"
+_QUIT = "close the connection in the client"
+_RIGHTS = "rights are given in the server's file of policies"
+_SCHEMAS = "schemas are the sub-directories of the root: make one there"
+_STORED = "write CREATE TABLE t AS SELECT …, or CREATE TEMPORARY TABLE"
+_TABLES = "write SHOW TABLES, which names their schemas, too"
+_TRANSACTIONS = "transactions belong to the connection: turn autocommit off, then commit() or rollback() in the client"
+
+_INSTEAD: Mapping[tuple[str, ...], str] = MappingProxyType(
+    {
+        **dict.fromkeys([("HELP",), ("\\", "$1"), ("\\", "H"), (".", "HELP"), ("$1",)], _HELP),
+        **dict.fromkeys([("\\", "D"), (".", "SCHEMA"), ("PRAGMA", "TABLE_INFO"), ("SHOW", "COLUMNS")], _COLUMNS),
+        **dict.fromkeys([("SHOW", "CREATE"), ("DESCRIBE", "EXTENDED"), ("DESCRIBE", "FORMATTED")], _COLUMNS),
+        **dict.fromkeys([("\\", "DT"), ("\\", "L"), ("\\", "DN"), (".", "TABLES"), (".", "DATABASES")], _TABLES),
+        **dict.fromkeys(
+            [("SHOW", word) for word in ("DATABASES", "SCHEMAS", "CATALOGS", "VIEWS", "NAMESPACES")], _TABLES
+        ),
+        **dict.fromkeys([("COPY",), ("LOAD",), ("UNLOAD",), ("EXPORT",), ("IMPORT",), ("\\", "COPY")], _CLIENT),
+        **dict.fromkeys([(".", "IMPORT"), ("CREATE", "EXTERNAL")], _CLIENT),
+        **dict.fromkeys([("\\", "Q"), (".", "QUIT"), (".", "EXIT"), ("QUIT",), ("EXIT",), ("BYE",)], _QUIT),
+        **dict.fromkeys([("BEGIN",), ("START",), ("COMMIT",), ("END",), ("ROLLBACK",), ("ABORT",)], _TRANSACTIONS),
+        **dict.fromkeys([("GRANT",), ("REVOKE",), ("CREATE", "USER"), ("CREATE", "ROLE")], _RIGHTS),
+        **dict.fromkeys([("OPTIMIZE",), ("ANALYZE",)], _COMPACT),
+        **dict.fromkeys([("CREATE", "VIEW"), ("CREATE", "MATERIALIZED"), ("DROP", "VIEW")], _STORED),
+        **dict.fromkeys(
+            [(verb, what) for verb in ("CREATE", "DROP", "ALTER") for what in ("SCHEMA", "DATABASE")], _SCHEMAS
+        ),
+        **dict.fromkeys([("REPLACE",), ("UPSERT",), ("INSERT", "OR"), ("INSERT", "IGNORE")], _MERGE),
+        **dict.fromkeys([("PREPARE",), ("EXECUTE",), ("DEALLOCATE",), ("DECLARE",)], _PARAMETERS),
+        **dict.fromkeys([("CACHE",), ("UNCACHE",), ("REFRESH",), ("INVALIDATE",), ("MSCK",), ("FLUSH",)], _NO_CACHE),
+        **dict.fromkeys([("CALL",), ("DO",), ("CREATE", "FUNCTION"), ("CREATE", "PROCEDURE")], _NO_CODE),
+        ("SAVEPOINT",): "it is not offered: a transaction is committed or rolled back as a whole",
+        ("LOCK",): "leave it out: readers keep the snapshot that they began with, and writers are told of conflicts",
+        ("TABLE",): "write SELECT * FROM t",
+        ("SUMMARIZE",): "write SELECT count(*), min(column), max(column) FROM t",
+        ("RENAME",): "write ALTER TABLE t RENAME TO u",
+        ("RESTORE",): "write ALTER TABLE t ROLLBACK TO point",
+        ("RESET",): "write SET name = 'value'",
+        ("SHOW", "INDEX"): "write SHOW INDEXES FROM t",
+        ("SHOW", "PROCESSLIST"): "write SELECT * FROM system.queries",
+        ("DESCRIBE", "HISTORY"): "write SELECT * FROM t$snapshots",
+        ("CREATE", "OR"): "write DROP TABLE IF EXISTS t, then CREATE TABLE t",
+        ("CREATE", "UNIQUE"): "write CREATE INDEX: values that repeat are not refused",
+    }
+)
+"""By the first words or signs of a statement, as `?` is `$1` then; none of them begins one of ours."""
+_LONGEST = max(map(len, _INSTEAD))
+
+
+def instead_of(tokens: Sequence[Token]) -> str | None:
+    """What to write instead of a statement that another system has; None for any other.
+
+    >>> from lance_flight.engine.sql.tokens import tokenize
+    >>> instead_of(tokenize("show databases"))
+    'write SHOW TABLES, which names their schemas, too'
+    """
+    said = tuple("" if token.kind in QUOTED else token.text.upper() for token in tokens[:_LONGEST])
+    said = ("DESCRIBE", *said[1:]) if said[0] == "DESC" else said
+    if said[0] == "DESCRIBE" and (len(tokens) <= _LONGEST or tokens[_LONGEST].is_sign(".")):
+        return None  # a table or a schema may have any of these names
+    return next((_INSTEAD[said[:count]] for count in range(_LONGEST, 0, -1) if said[:count] in _INSTEAD), None)

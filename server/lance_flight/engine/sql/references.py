@@ -1,0 +1,53 @@
+"""How statements name tables and columns."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from lance_flight.engine.sql.cursor import Cursor
+from lance_flight.errors import SqlError
+
+CATALOG = "lance"
+QUALIFIED_PARTS = 3  # catalog.schema.table
+
+
+@dataclass(frozen=True, slots=True)
+class TableRef:
+    """A table as a statement names it: schema (None: the default one) and name."""
+
+    name: str
+    db_schema: str | None = None
+
+
+def table(cursor: Cursor) -> TableRef:
+    """Read `[[lance.]schema.]table`; without a schema it is one of the cursor's."""
+    parts = [cursor.name("a table name")]
+    while cursor.accept("."):
+        parts.append(cursor.name("a table name"))
+    if len(parts) > QUALIFIED_PARTS or (len(parts) == QUALIFIED_PARTS and parts[0] != CATALOG):
+        raise SqlError(f"table {'.'.join(parts)!r} is not there; expected [[lance.]schema.]table")
+    return TableRef(parts[-1], parts[-2] if len(parts) > 1 else cursor.db_schema)
+
+
+def names(cursor: Cursor) -> tuple[str, ...]:
+    """Read `(column, …)`."""
+    cursor.expect("(")
+    found = [cursor.name("a column name")]
+    while cursor.accept(","):
+        found.append(cursor.name("a column name"))
+    cursor.expect(")")
+    return tuple(found)
+
+
+def quoted(*parts: str) -> str:
+    """A name as SQL takes it, whatever it is made of.
+
+    >>> quoted("public", "my table")
+    '"public"."my table"'
+    """
+    return ".".join('"' + part.replace('"', '""') + '"' for part in parts)
+
+
+def enclosed(expression: str) -> str:
+    """An expression as a part of another; a comment at its end does not reach beyond it."""
+    return f"({expression}\n)"

@@ -1,0 +1,112 @@
+"""The few rewrites that DataFusion needs: placeholders, type names, and the clauses that it would drop.
+
+Queries reach DataFusion as the client wrote them but for these.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from itertools import islice
+
+from lance_flight.engine.sql.boolean_chains import chain_edits
+from lance_flight.engine.sql.bounds import check_bounds
+from lance_flight.engine.sql.clauses import clause_edits
+from lance_flight.engine.sql.comparisons import comparison_edits
+from lance_flight.engine.sql.growth import check_growth
+from lance_flight.engine.sql.tokens import Kind, Token, edited, tokenize, tokens_of
+from lance_flight.engine.sql.with_expansion import check_expansion
+from lance_flight.errors import LimitExceeded
+
+MOST_PARAMETERS = 65_535
+"""Values of one row that a statement takes: each is a column of a record batch."""
+_MOMENTS = {"TIMESTAMP", "TIMESTAMPTZ", "DATETIME"}
+_BINARY = {"VARBINARY", "BINARY", "BLOB"}
+
+
+def for_datafusion(text: str) -> str:
+    """`text` as DataFusion plans it: `?` numbered, type names that it has, no clause that it would drop (`Unsupported`).
+
+    >>> for_datafusion("SELECT CAST(a AS TIMESTAMP), b::varbinary FROM t WHERE c = ?")
+    'SELECT CAST(a AS TIMESTAMP(6)), b::BYTEA FROM t WHERE c = $1'
+    """
+    text = numbered(text)
+    tokens = tokenize(text)
+    rewrites = clause_edits(text, tokens) + comparison_edits(tokens)
+    if rewrites:
+        text = edited(text, rewrites)
+        tokens = tokenize(text)
+    chains = chain_edits(tokens)
+    if chains:
+        text = edited(text, chains)
+        tokens = tokenize(text)
+    check_bounds(text, tokens)
+    check_expansion(tokens)
+    check_growth(text, tokens)
+    edits: list[tuple[int, int, str]] = []
+    for place in _type_places(tokens):
+        edits += _type_edits(tokens, place)
+    return edited(text, edits)
+
+
+def numbered(text: str) -> str:
+    """`text` with each `?` as the parameter that it is, so that its parts may be put into another order.
+
+    >>> numbered("UPDATE t SET a = ? WHERE b = ?")
+    'UPDATE t SET a = $1 WHERE b = $2'
+    """
+    if "?" not in text:
+        return text
+    found = (token for token in tokens_of(text) if token.kind is Kind.PARAMETER and token.text == "?")
+    marks = list(islice(found, MOST_PARAMETERS + 1))
+    if len(marks) > MOST_PARAMETERS:
+        raise LimitExceeded(f"the statement has more than {MOST_PARAMETERS} parameters; expected fewer, or an ingest")
+    return edited(text, [(mark.start, mark.stop, _apart(text, mark, f"${n}")) for n, mark in enumerate(marks, 1)])
+
+
+def _apart(text: str, token: Token, new: str) -> str:
+    """`new` in place of a token, kept from becoming one word with what stands beside it."""
+    before, after = text[token.start - 1 : token.start], text[token.stop : token.stop + 1]
+    return " " * _is_of_word(before) + new + " " * _is_of_word(after)
+
+
+def _is_of_word(sign: str) -> bool:
+    return sign.isalnum() or (bool(sign) and sign in "_$@#")
+
+
+def sql_type(text: str) -> str:
+    """A column type as DataFusion reads it.
+
+    >>> sql_type("timestamptz"), sql_type("VARBINARY(10)"), sql_type("BIGINT UNSIGNED")
+    ('timestamptz(6)', 'BYTEA', 'BIGINT UNSIGNED')
+    """
+    tokens = tokenize(text)
+    return edited(text, [edit for place in range(len(tokens)) for edit in _type_edits(tokens, place)])
+
+
+def _type_edits(tokens: list[Token], place: int) -> list[tuple[int, int, str]]:
+    """How the type name at `place` has to be written: TIMESTAMP is microseconds, binary is BYTEA."""
+    token, following = tokens[place], tokens[place + 1] if place + 1 < len(tokens) else None
+    has_length = following is not None and following.is_sign("(")
+    if token.word in _MOMENTS:
+        name = "TIMESTAMP" if token.word == "DATETIME" else token.text
+        new = name + "(6)" * (not has_length)
+        return [(token.start, token.stop, new)] if new != token.text else []
+    if token.word in _BINARY:
+        closed = [token.stop for token in tokens[place + 2 : place + 4] if has_length and token.is_sign(")")]
+        return [(token.start, closed[0] if closed else token.stop, "BYTEA")]
+    return []
+
+
+def _type_places(tokens: list[Token]) -> Iterable[int]:
+    """The places of type names: after `::`, after AS inside CAST or TRY_CAST, and before a literal."""
+    casts: list[bool] = []
+    for place in range(1, len(tokens)):
+        before = tokens[place - 1]
+        if before.is_sign("("):
+            casts.append(place > 1 and tokens[place - 2].word in {"CAST", "TRY_CAST"})
+        elif before.is_sign(")") and casts:
+            casts.pop()
+        elif before.is_sign("::") or (before.word == "AS" and casts and casts[-1]):
+            yield place
+        elif tokens[place].kind is Kind.STRING and before.word in _MOMENTS:
+            yield place - 1

@@ -1,0 +1,79 @@
+"""What stands at a place of a list of tokens: where an operand ends, and what is a name."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from lance_flight.engine.sql.clause_words import BEFORE_OPERAND, BEFORE_WILDCARD, ENDINGS, EXPECTED_BEFORE
+from lance_flight.engine.sql.tokens import Kind, Token
+
+
+class TokenPlaces:
+    """Answers by the number of a token."""
+
+    def __init__(self, tokens: Sequence[Token]) -> None:
+        self.tokens = tokens
+
+    def text(self, at: int) -> str:
+        """The text of a token; nothing beyond the ends."""
+        return self.tokens[at].text if 0 <= at < len(self.tokens) else ""
+
+    def kind(self, at: int) -> Kind | None:
+        """The kind of a token; None beyond the ends."""
+        return self.tokens[at].kind if 0 <= at < len(self.tokens) else None
+
+    def word_at(self, at: int) -> str:
+        """A word in capitals; nothing where there is none."""
+        return self.tokens[at].word if 0 <= at < len(self.tokens) else ""
+
+    def first_word(self, at: int) -> str:
+        """The first word inside the brackets that open here."""
+        while self.kind(at) is Kind.SIGN and self.text(at) == "(":
+            at += 1
+        return self.word_at(at)
+
+    def is_pipe(self, at: int) -> bool:
+        """Whether `|>` begins here."""
+        return self.text(at + 1) == ">" and self.tokens[at].stop == self.tokens[at + 1].start
+
+    def is_name(self, at: int) -> bool:
+        """Whether a word is surely a name: one after AS, or a part of one."""
+        return self.is_sign(at - 1, ".") or self.word_at(at - 1) == "AS" or self.is_sign(at + 1, ".")
+
+    def is_sign(self, at: int, sign: str) -> bool:
+        """Whether there is a sign like `(`."""
+        return self.kind(at) is Kind.SIGN and self.text(at) == sign
+
+    def is_comparison(self, at: int) -> bool:
+        """Whether a FROM is that of IS [NOT] DISTINCT FROM."""
+        return self.word_at(at - 1) == "DISTINCT" and self.word_at(at - 2) in {"IS", "NOT"}
+
+    def ends_operand(self, at: int) -> bool:
+        """Whether an operand, a name or a wildcard ends here, so that no name follows but an alias."""
+        kind, word = self.kind(at), self.word_at(at)
+        if kind is None:
+            return False
+        if kind is Kind.SIGN:
+            before = self.text(at - 1)
+            is_wildcard = self.text(at) == "*" and (before in {",", "."} or self.word_at(at - 1) in BEFORE_WILDCARD)
+            return is_wildcard or self.text(at) in ")]}"
+        if kind is not Kind.WORD or self.is_name(at):
+            return True
+        before = self.text(at - 1).upper()
+        match word:
+            case "ALL":
+                return before in {"BY", "LIMIT"}
+            case "ZONE":
+                return before != "TIME" or self.word_at(at - 2) != "AT"
+            case _:
+                return word not in BEFORE_OPERAND or before not in EXPECTED_BEFORE.get(word, {before})
+
+    def is_alias(self, at: int) -> bool:
+        """Whether the name that ends here is an alias, of a column or a table."""
+        kind, word = self.kind(at), self.word_at(at)
+        if kind not in {Kind.WORD, Kind.NAME, Kind.STRING} or self.is_sign(at - 1, "."):
+            return False
+        if self.word_at(at - 1) == "AS":
+            return True
+        is_part = word in ENDINGS or (kind is Kind.STRING and self.kind(at - 1) is Kind.WORD)
+        return not is_part and self.ends_operand(at - 1)

@@ -1,0 +1,155 @@
+"""Functions of ours that take arguments of any types, in queries that DataFusion plans.
+
+A Python function in DataFusion has one fixed signature. So each call gets a name of its own and is planned with a signature that fits
+nothing; the refusal names the types of its arguments, and the call is registered again for exactly those.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from types import MappingProxyType
+
+import pyarrow as pa
+from datafusion import DataFrame, SessionContext, SQLOptions, udf
+
+from lance_flight.engine.sql.bounded_functions import LISTS, guard_edits, register_guards, without_guards
+from lance_flight.engine.sql.cursor import Cursor
+from lance_flight.engine.sql.tokens import STRINGS, Token, edited, tokenize
+from lance_flight.errors import SqlError
+from lance_flight.model.hashing import hash_class, murmur3, murmur3_multi
+
+QUERIES_ONLY = SQLOptions().with_allow_ddl(allow=False).with_allow_dml(allow=False).with_allow_statements(allow=False)
+
+# No argument can be coerced to this, so planning a call tells the types of its arguments.
+_NEVER = pa.struct([pa.field("never", pa.null())])
+_COERCION = re.compile(r"call to '(?P<name>__\w+_call\d+)' function: coercion from (?P<types>.*) to the signature")
+_CALL_NAME = re.compile(r"__(?P<word>\w+?)_call\d+")
+_RELATIONS = frozenset(["FROM", "JOIN", "LATERAL"])
+
+
+@dataclass(frozen=True, slots=True)
+class TypedFunction:
+    """A function: the type of its values by those of its arguments (`SqlError` for others), and its values."""
+
+    result: Callable[[str, Sequence[pa.DataType]], pa.DataType]
+    compute: Callable[[Sequence[pa.Array]], pa.Array]
+
+
+def _hash_type(word: str, types: Sequence[pa.DataType]) -> pa.DataType:
+    if word == "murmur3" and len(types) != 1:
+        raise SqlError(f"murmur3 takes one argument, got {len(types)}; murmur3_multi takes any number")
+    for kind in types:
+        if hash_class(kind) is None and not pa.types.is_null(kind):
+            raise SqlError(f"{word} is not defined for {kind}; expected a number, text, binary, boolean, date or time")
+    return pa.int32()
+
+
+FUNCTIONS: Mapping[str, TypedFunction] = MappingProxyType(
+    {
+        "murmur3": TypedFunction(_hash_type, lambda columns: murmur3(columns[0])),
+        "murmur3_multi": TypedFunction(_hash_type, murmur3_multi),
+        **{name: TypedFunction(*function) for name, function in LISTS.items()},
+    }
+)
+
+
+def shown_name(column: str) -> str:
+    """The name of a result column with the functions under their own names."""
+    return without_guards(_CALL_NAME.sub(lambda found: found["word"], column))
+
+
+@dataclass(slots=True)
+class TypedCalls:
+    """The calls of such functions in one query, each under a name of its own, and whether others are guarded."""
+
+    sql: str
+    calls: dict[str, str]
+    is_guarded: bool
+
+    @classmethod
+    def of(cls, sql: str) -> TypedCalls:
+        """Give every call its own name, and guard the arguments of others."""
+        tokens = tokenize(sql)
+        edits: list[tuple[int, int, str]] = []
+        calls: dict[str, str] = {}
+        for place, token in enumerate(tokens[:-1]):
+            word = token.text.lower()
+            if word in FUNCTIONS and token.kind not in STRINGS and _is_expression(tokens, place):
+                name = f"__{word}_call{len(calls)}"
+                calls[name] = word
+                edits.append((token.start, token.stop, name))
+        guards = guard_edits(sql, tokens)
+        return cls(edited(sql, [*edits, *guards]), calls, bool(guards))
+
+    def plan(self, context: SessionContext, plan: Callable[[str], DataFrame]) -> DataFrame:
+        """Plan the query, teaching `context` each call's types on the way."""
+        if self.is_guarded:
+            register_guards(context)
+        for name, word in self.calls.items():
+            _register(context, name, word, [_NEVER])
+        known: set[tuple[str, str]] = set()
+        while True:
+            try:
+                return plan(self.sql)
+            except Exception as exc:
+                found = _COERCION.search(str(exc))
+                if found is None or (found["name"], found["types"]) in known:
+                    raise
+                known.add((found["name"], found["types"]))
+                _register(context, found["name"], self.calls[found["name"]], _arrow_types(context, found["types"]))
+
+
+def _is_expression(tokens: Sequence[Token], place: int) -> bool:
+    """Whether a call, and no table function, begins at a place."""
+    if not tokens[place + 1].is_sign("("):
+        return False
+    if tokens[place].text.lower() not in _TABLE_FUNCTIONS:
+        return True
+    clause, depth = "", 0
+    for token in reversed(tokens[:place]):
+        depth += token.is_sign(")") - token.is_sign("(")
+        if depth < 0:
+            return True
+        if depth == 0 and token.word in _RELATIONS | {"SELECT", "ON", "WHERE", "BY", "HAVING", "VALUES"}:
+            clause = token.word
+            break
+    return clause not in _RELATIONS
+
+
+_TABLE_FUNCTIONS = frozenset(["range", "generate_series"])
+
+
+def _register(context: SessionContext, name: str, word: str, types: Sequence[pa.DataType]) -> None:
+    function = FUNCTIONS[word]
+    kinds = [pa.null() if kind == _NEVER else kind for kind in types]
+    result = _result(function, word, kinds, is_final=_NEVER not in types)
+
+    def computed(*columns: pa.Array) -> pa.Array:
+        # NULL alone is what even that signature takes.
+        columns = tuple(pa.nulls(len(column)) if column.type == _NEVER else column for column in columns)
+        return pa.nulls(len(columns[0])) if pa.types.is_null(result) else function.compute(columns)
+
+    context.register_udf(udf(computed, list(types), result, "immutable", name))
+
+
+def _result(function: TypedFunction, word: str, kinds: Sequence[pa.DataType], *, is_final: bool) -> pa.DataType:
+    try:
+        return function.result(word, kinds)
+    except SqlError:
+        if is_final:
+            raise
+        # The types that count come with DataFusion's refusal of this signature.
+        return pa.null()
+
+
+def _arrow_types(context: SessionContext, text: str) -> list[pa.DataType]:
+    """Types as DataFusion prints them, read by DataFusion itself."""
+    cursor = Cursor.over(text)
+    names = [cursor.until(",")]
+    while cursor.accept(","):
+        names.append(cursor.until(","))
+    quoted = [name.replace("'", "''") for name in names]
+    columns = ", ".join(f"arrow_cast(NULL, '{name}') AS c{place}" for place, name in enumerate(quoted))
+    return [field.type for field in context.sql_with_options(f"SELECT {columns}", QUERIES_ONLY).schema()]

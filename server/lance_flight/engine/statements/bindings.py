@@ -1,0 +1,46 @@
+"""Queries over several rows of parameters: one answer after another, as if the query had been asked for each row."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+import pyarrow as pa
+from datafusion import DataFrame
+
+from lance_flight.engine.query.session import shaped
+from lance_flight.engine.statements.answers import Answer
+from lance_flight.engine.statements.parsing import Query, RowsStatement
+from lance_flight.errors import InvalidInput
+
+AnswerTo = Callable[[pa.RecordBatch | None], Answer]
+"""The answer to one row of parameters, planned in a session of its own, like any query."""
+
+
+@dataclass(frozen=True, slots=True)
+class RowByRow:
+    """The answers to all rows; each but the first is planned when it is its turn."""
+
+    first: Answer
+    others: tuple[pa.RecordBatch, ...]
+    answer_to: AnswerTo
+    frame: DataFrame | None = None
+
+    @property
+    def schema(self) -> pa.Schema:
+        return self.first.schema
+
+    def batches(self) -> Iterator[pa.RecordBatch]:
+        yield from self.first.batches()
+        for row in self.others:
+            yield from shaped(self.answer_to(row).batches(), self.schema)
+
+
+def answer_by_rows(statement: RowsStatement, parameters: pa.RecordBatch | None, answer_to: AnswerTo) -> Answer:
+    """The answer to all rows of parameters; `InvalidInput` for several where the statement is no query."""
+    if parameters is None or parameters.num_rows == 1:
+        return answer_to(parameters)
+    if not isinstance(statement, Query):
+        raise InvalidInput(f"{type(statement).__name__} takes one row of parameters, got {parameters.num_rows}")
+    first, *others = (parameters.slice(n, 1) for n in range(parameters.num_rows))
+    return RowByRow(answer_to(first), tuple(others), answer_to)

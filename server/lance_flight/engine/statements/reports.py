@@ -1,0 +1,128 @@
+"""Reports of maintenance statements: rows that say what was done, and are read as often as their ticket is redeemed.
+
+A statement runs once, when it is executed; its ticket gives the report and can never run it again. A small report travels in
+its ticket, so that any server gives it; a large one is kept by the server that ran the statement.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import OrderedDict
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime, timedelta
+from threading import Lock
+
+import pyarrow as pa
+
+from lance_flight.catalog.bulk.pieces import Progress
+from lance_flight.catalog.namespace import PartitionedNamespace
+from lance_flight.catalog.roots.directory import Root
+from lance_flight.engine.query.query_plans import QueryPlan, tasks_of
+from lance_flight.engine.query.scope import Scope
+from lance_flight.engine.query.tasks import Task
+from lance_flight.engine.runtime.statement_runs import RunningStatement
+from lance_flight.engine.runtime.transactions import SqlTransaction
+from lance_flight.engine.writes.dml import table_name
+from lance_flight.engine.writes.maintenance import Maintenance, MaintenanceWork, maintained
+from lance_flight.errors import NotFound, TicketError, Unsupported
+
+MOST_TICKET_BYTES = 64 << 10
+MOST_BYTES = 64 << 20
+MOST_REPORTS = 256
+
+KEPT_HERE = b""
+"""What a task says in place of a report that is kept by its server."""
+
+_COMPRESSED = pa.ipc.IpcWriteOptions(compression="zstd")
+
+
+def maintenance_work(
+    root: Root, transaction: SqlTransaction | None, statement: Maintenance, progress: Progress | None = None
+) -> MaintenanceWork:
+    """The work of a maintenance statement on its table; nothing is done yet."""
+    name = table_name(statement.table)
+    if transaction is not None:
+        raise Unsupported(f"table {name.name!r} is maintained outside of any transaction; commit first")
+    table = root.table(name)
+    if not isinstance(table, PartitionedNamespace):
+        raise Unsupported(f"table {name.name!r} is not partitioned, and maintained by Lance's own tools")
+    return maintained(table, statement, progress)
+
+
+@dataclass(frozen=True, slots=True)
+class _Kept:
+    content: bytes
+    expires: float
+
+
+class Reports:
+    """The reports of one server that are too large for their tickets, as compressed Arrow IPC. Safe to share among threads.
+
+    Each is kept for `seconds`; the oldest ones go where there are more than `MOST_REPORTS`, or than `MOST_BYTES` in all.
+    """
+
+    def __init__(self, seconds: float) -> None:
+        self._seconds = seconds
+        self._kept: OrderedDict[str, _Kept] = OrderedDict()
+        self._lock = Lock()
+
+    def plan(self, running: RunningStatement, report: pa.Table, scope: Scope) -> QueryPlan:
+        """The plan of a statement that has run: its one task gives the report."""
+        running.rows, running.size = report.num_rows, report.nbytes
+        content = _encoded(report)
+        if len(content) > MOST_TICKET_BYTES:
+            self._keep(running.id, content)
+            content = KEPT_HERE
+        tasks = tuple(replace(task, report=content) for task in tasks_of(running, None, {}, 1, scope))
+        return QueryPlan(schema=report.schema, tasks=tasks, expires=self._expiry(), rows=report.num_rows)
+
+    def _keep(self, statement: str, content: bytes) -> None:
+        with self._lock:
+            self._drop_expired()
+            self._kept[statement] = _Kept(content, time.monotonic() + self._seconds)
+            self._kept.move_to_end(statement)
+            while len(self._kept) > MOST_REPORTS or sum(len(kept.content) for kept in self._kept.values()) > MOST_BYTES:
+                self._kept.popitem(last=False)
+
+    def read(self, task: Task) -> pa.Table:
+        """The report of a task; `NotFound` where it is kept by another server, or no longer."""
+        return _decoded(task.report or self._found(task).content)
+
+    def renew(self, task: Task) -> datetime:
+        """Keep the report of a task for as long as a new one, and return until when that is; errors as of `read`."""
+        if not task.report:
+            self._keep(task.statement, self._found(task).content)
+        return self._expiry()
+
+    def _found(self, task: Task) -> _Kept:
+        kept = self._kept.get(task.statement)
+        if kept is None:
+            raise NotFound(
+                f"the report of statement {task.statement!r} is not kept here: the statement has run, on another server, or"
+                " before this one started, or many have run since; a ticket never runs it again"
+            )
+        return kept
+
+    def _expiry(self) -> datetime:
+        return datetime.now(UTC) + timedelta(seconds=self._seconds)
+
+    def _drop_expired(self) -> None:
+        now = time.monotonic()
+        for statement in [statement for statement, kept in self._kept.items() if kept.expires < now]:
+            del self._kept[statement]
+
+
+def _encoded(report: pa.Table) -> bytes:
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, report.schema, options=_COMPRESSED) as writer:
+        writer.write_table(report)
+    content: bytes = sink.getvalue().to_pybytes()
+    return content
+
+
+def _decoded(content: bytes) -> pa.Table:
+    try:
+        with pa.ipc.open_stream(content) as reader:
+            return reader.read_all()
+    except pa.ArrowInvalid as exc:
+        raise TicketError(f"a ticket that does not hold a report: {exc}") from exc

@@ -1,0 +1,158 @@
+"""The settings of a client's session: SET and USE in SQL, and the session options of Flight."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from types import MappingProxyType
+from typing import TypeAlias
+
+from lance_flight.engine.runtime.client_sessions import ClientSession, Isolation
+from lance_flight.engine.runtime.transactions import SqlTransaction
+from lance_flight.engine.sql.references import CATALOG
+from lance_flight.engine.statements.parsing import SetOption
+from lance_flight.errors import InvalidInput, NotFound, Unsupported
+from lance_flight.model.naming import check_label
+
+SettingValue: TypeAlias = str | bool | int | float | tuple[str, ...]
+
+MAIN, NEWEST = "main", "newest"
+MOST_LANES = 256
+
+
+def set_option(statement: SetOption, session: ClientSession | None, transaction: SqlTransaction | None) -> int:
+    """Change a setting of a session: of its open transaction while that is untouched, and of the next ones."""
+    if session is None:
+        raise Unsupported("SET needs a session, and this statement came without one")
+    assign(session, statement.name, statement.value)
+    if transaction is not None:
+        adopt(session, transaction)
+    return 0
+
+
+def adopt(session: ClientSession, transaction: SqlTransaction) -> None:
+    """Give a transaction the settings of its session, if it is untouched."""
+    if transaction.is_untouched:
+        transaction.serializable = session.is_serializable
+        transaction.move_to_branch(session.branch)
+
+
+def assign(session: ClientSession, name: str, value: SettingValue | None) -> None:
+    """Give a setting a value, None: the one that it has by default.
+
+    Raises `NotFound` for a name that no setting has, and `InvalidInput` for a value that it cannot have.
+    """
+    if name not in _SETTINGS:
+        raise NotFound.named("setting", name, _SETTINGS)
+    setting = _SETTINGS[name]
+    setting.write(session, setting.read(ClientSession()) if value is None else value)
+
+
+def options(session: ClientSession) -> dict[str, SettingValue]:
+    """Every setting of a session with its value, as `assign` takes it."""
+    return {name: setting.read(session) for name, setting in _SETTINGS.items()}
+
+
+@dataclass(frozen=True, slots=True)
+class _Setting:
+    """How a setting is read from a session, and written to it once its value is checked."""
+
+    read: Callable[[ClientSession], SettingValue]
+    write: Callable[[ClientSession, SettingValue], None]
+
+
+def _text(name: str, value: SettingValue) -> str:
+    if not isinstance(value, str) or not value:
+        raise InvalidInput(f"{name} is {value!r}; expected a name")
+    return value
+
+
+def _set_catalog(session: ClientSession, value: SettingValue) -> None:
+    if value != CATALOG:
+        raise InvalidInput(f"catalog is {value!r}; expected {CATALOG!r}, the only one")
+
+
+def _set_schema(session: ClientSession, value: SettingValue) -> None:
+    session.db_schema = _text("schema", value)
+
+
+def _set_isolation(session: ClientSession, value: SettingValue) -> None:
+    known = {isolation.value: isolation for isolation in Isolation}
+    if not isinstance(value, str) or value.lower() not in known:
+        raise InvalidInput(f"isolation is {value!r}; expected {' or '.join(map(repr, known))}")
+    session.isolation = known[value.lower()]
+
+
+def _set_branch(session: ClientSession, value: SettingValue) -> None:
+    if not isinstance(value, str):
+        raise InvalidInput(f"branch is {value!r}; expected a name")
+    session.branch = None if value == MAIN else check_label("branch", value)
+
+
+def _switch(name: str) -> _Setting:
+    """One way of running queries, which is on or off."""
+
+    def choose(session: ClientSession, value: SettingValue) -> None:
+        chosen = _SWITCHED.get(value.lower()) if isinstance(value, str) else value
+        if not isinstance(chosen, bool):
+            raise InvalidInput(f"{name} is {value!r}; expected 'on' or 'off'")
+        session.execution = replace(session.execution, **{name: chosen})  # type: ignore[arg-type]  # one of the switches
+
+    return _Setting(lambda session: bool(getattr(session.execution, name)), choose)
+
+
+def _as_text(value: SettingValue) -> SettingValue:
+    """A whole number as SET would give it; anything else as it is."""
+    return str(value) if isinstance(value, int) and not isinstance(value, bool) else value
+
+
+def _number(name: str, value: SettingValue, expected: str, most: float = math.inf) -> int:
+    text = _as_text(value)
+    # isdecimal() takes digits of any script, as int() does.
+    if not isinstance(text, str) or not text.isdecimal() or int(text) > most:
+        raise InvalidInput(f"{name} is {value!r}; expected {expected}")
+    return int(text)
+
+
+def _set_group_rows(session: ClientSession, value: SettingValue) -> None:
+    rows = _number("group_rows", value, "a number of rows")
+    session.execution = replace(session.execution, group_rows=rows)
+
+
+def _set_snapshot(session: ClientSession, value: SettingValue) -> None:
+    chosen = _text("snapshot", _as_text(value))
+    session.execution = replace(session.execution, snapshot=None if chosen == NEWEST else chosen)
+
+
+def _set_target_partitions(session: ClientSession, value: SettingValue) -> None:
+    expected = f"a number of lanes up to {MOST_LANES}, 0 for those of the server"
+    lanes = _number("target_partitions", value, expected, MOST_LANES)
+    session.execution = replace(session.execution, target_partitions=lanes)
+
+
+def _set_statement_timeout(session: ClientSession, value: SettingValue) -> None:
+    try:
+        seconds = float(value) if isinstance(value, str | int | float) and not isinstance(value, bool) else math.nan
+    except ValueError:
+        seconds = math.nan
+    if not 0 <= seconds < math.inf:
+        raise InvalidInput(f"statement_timeout is {value!r}; expected a number of seconds, 0 for that of the server")
+    session.execution = replace(session.execution, statement_timeout=seconds)
+
+
+_SWITCHED = MappingProxyType({"on": True, "true": True, "off": False, "false": False})
+_SETTINGS: Mapping[str, _Setting] = MappingProxyType(
+    {
+        "catalog": _Setting(lambda _: CATALOG, _set_catalog),
+        "schema": _Setting(lambda session: session.db_schema, _set_schema),
+        "isolation": _Setting(lambda session: session.isolation.value, _set_isolation),
+        "branch": _Setting(lambda session: session.branch or MAIN, _set_branch),
+        "partition_wise_join": _switch("partition_wise_join"),
+        "dynamic_pruning": _switch("dynamic_pruning"),
+        "group_rows": _Setting(lambda session: session.execution.group_rows, _set_group_rows),
+        "snapshot": _Setting(lambda session: session.execution.snapshot or NEWEST, _set_snapshot),
+        "target_partitions": _Setting(lambda session: session.execution.target_partitions, _set_target_partitions),
+        "statement_timeout": _Setting(lambda session: session.execution.statement_timeout, _set_statement_timeout),
+    }
+)

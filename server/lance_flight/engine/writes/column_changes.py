@@ -1,0 +1,208 @@
+"""ALTER TABLE … COLUMN carried out: what it says in SQL, as a change of the namespace schema."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+from lance_flight.catalog.bulk.pieces import THREADS, Progress, Runner
+from lance_flight.catalog.evolving.new_columns import SchemaStep
+from lance_flight.catalog.evolving.schema_evolution import SchemaEvolution
+from lance_flight.catalog.manifests.snapshot import Snapshot
+from lance_flight.catalog.namespace import PartitionedNamespace
+from lance_flight.catalog.roots.directory import Root, TableName
+from lance_flight.catalog.roots.plain import PlainTable
+from lance_flight.catalog.storage.file_versions import unstorable_in
+from lance_flight.catalog.storage.store import unstorable
+from lance_flight.engine.query.session import Session
+from lance_flight.engine.sql.functions import check_expression, compute, evaluate
+from lance_flight.engine.writes import alterations
+from lance_flight.engine.writes.alterations import OfColumn, SetType
+from lance_flight.engine.writes.computed_columns import (
+    PythonFunction,
+    SqlExpression,
+    Values,
+    check_steady,
+    computed,
+    type_of,
+)
+from lance_flight.engine.writes.definitions import arrow_type
+from lance_flight.errors import DataError, InvalidInput, SchemaError, SpecError, SqlError, Unsupported
+from lance_flight.model.schema import NamespaceSchema
+from lance_flight.model.schema_changes import (
+    AddColumn,
+    DropColumn,
+    Path,
+    RenameColumn,
+    SchemaChange,
+    SetNullable,
+    WidenColumn,
+    changed,
+    dotted,
+)
+from lance_flight.model.spec import Expression
+
+_ONE_ROW = pa.record_batch({"nothing": pa.nulls(1, pa.int8())})
+
+
+def alter_column(root: Root, name: TableName, table: PartitionedNamespace, alteration: OfColumn) -> None:
+    """Change the columns of a partitioned table, in one commit for all its partitions."""
+    values = None
+    if isinstance(alteration, alterations.AddColumn) and alteration.expression is not None:
+        values = SqlExpression(alteration.expression)
+    changing = _Changing(root, name, _change(alteration), _said(alteration), values)
+    table.evolve(SchemaEvolution(table.store, changing))
+
+
+def backfill(
+    root: Root,
+    name: TableName,
+    column: str,
+    values: Values,
+    kind: pa.DataType | None = None,
+    *,
+    run: Runner = THREADS,
+    progress: Progress | None = None,
+) -> int:
+    """Add a column with its values to a partitioned table, in one commit, and return the version that has it.
+
+    `kind` is its type; an expression has one by itself. `run` is who computes the values.
+    """
+    table = root.table(name)
+    if isinstance(table, PlainTable):
+        raise Unsupported(f"table {name.name!r} is not partitioned; its columns are changed by Lance's own tools")
+    if kind is None and isinstance(values, PythonFunction):
+        raise InvalidInput(f"column {column!r} is computed by a function; expected its type")
+    found = type_of(values, table.snapshot().schema) if kind is None and isinstance(values, SqlExpression) else kind
+    change = AddColumn(path=(column,), type=found)
+    changing = _Changing(root, name, change, f"add column {column}", values)
+    return table.evolve(SchemaEvolution(table.store, changing, run=run, progress=progress))
+
+
+@dataclass(frozen=True, slots=True)
+class _Changing:
+    """One change of columns, as it is to be made on a snapshot (`schema_evolution.Decide`); `said` is the history's name of it."""
+
+    root: Root
+    name: TableName
+    change: SchemaChange
+    said: str
+    values: Values | None = None
+
+    def __call__(self, snapshot: Snapshot) -> tuple[SchemaStep, str]:
+        before, after = snapshot.schema, changed(snapshot.schema, self.change)
+        _check_storable(after, snapshot.file_version)
+        _check_expressions(snapshot, after)
+        _check_rows(self.root, self.name, snapshot, self.change, is_computed=self.values is not None)
+        made = computed(before, after, self.change, self.values) if isinstance(self.change, AddColumn) else {}
+        return SchemaStep(before=before, after=after, computed=made), self.said
+
+
+def _change(alteration: OfColumn) -> SchemaChange:
+    match alteration:
+        case alterations.AddColumn(path=path, type=text, nullable=nullable, default=default):
+            kind = arrow_type(text)
+            return AddColumn(path=path, type=kind, nullable=nullable, default=_default(path, kind, default))
+        case SetType(path, text):
+            return WidenColumn(path, arrow_type(text))
+        case DropColumn() | RenameColumn() | SetNullable():
+            return alteration
+
+
+def _said(alteration: OfColumn) -> str:
+    path = dotted(alteration.path)
+    match alteration:
+        case alterations.AddColumn():
+            return f"add column {path}"
+        case DropColumn():
+            return f"drop column {path}"
+        case RenameColumn(name=to):
+            return f"rename column {path} to {to}"
+        case SetType(type=kind):
+            return f"alter column {path} type {kind}"
+        case SetNullable(nullable=nullable):
+            return f"alter column {path} {'drop' if nullable else 'set'} not null"
+
+
+def _default(path: Path, kind: pa.DataType, text: str | None) -> str | None:
+    """A default as the schema keeps it: text that casts to the very value."""
+    if text is None:
+        return None
+    if len(path) > 1:
+        raise Unsupported(f"column {dotted(path)!r} is inside another one and can have no default")
+    check_steady(f"the default of {dotted(path)!r}", text)
+    value = compute(text, _ONE_ROW, kind)[0]
+    try:
+        kept = str(value.cast(pa.utf8()))
+        same = value.is_valid and pa.scalar(kept).cast(kind).equals(value)
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
+        same = False
+    if not same:
+        raise Unsupported(f"the default {text} of column {dotted(path)!r} ({kind}) cannot be kept as text")
+    return kept
+
+
+def _check_storable(schema: NamespaceSchema, file_version: str) -> None:
+    problems = [*unstorable(schema.plain), *unstorable_in(schema.plain, file_version)]
+    if problems:
+        raise SchemaError("schema", problems)
+
+
+def _check_expressions(snapshot: Snapshot, after: NamespaceSchema) -> None:
+    """A custom partition expression must give the same values over columns of the new types, and one where they are gone."""
+    for spec in snapshot.specs:
+        for field in spec.fields:
+            types = field.source_types(after)
+            if not isinstance(field.rule, Expression) or types == field.source_types(snapshot.schema):
+                continue
+            try:
+                if pa.null() in types:
+                    evaluate(field.rule.sql, [pa.nulls(1, kind) for kind in types], field.result_type)
+                else:
+                    check_expression(field.rule.sql, types, field.result_type)
+            except (SpecError, SqlError) as exc:
+                raise SpecError("partition specs", [f"v{spec.id}, field {field.field_id!r}: {exc}"]) from exc
+
+
+def _check_rows(root: Root, name: TableName, snapshot: Snapshot, change: SchemaChange, *, is_computed: bool) -> None:
+    """Refuse NOT NULL where rows have NULL, or would have it."""
+    match change:
+        case SetNullable(path=path, nullable=False):
+            conditions = _nulls(snapshot.schema, path)
+        case AddColumn(path=path, nullable=False, default=None) if not is_computed:
+            conditions = "TRUE"
+        case _:
+            return
+    count = _count(root, name, snapshot, conditions)
+    if count:
+        raise DataError(f"column {dotted(path)!r} cannot be NOT NULL: it is NULL in {count} rows of {name.name!r}")
+
+
+def _nulls(schema: NamespaceSchema, path: Path) -> str:
+    """Where a column is NULL and what it is inside is not."""
+    places = list(_places(path))
+    kinds = {known: field.type for known, field in schema.paths.values()}
+    inside = [dotted(path[:depth]) for depth in range(1, len(path))]
+    if not all(pa.types.is_struct(kinds.get(above, pa.null())) for above in inside):
+        raise Unsupported(f"column {dotted(path)!r} is inside a list or map, where NULL cannot be looked for")
+    return " AND ".join([f"{places[-1]} IS NULL", *(f"{above} IS NOT NULL" for above in places[:-1])])
+
+
+def _places(path: Path) -> Iterator[str]:
+    quoted = path[0].replace('"', '""')
+    place = f'"{quoted}"'
+    yield place
+    for name in path[1:]:
+        escaped = name.replace("'", "''")
+        place = f"{place}['{escaped}']"
+        yield place
+
+
+def _count(root: Root, name: TableName, snapshot: Snapshot, condition: str) -> int:
+    session = Session(root, ways=2)
+    table, schema = (text.replace('"', '""') for text in (f"{name.name}@{snapshot.version}", name.db_schema))
+    frame = session.frame(f'SELECT count(*) AS rows FROM "{schema}"."{table}" WHERE {condition}')  # noqa: S608 - quoted
+    session.prepare(frame)
+    return sum(int(batch.column(0)[0].as_py()) for batch in session.batches(frame, frame.schema()))

@@ -1,0 +1,135 @@
+"""The values of a new column: of an SQL expression over the others, or of a function in Python."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+
+import pyarrow as pa
+
+from lance_flight.catalog.evolving.new_columns import Computed
+from lance_flight.catalog.tables.rows import check_vectors
+from lance_flight.engine.sql.functions import compute, computed_type, unsteady
+from lance_flight.engine.sql.tokens import tokenize
+from lance_flight.errors import DataError, NotFound, SchemaError, Unsupported
+from lance_flight.model.arrays import contiguous
+from lance_flight.model.schema import NamespaceSchema
+from lance_flight.model.schema_changes import AddColumn, dotted
+
+_PROBES = 2
+
+
+@dataclass(frozen=True, slots=True)
+class SqlExpression:
+    """An SQL expression over the columns of one row."""
+
+    sql: str
+
+
+@dataclass(frozen=True, slots=True)
+class PythonFunction:
+    """A function that takes a batch of some columns and returns as many values, the same whenever it is called."""
+
+    columns: tuple[str, ...]
+    call: Callable[[pa.RecordBatch], pa.Array]
+
+
+Values = SqlExpression | PythonFunction
+
+
+def computed(
+    before: NamespaceSchema, after: NamespaceSchema, column: AddColumn, values: Values | None
+) -> dict[int, Computed]:
+    """How the values of a new column are made, by its id; nothing for one that is NULL everywhere.
+
+    What is wrong with an expression shows before a row is read: `SqlError`, `SchemaError`.
+    """
+    if values is None:
+        return _default(after, column)
+    if len(column.path) > 1:
+        raise Unsupported(f"column {dotted(column.path)!r} is inside another one and cannot be computed")
+    names = _sources(values, before)
+    if isinstance(values, SqlExpression):
+        _probe(values, names, column, before)
+    made = partial(_values, values, names, column)
+    return {after.ids[column.path[0]]: Computed(tuple(before.ids[name] for name in names), made)}
+
+
+def type_of(values: SqlExpression, before: NamespaceSchema) -> pa.DataType:
+    """The type that an expression has by itself."""
+    names = _sources(values, before)
+    return computed_type(values.sql, _batch(names, [pa.nulls(0, before.arrow.field(n).type) for n in names], 0))
+
+
+def check_steady(what: str, expression: str) -> None:
+    """Refuse an expression that may give another value the next time."""
+    problems = list(unsteady(expression))
+    if problems:
+        raise SchemaError("column", [f"{what}: {problem}" for problem in problems])
+
+
+def _default(after: NamespaceSchema, column: AddColumn) -> dict[int, Computed]:
+    default = after.defaults.get(column.path[0]) if len(column.path) == 1 else None
+    if default is None:
+        return {}
+    return {after.ids[column.path[0]]: Computed((), lambda _, rows: pa.repeat(default, rows))}
+
+
+def _sources(values: Values, schema: NamespaceSchema) -> list[str]:
+    match values:
+        case SqlExpression(sql):
+            words = {word for token in tokenize(sql) for word in (token.text, token.text.lower())}
+            return [name for name in schema.ids if name in words]
+        case PythonFunction(columns):
+            for name in columns:
+                if name not in schema.ids:
+                    raise NotFound.named("column", name, schema.ids)
+            return list(columns)
+
+
+def _probe(values: SqlExpression, names: Sequence[str], column: AddColumn, schema: NamespaceSchema) -> None:
+    check_steady(f"the expression of {dotted(column.path)!r}", values.sql)
+    nulls = [pa.nulls(_PROBES, schema.arrow.field(name).type) for name in names]
+    if len(compute(values.sql, _batch(names, nulls, _PROBES), column.type)) != _PROBES:
+        raise SchemaError(
+            "column", [f"the expression of {dotted(column.path)!r} is an aggregate; expected a value for each row"]
+        )
+
+
+def _values(
+    values: Values, names: Sequence[str], column: AddColumn, sources: Sequence[pa.Array], rows: int
+) -> pa.Array:
+    batch = _batch(names, sources, rows)
+    match values:
+        case SqlExpression(sql):
+            what, found = "expression", compute(sql, batch, column.type)
+        case PythonFunction(call=call):
+            what, found = "function", _called(call, batch, column)
+    check_vectors(pa.field(dotted(column.path), column.type), found)
+    if not column.nullable and found.null_count:
+        raise DataError(f"column {dotted(column.path)!r} is NOT NULL and its {what} gives NULL")
+    return found
+
+
+def _called(call: Callable[[pa.RecordBatch], pa.Array], batch: pa.RecordBatch, column: AddColumn) -> pa.Array:
+    """What a function returns, checked: it is somebody else's."""
+    returned = call(batch)
+    try:
+        found = returned if isinstance(returned, (pa.Array, pa.ChunkedArray)) else pa.array(returned, column.type)
+        cast = contiguous(found).cast(column.type)
+    except (pa.ArrowException, TypeError) as exc:
+        raise DataError(
+            f"the function for column {dotted(column.path)!r} returned what is no {column.type}: {exc}"
+        ) from exc
+    if len(cast) != batch.num_rows:
+        raise DataError(
+            f"the function for column {dotted(column.path)!r} returned {len(cast)} values for {batch.num_rows} rows"
+        )
+    return cast
+
+
+def _batch(names: Sequence[str], values: Sequence[pa.Array], rows: int) -> pa.RecordBatch:
+    """Columns by their names; one of nothing keeps the number of rows where there are none."""
+    known = dict(zip(names, values, strict=True))
+    return pa.record_batch(known or {"nothing": pa.nulls(rows, pa.int8())})

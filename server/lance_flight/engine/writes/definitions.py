@@ -1,0 +1,218 @@
+"""What CREATE TABLE says, as schemas and partition specs."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+from lance_flight.catalog.namespace import PartitionedNamespace
+from lance_flight.catalog.roots.directory import Table
+from lance_flight.catalog.storage.file_versions import unstorable_in
+from lance_flight.catalog.storage.store import unstorable
+from lance_flight.engine.sql.functions import check_expression, inner_context, plain_message, result_type
+from lance_flight.engine.sql.positions import with_sent_position
+from lance_flight.engine.sql.rewriting import sql_type
+from lance_flight.engine.sql.typed_calls import QUERIES_ONLY
+from lance_flight.engine.writes.partition_fields import PartitionDef
+from lance_flight.errors import LanceFlightError, NotFound, SchemaError, SpecError
+from lance_flight.model.file_versions import NEWEST
+from lance_flight.model.naming import column_name_problem, partition_column
+from lance_flight.model.schema import NamespaceSchema, Path
+from lance_flight.model.schema_changes import dotted
+from lance_flight.model.spec import Expression, PartitionField, PartitionSpec
+from lance_flight.model.transforms import TRANSFORMS, Transform
+from lance_flight.planning.predicates import Column
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ColumnDef:
+    """One column of CREATE TABLE; `type` is SQL text."""
+
+    name: str
+    type: str
+    nullable: bool = True
+
+
+def arrow_schema(columns: Sequence[ColumnDef]) -> pa.Schema:
+    """The schema that column definitions describe; every type that is not one is named."""
+    fields, problems = [], []
+    for column in columns:
+        try:
+            fields.append(pa.field(column.name, arrow_type(column.type), column.nullable))
+        except SchemaError as exc:
+            problems += [f"column {column.name!r}: {problem}" for problem in exc.problems]
+    if problems:
+        raise SchemaError("CREATE TABLE", problems)
+    return pa.schema(fields)
+
+
+def column_problems(schema: pa.Schema, file_version: str | None = None) -> list[str]:
+    """What is wrong with the columns of a new table; nothing for those that can be stored and read back."""
+    if not schema.names:
+        return ["there are no columns"]
+    named = {field.name: column_name_problem(field.name) for field in schema}
+    problems = [problem for problem in named.values() if problem is not None]
+    rest = pa.schema([field for field in schema if named[field.name] is None])
+    return [*problems, *unstorable(rest), *unstorable_in(rest, file_version or NEWEST)]
+
+
+def arrow_type(text: str) -> pa.DataType:
+    """The Arrow type of an SQL type: TIMESTAMP is microseconds, VARCHAR is utf8.
+
+    >>> arrow_type("TIMESTAMP"), arrow_type("BIGINT UNSIGNED")
+    (TimestampType(timestamp[us]), DataType(uint64))
+    """
+    context = inner_context()
+    query = f"SELECT CAST(NULL AS {sql_type(text)}) AS value"
+    try:
+        return context.sql_with_options(query, QUERIES_ONLY).schema().field("value").type
+    except Exception as exc:
+        raise SchemaError(
+            "type", [f"{text!r} is not a type: {with_sent_position(plain_message(exc), query, None)}"]
+        ) from exc
+
+
+def storable(schema: pa.Schema) -> pa.Schema:
+    """The schema of a query or an ingest as a table stores it: no views, dictionaries, small decimals, metadata."""
+    return pa.schema([pa.field(f.name, _storable_type(f.type), f.nullable) for f in schema])
+
+
+def _storable_type(kind: pa.DataType) -> pa.DataType:
+    if pa.types.is_dictionary(kind):
+        return _storable_type(kind.value_type)
+    if pa.types.is_string_view(kind):
+        return pa.utf8()
+    if pa.types.is_binary_view(kind):
+        return pa.binary()
+    if pa.types.is_decimal32(kind) or pa.types.is_decimal64(kind):
+        return pa.decimal128(kind.precision, kind.scale)
+    if pa.types.is_null(kind):
+        return pa.int32()
+    return kind
+
+
+def partition_spec(
+    schema: NamespaceSchema,
+    definitions: Sequence[PartitionDef],
+    *,
+    number: int = 1,
+    earlier: Sequence[PartitionSpec] = (),
+) -> PartitionSpec:
+    """The partition spec that definitions describe over `schema`; every problem of every field is named.
+
+    A field that an `earlier` spec has under the same derivation keeps its id, and another one gets an id of its own
+    (spec: Field ID Reuse).
+    """
+    fields: list[PartitionField] = []
+    problems: list[str] = []
+    known = {field.derivation: field for spec in earlier for field in spec.fields}
+    taken: set[str] = {definition.field_id for definition in definitions if definition.field_id is not None}
+    taken |= {field.field_id for field in known.values()}
+    for definition in definitions:
+        field_id = definition.field_id or _unused_name(_default_name(definition), taken)
+        try:
+            field = _field(schema, definition, field_id)
+            if definition.field_id is None:
+                field = known.get(field.derivation, field)
+            taken.add(field.field_id)
+            fields.append(field)
+        except SpecError as exc:
+            problems += [f"field {field_id!r}: {problem}" for problem in exc.problems]
+        except LanceFlightError as exc:
+            problems.append(f"field {field_id!r}: {exc}")
+    names = [definition.field_id for definition in definitions if definition.field_id is not None]
+    problems += [f"field id {n!r} stands {names.count(n)} times" for n in dict.fromkeys(names) if names.count(n) > 1]
+    if problems:
+        raise SpecError("PARTITIONED BY", problems)
+    return PartitionSpec(id=number, fields=tuple(fields))
+
+
+def check_partitioning(name: str, table: Table, definitions: Sequence[PartitionDef]) -> None:
+    """Refuse an append that asks for other partition fields than the table has now; without definitions it asks for none."""
+    if not definitions:
+        return
+    if not isinstance(table, PartitionedNamespace):
+        raise SpecError("partition_by", [f"table {name!r} is there already and not partitioned"])
+    snapshot = table.snapshot()
+    asked, current = partition_spec(snapshot.schema, definitions), snapshot.current_spec
+    named = {definition.field_id for definition in definitions} - {None}
+    if [f.derivation for f in asked.fields] != [f.derivation for f in current.fields] or not named <= {
+        f.field_id for f in current.fields
+    }:
+        says, has = (partitioning(spec, snapshot.schema) for spec in (asked, current))
+        raise SpecError("partition_by", [f"table {name!r} is there already and partitioned by {has}; got {says}"])
+
+
+def partitioning(spec: PartitionSpec, schema: NamespaceSchema) -> str:
+    """The fields of a spec over the columns of `schema`, as PARTITIONED BY says them."""
+    return ", ".join(_shown(field, schema) for field in spec.fields)
+
+
+def _shown(field: PartitionField, schema: NamespaceSchema) -> str:
+    """A field as PARTITIONED BY says it."""
+    paths = [schema.source_paths.get(number) for number in field.source_ids]
+    columns = ["NULL" if path is None else str(Column(path[0], path[1:])) for path in paths]
+    if isinstance(field.rule, Expression):
+        quoted = field.rule.sql.replace("'", "''")
+        text = f"expr('{quoted}', {', '.join(columns)})"
+    elif field.rule.type == "identity":
+        text = columns[0]
+    else:
+        text = f"{field.rule.type}({', '.join([*map(str, field.rule.arguments.values()), *columns])})"
+    return f"{text} AS {field.field_id}"
+
+
+def _field(schema: NamespaceSchema, definition: PartitionDef, field_id: str) -> PartitionField:
+    problems = [_missing(schema, path) for path in definition.columns if path not in schema.source_ids]
+    unusable = column_name_problem(partition_column(field_id))
+    if problems or unusable is not None:
+        raise SpecError(field_id, problems if unusable is None else [*problems, unusable])
+    source_ids = tuple(schema.source_ids[path] for path in definition.columns)
+    sources = [schema.sources[number].field.type for number in source_ids]
+    if definition.expression is not None:
+        kind = result_type(definition.expression, sources)
+        check_expression(definition.expression, sources, kind)
+        return PartitionField(
+            field_id=field_id, source_ids=source_ids, rule=Expression(definition.expression), result_type=kind
+        )
+    transform: Transform = (
+        TRANSFORMS[definition.transform]()
+        if definition.argument is None
+        else TRANSFORMS[definition.transform](definition.argument)
+    )
+    problems = list(transform.problems(sources))
+    if problems:
+        raise SpecError(field_id, problems)
+    return PartitionField(
+        field_id=field_id, source_ids=source_ids, rule=transform, result_type=transform.result_type(sources)
+    )
+
+
+def _missing(schema: NamespaceSchema, path: Path) -> str:
+    """Why there is nothing at a path that a partition field can be computed from."""
+    depth = next(depth for depth in range(1, len(path) + 1) if path[:depth] not in schema.source_ids)
+    if depth > 1:
+        above = schema.sources[schema.source_ids[path[: depth - 1]]].field
+        if not pa.types.is_struct(above.type):
+            return f"{dotted(path)} is inside {dotted(path[: depth - 1])}, a {above.type}; expected a field inside structs alone"
+    known = [
+        dotted(some) for some in schema.source_ids if some[: depth - 1] == path[: depth - 1] and len(some) == depth
+    ]
+    return str(NotFound.named("column", dotted(path[:depth]), known))
+
+
+def _default_name(definition: PartitionDef) -> str:
+    """The column's name for identity, else `<column>_<transform>`."""
+    columns = "_".join(name for path in definition.columns for name in path)
+    suffix = {"identity": "", "expression": "_expr"}.get(definition.transform, f"_{definition.transform}")
+    return columns + suffix
+
+
+def _unused_name(name: str, taken: set[str]) -> str:
+    candidate, number = name, 1
+    while candidate in taken:
+        number += 1
+        candidate = f"{name}_{number}"
+    return candidate

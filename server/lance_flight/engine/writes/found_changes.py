@@ -1,0 +1,108 @@
+"""The changes of an UPDATE, DELETE or MERGE as its query finds them: rows that come, and the addresses of those that go."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+import pyarrow as pa
+
+from lance_flight.catalog.manifests.snapshot import PartitionTable
+from lance_flight.catalog.tables import rows
+from lance_flight.catalog.tables.lineage import with_origin
+from lance_flight.catalog.tables.scan import ADDRESS_FIELDS
+from lance_flight.engine.query.session import Session
+from lance_flight.engine.sql.functions import cast
+from lance_flight.engine.writes.definitions import storable
+from lance_flight.engine.writes.merge_keys import matched_rows
+from lance_flight.engine.writes.row_changes import Delete, Merge, Update
+from lance_flight.engine.writes.row_queries import RowChanges, RowQuery
+from lance_flight.errors import DataError, SqlError
+from lance_flight.model.transforms import is_string
+
+
+class FoundChanges:
+    """What one statement changes in the rows of its target, whose columns are `target`.
+
+    Iterating runs its query and gives the rows that come; what goes is known afterwards.
+    """
+
+    def __init__(
+        self,
+        session: Session,
+        statement: Update | Delete | Merge,
+        query: RowQuery,
+        parameters: pa.RecordBatch | None,
+        target: pa.Schema,
+    ) -> None:
+        self.kind = type(statement).__name__
+        self._session = session
+        self._statement = statement
+        self._query = query
+        self._target = target
+        self._frame = session.frame(query.sql, parameters)
+        self._gone = [pa.schema(ADDRESS_FIELDS).empty_table()]
+        self._inserted = 0
+
+    def __iter__(self) -> Iterator[pa.Table]:
+        if isinstance(self._statement, Merge):
+            self._session.narrow(matched_rows(self._session, self._statement, self._frame))
+        self._session.prepare(self._frame)
+        for batch in self._session.batches(self._frame, storable(self._frame.schema())):
+            changes: RowChanges = self._query.read(batch)
+            self._gone.append(changes.gone.cast(pa.schema(ADDRESS_FIELDS)))
+            self._inserted += changes.inserted
+            yield from (self._assigned(rows) for rows in changes.come)
+        self._check_once()
+
+    @property
+    def count(self) -> int:
+        """How many rows were inserted, changed and removed."""
+        return sum(int(part.num_rows) for part in self._gone) + self._inserted
+
+    @property
+    def addresses(self) -> np.ndarray:
+        """The addresses of the rows that go, where all are of one table."""
+        found: np.ndarray = pa.concat_tables(self._gone).column(1).to_numpy()
+        return found
+
+    @property
+    def by_table(self) -> dict[PartitionTable, np.ndarray]:
+        """The addresses of the rows that go from each partition table that loses any."""
+        gone = pa.concat_tables(self._gone)
+        numbers, addresses = gone.column(0).to_numpy(), gone.column(1).to_numpy()
+        order = np.argsort(numbers, kind="stable")
+        found, starts = np.unique(numbers[order], return_index=True)
+        parts = np.split(addresses[order], starts[1:]) if len(found) else []
+        tables = self._session.named.targets.tables
+        return {tables[int(number)]: part for number, part in zip(found, parts, strict=True)}
+
+    def number_of(self, object_id: str) -> int | None:
+        """The number of a partition table among the origins of the rows that come."""
+        return self._session.named.targets.number_of(object_id)
+
+    def _assigned(self, rows: pa.Table) -> pa.Table:
+        known = [name for name in rows.column_names if name in self._target.names]
+        stored = assigned(rows.select(known), self._target)
+        return stored if len(known) == rows.num_columns else with_origin(stored, rows)
+
+    def _check_once(self) -> None:
+        """Refuse a MERGE in which one row of the target is changed twice: nothing says which change should count."""
+        gone = pa.concat_tables(self._gone)
+        if gone.group_by(gone.column_names).aggregate([]).num_rows != gone.num_rows:
+            raise DataError(
+                f"{self.kind.upper()} finds several rows of its source for one row of"
+                f" {self._statement.target.table.name!r}; expected one at most"
+            )
+
+
+def assigned(table: pa.Table, target: pa.Schema) -> pa.Table:
+    """Rows as SQL assigns them: text is read as a literal, numbers are rounded; the rest has to fit."""
+    for place, name in enumerate(table.column_names):
+        field, column = target.field(name), table.column(place)
+        if is_string(column.type) and not is_string(field.type):
+            try:
+                table = table.set_column(place, field.name, cast(column.combine_chunks(), field.type))
+            except SqlError as exc:
+                raise DataError(f"column {field.name!r} ({field.type}) cannot be read from text: {exc}") from exc
+    return rows.rounded(table, target)

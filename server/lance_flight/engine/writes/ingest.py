@@ -1,0 +1,170 @@
+"""Rows into tables: created on demand, checked against the schema first, stored in one commit."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from enum import Enum
+from functools import partial
+from typing import Self
+
+import pyarrow as pa
+
+from lance_flight.catalog.namespace import PartitionedNamespace
+from lance_flight.catalog.roots.directory import Root, Table, TableName
+from lance_flight.catalog.roots.plain import PlainTable, write_plain
+from lance_flight.catalog.storage.store import Store
+from lance_flight.catalog.tables import rows
+from lance_flight.engine.query.policies.access import UNLIMITED, Access, Privilege
+from lance_flight.engine.query.policies.rows import EVERY_ROW, RowPolicy
+from lance_flight.engine.runtime.cancellation import Cancellation
+from lance_flight.engine.runtime.transactions import SqlTransaction, autocommit
+from lance_flight.engine.sql.functions import evaluate
+from lance_flight.engine.writes.definitions import check_partitioning, column_problems, partition_spec, storable
+from lance_flight.engine.writes.table_properties import PLAIN, TableProperties
+from lance_flight.engine.writes.writable_tables import writable
+from lance_flight.errors import AlreadyExists, SchemaError
+from lance_flight.model.schema import NamespaceSchema
+from lance_flight.model.spec import PartitionSpec
+
+
+class Existing(Enum):
+    """What to do with a table that is there already."""
+
+    FAIL = "fail"
+    APPEND = "append"
+    REPLACE = "replace"
+
+
+def schema_of(table: Table) -> pa.Schema:
+    """The columns of a table as a client sees them."""
+    if isinstance(table, PartitionedNamespace):
+        return table.snapshot().schema.plain
+    return pa.schema([field.remove_metadata() for field in table.open().schema])
+
+
+def defaults_of(table: Table) -> Mapping[str, pa.Scalar]:
+    """What columns of a table hold where a row says nothing of them."""
+    return table.snapshot().schema.defaults if isinstance(table, PartitionedNamespace) else rows.NO_DEFAULTS
+
+
+def create(
+    root: Root,
+    name: TableName,
+    schema: pa.Schema,
+    properties: TableProperties,
+    data: Iterable[pa.Table],
+    *,
+    existing: Existing = Existing.FAIL,
+    transaction: SqlTransaction | None = None,
+    cancellation: Cancellation | None = None,
+    policy: RowPolicy = EVERY_ROW,
+) -> int:
+    """A new table with these rows; it is there whole, or not at all, from the commit of its `transaction` on.
+
+    `existing` says what becomes of the rows where another table has taken the name by the time they are stored.
+    """
+    table = _NewTable.of(name, schema, properties)
+    where = {"partitioned": table.spec is not None, "replace": existing is Existing.REPLACE}
+
+    def build(place: Store) -> int:
+        count = table.made(place, data)
+        # What comes next moves the table to its place.
+        if cancellation is not None:
+            cancellation.begin_commit()
+        return count
+
+    def join(place: Store) -> int:
+        mine = table.opened(place)
+        rows.fit(schema_of(mine), root.read(name, schema_of), what=f"rows for table {name.name!r}")
+        return _append(root, root.table(name), mine.rows(), policy, Cancellation())
+
+    if transaction is None:
+        return root.create(name, build, beaten=join if existing is Existing.APPEND else None, **where)
+    draft = root.draft(name, build, **where)
+    transaction.create(draft)
+    return draft.count
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _NewTable:
+    """What is made: columns with their ids, and a partition spec (None: a plain table)."""
+
+    columns: pa.Schema
+    schema: NamespaceSchema
+    spec: PartitionSpec | None
+    stable_row_ids: bool
+    file_version: str | None
+
+    @classmethod
+    def of(cls, name: TableName, columns: pa.Schema, properties: TableProperties) -> Self:
+        problems = column_problems(columns, properties.file_version)
+        if problems:
+            raise SchemaError(f"table {name.name!r}", problems)
+        schema, fields = NamespaceSchema.assign(columns), properties.partitioned_by
+        return cls(
+            columns=columns,
+            schema=schema,
+            spec=partition_spec(schema, fields) if fields else None,
+            stable_row_ids=properties.stable_row_ids,
+            file_version=properties.file_version,
+        )
+
+    def made(self, place: Store, data: Iterable[pa.Table]) -> int:
+        """Make it with some rows; how many they are."""
+        if self.spec is None:
+            return write_plain(
+                place, self.columns, data, stable_row_ids=self.stable_row_ids, file_version=self.file_version
+            )
+        made = PartitionedNamespace.create(
+            place, self.schema, self.spec, stable_row_ids=self.stable_row_ids, file_version=self.file_version
+        )
+        return made.append(data, evaluate, operation="create with")
+
+    def opened(self, place: Store) -> PlainTable | PartitionedNamespace:
+        """One that is made."""
+        return PlainTable(place) if self.spec is None else PartitionedNamespace.open(place)
+
+
+def ingest(
+    root: Root,
+    name: TableName,
+    reader: pa.RecordBatchReader,
+    *,
+    create_missing: bool,
+    existing: Existing,
+    properties: TableProperties = PLAIN,
+    transaction: SqlTransaction | None = None,
+    cancellation: Cancellation | None = None,
+    access: Access = UNLIMITED,
+) -> int:
+    """Store a stream of rows under `name` in one commit and return how many they were; `access` says which may be."""
+    tables, cancellation = transaction or root, cancellation or Cancellation()
+    there = tables.has(name)
+    policy = access.rows([Privilege.INSERT], root.governing(name))
+    if there and existing is Existing.FAIL:
+        raise AlreadyExists(f"table {name.name!r} is there already; expected an ingest that appends or replaces")
+    data = _tables(reader)
+    if existing is Existing.REPLACE if there else create_missing:
+        access.check_all_rows(Privilege.INSERT, name)
+        new = partial(create, root, name, storable(reader.schema), properties, data, existing=existing, policy=policy)
+        return new(transaction=transaction, cancellation=cancellation)
+    tables.read(name, lambda table: check_partitioning(name.name, table, properties.partitioned_by))
+    what, defaults = f"rows for table {name.name!r}", tables.read(name, defaults_of)
+    rows.fit(reader.schema, tables.read(name, schema_of), what=what, defaults=defaults)
+    if transaction is None:
+        return _append(root, root.table(name), data, policy, cancellation)
+    count = writable(transaction.table(name), transaction, policy).append(data)
+    with cancellation.committing():
+        transaction.stage()
+    return count
+
+
+def _append(root: Root, table: Table, data: Iterable[pa.Table], policy: RowPolicy, cancellation: Cancellation) -> int:
+    """More rows for a table, in one commit; they can be read once, so it is never run again."""
+    return autocommit(root, lambda transaction: writable(table, transaction, policy).append(data), cancellation, runs=1)
+
+
+def _tables(reader: pa.RecordBatchReader) -> Iterator[pa.Table]:
+    for batch in reader:
+        yield pa.Table.from_batches([batch])

@@ -1,0 +1,164 @@
+"""ALTER TABLE over whole partitions, carried out."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from functools import partial
+from pathlib import PurePosixPath
+
+import numpy as np
+import pyarrow as pa
+
+from lance_flight.catalog.commits.edits import removed_rows
+from lance_flight.catalog.commits.removals import dropped
+from lance_flight.catalog.manifests.snapshot import PartitionTable, Snapshot
+from lance_flight.catalog.namespace import PartitionedNamespace, display
+from lance_flight.catalog.roots.attachments import Attachment, detach, detached_rows, shown
+from lance_flight.catalog.roots.directory import PLAIN_SUFFIX, PUBLIC, Root, Table, TableName
+from lance_flight.catalog.roots.plain import PlainTable, write_plain
+from lance_flight.catalog.storage.file_versions import unstorable_in
+from lance_flight.catalog.storage.store import Store
+from lance_flight.catalog.tables.partitions import open_table
+from lance_flight.engine.runtime.transactions import SqlTransaction
+from lance_flight.engine.sql.functions import cast, evaluate
+from lance_flight.engine.writes.partition_alterations import AttachTable, DetachPartition, DropPartition, PartitionValue
+from lance_flight.errors import AlreadyExists, Conflict, NotFound, OutcomeUnknown, SqlError, Unsupported
+from lance_flight.model.file_versions import FILE_VERSIONS
+from lance_flight.model.grouping import match
+from lance_flight.model.spec import PartitionField, PartitionSpec
+
+SCHEMA_AND_TABLE = 2
+
+
+def drop_partition(name: TableName, statement: DropPartition, transaction: SqlTransaction) -> int:
+    """Take the rows of some partition values away, with the tables that hold no others; how many rows they were."""
+    table = partitioned(transaction.table(name), name)
+    inner = transaction.writing(table)
+    edits = dropped(table.store, inner.snapshot, values_of(inner.snapshot.current_spec, statement.values), evaluate)
+    rows = removed_rows(edits)
+    if edits:
+        tables = sum(edit.drops for edit in edits)
+        inner.add(edits, f"drop {tables} partitions and rewrite {len(edits) - tables}, {rows} rows less")
+    return rows
+
+
+def attach_table(root: Root, name: TableName, statement: AttachTable) -> int:
+    """Make a plain table of the root a partition; how many rows it brings."""
+    table = partitioned(root.table(name), name)
+    spec = table.snapshot().current_spec
+    root.store.child(statement.path)  # `Corrupt` for a path that leaves the root
+    source = plain_name(statement.path)
+    plain = root.table(source)
+    if not isinstance(plain, PlainTable):
+        raise Unsupported(f"table {source.name!r} is partitioned, and no partition of another one")
+    attachment = Attachment(
+        namespace=table, table=plain, name=source.name, values=_all_values(spec, statement.values), evaluate=evaluate
+    )
+    rows, version = attachment.commit(trusted=statement.trusted)
+    if int(plain.open().version) != version:
+        raise Conflict(
+            f"table {source.name!r} was written while it was attached: its version {version} is in {name.name!r},"
+            " and the table has stayed"
+        )
+    root.drop(source)
+    return rows
+
+
+def detach_partition(
+    root: Root, name: TableName, statement: DetachPartition, check_target: Callable[[TableName], None]
+) -> int:
+    """Make a partition a plain table of the root, and take it out of its own; how many rows it takes along.
+
+    `check_target` refuses the table to be made where the caller may store no rows in it.
+    """
+    table = partitioned(root.table(name), name)
+    if table.branch is not None:
+        raise Unsupported(f"branch {table.branch.name!r}: partitions are detached on the main branch alone")
+    transaction = table.begin()
+    snapshot = transaction.snapshot
+    spec = _spec_of(snapshot, statement.values)
+    values = _all_values(spec, statement.values)
+    tables = snapshot.tables_of(spec.id)
+    found = tables.tables(np.flatnonzero(match(tables.values, values) >= 0))
+    if len(found) != 1:
+        raise NotFound(f"{len(found)} tables of {name.name!r} are the partition {shown(values)}; expected one")
+    (partition,) = found
+    target = TableName(name.db_schema, statement.to or _default_name(name, values))
+    check_target(target)
+    if root.has(target):
+        raise AlreadyExists(f"table {target.name!r} is there already")
+    count = root.create(target, partial(_copied, table, snapshot, partition), partitioned=False)
+    try:
+        detach(table, transaction, partition, target.name)
+    except OutcomeUnknown:
+        raise
+    except BaseException:
+        root.drop(target)
+        raise
+    return count
+
+
+def _copied(table: PartitionedNamespace, snapshot: Snapshot, partition: PartitionTable, place: Store) -> int:
+    columns, version = snapshot.schema.plain, str(open_table(table.store, partition).data_storage_version)
+    if version not in FILE_VERSIONS or unstorable_in(columns, version):
+        version = snapshot.file_version
+    rows = detached_rows(table, snapshot, partition)
+    return write_plain(place, columns, rows, file_version=version, is_stored=True)
+
+
+def plain_name(path: str) -> TableName:
+    """The table of a root that a path means, `schema/x.lance` or `x.lance` or `x`."""
+    parts = PurePosixPath(path).parts
+    if not parts or "://" in path or PurePosixPath(path).is_absolute() or ".." in parts:
+        raise NotFound(f"{path!r} does not stay inside the root; expected the name of a table of it, or its path")
+    if not 0 < len(parts) <= SCHEMA_AND_TABLE:
+        raise NotFound(f"no table {path!r}; expected the name of a table of the root, or its path")
+    return TableName(PUBLIC if len(parts) == 1 else parts[0], parts[-1].removesuffix(PLAIN_SUFFIX))
+
+
+def _spec_of(snapshot: Snapshot, given: Sequence[PartitionValue]) -> PartitionSpec:
+    """The newest spec that has exactly these fields; the current one, which says what is wrong, where none has."""
+    wanted = {value.field_id for value in given}
+    found = (spec for spec in reversed(snapshot.specs) if {field.field_id for field in spec.fields} == wanted)
+    return next(found, snapshot.current_spec)
+
+
+def _all_values(spec: PartitionSpec, given: Sequence[PartitionValue]) -> pa.Table:
+    """The values of one partition; `SqlError` names the fields that are missing."""
+    values = values_of(spec, given)
+    missing = [field.field_id for field in spec.fields if field.column not in values.column_names]
+    if missing:
+        raise SqlError(f"the partition has no value for {', '.join(missing)}; expected one for each field of its spec")
+    return values
+
+
+def _default_name(name: TableName, values: pa.Table) -> str:
+    """The table and the values, in what SQL needs no quotes for."""
+    return re.sub(r"\W", "_", "_".join([name.name, *(display(column[0]) for column in values.columns)])).lower()
+
+
+def partitioned(table: Table, name: TableName) -> PartitionedNamespace:
+    """The table itself if it has partitions."""
+    if not isinstance(table, PartitionedNamespace):
+        raise Unsupported(f"table {name.name!r} is not partitioned and has no partitions")
+    return table
+
+
+def values_of(spec: PartitionSpec, given: Sequence[PartitionValue]) -> pa.Table:
+    """One row of partition values as a statement gives them, in the order of the spec's fields."""
+    fields = {field.field_id: field for field in spec.fields}
+    for value in given:
+        if value.field_id not in fields:
+            raise NotFound.named("partition field", value.field_id, fields)
+    literals = {value.field_id: value.literal for value in given}
+    return pa.table({f.column: _read(f, literals[f.field_id]) for f in spec.fields if f.field_id in literals})
+
+
+def _read(field: PartitionField, literal: str | bytes | None) -> pa.Array:
+    if literal is None:
+        return pa.nulls(1, field.result_type)
+    try:
+        return cast(pa.array([literal]), field.result_type)
+    except SqlError as exc:
+        raise SqlError(f"partition field {field.field_id!r} is {field.result_type}, not {literal!r}: {exc}") from exc

@@ -1,0 +1,93 @@
+"""PARTITIONED BY, read: the fields of a partition spec as SQL says them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from lance_flight.engine.sql.cursor import Cursor
+from lance_flight.errors import SqlError
+from lance_flight.model.schema import Path
+
+PARTITION_TRANSFORMS = ("year", "month", "day", "hour")
+SIZED_TRANSFORMS = ("bucket", "multi_bucket", "truncate")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PartitionDef:
+    """One field of PARTITIONED BY: a transform (with its number) or an expression of columns, and perhaps a name.
+
+    A column is a path: its name, and those of fields inside its structs.
+    """
+
+    transform: str
+    columns: tuple[Path, ...]
+    argument: int | None = None
+    expression: str | None = None
+    field_id: str | None = None
+
+
+def parse_partition_by(text: str) -> tuple[PartitionDef, ...]:
+    """The fields of a PARTITIONED BY list without its brackets, as an ingest option carries it.
+
+    >>> [field.transform for field in parse_partition_by("year(ts), bucket(16, id), country")]
+    ['year', 'bucket', 'identity']
+    >>> parse_partition_by("day(s.at)")[0].columns
+    (('s', 'at'),)
+    """
+    cursor = Cursor.over(text)
+    fields = _fields(cursor)
+    cursor.end()
+    return fields
+
+
+def in_brackets(cursor: Cursor) -> tuple[PartitionDef, ...]:
+    """Read the list of fields with its brackets."""
+    cursor.expect("(")
+    fields = _fields(cursor)
+    cursor.expect(")")
+    return fields
+
+
+def _fields(cursor: Cursor) -> tuple[PartitionDef, ...]:
+    fields = [_field(cursor)]
+    while cursor.accept(","):
+        fields.append(_field(cursor))
+    return tuple(fields)
+
+
+def _field(cursor: Cursor) -> PartitionDef:
+    name = cursor.name("a column or a transform")
+    transform, argument, expression = "identity", None, None
+    columns: tuple[Path, ...] = (_inside(cursor, name),)
+    if cursor.accept("("):
+        transform = name
+        if name == "expr":
+            transform, expression = "expression", cursor.string("the expression, a string")
+            cursor.expect(",")
+        elif name in SIZED_TRANSFORMS:
+            argument = cursor.number(f"the number of {name}")
+            cursor.expect(",")
+        elif name != "identity" and name not in PARTITION_TRANSFORMS:
+            known = ", ".join(("identity", *PARTITION_TRANSFORMS, *SIZED_TRANSFORMS, "expr"))
+            raise SqlError(f"no partition transform {name!r}; expected one of {known}")
+        columns = _column_list(cursor)
+    field_id = cursor.name("a field id") if cursor.accept("AS") else None
+    return PartitionDef(
+        transform=transform, columns=columns, argument=argument, expression=expression, field_id=field_id
+    )
+
+
+def _column_list(cursor: Cursor) -> tuple[Path, ...]:
+    columns = [_inside(cursor, cursor.name("a column name"))]
+    while cursor.accept(","):
+        columns.append(_inside(cursor, cursor.name("a column name")))
+    cursor.expect(")")
+    return tuple(columns)
+
+
+def _inside(cursor: Cursor, name: str) -> Path:
+    """A column and the fields inside it, of which the first name was read."""
+    path = [name]
+    while cursor.accept("."):
+        path.append(cursor.name("the name of a field inside the column"))
+    return tuple(path)

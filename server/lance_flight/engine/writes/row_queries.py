@@ -1,0 +1,196 @@
+"""The queries that find the rows of an UPDATE, a DELETE or a MERGE, and compute what they become.
+
+Each reads the target under the name `t$rows`, which has the address of every row beside its columns. What comes back
+are batches of `RowChanges`: addresses of rows that go, and rows that come.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from lance_flight.catalog.tables.lineage import ROW_ID, with_origin
+from lance_flight.catalog.tables.scan import ADDRESS_FIELDS
+from lance_flight.engine.query.named_tables import TARGET_ROWS
+from lance_flight.engine.sql.references import enclosed, quoted
+from lance_flight.engine.writes.row_changes import Assignment, Delete, Matched, Merge, MergeClause, Target, Update
+from lance_flight.errors import NotFound, SqlError
+
+_ADDRESS_NAMES = tuple(field.name for field in ADDRESS_FIELDS)
+_ACTION = "_action"
+_IN_SOURCE = "in.source"  # with a dot, as no column of a table may be called
+_PAIRS = "the.pairs"
+_JOINS = {
+    (False, False): "INNER",
+    (True, False): "RIGHT",
+    (False, True): "LEFT",
+    (True, True): "FULL",
+}
+"""By whether rows of the source alone, and rows of the target alone, matter."""
+
+
+@dataclass(frozen=True, slots=True)
+class RowChanges:
+    """A batch of changes: the addresses of rows that go (`ADDRESS_FIELDS`), and rows that come, named as the target's.
+
+    `inserted` of those that come take nobody's place; the others may have `ORIGIN_FIELDS`.
+    """
+
+    gone: pa.Table
+    come: tuple[pa.Table, ...] = ()
+    inserted: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class RowQuery:
+    """A query over the target's rows, and what its batches mean."""
+
+    sql: str
+    read: Callable[[pa.RecordBatch], RowChanges]
+
+
+def delete_query(statement: Delete, db_schema: str) -> RowQuery:
+    """The addresses of the rows that a DELETE takes away."""
+    columns = ", ".join(_of(statement.target.alias, _ADDRESS_NAMES))
+    sql = f"SELECT {columns} FROM {_from(statement.target, db_schema)}{_where(statement.where)}"  # noqa: S608 - quoted
+    return RowQuery(sql, lambda batch: RowChanges(pa.Table.from_batches([batch])))
+
+
+def update_query(statement: Update, db_schema: str, schema: pa.Schema, *, keeps_ids: bool) -> RowQuery:
+    """The addresses of the rows that an UPDATE changes, and what they become; their ids, too, if they keep them."""
+    values = _values(statement.assignments, statement.target.alias, schema)
+    columns = ", ".join([*_of(statement.target.alias, _address_names(keeps_ids=keeps_ids)), *_named(values, "v")])
+    sql = f"SELECT {columns} FROM {_from(statement.target, db_schema)}{_where(statement.where)}"  # noqa: S608 - quoted
+
+    def read(batch: pa.RecordBatch) -> RowChanges:
+        rows = pa.Table.from_batches([batch])
+        come = rows.select(rows.column_names[-len(schema) :]).rename_columns(schema.names)
+        return RowChanges(rows.select(list(_ADDRESS_NAMES)), (with_origin(come, rows) if keeps_ids else come,))
+
+    return RowQuery(sql, read)
+
+
+def merge_query(statement: Merge, db_schema: str, schema: pa.Schema, source: pa.Schema, *, keeps_ids: bool) -> RowQuery:
+    """For each pair of rows that a clause of a MERGE is for: which one, the target's address (and id), and the new row.
+
+    Each clause has columns of its own for what it assigns, so that no type is bent to that of another clause.
+    """
+    alias = statement.target.alias
+    clauses = [_resolved(clause, statement.source_alias, schema, source) for clause in statement.clauses]
+    action = _action(statement, clauses)
+    old = [f"{column} AS {quoted(f'o{place}')}" for place, column in enumerate(_of(alias, schema.names))]
+    new = [
+        f"CASE WHEN {action} = {number} THEN {enclosed(assignment.expression)} END AS {quoted(f'c{number}_{place}')}"
+        for number, clause in enumerate(clauses)
+        for place, assignment in enumerate(clause.assignments or ())
+    ]
+    matters = {clause.matched for clause in clauses}
+    join = _JOINS[Matched.SOURCE_ONLY in matters, Matched.TARGET_ONLY in matters]
+    columns = ", ".join(
+        [f"{action} AS {quoted(_ACTION)}", *_of(alias, _address_names(keeps_ids=keeps_ids)), *old, *new]
+    )
+    origin = f"(SELECT *, TRUE AS {quoted(_IN_SOURCE)} FROM {_relation(statement)}) AS {quoted(statement.source_alias)}"  # noqa: S608 - quoted
+    sql = (
+        # No query in FROM: the parser tells nothing of what is wrong inside one.
+        f"WITH {quoted(_PAIRS)} AS (SELECT {columns} FROM {_from(statement.target, db_schema)} {join} JOIN {origin}"  # noqa: S608 - quoted
+        f" ON {enclosed(statement.on)}) SELECT * FROM {quoted(_PAIRS)} WHERE {quoted(_ACTION)} IS NOT NULL"
+    )
+    return RowQuery(sql, lambda batch: _merged(pa.Table.from_batches([batch]), clauses, schema, keeps_ids=keeps_ids))
+
+
+def _merged(batch: pa.Table, clauses: Sequence[MergeClause], schema: pa.Schema, *, keeps_ids: bool) -> RowChanges:
+    gone = batch.select(list(_ADDRESS_NAMES))
+    come, inserted = [], 0
+    for number, clause in enumerate(clauses):
+        if clause.assignments is None:
+            continue
+        mine = batch.filter(pc.equal(batch[_ACTION], number))
+        assigned = {a.column: f"c{number}_{place}" for place, a in enumerate(clause.assignments)}
+        is_new = clause.matched is Matched.SOURCE_ONLY
+        names = [assigned.get(name, None if is_new else f"o{place}") for place, name in enumerate(schema.names)]
+        columns = {name: mine[held] for name, held in zip(schema.names, names, strict=True) if held is not None}
+        if mine.num_rows:
+            rows = pa.table(columns)
+            come.append(with_origin(rows, mine) if keeps_ids else rows)
+            inserted += mine.num_rows * is_new
+    return RowChanges(gone.filter(pc.is_valid(gone.column(1))), tuple(come), inserted)
+
+
+def _action(statement: Merge, clauses: Sequence[MergeClause]) -> str:
+    """The number of the first clause that a pair of rows is for; NULL where there is none."""
+    in_target = f"{_of(statement.target.alias, _ADDRESS_NAMES)[1]} IS NOT NULL"
+    in_source = f"{quoted(statement.source_alias, _IN_SOURCE)} IS NOT NULL"
+    applies = {
+        Matched.BOTH: f"{in_target} AND {in_source}",
+        Matched.SOURCE_ONLY: f"NOT ({in_target})",
+        Matched.TARGET_ONLY: f"NOT ({in_source})",
+    }
+    whens = [
+        f"WHEN {applies[clause.matched]}"
+        + (f" AND {enclosed(clause.condition)}" if clause.condition else "")
+        + f" THEN {number}"
+        for number, clause in enumerate(clauses)
+    ]
+    return f"(CASE {' '.join(whens)} END)"
+
+
+def _resolved(clause: MergeClause, source_alias: str, schema: pa.Schema, source: pa.Schema) -> MergeClause:
+    """The clause with its `*` written out, and its columns known."""
+    if clause.takes_all:
+        taken = [Assignment(name, quoted(source_alias, name)) for name in schema.names if name in source.names]
+        if not taken:
+            raise SqlError(
+                f"* takes nothing over: the source has the columns {', '.join(source.names)}, the table has"
+                f" {', '.join(schema.names)}"
+            )
+        return MergeClause(matched=clause.matched, condition=clause.condition, assignments=tuple(taken))
+    _known(clause.assignments or (), schema)
+    return clause
+
+
+def _relation(statement: Merge) -> str:
+    columns = f" ({', '.join(map(quoted, statement.source_columns))})" if statement.source_columns else ""
+    return f"{statement.source} AS {quoted(statement.source_alias)}{columns}"
+
+
+def _values(assignments: Sequence[Assignment], alias: str, schema: pa.Schema) -> list[str]:
+    """What each column of the target becomes."""
+    _known(assignments, schema)
+    assigned = {assignment.column: assignment.expression for assignment in assignments}
+    return [enclosed(assigned[name]) if name in assigned else quoted(alias, name) for name in schema.names]
+
+
+def _known(assignments: Sequence[Assignment], schema: pa.Schema) -> None:
+    for assignment in assignments:
+        if assignment.column not in schema.names:
+            raise NotFound.named("column", assignment.column, schema.names)
+
+
+def _address_names(*, keeps_ids: bool) -> tuple[str, ...]:
+    return (*_ADDRESS_NAMES, ROW_ID) if keeps_ids else _ADDRESS_NAMES
+
+
+def _named(values: Sequence[str], prefix: str) -> list[str]:
+    return [f"{value} AS {quoted(f'{prefix}{place}')}" for place, value in enumerate(values)]
+
+
+def _of(alias: str, names: Sequence[str]) -> list[str]:
+    return [quoted(alias, name) for name in names]
+
+
+def _from(target: Target, db_schema: str) -> str:
+    return (
+        f"{quoted(target.table.db_schema or db_schema, f'{target.table.name}${TARGET_ROWS}')} AS {quoted(target.alias)}"
+    )
+
+
+def _where(condition: str | None) -> str:
+    return "" if condition is None else f" WHERE {enclosed(condition)}"
+
+
+def source_query(statement: Merge) -> str:
+    """The source of a MERGE, as a query of its own."""
+    return f"SELECT * FROM {_relation(statement)}"  # noqa: S608 - the client's own text

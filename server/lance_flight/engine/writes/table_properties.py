@@ -1,0 +1,60 @@
+"""How a table is made: what CREATE TABLE says of it beside its columns, and an ingest by options."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Self
+
+from lance_flight.engine.writes.partition_fields import PartitionDef, parse_partition_by
+from lance_flight.errors import InvalidInput
+from lance_flight.model.file_versions import check_version
+
+PARTITION_BY, STABLE_ROW_IDS, FILE_VERSION = "partition_by", "stable_row_ids", "file_version"
+_OF_WITH = (STABLE_ROW_IDS, FILE_VERSION)
+_SWITCH = {"true": True, "false": False}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TableProperties:
+    """The partition fields of a new table (none: it is a plain one), and whether its rows keep their ids.
+
+    `file_version` is that of Lance's file format which its data files have (None: the newest).
+    """
+
+    partitioned_by: tuple[PartitionDef, ...] = ()
+    stable_row_ids: bool = False
+    file_version: str | None = None
+
+    @classmethod
+    def by(cls, fields: str | None) -> Self:
+        """A table by what an ingest option says of its fields, as in PARTITIONED BY (…); a plain one without."""
+        return cls(partitioned_by=parse_partition_by(fields) if fields else ())
+
+    @classmethod
+    def of_ingest(cls, options: Mapping[str, str]) -> Self:
+        """Those that the options of an ingest name; `InvalidInput` for others.
+
+        >>> TableProperties.of_ingest({"partition_by": "year(ts)", "stable_row_ids": "true"}).stable_row_ids
+        True
+        """
+        rest = {name: value for name, value in options.items() if name != PARTITION_BY}
+        return cls.by(options.get(PARTITION_BY)).having(rest, known=(PARTITION_BY, *_OF_WITH))
+
+    def having(self, options: Mapping[str, object], known: Sequence[str] = _OF_WITH) -> Self:
+        """The same with the options of WITH; `InvalidInput` for others, by what may be `known`."""
+        for name in options:
+            if name not in _OF_WITH:
+                expected = f"{', '.join(known[:-1])} or {known[-1]}"
+                raise InvalidInput(f"option {name!r} of a new table is not known; expected {expected}")
+        is_stable, version = options.get(STABLE_ROW_IDS, False), options.get(FILE_VERSION)
+        if str(is_stable).lower() not in _SWITCH:
+            raise InvalidInput(f"{STABLE_ROW_IDS} is {is_stable!r}; expected true or false")
+        return replace(
+            self,
+            stable_row_ids=_SWITCH[str(is_stable).lower()],
+            file_version=None if version is None else check_version(str(version), FILE_VERSION),
+        )
+
+
+PLAIN = TableProperties()
