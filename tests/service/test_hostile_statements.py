@@ -113,6 +113,7 @@ SHAPES = {
 }
 
 
+@pytest.mark.timeout(120)
 @pytest.mark.parametrize("name", SHAPES)
 def test_other_clients_are_answered_whatever_a_statement_is(server: Server, name: str) -> None:
     before = resident(server)

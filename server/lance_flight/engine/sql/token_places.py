@@ -13,6 +13,8 @@ class TokenPlaces:
 
     def __init__(self, tokens: Sequence[Token]) -> None:
         self.tokens = tokens
+        self._brackets = range(0)
+        """The opening brackets, one after another, that were passed over last."""
 
     def text(self, at: int) -> str:
         """The text of a token; nothing beyond the ends."""
@@ -28,9 +30,12 @@ class TokenPlaces:
 
     def first_word(self, at: int) -> str:
         """The first word inside the brackets that open here."""
-        while self.kind(at) is Kind.SIGN and self.text(at) == "(":
-            at += 1
-        return self.word_at(at)
+        if at not in self._brackets:
+            end = at
+            while self.is_sign(end, "("):
+                end += 1
+            self._brackets = range(at, end)
+        return self.word_at(self._brackets.stop)
 
     def is_pipe(self, at: int) -> bool:
         """Whether `|>` begins here."""
