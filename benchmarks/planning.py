@@ -18,6 +18,7 @@ from lance_flight.catalog.roots.directory import Root
 from lance_flight.catalog.storage.store import Store
 from lance_flight.engine.engine import Engine
 from lance_flight.engine.query.session import Session
+from lance_flight.engine.query.statement_context import StatementContext
 from lance_flight.engine.query.tables import partitions_of
 from lance_flight.planning.arrow_expression import predicate_from_arrow
 from lance_flight.planning.pruning import Pruning, prune
@@ -91,7 +92,7 @@ class _Planner:
 
     def plan(self) -> Pruning:
         """From SQL to an execution plan."""
-        session = Session(self.root, ways=CORES)
+        session = Session(StatementContext(root=self.root, ways=CORES))
         frame = session.frame(self.events.sql)
         session.prepare(frame)
         session.plan(frame)

@@ -22,6 +22,7 @@ from lance_flight.engine.engine import Engine
 from lance_flight.engine.query.partition_wise.division import Division, divide
 from lance_flight.engine.query.partition_wise.parts import GroupedPart
 from lance_flight.engine.query.session import Session, shaped
+from lance_flight.engine.query.statement_context import StatementContext
 from lance_flight.engine.runtime.execution import Execution
 from lance_flight.engine.sql.functions import session_config
 from lance_flight.engine.statements.parsing import parse
@@ -148,7 +149,7 @@ def difference(root: Root, memory: SessionContext, case: Case, execution: Execut
 
 def run(root: Root, sql: str, execution: Execution) -> tuple[pa.Table, Division]:
     """The rows of a query, and how it was run."""
-    session = Session(root, ways=2, execution=execution)
+    session = Session(StatementContext(root=root, ways=2, execution=execution))
     frame = session.frame(parse(sql).sql)
     session.prepare(frame)
     division = divide(session, frame)

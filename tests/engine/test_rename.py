@@ -21,6 +21,8 @@ from lance_flight.catalog.storage.standing import Standing
 from lance_flight.catalog.storage.store import Store
 from lance_flight.engine.engine import Engine
 from lance_flight.engine.query.scope import Scope
+from lance_flight.engine.query.session import Session
+from lance_flight.engine.query.statement_context import StatementContext
 from lance_flight.engine.query.tasks import Task
 from lance_flight.engine.runtime.client_sessions import ClientSession
 from lance_flight.engine.runtime.transactions import SqlTransaction
@@ -109,14 +111,17 @@ def test_a_transaction_does_not_go_on_with_another_table(engine: Engine, layout:
     transaction = SqlTransaction(engine.root, explicit=True)
     query = "SELECT id FROM a"
 
+    def begun() -> Session:
+        return engine.sessions.begin(StatementContext(root=engine.root, ways=2, transaction=transaction))
+
     def read() -> list[int]:
-        return engine.sessions.begin(engine.root, transaction).frame(query).to_arrow_table()["id"].to_pylist()
+        return begun().frame(query).to_arrow_table()["id"].to_pylist()
 
     assert sorted(read()) == [1, 2]
     engine.update("ALTER TABLE a RENAME TO c")
     engine.update("ALTER TABLE b RENAME TO a")
     with pytest.raises(LanceFlightError, match="dropped or replaced"):
-        read_all(lambda: engine.sessions.begin(engine.root, transaction), query)
+        read_all(begun, query)
 
 
 def read_all(session: Callable[[], Any], query: str) -> list[Any]:

@@ -4,18 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Generator, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
-from functools import partial
 
 import pyarrow as pa
 
 from lance_flight.catalog.roots.directory import PUBLIC, Root, TableName
 from lance_flight.catalog.roots.temporary import NO_TABLES, Temporary
 from lance_flight.catalog.storage.leases import Hold, leases
+from lance_flight.engine.query.endpoints import is_ordered, most_shares, table_rows
+from lance_flight.engine.query.plan_cache import LONGEST_TEXT, PlanCache
+from lance_flight.engine.query.planned_query import PlanKey, PlannedQuery
 from lance_flight.engine.query.policies.access import UNLIMITED, Access
 from lance_flight.engine.query.query_plans import Description, QueryPlan, tasks_of
 from lance_flight.engine.query.scope import ALONE, Scope
-from lance_flight.engine.query.sessions import Sessions
+from lance_flight.engine.query.session import Session
+from lance_flight.engine.query.sessions import Sessions, in_transaction
+from lance_flight.engine.query.statement_context import StatementContext
 from lance_flight.engine.query.tasks import Task
 from lance_flight.engine.runtime.client_sessions import ClientSession
 from lance_flight.engine.runtime.clients import Clients
@@ -32,10 +37,10 @@ from lance_flight.engine.sql.references import CATALOG
 from lance_flight.engine.statements.answers import Answer, answer, target_of
 from lance_flight.engine.statements.bindings import answer_by_rows
 from lance_flight.engine.statements.changes import Changes, insert_columns, temporary_root
-from lance_flight.engine.statements.endpoints import is_ordered, most_shares, table_rows
 from lance_flight.engine.statements.parsing import (
     ChangeStatement,
     Kill,
+    Query,
     RowsStatement,
     SessionStatement,
     SetOption,
@@ -43,7 +48,6 @@ from lance_flight.engine.statements.parsing import (
     parse,
 )
 from lance_flight.engine.statements.privileges import permitted
-from lance_flight.engine.statements.ready import ReadyAnswers
 from lance_flight.engine.statements.reports import Reports, maintenance_work
 from lance_flight.engine.statements.settings import set_option
 from lance_flight.engine.writes import ingest
@@ -66,9 +70,8 @@ class Engine:
         self.limits = limits
         self.clients = Clients(root, limits)
         self.running = RunningStatements(limits)
-        self._ready = ReadyAnswers()
+        self.plans = PlanCache()
         self._reports = Reports(limits.ticket_lifetime)
-        self.running.observe(self._ready.forget)
         self.sessions = Sessions(
             root=root,
             ways=ways,
@@ -93,9 +96,10 @@ class Engine:
             running.at(State.PLANNING)
             match statement:
                 case _ if isinstance(statement, RowsStatement):
-                    session = session_of(transaction, *target_of(statement))
-                    answered = answer(session, statement)
+                    context = in_transaction(self.sessions.of_scope(scope, running), transaction)
+                    session, answered = self._answered(statement, context, scope.branch, None)
                     parameters = parameter_schema(sql, answered.frame, given=session.parameter_types)
+                    self._keep_plan(answered)
                     return Description(schema=answered.schema, parameters=parameters)
                 case _ if isinstance(statement, Maintenance):
                     work = maintenance_work(root, transaction, statement)
@@ -182,32 +186,61 @@ class Engine:
     ) -> QueryPlan:
         check_parameters(running.sql, parameters, is_query=True)
         holds: list[Hold] = []
-        session_of = self.sessions.within(scope, running)
+        shares, rows, ordered = 1, None, False
         with self._turn(running, scope) as (transaction, _):
             running.at(State.PLANNING)
-            session = session_of(transaction, *target_of(statement), holds=holds)
-            answered = answer_by_rows(statement, parameters, partial(answer, session, statement))
+            context = in_transaction(self.sessions.of_scope(scope, running), transaction, holds=holds)
+            session, answered = self._answered(statement, context, scope.branch, parameters)
             if answered.frame is not None:
                 session.plan_ahead(answered.frame)
-            shares = most_shares(session, answered, endpoints) if endpoints > 1 else 1
-            rows = table_rows(session) if shares > 1 else None
-            ordered = answered.frame is not None and is_ordered(answered.frame.logical_plan())
+                ordered = is_ordered(answered.frame.logical_plan())
+            if isinstance(answered, PlannedQuery) and endpoints > 1:
+                shares = most_shares(answered, endpoints)
+                rows = table_rows(session) if shares > 1 else None
+            readings = dict(session.named.readings)
+            self._keep_plan(answered)
         expires = self._keep(running, holds)
-        readings = dict(session.named.readings)
         running.snapshots = {name: reading.version for name, reading in readings.items()}
         running.awaited.update(range(shares))
-        tasks = tasks_of(running, parameters, readings, shares, scope)
-        if shares == 1:
-            self._ready.keep(running, tasks[0], scope.access, answered)
         return QueryPlan(
             schema=answered.schema,
-            tasks=tasks,
+            tasks=tasks_of(running, parameters, readings, shares, scope),
             expires=expires,
             snapshots=running.snapshots,
             rows=rows,
             ordered=ordered,
             partitions=running.scanned,
         )
+
+    def _answered(
+        self,
+        statement: RowsStatement,
+        context: StatementContext,
+        branch: str | None,
+        parameters: pa.RecordBatch | None,
+    ) -> tuple[Session, Answer]:
+        """What a statement returns, by a plan that was kept or by a new one, and the session that it is planned in."""
+        key = _plan_key(statement, context, branch, parameters)
+        kept = None if key is None else self.plans.take(key, context, parameters)
+        if kept is not None:
+            return kept.session, kept
+        target, changing = target_of(statement)
+        begun: list[Session] = []
+
+        def answer_to(row: pa.RecordBatch | None) -> Answer:
+            session = self.sessions.begin(replace(context, target=target, changing=changing))
+            begun.append(session)
+            return answer(session, statement, row)
+
+        answered = answer_by_rows(statement, parameters, answer_to)
+        if key is not None and isinstance(answered, PlannedQuery):
+            answered = replace(answered, key=key)
+        return begun[0], answered
+
+    def _keep_plan(self, answered: Answer) -> None:
+        """Keep the plan of a statement that has done with it for the next one."""
+        if isinstance(answered, PlannedQuery) and answered.key is not None:
+            self.plans.keep(answered.key, answered)
 
     def _keep(self, running: RunningStatement, holds: list[Hold]) -> datetime:
         """Keep the snapshots of a query until its tickets expire, and say when that is."""
@@ -230,7 +263,7 @@ class Engine:
         running = self.running.of_ticket(task.statement, task.share.part, task.sql, issuer)
         with self.running.working(running, issuer), self.running.turn(running, issuer):
             holds: list[Hold] = []
-            self._answered(running, task, holds, access, _temporary(task, session))
+            self._keep_plan(self._redeemed(running, task, holds, access, _temporary(task, session)))
             return self._keep(running, holds)
 
     def run(
@@ -264,32 +297,31 @@ class Engine:
         self, running: RunningStatement, task: Task, access: Access, temporary: Temporary
     ) -> tuple[pa.Schema, Generator[pa.RecordBatch]]:
         holds: list[Hold] = []
-        answered = self._answered(running, task, holds, access, temporary)
-        return answered.schema, _held(answered.batches(), holds)
+        answered = self._redeemed(running, task, holds, access, temporary)
+        return answered.schema, self._held(answered, holds)
 
-    def _answered(
+    def _held(self, answered: Answer, holds: list[Hold]) -> Generator[pa.RecordBatch]:
+        """The rows of a statement; the snapshots that they come from stay for as long as they are being read, and no longer."""
+        try:
+            yield from answered.batches()
+            self._keep_plan(answered)
+        finally:
+            holds.clear()
+
+    def _redeemed(
         self, running: RunningStatement, task: Task, holds: list[Hold], access: Access, temporary: Temporary
     ) -> Answer:
         """What a task returns, of snapshots that are kept by `holds`."""
         access = access.owning(temporary.names)
-        ready = self._ready.taken(running, task, access, holds)
-        if ready is not None:
-            return ready
         statement = permitted(parse(task.sql, task.db_schema), access, temporary.over(self.root.guarded(access)))
         if not isinstance(statement, RowsStatement):
             raise SqlError("the statement returns no rows")
         running.at(State.PLANNING)
         running.limit(task.execution.statement_timeout)
-        session_of = self.sessions.of_task(task, running, access, temporary)
-        target, changing = target_of(statement)
-
-        def answer_to(row: pa.RecordBatch | None) -> Answer:
-            session = session_of(target=target, changing=changing, holds=holds)
-            answered = answer(session, statement, row)
-            running.snapshots = {name: reading.version for name, reading in session.named.readings.items()}
-            return answered
-
-        return answer_by_rows(statement, task.parameters, answer_to)
+        context = self.sessions.of_task(task, running, access, temporary, holds)
+        session, answered = self._answered(statement, context, task.branch, task.parameters)
+        running.snapshots = {name: reading.version for name, reading in session.named.readings.items()}
+        return answered
 
     def query(self, sql: str, parameters: pa.RecordBatch | None = None) -> pa.Table:
         """All rows of a query at once; for small results within the server."""
@@ -408,9 +440,12 @@ def _temporary(task: Task, session: ClientSession | None) -> Temporary:
     return Temporary(names, session.temporary.known().root if session is not None and is_its_own else None)
 
 
-def _held(batches: Iterator[pa.RecordBatch], holds: list[Hold]) -> Generator[pa.RecordBatch]:
-    """The same batches; the snapshots that they come from stay for as long as they are being read, and no longer."""
-    try:
-        yield from batches
-    finally:
-        holds.clear()
+def _plan_key(
+    statement: RowsStatement, context: StatementContext, branch: str | None, parameters: pa.RecordBatch | None
+) -> PlanKey | None:
+    """What a query's plan is kept under; None for one that others may not run: of a transaction, of temporary tables, row by row."""
+    is_shared = context.transaction is None and not context.access.own
+    is_one = parameters is None or parameters.num_rows == 1
+    if not (isinstance(statement, Query) and is_shared and is_one and len(statement.sql) <= LONGEST_TEXT):
+        return None
+    return PlanKey(statement.sql, context.db_schema, branch, context.execution, context.access)

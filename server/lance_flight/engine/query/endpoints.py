@@ -6,20 +6,22 @@ from datafusion import LogicalPlan
 from datafusion.expr import Limit, Projection, Sort
 
 from lance_flight.engine.query.partition_wise.statistics import read_tables
+from lance_flight.engine.query.planned_query import PlannedQuery
 from lance_flight.engine.query.pure_scans import is_pure_scan
 from lance_flight.engine.query.session import Session
-from lance_flight.engine.statements.answers import Answer
 
 
-def most_shares(session: Session, answered: Answer, endpoints: int) -> int:
+def most_shares(planned: PlannedQuery, endpoints: int) -> int:
     """Into how many parts a query may be split: as many as it reads partition tables, for a pure scan of one table."""
-    if answered.frame is None or not session.views or not is_pure_scan(session.optimised(answered.frame)):
+    session, frame = planned.session, planned.frame
+    if not session.views or not is_pure_scan(session.optimised(frame)):
         return 1
-    session.prepare(answered.frame)
-    session.plan(answered.frame)
-    if len(session.log.scans) != 1:
+    scans = session.logical_scans(frame)
+    if scans is None or len(scans) != 1:
         # A scalar subquery scans as well, and must see all of its table.
         return 1
+    session.prepare(frame)
+    session.prune(frame)
     scanned = sum(view.planned[-1].scanned for view in session.views.values() if view.planned)
     return max(1, min(endpoints, scanned))
 

@@ -20,7 +20,7 @@ def explain(session: Session, frame: DataFrame, *, analyze: bool) -> pa.Table:
     division = divide(session, frame, ask_keys=analyze, is_told=True)
     rows = [("logical_plan", session.optimised(division.whole).display_indent())]
     rows.append(("physical_plan", session.plan(division.whole).display_indent()))
-    reports = list(session.log.reports)
+    reports = [report() for report in session.log.reports]
     if analyze:
         session.log.tables_read = 0
         began = time.perf_counter()

@@ -7,8 +7,8 @@ they can prune. A table that is scanned several times gets the union: what holds
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import Any
 
@@ -43,29 +43,41 @@ _OPERATORS = MappingProxyType({op.value: op for op in Op})
 _NOT_PUSHED = "DataFusion keeps it above the scan, and it says nothing about partitions"
 
 
-def hints(plan: LogicalPlan, default_schema: str) -> dict[str, Predicate]:
-    """For each table of an optimised plan (`schema.table`), what every one of its scans requires."""
+@dataclass(frozen=True, slots=True)
+class LogicalScan:
+    """One scan of an optimised plan: its table (`schema.table`), the filter pushed into it, and what the plan requires beyond."""
+
+    table: str
+    pushed: Predicate
+    beyond: Predicate
+
+
+def logical_scans(plan: LogicalPlan, default_schema: str) -> tuple[LogicalScan, ...] | None:
+    """The scans of an optimised plan; None where some of them hide inside an expression."""
     if "Subquery:" in plan.display_indent():
-        # Its scans hide inside an expression: what the visible ones require says nothing about them.
-        return {}
+        return None
+    return tuple(_scans(plan, [], default_schema))
+
+
+def hints(scans: Iterable[LogicalScan]) -> dict[str, Predicate]:
+    """For each table what every one of its scans requires beyond the pushed filters."""
     found: dict[str, list[Predicate]] = defaultdict(list)
-    for (db_schema, table), condition in _scans(plan, []):
-        found[f"{db_schema or default_schema}.{table}"].append(condition)
+    for scan in scans:
+        found[scan.table].append(scan.beyond)
     return {table: ALWAYS if ALWAYS in conditions else any_of(conditions) for table, conditions in found.items()}
 
 
-def _scans(
-    plan: LogicalPlan, above: Sequence[Filter | Projection]
-) -> Iterator[tuple[tuple[str | None, str], Predicate]]:
+def _scans(plan: LogicalPlan, above: Sequence[Filter | Projection], default_schema: str) -> Iterator[LogicalScan]:
     node = plan.to_variant()
     if isinstance(node, TableScan):
         _, db_schema, table = node.fqn()
-        yield (db_schema, table), _condition(above)
+        pushed = all_of(predicate(filter) for filter in node.filters())
+        yield LogicalScan(f"{db_schema or default_schema}.{table}", pushed, _condition(above))
         return
     # Only filters right above a scan speak of its columns by their names; projections between take fields out of structs.
     passed = [*above, node] if isinstance(node, Filter | Projection) else []
     for child in plan.inputs():
-        yield from _scans(child, passed)
+        yield from _scans(child, passed, default_schema)
 
 
 def _condition(above: Sequence[Filter | Projection]) -> Predicate:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from copy import copy
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import partial
@@ -14,43 +13,27 @@ import pyarrow.dataset as pads
 
 from lance_flight.catalog.manifests.snapshot import Snapshot
 from lance_flight.catalog.namespace import PartitionedNamespace
-from lance_flight.catalog.roots.directory import BRANCH_SIGN, Root, Table, TableName
+from lance_flight.catalog.roots.directory import BRANCH_SIGN, Table, TableName
 from lance_flight.catalog.roots.plain import PlainTable
-from lance_flight.catalog.storage.leases import Hold
 from lance_flight.catalog.tables.lineage import LINEAGE_FIELDS, PARTITION_FIELD, ROW_ID_FIELD
 from lance_flight.catalog.tables.scan import ADDRESS_FIELDS, Source
 from lance_flight.engine.query.computed_tables import ComputedTable
 from lance_flight.engine.query.metadata import tables as metadata_tables
 from lance_flight.engine.query.metadata.table import MetadataTable
 from lance_flight.engine.query.metadata.tables import LINEAGE, METADATA_TABLES, OF_EVERYBODY, PLAIN_METADATA_TABLES
-from lance_flight.engine.query.policies.access import UNLIMITED, Access, Privilege
+from lance_flight.engine.query.policies.access import Privilege
 from lance_flight.engine.query.policies.rows import RowPolicy
 from lance_flight.engine.query.provider import Provider, ScanLog
+from lance_flight.engine.query.statement_context import Reading, StatementContext
 from lance_flight.engine.query.table_changes import changes_table
-from lance_flight.engine.query.tables import Floating, PartitionedView, PlainView, Share, Targets
-from lance_flight.engine.runtime.transactions import SqlTransaction
-from lance_flight.engine.sql.points import Point, Reference, naming
+from lance_flight.engine.query.tables import Floating, PartitionedView, PlainView, Pruned, Targets
+from lance_flight.engine.sql.points import Point, Reference, naming, point
 from lance_flight.errors import Conflict, LanceFlightError, NotFound, Refused, SchemaError, Unsupported
-from lance_flight.model.pins import FixedPin
 from lance_flight.model.spec import Evaluate
 from lance_flight.planning.predicates import ALWAYS, Predicate, all_of
 
 TARGET_ROWS = "rows"
 """The metadata table of the target of a statement: its rows with their addresses."""
-
-
-@dataclass(frozen=True, slots=True)
-class Reading:
-    """At which version a statement reads a table, and what that means for the rows without a fixed pin that it reads.
-
-    `committed_at` tells the version from one of another table that has taken the name. `step` counts the statements of
-    the transaction that had changed the table by then.
-    """
-
-    version: int
-    resolved: Mapping[str, FixedPin] = field(default_factory=dict)
-    committed_at: str = ""
-    step: int | None = None
 
 
 @dataclass(slots=True)
@@ -70,70 +53,52 @@ class Hints:
 
 
 class NamedTables:
-    """The tables of one statement, as they are resolved.
+    """The tables of one run of a statement, as they are resolved within its `context`.
 
-    `readings` fixes the versions of tables (from a ticket); others are read at their newest snapshot, and which one
-    that was stands in `readings` afterwards. `share` restricts every scan to one part. Inside a `transaction` tables are
-    read as it sees them. The rows of `target` have addresses under the name `t$rows`, in tables numbered by `targets`.
-    What keeps the snapshots from being vacuumed is put into `holds`. `access` says which tables may be read, and which
-    partitions of them: others are not seen by anything that is built on a view. The `changing` privileges are needed
-    beside on the rows of the target. Tables that are named at no point of their history are read `at` one (None: the newest).
+    At which version each is read stands in `readings` afterwards. Rows of the target are in tables numbered by `targets`. What
+    the principal may not read is not seen by anything that is built on a view.
 
     `views` are the partitioned tables by `schema.name`, and `divisible` those whose rows are read, in portions if need be;
-    `plain` are the others. They are pruned by `hints`, too.
+    `plain` are the others. They are pruned by `hints`, too. `providers` are those that DataFusion reads them by: the ones of an
+    earlier run (`known`) read the tables of this one, as long as their columns are the same.
     """
 
     def __init__(
         self,
-        root: Root,
-        *,
-        ways: int,
+        context: StatementContext,
         log: ScanLog,
         evaluate: Evaluate,
-        readings: Mapping[str, Reading] | None = None,
-        share: Share | None = None,
-        transaction: SqlTransaction | None = None,
-        target: TableName | None = None,
-        holds: list[Hold] | None = None,
-        access: Access = UNLIMITED,
-        changing: frozenset[Privilege] = frozenset(),
-        at: Point | None = None,
+        known: Mapping[TableName, Provider] | None = None,
     ) -> None:
         self.targets = Targets()
-        self.readings: dict[str, Reading] = dict(readings or {})
+        self.readings: dict[str, Reading] = dict(context.readings)
         self.views: dict[str, PartitionedView] = {}
         self.divisible: dict[str, PartitionedView] = {}
         self.plain: dict[str, PlainView] = {}
+        self.providers: dict[TableName, Provider] = {}
         self.hints = Hints()
-        self._tables: Root | SqlTransaction = root if transaction is None else transaction.seen_with(root)
-        self._ways = ways
+        self.is_steady = True
+        self._tables = context.tables
+        self._context = context
+        self._at = None if context.execution.snapshot is None else point(context.execution.snapshot)
         self._log = log
         self._evaluate = evaluate
-        self._share = share or Share()
-        self._transaction = transaction
-        self._target = target
-        self.holds = holds
-        self._governing = root.governing
-        self._access = access
-        self._changing = changing
-        self._at = at
-        self.names: list[TableName] = []
-        self.can_be_opened_again = True
+        self._known = known or {}
 
     def dataset(self, name: TableName) -> pads.Dataset:
         """The table behind a name as it stands in SQL, as DataFusion reads it; `NotFound` if there is none."""
         named = self._reference(name)
         table, metadata = named.table, named.metadata
-        is_target = metadata == TARGET_ROWS and table == self._target
+        is_target = metadata == TARGET_ROWS and table == self._context.target
         beside = metadata if is_target or metadata == LINEAGE else None
         at = self._at if named.at is None and not is_target else named.at
 
         def opened(found: Table) -> pads.Dataset:
             match found:
                 case PartitionedNamespace() if beside is not None:
-                    return Provider(self._partitioned(found, table, name.name, at, beside), self._log)
+                    return self._provider(name, self._partitioned(found, table, name.name, at, beside))
                 case PlainTable() if beside is not None:
-                    return Provider(self._plain(found, table, name.name, at, beside), self._log)
+                    return self._provider(name, self._plain(found, table, name.name, at, beside))
                 case PartitionedNamespace():
                     view = self._partitioned(found, table, name.name, at)
                     if metadata is not None:
@@ -141,32 +106,29 @@ class NamedTables:
                         built = _metadata_table(metadata, found, view, is_whole=is_whole)
                         return self._computed(built, view.failure)
                     self.divisible[f"{name.db_schema}.{name.name}"] = view
-                    return Provider(view, self._log)
+                    return self._provider(name, view)
                 case PlainTable() if metadata is not None:
                     plain = self._plain(found, table, name.name, at)
                     return self._computed(_plain_metadata_table(metadata, found, table), plain.failure)
                 case PlainTable():
                     plain = self._plain(found, table, name.name, at)
                     self.plain[f"{name.db_schema}.{name.name}"] = plain
-                    return Provider(plain, self._log)
+                    return self._provider(name, plain)
 
-        found = self._tables.read(table, opened)
-        self.names.append(name)
-        return found
+        return self._tables.read(table, opened)
 
-    def open_again(self, holds: list[Hold]) -> None:
-        """Open every table that was named once more, at the same snapshots, which are put into `holds`.
-
-        Raises what whoever names them now is told: that one is not there, or another one.
-        """
-        again = copy(self)
-        again.readings, again.views, again.divisible, again.plain, again.names = dict(self.readings), {}, {}, {}, []
-        again.holds = holds
-        for name in self.names:
-            again.dataset(name)
+    def _provider(self, name: TableName, readable: PartitionedView | PlainView) -> Provider:
+        known = self._known.get(name)
+        if known is not None and known.schema.equals(readable.schema):
+            known.read(readable, self._log)
+            self.providers[name] = known
+        else:
+            self.providers[name] = Provider(readable, self._log)
+        return self.providers[name]
 
     def _computed(self, table: MetadataTable, failure: Callable[[Exception], LanceFlightError]) -> ComputedTable:
         log = self._log
+        self.is_steady = False
 
         def rows(names: list[str]) -> Iterator[pa.RecordBatch]:
             with log.noting(failure):
@@ -186,20 +148,20 @@ class NamedTables:
 
     def changes(self, name: TableName, first: Point, last: Point) -> ComputedTable:
         """The rows that came and went between two points of a table's history."""
-        self.can_be_opened_again = False
+        self.is_steady = False
 
         def opened(table: Table) -> ComputedTable:
             ends = self._version(table, name, first), self._version(table, name, last)
-            if self.holds is not None and isinstance(table, PartitionedNamespace):
-                self.holds += table.hold_between(*ends)
-            return changes_table(table, name, ends, self._policy(name), ways=self._ways, log=self._log)
+            if self._context.holds is not None and isinstance(table, PartitionedNamespace):
+                self._context.holds.extend(table.hold_between(*ends))
+            return changes_table(table, name, ends, self._policy(name), ways=self._context.ways, log=self._log)
 
         return self._tables.read(name, opened)
 
     def _policy(self, name: TableName, *, is_target: bool = False) -> RowPolicy:
         """Which rows of a table there are for the statement."""
-        needed = {Privilege.SELECT, *(self._changing if is_target else ())}
-        return self._access.rows(needed, self._governing(name))
+        needed = {Privilege.SELECT, *(self._context.changing if is_target else ())}
+        return self._context.access.rows(needed, self._context.root.governing(name))
 
     def _version(self, table: Table, name: TableName, at: Point) -> int:
         """The version that a point stands for, the same one for as long as the statement runs."""
@@ -230,20 +192,21 @@ class NamedTables:
         snapshot = policy.visible(snapshot)
         floating = Floating(namespace.store, snapshot, reading.resolved if reading else {})
         self.readings[key] = Reading(snapshot.version, floating.known, snapshot.committed_at.isoformat(), step)
-        transaction = self._transaction
+        transaction = self._context.transaction
         view = PartitionedView(
             name=name.name,
             store=namespace.store,
             branch=namespace.branch,
             snapshot=snapshot,
             floating=floating,
-            ways=self._ways,
-            share=self._share,
+            ways=self._context.ways,
+            share=self._context.share,
             log=self._log,
             hint=partial(self.hints.of, key, is_target=is_target),
             evaluate=self._evaluate,
             targets=self.targets if is_target else None,
             beside=_beside(name, beside, snapshot.schema.plain, is_stable=snapshot.has_stable_row_ids),
+            pruned=self._pruned(TableName(name.db_schema, reference), snapshot),
             on_read=None
             if transaction is None or not transaction.serializable
             else partial(transaction.note_reads, namespace),
@@ -251,18 +214,24 @@ class NamedTables:
         self.views[key] = view
         return view
 
+    def _pruned(self, name: TableName, snapshot: Snapshot) -> list[Pruned]:
+        """What an earlier run has found of the same snapshot."""
+        known = self._known.get(name)
+        view = None if known is None else known.readable
+        return view.pruned if isinstance(view, PartitionedView) and view.snapshot is snapshot else []
+
     def _snapshot(
         self, namespace: PartitionedNamespace, reading: Reading | None, at: Any
     ) -> tuple[Snapshot, int | None]:
         """The snapshot to read, and how many statements of the transaction it shows."""
-        transaction = self._transaction
+        transaction = self._context.transaction
         if transaction is not None and reading is not None and reading.step is not None:
             return transaction.snapshot_at(reading.step), reading.step
         if transaction is not None and reading is None and at is None:
             return transaction.snapshot(namespace), transaction.step(namespace)
         snapshot = namespace.snapshot(at if reading is None else reading.version)
-        if self.holds is not None:
-            self.holds.append(namespace.hold(snapshot, is_newest=reading is None and at is None))
+        if self._context.holds is not None:
+            self._context.holds.append(namespace.hold(snapshot, is_newest=reading is None and at is None))
         return snapshot, None
 
     def _plain(
@@ -274,8 +243,8 @@ class NamedTables:
         with naming(name, at):
             if reading is not None:
                 at = reading.version
-            elif at is None and self._transaction is not None:
-                at = self._transaction.version(table)
+            elif at is None and self._context.transaction is not None:
+                at = self._context.transaction.version(table)
             dataset = table.open_at(at)
         committed_at = dataset.get_version()["timestamp"].astimezone(UTC)
         _check_identity(name, reading, committed_at)
@@ -286,8 +255,8 @@ class NamedTables:
             store=table.store,
             source=Source(dataset),
             columns=schema,
-            ways=self._ways,
-            share=self._share,
+            ways=self._context.ways,
+            share=self._context.share,
             beside=_beside(name, beside, schema, is_stable=dataset.has_stable_row_ids),
         )
 

@@ -29,7 +29,7 @@ Compute: TypeAlias = Callable[[list[str]], Iterable[pa.RecordBatch]]
 
 @dataclass(slots=True)
 class ScanLog:
-    """What the scans of one statement did: a report for EXPLAIN, and the error that ended one of them.
+    """What the scans of one run of a statement did: reports for EXPLAIN, and the error that ended one of them.
 
     `cancellation` ends them. `scans` were planned of stored tables, `searches` of what is found when it is read, without a
     filter upon that. `partitions` says of each table, by its place and snapshot, how many partitions are scanned of
@@ -38,7 +38,7 @@ class ScanLog:
 
     cancellation: Cancellation = field(default_factory=Cancellation)
     partitions: dict[tuple[str, int], tuple[int, int]] = field(default_factory=dict)
-    reports: list[str] = field(default_factory=list)
+    reports: list[Callable[[], str]] = field(default_factory=list)
     scans: list[PlannedRead] = field(default_factory=list)
     searches: list[Compute] = field(default_factory=list)
     tables_read: int = 0
@@ -86,26 +86,31 @@ class Readable(Protocol):
 
 
 class Provider(pads.Dataset):
-    """A readable table of any kind, as DataFusion wants it."""
+    """A readable table of any kind, as DataFusion wants it; plans that were made over it read what it reads by then."""
 
     def __init__(self, readable: Readable, log: ScanLog) -> None:
-        self._readable = readable
+        self.readable = readable
         self._log = log
+
+    def read(self, readable: Readable, log: ScanLog) -> None:
+        """Read another table of the same columns from here on."""
+        self.readable, self._log = readable, log
 
     @property
     def schema(self) -> pa.Schema:
-        return self._readable.schema
+        return self.readable.schema
 
     def scanner(self, columns: list[str] | None = None, filter: pc.Expression | None = None, **_: Any) -> Projection:
         return Projection(projected(self.schema, columns))
 
     def get_fragments(self, filter: pc.Expression | None = None) -> Iterator[_Lane]:
         predicate = ALWAYS if filter is None else _read(filter)
-        with self._log.noting(self._readable.failure):
-            self._log.cancellation.check()
-            plan = self._readable.plan(predicate)
-        planned = PlannedRead(self._readable, plan, filter, self._log)
-        self._log.scans.append(planned)
+        readable, log = self.readable, self._log
+        with log.noting(readable.failure):
+            log.cancellation.check()
+            plan = readable.plan(predicate)
+        planned = PlannedRead(readable, plan, filter, log)
+        log.scans.append(planned)
         return iter([_Lane(planned, lane) for lane in plan.lanes or [[]]])
 
 

@@ -8,8 +8,8 @@ from datetime import datetime
 
 import pyarrow as pa
 
-from lance_flight.engine.query.named_tables import Reading
 from lance_flight.engine.query.scope import Scope
+from lance_flight.engine.query.statement_context import Reading
 from lance_flight.engine.query.tables import Share
 from lance_flight.engine.query.tasks import Task
 from lance_flight.engine.runtime.statement_runs import RunningStatement

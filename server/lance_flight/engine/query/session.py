@@ -1,4 +1,4 @@
-"""One statement's DataFusion context over one snapshot of every table that it names (architecture, Life of a query)."""
+"""A DataFusion context for the statements of one text, each over one snapshot of every table that it names."""
 
 from __future__ import annotations
 
@@ -14,38 +14,32 @@ import pyarrow.dataset as pads
 from datafusion import DataFrame, ExecutionPlan, LogicalPlan, RuntimeEnvBuilder, SessionContext, udtf
 
 from lance_flight.catalog.bulk.pieces import Progress
-from lance_flight.catalog.roots.directory import PUBLIC, Root, TableName
-from lance_flight.catalog.storage.leases import Hold
+from lance_flight.catalog.roots.directory import TableName
+from lance_flight.engine.query.computed_tables import ComputedTable
 from lance_flight.engine.query.evaluations import Evaluations
-from lance_flight.engine.query.hints import hints
-from lance_flight.engine.query.named_tables import NamedTables, Reading
-from lance_flight.engine.query.policies.access import UNLIMITED, Access, Privilege
+from lance_flight.engine.query.hints import LogicalScan, hints, logical_scans
+from lance_flight.engine.query.named_tables import NamedTables
 from lance_flight.engine.query.provider import Provider, ScanLog
 from lance_flight.engine.query.query_errors import QueryErrors
 from lance_flight.engine.query.search.choosing import SEARCHES
 from lance_flight.engine.query.search.functions import with_searches
-from lance_flight.engine.query.system_tables import SYSTEM, SystemTables
+from lance_flight.engine.query.statement_context import StatementContext
+from lance_flight.engine.query.system_tables import SYSTEM
 from lance_flight.engine.query.table_catalog import TableCatalog
 from lance_flight.engine.query.table_changes import TABLE_CHANGES, TableChanges
-from lance_flight.engine.query.tables import PartitionedView, PlainView, Rows, Share
+from lance_flight.engine.query.tables import PartitionedView, PlainView, Rows
 from lance_flight.engine.runtime.client_sessions import ANONYMOUS
-from lance_flight.engine.runtime.execution import Execution
 from lance_flight.engine.runtime.planning_limits import PlanningLimits
-from lance_flight.engine.runtime.statement_runs import RunningStatement
 from lance_flight.engine.runtime.streams import cancellable
-from lance_flight.engine.runtime.transactions import SqlTransaction
 from lance_flight.engine.sql import substrait
-from lance_flight.engine.sql.bounds import is_costly
+from lance_flight.engine.sql.datafusion_text import datafusion_text
 from lance_flight.engine.sql.functions import register_principal, session_config
 from lance_flight.engine.sql.parameters import has_times, parameter_count, with_fitting_times
-from lance_flight.engine.sql.points import point
+from lance_flight.engine.sql.points import Point
 from lance_flight.engine.sql.positions import located
 from lance_flight.engine.sql.references import CATALOG
-from lance_flight.engine.sql.rewriting import for_datafusion
-from lance_flight.engine.sql.tokens import tokenize
-from lance_flight.engine.sql.typed_calls import QUERIES_ONLY, TypedCalls
+from lance_flight.engine.sql.typed_calls import QUERIES_ONLY
 from lance_flight.errors import LanceFlightError, NotFound, QueryFailed, SqlError
-from lance_flight.model.spec import Expression
 from lance_flight.planning.predicates import Predicate
 
 T = TypeVar("T")
@@ -58,71 +52,63 @@ SMALL_BATCH_ROWS = 1024
 
 
 class Session:
-    """Everything one statement needs: the context, the tables that it names, the log of its scans.
+    """A DataFusion context, and what the statement that is run in it reads.
 
-    The arguments are those of `NamedTables`; `runtime` bounds what DataFusion holds for the statement, which is
-    `running` and may be cancelled. Tables that are named without a schema are those of `db_schema`.
+    What is planned in it can be run `again` for another statement of the same text: what belongs to one run (its `context`, the log of
+    its scans, its tables) is made anew then, and DataFusion's plans read the tables of that run.
     """
 
-    def __init__(
-        self,
-        root: Root,
-        *,
-        ways: int,
-        readings: Mapping[str, Reading] | None = None,
-        share: Share | None = None,
-        runtime: RuntimeEnvBuilder | None = None,
-        transaction: SqlTransaction | None = None,
-        target: TableName | None = None,
-        holds: list[Hold] | None = None,
-        execution: Execution | None = None,
-        db_schema: str = PUBLIC,
-        running: RunningStatement | None = None,
-        access: Access = UNLIMITED,
-        changing: frozenset[Privilege] = frozenset(),
-        system: SystemTables | None = None,
-        planning_timeout: float = 0.0,
-    ) -> None:
-        self.root, self.db_schema, self.access = root, db_schema, access
-        self.transaction = transaction
-        self.tables: Root | SqlTransaction = root if transaction is None else transaction.seen_with(root)
-        self.execution = execution or Execution()
-        self.ways = ways = self.execution.target_partitions or ways
-        self.share = share or Share()
+    def __init__(self, context: StatementContext) -> None:
+        self.inner: dict[str, pads.Dataset] = {}
+        self.first: list[Callable[[], None]] = []
+        self.parameter_types: dict[str, pa.DataType] = {}
+        self._running_first = RLock()
+        self._planning = Lock()
+        self._evaluations = Evaluations()
+        self._is_steady = True
+        self._optimised: tuple[DataFrame, LogicalPlan] | None = None
+        self._scans: tuple[DataFrame, tuple[LogicalScan, ...] | None] | None = None
+        self._begin(context, {})
+        self.datafusion = _context(self.ways, context.runtime or RuntimeEnvBuilder(), self.db_schema)
+        # What DataFusion holds is not seen by Python's collector: through it the session would keep itself for ever.
+        self.datafusion.register_catalog_provider(CATALOG, TableCatalog(self.root, _weak(self.resolve)))
+        register_principal(self.datafusion, self.access.principal or ANONYMOUS)
+        changes = TableChanges(_weak(self.changes), self.log, self.db_schema)
+        self.datafusion.register_udtf(udtf(changes, TABLE_CHANGES))
+
+    def _begin(self, context: StatementContext, known: Mapping[TableName, Provider]) -> None:
+        """Make what belongs to one run."""
+        running = context.running
+        self.context = context
+        self.root, self.db_schema, self.access = context.root, context.db_schema, context.access
+        self.transaction, self.tables = context.transaction, context.tables
+        self.execution, self.share = context.execution, context.share
+        self.ways = self.execution.target_partitions or context.ways
         self.log = ScanLog() if running is None else ScanLog(running.cancellation, running.partitions)
         self.progress: Progress | None = None if running is None else running.progressed
         self._sent = None if running is None else running.sql
-        self._evaluations = Evaluations()
-        self.named = NamedTables(
-            root,
-            ways=ways,
-            log=self.log,
-            evaluate=self._evaluations,
-            readings=readings,
-            share=share,
-            transaction=transaction,
-            target=target,
-            holds=holds,
-            access=access,
-            changing=changing,
-            at=None if self.execution.snapshot is None else point(self.execution.snapshot),
-        )
-        self._system = system
-        self._errors = QueryErrors(root, self.log)
-        self.inner: dict[str, pads.Dataset] = {}
-        self.first: list[Callable[[], None]] = []
-        self._running_first = RLock()
-        self.parameter_types: dict[str, pa.DataType] = {}
-        self._planning = Lock()
-        self._optimised: tuple[DataFrame, LogicalPlan] | None = None
+        self.named = NamedTables(context, self.log, self._evaluations, known)
+        self._errors = QueryErrors(self.root, self.log)
+        self._limits = PlanningLimits(self.log.cancellation, context.planning_timeout)
         self._planned: DataFrame | None = None
-        self._limits = PlanningLimits(self.log.cancellation, planning_timeout)
-        self.context = _context(ways, runtime or RuntimeEnvBuilder(), db_schema)
-        # What DataFusion holds is not seen by Python's collector: through it the session would keep itself for ever.
-        self.context.register_catalog_provider(CATALOG, TableCatalog(self.root, _weak(self.resolve)))
-        register_principal(self.context, access.principal or ANONYMOUS)
-        changes = TableChanges(_weak(self.named.changes), self.log, db_schema)
-        self.context.register_udtf(udtf(changes, TABLE_CHANGES))
+        self._prepared: DataFrame | None = None
+
+    @property
+    def is_steady(self) -> bool:
+        """Whether its plans read stored tables alone, so that they may be run again."""
+        return self._is_steady and self.named.is_steady and not self.inner and not self.first
+
+    def again(self, context: StatementContext) -> bool:
+        """Begin another run; False where a table has other columns by now, so that nothing that was planned is good for it."""
+        known = dict(self.named.providers)
+        self._begin(context, known)
+        for name in known:
+            self.named.dataset(name)
+        return self.named.providers == known
+
+    def end(self) -> None:
+        """Let go of the scans of the run that is over."""
+        self._forget_plan()
 
     @property
     def views(self) -> Mapping[str, PartitionedView]:
@@ -143,23 +129,25 @@ class Session:
         """Plan a query, with one row of parameters bound to `$1`, `$2` …; `SqlError` or `NotFound` if it cannot be."""
         plan_sent = substrait.plan_in(sql)
         if plan_sent is not None:
-            return self.planned(lambda: substrait.planned(self.context, plan_sent))
+            return self.planned(lambda: substrait.planned(self.datafusion, plan_sent))
         is_bound = parameters is not None or parameter_count(sql) == 0
         sql = with_searches(self, self.inner, sql, parameters, is_bound=is_bound)
         with located(self._sent, sql):
-            text = for_datafusion(sql)
-        self._limits.is_costly |= is_costly(text, tokenize(text))
-        calls = TypedCalls.of(text)
+            text = datafusion_text(sql)
+        self._limits.is_costly |= text.is_costly
+        calls = text.calls
         if parameters is not None and has_times(parameters):
             with located(self._sent, calls.sql):
                 unbound = self.planned(
-                    lambda: calls.plan(self.context, lambda text: self.context.sql_with_options(text, QUERIES_ONLY))
+                    lambda: calls.plan(
+                        self.datafusion, lambda text: self.datafusion.sql_with_options(text, QUERIES_ONLY)
+                    )
                 )
             parameters = with_fitting_times(parameters, unbound.logical_plan())
         values = _bound(parameters)
 
         def plan(text: str) -> DataFrame:
-            frame = self.context.sql_with_options(text, QUERIES_ONLY, param_values=values)
+            frame = self.datafusion.sql_with_options(text, QUERIES_ONLY, param_values=values)
             frame.schema()  # a name that cannot leave DataFusion is refused here
             if calls.calls and is_bound:
                 # Some calls are checked against their signatures only now: those in filters, or of parameters.
@@ -167,11 +155,11 @@ class Session:
             return frame
 
         with located(self._sent, calls.sql):
-            return self.planned(lambda: calls.plan(self.context, plan))
+            return self.planned(lambda: calls.plan(self.datafusion, plan))
 
     def literal_rows(self, sql: str) -> DataFrame:
         """Plan a VALUES list of plain literals, which needs none of what `frame` does to a text."""
-        return self.planned(lambda: self.context.sql_with_options(sql, QUERIES_ONLY))
+        return self.planned(lambda: self.datafusion.sql_with_options(sql, QUERIES_ONLY))
 
     def optimised(self, frame: DataFrame) -> LogicalPlan:
         """The optimised plan of a query; what DataFusion refuses only now (types that do not compare …) is `SqlError`."""
@@ -185,17 +173,35 @@ class Session:
 
     def prepare(self, frame: DataFrame) -> None:
         """Learn from the optimised plan what prunes beyond the pushed filters, custom expressions included."""
-        if self.views:
-            self.named.hints.by_table = hints(self.optimised(frame), self.db_schema)
+        if self.views and self._prepared is not frame:
+            self.named.hints.by_table = hints(self.logical_scans(frame) or ())
             self.settle(frame)
+            self._prepared = frame
+
+    def logical_scans(self, frame: DataFrame) -> tuple[LogicalScan, ...] | None:
+        """The scans of the optimised plan of a query; None where some hide inside an expression."""
+        if self._scans is None or self._scans[0] is not frame:
+            self._scans = frame, logical_scans(self.optimised(frame), self.db_schema)
+        return self._scans[1]
 
     def settle(self, frame: DataFrame) -> None:
-        """Compute what pruning wants to know of custom expressions, in as many rounds of planning as that takes."""
-        if any(isinstance(f.rule, Expression) for v in self.views.values() for s in v.snapshot.specs for f in s.fields):
+        """Compute what pruning wants to know of custom expressions, in as many rounds of pruning as that takes."""
+        if any(view.has_expressions for view in self.views.values()):
             for _ in range(PLANNING_ROUNDS):
-                self.plan(frame)
+                self.prune(frame)
                 if not self._evaluations.compute():
                     break
+
+    def prune(self, frame: DataFrame) -> None:
+        """Learn which partitions the scans of a query leave, without planning how it is run where the optimised plan tells."""
+        scans = self.logical_scans(frame)
+        if scans is None:
+            self.plan(frame)
+            return
+        self._forget_plan()
+        for scan in scans:
+            if scan.table in self.views:
+                self.views[scan.table].prune(scan.pushed)
 
     def narrow(self, predicate: Predicate) -> None:
         """Prune the target by what is known of its rows beyond the query."""
@@ -204,13 +210,16 @@ class Session:
     def plan_ahead(self, frame: DataFrame) -> None:
         """Fix, in `readings`, the versions of the rows without a fixed one that a query reads, and learn what it scans.
 
-        Where all versions are fixed and there are many tables, what it scans shows when it is run: planning takes its time.
+        Where all versions are fixed and there are many tables, what it scans shows when it is run: pruning takes its time.
         """
         snapshots = [view.snapshot for view in self.views.values()]
-        is_pinned = all(snapshot.is_pinned for snapshot in snapshots)
-        if snapshots and (not is_pinned or sum(snapshot.table_count for snapshot in snapshots) <= FEW_TABLES):
+        if not all(snapshot.is_pinned for snapshot in snapshots):
             self.prepare(frame)
             self.plan(frame)
+        elif snapshots and sum(snapshot.table_count for snapshot in snapshots) <= FEW_TABLES:
+            self.prepare(frame)
+            if self.logical_scans(frame) is not None:
+                self.prune(frame)
 
     def prune_by(self, table: str, predicate: Predicate) -> None:
         """Prune a table (`schema.name`) by what is known of the rows that count, for all plans that are made from here on."""
@@ -219,7 +228,9 @@ class Session:
     def plan(self, frame: DataFrame) -> ExecutionPlan:
         """Plan how a query is run; what that decides about its scans stands in the log and the views, and nothing else."""
         self._forget_plan()
-        plan: ExecutionPlan = self.planned(frame.execution_plan)
+        # A frame that has been run answers with the plan that it was run by.
+        fresh = self.datafusion.create_dataframe_from_logical_plan(frame.logical_plan())
+        plan: ExecutionPlan = self.planned(fresh.execution_plan)
         self._planned = frame
         return plan
 
@@ -290,26 +301,33 @@ class Session:
 
         A join without equality looks at all rows of one side for each batch of the other, and cannot be cancelled meanwhile.
         """
-        self.context.sql(f"SET datafusion.execution.batch_size = {SMALL_BATCH_ROWS}")
-        return self.context.create_dataframe_from_logical_plan(frame.logical_plan())
+        self._is_steady = False
+        self.datafusion.sql(f"SET datafusion.execution.batch_size = {SMALL_BATCH_ROWS}")
+        return self.datafusion.create_dataframe_from_logical_plan(frame.logical_plan())
 
     @contextmanager
     def lanes(self, ways: int) -> Iterator[None]:
         """Frames that are made inside run their queries on so many lanes, whenever they do."""
-        self.context.sql(f"SET datafusion.execution.target_partitions = {ways}")
+        self.datafusion.sql(f"SET datafusion.execution.target_partitions = {ways}")
         try:
             yield
         finally:
-            self.context.sql(f"SET datafusion.execution.target_partitions = {self.ways}")
+            self.datafusion.sql(f"SET datafusion.execution.target_partitions = {self.ways}")
 
     def frame_of(self, plan: LogicalPlan, ways: int) -> DataFrame:
         """A frame of an optimised plan, or of a part of one."""
         with self.lanes(ways):
-            return self.context.create_dataframe_from_logical_plan(plan)
+            return self.datafusion.create_dataframe_from_logical_plan(plan)
+
+    def changes(self, name: TableName, first: Point, last: Point) -> ComputedTable:
+        """The rows that came and went between two points of a table's history."""
+        return self.named.changes(name, first, last)
 
     def resolve(self, db_schema: str, reference: str) -> pads.Dataset | None:
         """The table behind a name as it stands in SQL (`t`, `t@12`, `t@tag`, `t@time`, `t$partitions`), if there is one."""
-        if db_schema == SYSTEM and self._system is not None and (found := self._system.table(reference)) is not None:
+        system = self.context.system
+        if db_schema == SYSTEM and system is not None and (found := system.table(reference)) is not None:
+            self._is_steady = False
             return found
         if db_schema == SEARCHES:
             return self.inner.get(reference)

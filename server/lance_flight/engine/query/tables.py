@@ -35,7 +35,7 @@ from lance_flight.errors import Conflict, LanceFlightError, NotFound, QueryFaile
 from lance_flight.model.index_kinds import Family
 from lance_flight.model.pins import FixedPin
 from lance_flight.model.schema import Path
-from lance_flight.model.spec import Evaluate
+from lance_flight.model.spec import Evaluate, Expression
 from lance_flight.planning.dimensions import Side
 from lance_flight.planning.partitions import Partitions, SpecPartitions
 from lance_flight.planning.predicates import ALWAYS, Predicate
@@ -137,12 +137,25 @@ class Targets:
         return self._numbers.get(object_id)
 
 
+@dataclass(frozen=True, slots=True)
+class Pruned:
+    """What pruning a snapshot for rows where `predicate`, and beyond it `hint`, is TRUE has found."""
+
+    predicate: Predicate
+    hint: Predicate
+    pruning: Pruning
+
+
+MOST_PRUNED = 4
+"""A table that is read several times in one query is pruned as often."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PartitionedView:
     """A partitioned table at one snapshot, as one statement scans it.
 
     `hint` says what the plan requires of every scan beyond its pushed filters. `beside` are columns that a scan makes: of
-    merged tables it cannot.
+    merged tables it cannot. `planned` are the prunings of the plan that was made last, `pruned` those that are known of the snapshot.
     """
 
     name: str
@@ -156,6 +169,7 @@ class PartitionedView:
     hint: Callable[[], Predicate]
     evaluate: Evaluate
     planned: list[Pruning] = field(default_factory=list)
+    pruned: list[Pruned] = field(default_factory=list)
     portion: Portion = field(default_factory=Portion)
     targets: Targets | None = None
     beside: tuple[pa.Field, ...] = ()
@@ -171,19 +185,43 @@ class PartitionedView:
 
     def plan(self, predicate: Predicate) -> Lanes:
         """Prune, pin and deal out (`provider.Readable`)."""
-        whole, schema = partitions_of(self.snapshot), self.snapshot.schema
-        pruning = prune(whole, schema, predicate, self.evaluate, self.hint())
-        self.planned.append(pruning)
-        self.log.reports.append(report(self.name, pruning, self.snapshot.version, self._indices(predicate)))
-        self.log.partitions[self.store.uri, self.snapshot.version] = pruning.scanned, pruning.total
+        pruning = self.prune(predicate)
+        self.log.reports.append(partial(self._report, pruning, predicate))
         chosen = [
             (version.unfiltered, tables.tables(self.portion.of(version.kept, place)))
             for place, (tables, version) in enumerate(zip(self.snapshot.tables, pruning.versions, strict=True))
         ]
-        if self.on_read is not None:
-            self.on_read([table.object_id for _, tables in chosen for table in tables])
         kept = [(rest, self.floating.pinned(self.share.pick(tables), self.targets)) for rest, tables in chosen]
         return Lanes(deal(kept, self.portion.ways or self.ways, self.log, merging=not self.beside))
+
+    def prune(self, predicate: Predicate) -> Pruning:
+        """Find the partitions that a scan reads, which count as read from here on."""
+        pruning = self._pruning(predicate, self.hint())
+        self.planned.append(pruning)
+        self.log.partitions[self.store.uri, self.snapshot.version] = pruning.scanned, pruning.total
+        if self.on_read is not None:
+            kept = zip(self.snapshot.tables, pruning.versions, strict=True)
+            self.on_read([table.object_id for tables, version in kept for table in tables.tables(version.kept)])
+        return pruning
+
+    def _pruning(self, predicate: Predicate, hint: Predicate) -> Pruning:
+        for known in self.pruned:
+            if known.predicate == predicate and known.hint == hint:
+                return known.pruning
+        pruning = prune(partitions_of(self.snapshot), self.snapshot.schema, predicate, self.evaluate, hint)
+        if not self.has_expressions:
+            # A custom expression is computed between two rounds, and is known in the second one.
+            self.pruned.append(Pruned(predicate, hint, pruning))
+            del self.pruned[:-MOST_PRUNED]
+        return pruning
+
+    @property
+    def has_expressions(self) -> bool:
+        """Whether partitions are made by a custom expression in any spec."""
+        return any(isinstance(each.rule, Expression) for spec in self.snapshot.specs for each in spec.fields)
+
+    def _report(self, pruning: Pruning, predicate: Predicate) -> str:
+        return report(self.name, pruning, self.snapshot.version, self._indices(predicate))
 
     def _indices(self, predicate: Predicate) -> list[str]:
         """The indices that Lance may look into for rows where `predicate` is TRUE, for EXPLAIN."""

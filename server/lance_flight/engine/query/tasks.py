@@ -13,7 +13,7 @@ from dataclasses import asdict, dataclass, field
 import pyarrow as pa
 
 from lance_flight.catalog.roots.directory import PUBLIC
-from lance_flight.engine.query.named_tables import Reading
+from lance_flight.engine.query.statement_context import Reading
 from lance_flight.engine.query.tables import Share
 from lance_flight.engine.runtime.execution import Execution
 from lance_flight.errors import TicketError

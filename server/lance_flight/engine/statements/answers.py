@@ -13,13 +13,11 @@ from lance_flight.catalog.manifests.snapshot import Snapshot
 from lance_flight.catalog.namespace import PartitionedNamespace
 from lance_flight.catalog.roots.directory import Root, Table, TableName
 from lance_flight.engine.query.explain import EXPLAIN_SCHEMA, explain
-from lance_flight.engine.query.partition_wise import division
+from lance_flight.engine.query.planned_query import PlannedQuery
 from lance_flight.engine.query.policies.access import Privilege
-from lance_flight.engine.query.pure_scans import bare_columns, stream
 from lance_flight.engine.query.session import Session
 from lance_flight.engine.runtime.transactions import SqlTransaction
 from lance_flight.engine.sql.references import CATALOG, quoted
-from lance_flight.engine.sql.typed_calls import shown_name
 from lance_flight.engine.statements.parsing import (
     Describe,
     DescribeNamespace,
@@ -74,31 +72,6 @@ class Answer(Protocol):
     def batches(self) -> Iterator[pa.RecordBatch]:
         """Run the statement."""
         ...
-
-
-@dataclass(frozen=True, slots=True)
-class QueryAnswer:
-    """The rows of a query that DataFusion runs."""
-
-    session: Session
-    frame: DataFrame
-
-    @property
-    def schema(self) -> pa.Schema:
-        return pa.schema([field.with_name(shown_name(field.name)) for field in self.frame.schema()])
-
-    def batches(self) -> Iterator[pa.RecordBatch]:
-        is_planned = self.session.is_planned(self.frame)
-        if not is_planned:
-            self.session.prepare(self.frame)
-        columns = bare_columns(self.session.optimised(self.frame))
-        if columns is not None:
-            if not is_planned:
-                self.session.plan(self.frame)
-            direct = stream(self.session.log, columns, self.schema)
-            if direct is not None:
-                return self.session.directly(direct)
-        return division.rows(self.session, self.frame, self.schema)
 
 
 @dataclass(frozen=True, slots=True)
@@ -185,7 +158,7 @@ def answer(session: Session, statement: RowsStatement, parameters: pa.RecordBatc
     """Plan a statement; nothing is read yet."""
     match statement:
         case Query(sql):
-            return QueryAnswer(session, session.frame(sql, parameters))
+            return PlannedQuery.of(session, sql, parameters)
         case Explain(_, analyze, change) if change is not None:
             frame = session.frame(row_query(session, change, table_name(change.target.table)).sql, parameters)
             if isinstance(change, Merge):
@@ -194,7 +167,7 @@ def answer(session: Session, statement: RowsStatement, parameters: pa.RecordBatc
         case Explain(sql, analyze):
             return ExplainAnswer(session, session.frame(sql, parameters), analyze)
         case ShowMetadata():
-            return QueryAnswer(session, session.frame(_metadata_query(statement), parameters))
+            return PlannedQuery.of(session, _metadata_query(statement), parameters)
         case ShowTables():
             return TablesAnswer(session.tables)
         case Describe(reference):

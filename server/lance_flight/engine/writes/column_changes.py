@@ -17,6 +17,7 @@ from lance_flight.catalog.roots.plain import PlainTable
 from lance_flight.catalog.storage.file_versions import unstorable_in
 from lance_flight.catalog.storage.store import unstorable
 from lance_flight.engine.query.session import Session
+from lance_flight.engine.query.statement_context import StatementContext
 from lance_flight.engine.sql.functions import check_expression, compute, evaluate
 from lance_flight.engine.writes import alterations
 from lance_flight.engine.writes.alterations import OfColumn, SetType
@@ -201,7 +202,7 @@ def _places(path: Path) -> Iterator[str]:
 
 
 def _count(root: Root, name: TableName, snapshot: Snapshot, condition: str) -> int:
-    session = Session(root, ways=2)
+    session = Session(StatementContext(root=root, ways=2))
     table, schema = (text.replace('"', '""') for text in (f"{name.name}@{snapshot.version}", name.db_schema))
     frame = session.frame(f'SELECT count(*) AS rows FROM "{schema}"."{table}" WHERE {condition}')  # noqa: S608 - quoted
     session.prepare(frame)

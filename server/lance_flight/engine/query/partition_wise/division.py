@@ -85,13 +85,13 @@ def divide(session: Session, frame: DataFrame, *, ask_keys: bool = True, is_told
     nodes = [node for node in root.walk() if isinstance(node.variant, WORTH)]
     if session.share.of > 1 or not any(is_told or concerns_partitions(session, node) for node in nodes):
         return Division(session=session, whole=frame)
-    session.plan(frame)
+    session.prune(frame)
     counts = RowCounts(session)
     pruned = _pruned(session, frame, root, counts, ask_keys=ask_keys) if session.execution.dynamic_pruning else ()
     swapped = sides.small_first(session, root, counts)
     if swapped is not None:
         frame, root = swapped, Node.of(session.optimised(swapped))
-        session.plan(frame)
+        session.prune(frame)
     if not session.execution.partition_wise_join:
         return Division(session=session, whole=frame, obstacles=(_OFF,), pruned=pruned)
     divider = Divider({name: view.schema for name, view in session.divisible.items()}, session.db_schema)
@@ -124,7 +124,7 @@ def _outer(session: Session, root: Node, parts: tuple[Part, ...]) -> DataFrame:
             if part.node.outputs is None:
                 raise Unsupported(f"{part.node.said}: its columns have no names of their own")
             replaced[part.node] = part.frame(part.node.outputs)
-        return rebuilt(session.context, root, replaced)
+        return rebuilt(session.datafusion, root, replaced)
 
 
 def _pruned(session: Session, frame: DataFrame, root: Node, counts: RowCounts, *, ask_keys: bool) -> tuple[str, ...]:
@@ -140,7 +140,7 @@ def _pruned(session: Session, frame: DataFrame, root: Node, counts: RowCounts, *
             session.prune_by(each.table, predicate)
             session.settle(frame)
         # Reading the keys has planned scans as well.
-        session.plan(frame)
+        session.prune(frame)
         after = session.divisible[each.table].planned[-1].scanned
         said = f"there are more than {MOST_KEYS}" if predicate is None else f"{after} of {before} partitions are left"
         notes.append(f"{each}: {said}")

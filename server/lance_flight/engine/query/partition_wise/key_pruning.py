@@ -65,7 +65,7 @@ def found(session: Session, root: Node, counts: RowCounts) -> list[KeyPruning]:
 
 def keys(session: Session, pruning: KeyPruning) -> Predicate | None:
     """What the keys say of the table that they prune; None where they are too many."""
-    frame = session.context.create_dataframe_from_logical_plan(pruning.keys.plan)
+    frame = session.datafusion.create_dataframe_from_logical_plan(pruning.keys.plan)
     values = few_keys(session, frame.select(pruning.expression.alias("key")))
     if values is None:
         return None

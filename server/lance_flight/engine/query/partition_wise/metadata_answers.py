@@ -47,7 +47,7 @@ class MetadataPart:
 
     def frame(self, columns: list[Column]) -> DataFrame:
         """The answer for a plan above it, with its columns called so."""
-        return named(self.session.context, self.session.context.read_table(pads.dataset(self.rows)), columns)
+        return named(self.session.datafusion, self.session.datafusion.read_table(pads.dataset(self.rows)), columns)
 
 
 def from_metadata(session: Session, node: Node) -> MetadataPart | None:
@@ -68,7 +68,7 @@ def from_metadata(session: Session, node: Node) -> MetadataPart | None:
     query = f"SELECT {', '.join([*keys, *(text for text, _ in filter(None, said))])} FROM {_TABLES}"  # noqa: S608 - ours
     if keys:
         query += f" GROUP BY {', '.join(keys)}"
-    kind = session.context.create_dataframe_from_logical_plan(node.plan).schema()
+    kind = session.datafusion.create_dataframe_from_logical_plan(node.plan).schema()
     return MetadataPart(session, node, view.name, known.num_rows, _answer(query, known, numbered(kind)))
 
 

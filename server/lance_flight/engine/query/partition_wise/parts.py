@@ -73,7 +73,7 @@ class GroupedPart:
 
     def frame(self, columns: list[Column]) -> DataFrame:
         """Its rows for a plan above it, with its columns called so."""
-        context, frame = self.session.context, self._frame()
+        context, frame = self.session.datafusion, self._frame()
         rows = computed(numbered(frame.schema()), partial(self._run, frame))
         return (
             merged(context, self.node, rows, columns)

@@ -23,7 +23,7 @@ def small_first(session: Session, root: Node, counts: RowCounts) -> DataFrame | 
     if not exchanged:
         return None
     try:
-        return session.planned(partial(rebuilt, session.context, root, {}, exchanged))
+        return session.planned(partial(rebuilt, session.datafusion, root, {}, exchanged))
     except (Unsupported, SqlError):
         return None
 

@@ -41,7 +41,7 @@ class SearchTable(ComputedTable):
         yield from self._log.cancellation.awaited(partial(list, self._rows(names)))
 
     def get_fragments(self, filter: pc.Expression | None = None) -> Iterator[Lane]:
-        self._log.reports.append(self._found.report)
+        self._log.reports.append(partial(str, self._found.report))
         if filter is None:
             self._log.searches.append(self._awaited)
         return super().get_fragments(filter)

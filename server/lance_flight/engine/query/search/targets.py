@@ -179,7 +179,7 @@ def _partitioned(view: PartitionedView, scan: PlannedRead | None, targets: Targe
         pruning = view.planned[-1]
         for mine, version in zip(view.snapshot.tables, pruning.versions, strict=True):
             tables.append((version.unfiltered, view.floating.pinned(mine.tables(version.kept), targets)))
-        report = view.log.reports[-1]
+        report = view.log.reports[-1]()
     return Target(
         name=view.name,
         columns=view.schema,

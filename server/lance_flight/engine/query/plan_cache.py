@@ -1,0 +1,127 @@
+"""Plans of queries, kept for the next statement of the same text.
+
+A plan is found in two steps. What decides how a text is planned, beside its tables, is its key (`PlanKey`): parsing, names, rewriting
+and the optimised plan are those of the key. Its tables are resolved anew by each statement that takes a plan (`PlannedQuery.again`):
+where one has other columns, or is not there, the plan is no good and another one is made; where all are at the snapshots that they were
+at, what their prunings found is known as well.
+
+One plan runs one statement at a time: statements that run beside each other have one each.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from dataclasses import dataclass
+from functools import lru_cache
+from threading import Lock
+
+import pyarrow as pa
+
+from lance_flight.engine.query.planned_query import PlanKey, PlannedQuery
+from lance_flight.engine.query.statement_context import StatementContext
+from lance_flight.engine.sql import substrait
+from lance_flight.engine.sql.routines import calls_of, changing_functions
+from lance_flight.errors import LanceFlightError
+
+MOST_PLANS = 256
+MOST_BYTES = 64 << 20
+LONGEST_TEXT = 64 << 10
+_OF_A_PLAN = 64 << 10
+"""Bytes that DataFusion's context and a plan of a few nodes take."""
+_OF_A_CHARACTER = 64
+"""Bytes of plan for each character of its text."""
+_OF_A_PARTITION = 256
+"""Bytes of a snapshot for each of its partition tables."""
+
+
+@dataclass(frozen=True, slots=True)
+class CacheCounts:
+    """How often a plan was looked for and found, and what is kept."""
+
+    hits: int
+    misses: int
+    plans: int
+    size: int
+
+
+class PlanCache:
+    """The plans of one server that no statement runs at the moment, those used last. Safe to share among threads."""
+
+    def __init__(self, *, most_plans: int = MOST_PLANS, most_bytes: int = MOST_BYTES) -> None:
+        self._most_plans, self._most_bytes = most_plans, most_bytes
+        self._plans: OrderedDict[int, tuple[PlanKey, PlannedQuery, int]] = OrderedDict()
+        self._of_key: dict[PlanKey, list[int]] = {}
+        self._lock = Lock()
+        self._next = self._hits = self._misses = self._size = 0
+
+    @property
+    def counts(self) -> CacheCounts:
+        """What the cache did so far, and what it holds."""
+        with self._lock:
+            return CacheCounts(self._hits, self._misses, len(self._plans), self._size)
+
+    def take(self, key: PlanKey, context: StatementContext, parameters: pa.RecordBatch | None) -> PlannedQuery | None:
+        """A plan that is begun again for a statement; None where it has to be planned."""
+        found = None
+        while found is None and (kept := self._popped(key)) is not None:
+            holds = [] if context.holds is None else list(context.holds)
+            try:
+                found = kept.again(context, parameters)
+            except LanceFlightError:
+                # Planning it anew says what is the matter.
+                found = None
+            if found is None and context.holds is not None:
+                context.holds[:] = holds
+        with self._lock:
+            self._hits += found is not None
+            self._misses += found is None
+        return found
+
+    def keep(self, key: PlanKey, planned: PlannedQuery) -> None:
+        """Keep a plan that is not run any more, if it may be run again."""
+        planned.session.end()
+        if not is_steady(key.text) or not planned.session.is_steady:
+            return
+        size = _size(key, planned)
+        with self._lock:
+            number = self._next = self._next + 1
+            self._plans[number] = key, planned, size
+            self._of_key.setdefault(key, []).append(number)
+            self._size += size
+            while len(self._plans) > self._most_plans or self._size > self._most_bytes:
+                self._drop(next(iter(self._plans)))
+
+    def _popped(self, key: PlanKey) -> PlannedQuery | None:
+        """The plan of a key that was kept last, whose tables are most likely those of now."""
+        with self._lock:
+            numbers = self._of_key.get(key)
+            return self._drop(numbers[-1]) if numbers else None
+
+    def _drop(self, number: int) -> PlannedQuery:
+        key, planned, size = self._plans.pop(number)
+        numbers = self._of_key[key]
+        numbers.remove(number)
+        if not numbers:
+            del self._of_key[key]
+        self._size -= size
+        return planned
+
+
+def is_steady(text: str) -> bool:
+    """Whether a text says the same whenever it is planned: DataFusion computes `now()` as it plans, and a Substrait plan shows no calls.
+
+    >>> is_steady("SELECT 1"), is_steady("SELECT now()")
+    (True, False)
+    """
+    return len(text) <= LONGEST_TEXT and _is_steady(text)
+
+
+@lru_cache(MOST_PLANS)
+def _is_steady(text: str) -> bool:
+    return substrait.plan_in(text) is None and not any(calls_of(text, changing_functions()))
+
+
+def _size(key: PlanKey, planned: PlannedQuery) -> int:
+    partitions = sum(view.snapshot.table_count for view in planned.session.views.values())
+    bound = 0 if planned.parameters is None else planned.parameters.nbytes
+    return _OF_A_PLAN + _OF_A_CHARACTER * len(key.text) + _OF_A_PARTITION * partitions + bound

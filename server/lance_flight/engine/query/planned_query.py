@@ -1,0 +1,70 @@
+"""A query that is planned: its schema, and how its rows are streamed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+import pyarrow as pa
+from datafusion import DataFrame
+
+from lance_flight.engine.query.partition_wise import division
+from lance_flight.engine.query.policies.access import Access
+from lance_flight.engine.query.pure_scans import bare_columns, stream
+from lance_flight.engine.query.session import Session
+from lance_flight.engine.query.statement_context import StatementContext
+from lance_flight.engine.runtime.execution import Execution
+from lance_flight.engine.sql.typed_calls import shown_name
+
+
+@dataclass(frozen=True, slots=True)
+class PlanKey:
+    """What decides how a text is planned, beside the tables that it names: another session, policy or setting is another key."""
+
+    text: str
+    db_schema: str
+    branch: str | None
+    execution: Execution
+    access: Access
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class PlannedQuery:
+    """A query in the session that it was planned in, with the `parameters` that are bound in it.
+
+    It is run by one statement at a time, and again by others of its `key` (None: by none); `plan_cache` keeps it between them.
+    """
+
+    session: Session
+    frame: DataFrame
+    schema: pa.Schema
+    text: str
+    parameters: pa.RecordBatch | None = None
+    key: PlanKey | None = None
+
+    @classmethod
+    def of(cls, session: Session, text: str, parameters: pa.RecordBatch | None = None) -> PlannedQuery:
+        """Plan a query; nothing is read yet."""
+        frame = session.frame(text, parameters)
+        schema = pa.schema([field.with_name(shown_name(field.name)) for field in frame.schema()])
+        return cls(session, frame, schema, text, parameters)
+
+    def again(self, context: StatementContext, parameters: pa.RecordBatch | None) -> PlannedQuery | None:
+        """The same query for another statement; None where it has to be planned anew, for its tables have other columns."""
+        if not self.session.again(context):
+            return None
+        if parameters is self.parameters or (parameters is not None and parameters.equals(self.parameters)):
+            return self
+        return replace(PlannedQuery.of(self.session, self.text, parameters), key=self.key)
+
+    def batches(self) -> Iterator[pa.RecordBatch]:
+        """Run it; every batch is of exactly `schema`."""
+        session, frame = self.session, self.frame
+        session.prepare(frame)
+        columns = bare_columns(session.optimised(frame))
+        if columns is not None:
+            session.plan(frame)
+            direct = stream(session.log, columns, self.schema)
+            if direct is not None:
+                return session.directly(direct)
+        return division.rows(session, frame, self.schema)

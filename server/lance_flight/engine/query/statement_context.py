@@ -1,0 +1,68 @@
+"""What one statement runs within, made once from where its client stands."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from datafusion import RuntimeEnvBuilder
+
+from lance_flight.catalog.roots.directory import PUBLIC, Root, TableName
+from lance_flight.catalog.storage.leases import Hold
+from lance_flight.engine.query.policies.access import UNLIMITED, Access, Privilege
+from lance_flight.engine.query.system_tables import SystemTables
+from lance_flight.engine.query.tables import Share
+from lance_flight.engine.runtime.execution import Execution
+from lance_flight.engine.runtime.statement_runs import RunningStatement
+from lance_flight.engine.runtime.transactions import SqlTransaction
+from lance_flight.model.pins import FixedPin
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """At which version a statement reads a table, and what that means for the rows without a fixed pin that it reads.
+
+    `committed_at` tells the version from one of another table that has taken the name. `step` counts the statements of
+    the transaction that had changed the table by then.
+    """
+
+    version: int
+    resolved: Mapping[str, FixedPin] = field(default_factory=dict)
+    committed_at: str = ""
+    step: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StatementContext:
+    """Where one statement is run: what it sees of the root, for whom, how, and within which limits.
+
+    `root` is the root as the statement sees it, and inside a `transaction` its tables are read as that sees them. Names without a
+    schema are tables of `db_schema`. `readings` fixes the versions of tables (from a ticket); others are read at their newest
+    snapshot, unless `execution` says another. `share` restricts every scan to one part, `ways` is the number of its lanes.
+
+    The rows of `target` have addresses under the name `t$rows`; on them the `changing` privileges are needed beside SELECT, which
+    `access` grants on the rows of all tables. What keeps the snapshots from being vacuumed is put into `holds`. `runtime` bounds what
+    DataFusion holds for the statement, and `planning_timeout` how many seconds it plans. The statement is `running`, and may be
+    cancelled; None: nobody can.
+    """
+
+    root: Root
+    ways: int
+    transaction: SqlTransaction | None = None
+    db_schema: str = PUBLIC
+    readings: Mapping[str, Reading] = field(default_factory=dict)
+    execution: Execution = field(default_factory=Execution)
+    share: Share = field(default_factory=Share)
+    target: TableName | None = None
+    changing: frozenset[Privilege] = frozenset()
+    access: Access = UNLIMITED
+    holds: list[Hold] | None = None
+    runtime: RuntimeEnvBuilder | None = None
+    planning_timeout: float = 0.0
+    running: RunningStatement | None = None
+    system: SystemTables | None = None
+
+    @property
+    def tables(self) -> Root | SqlTransaction:
+        """The tables that there are for the statement."""
+        return self.root if self.transaction is None else self.transaction.seen_with(self.root)

@@ -1,0 +1,35 @@
+"""The text of a query as DataFusion plans it, and what has to be known of it before."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import lru_cache
+
+from lance_flight.engine.sql.bounds import is_costly
+from lance_flight.engine.sql.rewriting import for_datafusion
+from lance_flight.engine.sql.tokens import tokenize
+from lance_flight.engine.sql.typed_calls import TypedCalls
+
+LONGEST_KEPT = 16 << 10
+MOST_KEPT = 512
+
+
+@dataclass(frozen=True, slots=True)
+class DataFusionText:
+    """A query's text with its `calls` of functions whose types are told to DataFusion; planning it may be costly."""
+
+    calls: TypedCalls
+    is_costly: bool
+
+
+def datafusion_text(sql: str) -> DataFusionText:
+    """Rewrite a query for DataFusion; that of a short text is remembered."""
+    return _remembered(sql) if len(sql) <= LONGEST_KEPT else _rewritten(sql)
+
+
+def _rewritten(sql: str) -> DataFusionText:
+    text = for_datafusion(sql)
+    return DataFusionText(TypedCalls.of(text), is_costly(text, tokenize(text)))
+
+
+_remembered = lru_cache(MOST_KEPT)(_rewritten)

@@ -1,0 +1,241 @@
+"""A query that was planned before is not planned again, unless that could give something else."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from itertools import product
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from lance_flight.catalog.roots.directory import Root, TableName
+from lance_flight.catalog.storage.store import Store
+from lance_flight.engine.engine import Engine
+from lance_flight.engine.query.plan_cache import PlanCache
+from lance_flight.engine.query.policies.access import Access, Grant, Privilege, Tables
+from lance_flight.engine.query.scope import Scope
+from lance_flight.engine.query.sessions import Sessions
+from lance_flight.engine.query.tasks import Task
+from lance_flight.engine.runtime.client_sessions import ClientSession
+from lance_flight.engine.runtime.execution import Execution
+from lance_flight.engine.runtime.statement_runs import Issuer
+from lance_flight.engine.writes.ingest import Existing
+from lance_flight.errors import Cancelled, LanceFlightError
+
+QUERIES = {
+    "straight from Lance": "SELECT id FROM {t}",
+    "filtered": "SELECT id FROM {t} WHERE id > 1",
+    "aggregated": "SELECT k, count(*) AS n FROM {t} GROUP BY k",
+    "joined": "SELECT a.id FROM {t} a JOIN {t} b ON a.id = b.id",
+    "metadata": "SELECT version FROM {t}$snapshots",
+    "no table": "SELECT 1 AS one",
+}
+KEPT = [name for name in QUERIES if name != "metadata"]
+OF_PLAIN = [name for name in QUERIES if name != "metadata"]
+CHANGES_OF_PLAIN = [
+    ("INSERT INTO {t} SELECT k + 1, id + 10 FROM {t}",),
+    ("DROP TABLE {t}",),
+    ("DROP TABLE {t}", "CREATE TABLE {t} (k BIGINT, id BIGINT)", "INSERT INTO {t} VALUES (7, 7)"),
+    ("ALTER TABLE {t} RENAME TO other",),
+]
+CHANGES = [*CHANGES_OF_PLAIN, ("DELETE FROM {t} WHERE id > 1",), ("ALTER TABLE {t} DROP COLUMN id",)]
+ROWS = pa.table({"k": [0, 0, 1, 1], "id": [1, 2, 3, 4]})
+
+
+@pytest.fixture
+def begun(monkeypatch: pytest.MonkeyPatch) -> list[None]:
+    """One element for each session that is begun."""
+    counted: list[None] = []
+    begin = Sessions.begin
+
+    def noted(*arguments: Any, **options: Any) -> Any:
+        counted.append(None)
+        return begin(*arguments, **options)
+
+    monkeypatch.setattr(Sessions, "begin", noted)
+    return counted
+
+
+@pytest.fixture
+def engine(tmp_path: Path) -> Engine:
+    return filled(Engine(Root(Store(str(tmp_path / "root"))), ways=2))
+
+
+def filled(engine: Engine) -> Engine:
+    """An engine with a partitioned table `t` and a plain one `p` of the same rows."""
+    for name, by in (("t", "PARTITIONED BY (k)"), ("p", "")):
+        engine.update(f"CREATE TABLE {name} (k BIGINT, id BIGINT) {by}")
+        put(engine, name)
+    return engine
+
+
+def put(engine: Engine, name: str) -> None:
+    engine.ingest(TableName("public", name), ROWS.to_reader(), create_missing=False, existing=Existing.APPEND)
+
+
+def planned(engine: Engine, sql: str, scope: Scope | None = None) -> Task:
+    plan = engine.plan(sql, scope=scope or Scope())
+    assert plan is not None
+    (task,) = plan.tasks
+    return task
+
+
+def said(run: Callable[[], pa.RecordBatchReader]) -> list[Any] | str:
+    """The rows, sorted, or what is said instead."""
+    try:
+        return sorted(map(str, run().read_all().to_pylist()))
+    except LanceFlightError as error:
+        return f"{type(error).__name__}: {error}"
+
+
+@pytest.mark.parametrize(("query", "table"), [*product(KEPT, "t"), *product(OF_PLAIN, "p")])
+def test_a_query_is_planned_once(engine: Engine, begun: list[None], query: str, table: str) -> None:
+    sql = QUERIES[query].format(t=table)
+    task = planned(engine, sql)
+    first = said(lambda: engine.run(task))
+    assert isinstance(first, list)
+    assert said(lambda: engine.run(task)) == first
+    assert said(lambda: engine.run(planned(engine, sql))) == first
+    assert len(begun) == 1
+    assert (engine.plans.counts.hits, engine.plans.counts.misses) == (4, 1)
+
+
+NEVER_KEPT = {
+    "a metadata table": "SELECT version FROM t$snapshots",
+    "a table of the server": "SELECT id FROM system.queries",
+    "the time": "SELECT id FROM t WHERE now() > TIMESTAMP '2020-01-01'",
+    "the date": "SELECT id FROM t WHERE current_date > DATE '2020-01-01'",
+    "chance": "SELECT id, random() >= 0 AS r FROM t",
+    "a search": "SELECT id FROM full_text_search('texts', 'word', 'a')",
+    "changes": "SELECT * FROM table_changes('t', 'old', 'old')",
+}
+
+
+@pytest.mark.parametrize("sql", NEVER_KEPT.values(), ids=NEVER_KEPT)
+def test_what_may_change_by_itself_is_planned_each_time(engine: Engine, sql: str) -> None:
+    engine.update("CREATE TABLE texts (id BIGINT, word VARCHAR) PARTITIONED BY (id)")
+    engine.update("INSERT INTO texts VALUES (1, 'a')")
+    engine.update("ALTER TABLE t CREATE TAG old")
+    engine.run(planned(engine, sql)).read_all()
+    assert engine.plans.counts.plans == 0
+
+
+def test_a_query_that_was_planned_sees_what_was_written_since(engine: Engine, begun: list[None]) -> None:
+    for sql in (QUERIES["straight from Lance"], QUERIES["filtered"], QUERIES["aggregated"], QUERIES["joined"]):
+        for table in ("t", "p"):
+            text = sql.format(t=table)
+            engine.run(planned(engine, text)).read_all()
+            engine.update(f"INSERT INTO {table} VALUES (7, 70)")
+            begun.clear()
+            again = said(lambda text=text: engine.run(planned(engine, text)))
+            assert begun == []
+            assert again == said(
+                lambda text=text: Engine(engine.root, ways=2).run(planned(Engine(engine.root, ways=2), text))
+            )
+            assert "7" in str(again)
+
+
+@pytest.mark.parametrize("table", ["t", "p"])
+def test_other_parameters_are_bound_in_the_same_plan(engine: Engine, begun: list[None], table: str) -> None:
+    sql = f"SELECT id FROM {table} WHERE id = ? OR k = ?"
+    found = []
+    for number in (1, 2, 3):
+        plan = engine.plan(sql, pa.record_batch({"a": [number], "b": [9]}))
+        assert plan is not None
+        found += engine.run(plan.tasks[0]).read_all()["id"].to_pylist()
+    assert found == [1, 2, 3]
+    assert len(begun) == 1
+
+
+def test_statements_beside_each_other_have_a_plan_each(engine: Engine, begun: list[None]) -> None:
+    tasks = [planned(engine, "SELECT id FROM t") for _ in range(3)]
+    readers = [engine.run(task) for task in tasks]
+    first = [reader.read_next_batch().num_rows for reader in readers]
+    assert len(begun) == 3
+    assert [rows + reader.read_all().num_rows for rows, reader in zip(first, readers, strict=True)] == [len(ROWS)] * 3
+    assert engine.plans.counts.plans == 3
+
+
+SESSIONS = {
+    "another schema": Scope(ClientSession(db_schema="other")),
+    "lanes": Scope(ClientSession(execution=Execution(target_partitions=1))),
+    "a snapshot": Scope(ClientSession(execution=Execution(snapshot="2"))),
+    "a principal": Scope(access=Access("alice")),
+    "a policy": Scope(access=Access("", grants=(Grant(privileges=frozenset(Privilege), tables=Tables()),))),
+}
+
+
+@pytest.mark.parametrize("scope", SESSIONS.values(), ids=SESSIONS)
+def test_another_session_has_another_plan(engine: Engine, begun: list[None], scope: Scope) -> None:
+    engine.run(planned(engine, "SELECT 1 AS one")).read_all()
+    engine.run(planned(engine, "SELECT 1 AS one", scope), access=scope.access).read_all()
+    assert len(begun) == 2
+
+
+@pytest.mark.parametrize(
+    ("change", "query", "table"),
+    [*product(CHANGES, QUERIES, "t"), *product(CHANGES_OF_PLAIN, OF_PLAIN, "p")],
+    ids=lambda part: part if isinstance(part, str) else " ".join(part[-1].split(" ")[:2]),
+)
+def test_what_happens_between_shows_as_if_it_were_planned_again(
+    engine: Engine, change: tuple[str, ...], query: str, table: str
+) -> None:
+    other = Engine(engine.root, ways=2)
+    task = planned(engine, QUERIES[query].format(t=table))
+    for statement in change:
+        other.update(statement.format(t=table))
+    assert said(lambda: engine.run(task)) == said(lambda: other.run(task))
+
+
+def test_a_plan_of_an_old_snapshot_is_kept_too(engine: Engine, begun: list[None]) -> None:
+    version = max(row["version"] for row in engine.query("SELECT version FROM t$snapshots").to_pylist())
+    put(engine, "t")
+    begun.clear()
+    assert len(said(lambda: engine.run(planned(engine, f"SELECT id FROM t@{version}")))) == len(ROWS)
+    assert len(begun) == 1
+
+
+def test_who_may_see_less_by_now_sees_less(engine: Engine, begun: list[None]) -> None:
+    alice = Scope(issuer=Issuer(principal="alice"), access=Access("alice"))
+    task = planned(engine, "SELECT id FROM t", alice)
+    assert said(lambda: engine.run(task, alice.issuer, Access("alice", grants=()))) == "NotFound: no table 't'"
+    assert len(begun) == 2
+    task = planned(engine, "SELECT id FROM t", alice)
+    assert len(said(lambda: engine.run(task, alice.issuer, Access("alice")))) == len(ROWS)
+    assert len(begun) == 2
+
+
+def test_another_task_of_the_statement_is_planned(engine: Engine, begun: list[None]) -> None:
+    task = planned(engine, "SELECT id FROM t")
+    assert said(lambda: engine.run(replace(task, sql="SELECT k FROM t WHERE k = 0"))) == ["{'k': 0}"] * 2
+    assert len(begun) == 2
+
+
+def test_a_cancelled_statement_is_not_ready(engine: Engine) -> None:
+    task = planned(engine, "SELECT id FROM t")
+    engine.running.cancel(task.statement, Issuer())
+    with pytest.raises(Cancelled):
+        engine.run(task)
+
+
+def test_a_plan_whose_run_failed_is_not_kept(engine: Engine) -> None:
+    assert "QueryFailed" in said(lambda: engine.run(planned(engine, "SELECT 1 / (id - id) AS x FROM t")))
+    assert engine.plans.counts.plans == 0
+
+
+@pytest.mark.parametrize("bounds", [{"most_plans": 2}, {"most_bytes": 150_000}], ids=["plans", "bytes"])
+def test_the_plans_used_last_are_kept(engine: Engine, begun: list[None], bounds: dict[str, int]) -> None:
+    engine.plans = PlanCache(**bounds)
+    texts = [f"SELECT id FROM t WHERE id > {number}" for number in range(3)]
+    for text in texts:
+        engine.run(planned(engine, text)).read_all()
+    assert engine.plans.counts.plans == 2
+    assert engine.plans.counts.size <= bounds.get("most_bytes", 1 << 20)
+    begun.clear()
+    for text in texts[1:]:
+        engine.run(planned(engine, text)).read_all()
+    assert begun == []
+    engine.run(planned(engine, texts[0])).read_all()
+    assert len(begun) == 1
