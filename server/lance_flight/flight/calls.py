@@ -21,6 +21,7 @@ from lance_flight.flight.handshakes import Handshake, with_token
 from lance_flight.flight.identity.gate import Gate
 from lance_flight.flight.identity.principal import Principal, Proof
 from lance_flight.flight.status import handler
+from lance_flight.flight.thread_states import ThreadState
 
 MIDDLEWARE = "lance-flight"
 TRACING = "lance-flight-tracing"
@@ -154,6 +155,7 @@ class CallMiddleware(flight.ServerMiddleware):
         self.cookie = cookie
         self.ended = ended
         self.offered = offered
+        self.thread_state: ThreadState | None = None
 
     def principal(self, certificate: bytes) -> Principal:
         """Who calls, over a connection with the certificate of this name."""
@@ -170,6 +172,8 @@ class CallMiddleware(flight.ServerMiddleware):
         """The call has ended, with or without an error."""
         self.waiting.end()
         self._in_flight.leave()
+        if self.thread_state is not None:
+            self.thread_state.end()
 
 
 class CallMiddlewareFactory(flight.ServerMiddlewareFactory):
@@ -208,6 +212,8 @@ class CallMiddlewareFactory(flight.ServerMiddlewareFactory):
             offered=secrets.token_urlsafe(_COOKIE_BYTES) if is_offered else None,
         )
         self._in_flight.enter(goes_on=info.method == flight.FlightMethod.DO_GET)
+        # The last that can fail: who is told of a call that has begun is told of its end, by the same thread.
+        middleware.thread_state = ThreadState()
         return middleware
 
 

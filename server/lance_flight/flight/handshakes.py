@@ -33,8 +33,7 @@ class Handshake(flight.ServerAuthHandler):
     def begin(self, headers: Mapping[str, Sequence[str | bytes]]) -> bool:
         """Whether a call has still to say who it is.
 
-        `authenticate` is called after this on the same thread, and is told nothing of the call. What is local to a thread in
-        Python does not live that long.
+        `authenticate` is called after this on the same thread, and is told nothing of the call.
         """
         is_known = bool(headers.get(AUTHORIZATION)) if self._gate.is_open else credential_of(headers) is not None
         self._known[threading.get_ident()] = is_known

@@ -1,0 +1,62 @@
+"""What is local to a thread of gRPC's in Python: it is there for one call, and for no longer."""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+from collections.abc import Mapping, Sequence
+
+import pyarrow as pa
+import pytest
+from lance_flight.flight import commands
+from lance_flight.flight.server import FlightSqlServer
+from lance_flight.flight.wire import encode_command
+from pyarrow import flight
+
+from tests.flight.flight_backend import KEY, CannedBackend
+
+CALLS = 20
+
+
+class Noted(flight.ServerMiddleware):
+    """Notes what is left of the beginning of a call at its end."""
+
+    def __init__(self, local: threading.local, at_ends: list[str | None]) -> None:
+        super().__init__()
+        self._local = local
+        self._at_ends = at_ends
+
+    def call_completed(self, exception: Exception | None) -> None:
+        self._at_ends.append(getattr(self._local, "of_this_call", None))
+
+
+class NotedFactory(flight.ServerMiddlewareFactory):
+    """Leaves something with the thread of each call."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._local = threading.local()
+        self.at_beginnings: list[str | None] = []
+        self.at_ends: list[str | None] = []
+
+    def start_call(self, info: flight.CallInfo, headers: Mapping[str, Sequence[str]]) -> Noted:
+        self.at_beginnings.append(getattr(self._local, "of_this_call", None))
+        self._local.of_this_call = info.method.name
+        return Noted(self._local, self.at_ends)
+
+
+@pytest.mark.parametrize(
+    "query", [pytest.param("SELECT numbers", id="answered"), pytest.param("SELECT it", id="refused")]
+)
+def test_the_state_of_a_thread_is_kept_for_one_call(query: str) -> None:
+    noted = NotedFactory()
+    command = flight.FlightDescriptor.for_command(encode_command(commands.StatementQuery(query=query)))
+    with (
+        FlightSqlServer(CannedBackend(), KEY, middleware={"noted": noted}) as server,
+        flight.connect(server.uri) as client,
+    ):
+        for _ in range(CALLS):
+            with contextlib.suppress(pa.ArrowInvalid):
+                client.get_flight_info(command)
+    assert noted.at_beginnings == [None] * CALLS
+    assert noted.at_ends == ["GET_FLIGHT_INFO"] * CALLS
