@@ -16,6 +16,7 @@ from typing import Any, NoReturn
 import pyarrow as pa
 
 from lance_flight import machine
+from lance_flight.catalog.commits.write_memory import write_memory
 from lance_flight.catalog.roots.directory import Root
 from lance_flight.catalog.storage.private import PRIVATE, settle_abandoned
 from lance_flight.catalog.storage.store import Store, caches
@@ -35,6 +36,8 @@ KEY_FILE = "ticket.key"
 LEAST_RUNNING, RUNNING_PER_CORE = 16, 4
 INDICES_OF_MEMORY = 16
 """One part of so many of the machine's memory keeps indices."""
+WRITES_OF_MEMORY = 8
+"""One part of so many of what statements may hold is for rows on their way into tables."""
 
 log = logging.getLogger(__name__)
 
@@ -75,12 +78,14 @@ def build(
     A root that is not there is made with `create` alone.
     """
     caches.indices = config.index_cache or machine.memory() // INDICES_OF_MEMORY
+    limits = _limits(config)
+    write_memory.total, write_memory.per_write = limits.write_memory, limits.statement_memory
     store = root_store(root, config.storage, create=create)
     settle_abandoned(store)
     engine = Engine(
         Root(store),
         ways=config.lanes or machine.cores(),
-        limits=_limits(config),
+        limits=limits,
     )
     policies = PolicyFile(config.policy_file) if config.policy_file else None
     key = ticket_key(store, config)
@@ -112,6 +117,7 @@ def _limits(config: ServerConfig) -> Limits:
     running = config.running_statements or max(LEAST_RUNNING, RUNNING_PER_CORE * machine.cores())
     return Limits(
         server_memory=server_memory,
+        write_memory=server_memory // WRITES_OF_MEMORY,
         statement_memory=config.memory_limit or None,
         spill_directory=config.spill_directory or None,
         running_statements=min(running, max(server_memory // config.memory_limit, 1))

@@ -17,6 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lance_flight.catalog.commits.edits import Edit
+from lance_flight.catalog.commits.write_memory import write_memory
 from lance_flight.catalog.manifests.new_partitions import NewPartitions
 from lance_flight.catalog.manifests.partition_context import PartitionContext
 from lance_flight.catalog.manifests.snapshot import Snapshot
@@ -38,8 +39,9 @@ CHUNK_BYTES = 96 << 20
 CHUNK_ROWS = 4 << 20
 MOST_OPEN_FILES = 256
 MOST_ROWS_IN_A_FILE = 4 << 20
-CACHED_BYTES = 256 << 20  # in all open files together, before their pages are written
-LEAST_CACHED_BYTES = 256 << 10  # in one of them: smaller pages would be slow to read
+PIECE_BYTES = 64 << 20  # of one partition, written while more rows come: its pages get no better by waiting
+PIECE_ROWS = 1 << 20
+CACHED_BYTES = 256 << 10  # in an open file, before its pages are written: smaller ones would be slow to read
 WRITERS = 4  # more than cores: each spends much of its time opening and closing files
 MOVERS = cores()
 ROWS_NOT_WORTH_A_THREAD = 16 << 10
@@ -60,6 +62,27 @@ class _Pending:
     layout: Layout | None = None
     is_known: bool = False
     """Whether it was found out which layout its files have, if any that fits the rows as they come."""
+    gathered: list[pa.Table] = field(default_factory=list)
+    """Rows that are not written yet."""
+    gathered_rows: int = 0
+    gathered_bytes: int = 0
+
+    def gather(self, rows: pa.Table) -> None:
+        """Keep rows until there are enough of them."""
+        self.gathered.append(rows)
+        self.gathered_rows += rows.num_rows
+        self.gathered_bytes += rows.nbytes
+
+    def take_gathered(self) -> list[pa.Table]:
+        """Hand over the rows that are not written yet."""
+        taken, self.gathered = self.gathered, []
+        self.gathered_rows = self.gathered_bytes = 0
+        return taken
+
+    @property
+    def is_full(self) -> bool:
+        """Whether the gathered rows fill a piece."""
+        return self.gathered_rows >= PIECE_ROWS or self.gathered_bytes >= PIECE_BYTES
 
     @property
     def open_files(self) -> int:
@@ -88,7 +111,8 @@ class _Pending:
 class PartitionWriter:
     """Splits the rows of one stream by the snapshot's current spec and writes them next to their tables.
 
-    Rows come in as tables of exactly the namespace schema. Up to two chunks of `CHUNK_BYTES` are in memory, one
+    Rows come in as tables of exactly the namespace schema. Each chunk of `CHUNK_BYTES` is arranged by partition and kept while `write_memory`
+    has room for it, so that a partition's rows are written in one piece where they fit. Two chunks are in memory beside that, one
     being read while the other is written. Each partition has one open file for as long as there are not too many.
     Writers with one `mark` write new partitions into the same directories; without, each has directories of its own.
     Rows with an origin (`lineage.ORIGIN_FIELDS`) that stay in their table, by `number_of`, keep their ids.
@@ -120,6 +144,9 @@ class PartitionWriter:
         self._writers = ThreadPoolExecutor(WRITERS, thread_name_prefix="partition-writer")
         self._movers = ThreadPoolExecutor(MOVERS, thread_name_prefix="row-mover")
         self._running: list[Future[None]] = []
+        self._held_bytes = 0
+        """Of whole chunks: their memory is free only when every partition's rows of them are written."""
+        self._writes_all = False
 
     def __enter__(self) -> Self:
         return self
@@ -133,6 +160,7 @@ class PartitionWriter:
         """Stop writing; returns once nothing is being written any more."""
         for pool in (self._movers, self._writers):
             pool.shutdown(wait=True, cancel_futures=True)
+        self._release()
         for pending in self._pending.values():
             # A file that is dropped while it is open waits for its runtime with the interpreter's lock in hand.
             with suppress(OSError):
@@ -143,6 +171,8 @@ class PartitionWriter:
         for chunk in chunked(tables):
             reached("rows_received")
             self._write(chunk)
+        self._wait()
+        self._write_gathered(self._pending.values(), is_end=True)
         self._wait()
         self._close_files()
 
@@ -157,17 +187,27 @@ class PartitionWriter:
         numbers = self._numbers(values.take(groups.first))
         arranged = chunk if groups.order is None else self._arranged(chunk, groups.order)
         self._wait()
-        if self._open_files + len(numbers) > MOST_OPEN_FILES:
-            self._close_files()
-        parts = [
-            (self._pending[number], arranged.slice(int(start), int(stop - start)))
-            for number, start, stop in zip(numbers, groups.starts[:-1], groups.starts[1:], strict=True)
-        ]
-        if len(parts) == 1 and chunk.num_rows <= ROWS_NOT_WORTH_A_THREAD:
-            self._write_partition(*parts[0])
-        else:
-            self._running += [self._writers.submit(self._write_partition, *part) for part in parts]
+        for number, start, stop in zip(numbers, groups.starts[:-1], groups.starts[1:], strict=True):
+            self._pending[number].gather(arranged.slice(int(start), int(stop - start)))
         self.rows += chunk.num_rows
+        size = chunk.nbytes
+        if write_memory.take(size, self._held_bytes):
+            self._held_bytes += size
+            self._write_gathered([self._pending[number] for number in numbers if self._pending[number].is_full])
+        else:
+            self._writes_all = True
+            self._write_gathered(self._pending.values())
+
+    def _write_gathered(self, partitions: Iterable[_Pending], *, is_end: bool = False) -> None:
+        """Begin to write the gathered rows of some partitions; at the end their files are closed, too."""
+        due = [pending for pending in partitions if pending.gathered]
+        if self._open_files + len(due) > MOST_OPEN_FILES:
+            self._close_files()
+        parts = [(pending, pending.take_gathered()) for pending in due]
+        if len(parts) == 1 and sum(rows.num_rows for rows in parts[0][1]) <= ROWS_NOT_WORTH_A_THREAD:
+            self._write_partition(*parts[0], is_end=is_end)
+        else:
+            self._running += [self._writers.submit(self._write_partition, *part, is_end=is_end) for part in parts]
 
     def _arranged(self, chunk: pa.Table, order: np.ndarray) -> pa.Table:
         """The rows in another order, one column on each thread."""
@@ -178,11 +218,15 @@ class PartitionWriter:
             list(self._movers.map(lambda column: column.take(rows), chunk.columns)), schema=chunk.schema
         )
 
-    def _write_partition(self, pending: _Pending, rows: pa.Table) -> None:
+    def _write_partition(self, pending: _Pending, gathered: list[pa.Table], *, is_end: bool) -> None:
+        rows = pa.concat_tables(gathered).combine_chunks()
+        gathered.clear()
         pending.edit.rows += rows.num_rows
         number = self._number_of(pending.edit.object_id)
         for part, ids in by_ids(rows, self._schema.table, number):
             self._write_rows(pending if ids is None else pending.of_kept, part, ids)
+        if is_end:
+            pending.close_files()
 
     def _write_rows(self, pending: _Pending, rows: pa.Table, ids: pa.Array | None) -> None:
         edit = pending.edit
@@ -198,7 +242,7 @@ class PartitionWriter:
             return
         layout = layout or self._layout
         if pending.open_file is None:
-            pending.open_file = OpenFile(store, layout, cache_bytes=self._cache_bytes)
+            pending.open_file = OpenFile(store, layout, cache_bytes=CACHED_BYTES)
             edit.files.append(pending.open_file.name)
         pending.open_file.write(pa.Table.from_arrays(rows.columns, schema=layout.schema).to_batches())
         if ids is not None:
@@ -212,11 +256,6 @@ class PartitionWriter:
             dataset = partitions.open_table(self._store, table)
             pending.layout, pending.is_known = self._layout.for_table(dataset), True
         return pending.layout
-
-    @property
-    def _cache_bytes(self) -> int:
-        """What one file may hold before its pages are written."""
-        return max(LEAST_CACHED_BYTES, CACHED_BYTES // max(len(self._pending), 8))
 
     @property
     def _open_files(self) -> int:
@@ -234,6 +273,12 @@ class PartitionWriter:
         running, self._running = self._running, []
         for future in running:
             future.result()
+        if self._writes_all:
+            self._release()
+
+    def _release(self) -> None:
+        write_memory.release(self._held_bytes)
+        self._held_bytes, self._writes_all = 0, False
 
     def _numbers(self, values: pa.Table) -> list[int]:
         """A number for each of these (distinct) partition values, which is its row in `_known`."""

@@ -13,6 +13,8 @@ class Limits:
     """
 
     server_memory: int | None = None
+    write_memory: int = 0
+    """What of `server_memory` rows on their way into tables are held in."""
     statement_memory: int | None = None
     spill_directory: str | None = None
     statement_timeout: float = 0.0

@@ -17,7 +17,9 @@ class Memory:
     def __init__(self, limits: Limits) -> None:
         self._statement = limits.statement_memory
         self._directory = limits.spill_directory
-        self._shared = None if limits.server_memory is None else self._runtime(limits.server_memory)
+        self._shared = (
+            None if limits.server_memory is None else self._runtime(limits.server_memory - limits.write_memory)
+        )
 
     def runtime(self) -> RuntimeEnvBuilder:
         """What the context of a new statement is made with."""
