@@ -12,8 +12,8 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 from lance_flight.catalog.manifests.evolution import Evolution
-from lance_flight.catalog.manifests.manifest import NAMESPACE_KEY
 from lance_flight.catalog.manifests.new_partitions import NewPartitions
+from lance_flight.catalog.manifests.properties import NAMESPACE_KEY
 from lance_flight.catalog.manifests.snapshot import Snapshot
 from lance_flight.catalog.namespace import PartitionedNamespace
 from lance_flight.catalog.storage.store import Store
