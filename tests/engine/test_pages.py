@@ -93,9 +93,10 @@ def test_a_write_leaves_one_page_for_each_column(
 
 
 BUDGETS = [
-    pytest.param(WriteMemory(total=0), 9, id="none"),
-    pytest.param(WriteMemory(total=1 << 20), 2, id="a part of the rows"),
+    pytest.param(WriteMemory(total=0, least=0), 9, id="none"),
+    pytest.param(WriteMemory(total=1 << 20, least=0), 2, id="a part of the rows"),
     pytest.param(WriteMemory(per_write=1 << 20), 2, id="a part of the rows for each write"),
+    pytest.param(WriteMemory(total=0), 1, id="what each write may have"),
     pytest.param(WriteMemory(), 1, id="more than the rows"),
 ]
 
@@ -116,7 +117,7 @@ def test_no_more_is_held_than_the_budget(
     engine = Engine(Root(Store(str(tmp_path))), ways=2)
     reader = pa.RecordBatchReader.from_batches(table.schema, batches())
     engine.ingest(NAME, reader, create_missing=True, existing=Existing.APPEND, properties=TableProperties.by("p"))
-    assert max(most) <= min(budget.total, budget.per_write or budget.total)
+    assert max(most) <= (budget.per_write or max(budget.total, budget.least))
     assert budget.taken == 0
     assert list(pages(tmp_path).values()) == 3 * [(each, each, each, each)]
     assert engine.query("SELECT * FROM t ORDER BY id") == table.combine_chunks()

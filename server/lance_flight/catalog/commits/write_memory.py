@@ -10,14 +10,19 @@ from dataclasses import dataclass, field
 from threading import Lock
 
 DEFAULT_BYTES = 256 << 20
+LEAST_BYTES = 64 << 20
 
 
 @dataclass(slots=True)
 class WriteMemory:
-    """A budget of bytes, shared by all writers of a process: `total` for all of them, `per_write` for each (None: all)."""
+    """A budget of bytes, shared by all writers of a process: `total` for all of them, `per_write` for each (None: all).
+
+    Each has its first `least` bytes whatever the others hold.
+    """
 
     total: int = DEFAULT_BYTES
     per_write: int | None = None
+    least: int = LEAST_BYTES
     _taken: int = 0
     _lock: Lock = field(default_factory=Lock, repr=False)
 
@@ -31,7 +36,7 @@ class WriteMemory:
         if self.per_write is not None and held + size > self.per_write:
             return False
         with self._lock:
-            if self._taken + size > self.total:
+            if self._taken + size > self.total and held + size > self.least:
                 return False
             self._taken += size
             return True

@@ -10,7 +10,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, field
 from types import TracebackType
-from typing import Self
+from typing import Self, TypeAlias
 
 import numpy as np
 import pyarrow as pa
@@ -36,7 +36,9 @@ from lance_flight.model.schema import Path
 from lance_flight.model.spec import Evaluate, PartitionField
 
 CHUNK_BYTES = 96 << 20
-CHUNK_ROWS = 4 << 20
+CHUNK_ROWS = 128 << 10  # a column of so many fits a core's cache: larger chunks take twice as long to arrange
+CHUNK_ROWS_OF_A_PARTITION = 1 << 10  # in a chunk of many partitions, each of which costs the same for few rows and many
+KNOWN_PARTITIONS_PER_ROW = 8
 MOST_OPEN_FILES = 256
 MOST_ROWS_IN_A_FILE = 4 << 20
 PIECE_BYTES = 64 << 20  # of one partition, written while more rows come: its pages get no better by waiting
@@ -45,6 +47,9 @@ CACHED_BYTES = 256 << 10  # in an open file, before its pages are written: small
 WRITERS = 4  # more than cores: each spends much of its time opening and closing files
 MOVERS = cores()
 ROWS_NOT_WORTH_A_THREAD = 16 << 10
+
+_Slice: TypeAlias = tuple[pa.Table, int, int]
+"""Rows of a chunk that is arranged by partition, from one place to another."""
 
 
 @dataclass(slots=True)
@@ -62,27 +67,19 @@ class _Pending:
     layout: Layout | None = None
     is_known: bool = False
     """Whether it was found out which layout its files have, if any that fits the rows as they come."""
-    gathered: list[pa.Table] = field(default_factory=list)
+    gathered: list[_Slice] = field(default_factory=list)
     """Rows that are not written yet."""
     gathered_rows: int = 0
-    gathered_bytes: int = 0
 
-    def gather(self, rows: pa.Table) -> None:
+    def gather(self, rows: _Slice) -> None:
         """Keep rows until there are enough of them."""
         self.gathered.append(rows)
-        self.gathered_rows += rows.num_rows
-        self.gathered_bytes += rows.nbytes
+        self.gathered_rows += rows[2] - rows[1]
 
-    def take_gathered(self) -> list[pa.Table]:
+    def take_gathered(self) -> list[_Slice]:
         """Hand over the rows that are not written yet."""
-        taken, self.gathered = self.gathered, []
-        self.gathered_rows = self.gathered_bytes = 0
+        taken, self.gathered, self.gathered_rows = self.gathered, [], 0
         return taken
-
-    @property
-    def is_full(self) -> bool:
-        """Whether the gathered rows fill a piece."""
-        return self.gathered_rows >= PIECE_ROWS or self.gathered_bytes >= PIECE_BYTES
 
     @property
     def open_files(self) -> int:
@@ -111,9 +108,9 @@ class _Pending:
 class PartitionWriter:
     """Splits the rows of one stream by the snapshot's current spec and writes them next to their tables.
 
-    Rows come in as tables of exactly the namespace schema. Each chunk of `CHUNK_BYTES` is arranged by partition and kept while `write_memory`
-    has room for it, so that a partition's rows are written in one piece where they fit. Two chunks are in memory beside that, one
-    being read while the other is written. Each partition has one open file for as long as there are not too many.
+    Rows come in as tables of exactly the namespace schema. Each chunk is arranged by partition and kept while `write_memory` has
+    room for it, so that a partition's rows are written in one piece where they fit. Two chunks of at most `CHUNK_BYTES` are in memory
+    beside that, one being read while the other is written. Each partition has one open file for as long as there are not too many.
     Writers with one `mark` write new partitions into the same directories; without, each has directories of its own.
     Rows with an origin (`lineage.ORIGIN_FIELDS`) that stay in their table, by `number_of`, keep their ids.
     """
@@ -147,6 +144,7 @@ class PartitionWriter:
         self._held_bytes = 0
         """Of whole chunks: their memory is free only when every partition's rows of them are written."""
         self._writes_all = False
+        self._chunk_rows = CHUNK_ROWS
 
     def __enter__(self) -> Self:
         return self
@@ -168,7 +166,7 @@ class PartitionWriter:
 
     def write_all(self, tables: Iterable[pa.Table]) -> None:
         """Write every row of `tables`."""
-        for chunk in chunked(tables):
+        for chunk in self._chunked(tables):
             reached("rows_received")
             self._write(chunk)
         self._wait()
@@ -181,19 +179,37 @@ class PartitionWriter:
         """What was written so far, one entry per partition."""
         return [pending.edit for pending in self._pending.values()]
 
+    def _chunked(self, tables: Iterable[pa.Table]) -> Iterator[pa.Table]:
+        """Yield the same rows in tables of about `_chunk_rows`, or `CHUNK_BYTES` where that is less."""
+        held: list[pa.Table] = []
+        size = rows = 0
+        for table in tables:
+            held.append(table)
+            size += table.nbytes
+            rows += table.num_rows
+            if size >= CHUNK_BYTES or rows >= self._chunk_rows:
+                yield pa.concat_tables(held)
+                held, size, rows = [], 0, 0
+        if rows:
+            yield pa.concat_tables(held)
+
     def _write(self, chunk: pa.Table) -> None:
         values = partition_values(chunk, self._spec.fields, self._schema.source_paths, self._evaluate)
         groups = group(values.columns, chunk.num_rows)
         numbers = self._numbers(values.take(groups.first))
         arranged = chunk if groups.order is None else self._arranged(chunk, groups.order)
         self._wait()
-        for number, start, stop in zip(numbers, groups.starts[:-1], groups.starts[1:], strict=True):
-            self._pending[number].gather(arranged.slice(int(start), int(stop - start)))
+        for number, start, stop in zip(numbers, groups.starts[:-1].tolist(), groups.starts[1:].tolist(), strict=True):
+            self._pending[number].gather((arranged, start, stop))
         self.rows += chunk.num_rows
+        self._chunk_rows = max(
+            CHUNK_ROWS, CHUNK_ROWS_OF_A_PARTITION * len(numbers), self._known.num_rows * KNOWN_PARTITIONS_PER_ROW
+        )
         size = chunk.nbytes
         if write_memory.take(size, self._held_bytes):
             self._held_bytes += size
-            self._write_gathered([self._pending[number] for number in numbers if self._pending[number].is_full])
+            most = min(PIECE_ROWS, PIECE_BYTES * chunk.num_rows // max(size, 1))
+            self._write_gathered([p for p in map(self._pending.__getitem__, numbers) if p.gathered_rows >= most])
         else:
             self._writes_all = True
             self._write_gathered(self._pending.values())
@@ -204,7 +220,7 @@ class PartitionWriter:
         if self._open_files + len(due) > MOST_OPEN_FILES:
             self._close_files()
         parts = [(pending, pending.take_gathered()) for pending in due]
-        if len(parts) == 1 and sum(rows.num_rows for rows in parts[0][1]) <= ROWS_NOT_WORTH_A_THREAD:
+        if len(parts) == 1 and sum(stop - start for _, start, stop in parts[0][1]) <= ROWS_NOT_WORTH_A_THREAD:
             self._write_partition(*parts[0], is_end=is_end)
         else:
             self._running += [self._writers.submit(self._write_partition, *part, is_end=is_end) for part in parts]
@@ -218,8 +234,8 @@ class PartitionWriter:
             list(self._movers.map(lambda column: column.take(rows), chunk.columns)), schema=chunk.schema
         )
 
-    def _write_partition(self, pending: _Pending, gathered: list[pa.Table], *, is_end: bool) -> None:
-        rows = pa.concat_tables(gathered).combine_chunks()
+    def _write_partition(self, pending: _Pending, gathered: list[_Slice], *, is_end: bool) -> None:
+        rows = pa.concat_tables([rows.slice(start, stop - start) for rows, start, stop in gathered]).combine_chunks()
         gathered.clear()
         pending.edit.rows += rows.num_rows
         number = self._number_of(pending.edit.object_id)
@@ -333,18 +349,3 @@ def partition_values(
 def _source(rows: pa.Table, path: Path) -> pa.Array:
     column = contiguous(rows[path[0]])
     return pc.struct_field(column, list(path[1:])) if len(path) > 1 else column
-
-
-def chunked(tables: Iterable[pa.Table]) -> Iterator[pa.Table]:
-    """The same rows in tables of about `CHUNK_BYTES`, each of them contiguous."""
-    held: list[pa.Table] = []
-    size = rows = 0
-    for table in tables:
-        held.append(table)
-        size += table.nbytes
-        rows += table.num_rows
-        if size >= CHUNK_BYTES or rows >= CHUNK_ROWS:
-            yield pa.concat_tables(held)
-            held, size, rows = [], 0, 0
-    if rows:
-        yield pa.concat_tables(held)
