@@ -1,0 +1,150 @@
+"""Every statement of our own: read from its words, with the privileges that it needs."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import pytest
+from lance_flight.catalog.roots.directory import TableName
+from lance_flight.engine.query.policies.access import Privilege
+from lance_flight.engine.statements.parsing import parse
+from lance_flight.engine.statements.privileges import permitted
+from lance_flight.errors import SqlError
+
+WORDS = (
+    "SELECT, WITH, VALUES, FROM, SUBSTRAIT, EXPLAIN, SHOW, DESCRIBE, DESC, CREATE, DROP, INSERT, SET, USE, KILL, ALTER,"
+    " UPDATE, DELETE, MERGE, TRUNCATE, VACUUM, REPAIR, MIGRATE, VERIFY, REINDEX"
+)
+ALTERATIONS = (
+    "ADD COLUMN, DROP COLUMN, RENAME COLUMN, ALTER COLUMN, RENAME TO, SET PARTITIONED BY, DROP PARTITION, ATTACH TABLE,"
+    " DETACH PARTITION, CREATE TAG, DROP TAG, ROLLBACK TO, CREATE BRANCH, DROP BRANCH, PUBLISH BRANCH,"
+    " REWRITE PARTITIONS or COMPACT"
+)
+
+NEEDS = {
+    "SELECT 1": "",
+    "WITH a AS (SELECT 1) SELECT * FROM a": "",
+    "VALUES (1)": "",
+    "FROM t SELECT x": "",
+    "(SELECT 1)": "",
+    "SUBSTRAIT 'cGxhbg=='": "",
+    "EXPLAIN SELECT 1": "",
+    "EXPLAIN ANALYZE SELECT 1": "",
+    "EXPLAIN DELETE FROM t": "",
+    "SHOW TABLES": "",
+    "SHOW PARTITIONS t": "",
+    "SHOW INDEXES FROM t WHERE x": "",
+    "DESCRIBE t": "",
+    "DESC TABLE t": "",
+    "DESCRIBE namespace": "",
+    "DESCRIBE namespace.t": "",
+    "DESC NAMESPACE t.v1": "",
+    "SET isolation = 'snapshot'": "",
+    "USE s": "",
+    "KILL 'a'": "",
+    "INSERT INTO t VALUES (1)": "",
+    "INSERT OVERWRITE t SELECT 1": "",
+    "UPDATE t SET x = 1": "",
+    "DELETE FROM t": "",
+    "MERGE INTO t USING u ON t.x = u.x WHEN MATCHED THEN DELETE": "",
+    "CREATE TABLE t (x BIGINT)": "DDL t",
+    "CREATE TABLE IF NOT EXISTS s.t AS SELECT 1": "DDL s.t, INSERT s.t",
+    "CREATE TEMPORARY TABLE t (x BIGINT)": "",
+    "CREATE TEMP TABLE t AS SELECT 1": "",
+    "DROP TABLE t": "DDL t",
+    "DROP TABLE IF EXISTS own": "DDL own",
+    "CREATE INDEX ON t (x)": "DDL t, SELECT t",
+    "DROP INDEX i ON t": "DDL t",
+    "REINDEX t": "ADMIN t, SELECT t",
+    "TRUNCATE t": "SELECT t, DELETE t",
+    "TRUNCATE TABLE s.t": "SELECT s.t, DELETE s.t",
+    "VACUUM t RETAIN 200 HOURS DRY RUN": "ADMIN t",
+    "MIGRATE TABLE t": "ADMIN t",
+    "VERIFY TABLE t": "ADMIN t, SELECT t",
+    "REPAIR TABLE t DRY RUN": "ADMIN t, SELECT t",
+    "ALTER TABLE t COMPACT": "ADMIN t",
+    "ALTER TABLE own COMPACT": "ADMIN own",
+    "ALTER TABLE t REWRITE PARTITIONS": "ADMIN t, SELECT t",
+    "ALTER TABLE t REWRITE PARTITIONS WHERE x > 1": "ADMIN t, SELECT t",
+    "ALTER TABLE t ADD COLUMN x BIGINT": "DDL t",
+    "ALTER TABLE t ADD COLUMN x BIGINT NOT NULL": "DDL t, SELECT t",
+    "ALTER TABLE t ADD COLUMN x BIGINT NOT NULL DEFAULT 1": "DDL t",
+    "ALTER TABLE t ADD COLUMN x BIGINT AS (y + 1)": "DDL t, SELECT t",
+    "ALTER TABLE t DROP COLUMN x": "DDL t",
+    "ALTER TABLE t RENAME COLUMN x TO y": "DDL t, SELECT t",
+    "ALTER TABLE t ALTER COLUMN x TYPE BIGINT": "DDL t, SELECT t",
+    "ALTER TABLE t ALTER COLUMN x SET DATA TYPE BIGINT": "DDL t, SELECT t",
+    "ALTER TABLE t ALTER COLUMN x SET NOT NULL": "DDL t, SELECT t",
+    "ALTER TABLE t ALTER COLUMN x DROP NOT NULL": "DDL t",
+    "ALTER TABLE s.t RENAME TO u": "DDL s.t, SELECT s.t, DDL s.u, INSERT s.u",
+    "ALTER TABLE t SET PARTITIONED BY (x)": "DDL t",
+    "ALTER TABLE t DROP PARTITION (x = 1)": "DDL t, SELECT t, DELETE t",
+    "ALTER TABLE t ATTACH TABLE 'u' PARTITION (x = 1)": "DDL t, INSERT t, SELECT t, DDL u, SELECT u, DELETE u",
+    "ALTER TABLE t DETACH PARTITION (x = 1)": "DDL t, SELECT t, DELETE t",
+    "ALTER TABLE t DETACH PARTITION (x = 1) TO u": "DDL t, SELECT t, DELETE t, DDL u, INSERT u",
+    "ALTER TABLE t CREATE TAG a": "DDL t",
+    "ALTER TABLE t DROP TAG a": "DDL t",
+    "ALTER TABLE t ROLLBACK TO 1": "DDL t",
+    "ALTER TABLE t CREATE BRANCH a AS OF 1": "DDL t",
+    "ALTER TABLE t DROP BRANCH a": "DDL t",
+    "ALTER TABLE t PUBLISH BRANCH a": "DDL t, SELECT t",
+    # A temporary table of one's own is altered without a grant on any other.
+    "ALTER TABLE own RENAME TO u": "",
+    "ALTER TABLE own ATTACH TABLE 'u' PARTITION (x = 1)": "",
+}
+"""What each statement needs on all rows of tables, in the order in which it is checked."""
+
+REFUSED = {
+    "SELEC 1": f"a statement may not begin with 'SELEC'; expected one of {WORDS}",
+    "SHOW t": "expected TABLES, PARTITIONS or INDEXES, got 't' at character 6",
+    "SHOW": "expected TABLES, PARTITIONS or INDEXES, got the end of the statement",
+    "CREATE x": "expected TABLE, got 'x' at character 8",
+    "DROP x": "expected TABLE, got 'x' at character 6",
+    "ALTER x": "expected TABLE, got 'x' at character 7",
+    "ALTER TABLE": "expected a table name, got the end of the statement",
+    "ALTER TABLE t": f"expected {ALTERATIONS}, got the end of the statement",
+    "ALTER TABLE t DROP x": f"expected {ALTERATIONS}, got 'DROP' at character 15",
+    "ALTER TABLE t COMPACT now": "expected the end of the statement, got 'now' at character 23",
+    "ALTER TABLE t DROP TAG a b": "expected the end of the statement, got 'b' at character 26",
+    "ALTER TABLE t ALTER COLUMN x y": (
+        "expected TYPE, SET DATA TYPE, SET NOT NULL or DROP NOT NULL, got 'y' at character 30"
+    ),
+    "EXPLAIN DROP TABLE t": "EXPLAIN takes a query, an UPDATE, a DELETE or a MERGE, got DropTable",
+    "EXPLAIN INSERT INTO t VALUES (1)": "EXPLAIN takes a query, an UPDATE, a DELETE or a MERGE, got Insert",
+    "EXPLAIN TRUNCATE t": "EXPLAIN takes a query, an UPDATE, a DELETE or a MERGE, got Truncate",
+    "EXPLAIN ANALYZE DELETE FROM t": "EXPLAIN ANALYZE takes a query, got Delete",
+    "EXPLAIN DROP x": "expected TABLE, got 'x' at character 14",
+    "SUBSTRAIT x": "expected a plan in base64, in quotes, got 'x' at character 11",
+    "USE other.s": "catalog 'other' is not there; expected USE [lance.]schema",
+    "ANALYZE t": "'ANALYZE t' begins no statement here: write ALTER TABLE t COMPACT",
+    "SHOW DATABASES": "'SHOW DATABASES' begins no statement here: write SHOW TABLES, which names their schemas, too",
+}
+
+
+@dataclass
+class Asking:
+    """Notes which privileges are asked for, in place of an access and of a root."""
+
+    asked: list[tuple[Privilege, TableName]] = field(default_factory=list)
+    own: frozenset[TableName] = frozenset({TableName("public", "own")})
+
+    def check_all_rows(self, privilege: Privilege, table: TableName) -> None:
+        self.asked.append((privilege, table))
+
+    def governing(self, name: TableName) -> TableName:
+        return name
+
+
+@pytest.mark.parametrize(("sql", "needs"), NEEDS.items(), ids=NEEDS)
+def test_a_statement_needs_its_privileges(sql: str, needs: str) -> None:
+    asking = Asking()
+    permitted(parse(sql), asking, asking)
+    shown = [f"{privilege.value} {str(name).removeprefix('public.')}" for privilege, name in asking.asked]
+    assert ", ".join(shown) == needs
+
+
+@pytest.mark.parametrize(("sql", "error"), REFUSED.items(), ids=REFUSED)
+def test_what_is_no_statement_is_told_what_is(sql: str, error: str) -> None:
+    with pytest.raises(SqlError) as caught:
+        parse(sql)
+    assert str(caught.value) == error
