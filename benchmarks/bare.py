@@ -20,6 +20,9 @@ SCAN_ROWS = 64 * 1024
 class BareServer(flight.FlightServerBase):
     """Lance tables by their paths."""
 
+    def list_actions(self, context: flight.ServerCallContext) -> list[flight.ActionType]:
+        return []
+
     def do_get(self, context: flight.ServerCallContext, ticket: flight.Ticket) -> flight.RecordBatchStream:
         table = lance.dataset(ticket.ticket.decode())
         return flight.RecordBatchStream(table.scanner(batch_size=SCAN_ROWS).to_reader())

@@ -19,6 +19,7 @@ from benchmarks.servers import Server
 
 _Options = pb.CommandStatementIngest.TableDefinitionOptions
 Pause = Callable[[pa.RecordBatch], None]
+Rows = pa.Table | pa.RecordBatchReader
 
 
 class _Client:
@@ -37,10 +38,10 @@ class _Client:
         for chunk in self._client.do_get(ticket):
             yield chunk.data
 
-    def _put(self, descriptor: flight.FlightDescriptor, table: pa.Table, *, answered: bool) -> bytes:
-        writer, answers = self._client.do_put(descriptor, table.schema)
+    def _put(self, descriptor: flight.FlightDescriptor, rows: Rows, *, answered: bool) -> bytes:
+        writer, answers = self._client.do_put(descriptor, rows.schema)
         with writer:
-            for batch in table.to_batches(data.BATCH_ROWS):
+            for batch in rows.to_batches(data.BATCH_ROWS) if isinstance(rows, pa.Table) else rows:
                 writer.write_batch(batch)
             writer.done_writing()
             return bytes(answers.read()) if answered else b""
@@ -69,7 +70,7 @@ class SqlClient(_Client):
         command = _command(pb.CommandStatementUpdate(query=sql))
         return _affected(self._put(command, pa.table({}), answered=True))
 
-    def ingest(self, name: str, table: pa.Table, *, partition_by: str | None = None) -> int:
+    def ingest(self, name: str, rows: Rows, *, partition_by: str | None = None) -> int:
         """Store rows in a table, which is made if it is not there; how many the server says it stored."""
         command = pb.CommandStatementIngest(
             table=name,
@@ -78,7 +79,7 @@ class SqlClient(_Client):
             ),
             options={} if partition_by is None else {"partition_by": partition_by},
         )
-        return _affected(self._put(_command(command), table, answered=True))
+        return _affected(self._put(_command(command), rows, answered=True))
 
 
 class BareClient(_Client):
@@ -88,9 +89,13 @@ class BareClient(_Client):
         """The batches of a Lance table."""
         return self._read(flight.Ticket(path))
 
-    def write(self, path: str, table: pa.Table) -> None:
+    def write(self, path: str, rows: Rows) -> None:
         """Write a Lance table."""
-        self._put(flight.FlightDescriptor.for_path(path), table, answered=False)
+        self._put(flight.FlightDescriptor.for_path(path), rows, answered=False)
+
+    def call(self) -> None:
+        """Make an empty call."""
+        list(self._client.list_actions())
 
 
 @dataclass(frozen=True, slots=True)

@@ -61,7 +61,7 @@ def _process(module: Sequence[str], log: Path | None = None) -> Iterator[Server]
         command = [sys.executable, "-m", *module, "--ready-file", str(ready)]
         errors = None if log is None else stack.enter_context(log.open("w"))
         with subprocess.Popen(
-            command, cwd=PROJECT, env=_environment(), stdout=subprocess.DEVNULL, stderr=errors
+            command, cwd=PROJECT, env=environment(), stdout=subprocess.DEVNULL, stderr=errors
         ) as process:
             try:
                 yield Server(_uri(ready, process), process.pid)
@@ -73,8 +73,8 @@ def _process(module: Sequence[str], log: Path | None = None) -> Iterator[Server]
                     process.kill()
 
 
-def _environment() -> dict[str, str]:
-    """Ours for both: Lance may decode on every core, and nothing that this process set for its own engine."""
+def environment() -> dict[str, str]:
+    """Ours for all: Lance may decode on every core, and nothing that this process set for its own engine."""
     inherited = {name: value for name, value in os.environ.items() if name != "TOKIO_WORKER_THREADS"}
     return inherited | {"LANCE_CPU_THREADS": str(CORES)}
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from types import MappingProxyType
 
@@ -22,9 +22,14 @@ PARTITION_BY: Mapping[str, str] = MappingProxyType(
 def load(place: Path, scale: float) -> Mapping[str, int]:
     """Make both tables in the root at `place`; how many rows each holds."""
     made = place.with_name(f"{place.name}-parquet")
-    command = [_generator(), "parquet", "--scale-factor", f"{scale:g}", "--tables", ",".join(PARTITION_BY)]
-    subprocess.run([*command, "--output-dir", made], check=True, stdout=subprocess.DEVNULL)
+    generate(made, scale, PARTITION_BY)
     return MappingProxyType({name: _store(place, name, made / f"{name}.parquet") for name in PARTITION_BY})
+
+
+def generate(place: Path, scale: float, tables: Iterable[str]) -> None:
+    """Write a Parquet file for each table into the directory `place`."""
+    command = [_generator(), "parquet", "--scale-factor", f"{scale:g}", "--tables", ",".join(tables)]
+    subprocess.run([*command, "--output-dir", place], check=True, stdout=subprocess.DEVNULL)
 
 
 def _store(place: Path, name: str, file: Path) -> int:

@@ -1,0 +1,51 @@
+"""PyIceberg with its catalog in SQLite: it plans and reads what DuckDB then aggregates."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import replace
+from pathlib import Path
+
+import duckdb
+import pyarrow as pa
+import pyarrow.parquet as pq
+from pyiceberg.catalog.sql import SqlCatalog
+from pyiceberg.expressions import AlwaysTrue
+from pyiceberg.transforms import MonthTransform
+
+from benchmarks.drivers.driver import BATCH_ROWS, Client, Driver, run
+from benchmarks.drivers.question import TABLE, Question
+
+
+class Iceberg(Driver):
+    def load(self, rows: Path) -> None:
+        catalog = SqlCatalog("peers", uri=f"sqlite:///{self.place}/catalog.db", warehouse=self.place.as_uri())
+        catalog.create_namespace("peers")
+        table = pq.read_table(rows)  # a stream cannot be written into partitions
+        self._table = catalog.create_table(f"peers.{TABLE}", schema=table.schema)
+        with self._table.update_spec() as spec:
+            spec.add_field("l_shipdate", MonthTransform(), "l_shipdate_month")
+        self.append(table)
+
+    def append(self, rows: pa.Table) -> None:
+        self._table.append(rows)
+
+    def connect(self) -> Client:
+        connection = self.stack.enter_context(duckdb.connect())
+
+        def ask(question: Question) -> Iterable[pa.RecordBatch]:
+            if question.is_whole:
+                return self._scan(question)
+            if question.columns:
+                connection.register(TABLE, self._scan(question))
+            return connection.sql(replace(question, where="").sql()).to_arrow_reader(BATCH_ROWS)
+
+        return ask
+
+    def _scan(self, question: Question) -> pa.RecordBatchReader:
+        condition = question.where.replace("DATE ", "") or AlwaysTrue()
+        return self._table.scan(row_filter=condition, selected_fields=question.columns).to_arrow_batch_reader()
+
+
+if __name__ == "__main__":
+    run(Iceberg)
