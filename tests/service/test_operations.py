@@ -68,6 +68,9 @@ def test_statements_are_counted(running: Operated) -> None:
         (160, "lance_flight_bytes_total", "query"),
         (3, "lance_flight_commits_total"),
         (0, "lance_flight_commit_conflicts_total"),
+        (3, "lance_flight_plan_cache_misses_total"),
+        (4, "lance_flight_plan_cache_hits_total"),
+        (1, "lance_flight_plans_now"),
         (0, "lance_flight_transactions_now"),
         (0, "lance_flight_statements_now", "running"),
     ):

@@ -33,13 +33,21 @@ SECONDS = (0.001, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 6
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Load:
-    """What others count: statements by their state, calls, sessions and open transactions now, bytes of Arrow; commits ever, and restarts by their reason."""
+    """What others count.
+
+    Statements by their state, calls, sessions, open transactions and kept plans (in bytes, too) now, bytes of Arrow; how often a plan
+    was found and not, commits ever, and restarts by their reason.
+    """
 
     statements: Mapping[str, int]
     calls: int
     sessions: int
     transactions: int
     arrow_bytes: int
+    plans: int
+    plan_bytes: int
+    plan_hits: int
+    plan_misses: int
     commits: Mapping[CommitEvent, int]
     restarts: Mapping[str, int]
 
@@ -113,6 +121,10 @@ class _LoadCollector(Collector):
         yield GaugeMetricFamily(f"{PREFIX}sessions_now", "Sessions that are remembered.", load.sessions)
         yield GaugeMetricFamily(f"{PREFIX}transactions_now", "Transactions that are open.", load.transactions)
         yield GaugeMetricFamily(f"{PREFIX}arrow_bytes_now", "Bytes in Arrow's memory pool.", load.arrow_bytes)
+        yield GaugeMetricFamily(f"{PREFIX}plans_now", "Plans of queries that are kept.", load.plans)
+        yield GaugeMetricFamily(f"{PREFIX}plan_bytes_now", "What they are taken to need, in bytes.", load.plan_bytes)
+        yield CounterMetricFamily(f"{PREFIX}plan_cache_hits", "Queries whose plan was kept.", load.plan_hits)
+        yield CounterMetricFamily(f"{PREFIX}plan_cache_misses", "Queries that were planned.", load.plan_misses)
         for event, (name, text) in _COMMITS.items():
             yield CounterMetricFamily(PREFIX + name, text, load.commits[event])
         restarts = CounterMetricFamily(f"{PREFIX}restarts", "Restarts by the supervising parent.", labels=["reason"])

@@ -106,11 +106,16 @@ def _tracing(config: ServerConfig, environment: Mapping[str, str]) -> Tracing | 
 def _load(service: Service) -> dict[str, object]:
     sessions, transactions = service.engine.clients.counted()
     states = Counter(record.state for record in service.engine.running.records())
+    plans = service.engine.plans.counts
     return {
         "statements": {state.value: states[state] for state in State},
         "calls": len(service.server.in_flight),
         "sessions": sessions,
         "transactions": transactions,
         "arrow_bytes": pa.total_allocated_bytes(),
+        "plans": plans.plans,
+        "plan_bytes": plans.size,
+        "plan_hits": plans.hits,
+        "plan_misses": plans.misses,
         "commits": {event: commit_counts[event] for event in CommitEvent},
     }

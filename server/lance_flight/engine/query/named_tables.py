@@ -87,6 +87,8 @@ class NamedTables:
 
     def dataset(self, name: TableName) -> pads.Dataset:
         """The table behind a name as it stands in SQL, as DataFusion reads it; `NotFound` if there is none."""
+        if name in self.providers:
+            return self.providers[name]
         named = self._reference(name)
         table, metadata = named.table, named.metadata
         is_target = metadata == TARGET_ROWS and table == self._context.target
