@@ -96,8 +96,8 @@ class _Planner:
         frame = session.frame(self.events.sql)
         session.prepare(frame)
         session.plan(frame)
-        (view,) = session.views.values()
-        return view.planned[-1]
+        ((pruning,),) = session.log.prunings.values()
+        return pruning
 
     def engine_plan(self) -> object:
         """From SQL to what GetFlightInfo answers."""

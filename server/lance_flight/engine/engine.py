@@ -12,7 +12,7 @@ import pyarrow as pa
 from lance_flight.catalog.roots.directory import PUBLIC, Root, TableName
 from lance_flight.catalog.roots.temporary import NO_TABLES, Temporary
 from lance_flight.catalog.storage.leases import Hold, leases
-from lance_flight.engine.query.endpoints import is_ordered, most_shares, table_rows
+from lance_flight.engine.query.endpoints import is_ordered, split
 from lance_flight.engine.query.plan_cache import LONGEST_TEXT, PlanCache
 from lance_flight.engine.query.planned_query import PlanKey, PlannedQuery
 from lance_flight.engine.query.policies.access import UNLIMITED, Access
@@ -194,9 +194,8 @@ class Engine:
             if answered.frame is not None:
                 session.plan_ahead(answered.frame)
                 ordered = is_ordered(answered.frame.logical_plan())
-            if isinstance(answered, PlannedQuery) and endpoints > 1:
-                shares = most_shares(answered, endpoints)
-                rows = table_rows(session) if shares > 1 else None
+            if isinstance(answered, PlannedQuery):
+                shares, rows = split(answered, endpoints)
             readings = dict(session.named.readings)
             self._keep_plan(answered)
         expires = self._keep(running, holds)

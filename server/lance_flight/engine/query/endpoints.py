@@ -8,27 +8,27 @@ from datafusion.expr import Limit, Projection, Sort
 from lance_flight.engine.query.partition_wise.statistics import read_tables
 from lance_flight.engine.query.planned_query import PlannedQuery
 from lance_flight.engine.query.pure_scans import is_pure_scan
-from lance_flight.engine.query.session import Session
 
 
-def most_shares(planned: PlannedQuery, endpoints: int) -> int:
-    """Into how many parts a query may be split: as many as it reads partition tables, for a pure scan of one table."""
+def split(planned: PlannedQuery, endpoints: int) -> tuple[int, int | None]:
+    """Into how many parts a query is split, and the rows of the tables that they read; None where it is not.
+
+    A pure scan of one table has as many parts as it reads partition tables.
+    """
     session, frame = planned.session, planned.frame
-    if not session.views or not is_pure_scan(session.optimised(frame)):
-        return 1
+    if endpoints == 1 or not session.views or not is_pure_scan(session.optimised(frame)):
+        return 1, None
     scans = session.logical_scans(frame)
     if scans is None or len(scans) != 1:
         # A scalar subquery scans as well, and must see all of its table.
-        return 1
+        return 1, None
     session.prepare(frame)
-    session.prune(frame)
-    scanned = sum(view.planned[-1].scanned for view in session.views.values() if view.planned)
-    return max(1, min(endpoints, scanned))
-
-
-def table_rows(session: Session) -> int:
-    """How many rows the tables that are read have."""
-    return sum(int(counts.sum()) for view in session.views.values() for counts in view.row_counts(read_tables(view)))
+    prunings = session.prune(frame)
+    parts = min(endpoints, sum(pruning.scanned for found in prunings.values() for pruning in found))
+    if parts <= 1:
+        return 1, None
+    counted = [session.views[table].row_counts(read_tables(found)) for table, found in prunings.items()]
+    return parts, sum(int(counts.sum()) for counts_of_table in counted for counts in counts_of_table)
 
 
 def is_ordered(plan: LogicalPlan) -> bool:

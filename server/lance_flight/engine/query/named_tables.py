@@ -197,6 +197,7 @@ class NamedTables:
         transaction = self._context.transaction
         view = PartitionedView(
             name=name.name,
+            key=key,
             store=namespace.store,
             branch=namespace.branch,
             snapshot=snapshot,

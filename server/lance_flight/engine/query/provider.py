@@ -21,6 +21,7 @@ from lance_flight.engine.runtime.cancellation import Cancellation
 from lance_flight.errors import LanceFlightError, Unsupported
 from lance_flight.planning.arrow_expression import predicate_from_arrow
 from lance_flight.planning.predicates import ALWAYS, Opaque, Predicate
+from lance_flight.planning.pruning import Pruning
 from lance_flight.planning.row_filters import RowFilter, row_filter
 
 Compute: TypeAlias = Callable[[list[str]], Iterable[pa.RecordBatch]]
@@ -31,8 +32,8 @@ Compute: TypeAlias = Callable[[list[str]], Iterable[pa.RecordBatch]]
 class ScanLog:
     """What the scans of one run of a statement did: reports for EXPLAIN, and the error that ended one of them.
 
-    `cancellation` ends them. `scans` were planned of stored tables, `searches` of what is found when it is read, without a
-    filter upon that. `partitions` says of each table, by its place and snapshot, how many partitions are scanned of
+    `cancellation` ends them. Of the plan that was made last, `scans` are those of stored tables, `prunings` what they leave of
+    partitioned ones by `schema.name`, and `searches` those of what is found when it is read, without a filter upon that. `partitions` says of each table, by its place and snapshot, how many partitions are scanned of
     how many.
     """
 
@@ -41,8 +42,16 @@ class ScanLog:
     reports: list[Callable[[], str]] = field(default_factory=list)
     scans: list[PlannedRead] = field(default_factory=list)
     searches: list[Compute] = field(default_factory=list)
+    prunings: dict[str, list[Pruning]] = field(default_factory=dict)
     tables_read: int = 0
     error: LanceFlightError | None = None
+
+    def begin_plan(self) -> None:
+        """Forget the scans of the last plan, since another one is made."""
+        self.reports.clear()
+        self.scans.clear()
+        self.searches.clear()
+        self.prunings.clear()
 
     @contextmanager
     def noting(self, failure: Callable[[Exception], LanceFlightError]) -> Iterator[None]:

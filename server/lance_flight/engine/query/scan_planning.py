@@ -103,7 +103,9 @@ def _planned_by_sql(namespace: PartitionedNamespace, condition: str, at: Snapsho
         )
     is_whole = bare_columns(session.optimised(frame)) is not None
     (scan,) = session.log.scans
-    return _planned(namespace, view.snapshot, view.planned[-1], scan.condition, None if is_whole else condition)
+    return _planned(
+        namespace, view.snapshot, session.log.prunings[view.key][-1], scan.condition, None if is_whole else condition
+    )
 
 
 def _planned(

@@ -27,7 +27,7 @@ from lance_flight.engine.query.statement_context import StatementContext
 from lance_flight.engine.query.system_tables import SYSTEM
 from lance_flight.engine.query.table_catalog import TableCatalog
 from lance_flight.engine.query.table_changes import TABLE_CHANGES, TableChanges
-from lance_flight.engine.query.tables import PartitionedView, PlainView, Rows
+from lance_flight.engine.query.tables import PartitionedView, PlainView, Prunings, Rows
 from lance_flight.engine.runtime.client_sessions import ANONYMOUS
 from lance_flight.engine.runtime.planning_limits import PlanningLimits
 from lance_flight.engine.runtime.streams import cancellable
@@ -41,6 +41,7 @@ from lance_flight.engine.sql.references import CATALOG
 from lance_flight.engine.sql.typed_calls import QUERIES_ONLY
 from lance_flight.errors import LanceFlightError, NotFound, QueryFailed, SqlError
 from lance_flight.planning.predicates import Predicate
+from lance_flight.planning.pruning import Pruning
 
 T = TypeVar("T")
 
@@ -90,7 +91,6 @@ class Session:
         self.named = NamedTables(context, self.log, self._evaluations, known)
         self._errors = QueryErrors(self.root, self.log)
         self._limits = PlanningLimits(self.log.cancellation, context.planning_timeout)
-        self._planned: DataFrame | None = None
         self._prepared: DataFrame | None = None
 
     @property
@@ -108,7 +108,7 @@ class Session:
 
     def end(self) -> None:
         """Let go of the scans of the run that is over."""
-        self._forget_plan()
+        self.log.begin_plan()
 
     @property
     def views(self) -> Mapping[str, PartitionedView]:
@@ -167,7 +167,6 @@ class Session:
         if known is None or known[0] is not frame:
             if self._limits.is_costly:
                 self.planned(partial(self._limits.check_cost, frame))
-                self._forget_plan()
             known = self._optimised = frame, self.planned(frame.optimized_logical_plan)
         return known[1]
 
@@ -192,16 +191,17 @@ class Session:
                 if not self._evaluations.compute():
                     break
 
-    def prune(self, frame: DataFrame) -> None:
-        """Learn which partitions the scans of a query leave, without planning how it is run where the optimised plan tells."""
+    def prune(self, frame: DataFrame) -> Prunings:
+        """Which partitions the scans of a query leave; how it is run is planned only where scans hide inside its expressions."""
         scans = self.logical_scans(frame)
         if scans is None:
             self.plan(frame)
-            return
-        self._forget_plan()
+            return dict(self.log.prunings)
+        found: dict[str, list[Pruning]] = {}
         for scan in scans:
             if scan.table in self.views:
-                self.views[scan.table].prune(scan.pushed)
+                found.setdefault(scan.table, []).append(self.views[scan.table].prune(scan.pushed))
+        return found
 
     def narrow(self, predicate: Predicate) -> None:
         """Prune the target by what is known of its rows beyond the query."""
@@ -226,12 +226,11 @@ class Session:
         self.named.hints.add(table, predicate)
 
     def plan(self, frame: DataFrame) -> ExecutionPlan:
-        """Plan how a query is run; what that decides about its scans stands in the log and the views, and nothing else."""
-        self._forget_plan()
+        """Plan how a query is run; what that decides about its scans stands in the log."""
+        self.log.begin_plan()
         # A frame that has been run answers with the plan that it was run by.
         fresh = self.datafusion.create_dataframe_from_logical_plan(frame.logical_plan())
         plan: ExecutionPlan = self.planned(fresh.execution_plan)
-        self._planned = frame
         return plan
 
     def scan_whole(self, db_schema: str, reference: str) -> bool:
@@ -239,22 +238,10 @@ class Session:
         table = self.resolve(db_schema, reference)
         if not isinstance(table, Provider):
             return False
-        self._forget_plan()
+        self.log.begin_plan()
         self.named.hints.by_table = {}
         table.get_fragments()
         return True
-
-    def _forget_plan(self) -> None:
-        self._planned = None
-        self.log.reports.clear()
-        self.log.scans.clear()
-        self.log.searches.clear()
-        for view in self.views.values():
-            view.planned.clear()
-
-    def is_planned(self, frame: DataFrame) -> bool:
-        """Whether the log and the views tell of this very query."""
-        return self._planned is frame
 
     def batches(self, frame: DataFrame, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
         """Run a planned query; every batch is of exactly `schema`."""

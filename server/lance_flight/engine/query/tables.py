@@ -102,6 +102,8 @@ class Floating:
                 self.known |= {table.object_id: pin for table, pin in zip(tables, found, strict=True)}
 
 
+Prunings = Mapping[str, Sequence[Pruning]]
+"""What the scans of a query leave of each partitioned table, by `schema.name`."""
 Rows = tuple[npt.NDArray[np.int64], ...]
 """Partition tables of a snapshot: for each spec version the rows of `SpecTables`."""
 
@@ -155,10 +157,11 @@ class PartitionedView:
     """A partitioned table at one snapshot, as one statement scans it.
 
     `hint` says what the plan requires of every scan beyond its pushed filters. `beside` are columns that a scan makes: of
-    merged tables it cannot. `planned` are the prunings of the plan that was made last, `pruned` those that are known of the snapshot.
+    merged tables it cannot. `key` is its name in SQL with its schema, `pruned` what is known of its snapshot.
     """
 
     name: str
+    key: str
     store: Store
     branch: BranchRef | None
     snapshot: Snapshot
@@ -168,7 +171,6 @@ class PartitionedView:
     log: ScanLog
     hint: Callable[[], Predicate]
     evaluate: Evaluate
-    planned: list[Pruning] = field(default_factory=list)
     pruned: list[Pruned] = field(default_factory=list)
     portion: Portion = field(default_factory=Portion)
     targets: Targets | None = None
@@ -186,6 +188,7 @@ class PartitionedView:
     def plan(self, predicate: Predicate) -> Lanes:
         """Prune, pin and deal out (`provider.Readable`)."""
         pruning = self.prune(predicate)
+        self.log.prunings.setdefault(self.key, []).append(pruning)
         self.log.reports.append(partial(self._report, pruning, predicate))
         chosen = [
             (version.unfiltered, tables.tables(self.portion.of(version.kept, place)))
@@ -197,7 +200,6 @@ class PartitionedView:
     def prune(self, predicate: Predicate) -> Pruning:
         """Find the partitions that a scan reads, which count as read from here on."""
         pruning = self._pruning(predicate, self.hint())
-        self.planned.append(pruning)
         self.log.partitions[self.store.uri, self.snapshot.version] = pruning.scanned, pruning.total
         if self.on_read is not None:
             kept = zip(self.snapshot.tables, pruning.versions, strict=True)

@@ -85,17 +85,17 @@ def divide(session: Session, frame: DataFrame, *, ask_keys: bool = True, is_told
     nodes = [node for node in root.walk() if isinstance(node.variant, WORTH)]
     if session.share.of > 1 or not any(is_told or concerns_partitions(session, node) for node in nodes):
         return Division(session=session, whole=frame)
-    session.prune(frame)
-    counts = RowCounts(session)
-    pruned = _pruned(session, frame, root, counts, ask_keys=ask_keys) if session.execution.dynamic_pruning else ()
+    counts = RowCounts(session, session.prune(frame))
+    pruned: tuple[str, ...] = ()
+    if session.execution.dynamic_pruning:
+        pruned = _pruned(session, frame, root, counts, ask_keys=ask_keys)
     swapped = sides.small_first(session, root, counts)
     if swapped is not None:
         frame, root = swapped, Node.of(session.optimised(swapped))
-        session.prune(frame)
     if not session.execution.partition_wise_join:
         return Division(session=session, whole=frame, obstacles=(_OFF,), pruned=pruned)
     divider = Divider({name: view.schema for name, view in session.divisible.items()}, session.db_schema)
-    parts = tuple(Chooser(session, divider).chosen(root))
+    parts = tuple(Chooser(session, session.prune(frame), divider).chosen(root))
     try:
         outer = None if not parts or _is_all(parts, root) else session.planned(partial(_outer, session, root, parts))
     except (Unsupported, SqlError) as exc:
@@ -134,14 +134,12 @@ def _pruned(session: Session, frame: DataFrame, root: Node, counts: RowCounts, *
         if not ask_keys:
             notes.append(f"{each}, when it is run")
             continue
-        before = session.divisible[each.table].planned[-1].scanned
+        before = session.prune(frame)[each.table][-1].scanned
         predicate = key_pruning.keys(session, each)
         if predicate is not None:
             session.prune_by(each.table, predicate)
             session.settle(frame)
-        # Reading the keys has planned scans as well.
-        session.prune(frame)
-        after = session.divisible[each.table].planned[-1].scanned
+        after = session.prune(frame)[each.table][-1].scanned
         said = f"there are more than {MOST_KEYS}" if predicate is None else f"{after} of {before} partitions are left"
         notes.append(f"{each}: {said}")
     return tuple(notes)

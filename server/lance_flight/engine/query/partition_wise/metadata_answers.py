@@ -20,7 +20,7 @@ from lance_flight.engine.query.partition_wise.plans import Column, Node, column_
 from lance_flight.engine.query.partition_wise.spine import named, numbered
 from lance_flight.engine.query.partition_wise.statistics import read_tables
 from lance_flight.engine.query.session import Session
-from lance_flight.engine.query.tables import PartitionedView
+from lance_flight.engine.query.tables import PartitionedView, Prunings, Rows
 from lance_flight.engine.sql.functions import inner_context
 from lance_flight.engine.sql.references import quoted
 from lance_flight.model.spec import PartitionField
@@ -50,20 +50,21 @@ class MetadataPart:
         return named(self.session.datafusion, self.session.datafusion.read_table(pads.dataset(self.rows)), columns)
 
 
-def from_metadata(session: Session, node: Node) -> MetadataPart | None:
+def from_metadata(session: Session, prunings: Prunings, node: Node) -> MetadataPart | None:
     """The answer of an aggregate, if metadata has it."""
     if not isinstance(node.variant, Aggregate) or node.outputs is None:
         return None
-    view = _whole_partitions(session, node.inputs[0])
-    if view is None:
+    found = _whole_partitions(session, prunings, node.inputs[0])
+    if found is None:
         return None
+    view, kept = found
     grouped = [_source(node, unaliased(each)) for each in expressions(node.variant.group_by_exprs())]
     said = [_said(node, each) for each in expressions(node.variant.aggregate_exprs())]
     columns = {name for name in grouped if name is not None} | {name for _, name in filter(None, said) if name}
-    fields = {name: _identity(view, name) for name in columns}
+    fields = {name: _identity(view, kept, name) for name in columns}
     if None in grouped or None in said or None in fields.values():
         return None
-    known = _partitions(view, {name: field for name, field in fields.items() if field is not None})
+    known = _partitions(view, kept, {name: field for name, field in fields.items() if field is not None})
     keys = [quoted(name) for name in grouped if name is not None]
     query = f"SELECT {', '.join([*keys, *(text for text, _ in filter(None, said))])} FROM {_TABLES}"  # noqa: S608 - ours
     if keys:
@@ -72,17 +73,18 @@ def from_metadata(session: Session, node: Node) -> MetadataPart | None:
     return MetadataPart(session, node, view.name, known.num_rows, _answer(query, known, numbered(kind)))
 
 
-def _whole_partitions(session: Session, node: Node) -> PartitionedView | None:
-    """The table that a part reads nothing but whole partitions of."""
+def _whole_partitions(session: Session, prunings: Prunings, node: Node) -> tuple[PartitionedView, Rows] | None:
+    """The table that a part reads nothing but whole partitions of, and those."""
     while isinstance(node.variant, Projection | SubqueryAlias):
         (node,) = node.inputs
     if not isinstance(node.variant, TableScan) or node.variant.fetch() is not None:
         return None
     view = session.divisible.get(table_key(node.variant, session.db_schema))
-    if view is None or len(view.planned) != 1 or session.share.of > 1:
+    planned = () if view is None else prunings.get(view.key, ())
+    if view is None or len(planned) != 1 or session.share.of > 1:
         return None
-    rests = [version.unfiltered for version in view.planned[0].versions if len(version.kept)]
-    return view if all(rest is None for rest in rests) else None
+    rests = [version.unfiltered for version in planned[0].versions if len(version.kept)]
+    return (view, read_tables(planned)) if all(rest is None for rest in rests) else None
 
 
 def _source(node: Node, expression: Expr) -> str | None:
@@ -109,13 +111,13 @@ def _said(node: Node, expression: Expr) -> tuple[str, str | None] | None:
     return f"{found['function']}({found['distinct'] or ''}{column})", source.name
 
 
-def _identity(view: PartitionedView, name: str) -> PartitionField | None:
+def _identity(view: PartitionedView, kept: Rows, name: str) -> PartitionField | None:
     """The field that holds a column as it is, in all specs that have tables to read; floats are not as they were."""
     number = view.snapshot.schema.ids[name]
     if pa.types.is_floating(view.snapshot.schema.plain.field(name).type):
         return None
-    for tables, kept in zip(view.snapshot.tables, read_tables(view), strict=True):
-        if len(kept) and not any(_holds(field, number) for field in tables.spec.fields):
+    for tables, rows in zip(view.snapshot.tables, kept, strict=True):
+        if len(rows) and not any(_holds(field, number) for field in tables.spec.fields):
             return None
     return next((f for spec in view.snapshot.specs for f in spec.fields if _holds(f, number)), None)
 
@@ -124,9 +126,8 @@ def _holds(field: PartitionField, number: int) -> bool:
     return isinstance(field.rule, Identity) and field.source_ids == (number,)
 
 
-def _partitions(view: PartitionedView, fields: dict[str, PartitionField]) -> pa.Table:
+def _partitions(view: PartitionedView, kept: Rows, fields: dict[str, PartitionField]) -> pa.Table:
     """The partitions that have rows: the values of the fields, and how many rows."""
-    kept = read_tables(view)
     schema = pa.schema([*(view.schema.field(name) for name in fields), pa.field(_COUNT, pa.int64())])
     parts = []
     for tables, rows, counts in zip(view.snapshot.tables, kept, view.row_counts(kept), strict=True):

@@ -20,7 +20,7 @@ from lance_flight.engine.query.partition_wise.plans import Column, Node, column_
 from lance_flight.engine.query.partition_wise.spine import computed, named, numbered
 from lance_flight.engine.query.partition_wise.statistics import read_tables
 from lance_flight.engine.query.session import Session
-from lance_flight.engine.query.tables import PartitionedView, side_of
+from lance_flight.engine.query.tables import PartitionedView, Prunings, side_of
 from lance_flight.engine.sql.functions import evaluate
 from lance_flight.errors import LanceFlightError
 from lance_flight.model.schema import Path
@@ -119,10 +119,11 @@ Matching: TypeAlias = tuple[tuple[str, ...], tuple[tuple[tuple[Path, ...], froze
 
 
 class Chooser:
-    """Chooses the largest parts of a plan whose scans are planned."""
+    """Chooses the largest parts of a plan whose scans leave some partitions."""
 
-    def __init__(self, session: Session, divider: Divider) -> None:
+    def __init__(self, session: Session, prunings: Prunings, divider: Divider) -> None:
         self._session = session
+        self._prunings = prunings
         self._divider = divider
         self._matched: dict[Matching, Groups | Apart] = {}
 
@@ -139,7 +140,7 @@ class Chooser:
         """An aggregate under what needs no other rows."""
         while len(node.inputs) == 1 and not isinstance(node.variant, Aggregate):
             (node,) = node.inputs
-        return from_metadata(self._session, node)
+        return from_metadata(self._session, self._prunings, node)
 
     def _grouped(self, node: Node) -> GroupedPart | None:
         part = self._divider.part(node)
@@ -166,7 +167,7 @@ class Chooser:
         inner = part.is_inner and len(set(tables)) == len(tables)
         asked = tables, tuple((key.sources, key.parts) for key in part.keys), inner
         if asked not in self._matched:
-            sides = [_side(view, part.keys, place) for place, view in enumerate(views)]
+            sides = [self._side(view, part.keys, place) for place, view in enumerate(views)]
             self._matched[asked] = match(sides, evaluate, inner=inner)
         return self._matched[asked]
 
@@ -187,7 +188,7 @@ class Chooser:
         if not keys or len(part.scans) > 1 or not self._is_whole(part):
             return None
         view = self._session.divisible[part.scans[0].table]
-        side = _side(view, keys[:1], 0)
+        side = self._side(view, keys[:1], 0)
         found = in_order(side, descending=not first.ascending(), nulls_first=first.nulls_first())
         if isinstance(found, Apart):
             return self._none(node, found.why)
@@ -207,6 +208,11 @@ class Chooser:
             is_ordered=True,
             fetch=fetch,
         )
+
+    def _side(self, view: PartitionedView, keys: Sequence[Key], place: int) -> Side:
+        parts = {number: key.parts for number, key in enumerate(keys) if key.parts is not None}
+        kept = read_tables(self._prunings[view.key])
+        return side_of(view.name, view.snapshot, kept, [key.sources[place] for key in keys], parts)
 
     def _is_whole(self, part: Divisible) -> bool:
         if has_subquery(part.node):
@@ -231,11 +237,6 @@ def _agreeing(part: Divisible) -> Divisible:
         )
 
     return replace(part, keys=tuple(filter(agrees, part.keys)))
-
-
-def _side(view: PartitionedView, keys: Sequence[Key], place: int) -> Side:
-    parts = {number: key.parts for number, key in enumerate(keys) if key.parts is not None}
-    return side_of(view.name, view.snapshot, read_tables(view), [key.sources[place] for key in keys], parts)
 
 
 def _first(rows: int | None, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

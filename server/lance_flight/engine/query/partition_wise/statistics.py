@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -9,22 +10,24 @@ from datafusion.expr import TableScan
 
 from lance_flight.engine.query.partition_wise.plans import Node, table_key
 from lance_flight.engine.query.session import Session
-from lance_flight.engine.query.tables import PartitionedView, Rows
+from lance_flight.engine.query.tables import Prunings, Rows
+from lance_flight.planning.pruning import Pruning
 
 
-def read_tables(view: PartitionedView) -> Rows:
-    """The partition tables that any scan of a table reads, as they were planned last."""
-    prunings = [pruning.versions for pruning in view.planned] or [()]
+def read_tables(prunings: Sequence[Pruning]) -> Rows:
+    """The partition tables that any of the scans of a table reads."""
+    versions = [pruning.versions for pruning in prunings] or [()]
     return tuple(
-        np.unique(np.concatenate([versions[place].kept for versions in prunings])) for place in range(len(prunings[0]))
+        np.unique(np.concatenate([each[place].kept for each in versions])) for place in range(len(versions[0]))
     )
 
 
 @dataclass(frozen=True, slots=True)
 class RowCounts:
-    """Row counts for one statement whose scans are planned: those of the partitions that are left."""
+    """Row counts of the tables of a query: of the partitions that its scans leave."""
 
     session: Session
+    prunings: Prunings
     _known: dict[str, int] = field(default_factory=dict)
 
     def of(self, node: Node) -> int:
@@ -40,6 +43,6 @@ class RowCounts:
     def _count(self, name: str) -> int:
         if name in self.session.divisible:
             view = self.session.divisible[name]
-            return sum(int(counts.sum()) for counts in view.row_counts(read_tables(view)))
+            return sum(int(counts.sum()) for counts in view.row_counts(read_tables(self.prunings.get(name, ()))))
         plain = self.session.named.plain.get(name)
         return 0 if plain is None else plain.source.count_rows()

@@ -101,7 +101,7 @@ def _addressed(view: PartitionedView | PlainView, targets: Targets, log: ScanLog
     if isinstance(view, PlainView):
         return replace(view, beside=ADDRESS_FIELDS, share=Share())
     # What the statement asks of the table elsewhere does not hold here.
-    kept = tuple(version.kept for version in view.planned[-1].versions)
+    kept = tuple(version.kept for version in view.log.prunings[view.key][-1].versions)
     return replace(
         view,
         targets=targets,
@@ -109,7 +109,6 @@ def _addressed(view: PartitionedView | PlainView, targets: Targets, log: ScanLog
         hint=lambda: ALWAYS,
         share=Share(),
         log=log,
-        planned=[],
         portion=Portion(kept),
         on_read=None,
     )

@@ -176,7 +176,7 @@ def _partitioned(view: PartitionedView, scan: PlannedRead | None, targets: Targe
     indices = _options(view)
     report = f"table {view.name}, snapshot {view.snapshot.version}: no partition can match"
     if scan is not None:
-        pruning = view.planned[-1]
+        pruning = view.log.prunings[view.key][-1]
         for mine, version in zip(view.snapshot.tables, pruning.versions, strict=True):
             tables.append((version.unfiltered, view.floating.pinned(mine.tables(version.kept), targets)))
         report = view.log.reports[-1]()
