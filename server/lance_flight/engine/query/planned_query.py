@@ -53,7 +53,7 @@ class PlannedQuery:
         """The same query for another statement; None where it has to be planned anew, for its tables have other columns."""
         if not self.session.again(context):
             return None
-        if parameters is self.parameters or (parameters is not None and parameters.equals(self.parameters)):
+        if _is_same(parameters, self.parameters):
             return self
         return replace(PlannedQuery.of(self.session, self.text, parameters), key=self.key)
 
@@ -68,3 +68,7 @@ class PlannedQuery:
             if direct is not None:
                 return session.directly(direct)
         return division.rows(session, frame, self.schema)
+
+
+def _is_same(one: pa.RecordBatch | None, other: pa.RecordBatch | None) -> bool:
+    return one is other if one is None or other is None else one.equals(other)

@@ -67,6 +67,7 @@ class Session:
         self._planning = Lock()
         self._evaluations = Evaluations()
         self._is_steady = True
+        self._is_costly = False
         self._optimised: tuple[DataFrame, LogicalPlan] | None = None
         self._scans: tuple[DataFrame, tuple[LogicalScan, ...] | None] | None = None
         self._begin(context, {})
@@ -90,7 +91,7 @@ class Session:
         self._sent = None if running is None else running.sql
         self.named = NamedTables(context, self.log, self._evaluations, known)
         self._errors = QueryErrors(self.root, self.log)
-        self._limits = PlanningLimits(self.log.cancellation, context.planning_timeout)
+        self._limits = PlanningLimits(self.log.cancellation, context.planning_timeout, self._is_costly)
         self._prepared: DataFrame | None = None
 
     @property
@@ -134,7 +135,8 @@ class Session:
         sql = with_searches(self, self.inner, sql, parameters, is_bound=is_bound)
         with located(self._sent, sql):
             text = datafusion_text(sql)
-        self._limits.is_costly |= text.is_costly
+        self._is_costly |= text.is_costly
+        self._limits.is_costly = self._is_costly
         calls = text.calls
         if parameters is not None and has_times(parameters):
             with located(self._sent, calls.sql):

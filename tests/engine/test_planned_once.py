@@ -1,0 +1,113 @@
+"""How often DataFusion is asked for each step of planning, from GetFlightInfo to the last row."""
+
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from datafusion import DataFrame, SessionContext
+from lance_flight.catalog.roots.directory import Root
+from lance_flight.catalog.storage.store import Store
+from lance_flight.engine.engine import Engine
+from lance_flight.engine.query.tasks import Task
+from lance_flight.planning import pruning
+
+SQL, OPTIMISED, PHYSICAL, RUN = "sql_with_options", "optimized_logical_plan", "execution_plan", "execute_stream"
+
+QUERIES = {
+    "no table": ("SELECT 1 AS one", RUN),
+    "aggregated": ("SELECT sum(id) AS s FROM t WHERE id > 1", RUN),
+    "grouped": ("SELECT name, count(*) AS n FROM t GROUP BY name", RUN),
+    "a point": ("SELECT max(id) AS m FROM t WHERE k = 1", RUN),
+    "sorted": ("SELECT id FROM t ORDER BY name LIMIT 2", RUN),
+    "of a plain table": ("SELECT sum(id) AS s FROM p", RUN),
+    # Lance alone runs these: what is planned is the scan.
+    "scanned": ("SELECT id FROM t WHERE id > 1", PHYSICAL),
+    "of all columns": ("SELECT * FROM t", PHYSICAL),
+}
+
+
+@pytest.fixture
+def engine(tmp_path: Path) -> Engine:
+    engine = Engine(Root(Store(str(tmp_path))), ways=2)
+    engine.update("CREATE TABLE t (k BIGINT, id BIGINT, name VARCHAR) PARTITIONED BY (k)")
+    engine.update("CREATE TABLE p (k BIGINT, id BIGINT)")
+    for table, more in (("t", ", 'a'"), ("p", "")):
+        engine.update(f"INSERT INTO {table} VALUES " + ", ".join(f"({n % 3}, {n}{more})" for n in range(9)))
+    return engine
+
+
+@pytest.fixture
+def asked(monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
+    """How often each step was asked for."""
+    counted: Counter[str] = Counter()
+
+    def count(owner: Any, name: str) -> None:
+        real = getattr(owner, name)
+
+        def counting(*arguments: Any, **options: Any) -> Any:
+            counted[name] += 1
+            return real(*arguments, **options)
+
+        monkeypatch.setattr(owner, name, counting)
+
+    count(SessionContext, SQL)
+    for name in (OPTIMISED, PHYSICAL, RUN):
+        count(DataFrame, name)
+    return counted
+
+
+def planned(engine: Engine, sql: str, parameters: pa.RecordBatch | None = None) -> Task:
+    plan = engine.plan(sql, parameters)
+    assert plan is not None
+    return plan.tasks[0]
+
+
+@pytest.mark.parametrize(("sql", "run"), QUERIES.values(), ids=QUERIES)
+def test_a_query_is_planned_once_and_run_once(engine: Engine, asked: Counter[str], sql: str, run: str) -> None:
+    task = planned(engine, sql)
+    assert asked[PHYSICAL] == asked[RUN] == 0
+    first = engine.run(task).read_all()
+    assert asked == {SQL: 1, OPTIMISED: 1, run: 1}
+    asked.clear()
+    assert engine.run(planned(engine, sql)).read_all().num_rows == first.num_rows
+    assert asked == {run: 1}
+
+
+def test_a_described_query_is_planned_by_then(engine: Engine, asked: Counter[str]) -> None:
+    sql = "SELECT sum(id) AS s FROM t"
+    assert engine.describe(sql).schema == pa.schema({"s": pa.int64()})
+    asked.clear()
+    engine.run(planned(engine, sql)).read_all()
+    assert asked == {OPTIMISED: 1, RUN: 1}
+
+
+def test_other_parameters_are_bound_and_nothing_else(engine: Engine, asked: Counter[str]) -> None:
+    sql = "SELECT sum(id) AS s FROM t WHERE k = $1"
+    engine.describe(sql)
+    for number in range(3):
+        asked.clear()
+        task = planned(engine, sql, pa.record_batch({"k": [number]}))
+        assert engine.run(task).read_all()["s"].to_pylist() == [9 + 3 * number]
+        assert asked == {SQL: 1, OPTIMISED: 1, RUN: 1}
+
+
+def test_partitions_are_pruned_once(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
+    pruned: list[Any] = []
+    keep = pruning._keep_any_of
+
+    def counting(*arguments: Any) -> Any:
+        pruned.append(arguments)
+        return keep(*arguments)
+
+    monkeypatch.setattr(pruning, "_keep_any_of", counting)
+    sql = "SELECT sum(id) AS s FROM t WHERE k = 1"
+    for _ in range(3):
+        assert engine.run(planned(engine, sql)).read_all()["s"].to_pylist() == [12]
+    assert len(pruned) == 1
+    engine.update("INSERT INTO t VALUES (1, 100, 'b')")
+    assert engine.run(planned(engine, sql)).read_all()["s"].to_pylist() == [112]
+    assert len(pruned) == 2
