@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hmac
 from collections.abc import Callable
 from datetime import UTC, datetime
 
@@ -153,3 +154,8 @@ def test_a_forgotten_binding_gives_its_room_back() -> None:
     bindings.forget("never there")
     bindings.remember("b", b"5678")
     assert bindings.recall("b") == b"5678"
+
+
+def test_a_ticket_is_signed_with_hmac_sha256_of_all_before_it() -> None:
+    sealed = SEALER.ticket(RowsTicket(payload=b"rows" * 1000), ALICE)
+    assert sealed[-32:] == hmac.digest(KEY, sealed[:-32], "sha256")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import TypeVar
 
 import pyarrow as pa
@@ -22,7 +22,9 @@ from lance_flight.flight.wire import decode_command, encode_command, wrap
 
 _R = TypeVar("_R")
 
-_INSTANT = pa.timestamp("us", "UTC")
+_INSTANT = pa.timestamp("ns")
+"""As pyarrow wants it: any other is cast by a kernel, which takes as long as the rest of an endpoint."""
+_EPOCH, _MICROSECOND = datetime(1970, 1, 1, tzinfo=UTC), timedelta(microseconds=1)
 
 
 def _now() -> datetime:
@@ -109,7 +111,7 @@ class Endpoints:
     ) -> flight.FlightEndpoint:
         sealed = TicketStatementQuery(statement_handle=self.sealer.ticket(ticket, call.caller.principal))
         expires = ticket.expires if isinstance(ticket, RowsTicket) else None
-        until = None if expires is None else pa.scalar(expires, _INSTANT)
+        until = None if expires is None else pa.scalar((expires - _EPOCH) // _MICROSECOND * 1000, _INSTANT)
         return flight.FlightEndpoint(encode_command(sealed), self.advertised, until, app_metadata)
 
 

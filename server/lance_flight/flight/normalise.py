@@ -29,16 +29,21 @@ _ALIGNED_ROWS = 64
 
 def client_schema(schema: pa.Schema) -> pa.Schema:
     """`schema` with the types that are sent; names, nullability and metadata stay."""
-    return pa.schema([_client_field(field) for field in schema], metadata=schema.metadata)
+    sent = [_client_field(field) for field in schema]
+    if all(field is other for field, other in zip(sent, schema, strict=True)):
+        return schema
+    return pa.schema(sent, metadata=schema.metadata)
 
 
-def client_batches(batches: Iterable[pa.RecordBatch], schema: pa.Schema) -> Iterator[pa.RecordBatch]:
-    """The rows of `batches` in the types of `client_schema(schema)`, in messages of at most `LARGEST_MESSAGE` bytes.
+def client_batches(
+    batches: Iterable[pa.RecordBatch], schema: pa.Schema, wanted: pa.Schema | None = None
+) -> Iterator[pa.RecordBatch]:
+    """The rows of `batches` in the types that are `wanted`, `client_schema(schema)`, in messages of at most `LARGEST_MESSAGE` bytes.
 
     A single row that is larger stays whole.
     """
-    wanted = client_schema(schema)
-    if not wanted.equals(schema, check_metadata=True):
+    wanted = wanted or client_schema(schema)
+    if wanted is not schema and not wanted.equals(schema, check_metadata=True):
         batches = (_converted(batch, wanted) for batch in batches)
     for batch in batches:
         size = batch.nbytes
@@ -90,7 +95,9 @@ def _divide_up(number: int, by: int) -> int:
 
 
 def _client_field(field: pa.Field) -> pa.Field:
-    return field.with_type(client_type(field.type))
+    kind = field.type
+    sent = client_type(kind)
+    return field if sent is kind else field.with_type(sent)
 
 
 def _plain_struct(kind: pa.StructType) -> pa.DataType:

@@ -246,8 +246,8 @@ def _misplaced(command: Command, rpc: str) -> Exception:
 
 
 def _stream(call: Call, reader: pa.RecordBatchReader) -> flight.RecordBatchStream:
-    batches = guarded_stream(client_batches(reader, reader.schema))
+    schema = reader.schema
+    sent = client_schema(schema)
+    batches = guarded_stream(client_batches(reader, schema, sent))
     options = pa.ipc.IpcWriteOptions(compression=call.compression)
-    return flight.RecordBatchStream(
-        pa.RecordBatchReader.from_batches(client_schema(reader.schema), batches), options=options
-    )
+    return flight.RecordBatchStream(pa.RecordBatchReader.from_batches(sent, batches), options=options)

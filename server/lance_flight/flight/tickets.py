@@ -79,7 +79,7 @@ class Sealer:
     def __init__(self, key: bytes) -> None:
         if len(key) != KEY_BYTES:
             raise ValueError(f"the key has {len(key)} bytes; expected {KEY_BYTES}")
-        self._key = key
+        self._keyed = hmac.new(key, digestmod=hashlib.sha256)
 
     def ticket(self, ticket: RowsTicket | NoRowsTicket, principal: str) -> bytes:
         """Seal the ticket of one endpoint for its principal."""
@@ -123,7 +123,13 @@ class Sealer:
     def _seal(self, kind: _Kind, principal: str, payload: bytes) -> bytes:
         name = principal.encode()
         signed = bytes([_VERSION]) + kind.value + len(name).to_bytes(_LENGTH, "little") + name + payload
-        return signed + hmac.digest(self._key, signed, hashlib.sha256)
+        return signed + self._mac(signed)
+
+    def _mac(self, signed: bytes) -> bytes:
+        """The HMAC-SHA256 of bytes; unlike `hmac.digest` it lets go of Python's lock for long ones alone."""
+        keyed = self._keyed.copy()
+        keyed.update(signed)
+        return keyed.digest()
 
     def _opened_for(self, principal: str, sealed: bytes, what: str) -> tuple[_Kind, bytes]:
         kind, owner, payload = self._open(sealed, what)
@@ -133,7 +139,7 @@ class Sealer:
 
     def _open(self, sealed: bytes, what: str) -> tuple[_Kind, str, bytes]:
         signed, mac = sealed[:-_MAC], sealed[-_MAC:]
-        if len(signed) < _HEADER or not hmac.compare_digest(mac, hmac.digest(self._key, signed, hashlib.sha256)):
+        if len(signed) < _HEADER or not hmac.compare_digest(mac, self._mac(signed)):
             raise TicketError(
                 f"a {what} of {len(sealed)} bytes was not issued under the key of this server, or was altered"
             )
