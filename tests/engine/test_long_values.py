@@ -11,7 +11,7 @@ from lance_flight.catalog.storage.store import Store
 from lance_flight.engine.engine import Engine
 from lance_flight.engine.sql import long_values
 from lance_flight.engine.sql.long_values import pieces
-from lance_flight.engine.statements import parsing as statements
+from lance_flight.engine.statements import insert
 from lance_flight.errors import LanceFlightError, SqlError
 
 COLUMNS = "id BIGINT, word VARCHAR, n DECIMAL(10, 2), ok BOOLEAN"
@@ -30,7 +30,7 @@ ROWS = [
 @pytest.fixture(params=[True, False], ids=["in pieces", "whole"])
 def engine(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Engine:
     if request.param:
-        for module in (long_values, statements):
+        for module in (long_values, insert):
             monkeypatch.setattr(module, "LONG", 1)
         monkeypatch.setattr(long_values, "PIECE", 1)
     made = Engine(Root(Store(str(tmp_path))), ways=1)

@@ -16,6 +16,7 @@ from lance_flight.engine.query.tasks import Task
 from lance_flight.engine.runtime.limits import Limits
 from lance_flight.engine.runtime.statement_runs import Issuer, Kind, Record
 from lance_flight.engine.statements import reports
+from lance_flight.engine.statements.maintenance.compact import Compact
 from lance_flight.engine.writes.ingest import Existing
 from lance_flight.errors import Cancelled, NotFound, Refused, TicketError
 
@@ -139,7 +140,7 @@ def test_a_client_that_goes_away_ends_only_what_has_not_begun(
     ended: list[Record] = []
     engine.running.observe(ended.append)
     worked: list[bool] = []
-    work = reports.maintained
+    work = Compact.work
 
     def watched(*arguments: object) -> object:
         # The watcher looks now: before the statement begins, and after that at each step.
@@ -147,7 +148,7 @@ def test_a_client_that_goes_away_ends_only_what_has_not_begun(
         made = work(*arguments)  # type: ignore[arg-type]
         return type(made)(made.schema, lambda: [worked.append(True), engine.running.watch(), made.run()][-1])
 
-    monkeypatch.setattr(reports, "maintained", watched)
+    monkeypatch.setattr(Compact, "work", watched)
     scope = Scope(issuer=Issuer(is_gone=lambda: is_gone(worked)))
     if error is None:
         task = task_of(engine, "ALTER TABLE t COMPACT", scope)

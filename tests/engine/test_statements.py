@@ -11,6 +11,8 @@ from lance_flight.engine.statements.parsing import parse
 from lance_flight.engine.statements.privileges import permitted
 from lance_flight.errors import SqlError
 
+from tests.engine.statement_needs import NEEDS
+
 WORDS = (
     "SELECT, WITH, VALUES, FROM, SUBSTRAIT, EXPLAIN, SHOW, DESCRIBE, DESC, CREATE, DROP, INSERT, SET, USE, KILL, ALTER,"
     " UPDATE, DELETE, MERGE, TRUNCATE, VACUUM, REPAIR, MIGRATE, VERIFY, REINDEX"
@@ -20,79 +22,6 @@ ALTERATIONS = (
     " DETACH PARTITION, CREATE TAG, DROP TAG, ROLLBACK TO, CREATE BRANCH, DROP BRANCH, PUBLISH BRANCH,"
     " REWRITE PARTITIONS or COMPACT"
 )
-
-NEEDS = {
-    "SELECT 1": "",
-    "WITH a AS (SELECT 1) SELECT * FROM a": "",
-    "VALUES (1)": "",
-    "FROM t SELECT x": "",
-    "(SELECT 1)": "",
-    "SUBSTRAIT 'cGxhbg=='": "",
-    "EXPLAIN SELECT 1": "",
-    "EXPLAIN ANALYZE SELECT 1": "",
-    "EXPLAIN DELETE FROM t": "",
-    "SHOW TABLES": "",
-    "SHOW PARTITIONS t": "",
-    "SHOW INDEXES FROM t WHERE x": "",
-    "DESCRIBE t": "",
-    "DESC TABLE t": "",
-    "DESCRIBE namespace": "",
-    "DESCRIBE namespace.t": "",
-    "DESC NAMESPACE t.v1": "",
-    "SET isolation = 'snapshot'": "",
-    "USE s": "",
-    "KILL 'a'": "",
-    "INSERT INTO t VALUES (1)": "",
-    "INSERT OVERWRITE t SELECT 1": "",
-    "UPDATE t SET x = 1": "",
-    "DELETE FROM t": "",
-    "MERGE INTO t USING u ON t.x = u.x WHEN MATCHED THEN DELETE": "",
-    "CREATE TABLE t (x BIGINT)": "DDL t",
-    "CREATE TABLE IF NOT EXISTS s.t AS SELECT 1": "DDL s.t, INSERT s.t",
-    "CREATE TEMPORARY TABLE t (x BIGINT)": "",
-    "CREATE TEMP TABLE t AS SELECT 1": "",
-    "DROP TABLE t": "DDL t",
-    "DROP TABLE IF EXISTS own": "DDL own",
-    "CREATE INDEX ON t (x)": "DDL t, SELECT t",
-    "DROP INDEX i ON t": "DDL t",
-    "REINDEX t": "ADMIN t, SELECT t",
-    "TRUNCATE t": "SELECT t, DELETE t",
-    "TRUNCATE TABLE s.t": "SELECT s.t, DELETE s.t",
-    "VACUUM t RETAIN 200 HOURS DRY RUN": "ADMIN t",
-    "MIGRATE TABLE t": "ADMIN t",
-    "VERIFY TABLE t": "ADMIN t, SELECT t",
-    "REPAIR TABLE t DRY RUN": "ADMIN t, SELECT t",
-    "ALTER TABLE t COMPACT": "ADMIN t",
-    "ALTER TABLE own COMPACT": "ADMIN own",
-    "ALTER TABLE t REWRITE PARTITIONS": "ADMIN t, SELECT t",
-    "ALTER TABLE t REWRITE PARTITIONS WHERE x > 1": "ADMIN t, SELECT t",
-    "ALTER TABLE t ADD COLUMN x BIGINT": "DDL t",
-    "ALTER TABLE t ADD COLUMN x BIGINT NOT NULL": "DDL t, SELECT t",
-    "ALTER TABLE t ADD COLUMN x BIGINT NOT NULL DEFAULT 1": "DDL t",
-    "ALTER TABLE t ADD COLUMN x BIGINT AS (y + 1)": "DDL t, SELECT t",
-    "ALTER TABLE t DROP COLUMN x": "DDL t",
-    "ALTER TABLE t RENAME COLUMN x TO y": "DDL t, SELECT t",
-    "ALTER TABLE t ALTER COLUMN x TYPE BIGINT": "DDL t, SELECT t",
-    "ALTER TABLE t ALTER COLUMN x SET DATA TYPE BIGINT": "DDL t, SELECT t",
-    "ALTER TABLE t ALTER COLUMN x SET NOT NULL": "DDL t, SELECT t",
-    "ALTER TABLE t ALTER COLUMN x DROP NOT NULL": "DDL t",
-    "ALTER TABLE s.t RENAME TO u": "DDL s.t, SELECT s.t, DDL s.u, INSERT s.u",
-    "ALTER TABLE t SET PARTITIONED BY (x)": "DDL t",
-    "ALTER TABLE t DROP PARTITION (x = 1)": "DDL t, SELECT t, DELETE t",
-    "ALTER TABLE t ATTACH TABLE 'u' PARTITION (x = 1)": "DDL t, INSERT t, SELECT t, DDL u, SELECT u, DELETE u",
-    "ALTER TABLE t DETACH PARTITION (x = 1)": "DDL t, SELECT t, DELETE t",
-    "ALTER TABLE t DETACH PARTITION (x = 1) TO u": "DDL t, SELECT t, DELETE t, DDL u, INSERT u",
-    "ALTER TABLE t CREATE TAG a": "DDL t",
-    "ALTER TABLE t DROP TAG a": "DDL t",
-    "ALTER TABLE t ROLLBACK TO 1": "DDL t",
-    "ALTER TABLE t CREATE BRANCH a AS OF 1": "DDL t",
-    "ALTER TABLE t DROP BRANCH a": "DDL t",
-    "ALTER TABLE t PUBLISH BRANCH a": "DDL t, SELECT t",
-    # A temporary table of one's own is altered without a grant on any other.
-    "ALTER TABLE own RENAME TO u": "",
-    "ALTER TABLE own ATTACH TABLE 'u' PARTITION (x = 1)": "",
-}
-"""What each statement needs on all rows of tables, in the order in which it is checked."""
 
 REFUSED = {
     "SELEC 1": f"a statement may not begin with 'SELEC'; expected one of {WORDS}",

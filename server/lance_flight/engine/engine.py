@@ -6,6 +6,7 @@ from collections.abc import Generator, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
+from functools import partial
 
 import pyarrow as pa
 
@@ -27,36 +28,29 @@ from lance_flight.engine.runtime.clients import Clients
 from lance_flight.engine.runtime.limits import NO_LIMITS, Limits
 from lance_flight.engine.runtime.memory import Memory
 from lance_flight.engine.runtime.receiving import Receiver
-from lance_flight.engine.runtime.running import Cancellations, RunningStatements
+from lance_flight.engine.runtime.running import RunningStatements
 from lance_flight.engine.runtime.statement_runs import Issuer, Kind, RunningStatement, State
 from lance_flight.engine.runtime.transactions import SqlTransaction
 from lance_flight.engine.runtime.turns import Turn
-from lance_flight.engine.sql.long_values import pieces
 from lance_flight.engine.sql.parameters import check_parameters, parameter_schema
 from lance_flight.engine.sql.references import CATALOG
-from lance_flight.engine.statements.answers import Answer, answer, target_of
 from lance_flight.engine.statements.bindings import answer_by_rows
-from lance_flight.engine.statements.changes import Changes, insert_columns, temporary_root
-from lance_flight.engine.statements.parsing import (
+from lance_flight.engine.statements.changes import Changes, temporary_root
+from lance_flight.engine.statements.kinds import (
+    Answer,
     ChangeStatement,
-    Kill,
-    Query,
+    Maintenance,
     RowsStatement,
+    Server,
     SessionStatement,
-    SetOption,
     Statement,
-    parse,
 )
+from lance_flight.engine.statements.parsing import parse
 from lance_flight.engine.statements.privileges import permitted
 from lance_flight.engine.statements.reports import Reports, maintenance_work
-from lance_flight.engine.statements.settings import set_option
 from lance_flight.engine.writes import ingest
-from lance_flight.engine.writes.dml import row_query, table_name
-from lance_flight.engine.writes.maintenance import Maintenance
-from lance_flight.engine.writes.privileges import changing
-from lance_flight.engine.writes.row_changes import Delete, Insert, Merge, Update
 from lance_flight.engine.writes.table_properties import PLAIN, TableProperties
-from lance_flight.errors import Conflict, LimitExceeded, SqlError
+from lance_flight.errors import LimitExceeded, SqlError
 
 
 class Engine:
@@ -91,30 +85,22 @@ class Engine:
         statement = permitted(self._parsed(sql, scope), scope.access, self.sessions.seen(scope))
         if isinstance(statement, SessionStatement):
             return Description(schema=None, parameters=parameter_schema(sql, None))
-        root, session_of = self.sessions.seen(scope), self.sessions.within(scope, running)
         with self._turn(running, scope) as (transaction, _):
             running.at(State.PLANNING)
             match statement:
-                case _ if isinstance(statement, RowsStatement):
+                case RowsStatement():
                     context = in_transaction(self.sessions.of_scope(scope, running), transaction)
                     session, answered = self._answered(statement, context, scope.branch, None)
                     parameters = parameter_schema(sql, answered.frame, given=session.parameter_types)
                     self._keep_plan(answered)
                     return Description(schema=answered.schema, parameters=parameters)
-                case _ if isinstance(statement, Maintenance):
-                    work = maintenance_work(root, transaction, statement)
+                case Maintenance():
+                    work = maintenance_work(self.sessions.seen(scope), transaction, statement)
                     return Description(schema=work.schema, parameters=parameter_schema(sql, None))
-                case Insert():
-                    frame = session_of(transaction).frame(next(pieces(statement.query)).sql)
-                    target = insert_columns(transaction or root, statement)
-                    return Description(schema=None, parameters=parameter_schema(sql, frame, target))
-                case Update() | Delete() | Merge():
-                    name = table_name(statement.target.table)
-                    session = session_of(transaction or SqlTransaction(root), name, changing(statement))
-                    frame = session.frame(row_query(session, statement, name).sql)
-                    return Description(schema=None, parameters=parameter_schema(sql, frame))
-                case _:
-                    return Description(schema=None, parameters=parameter_schema(sql, None))
+                case ChangeStatement():
+                    changes = self._changes(running, scope, transaction)
+                    return Description(schema=None, parameters=statement.parameters(sql, changes))
+        raise TypeError(f"{statement.label} is of no kind of statement")
 
     def _parsed(self, sql: str, scope: Scope) -> Statement:
         """A statement that is not too long."""
@@ -223,13 +209,13 @@ class Engine:
         kept = None if key is None else self.plans.take(key, context, parameters)
         if kept is not None:
             return kept.session, kept
-        target, changing = target_of(statement)
+        target, changing = statement.target
         begun: list[Session] = []
 
         def answer_to(row: pa.RecordBatch | None) -> Answer:
             session = self.sessions.begin(replace(context, target=target, changing=changing))
             begun.append(session)
-            return answer(session, statement, row)
+            return statement.answer(session, row)
 
         answered = answer_by_rows(statement, parameters, answer_to)
         if key is not None and isinstance(answered, PlannedQuery):
@@ -328,40 +314,37 @@ class Engine:
         return self.run(Task(sql=sql, parameters=parameters) if planned is None else planned.tasks[0]).read_all()
 
     def _changed(
-        self,
-        running: RunningStatement,
-        statement: ChangeStatement | SessionStatement,
-        parameters: pa.RecordBatch | None,
-        scope: Scope,
+        self, running: RunningStatement, statement: Statement, parameters: pa.RecordBatch | None, scope: Scope
     ) -> int:
         check_parameters(running.sql, parameters, is_query=False)
-        if isinstance(statement, SetOption):
-            with self._transaction(scope) as transaction:
-                return set_option(statement, scope.session, transaction)
-        if isinstance(statement, Kill):
-            return self._kill(statement, scope)
-        with self._turn(running, scope) as (transaction, _):
-            running.at(State.RUNNING)
-            bindings = [None] if parameters is None else [parameters.slice(i, 1) for i in range(parameters.num_rows)]
-            serializable = scope.session is not None and scope.session.is_serializable
-            changes = Changes(
-                root=self.sessions.seen(scope),
-                new_session=self.sessions.within(scope, running),
-                bindings=bindings,
-                cancellation=running.cancellation,
-                transaction=transaction,
-                serializable=serializable,
-                access=scope.access,
-                temporary=scope.own_tables,
-                progress=running.progressed,
-            )
-            return changes.run(statement)
+        match statement:
+            case SessionStatement():
+                return statement.run(Server(self.running, scope, partial(self._transaction, scope)))
+            case ChangeStatement():
+                with self._turn(running, scope) as (transaction, _):
+                    running.at(State.RUNNING)
+                    return statement.run(self._changes(running, scope, transaction, parameters))
+        raise TypeError(f"{statement.label} is of no kind of statement")
 
-    def _kill(self, statement: Kill, scope: Scope) -> int:
-        outcome = self.running.kill(statement.statement, scope.issuer, is_admin=scope.access.is_admin)
-        if outcome is Cancellations.NOT_CANCELLABLE:
-            raise Conflict(f"statement {statement.statement!r} is committing and cannot be ended any more")
-        return 1
+    def _changes(
+        self,
+        running: RunningStatement,
+        scope: Scope,
+        transaction: SqlTransaction | None,
+        parameters: pa.RecordBatch | None = None,
+    ) -> Changes:
+        """What a statement that changes something is carried out within."""
+        return Changes(
+            root=self.sessions.seen(scope),
+            new_session=self.sessions.within(scope, running),
+            bindings=[None] if parameters is None else [parameters.slice(i, 1) for i in range(parameters.num_rows)],
+            cancellation=running.cancellation,
+            transaction=transaction,
+            serializable=scope.session is not None and scope.session.is_serializable,
+            access=scope.access,
+            temporary=scope.own_tables,
+            progress=running.progressed,
+        )
 
     def ingest(
         self,
@@ -445,6 +428,7 @@ def _plan_key(
     """What a query's plan is kept under; None for one that others may not run: of a transaction, of temporary tables, row by row."""
     is_shared = context.transaction is None and not context.access.own
     is_one = parameters is None or parameters.num_rows == 1
-    if not (isinstance(statement, Query) and is_shared and is_one and len(statement.sql) <= LONGEST_TEXT):
+    text = statement.text
+    if text is None or not (is_shared and is_one and len(text) <= LONGEST_TEXT):
         return None
-    return PlanKey(statement.sql, context.db_schema, branch, context.execution, context.access)
+    return PlanKey(text, context.db_schema, branch, context.execution, context.access)

@@ -44,6 +44,11 @@ class Cursor:
         """Whether every token was read."""
         return self.at >= len(self.tokens)
 
+    @property
+    def last(self) -> str:
+        """The word or sign that was read last, in upper case."""
+        return self.tokens[self.at - 1].text.upper()
+
     def peek(self, *words: str) -> bool:
         """Whether the next tokens are these words or signs, in any case."""
         coming = self.tokens[self.at : self.at + len(words)]

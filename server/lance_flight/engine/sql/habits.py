@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from types import MappingProxyType
 
 from lance_flight.engine.sql.tokens import QUOTED, Token
@@ -59,19 +59,28 @@ _INSTEAD: Mapping[tuple[str, ...], str] = MappingProxyType(
         ("CREATE", "UNIQUE"): "write CREATE INDEX: values that repeat are not refused",
     }
 )
-"""By the first words or signs of a statement, as `?` is `$1` then; none of them begins one of ours."""
-_LONGEST = max(map(len, _INSTEAD))
+"""By the first words or signs of a statement, as `?` is `$1` then."""
+_FIRST = frozenset({"DESC", *(words[0] for words in _INSTEAD)})
+LONGEST = max(map(len, _INSTEAD))
 
 
-def instead_of(tokens: Sequence[Token]) -> str | None:
-    """What to write instead of a statement that another system has; None for any other.
+def instead_of(tokens: Sequence[Token], ours: Container[tuple[str, ...]] = ()) -> str | None:
+    """What to write instead of a statement that another system has; None for any other, and for one that begins with words of `ours`.
 
     >>> from lance_flight.engine.sql.tokens import tokenize
     >>> instead_of(tokenize("show databases"))
     'write SHOW TABLES, which names their schemas, too'
     """
-    said = tuple("" if token.kind in QUOTED else token.text.upper() for token in tokens[:_LONGEST])
+    if tokens[0].text.upper() not in _FIRST:
+        return None
+    said = tuple("" if token.kind in QUOTED else token.text.upper() for token in tokens[:LONGEST])
     said = ("DESCRIBE", *said[1:]) if said[0] == "DESC" else said
-    if said[0] == "DESCRIBE" and (len(tokens) <= _LONGEST or tokens[_LONGEST].is_sign(".")):
+    if said[0] == "DESCRIBE" and (len(tokens) <= LONGEST or tokens[LONGEST].is_sign(".")):
         return None  # a table or a schema may have any of these names
-    return next((_INSTEAD[said[:count]] for count in range(_LONGEST, 0, -1) if said[:count] in _INSTEAD), None)
+    for count in range(LONGEST, 0, -1):
+        words = said[:count]
+        if words in ours:
+            return None
+        if words in _INSTEAD:
+            return _INSTEAD[words]
+    return None

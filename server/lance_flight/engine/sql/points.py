@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 
 from lance_flight.catalog.roots.directory import TableName
+from lance_flight.engine.sql.cursor import Cursor
 from lance_flight.errors import NotFound
 
 Point = int | str | datetime
@@ -53,6 +54,16 @@ def point(text: str) -> Point:
     except ValueError:
         return text
     return moment if moment.tzinfo else moment.replace(tzinfo=UTC)
+
+
+def read_point(cursor: Cursor) -> Point:
+    """Read one point."""
+    return point(cursor.word("a version, a tag or a time"))
+
+
+def read_as_of(cursor: Cursor) -> Point | None:
+    """Read `[AS OF point]`."""
+    return read_point(cursor) if cursor.accept("AS", "OF") else None
 
 
 @contextmanager

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from lance_flight.catalog.roots.directory import PUBLIC, TableName
 from lance_flight.engine.sql.cursor import Cursor
 from lance_flight.errors import SqlError
 
@@ -27,6 +28,11 @@ def table(cursor: Cursor) -> TableRef:
     if len(parts) > QUALIFIED_PARTS or (len(parts) == QUALIFIED_PARTS and parts[0] != CATALOG):
         raise SqlError(f"table {'.'.join(parts)!r} is not there; expected [[lance.]schema.]table")
     return TableRef(parts[-1], parts[-2] if len(parts) > 1 else cursor.db_schema)
+
+
+def table_name(reference: TableRef) -> TableName:
+    """The table that a statement means: one of `public` unless it says otherwise."""
+    return TableName(reference.db_schema or PUBLIC, reference.name)
 
 
 def names(cursor: Cursor) -> tuple[str, ...]:

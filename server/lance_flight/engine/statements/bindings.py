@@ -9,8 +9,7 @@ import pyarrow as pa
 from datafusion import DataFrame
 
 from lance_flight.engine.query.session import shaped
-from lance_flight.engine.statements.answers import Answer
-from lance_flight.engine.statements.parsing import Query, RowsStatement
+from lance_flight.engine.statements.kinds import Answer, RowsStatement
 from lance_flight.errors import InvalidInput
 
 AnswerTo = Callable[[pa.RecordBatch | None], Answer]
@@ -40,7 +39,7 @@ def answer_by_rows(statement: RowsStatement, parameters: pa.RecordBatch | None, 
     """The answer to all rows of parameters; `InvalidInput` for several where the statement is no query."""
     if parameters is None or parameters.num_rows == 1:
         return answer_to(parameters)
-    if not isinstance(statement, Query):
-        raise InvalidInput(f"{type(statement).__name__} takes one row of parameters, got {parameters.num_rows}")
+    if statement.text is None:
+        raise InvalidInput(f"{statement.label} takes one row of parameters, got {parameters.num_rows}")
     first, *others = (parameters.slice(n, 1) for n in range(parameters.num_rows))
     return RowByRow(answer_to(first), tuple(others), answer_to)

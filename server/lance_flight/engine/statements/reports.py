@@ -22,8 +22,8 @@ from lance_flight.engine.query.scope import Scope
 from lance_flight.engine.query.tasks import Task
 from lance_flight.engine.runtime.statement_runs import RunningStatement
 from lance_flight.engine.runtime.transactions import SqlTransaction
-from lance_flight.engine.writes.dml import table_name
-from lance_flight.engine.writes.maintenance import Maintenance, MaintenanceWork, maintained
+from lance_flight.engine.sql.references import table_name
+from lance_flight.engine.statements.kinds import Maintenance, MaintenanceWork
 from lance_flight.errors import NotFound, TicketError, Unsupported
 
 MOST_TICKET_BYTES = 64 << 10
@@ -46,7 +46,7 @@ def maintenance_work(
     table = root.table(name)
     if not isinstance(table, PartitionedNamespace):
         raise Unsupported(f"table {name.name!r} is not partitioned, and maintained by Lance's own tools")
-    return maintained(table, statement, progress)
+    return statement.work(table, progress)
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,24 +11,13 @@ from typing import TypeAlias
 from lance_flight.engine.runtime.client_sessions import ClientSession, Isolation
 from lance_flight.engine.runtime.transactions import SqlTransaction
 from lance_flight.engine.sql.references import CATALOG
-from lance_flight.engine.statements.parsing import SetOption
-from lance_flight.errors import InvalidInput, NotFound, Unsupported
+from lance_flight.errors import InvalidInput, NotFound
 from lance_flight.model.naming import check_label
 
 SettingValue: TypeAlias = str | bool | int | float | tuple[str, ...]
 
 MAIN, NEWEST = "main", "newest"
 MOST_LANES = 256
-
-
-def set_option(statement: SetOption, session: ClientSession | None, transaction: SqlTransaction | None) -> int:
-    """Change a setting of a session: of its open transaction while that is untouched, and of the next ones."""
-    if session is None:
-        raise Unsupported("SET needs a session, and this statement came without one")
-    assign(session, statement.name, statement.value)
-    if transaction is not None:
-        adopt(session, transaction)
-    return 0
 
 
 def adopt(session: ClientSession, transaction: SqlTransaction) -> None:

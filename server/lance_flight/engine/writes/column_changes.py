@@ -1,4 +1,4 @@
-"""ALTER TABLE … COLUMN carried out: what it says in SQL, as a change of the namespace schema."""
+"""Changes of columns: what SQL says, as a change of the namespace schema, carried out."""
 
 from __future__ import annotations
 
@@ -19,8 +19,6 @@ from lance_flight.catalog.storage.store import unstorable
 from lance_flight.engine.query.session import Session
 from lance_flight.engine.query.statement_context import StatementContext
 from lance_flight.engine.sql.functions import check_expression, compute, evaluate
-from lance_flight.engine.writes import alterations
-from lance_flight.engine.writes.alterations import OfColumn, SetType
 from lance_flight.engine.writes.computed_columns import (
     PythonFunction,
     SqlExpression,
@@ -34,9 +32,7 @@ from lance_flight.errors import DataError, InvalidInput, SchemaError, SpecError,
 from lance_flight.model.schema import NamespaceSchema
 from lance_flight.model.schema_changes import (
     AddColumn,
-    DropColumn,
     Path,
-    RenameColumn,
     SchemaChange,
     SetNullable,
     WidenColumn,
@@ -48,13 +44,28 @@ from lance_flight.model.spec import Expression
 _ONE_ROW = pa.record_batch({"nothing": pa.nulls(1, pa.int8())})
 
 
-def alter_column(root: Root, name: TableName, table: PartitionedNamespace, alteration: OfColumn) -> None:
-    """Change the columns of a partitioned table, in one commit for all its partitions."""
-    values = None
-    if isinstance(alteration, alterations.AddColumn) and alteration.expression is not None:
-        values = SqlExpression(alteration.expression)
-    changing = _Changing(root, name, _change(alteration), _said(alteration), values)
-    table.evolve(SchemaEvolution(table.store, changing))
+def alter_column(
+    root: Root,
+    name: TableName,
+    table: PartitionedNamespace,
+    change: SchemaChange,
+    *,
+    operation: str,
+    values: Values | None = None,
+) -> None:
+    """Change the columns of a partitioned table, in one commit for all its partitions; the history calls it `operation`."""
+    table.evolve(SchemaEvolution(table.store, _Changing(root, name, change, operation, values)))
+
+
+def added_column(path: Path, text: str, *, nullable: bool, default: str | None) -> AddColumn:
+    """A new column; its type and what it holds in rows that say nothing of it are SQL text."""
+    kind = arrow_type(text)
+    return AddColumn(path=path, type=kind, nullable=nullable, default=_default(path, kind, default))
+
+
+def widened_column(path: Path, text: str) -> WidenColumn:
+    """A column of another type, which is SQL text."""
+    return WidenColumn(path, arrow_type(text))
 
 
 def backfill(
@@ -99,32 +110,6 @@ class _Changing:
         _check_rows(self.root, self.name, snapshot, self.change, is_computed=self.values is not None)
         made = computed(before, after, self.change, self.values) if isinstance(self.change, AddColumn) else {}
         return SchemaStep(before=before, after=after, computed=made), self.said
-
-
-def _change(alteration: OfColumn) -> SchemaChange:
-    match alteration:
-        case alterations.AddColumn(path=path, type=text, nullable=nullable, default=default):
-            kind = arrow_type(text)
-            return AddColumn(path=path, type=kind, nullable=nullable, default=_default(path, kind, default))
-        case SetType(path, text):
-            return WidenColumn(path, arrow_type(text))
-        case DropColumn() | RenameColumn() | SetNullable():
-            return alteration
-
-
-def _said(alteration: OfColumn) -> str:
-    path = dotted(alteration.path)
-    match alteration:
-        case alterations.AddColumn():
-            return f"add column {path}"
-        case DropColumn():
-            return f"drop column {path}"
-        case RenameColumn(name=to):
-            return f"rename column {path} to {to}"
-        case SetType(type=kind):
-            return f"alter column {path} type {kind}"
-        case SetNullable(nullable=nullable):
-            return f"alter column {path} {'drop' if nullable else 'set'} not null"
 
 
 def _default(path: Path, kind: pa.DataType, text: str | None) -> str | None:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Protocol
 
 import numpy as np
 import pyarrow as pa
+from datafusion import DataFrame
 
 from lance_flight.catalog.manifests.snapshot import PartitionTable
 from lance_flight.catalog.tables import rows
@@ -14,11 +16,28 @@ from lance_flight.catalog.tables.scan import ADDRESS_FIELDS
 from lance_flight.engine.query.session import Session
 from lance_flight.engine.sql.functions import cast
 from lance_flight.engine.writes.definitions import storable
-from lance_flight.engine.writes.merge_keys import matched_rows
-from lance_flight.engine.writes.row_changes import Delete, Merge, Update
+from lance_flight.engine.writes.row_changes import Target
 from lance_flight.engine.writes.row_queries import RowChanges, RowQuery
 from lance_flight.errors import DataError, SqlError
 from lance_flight.model.transforms import is_string
+
+
+class Finding(Protocol):
+    """A statement that finds the rows which it changes."""
+
+    @property
+    def label(self) -> str:
+        """What error messages, and the history of a table, call it."""
+        ...
+
+    @property
+    def target(self) -> Target:
+        """The table whose rows are changed."""
+        ...
+
+    def narrow(self, session: Session, frame: DataFrame) -> None:
+        """Restrict what `frame`, its query, reads of the target, before it is run."""
+        ...
 
 
 class FoundChanges:
@@ -30,12 +49,12 @@ class FoundChanges:
     def __init__(
         self,
         session: Session,
-        statement: Update | Delete | Merge,
+        statement: Finding,
         query: RowQuery,
         parameters: pa.RecordBatch | None,
         target: pa.Schema,
     ) -> None:
-        self.kind = type(statement).__name__
+        self.kind = statement.label
         self._session = session
         self._statement = statement
         self._query = query
@@ -45,8 +64,7 @@ class FoundChanges:
         self._inserted = 0
 
     def __iter__(self) -> Iterator[pa.Table]:
-        if isinstance(self._statement, Merge):
-            self._session.narrow(matched_rows(self._session, self._statement, self._frame))
+        self._statement.narrow(self._session, self._frame)
         self._session.prepare(self._frame)
         for batch in self._session.batches(self._frame, storable(self._frame.schema())):
             changes: RowChanges = self._query.read(batch)

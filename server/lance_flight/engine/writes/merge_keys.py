@@ -17,12 +17,12 @@ from lance_flight.engine.query.few_keys import few_keys
 from lance_flight.engine.query.session import Session
 from lance_flight.engine.query.system_tables import SYSTEM
 from lance_flight.engine.sql.functions import unsteady
-from lance_flight.engine.writes.row_changes import Matched, Merge
+from lance_flight.engine.writes.row_changes import Matched, Merging
 from lance_flight.engine.writes.row_queries import source_query
 from lance_flight.planning.predicates import Column, In, Predicate, all_of
 
 
-def matched_rows(session: Session, statement: Merge, frame: DataFrame) -> Predicate:
+def matched_rows(session: Session, statement: Merging, frame: DataFrame) -> Predicate:
     """What holds of every row of the target that `frame`, the query of the statement, can be about."""
     if any(clause.matched is Matched.TARGET_ONLY for clause in statement.clauses) or not _is_stable(
         statement, session.db_schema
@@ -35,7 +35,7 @@ def matched_rows(session: Session, statement: Merge, frame: DataFrame) -> Predic
     )
 
 
-def _is_stable(statement: Merge, db_schema: str) -> bool:
+def _is_stable(statement: Merging, db_schema: str) -> bool:
     """Whether the source, and the keys that are made of it, are the same when they are computed twice."""
     text = statement.source.lstrip("( \n\t").upper()
     is_rows = not statement.source.startswith("(") or text.startswith("VALUES")

@@ -22,7 +22,7 @@ from lance_flight.catalog.storage.store import Store
 from lance_flight.catalog.tables.partitions import open_table
 from lance_flight.engine.runtime.transactions import SqlTransaction
 from lance_flight.engine.sql.functions import cast, evaluate
-from lance_flight.engine.writes.partition_alterations import AttachTable, DetachPartition, DropPartition, PartitionValue
+from lance_flight.engine.writes.partition_values import PartitionValue
 from lance_flight.errors import AlreadyExists, Conflict, NotFound, OutcomeUnknown, SqlError, Unsupported
 from lance_flight.model.file_versions import FILE_VERSIONS
 from lance_flight.model.grouping import match
@@ -31,11 +31,11 @@ from lance_flight.model.spec import PartitionField, PartitionSpec
 SCHEMA_AND_TABLE = 2
 
 
-def drop_partition(name: TableName, statement: DropPartition, transaction: SqlTransaction) -> int:
+def drop_partition(name: TableName, given: Sequence[PartitionValue], transaction: SqlTransaction) -> int:
     """Take the rows of some partition values away, with the tables that hold no others; how many rows they were."""
     table = partitioned(transaction.table(name), name)
     inner = transaction.writing(table)
-    edits = dropped(table.store, inner.snapshot, values_of(inner.snapshot.current_spec, statement.values), evaluate)
+    edits = dropped(table.store, inner.snapshot, values_of(inner.snapshot.current_spec, given), evaluate)
     rows = removed_rows(edits)
     if edits:
         tables = sum(edit.drops for edit in edits)
@@ -43,19 +43,19 @@ def drop_partition(name: TableName, statement: DropPartition, transaction: SqlTr
     return rows
 
 
-def attach_table(root: Root, name: TableName, statement: AttachTable) -> int:
-    """Make a plain table of the root a partition; how many rows it brings."""
+def attach_table(root: Root, name: TableName, path: str, given: Sequence[PartitionValue], *, trusted: bool) -> int:
+    """Make a plain table of the root a partition; how many rows it brings, which are `trusted` to have its values."""
     table = partitioned(root.table(name), name)
     spec = table.snapshot().current_spec
-    root.store.child(statement.path)  # `Corrupt` for a path that leaves the root
-    source = plain_name(statement.path)
+    root.store.child(path)  # `Corrupt` for a path that leaves the root
+    source = plain_name(path)
     plain = root.table(source)
     if not isinstance(plain, PlainTable):
         raise Unsupported(f"table {source.name!r} is partitioned, and no partition of another one")
     attachment = Attachment(
-        namespace=table, table=plain, name=source.name, values=_all_values(spec, statement.values), evaluate=evaluate
+        namespace=table, table=plain, name=source.name, values=_all_values(spec, given), evaluate=evaluate
     )
-    rows, version = attachment.commit(trusted=statement.trusted)
+    rows, version = attachment.commit(trusted=trusted)
     if int(plain.open().version) != version:
         raise Conflict(
             f"table {source.name!r} was written while it was attached: its version {version} is in {name.name!r},"
@@ -66,25 +66,29 @@ def attach_table(root: Root, name: TableName, statement: AttachTable) -> int:
 
 
 def detach_partition(
-    root: Root, name: TableName, statement: DetachPartition, check_target: Callable[[TableName], None]
+    root: Root,
+    name: TableName,
+    given: Sequence[PartitionValue],
+    to: str | None,
+    check_target: Callable[[TableName], None],
 ) -> int:
     """Make a partition a plain table of the root, and take it out of its own; how many rows it takes along.
 
-    `check_target` refuses the table to be made where the caller may store no rows in it.
+    It is called `to`, or after its values. `check_target` refuses the table to be made where the caller may store no rows in it.
     """
     table = partitioned(root.table(name), name)
     if table.branch is not None:
         raise Unsupported(f"branch {table.branch.name!r}: partitions are detached on the main branch alone")
     transaction = table.begin()
     snapshot = transaction.snapshot
-    spec = _spec_of(snapshot, statement.values)
-    values = _all_values(spec, statement.values)
+    spec = _spec_of(snapshot, given)
+    values = _all_values(spec, given)
     tables = snapshot.tables_of(spec.id)
     found = tables.tables(np.flatnonzero(match(tables.values, values) >= 0))
     if len(found) != 1:
         raise NotFound(f"{len(found)} tables of {name.name!r} are the partition {shown(values)}; expected one")
     (partition,) = found
-    target = TableName(name.db_schema, statement.to or _default_name(name, values))
+    target = TableName(name.db_schema, to or _default_name(name, values))
     check_target(target)
     if root.has(target):
         raise AlreadyExists(f"table {target.name!r} is there already")

@@ -16,7 +16,7 @@ from lance_flight.catalog.tables.lineage import ROW_ID, with_origin
 from lance_flight.catalog.tables.scan import ADDRESS_FIELDS
 from lance_flight.engine.query.named_tables import TARGET_ROWS
 from lance_flight.engine.sql.references import enclosed, quoted
-from lance_flight.engine.writes.row_changes import Assignment, Delete, Matched, Merge, MergeClause, Target, Update
+from lance_flight.engine.writes.row_changes import Assignment, Matched, MergeClause, Merging, Target
 from lance_flight.errors import NotFound, SqlError
 
 _ADDRESS_NAMES = tuple(field.name for field in ADDRESS_FIELDS)
@@ -52,18 +52,26 @@ class RowQuery:
     read: Callable[[pa.RecordBatch], RowChanges]
 
 
-def delete_query(statement: Delete, db_schema: str) -> RowQuery:
+def delete_query(target: Target, where: str | None, db_schema: str) -> RowQuery:
     """The addresses of the rows that a DELETE takes away."""
-    columns = ", ".join(_of(statement.target.alias, _ADDRESS_NAMES))
-    sql = f"SELECT {columns} FROM {_from(statement.target, db_schema)}{_where(statement.where)}"  # noqa: S608 - quoted
+    columns = ", ".join(_of(target.alias, _ADDRESS_NAMES))
+    sql = f"SELECT {columns} FROM {_from(target, db_schema)}{_where(where)}"  # noqa: S608 - quoted
     return RowQuery(sql, lambda batch: RowChanges(pa.Table.from_batches([batch])))
 
 
-def update_query(statement: Update, db_schema: str, schema: pa.Schema, *, keeps_ids: bool) -> RowQuery:
+def update_query(
+    target: Target,
+    assignments: Sequence[Assignment],
+    where: str | None,
+    db_schema: str,
+    schema: pa.Schema,
+    *,
+    keeps_ids: bool,
+) -> RowQuery:
     """The addresses of the rows that an UPDATE changes, and what they become; their ids, too, if they keep them."""
-    values = _values(statement.assignments, statement.target.alias, schema)
-    columns = ", ".join([*_of(statement.target.alias, _address_names(keeps_ids=keeps_ids)), *_named(values, "v")])
-    sql = f"SELECT {columns} FROM {_from(statement.target, db_schema)}{_where(statement.where)}"  # noqa: S608 - quoted
+    values = _values(assignments, target.alias, schema)
+    columns = ", ".join([*_of(target.alias, _address_names(keeps_ids=keeps_ids)), *_named(values, "v")])
+    sql = f"SELECT {columns} FROM {_from(target, db_schema)}{_where(where)}"  # noqa: S608 - quoted
 
     def read(batch: pa.RecordBatch) -> RowChanges:
         rows = pa.Table.from_batches([batch])
@@ -73,7 +81,9 @@ def update_query(statement: Update, db_schema: str, schema: pa.Schema, *, keeps_
     return RowQuery(sql, read)
 
 
-def merge_query(statement: Merge, db_schema: str, schema: pa.Schema, source: pa.Schema, *, keeps_ids: bool) -> RowQuery:
+def merge_query(
+    statement: Merging, db_schema: str, schema: pa.Schema, source: pa.Schema, *, keeps_ids: bool
+) -> RowQuery:
     """For each pair of rows that a clause of a MERGE is for: which one, the target's address (and id), and the new row.
 
     Each clause has columns of its own for what it assigns, so that no type is bent to that of another clause.
@@ -119,7 +129,7 @@ def _merged(batch: pa.Table, clauses: Sequence[MergeClause], schema: pa.Schema, 
     return RowChanges(gone.filter(pc.is_valid(gone.column(1))), tuple(come), inserted)
 
 
-def _action(statement: Merge, clauses: Sequence[MergeClause]) -> str:
+def _action(statement: Merging, clauses: Sequence[MergeClause]) -> str:
     """The number of the first clause that a pair of rows is for; NULL where there is none."""
     in_target = f"{_of(statement.target.alias, _ADDRESS_NAMES)[1]} IS NOT NULL"
     in_source = f"{quoted(statement.source_alias, _IN_SOURCE)} IS NOT NULL"
@@ -151,7 +161,7 @@ def _resolved(clause: MergeClause, source_alias: str, schema: pa.Schema, source:
     return clause
 
 
-def _relation(statement: Merge) -> str:
+def _relation(statement: Merging) -> str:
     columns = f" ({', '.join(map(quoted, statement.source_columns))})" if statement.source_columns else ""
     return f"{statement.source} AS {quoted(statement.source_alias)}{columns}"
 
@@ -191,6 +201,6 @@ def _where(condition: str | None) -> str:
     return "" if condition is None else f" WHERE {enclosed(condition)}"
 
 
-def source_query(statement: Merge) -> str:
+def source_query(statement: Merging) -> str:
     """The source of a MERGE, as a query of its own."""
     return f"SELECT * FROM {_relation(statement)}"  # noqa: S608 - the client's own text

@@ -1,4 +1,4 @@
-"""What ALTER TABLE does to whole partitions: one dataclass for each form, read from its tokens."""
+"""The values of a partition as a statement gives them, read token by token."""
 
 from __future__ import annotations
 
@@ -16,53 +16,8 @@ class PartitionValue:
     literal: str | bytes | None
 
 
-@dataclass(frozen=True, slots=True)
-class DropPartition:
-    """DROP PARTITION (field = value, …)."""
-
-    values: tuple[PartitionValue, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class AttachTable:
-    """ATTACH TABLE 'path' PARTITION (field = value, …) [TRUSTED]."""
-
-    path: str
-    values: tuple[PartitionValue, ...]
-    trusted: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class DetachPartition:
-    """DETACH PARTITION (field = value, …) [TO name]."""
-
-    values: tuple[PartitionValue, ...]
-    to: str | None = None
-
-
-OfPartitions = DropPartition | AttachTable | DetachPartition
-
-
-def attach_table(cursor: Cursor) -> AttachTable:
-    """Read what follows ATTACH TABLE."""
-    path = cursor.text_or_name("the name of a table, or its path")
-    cursor.expect("PARTITION")
-    values = _values(cursor)
-    return AttachTable(path, values, cursor.accept("TRUSTED"))
-
-
-def detach_partition(cursor: Cursor) -> DetachPartition:
-    """Read what follows DETACH PARTITION."""
-    values = _values(cursor)
-    return DetachPartition(values, cursor.text_or_name("the name of a new table") if cursor.accept("TO") else None)
-
-
-def drop_partition(cursor: Cursor) -> DropPartition:
-    """Read what follows DROP PARTITION."""
-    return DropPartition(_values(cursor))
-
-
-def _values(cursor: Cursor) -> tuple[PartitionValue, ...]:
+def partition_values(cursor: Cursor) -> tuple[PartitionValue, ...]:
+    """Read `(field = value, …)`."""
     cursor.expect("(")
     values = [_value(cursor)]
     while cursor.accept(","):

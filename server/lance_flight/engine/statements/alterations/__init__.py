@@ -1,0 +1,1 @@
+"""The forms of ALTER TABLE, but for those that are maintenance."""

@@ -1,0 +1,69 @@
+"""What the forms of ALTER TABLE have in common."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Collection, Iterable
+
+from lance_flight.catalog.manifests.properties import check_in_place
+from lance_flight.catalog.namespace import PartitionedNamespace
+from lance_flight.catalog.roots.directory import Root, Table, TableName
+from lance_flight.engine.query.policies.access import Privilege
+from lance_flight.engine.sql.references import TableRef, table_name
+from lance_flight.engine.statements.changes import Changes
+from lance_flight.engine.statements.kinds import ChangeStatement, Required, on
+from lance_flight.errors import Unsupported
+
+NOT_ALTERED = "tables are not altered"
+
+
+class Alteration(ChangeStatement):
+    """A form of ALTER TABLE t."""
+
+    __slots__ = ()
+
+    table: TableRef
+
+    @property
+    def label(self) -> str:
+        return "AlterTable"
+
+    def required(self, own: Collection[TableName]) -> Iterable[Required]:
+        name = table_name(self.table)
+        if name not in own:
+            yield from on(name, Privilege.DDL)
+            yield from self.needs(name)
+
+    def needs(self, name: TableName) -> Iterable[Required]:
+        """List what it needs beside DDL on the table: SELECT where rows are read to compute or to check a column."""
+        return ()
+
+
+class HistoryAlteration(Alteration):
+    """An alteration of what a table is called, of its columns, or of its history; it affects no rows."""
+
+    __slots__ = ()
+
+    def run(self, changes: Changes) -> int:
+        changes.begin_steps(NOT_ALTERED)
+        root, name = self.root_of(changes), table_name(self.table)
+        table = root.table(name)
+        if isinstance(table, PartitionedNamespace):
+            check_in_place(name.name, table.snapshot().misplaced)
+        self.alter(root, name, table)
+        return 0
+
+    def root_of(self, changes: Changes) -> Root:
+        """Where the table is looked for."""
+        return changes.root
+
+    @abstractmethod
+    def alter(self, root: Root, name: TableName, table: Table) -> None:
+        """Carry it out."""
+
+
+def partitioned(table: Table, name: TableName, why: str) -> PartitionedNamespace:
+    """The table itself if it has partitions; `why` says what is not done to others."""
+    if not isinstance(table, PartitionedNamespace):
+        raise Unsupported(f"table {name.name!r} is not partitioned and {why}")
+    return table

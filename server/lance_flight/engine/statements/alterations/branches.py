@@ -1,0 +1,100 @@
+"""ALTER TABLE … CREATE BRANCH, DROP BRANCH and PUBLISH BRANCH."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from lance_flight.catalog.namespace import PartitionedNamespace
+from lance_flight.catalog.roots.directory import Root, Table, TableName
+from lance_flight.engine.query.policies.access import Privilege
+from lance_flight.engine.sql.cursor import Cursor
+from lance_flight.engine.sql.points import Point, naming, read_as_of
+from lance_flight.engine.sql.references import TableRef
+from lance_flight.engine.statements.alterations.alteration import HistoryAlteration, partitioned
+from lance_flight.engine.statements.changes import Changes
+from lance_flight.engine.statements.kinds import Required, on
+
+
+class _BranchAlteration(HistoryAlteration):
+    """An alteration of the branches of a table, whichever the session is on."""
+
+    __slots__ = ()
+
+    def root_of(self, changes: Changes) -> Root:
+        return changes.root.on_branch(None)
+
+    def alter(self, root: Root, name: TableName, table: Table) -> None:
+        self.alter_branches(name, partitioned(table, name, "has no branches"))
+
+    @abstractmethod
+    def alter_branches(self, name: TableName, table: PartitionedNamespace) -> None:
+        """Carry it out."""
+
+
+@dataclass(frozen=True, slots=True)
+class CreateBranch(_BranchAlteration):
+    """ALTER TABLE t CREATE BRANCH name [AS OF point]."""
+
+    forms = ("ALTER TABLE t CREATE BRANCH",)
+
+    table: TableRef
+    branch: str
+    at: Point | None = None
+
+    @classmethod
+    def read(cls, cursor: Cursor, table: TableRef) -> CreateBranch:
+        branch, at = _branch(cursor), read_as_of(cursor)
+        cursor.end()
+        return cls(table, branch, at)
+
+    def alter_branches(self, name: TableName, table: PartitionedNamespace) -> None:
+        with naming(name, self.at):
+            table.create_branch(self.branch, self.at)
+
+
+@dataclass(frozen=True, slots=True)
+class DropBranch(_BranchAlteration):
+    """ALTER TABLE t DROP BRANCH name."""
+
+    forms = ("ALTER TABLE t DROP BRANCH",)
+
+    table: TableRef
+    branch: str
+
+    @classmethod
+    def read(cls, cursor: Cursor, table: TableRef) -> DropBranch:
+        branch = _branch(cursor)
+        cursor.end()
+        return cls(table, branch)
+
+    def alter_branches(self, name: TableName, table: PartitionedNamespace) -> None:
+        table.drop_branch(self.branch)
+
+
+@dataclass(frozen=True, slots=True)
+class PublishBranch(_BranchAlteration):
+    """ALTER TABLE t PUBLISH BRANCH name."""
+
+    forms = ("ALTER TABLE t PUBLISH BRANCH",)
+
+    table: TableRef
+    branch: str
+
+    @classmethod
+    def read(cls, cursor: Cursor, table: TableRef) -> PublishBranch:
+        branch = _branch(cursor)
+        cursor.end()
+        return cls(table, branch)
+
+    def needs(self, name: TableName) -> Iterable[Required]:
+        # The partitions that two branches have changed are named.
+        return on(name, Privilege.SELECT)
+
+    def alter_branches(self, name: TableName, table: PartitionedNamespace) -> None:
+        table.publish(self.branch)
+
+
+def _branch(cursor: Cursor) -> str:
+    return cursor.word("the name of a branch")

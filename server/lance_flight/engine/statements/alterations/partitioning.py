@@ -1,0 +1,43 @@
+"""ALTER TABLE … SET PARTITIONED BY."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from lance_flight.catalog.manifests.evolution import Evolution
+from lance_flight.catalog.manifests.snapshot import Snapshot
+from lance_flight.catalog.roots.directory import Root, Table, TableName
+from lance_flight.engine.sql.cursor import Cursor
+from lance_flight.engine.sql.references import TableRef
+from lance_flight.engine.statements.alterations.alteration import HistoryAlteration, partitioned
+from lance_flight.engine.writes import partition_fields
+from lance_flight.engine.writes.definitions import partition_spec
+from lance_flight.engine.writes.partition_fields import PartitionDef
+
+
+@dataclass(frozen=True, slots=True)
+class SetPartitionedBy(HistoryAlteration):
+    """ALTER TABLE t SET PARTITIONED BY (fields): a new spec version for what is written from now on."""
+
+    forms = ("ALTER TABLE t SET PARTITIONED BY",)
+
+    table: TableRef
+    fields: tuple[PartitionDef, ...]
+
+    @classmethod
+    def read(cls, cursor: Cursor, table: TableRef) -> SetPartitionedBy:
+        fields = partition_fields.in_brackets(cursor)
+        cursor.end()
+        return cls(table, fields)
+
+    def alter(self, root: Root, name: TableName, table: Table) -> None:
+        partitioned(table, name, "cannot become so").evolve(self._evolution)
+
+    def _evolution(self, snapshot: Snapshot) -> Evolution | None:
+        """The next spec version, unless it would be the current one once more."""
+        number = snapshot.current_spec.id + 1
+        spec = partition_spec(snapshot.schema, self.fields, number=number, earlier=snapshot.specs)
+        if spec.fields == snapshot.current_spec.fields:
+            return None
+        spec.check(snapshot.schema, snapshot.specs)
+        return Evolution(operation=f"partition spec v{number}", spec=spec)

@@ -1,0 +1,137 @@
+"""CREATE TABLE."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable
+from dataclasses import dataclass
+from functools import partial
+
+import pyarrow as pa
+
+from lance_flight.catalog.roots.directory import Root, TableName
+from lance_flight.engine.query.partition_wise import division
+from lance_flight.engine.query.policies.access import Privilege
+from lance_flight.engine.query.session import Session
+from lance_flight.engine.runtime.transactions import SqlTransaction
+from lance_flight.engine.sql import references, with_options
+from lance_flight.engine.sql.cursor import Cursor
+from lance_flight.engine.sql.references import TableRef, table_name
+from lance_flight.engine.statements.changes import Changes, temporary_root
+from lance_flight.engine.statements.kinds import MAKING, ChangeStatement, Required, on
+from lance_flight.engine.statements.queries import query_text
+from lance_flight.engine.writes import ingest, partition_fields
+from lance_flight.engine.writes.definitions import ColumnDef, arrow_schema, storable
+from lance_flight.engine.writes.partition_fields import PartitionDef
+from lance_flight.engine.writes.table_properties import PLAIN, TableProperties
+from lance_flight.errors import AlreadyExists, SqlError
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CreateTable(ChangeStatement):
+    """CREATE [TEMPORARY] TABLE [IF NOT EXISTS] t, with columns or from a query (`query`), partitioned or not."""
+
+    forms = ("CREATE",)
+
+    table: TableRef
+    columns: tuple[ColumnDef, ...] = ()
+    properties: TableProperties = PLAIN
+    if_not_exists: bool = False
+    query: str | None = None
+    is_temporary: bool = False
+
+    @classmethod
+    def read(cls, cursor: Cursor) -> CreateTable:
+        is_temporary = cursor.accept("TEMPORARY") or cursor.accept("TEMP")
+        cursor.expect("TABLE")
+        if_not_exists = cursor.accept("IF", "NOT", "EXISTS")
+        table = references.table(cursor)
+        columns = _columns(cursor) if cursor.peek("(") else ()
+        partitioned_by: tuple[PartitionDef, ...] = ()
+        if cursor.accept("PARTITIONED", "BY"):
+            partitioned_by = partition_fields.in_brackets(cursor)
+        options = with_options.in_brackets(cursor) if cursor.accept("WITH") else {}
+        query = query_text(cursor) if cursor.accept("AS") else None
+        cursor.end()
+        if (query is None) == (not columns):
+            raise SqlError(f"CREATE TABLE {table.name} takes either columns or AS SELECT")
+        return cls(
+            table=table,
+            columns=columns,
+            properties=TableProperties(partitioned_by=partitioned_by).having(options),
+            if_not_exists=if_not_exists,
+            query=query,
+            is_temporary=is_temporary,
+        )
+
+    def required(self, own: Collection[TableName]) -> Iterable[Required]:
+        if self.is_temporary:
+            return ()
+        return on(self.table, *(MAKING if self.query is not None else (Privilege.DDL,)))
+
+    def run(self, changes: Changes) -> int:
+        root, transaction = changes.root, changes.transaction
+        new_session = partial(changes.new_session, transaction or SqlTransaction(root), None)
+        if self.is_temporary:
+            root, transaction = temporary_root(changes.temporary, table_name(self.table), root), None
+        making = _Making(self, root, new_session, changes, transaction)
+        return sum(map(making.run, changes.bindings))
+
+
+@dataclass(frozen=True, slots=True)
+class _Making:
+    """One table that is made, among those of `root`."""
+
+    statement: CreateTable
+    root: Root
+    new_session: Callable[[], Session]
+    changes: Changes
+    transaction: SqlTransaction | None
+
+    def run(self, binding: pa.RecordBatch | None) -> int:
+        """Make it, unless it is there and need not be made; how many rows it has."""
+        name, tables = table_name(self.statement.table), self.transaction or self.root
+        if tables.has(name):
+            if self.statement.if_not_exists:
+                return 0
+            raise AlreadyExists(f"table {name.name!r} is there already")
+        try:
+            return self._made(name, binding)
+        except AlreadyExists:
+            # Somebody else was faster; a name without a table is another matter.
+            if self.statement.if_not_exists and tables.has(name):
+                return 0
+            raise
+
+    def _made(self, name: TableName, binding: pa.RecordBatch | None) -> int:
+        cancellation, properties = self.changes.cancellation, self.statement.properties
+        create = partial(ingest.create, self.root, name, transaction=self.transaction, cancellation=cancellation)
+        if self.statement.query is None:
+            return create(arrow_schema(self.statement.columns), properties, iter(()))
+        session = self.new_session()
+        frame = session.frame(self.statement.query, binding)
+        schema = storable(frame.schema())
+        session.prepare(frame)
+        found = (pa.Table.from_batches([batch]) for batch in division.rows(session, frame, schema))
+        return create(schema, properties, found)
+
+
+def _columns(cursor: Cursor) -> tuple[ColumnDef, ...]:
+    cursor.expect("(")
+    columns = [_column(cursor)]
+    while cursor.accept(","):
+        columns.append(_column(cursor))
+    cursor.expect(")")
+    return tuple(columns)
+
+
+def _column(cursor: Cursor) -> ColumnDef:
+    name = cursor.name("a column name")
+    kind = cursor.type(",", "NOT", "NULL")
+    if not kind:
+        raise cursor.error(f"the type of column {name!r}")
+    nullable = not cursor.accept("NOT", "NULL")
+    if nullable:
+        cursor.accept("NULL")
+    if not (cursor.peek(",") or cursor.peek(")")):
+        raise cursor.error("NOT NULL, a comma or the closing bracket")
+    return ColumnDef(name=name, type=kind, nullable=nullable)

@@ -1,0 +1,153 @@
+"""DESCRIBE: the columns of a table, and the properties of a namespace."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+from lance_flight.catalog.manifests.snapshot import Snapshot
+from lance_flight.catalog.namespace import PartitionedNamespace
+from lance_flight.catalog.roots.directory import Root, Table, TableName
+from lance_flight.engine.query.policies.access import Privilege
+from lance_flight.engine.query.session import Session
+from lance_flight.engine.runtime.transactions import SqlTransaction
+from lance_flight.engine.sql import references
+from lance_flight.engine.sql.cursor import Cursor
+from lance_flight.engine.sql.references import CATALOG, TableRef, table_name
+from lance_flight.engine.statements.kinds import Answer, RowsStatement
+from lance_flight.engine.writes.partition_changes import partitioned
+from lance_flight.model.naming import SEPARATOR
+from lance_flight.model.schema_changes import dotted
+
+DESCRIBE_SCHEMA = pa.schema(
+    [
+        pa.field("column_name", pa.utf8(), nullable=False),
+        pa.field("data_type", pa.utf8(), nullable=False),
+        pa.field("is_nullable", pa.utf8(), nullable=False),
+        pa.field("field_id", pa.int32()),
+        pa.field("partitioning", pa.utf8()),
+    ]
+)
+PROPERTIES_SCHEMA = pa.schema(
+    [pa.field("property", pa.utf8(), nullable=False), pa.field("value", pa.utf8(), nullable=False)]
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Describe(RowsStatement):
+    """DESCRIBE [TABLE] t, DESC [TABLE] t."""
+
+    forms = ("DESCRIBE", "DESC")
+
+    table: TableRef
+
+    @classmethod
+    def read(cls, cursor: Cursor) -> Describe:
+        cursor.accept("TABLE")
+        table = references.table(cursor)
+        cursor.end()
+        return cls(table)
+
+    def answer(self, session: Session, parameters: pa.RecordBatch | None) -> Answer:
+        session.tables.table(table_name(self.table))
+        return _Columns(session.tables, table_name(self.table))
+
+
+@dataclass(frozen=True, slots=True)
+class DescribeNamespace(RowsStatement):
+    """DESCRIBE NAMESPACE t[.v1[.name …]] ['v1$name…']: `parts` begin with the table, `path` is what the text says."""
+
+    forms = ("DESCRIBE NAMESPACE", "DESC NAMESPACE")
+
+    parts: tuple[str, ...]
+    path: tuple[str, ...] = ()
+
+    @classmethod
+    def read(cls, cursor: Cursor) -> DescribeNamespace | Describe:
+        if cursor.done or cursor.peek("."):
+            # A table, or a schema, that is called namespace.
+            cursor.at -= 1
+            return Describe.read(cursor)
+        parts = [cursor.name("a table name")]
+        while cursor.accept("."):
+            parts.append(cursor.name("the name of a namespace"))
+        path = () if cursor.done else tuple(cursor.string("the path of a namespace, 'v1$…'").split(SEPARATOR))
+        cursor.end()
+        return cls(tuple(parts), path)
+
+    def answer(self, session: Session, parameters: pa.RecordBatch | None) -> Answer:
+        described = self._properties(session.tables, session.db_schema)
+        session.tables.table(described.table)
+        session.access.check_all_rows(Privilege.SELECT, session.root.governing(described.table))
+        return described
+
+    def _properties(self, tables: Root | SqlTransaction, db_schema: str) -> _Properties:
+        """The longest table name that the parts begin with counts: a schema and a table, or a table of `db_schema`."""
+        parts = self.parts
+        if parts[0] == CATALOG and len(parts) > 1 and not tables.has(TableName(db_schema, CATALOG)):
+            parts = parts[1:]
+        if len(parts) > 1 and tables.has(TableName(*parts[:2])):
+            return _Properties(tables, TableName(*parts[:2]), (*parts[2:], *self.path))
+        return _Properties(tables, TableName(db_schema, parts[0]), (*parts[1:], *self.path))
+
+
+@dataclass(frozen=True, slots=True)
+class _Columns:
+    """The columns of a table, and the partition fields that each of them feeds."""
+
+    tables: Root | SqlTransaction
+    table: TableName
+    schema: pa.Schema = DESCRIBE_SCHEMA
+    frame: None = None
+
+    def batches(self) -> Iterator[pa.RecordBatch]:
+        fields, ids, uses = self.tables.read(self.table, _columns)
+        described = [
+            {
+                "column_name": field.name,
+                "data_type": str(field.type),
+                "is_nullable": "YES" if field.nullable else "NO",
+                "field_id": ids.get(field.name),
+                "partitioning": uses.get(field.name),
+            }
+            for field in fields
+        ]
+        yield from pa.Table.from_pylist(described, schema=self.schema).to_batches()
+
+
+@dataclass(frozen=True, slots=True)
+class _Properties:
+    """The runtime properties of a table, or of a namespace below it (spec: Appendix E)."""
+
+    tables: Root | SqlTransaction
+    table: TableName
+    path: tuple[str, ...]
+    schema: pa.Schema = PROPERTIES_SCHEMA
+    frame: None = None
+
+    def batches(self) -> Iterator[pa.RecordBatch]:
+        found = self.tables.read(self.table, lambda table: partitioned(table, self.table).describe(self.path))
+        listed = [{"property": name, "value": value} for name, value in found.items()]
+        yield from pa.Table.from_pylist(listed, schema=self.schema).to_batches()
+
+
+def _columns(table: Table) -> tuple[pa.Schema, Mapping[str, int], Mapping[str, str]]:
+    """The columns of a table, their field ids, and the partition fields that they feed."""
+    if isinstance(table, PartitionedNamespace):
+        snapshot = table.snapshot()
+        return snapshot.schema.plain, snapshot.schema.ids, _uses(snapshot)
+    return table.open().schema, {}, {}
+
+
+def _uses(snapshot: Snapshot) -> dict[str, str]:
+    """For each column the partition fields of the current spec that are computed from it."""
+    uses: dict[str, list[str]] = {}
+    for field in snapshot.current_spec.fields:
+        for number in field.source_ids:
+            path = snapshot.schema.source_paths.get(number)
+            if path is not None:
+                inside = f" of {dotted(path)}" if len(path) > 1 else ""
+                uses.setdefault(path[0], []).append(f"{field.field_id}: {field.rule.type}{inside}")
+    return {name: ", ".join(listed) for name, listed in uses.items()}

@@ -1,0 +1,153 @@
+"""CREATE INDEX, DROP INDEX and REINDEX."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass, field
+
+from lance_flight.catalog.bulk.pieces import Progress
+from lance_flight.catalog.maintenance.indexing import (
+    INDEXING_SCHEMA,
+    IndexingReport,
+    create_index,
+    drop_index,
+    refresh_indices,
+)
+from lance_flight.catalog.manifests.indices import IndexRules, indices_of
+from lance_flight.catalog.namespace import PartitionedNamespace
+from lance_flight.catalog.roots.directory import TableName
+from lance_flight.engine.query.policies.access import Privilege
+from lance_flight.engine.sql import references, with_options
+from lance_flight.engine.sql.cursor import Cursor
+from lance_flight.engine.sql.references import TableRef, table_name
+from lance_flight.engine.statements.changes import Changes
+from lance_flight.engine.statements.kinds import ChangeStatement, Maintenance, MaintenanceWork, Required, on
+from lance_flight.errors import AlreadyExists, InvalidInput, Unsupported
+from lance_flight.model.index_kinds import OptionValue
+
+MIN_ROWS = "min_rows"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CreateIndex(ChangeStatement):
+    """CREATE INDEX [IF NOT EXISTS] [name] ON t (column) [USING kind] [WITH (option = value, …)]."""
+
+    forms = ("CREATE INDEX",)
+
+    table: TableRef
+    column: str
+    name: str | None = None
+    kind: str = "btree"
+    options: Mapping[str, OptionValue] = field(default_factory=dict)
+    if_not_exists: bool = False
+
+    @classmethod
+    def read(cls, cursor: Cursor) -> CreateIndex:
+        if_not_exists = cursor.accept("IF", "NOT", "EXISTS")
+        name = None if cursor.accept("ON") else cursor.name("the name of an index, or ON")
+        if name is not None:
+            cursor.expect("ON")
+        table = references.table(cursor)
+        cursor.expect("(")
+        column = cursor.name("a column name")
+        cursor.expect(")")
+        kind = cursor.name("the kind of an index") if cursor.accept("USING") else "btree"
+        options = with_options.in_brackets(cursor) if cursor.accept("WITH") else {}
+        cursor.end()
+        return cls(table=table, column=column, name=name, kind=kind, options=options, if_not_exists=if_not_exists)
+
+    @property
+    def rules(self) -> IndexRules:
+        """The index that it asks for; `min_rows` stands among its options."""
+        options = {name: value for name, value in self.options.items() if name != MIN_ROWS}
+        least = self.options.get(MIN_ROWS)
+        if least is not None and type(least) is not int:
+            raise InvalidInput(f"option {MIN_ROWS!r} of an index is {least!r}; expected a number of rows")
+        return IndexRules(
+            column=self.column,
+            kind=self.kind,
+            name=self.name,
+            options=options,
+            min_rows=least,
+        )
+
+    def required(self, own: Collection[TableName]) -> Iterable[Required]:
+        return on(self.table, Privilege.DDL, Privilege.SELECT)
+
+    def run(self, changes: Changes) -> int:
+        namespace, known = _indexed(self.table, changes)
+        called = self.rules.called
+        if called not in known:
+            create_index(namespace, self.rules, changes.progress)
+        elif not self.if_not_exists:
+            name = table_name(self.table).name
+            raise AlreadyExists(f"table {name!r} has an index {called!r}; REINDEX brings it up to date")
+        return 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DropIndex(ChangeStatement):
+    """DROP INDEX [IF EXISTS] name ON t."""
+
+    forms = ("DROP INDEX",)
+
+    table: TableRef
+    name: str
+    if_exists: bool = False
+
+    @classmethod
+    def read(cls, cursor: Cursor) -> DropIndex:
+        if_exists = cursor.accept("IF", "EXISTS")
+        name = cursor.name("the name of an index")
+        cursor.expect("ON")
+        table = references.table(cursor)
+        cursor.end()
+        return cls(table=table, name=name, if_exists=if_exists)
+
+    def required(self, own: Collection[TableName]) -> Iterable[Required]:
+        return on(self.table, Privilege.DDL)
+
+    def run(self, changes: Changes) -> int:
+        namespace, known = _indexed(self.table, changes)
+        if self.name in known or not self.if_exists:
+            drop_index(namespace, self.name)
+        return 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reindex(Maintenance):
+    """REINDEX [TABLE] t [INDEX name]: what indices lack of the rows that there are now (`name` None: all indices)."""
+
+    forms = ("REINDEX",)
+
+    table: TableRef
+    name: str | None = None
+
+    @classmethod
+    def read(cls, cursor: Cursor) -> Reindex:
+        cursor.accept("TABLE")
+        table = references.table(cursor)
+        name = cursor.name("the name of an index") if cursor.accept("INDEX") else None
+        cursor.end()
+        return cls(table=table, name=name)
+
+    def required(self, own: Collection[TableName]) -> Iterable[Required]:
+        return on(self.table, Privilege.ADMIN, Privilege.SELECT)
+
+    def work(self, namespace: PartitionedNamespace, progress: Progress | None) -> MaintenanceWork:
+        return MaintenanceWork(INDEXING_SCHEMA, lambda: IndexingReport.rows_of(self._refreshed(namespace, progress)))
+
+    def _refreshed(self, namespace: PartitionedNamespace, progress: Progress | None) -> list[IndexingReport]:
+        if self.name is None:
+            return refresh_indices(namespace, progress)
+        return [create_index(namespace, self.name, progress)]
+
+
+def _indexed(reference: TableRef, changes: Changes) -> tuple[PartitionedNamespace, set[str]]:
+    """A table that gets an index or loses one, a part of its tables at a time, and the names of those that it has."""
+    changes.begin_steps("indices are not made or dropped")
+    name = table_name(reference)
+    table = changes.root.table(name)
+    if not isinstance(table, PartitionedNamespace):
+        raise Unsupported(f"table {name.name!r} is not partitioned, and gets its indices by Lance's own tools")
+    return table, {each.name for each in indices_of(table.snapshot())}

@@ -1,0 +1,108 @@
+"""INSERT."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator
+from dataclasses import dataclass
+from functools import partial
+from itertools import product
+
+import pyarrow as pa
+
+from lance_flight.catalog.roots.directory import Root, TableName
+from lance_flight.catalog.tables import rows
+from lance_flight.engine.query.partition_wise import division
+from lance_flight.engine.query.policies.access import Privilege
+from lance_flight.engine.runtime.transactions import SqlTransaction
+from lance_flight.engine.sql import references
+from lance_flight.engine.sql.cursor import Cursor
+from lance_flight.engine.sql.long_values import LONG, pieces
+from lance_flight.engine.sql.parameters import parameter_schema
+from lance_flight.engine.sql.references import TableRef, table_name
+from lance_flight.engine.sql.select_lists import with_distinct_names
+from lance_flight.engine.statements.changes import Changes
+from lance_flight.engine.statements.kinds import ChangeStatement, Required
+from lance_flight.engine.statements.queries import query_text
+from lance_flight.engine.writes import ingest
+from lance_flight.engine.writes.definitions import storable
+from lance_flight.engine.writes.found_changes import assigned
+from lance_flight.engine.writes.writable_tables import writable
+from lance_flight.errors import NotFound, SqlError
+
+_OVERWRITING = frozenset({Privilege.INSERT, Privilege.DELETE, Privilege.SELECT})
+"""The rows that go are those of the partitions that come, and are counted."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Insert(ChangeStatement):
+    """INSERT INTO|OVERWRITE t [(columns)] query; `columns` None means all, by position."""
+
+    forms = ("INSERT",)
+
+    table: TableRef
+    columns: tuple[str, ...] | None
+    query: str
+    overwrite: bool = False
+
+    @classmethod
+    def read(cls, cursor: Cursor) -> Insert:
+        overwrite = cursor.accept("OVERWRITE")
+        if not overwrite:
+            cursor.expect("INTO")
+        elif not cursor.accept("INTO"):
+            cursor.accept("TABLE")
+        table = references.table(cursor)
+        columns: tuple[str, ...] | None = None
+        if cursor.peek("(") and not cursor.peek("(", "SELECT") and not cursor.peek("(", "WITH"):
+            columns = references.names(cursor)
+        query = query_text(cursor)
+        if len(query) < LONG:
+            query = with_distinct_names(query)
+        return cls(table=table, columns=columns, query=query, overwrite=overwrite)
+
+    def required(self, own: Collection[TableName]) -> Iterable[Required]:
+        return ()
+
+    def parameters(self, sql: str, changes: Changes) -> pa.Schema:
+        frame = changes.new_session(changes.transaction).frame(next(pieces(self.query)).sql)
+        return parameter_schema(sql, frame, self._target(changes.tables))
+
+    def run(self, changes: Changes) -> int:
+        return changes.together(partial(self._insert, changes))
+
+    def _insert(self, changes: Changes, transaction: SqlTransaction) -> int:
+        """The rows of all bindings in one commit."""
+        target = self._target(transaction)
+        name = table_name(self.table)
+        writing = _OVERWRITING if self.overwrite else frozenset({Privilege.INSERT})
+        policy = changes.policy(writing, name)
+        data = self._rows(changes, transaction, target)
+        table = writable(transaction.table(name), transaction, policy)
+        return table.overwrite(data) if self.overwrite else table.append(data)
+
+    def _rows(self, changes: Changes, transaction: SqlTransaction, target: pa.Schema) -> Iterator[pa.Table]:
+        for binding, piece in product(changes.bindings, pieces(self.query)):
+            session = changes.new_session(transaction, None)
+            frame = session.literal_rows(piece.sql) if piece.is_literal else session.frame(piece.sql, binding)
+            source = storable(frame.schema())
+            if len(source) != len(target):
+                raise SqlError(
+                    f"INSERT INTO {self.table.name} has {len(source)} values for {len(target)} columns"  # noqa: S608 - a message
+                    f" ({', '.join(target.names)})"
+                )
+            session.prepare(frame)
+            for batch in division.rows(session, frame, source):
+                yield assigned(pa.Table.from_arrays(batch.columns, names=target.names), target)
+
+    def _target(self, tables: Root | SqlTransaction) -> pa.Schema:
+        """The target columns in their order; an unknown one, or a missing NOT NULL one, is named."""
+        schema = tables.read(table_name(self.table), ingest.schema_of)
+        if self.columns is None:
+            return schema
+        for name in self.columns:
+            if name not in schema.names:
+                raise NotFound.named("column", name, schema.names)
+        listed = pa.schema([schema.field(name) for name in self.columns])
+        defaults = tables.read(table_name(self.table), ingest.defaults_of)
+        rows.fit(listed, schema, what=f"INSERT INTO {self.table.name}", defaults=defaults)
+        return listed

@@ -1,0 +1,32 @@
+"""KILL."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from lance_flight.engine.runtime.running import Cancellations
+from lance_flight.engine.sql.cursor import Cursor
+from lance_flight.engine.statements.kinds import Server, SessionStatement
+from lance_flight.errors import Conflict
+
+
+@dataclass(frozen=True, slots=True)
+class Kill(SessionStatement):
+    """KILL 'id': ends a statement."""
+
+    forms = ("KILL",)
+
+    statement: str
+
+    @classmethod
+    def read(cls, cursor: Cursor) -> Kill:
+        statement = cursor.string("the id of a statement, as in system.queries")
+        cursor.end()
+        return cls(statement)
+
+    def run(self, server: Server) -> int:
+        scope = server.scope
+        outcome = server.running.kill(self.statement, scope.issuer, is_admin=scope.access.is_admin)
+        if outcome is Cancellations.NOT_CANCELLABLE:
+            raise Conflict(f"statement {self.statement!r} is committing and cannot be ended any more")
+        return 1

@@ -1,0 +1,1 @@
+"""Statements that keep a table in shape, and return what they did as rows."""

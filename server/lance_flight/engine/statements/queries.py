@@ -1,0 +1,55 @@
+"""Queries, which go to DataFusion as they were written."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import pyarrow as pa
+
+from lance_flight.engine.query.planned_query import PlannedQuery
+from lance_flight.engine.query.session import Session
+from lance_flight.engine.sql import substrait
+from lance_flight.engine.sql.cursor import Cursor
+from lance_flight.engine.statements.kinds import Answer, RowsStatement
+
+
+@dataclass(frozen=True, slots=True)
+class Query(RowsStatement):
+    """SELECT …, WITH …, VALUES …, FROM …: anything that returns rows and goes to DataFusion as it is."""
+
+    forms: ClassVar[tuple[str, ...]] = ("SELECT", "WITH", "VALUES", "FROM", "(")
+
+    sql: str
+
+    @classmethod
+    def read(cls, cursor: Cursor) -> Query:
+        return cls(cursor.source(0, len(cursor.tokens)))
+
+    @property
+    def text(self) -> str | None:
+        return self.sql
+
+    def answer(self, session: Session, parameters: pa.RecordBatch | None) -> Answer:
+        return PlannedQuery.of(session, self.sql, parameters)
+
+
+@dataclass(frozen=True, slots=True)
+class SubstraitPlan(Query):
+    """SUBSTRAIT 'plan': a query as a plan in base64."""
+
+    forms = (substrait.WORD,)
+
+    @classmethod
+    def read(cls, cursor: Cursor) -> Query:
+        text = cursor.source(0, len(cursor.tokens))
+        if substrait.plan_in(text) is None:
+            raise cursor.error("a plan in base64, in quotes")
+        return Query(text)
+
+
+def query_text(cursor: Cursor) -> str:
+    """Read the query with which another statement ends."""
+    if not any(cursor.peek(word) for word in ("SELECT", "WITH", "VALUES", "(")):
+        raise cursor.error("a query (SELECT, VALUES, WITH)")
+    return cursor.rest()

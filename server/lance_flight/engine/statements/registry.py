@@ -1,0 +1,74 @@
+"""Every statement of our own, once: what a statement may begin with, how each is read, and in which order errors list them."""
+
+from __future__ import annotations
+
+from lance_flight.engine.statements.alterations.branches import CreateBranch, DropBranch, PublishBranch
+from lance_flight.engine.statements.alterations.columns import AddColumn, AlterColumn, DropColumn, RenameColumn
+from lance_flight.engine.statements.alterations.partitioning import SetPartitionedBy
+from lance_flight.engine.statements.alterations.partitions import AttachTable, DetachPartition, DropPartition
+from lance_flight.engine.statements.alterations.rename import Rename
+from lance_flight.engine.statements.alterations.tags import CreateTag, DropTag, Rollback
+from lance_flight.engine.statements.create_table import CreateTable
+from lance_flight.engine.statements.delete import Delete
+from lance_flight.engine.statements.describe import Describe, DescribeNamespace
+from lance_flight.engine.statements.drop_table import DropTable
+from lance_flight.engine.statements.explain import Explain
+from lance_flight.engine.statements.indexes import CreateIndex, DropIndex, Reindex
+from lance_flight.engine.statements.insert import Insert
+from lance_flight.engine.statements.kill import Kill
+from lance_flight.engine.statements.kinds import Statement
+from lance_flight.engine.statements.maintenance.compact import Compact
+from lance_flight.engine.statements.maintenance.migrate import Migrate
+from lance_flight.engine.statements.maintenance.repair import Repair
+from lance_flight.engine.statements.maintenance.rewrite_partitions import RewritePartitions
+from lance_flight.engine.statements.maintenance.vacuum import Vacuum
+from lance_flight.engine.statements.maintenance.verify import Verify
+from lance_flight.engine.statements.merge import Merge
+from lance_flight.engine.statements.queries import Query, SubstraitPlan
+from lance_flight.engine.statements.set_option import SetOption
+from lance_flight.engine.statements.show import ShowMetadata, ShowTables
+from lance_flight.engine.statements.truncate import Truncate
+from lance_flight.engine.statements.update import Update
+
+STATEMENTS: tuple[type[Statement], ...] = (
+    Query,
+    SubstraitPlan,
+    Explain,
+    ShowTables,
+    ShowMetadata,
+    Describe,
+    DescribeNamespace,
+    CreateTable,
+    CreateIndex,
+    DropTable,
+    DropIndex,
+    Insert,
+    SetOption,
+    Kill,
+    AddColumn,
+    DropColumn,
+    RenameColumn,
+    AlterColumn,
+    Rename,
+    SetPartitionedBy,
+    DropPartition,
+    AttachTable,
+    DetachPartition,
+    CreateTag,
+    DropTag,
+    Rollback,
+    CreateBranch,
+    DropBranch,
+    PublishBranch,
+    RewritePartitions,
+    Compact,
+    Update,
+    Delete,
+    Merge,
+    Truncate,
+    Vacuum,
+    Repair,
+    Migrate,
+    Verify,
+    Reindex,
+)

@@ -1,0 +1,133 @@
+"""What UPDATE, DELETE, MERGE and TRUNCATE have in common: they change the rows of one table, as a part of the transaction."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Collection, Iterable
+from functools import partial
+
+import pyarrow as pa
+from datafusion import DataFrame
+
+from lance_flight.catalog.roots.directory import Table, TableName
+from lance_flight.catalog.roots.plain import PlainTable
+from lance_flight.engine.query.policies.access import Privilege
+from lance_flight.engine.query.policies.rows import RowPolicy
+from lance_flight.engine.query.session import Session
+from lance_flight.engine.runtime.transactions import SqlTransaction
+from lance_flight.engine.sql.parameters import parameter_schema
+from lance_flight.engine.sql.references import table_name
+from lance_flight.engine.statements.changes import Changes
+from lance_flight.engine.statements.kinds import ChangeStatement, Required
+from lance_flight.engine.writes.found_changes import FoundChanges
+from lance_flight.engine.writes.row_changes import Target
+from lance_flight.engine.writes.row_queries import RowQuery
+from lance_flight.engine.writes.writable_tables import columns, keeps_row_ids, writable
+from lance_flight.errors import Unsupported
+
+
+class TargetChange(ChangeStatement):
+    """A statement that changes the rows of one table."""
+
+    __slots__ = ()
+
+    @property
+    @abstractmethod
+    def target_name(self) -> TableName:
+        """The table whose rows it changes."""
+
+    @property
+    @abstractmethod
+    def writing(self) -> frozenset[Privilege]:
+        """What it does to rows that come."""
+
+    @abstractmethod
+    def change(
+        self,
+        table: Table,
+        transaction: SqlTransaction,
+        changes: Changes,
+        policy: RowPolicy,
+        parameters: pa.RecordBatch | None,
+    ) -> int:
+        """Run it once and return how many rows it inserted, changed and removed; a `policy` allows those that come."""
+
+    def run(self, changes: Changes) -> int:
+        return changes.together(partial(self._change_each, changes))
+
+    def _change_each(self, changes: Changes, transaction: SqlTransaction) -> int:
+        """The changes of each binding, made to what the ones before it left."""
+        policy = changes.policy(self.writing, self.target_name)
+        if len(changes.bindings) > 1:
+            self._check_repeated(transaction)
+        count = 0
+        for place, binding in enumerate(changes.bindings):
+            try:
+                if place:
+                    transaction.stage()
+                count += self.change(transaction.table(self.target_name), transaction, changes, policy, binding)
+            except Exception as exc:
+                if place:
+                    transaction.torn = exc
+                raise
+        return count
+
+    def _check_repeated(self, transaction: SqlTransaction) -> None:
+        """Refuse several rows of parameters where each would be a commit of its own: for a plain table that others see."""
+        table = transaction.table(self.target_name)
+        if isinstance(table, PlainTable) and not transaction.is_draft(table):
+            raise Unsupported(
+                f"table {self.target_name.name!r} is not partitioned: {self.label.upper()} takes one row of"
+                " parameters at a time there, as several could not become visible together"
+            )
+
+
+class RowChange(TargetChange):
+    """A statement that changes the rows that a query finds: UPDATE, DELETE, MERGE."""
+
+    __slots__ = ()
+
+    target: Target
+
+    @property
+    def target_name(self) -> TableName:
+        return table_name(self.target.table)
+
+    @property
+    @abstractmethod
+    def changing(self) -> frozenset[Privilege]:
+        """What it does to rows that are there."""
+
+    @abstractmethod
+    def query(self, session: Session, schema: pa.Schema, *, keeps_ids: bool) -> RowQuery:
+        """The query that finds its rows in a target of these columns, whose rows may keep their ids."""
+
+    def narrow(self, session: Session, frame: DataFrame) -> None:
+        """Restrict what `frame`, its query, reads of the target, before it is run."""
+
+    def required(self, own: Collection[TableName]) -> Iterable[Required]:
+        return ()
+
+    def query_in(self, session: Session) -> RowQuery:
+        """The query that finds its rows, in a session that has it as target."""
+        transaction = session.transaction or SqlTransaction(session.root)
+        table = transaction.table(self.target_name)
+        return self.query(session, columns(table, transaction), keeps_ids=keeps_row_ids(table, transaction))
+
+    def change(
+        self,
+        table: Table,
+        transaction: SqlTransaction,
+        changes: Changes,
+        policy: RowPolicy,
+        parameters: pa.RecordBatch | None,
+    ) -> int:
+        session = changes.new_session(transaction, self.target_name, self.changing)
+        find = partial(FoundChanges, session, self, self.query_in(session), parameters)
+        return writable(table, transaction, policy).change(find)
+
+    def parameters(self, sql: str, changes: Changes) -> pa.Schema:
+        session = changes.new_session(
+            changes.transaction or SqlTransaction(changes.root), self.target_name, self.changing
+        )
+        return parameter_schema(sql, session.frame(self.query_in(session).sql))

@@ -1,0 +1,57 @@
+"""TRUNCATE."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+from lance_flight.catalog.roots.directory import Table, TableName
+from lance_flight.engine.query.policies.access import Privilege
+from lance_flight.engine.query.policies.rows import RowPolicy
+from lance_flight.engine.runtime.transactions import SqlTransaction
+from lance_flight.engine.sql import references
+from lance_flight.engine.sql.cursor import Cursor
+from lance_flight.engine.sql.references import TableRef, table_name
+from lance_flight.engine.statements.changes import Changes
+from lance_flight.engine.statements.kinds import REMOVING, Required, on
+from lance_flight.engine.statements.row_changes import TargetChange
+from lance_flight.engine.writes.writable_tables import writable
+
+
+@dataclass(frozen=True, slots=True)
+class Truncate(TargetChange):
+    """TRUNCATE [TABLE] t."""
+
+    forms = ("TRUNCATE",)
+
+    table: TableRef
+
+    @classmethod
+    def read(cls, cursor: Cursor) -> Truncate:
+        cursor.accept("TABLE")
+        table = references.table(cursor)
+        cursor.end()
+        return cls(table)
+
+    @property
+    def target_name(self) -> TableName:
+        return table_name(self.table)
+
+    @property
+    def writing(self) -> frozenset[Privilege]:
+        return frozenset()
+
+    def required(self, own: Collection[TableName]) -> Iterable[Required]:
+        return on(self.table, *REMOVING)
+
+    def change(
+        self,
+        table: Table,
+        transaction: SqlTransaction,
+        changes: Changes,
+        policy: RowPolicy,
+        parameters: pa.RecordBatch | None,
+    ) -> int:
+        return writable(table, transaction).truncate()
