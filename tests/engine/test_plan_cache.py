@@ -21,6 +21,7 @@ from lance_flight.engine.query.tasks import Task
 from lance_flight.engine.runtime.client_sessions import ClientSession
 from lance_flight.engine.runtime.execution import Execution
 from lance_flight.engine.runtime.statement_runs import Issuer
+from lance_flight.engine.statements.answering import Answering
 from lance_flight.engine.writes.ingest import Existing
 from lance_flight.errors import Cancelled, LanceFlightError
 
@@ -228,6 +229,7 @@ def test_a_plan_whose_run_failed_is_not_kept(engine: Engine) -> None:
 @pytest.mark.parametrize("bounds", [{"most_plans": 2}, {"most_bytes": 150_000}], ids=["plans", "bytes"])
 def test_the_plans_used_last_are_kept(engine: Engine, begun: list[None], bounds: dict[str, int]) -> None:
     engine.plans = PlanCache(**bounds)
+    engine._answering = Answering(engine.sessions, engine.plans)
     texts = [f"SELECT id FROM t WHERE id > {number}" for number in range(3)]
     for text in texts:
         engine.run(planned(engine, text)).read_all()

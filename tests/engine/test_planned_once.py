@@ -13,6 +13,8 @@ from lance_flight.catalog.roots.directory import Root
 from lance_flight.catalog.storage.store import Store
 from lance_flight.engine.engine import Engine
 from lance_flight.engine.query.tasks import Task
+from lance_flight.engine.sql import datafusion_text
+from lance_flight.engine.statements import parsing
 from lance_flight.planning import pruning
 
 SQL, OPTIMISED, PHYSICAL, RUN = "sql_with_options", "optimized_logical_plan", "execution_plan", "execute_stream"
@@ -83,6 +85,17 @@ def test_a_described_query_is_planned_by_then(engine: Engine, asked: Counter[str
     asked.clear()
     engine.run(planned(engine, sql)).read_all()
     assert asked == {OPTIMISED: 1, RUN: 1}
+
+
+def test_a_text_is_read_once(engine: Engine) -> None:
+    read = parsing._remembered.cache_info().misses
+    rewritten = datafusion_text._remembered.cache_info().misses
+    sql = "SELECT sum(id) AS of_this_test_alone FROM t WHERE k = $1"
+    engine.describe(sql)
+    for number in range(3):
+        engine.run(planned(engine, sql, pa.record_batch({"k": [number]}))).read_all()
+    assert parsing._remembered.cache_info().misses == read + 1
+    assert datafusion_text._remembered.cache_info().misses == rewritten + 1
 
 
 def test_other_parameters_are_bound_and_nothing_else(engine: Engine, asked: Counter[str]) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Generator, Iterator
 from contextlib import contextmanager
-from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from functools import partial
 
@@ -14,14 +13,12 @@ from lance_flight.catalog.roots.directory import PUBLIC, Root, TableName
 from lance_flight.catalog.roots.temporary import NO_TABLES, Temporary
 from lance_flight.catalog.storage.leases import Hold, leases
 from lance_flight.engine.query.endpoints import is_ordered, split
-from lance_flight.engine.query.plan_cache import LONGEST_TEXT, PlanCache
-from lance_flight.engine.query.planned_query import PlanKey, PlannedQuery
+from lance_flight.engine.query.plan_cache import PlanCache
+from lance_flight.engine.query.planned_query import PlannedQuery
 from lance_flight.engine.query.policies.access import UNLIMITED, Access
 from lance_flight.engine.query.query_plans import Description, QueryPlan, tasks_of
 from lance_flight.engine.query.scope import ALONE, Scope
-from lance_flight.engine.query.session import Session
 from lance_flight.engine.query.sessions import Sessions, in_transaction
-from lance_flight.engine.query.statement_context import StatementContext
 from lance_flight.engine.query.tasks import Task
 from lance_flight.engine.runtime.client_sessions import ClientSession
 from lance_flight.engine.runtime.clients import Clients
@@ -34,7 +31,7 @@ from lance_flight.engine.runtime.transactions import SqlTransaction
 from lance_flight.engine.runtime.turns import Turn
 from lance_flight.engine.sql.parameters import check_parameters, parameter_schema
 from lance_flight.engine.sql.references import CATALOG
-from lance_flight.engine.statements.bindings import answer_by_rows
+from lance_flight.engine.statements.answering import Answering
 from lance_flight.engine.statements.changes import Changes, temporary_root
 from lance_flight.engine.statements.kinds import (
     Answer,
@@ -64,7 +61,6 @@ class Engine:
         self.limits = limits
         self.clients = Clients(root, limits)
         self.running = RunningStatements(limits)
-        self.plans = PlanCache()
         self._reports = Reports(limits.ticket_lifetime)
         self.sessions = Sessions(
             root=root,
@@ -74,6 +70,8 @@ class Engine:
             clients=self.clients,
             planning_timeout=limits.planning_timeout,
         )
+        self.plans = PlanCache()
+        self._answering = Answering(self.sessions, self.plans)
 
     def describe(self, sql: str, scope: Scope = ALONE) -> Description:
         """The result schema and the parameters of a statement, none of which is run."""
@@ -90,9 +88,9 @@ class Engine:
             match statement:
                 case RowsStatement():
                     context = in_transaction(self.sessions.of_scope(scope, running), transaction)
-                    session, answered = self._answered(statement, context, scope.branch, None)
+                    session, answered = self._answering.answer(statement, context, scope.branch, None)
                     parameters = parameter_schema(sql, answered.frame, given=session.parameter_types)
-                    self._keep_plan(answered)
+                    self._answering.keep(answered)
                     return Description(schema=answered.schema, parameters=parameters)
                 case Maintenance():
                     work = maintenance_work(self.sessions.seen(scope), transaction, statement)
@@ -176,14 +174,14 @@ class Engine:
         with self._turn(running, scope) as (transaction, _):
             running.at(State.PLANNING)
             context = in_transaction(self.sessions.of_scope(scope, running), transaction, holds=holds)
-            session, answered = self._answered(statement, context, scope.branch, parameters)
+            session, answered = self._answering.answer(statement, context, scope.branch, parameters)
             if answered.frame is not None:
                 session.plan_ahead(answered.frame)
                 ordered = is_ordered(answered.frame.logical_plan())
             if isinstance(answered, PlannedQuery):
                 shares, rows = split(answered, endpoints)
             readings = dict(session.named.readings)
-            self._keep_plan(answered)
+            self._answering.keep(answered)
         expires = self._keep(running, holds)
         running.snapshots = {name: reading.version for name, reading in readings.items()}
         running.awaited.update(range(shares))
@@ -196,36 +194,6 @@ class Engine:
             ordered=ordered,
             partitions=running.scanned,
         )
-
-    def _answered(
-        self,
-        statement: RowsStatement,
-        context: StatementContext,
-        branch: str | None,
-        parameters: pa.RecordBatch | None,
-    ) -> tuple[Session, Answer]:
-        """What a statement returns, by a plan that was kept or by a new one, and the session that it is planned in."""
-        key = _plan_key(statement, context, branch, parameters)
-        kept = None if key is None else self.plans.take(key, context, parameters)
-        if kept is not None:
-            return kept.session, kept
-        target, changing = statement.target
-        begun: list[Session] = []
-
-        def answer_to(row: pa.RecordBatch | None) -> Answer:
-            session = self.sessions.begin(replace(context, target=target, changing=changing))
-            begun.append(session)
-            return statement.answer(session, row)
-
-        answered = answer_by_rows(statement, parameters, answer_to)
-        if key is not None and isinstance(answered, PlannedQuery):
-            answered = replace(answered, key=key)
-        return begun[0], answered
-
-    def _keep_plan(self, answered: Answer) -> None:
-        """Keep the plan of a statement that has done with it for the next one."""
-        if isinstance(answered, PlannedQuery) and answered.key is not None:
-            self.plans.keep(answered.key, answered)
 
     def _keep(self, running: RunningStatement, holds: list[Hold]) -> datetime:
         """Keep the snapshots of a query until its tickets expire, and say when that is."""
@@ -248,7 +216,7 @@ class Engine:
         running = self.running.of_ticket(task.statement, task.share.part, task.sql, issuer)
         with self.running.working(running, issuer), self.running.turn(running, issuer):
             holds: list[Hold] = []
-            self._keep_plan(self._redeemed(running, task, holds, access, _temporary(task, session)))
+            self._answering.keep(self._redeemed(running, task, holds, access, _temporary(task, session)))
             return self._keep(running, holds)
 
     def run(
@@ -289,7 +257,7 @@ class Engine:
         """The rows of a statement; the snapshots that they come from stay for as long as they are being read, and no longer."""
         try:
             yield from answered.batches()
-            self._keep_plan(answered)
+            self._answering.keep(answered)
         finally:
             holds.clear()
 
@@ -304,7 +272,7 @@ class Engine:
         running.at(State.PLANNING)
         running.limit(task.execution.statement_timeout)
         context = self.sessions.of_task(task, running, access, temporary, holds)
-        session, answered = self._answered(statement, context, task.branch, task.parameters)
+        session, answered = self._answering.answer(statement, context, task.branch, task.parameters)
         running.snapshots = {name: reading.version for name, reading in session.named.readings.items()}
         return answered
 
@@ -420,15 +388,3 @@ def _temporary(task: Task, session: ClientSession | None) -> Temporary:
     names = frozenset(TableName(PUBLIC, name) for name in task.temporary)
     is_its_own = session is not None and session.id == task.session
     return Temporary(names, session.temporary.known().root if session is not None and is_its_own else None)
-
-
-def _plan_key(
-    statement: RowsStatement, context: StatementContext, branch: str | None, parameters: pa.RecordBatch | None
-) -> PlanKey | None:
-    """What a query's plan is kept under; None for one that others may not run: of a transaction, of temporary tables, row by row."""
-    is_shared = context.transaction is None and not context.access.own
-    is_one = parameters is None or parameters.num_rows == 1
-    text = statement.text
-    if text is None or not (is_shared and is_one and len(text) <= LONGEST_TEXT):
-        return None
-    return PlanKey(text, context.db_schema, branch, context.execution, context.access)

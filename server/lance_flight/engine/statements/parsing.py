@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
+from functools import lru_cache, partial
 from types import MappingProxyType
 from typing import TypeAlias
 
@@ -24,15 +24,26 @@ from lance_flight.errors import SqlError
 TABLE = "t"
 """Stands for the name of a table in a form."""
 
+LONGEST_KEPT = 16 << 10
+MOST_KEPT = 512
+
 Reader: TypeAlias = Callable[[Cursor], Statement]
 
 
 def parse(sql: str, db_schema: str | None = None, sent: str | None = None, first: int = 0) -> Statement:
-    """Read one statement, whose tables without a schema are those of `db_schema`; `sent` and `first` are as those of `Cursor`.
+    """Read one statement; what short ones were read as is remembered.
+
+    Tables without a schema are those of `db_schema`; `sent` and `first` are as those of `Cursor`.
 
     >>> parse("DROP TABLE IF EXISTS flights")
     DropTable(table=TableRef(name='flights', db_schema=None), if_exists=True)
     """
+    if len(sql) <= LONGEST_KEPT and sent is None:
+        return _remembered(sql, db_schema)
+    return _parsed(sql, db_schema, sent, first)
+
+
+def _parsed(sql: str, db_schema: str | None, sent: str | None = None, first: int = 0) -> Statement:
     text = numbered(sql)
     head = insert_head(text)
     cursor = (
@@ -47,6 +58,10 @@ def parse(sql: str, db_schema: str | None = None, sent: str | None = None, first
         raise SqlError(f"a statement may not begin with {cursor.tokens[0].text!r}; expected one of {expected}")
     cursor.at = 1
     return read(cursor)
+
+
+_remembered = lru_cache(MOST_KEPT)(_parsed)
+"""A statement comes several times on its way: to be described, planned, and read."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,65 @@
+"""Answers of statements that return rows: by a plan that is kept, or by a new one."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+
+import pyarrow as pa
+
+from lance_flight.engine.query.plan_cache import LONGEST_TEXT, PlanCache
+from lance_flight.engine.query.planned_query import PlanKey, PlannedQuery
+from lance_flight.engine.query.session import Session
+from lance_flight.engine.query.sessions import Sessions
+from lance_flight.engine.query.statement_context import StatementContext
+from lance_flight.engine.statements.bindings import answer_by_rows
+from lance_flight.engine.statements.kinds import Answer, RowsStatement
+
+
+@dataclass(frozen=True, slots=True)
+class Answering:
+    """Answers the statements of one server, and keeps the plans of their queries."""
+
+    sessions: Sessions
+    plans: PlanCache = field(default_factory=PlanCache)
+
+    def answer(
+        self,
+        statement: RowsStatement,
+        context: StatementContext,
+        branch: str | None,
+        parameters: pa.RecordBatch | None,
+    ) -> tuple[Session, Answer]:
+        """What a statement returns, and the session that it is planned in; `keep` takes the answer back."""
+        key = _plan_key(statement, context, branch, parameters)
+        kept = None if key is None else self.plans.take(key, context, parameters)
+        if kept is not None:
+            return kept.session, kept
+        target, changing = statement.target
+        begun: list[Session] = []
+
+        def answer_to(row: pa.RecordBatch | None) -> Answer:
+            session = self.sessions.begin(replace(context, target=target, changing=changing))
+            begun.append(session)
+            return statement.answer(session, row)
+
+        answered = answer_by_rows(statement, parameters, answer_to)
+        if key is not None and isinstance(answered, PlannedQuery):
+            answered = replace(answered, key=key)
+        return begun[0], answered
+
+    def keep(self, answered: Answer) -> None:
+        """Keep the plan of a statement that has done with it for the next one."""
+        if isinstance(answered, PlannedQuery) and answered.key is not None:
+            self.plans.keep(answered.key, answered)
+
+
+def _plan_key(
+    statement: RowsStatement, context: StatementContext, branch: str | None, parameters: pa.RecordBatch | None
+) -> PlanKey | None:
+    """What a query's plan is kept under; None for one that others may not run: of a transaction, of temporary tables, row by row."""
+    text = statement.text
+    is_shared = context.transaction is None and not context.access.own
+    is_one = parameters is None or parameters.num_rows == 1
+    if text is None or not (is_shared and is_one) or len(text) > LONGEST_TEXT:
+        return None
+    return PlanKey(text, context.db_schema, branch, context.execution, context.access)
