@@ -226,7 +226,7 @@ def test_a_plan_whose_run_failed_is_not_kept(engine: Engine) -> None:
     assert engine.plans.counts.plans == 0
 
 
-@pytest.mark.parametrize("bounds", [{"most_plans": 2}, {"most_bytes": 150_000}], ids=["plans", "bytes"])
+@pytest.mark.parametrize("bounds", [{"most_plans": 2}, {"most_bytes": 250_000}], ids=["plans", "bytes"])
 def test_the_plans_used_last_are_kept(engine: Engine, begun: list[None], bounds: dict[str, int]) -> None:
     engine.plans = PlanCache(**bounds)
     engine._answering = Answering(engine.sessions, engine.plans)

@@ -26,10 +26,10 @@ from lance_flight.errors import LanceFlightError
 MOST_PLANS = 256
 MOST_BYTES = 64 << 20
 LONGEST_TEXT = 64 << 10
-_OF_A_PLAN = 64 << 10
+_OF_A_PLAN = 96 << 10
 """Bytes that DataFusion's context and a plan of a few nodes take."""
-_OF_A_CHARACTER = 64
-"""Bytes of plan for each character of its text."""
+_OF_A_CHARACTER = 256
+"""Bytes of plan for each character of its text: lists of keys take 190, long select lists 250."""
 _OF_A_PARTITION = 256
 """Bytes of a snapshot for each of its partition tables."""
 
