@@ -24,6 +24,7 @@ from lance_flight.catalog.manifests.snapshot import Snapshot
 from lance_flight.catalog.manifests.snapshot_reading import read_snapshot
 from lance_flight.catalog.storage.branches import BRANCHES, BranchRef
 from lance_flight.catalog.storage.conflicts import conflicts
+from lance_flight.catalog.storage.kept_tables import kept_tables
 from lance_flight.catalog.storage.newest import Newest
 from lance_flight.catalog.storage.standing import Standing
 from lance_flight.catalog.storage.store import UNREADABLE, Store
@@ -121,6 +122,13 @@ class Manifest:
         except Corrupt as exc:
             raise Corrupt(f"namespace {self.store.parent.name!r}: {exc}") from exc
 
+    def _open_to_read(self, version: int) -> LanceDataset:
+        """A version for what leaves the dataset itself as it is; not read where this process has just committed it."""
+        try:
+            return kept_tables.open(self._place, version)
+        except Corrupt as exc:
+            raise Corrupt(f"namespace {self.store.parent.name!r}: {exc}") from exc
+
     def _open_newest(self) -> LanceDataset:
         known = self._newest.look()
         if known is not None:
@@ -191,7 +199,7 @@ class Manifest:
         this one fails with `Conflict` and nothing is visible.
         """
         check_in_place(self.store.parent.name, base.misplaced)
-        dataset, standing = self.open(base.version), Standing.of(self._place, base.version)
+        dataset, standing = self._open_to_read(base.version), Standing.of(self._place, base.version)
         head = head_row(base)
         changes_head = head["object_id"][0].as_py() in rows["object_id"].to_pylist()
         rewrite = Rewrite.of(base, rows if changes_head else pa.concat_tables([head, rows]), removed)
@@ -211,7 +219,12 @@ class Manifest:
         if int(committed.version) != base.version + 1 or len(written) != 1 or changes_head:
             # Columns or metadata are others than those of the base: they have to be read.
             return self.snapshot(int(committed.version))
-        return _existing(self._read(committed, lambda: rewrite.applied(base, committed)))
+        kept_tables.keep(self._place, committed)
+        found = self._read(committed, lambda: rewrite.applied(base, committed))
+        file = self._newest.file(int(committed.version))
+        if file is not None:
+            self._snapshots.put(file, found)
+        return _existing(found)
 
     def make_visible(
         self,

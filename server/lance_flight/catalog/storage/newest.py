@@ -7,11 +7,11 @@ moment ago. Object stores list the newest first anyway.
 
 from __future__ import annotations
 
+import os
 import stat
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TypeAlias
 
 from lance_flight.catalog.storage.leases import GRACE
@@ -42,7 +42,7 @@ class Newest:
     """Which version of one table was the newest when somebody last looked. Safe to share among threads."""
 
     def __init__(self, table: Store, clock: Callable[[], float] = time.monotonic) -> None:
-        self._versions = None if table.is_remote else Path(table.uri, VERSIONS)
+        self._place = None if table.is_remote else table.uri
         self._clock = clock
         self._seen: _Seen | None = None
 
@@ -73,12 +73,15 @@ class Newest:
 
     def file(self, version: int) -> VersionFile | None:
         """The file of a version; None where there is none of our naming, or it is not a local one."""
-        if self._versions is None:
-            return None
-        try:
-            found = (self._versions / f"{_NEWEST_FIRST - version:020}.manifest").lstat()
-        except OSError:
-            return None
-        if stat.S_ISLNK(found.st_mode):
-            return None
-        return version, found.st_ino, found.st_mtime_ns, found.st_size
+        return None if self._place is None else version_file(self._place, version)
+
+
+def version_file(table: str, version: int) -> VersionFile | None:
+    """The file of a version of the table in a local directory; None where there is none of our naming, or it is a link."""
+    try:
+        found = os.lstat(f"{table}/{VERSIONS}/{_NEWEST_FIRST - version:020}.manifest")
+    except OSError:
+        return None
+    if stat.S_ISLNK(found.st_mode):
+        return None
+    return version, found.st_ino, found.st_mtime_ns, found.st_size

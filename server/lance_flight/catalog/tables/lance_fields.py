@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import lru_cache
 from itertools import count
 from typing import Any
 
@@ -23,6 +24,7 @@ from lance.schema import LanceSchema
 from lance_flight.model.nested import children
 from lance_flight.model.schema import TABLE_FIELD_ID
 
+KEPT_SCHEMAS = 256
 NO_PARENT = -1
 Key = int | tuple["Key | None", str]
 """What names a field of a partition table: the id of the namespace's field that it holds, else its name within another."""
@@ -88,6 +90,13 @@ def least_number(dataset: LanceDataset) -> int:
 
 def new_schema(schema: pa.Schema) -> LanceSchema:
     """The schema of a new table: numbered by the ids of its fields, or by position where these do not number all of it."""
+    # Two schemas are equal whose fields have other ids.
+    return _new_schema(schema.serialize().to_pybytes())
+
+
+@lru_cache(KEPT_SCHEMAS)
+def _new_schema(serialized: bytes) -> LanceSchema:
+    schema = pa.ipc.read_schema(pa.py_buffer(serialized))
     keys = [key for key, _ in walk(list(schema))]
     by_position = LanceSchema.from_pyarrow(schema)
     if not all(isinstance(key, int) for key in keys):

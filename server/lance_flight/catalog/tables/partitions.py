@@ -21,6 +21,7 @@ from lance_flight.catalog.manifests.snapshot import PartitionTable
 from lance_flight.catalog.storage.branches import BRANCHES, open_branch
 from lance_flight.catalog.storage.conflicts import conflicts
 from lance_flight.catalog.storage.file_versions import check_values, version_of
+from lance_flight.catalog.storage.kept_tables import kept_tables
 from lance_flight.catalog.storage.store import Store, shared_session
 from lance_flight.catalog.storage.whole_files import DATA, check_data
 from lance_flight.catalog.tables.lance_fields import leaves, new_schema, numbers, renumbered, seed_of
@@ -175,6 +176,7 @@ def create(
     files = numbered(fragments, 0 if store.is_remote else secrets.randbelow(FIRST_NUMBERS) * NUMBERS_OF_A_TABLE)
     added = LanceOperation.Append(files) if is_positional else LanceOperation.Merge(files, columns)
     dataset = LanceDataset.commit(begun, added, read_version=int(begun.version), storage_options=options)
+    kept_tables.keep(store, dataset)
     return Version(int(dataset.version))
 
 
@@ -197,6 +199,16 @@ def open_at(store: Store, pin: Pin) -> LanceDataset:
 def open_table(root: Store, table: PartitionTable) -> LanceDataset:
     """A table of the namespace at `root`, at its pin."""
     return open_at(root.child(table.location), table.pin)
+
+
+def open_to_read(store: Store, pin: Pin) -> LanceDataset:
+    """The same for what leaves the dataset itself as it is, without reading it where this process has just committed it."""
+    if not isinstance(pin, Version):
+        return open_at(store, pin)
+    try:
+        return kept_tables.open(store, pin.version)
+    except (NotFound, ValueError, OSError) as exc:
+        raise NotFound(f"partition table {store.name!r} has no {pin}") from exc
 
 
 def resolve(store: Store, pin: Pin) -> FixedPin:
@@ -249,16 +261,20 @@ def stage(store: Store, base: FixedPin, operation: LanceOperation.BaseOperation)
                 max_retries=0,
             )
             if int(staged.version) == expected:
-                return _pin_like(base, expected)
+                pin = _pin_like(base, expected)
+                if isinstance(pin, Version):
+                    kept_tables.keep(store, staged)
+                return pin
     raise Conflict(f"{store.name!r}: {STAGING_ATTEMPTS} attempts to stage on {base} met other writers")
 
 
 def _base_on_top(store: Store, base: FixedPin) -> LanceDataset | None:
     """The table with the content of `base` as its newest version; None where another writer was faster."""
-    dataset = open_at(store, base)
+    dataset = open_to_read(store, base)
     before = int(dataset.latest_version)
     if before == base.version:
         return dataset
+    dataset = open_at(store, base)
     dataset.restore()
     reached("pin_restored")
     return dataset if int(dataset.version) == before + 1 else None

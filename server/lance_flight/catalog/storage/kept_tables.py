@@ -1,0 +1,52 @@
+"""Cache of tables as this process has just committed them, so that the next write on top of one does not read it again.
+
+A version is told by its file, so that a table which was made again in the same place is another one. Only what leaves a dataset as it is may use
+one of these: a restore, say, moves the very dataset that it is called on.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from threading import Lock
+
+from lance import LanceDataset
+
+from lance_flight.catalog.storage.newest import VersionFile, version_file
+from lance_flight.catalog.storage.store import Store
+
+MOST_TABLES = 1024
+MOST_MANIFEST_BYTES = 16 << 10
+"""A dataset holds its manifest in memory, which lists every file of the table."""
+
+
+class KeptTables:
+    """Datasets at the versions that this process has committed last. Safe to share among threads."""
+
+    def __init__(self) -> None:
+        self._found: OrderedDict[tuple[str, int], tuple[VersionFile, LanceDataset]] = OrderedDict()
+        self._lock = Lock()
+
+    def keep(self, table: Store, dataset: LanceDataset) -> None:
+        """Remember a dataset that was just committed; one in an object store, or with many files, is left out."""
+        version = int(dataset.version)
+        file = None if table.is_remote else version_file(table.uri, version)
+        if file is None or file[-1] > MOST_MANIFEST_BYTES:
+            return
+        with self._lock:
+            self._found.pop((table.uri, version - 1), None)
+            self._found[table.uri, version] = file, dataset
+            if len(self._found) > MOST_TABLES:
+                self._found.popitem(last=False)
+
+    def open(self, table: Store, version: int) -> LanceDataset:
+        """Return the dataset at a version, from memory where it lies there still; raises as `Store.open` does."""
+        with self._lock:
+            known = self._found.get((table.uri, version))
+        if known is None or version_file(table.uri, version) != known[0]:
+            return table.open(version)
+        table.check_links()
+        return known[1]
+
+
+kept_tables = KeptTables()
+"""Those of this process."""
