@@ -125,3 +125,18 @@ def test_the_list_of_a_directory_namespace_is_read_when_it_has_changed(tmp_path:
     with pytest.raises(NotFound):
         engine.query("DESCRIBE t2")
     assert asked["scanner"] == 2
+
+
+def test_an_append_opens_nothing_that_was_committed_here_before(tmp_path: Path, asked: Counter[str]) -> None:
+    engine = Engine(Root(Store(str(tmp_path))), ways=2)
+    engine.update("CREATE TABLE t (id BIGINT, p BIGINT) PARTITIONED BY (p)")
+    costs = []
+    for partitions in (3, 12):
+        rows = ", ".join(f"({number}, {number})" for number in range(partitions))
+        engine.update(f"INSERT INTO t VALUES {rows}")
+        asked.clear()
+        engine.update(f"INSERT INTO t VALUES {rows}")
+        costs.append(dict(asked))
+    # Names are looked up as often as before; neither the partition tables nor the manifest are opened.
+    assert costs[0] == costs[1]
+    assert costs[0].keys() == {"has"}

@@ -20,7 +20,7 @@ from lance_flight.catalog.commits.edits import Edit
 from lance_flight.catalog.commits.write_memory import write_memory
 from lance_flight.catalog.manifests.new_partitions import NewPartitions
 from lance_flight.catalog.manifests.partition_context import PartitionContext
-from lance_flight.catalog.manifests.snapshot import Snapshot
+from lance_flight.catalog.manifests.snapshot import PartitionTable, Snapshot
 from lance_flight.catalog.storage.store import Store
 from lance_flight.catalog.tables import partitions
 from lance_flight.catalog.tables.data_files import Layout, OpenFile
@@ -302,31 +302,34 @@ class PartitionWriter:
         missing = values.filter(pa.array(found < 0))
         found[found < 0] = range(self._known.num_rows, self._known.num_rows + missing.num_rows)
         self._known = pa.concat_tables([self._known, missing]).combine_chunks()
-        for place, number in enumerate(found):
-            if number not in self._pending:
-                self._pending[int(number)] = self._begin(int(number), values.slice(place, 1))
+        self._begin(found, values, np.flatnonzero([number not in self._pending for number in found]))
         return [int(number) for number in found]
 
-    def _begin(self, number: int, values: pa.Table) -> _Pending:
-        table = self._existing.table(number) if number < len(self._existing) else None
-        if table is None:
-            object_id, version = self._names.object_ids(values)[0], 0
-            location = place = directory_name(object_id, self._mark)
-        else:
-            object_id, location = table.object_id, table.location
-            base = partitions.base_of(self._store.child(location), table.pin, self._branch)
-            place, version = partitions.place_of_files(location, base), base.version
-        return _Pending(
-            Edit(
-                spec=self._spec,
-                schema=self._schema.table,
-                values=values,
-                object_id=object_id,
-                location=location,
-                place=place,
-                table=table,
-            ),
-            version,
+    def _begin(self, numbers: np.ndarray, values: pa.Table, places: np.ndarray) -> None:
+        """Begin with the partitions in some places of `numbers` and `values`, all tables together and all new ones together."""
+        is_there = numbers[places] < len(self._existing)
+        there, new = places[is_there], places[~is_there]
+        if len(there):
+            for place, table in zip(there.tolist(), self._existing.tables(numbers[there]), strict=True):
+                base = partitions.base_of(self._store.child(table.location), table.pin, self._branch)
+                files = partitions.place_of_files(table.location, base)
+                edit = self._edit(values.slice(place, 1), table.object_id, table.location, files, table)
+                self._pending[int(numbers[place])] = _Pending(edit, base.version)
+        if len(new):
+            for place, object_id in zip(new.tolist(), self._names.object_ids(values.take(new)), strict=True):
+                location = directory_name(object_id, self._mark)
+                edit = self._edit(values.slice(place, 1), object_id, location, location, None)
+                self._pending[int(numbers[place])] = _Pending(edit, 0)
+
+    def _edit(self, values: pa.Table, object_id: str, location: str, place: str, table: PartitionTable | None) -> Edit:
+        return Edit(
+            spec=self._spec,
+            schema=self._schema.table,
+            values=values,
+            object_id=object_id,
+            location=location,
+            place=place,
+            table=table,
         )
 
 
