@@ -36,7 +36,7 @@ from lance_flight.engine.statements.changes import Changes, temporary_root
 from lance_flight.engine.statements.kinds import (
     Answer,
     ChangeStatement,
-    Maintenance,
+    MaintenanceStatement,
     RowsStatement,
     Server,
     SessionStatement,
@@ -92,7 +92,7 @@ class Engine:
                     parameters = parameter_schema(sql, answered.frame, given=session.parameter_types)
                     self._answering.keep(answered)
                     return Description(schema=answered.schema, parameters=parameters)
-                case Maintenance():
+                case MaintenanceStatement():
                     work = maintenance_work(self.sessions.seen(scope), transaction, statement)
                     return Description(schema=work.schema, parameters=parameter_schema(sql, None))
                 case ChangeStatement():
@@ -127,7 +127,7 @@ class Engine:
             if isinstance(statement, RowsStatement):
                 return self._planned(running, statement, parameters, endpoints, scope)
             running.kind = Kind.UPDATE
-            if isinstance(statement, Maintenance):
+            if isinstance(statement, MaintenanceStatement):
                 return self._maintained(running, statement, parameters, scope)
             running.rows = self._changed(running, statement, parameters, scope)
             return running.rows
@@ -136,7 +136,7 @@ class Engine:
         self, sql: str, parameters: pa.RecordBatch | None = None, *, endpoints: int = 1, scope: Scope = ALONE
     ) -> QueryPlan | None:
         """Plan a statement that returns rows, or run it for its report; None for one without rows, which is not run."""
-        if not isinstance(self._parsed(sql, scope), RowsStatement | Maintenance):
+        if not isinstance(self._parsed(sql, scope), RowsStatement | MaintenanceStatement):
             return None
         planned = self.execute(sql, parameters, endpoints=endpoints, scope=scope)
         return planned if isinstance(planned, QueryPlan) else None
@@ -149,7 +149,11 @@ class Engine:
         return outcome if isinstance(outcome, int) else outcome.rows or 0
 
     def _maintained(
-        self, running: RunningStatement, statement: Maintenance, parameters: pa.RecordBatch | None, scope: Scope
+        self,
+        running: RunningStatement,
+        statement: MaintenanceStatement,
+        parameters: pa.RecordBatch | None,
+        scope: Scope,
     ) -> QueryPlan:
         """Run a maintenance statement, once, for the plan of its report; a client that goes away does not end it."""
         check_parameters(running.sql, parameters, is_query=True)
@@ -278,7 +282,7 @@ class Engine:
 
     def query(self, sql: str, parameters: pa.RecordBatch | None = None) -> pa.Table:
         """All rows of a query at once; for small results within the server."""
-        planned = self.plan(sql, parameters) if isinstance(parse(sql), Maintenance) else None
+        planned = self.plan(sql, parameters) if isinstance(parse(sql), MaintenanceStatement) else None
         return self.run(Task(sql=sql, parameters=parameters) if planned is None else planned.tasks[0]).read_all()
 
     def _changed(

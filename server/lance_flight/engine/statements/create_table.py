@@ -66,7 +66,7 @@ class CreateTable(ChangeStatement):
     def required(self, own: Collection[TableName]) -> Iterable[Required]:
         if self.is_temporary:
             return ()
-        return on(self.table, *(MAKING if self.query is not None else (Privilege.DDL,)))
+        return on(table_name(self.table), *(MAKING if self.query is not None else (Privilege.DDL,)))
 
     def run(self, changes: Changes) -> int:
         root, transaction = changes.root, changes.transaction

@@ -47,7 +47,6 @@ class Describe(RowsStatement):
     def read(cls, cursor: Cursor) -> Describe:
         cursor.accept("TABLE")
         table = references.table(cursor)
-        cursor.end()
         return cls(table)
 
     def answer(self, session: Session, parameters: pa.RecordBatch | None) -> Answer:
@@ -74,7 +73,6 @@ class DescribeNamespace(RowsStatement):
         while cursor.accept("."):
             parts.append(cursor.name("the name of a namespace"))
         path = () if cursor.done else tuple(cursor.string("the path of a namespace, 'v1$…'").split(SEPARATOR))
-        cursor.end()
         return cls(tuple(parts), path)
 
     def answer(self, session: Session, parameters: pa.RecordBatch | None) -> Answer:

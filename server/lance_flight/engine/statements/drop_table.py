@@ -2,23 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 
-from lance_flight.catalog.roots.directory import TableName
 from lance_flight.engine.query.policies.access import Privilege
 from lance_flight.engine.sql import references
 from lance_flight.engine.sql.cursor import Cursor
 from lance_flight.engine.sql.references import TableRef, table_name
 from lance_flight.engine.statements.changes import Changes
-from lance_flight.engine.statements.kinds import ChangeStatement, Required, on
+from lance_flight.engine.statements.kinds import ChangeStatement, TableStatement
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class DropTable(ChangeStatement):
+class DropTable(TableStatement, ChangeStatement):
     """DROP TABLE [IF EXISTS] t."""
 
     forms = ("DROP",)
+    needs = (Privilege.DDL,)
 
     table: TableRef
     if_exists: bool = False
@@ -28,11 +27,7 @@ class DropTable(ChangeStatement):
         cursor.expect("TABLE")
         if_exists = cursor.accept("IF", "EXISTS")
         table = references.table(cursor)
-        cursor.end()
         return cls(table=table, if_exists=if_exists)
-
-    def required(self, own: Collection[TableName]) -> Iterable[Required]:
-        return on(self.table, Privilege.DDL)
 
     def run(self, changes: Changes) -> int:
         name = table_name(self.table)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from lance_flight.catalog.bulk.pieces import Progress
@@ -15,13 +15,12 @@ from lance_flight.catalog.maintenance.indexing import (
 )
 from lance_flight.catalog.manifests.indices import IndexRules, indices_of
 from lance_flight.catalog.namespace import PartitionedNamespace
-from lance_flight.catalog.roots.directory import TableName
 from lance_flight.engine.query.policies.access import Privilege
 from lance_flight.engine.sql import references, with_options
 from lance_flight.engine.sql.cursor import Cursor
 from lance_flight.engine.sql.references import TableRef, table_name
 from lance_flight.engine.statements.changes import Changes
-from lance_flight.engine.statements.kinds import ChangeStatement, Maintenance, MaintenanceWork, Required, on
+from lance_flight.engine.statements.kinds import ChangeStatement, MaintenanceStatement, MaintenanceWork, TableStatement
 from lance_flight.errors import AlreadyExists, InvalidInput, Unsupported
 from lance_flight.model.index_kinds import OptionValue
 
@@ -29,10 +28,11 @@ MIN_ROWS = "min_rows"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class CreateIndex(ChangeStatement):
+class CreateIndex(TableStatement, ChangeStatement):
     """CREATE INDEX [IF NOT EXISTS] [name] ON t (column) [USING kind] [WITH (option = value, …)]."""
 
     forms = ("CREATE INDEX",)
+    needs = (Privilege.DDL, Privilege.SELECT)
 
     table: TableRef
     column: str
@@ -53,7 +53,6 @@ class CreateIndex(ChangeStatement):
         cursor.expect(")")
         kind = cursor.name("the kind of an index") if cursor.accept("USING") else "btree"
         options = with_options.in_brackets(cursor) if cursor.accept("WITH") else {}
-        cursor.end()
         return cls(table=table, column=column, name=name, kind=kind, options=options, if_not_exists=if_not_exists)
 
     @property
@@ -71,9 +70,6 @@ class CreateIndex(ChangeStatement):
             min_rows=least,
         )
 
-    def required(self, own: Collection[TableName]) -> Iterable[Required]:
-        return on(self.table, Privilege.DDL, Privilege.SELECT)
-
     def run(self, changes: Changes) -> int:
         namespace, known = _indexed(self.table, changes)
         called = self.rules.called
@@ -86,10 +82,11 @@ class CreateIndex(ChangeStatement):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class DropIndex(ChangeStatement):
+class DropIndex(TableStatement, ChangeStatement):
     """DROP INDEX [IF EXISTS] name ON t."""
 
     forms = ("DROP INDEX",)
+    needs = (Privilege.DDL,)
 
     table: TableRef
     name: str
@@ -101,11 +98,7 @@ class DropIndex(ChangeStatement):
         name = cursor.name("the name of an index")
         cursor.expect("ON")
         table = references.table(cursor)
-        cursor.end()
         return cls(table=table, name=name, if_exists=if_exists)
-
-    def required(self, own: Collection[TableName]) -> Iterable[Required]:
-        return on(self.table, Privilege.DDL)
 
     def run(self, changes: Changes) -> int:
         namespace, known = _indexed(self.table, changes)
@@ -115,10 +108,11 @@ class DropIndex(ChangeStatement):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Reindex(Maintenance):
+class Reindex(MaintenanceStatement):
     """REINDEX [TABLE] t [INDEX name]: what indices lack of the rows that there are now (`name` None: all indices)."""
 
     forms = ("REINDEX",)
+    needs = (Privilege.ADMIN, Privilege.SELECT)
 
     table: TableRef
     name: str | None = None
@@ -128,11 +122,7 @@ class Reindex(Maintenance):
         cursor.accept("TABLE")
         table = references.table(cursor)
         name = cursor.name("the name of an index") if cursor.accept("INDEX") else None
-        cursor.end()
         return cls(table=table, name=name)
-
-    def required(self, own: Collection[TableName]) -> Iterable[Required]:
-        return on(self.table, Privilege.ADMIN, Privilege.SELECT)
 
     def work(self, namespace: PartitionedNamespace, progress: Progress | None) -> MaintenanceWork:
         return MaintenanceWork(INDEXING_SCHEMA, lambda: IndexingReport.rows_of(self._refreshed(namespace, progress)))

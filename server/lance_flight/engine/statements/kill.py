@@ -21,7 +21,6 @@ class Kill(SessionStatement):
     @classmethod
     def read(cls, cursor: Cursor) -> Kill:
         statement = cursor.string("the id of a statement, as in system.queries")
-        cursor.end()
         return cls(statement)
 
     def run(self, server: Server) -> int:

@@ -52,7 +52,7 @@ class Statement(ABC):
     nests: ClassVar[bool] = False
     """Whether another statement stands inside it."""
     read: ClassVar[Callable[..., Statement]]
-    """The class method that reads what follows the words of a form: `read(cursor)`.
+    """The class method that reads what follows the words of a form: `read(cursor)`. What it leaves is refused.
 
     It is `read(cursor, table)` of a form with a table, and `read(cursor, parse)` of a statement that `nests`.
     """
@@ -71,10 +71,23 @@ class Statement(ABC):
         """
 
 
-def on(table: TableRef | TableName, *privileges: Privilege) -> Iterator[Required]:
+class TableStatement(Statement):
+    """A statement about all rows of one table."""
+
+    __slots__ = ()
+
+    needs: ClassVar[tuple[Privilege, ...]]
+    """The privileges that it needs on them."""
+
+    table: TableRef
+
+    def required(self, own: Collection[TableName]) -> Iterable[Required]:
+        return on(table_name(self.table), *self.needs)
+
+
+def on(table: TableName, *privileges: Privilege) -> Iterator[Required]:
     """List privileges on one table."""
-    name = table_name(table) if isinstance(table, TableRef) else table
-    return ((privilege, name) for privilege in privileges)
+    return ((privilege, table) for privilege in privileges)
 
 
 class Answer(Protocol):
@@ -143,12 +156,10 @@ class MaintenanceWork:
     run: Callable[[], pa.Table]
 
 
-class Maintenance(Statement):
+class MaintenanceStatement(TableStatement):
     """A statement that keeps a partitioned table in shape: it runs once, like a change, and returns a report as rows."""
 
     __slots__ = ()
-
-    table: TableRef
 
     @abstractmethod
     def work(self, namespace: PartitionedNamespace, progress: Progress | None) -> MaintenanceWork:

@@ -57,7 +57,9 @@ def _parsed(sql: str, db_schema: str | None, sent: str | None = None, first: int
         expected = ", ".join(word for word in _READERS if word != "(")
         raise SqlError(f"a statement may not begin with {cursor.tokens[0].text!r}; expected one of {expected}")
     cursor.at = 1
-    return read(cursor)
+    statement = read(cursor)
+    cursor.end()
+    return statement
 
 
 _remembered = lru_cache(MOST_KEPT)(_parsed)

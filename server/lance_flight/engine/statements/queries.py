@@ -24,7 +24,8 @@ class Query(RowsStatement):
 
     @classmethod
     def read(cls, cursor: Cursor) -> Query:
-        return cls(cursor.source(0, len(cursor.tokens)))
+        cursor.at = 0
+        return cls(cursor.rest())
 
     @property
     def text(self) -> str | None:
@@ -42,10 +43,9 @@ class SubstraitPlan(Query):
 
     @classmethod
     def read(cls, cursor: Cursor) -> Query:
-        text = cursor.source(0, len(cursor.tokens))
-        if substrait.plan_in(text) is None:
+        if substrait.plan_in(cursor.source(0, len(cursor.tokens))) is None:
             raise cursor.error("a plan in base64, in quotes")
-        return Query(text)
+        return Query.read(cursor)
 
 
 def query_text(cursor: Cursor) -> str:

@@ -23,7 +23,7 @@ from lance_flight.engine.query.tasks import Task
 from lance_flight.engine.runtime.statement_runs import RunningStatement
 from lance_flight.engine.runtime.transactions import SqlTransaction
 from lance_flight.engine.sql.references import table_name
-from lance_flight.engine.statements.kinds import Maintenance, MaintenanceWork
+from lance_flight.engine.statements.kinds import MaintenanceStatement, MaintenanceWork
 from lance_flight.errors import NotFound, TicketError, Unsupported
 
 MOST_TICKET_BYTES = 64 << 10
@@ -37,7 +37,7 @@ _COMPRESSED = pa.ipc.IpcWriteOptions(compression="zstd")
 
 
 def maintenance_work(
-    root: Root, transaction: SqlTransaction | None, statement: Maintenance, progress: Progress | None = None
+    root: Root, transaction: SqlTransaction | None, statement: MaintenanceStatement, progress: Progress | None = None
 ) -> MaintenanceWork:
     """The work of a maintenance statement on its table; nothing is done yet."""
     name = table_name(statement.table)

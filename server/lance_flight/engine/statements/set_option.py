@@ -28,7 +28,6 @@ class SetOption(SessionStatement):
         if not cursor.accept("="):
             cursor.expect("TO")
         value = cursor.text_or_name(f"the value of {option}")
-        cursor.end()
         return cls(option, value)
 
     def run(self, server: Server) -> int:
@@ -49,5 +48,4 @@ def _schema(cursor: Cursor) -> str:
         if schema != references.CATALOG:
             raise SqlError(f"catalog {schema!r} is not there; expected USE [{references.CATALOG}.]schema")
         schema = cursor.name("the name of a schema")
-    cursor.end()
     return schema

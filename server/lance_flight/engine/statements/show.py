@@ -32,8 +32,7 @@ class ShowTables(RowsStatement):
     forms = ("SHOW TABLES",)
 
     @classmethod
-    def read(cls, cursor: Cursor) -> ShowTables:
-        cursor.end()
+    def read(cls, _: Cursor) -> ShowTables:
         return cls()
 
     def answer(self, session: Session, parameters: pa.RecordBatch | None) -> Answer:
@@ -56,7 +55,6 @@ class ShowMetadata(RowsStatement):
         cursor.accept("FROM")
         table = references.table(cursor)
         where = cursor.rest() if cursor.accept("WHERE") else None
-        cursor.end()
         return cls(table, metadata, where)
 
     def answer(self, session: Session, parameters: pa.RecordBatch | None) -> Answer:

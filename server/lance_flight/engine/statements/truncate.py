@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 
 import pyarrow as pa
@@ -15,16 +14,17 @@ from lance_flight.engine.sql import references
 from lance_flight.engine.sql.cursor import Cursor
 from lance_flight.engine.sql.references import TableRef, table_name
 from lance_flight.engine.statements.changes import Changes
-from lance_flight.engine.statements.kinds import REMOVING, Required, on
+from lance_flight.engine.statements.kinds import REMOVING, TableStatement
 from lance_flight.engine.statements.row_changes import TargetChange
 from lance_flight.engine.writes.writable_tables import writable
 
 
 @dataclass(frozen=True, slots=True)
-class Truncate(TargetChange):
+class Truncate(TableStatement, TargetChange):
     """TRUNCATE [TABLE] t."""
 
     forms = ("TRUNCATE",)
+    needs = REMOVING
 
     table: TableRef
 
@@ -32,7 +32,6 @@ class Truncate(TargetChange):
     def read(cls, cursor: Cursor) -> Truncate:
         cursor.accept("TABLE")
         table = references.table(cursor)
-        cursor.end()
         return cls(table)
 
     @property
@@ -42,9 +41,6 @@ class Truncate(TargetChange):
     @property
     def writing(self) -> frozenset[Privilege]:
         return frozenset()
-
-    def required(self, own: Collection[TableName]) -> Iterable[Required]:
-        return on(self.table, *REMOVING)
 
     def change(
         self,

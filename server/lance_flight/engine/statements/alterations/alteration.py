@@ -4,25 +4,26 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Collection, Iterable
+from typing import ClassVar
 
 from lance_flight.catalog.manifests.properties import check_in_place
 from lance_flight.catalog.namespace import PartitionedNamespace
 from lance_flight.catalog.roots.directory import Root, Table, TableName
 from lance_flight.engine.query.policies.access import Privilege
-from lance_flight.engine.sql.references import TableRef, table_name
+from lance_flight.engine.sql.references import table_name
 from lance_flight.engine.statements.changes import Changes
-from lance_flight.engine.statements.kinds import ChangeStatement, Required, on
+from lance_flight.engine.statements.kinds import ChangeStatement, Required, TableStatement, on
 from lance_flight.errors import Unsupported
 
 NOT_ALTERED = "tables are not altered"
 
 
-class Alteration(ChangeStatement):
-    """A form of ALTER TABLE t."""
+class Alteration(TableStatement, ChangeStatement):
+    """A form of ALTER TABLE t, which `needs` DDL on the table, and more where rows are read to compute or to check a column."""
 
     __slots__ = ()
 
-    table: TableRef
+    needs: ClassVar[tuple[Privilege, ...]] = ()
 
     @property
     def label(self) -> str:
@@ -31,11 +32,11 @@ class Alteration(ChangeStatement):
     def required(self, own: Collection[TableName]) -> Iterable[Required]:
         name = table_name(self.table)
         if name not in own:
-            yield from on(name, Privilege.DDL)
-            yield from self.needs(name)
+            yield from on(name, Privilege.DDL, *self.needs)
+            yield from self.also(name)
 
-    def needs(self, name: TableName) -> Iterable[Required]:
-        """List what it needs beside DDL on the table: SELECT where rows are read to compute or to check a column."""
+    def also(self, name: TableName) -> Iterable[Required]:
+        """List what it needs beside that: what depends on what it says, and what it needs on other tables."""
         return ()
 
 

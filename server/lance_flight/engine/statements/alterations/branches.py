@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Iterable
 from dataclasses import dataclass
 
 from lance_flight.catalog.namespace import PartitionedNamespace
@@ -14,7 +13,6 @@ from lance_flight.engine.sql.points import Point, naming, read_as_of
 from lance_flight.engine.sql.references import TableRef
 from lance_flight.engine.statements.alterations.alteration import HistoryAlteration, partitioned
 from lance_flight.engine.statements.changes import Changes
-from lance_flight.engine.statements.kinds import Required, on
 
 
 class _BranchAlteration(HistoryAlteration):
@@ -46,7 +44,6 @@ class CreateBranch(_BranchAlteration):
     @classmethod
     def read(cls, cursor: Cursor, table: TableRef) -> CreateBranch:
         branch, at = _branch(cursor), read_as_of(cursor)
-        cursor.end()
         return cls(table, branch, at)
 
     def alter_branches(self, name: TableName, table: PartitionedNamespace) -> None:
@@ -65,9 +62,7 @@ class DropBranch(_BranchAlteration):
 
     @classmethod
     def read(cls, cursor: Cursor, table: TableRef) -> DropBranch:
-        branch = _branch(cursor)
-        cursor.end()
-        return cls(table, branch)
+        return cls(table, _branch(cursor))
 
     def alter_branches(self, name: TableName, table: PartitionedNamespace) -> None:
         table.drop_branch(self.branch)
@@ -78,19 +73,15 @@ class PublishBranch(_BranchAlteration):
     """ALTER TABLE t PUBLISH BRANCH name."""
 
     forms = ("ALTER TABLE t PUBLISH BRANCH",)
+    # The partitions that two branches have changed are named.
+    needs = (Privilege.SELECT,)
 
     table: TableRef
     branch: str
 
     @classmethod
     def read(cls, cursor: Cursor, table: TableRef) -> PublishBranch:
-        branch = _branch(cursor)
-        cursor.end()
-        return cls(table, branch)
-
-    def needs(self, name: TableName) -> Iterable[Required]:
-        # The partitions that two branches have changed are named.
-        return on(name, Privilege.SELECT)
+        return cls(table, _branch(cursor))
 
     def alter_branches(self, name: TableName, table: PartitionedNamespace) -> None:
         table.publish(self.branch)

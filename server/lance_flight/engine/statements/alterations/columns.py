@@ -66,10 +66,9 @@ class AddColumn(_ColumnAlteration):
         nullable = not cursor.accept("NOT", "NULL")
         default = cursor.rest() if cursor.accept("DEFAULT") else None
         expression = cursor.bracketed() if cursor.accept("AS") else None
-        cursor.end()
         return cls(table=table, path=path, type=kind, nullable=nullable, default=default, expression=expression)
 
-    def needs(self, name: TableName) -> Iterable[Required]:
+    def also(self, name: TableName) -> Iterable[Required]:
         reads = self.expression is not None or (not self.nullable and self.default is None)
         return on(name, Privilege.SELECT) if reads else ()
 
@@ -96,9 +95,7 @@ class DropColumn(_ColumnAlteration):
 
     @classmethod
     def read(cls, cursor: Cursor, table: TableRef) -> DropColumn:
-        path = _path(cursor)
-        cursor.end()
-        return cls(table, path)
+        return cls(table, _path(cursor))
 
     @property
     def operation(self) -> str:
@@ -113,6 +110,8 @@ class RenameColumn(_ColumnAlteration):
     """ALTER TABLE t RENAME COLUMN path TO name."""
 
     forms = ("ALTER TABLE t RENAME COLUMN",)
+    # Row policies go by the names of columns.
+    needs = (Privilege.SELECT,)
 
     table: TableRef
     path: Path
@@ -123,12 +122,7 @@ class RenameColumn(_ColumnAlteration):
         path = _path(cursor)
         cursor.expect("TO")
         name = cursor.name("the new name")
-        cursor.end()
         return cls(table, path, name)
-
-    def needs(self, name: TableName) -> Iterable[Required]:
-        # Row policies go by the names of columns.
-        return on(name, Privilege.SELECT)
 
     @property
     def operation(self) -> str:
@@ -161,10 +155,9 @@ class AlterColumn(_ColumnAlteration):
             if not cursor.accept("TYPE"):
                 raise cursor.error("TYPE, SET DATA TYPE, SET NOT NULL or DROP NOT NULL")
             found = cls(table=table, path=path, type=cursor.rest())
-        cursor.end()
         return found
 
-    def needs(self, name: TableName) -> Iterable[Required]:
+    def also(self, name: TableName) -> Iterable[Required]:
         return on(name, Privilege.SELECT) if self.type is not None or not self.nullable else ()
 
     @property

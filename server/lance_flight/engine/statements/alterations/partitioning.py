@@ -26,9 +26,7 @@ class SetPartitionedBy(HistoryAlteration):
 
     @classmethod
     def read(cls, cursor: Cursor, table: TableRef) -> SetPartitionedBy:
-        fields = partition_fields.in_brackets(cursor)
-        cursor.end()
-        return cls(table, fields)
+        return cls(table, partition_fields.in_brackets(cursor))
 
     def alter(self, root: Root, name: TableName, table: Table) -> None:
         partitioned(table, name, "cannot become so").evolve(self._evolution)

@@ -23,18 +23,14 @@ class DropPartition(Alteration):
     """ALTER TABLE t DROP PARTITION (field = value, …)."""
 
     forms = ("ALTER TABLE t DROP PARTITION",)
+    needs = REMOVING
 
     table: TableRef
     values: tuple[PartitionValue, ...]
 
     @classmethod
     def read(cls, cursor: Cursor, table: TableRef) -> DropPartition:
-        values = partition_values(cursor)
-        cursor.end()
-        return cls(table, values)
-
-    def needs(self, name: TableName) -> Iterable[Required]:
-        return on(name, *REMOVING)
+        return cls(table, partition_values(cursor))
 
     def run(self, changes: Changes) -> int:
         changes.check_alone(NOT_ALTERED)
@@ -46,6 +42,8 @@ class AttachTable(Alteration):
     """ALTER TABLE t ATTACH TABLE 'path' PARTITION (field = value, …) [TRUSTED]."""
 
     forms = ("ALTER TABLE t ATTACH TABLE",)
+    # That a partition is there already is told.
+    needs = (Privilege.INSERT, Privilege.SELECT)
 
     table: TableRef
     path: str
@@ -58,13 +56,10 @@ class AttachTable(Alteration):
         cursor.expect("PARTITION")
         values = partition_values(cursor)
         trusted = cursor.accept("TRUSTED")
-        cursor.end()
         return cls(table, path, values, trusted)
 
-    def needs(self, name: TableName) -> Iterable[Required]:
-        # That a partition is there already is told.
-        yield from on(name, Privilege.INSERT, Privilege.SELECT)
-        yield from on(plain_name(self.path), Privilege.DDL, *REMOVING)
+    def also(self, name: TableName) -> Iterable[Required]:
+        return on(plain_name(self.path), Privilege.DDL, *REMOVING)
 
     def run(self, changes: Changes) -> int:
         changes.begin_steps(NOT_ALTERED)
@@ -78,6 +73,7 @@ class DetachPartition(Alteration):
     """ALTER TABLE t DETACH PARTITION (field = value, …) [TO name]."""
 
     forms = ("ALTER TABLE t DETACH PARTITION",)
+    needs = REMOVING
 
     table: TableRef
     values: tuple[PartitionValue, ...]
@@ -87,13 +83,10 @@ class DetachPartition(Alteration):
     def read(cls, cursor: Cursor, table: TableRef) -> DetachPartition:
         values = partition_values(cursor)
         to = cursor.text_or_name("the name of a new table") if cursor.accept("TO") else None
-        cursor.end()
         return cls(table, values, to)
 
-    def needs(self, name: TableName) -> Iterable[Required]:
-        yield from on(name, *REMOVING)
-        if self.to is not None:
-            yield from on(TableName(name.db_schema, self.to), *MAKING)
+    def also(self, name: TableName) -> Iterable[Required]:
+        return () if self.to is None else on(TableName(name.db_schema, self.to), *MAKING)
 
     def run(self, changes: Changes) -> int:
         changes.begin_steps(NOT_ALTERED)

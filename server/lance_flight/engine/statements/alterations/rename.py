@@ -18,18 +18,17 @@ class Rename(HistoryAlteration):
     """ALTER TABLE t RENAME TO name: another name within its schema."""
 
     forms = ("ALTER TABLE t RENAME TO",)
+    needs = (Privilege.SELECT,)
 
     table: TableRef
     name: str
 
     @classmethod
     def read(cls, cursor: Cursor, table: TableRef) -> Rename:
-        name = cursor.name("the new name of the table, without a schema")
-        cursor.end()
-        return cls(table, name)
+        return cls(table, cursor.name("the new name of the table, without a schema"))
 
-    def needs(self, name: TableName) -> Iterable[Required]:
-        return (*on(name, Privilege.SELECT), *on(TableName(name.db_schema, self.name), *MAKING))
+    def also(self, name: TableName) -> Iterable[Required]:
+        return on(TableName(name.db_schema, self.name), *MAKING)
 
     def alter(self, root: Root, name: TableName, table: Table) -> None:
         root.rename(name, self.name)

@@ -24,7 +24,6 @@ class CreateTag(HistoryAlteration):
     @classmethod
     def read(cls, cursor: Cursor, table: TableRef) -> CreateTag:
         tag, at = _tag(cursor), read_as_of(cursor)
-        cursor.end()
         return cls(table, tag, at)
 
     def alter(self, root: Root, name: TableName, table: Table) -> None:
@@ -43,9 +42,7 @@ class DropTag(HistoryAlteration):
 
     @classmethod
     def read(cls, cursor: Cursor, table: TableRef) -> DropTag:
-        tag = _tag(cursor)
-        cursor.end()
-        return cls(table, tag)
+        return cls(table, _tag(cursor))
 
     def alter(self, root: Root, name: TableName, table: Table) -> None:
         table.drop_tag(self.tag)
@@ -62,9 +59,7 @@ class Rollback(HistoryAlteration):
 
     @classmethod
     def read(cls, cursor: Cursor, table: TableRef) -> Rollback:
-        at = read_point(cursor)
-        cursor.end()
-        return cls(table, at)
+        return cls(table, read_point(cursor))
 
     def alter(self, root: Root, name: TableName, table: Table) -> None:
         with naming(name, self.at):

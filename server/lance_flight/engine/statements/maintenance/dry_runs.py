@@ -12,5 +12,4 @@ def table_dry_run(cursor: Cursor) -> tuple[TableRef, bool]:
     cursor.expect("TABLE")
     table = references.table(cursor)
     dry_run = cursor.accept("DRY", "RUN")
-    cursor.end()
     return table, dry_run

@@ -2,25 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 
 from lance_flight.catalog.bulk.pieces import Progress
 from lance_flight.catalog.maintenance.migration import MIGRATION_SCHEMA, migrate
 from lance_flight.catalog.namespace import PartitionedNamespace
-from lance_flight.catalog.roots.directory import TableName
 from lance_flight.engine.query.policies.access import Privilege
 from lance_flight.engine.sql.cursor import Cursor
 from lance_flight.engine.sql.references import TableRef
-from lance_flight.engine.statements.kinds import Maintenance, MaintenanceWork, Required, on
+from lance_flight.engine.statements.kinds import MaintenanceStatement, MaintenanceWork
 from lance_flight.engine.statements.maintenance.dry_runs import table_dry_run
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Migrate(Maintenance):
+class Migrate(MaintenanceStatement):
     """MIGRATE TABLE t [DRY RUN]."""
 
     forms = ("MIGRATE",)
+    needs = (Privilege.ADMIN,)
 
     table: TableRef
     dry_run: bool
@@ -29,9 +28,6 @@ class Migrate(Maintenance):
     def read(cls, cursor: Cursor) -> Migrate:
         table, dry_run = table_dry_run(cursor)
         return cls(table=table, dry_run=dry_run)
-
-    def required(self, own: Collection[TableName]) -> Iterable[Required]:
-        return on(self.table, Privilege.ADMIN)
 
     def work(self, namespace: PartitionedNamespace, progress: Progress | None) -> MaintenanceWork:
         return MaintenanceWork(MIGRATION_SCHEMA, lambda: migrate(namespace, dry_run=self.dry_run).rows)

@@ -2,25 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 
 from lance_flight.catalog.bulk.pieces import Progress
 from lance_flight.catalog.maintenance.repair import REPAIR_SCHEMA, repair
 from lance_flight.catalog.namespace import PartitionedNamespace
-from lance_flight.catalog.roots.directory import TableName
 from lance_flight.engine.query.policies.access import Privilege
 from lance_flight.engine.sql.cursor import Cursor
 from lance_flight.engine.sql.references import TableRef
-from lance_flight.engine.statements.kinds import Maintenance, MaintenanceWork, Required, on
+from lance_flight.engine.statements.kinds import MaintenanceStatement, MaintenanceWork
 from lance_flight.engine.statements.maintenance.dry_runs import table_dry_run
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Repair(Maintenance):
+class Repair(MaintenanceStatement):
     """REPAIR TABLE t [DRY RUN]."""
 
     forms = ("REPAIR",)
+    needs = (Privilege.ADMIN, Privilege.SELECT)
 
     table: TableRef
     dry_run: bool
@@ -29,9 +28,6 @@ class Repair(Maintenance):
     def read(cls, cursor: Cursor) -> Repair:
         table, dry_run = table_dry_run(cursor)
         return cls(table=table, dry_run=dry_run)
-
-    def required(self, own: Collection[TableName]) -> Iterable[Required]:
-        return on(self.table, Privilege.ADMIN, Privilege.SELECT)
 
     def work(self, namespace: PartitionedNamespace, progress: Progress | None) -> MaintenanceWork:
         return MaintenanceWork(REPAIR_SCHEMA, lambda: repair(namespace, dry_run=self.dry_run).rows)

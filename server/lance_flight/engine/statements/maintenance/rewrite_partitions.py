@@ -2,38 +2,32 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 
 from lance_flight.catalog.bulk.pieces import Progress
 from lance_flight.catalog.maintenance.rewriting import REWRITING_SCHEMA, rewrite
 from lance_flight.catalog.namespace import PartitionedNamespace
-from lance_flight.catalog.roots.directory import TableName
 from lance_flight.engine.query.policies.access import Privilege
 from lance_flight.engine.sql.cursor import Cursor
 from lance_flight.engine.sql.functions import evaluate
 from lance_flight.engine.sql.references import TableRef
-from lance_flight.engine.statements.kinds import Maintenance, MaintenanceWork, Required, on
+from lance_flight.engine.statements.kinds import MaintenanceStatement, MaintenanceWork
 from lance_flight.engine.writes.maintenance import tables_where
 
 
 @dataclass(frozen=True, slots=True)
-class RewritePartitions(Maintenance):
+class RewritePartitions(MaintenanceStatement):
     """ALTER TABLE t REWRITE PARTITIONS [WHERE condition over its columns]."""
 
     forms = ("ALTER TABLE t REWRITE PARTITIONS",)
+    needs = (Privilege.ADMIN, Privilege.SELECT)
 
     table: TableRef
     where: str | None = None
 
     @classmethod
     def read(cls, cursor: Cursor, table: TableRef) -> RewritePartitions:
-        where = cursor.rest() if cursor.accept("WHERE") else None
-        cursor.end()
-        return cls(table, where)
-
-    def required(self, own: Collection[TableName]) -> Iterable[Required]:
-        return on(self.table, Privilege.ADMIN, Privilege.SELECT)
+        return cls(table, cursor.rest() if cursor.accept("WHERE") else None)
 
     def work(self, namespace: PartitionedNamespace, progress: Progress | None) -> MaintenanceWork:
         choose = None if self.where is None else tables_where(namespace, self.where)

@@ -2,25 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 
 from lance_flight.catalog.bulk.pieces import Progress
 from lance_flight.catalog.maintenance.vacuum import FLOOR_HOURS, VACUUM_SCHEMA, VacuumRules, vacuum
 from lance_flight.catalog.namespace import PartitionedNamespace
-from lance_flight.catalog.roots.directory import TableName
 from lance_flight.engine.query.policies.access import Privilege
 from lance_flight.engine.sql import references
 from lance_flight.engine.sql.cursor import Cursor
 from lance_flight.engine.sql.references import TableRef
-from lance_flight.engine.statements.kinds import Maintenance, MaintenanceWork, Required, on
+from lance_flight.engine.statements.kinds import MaintenanceStatement, MaintenanceWork
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Vacuum(Maintenance):
+class Vacuum(MaintenanceStatement):
     """VACUUM t [RETAIN n HOURS] [DRY RUN] [FORCE]."""
 
     forms = ("VACUUM",)
+    needs = (Privilege.ADMIN,)
 
     table: TableRef
     rules: VacuumRules
@@ -41,9 +40,6 @@ class Vacuum(Maintenance):
             else:
                 raise cursor.error("RETAIN n HOURS, DRY RUN or FORCE")
         return cls(table=table, rules=VacuumRules(retain_hours=hours, dry_run=dry_run, force=force))
-
-    def required(self, own: Collection[TableName]) -> Iterable[Required]:
-        return on(self.table, Privilege.ADMIN)
 
     def work(self, namespace: PartitionedNamespace, progress: Progress | None) -> MaintenanceWork:
         checked = self.rules.checked()

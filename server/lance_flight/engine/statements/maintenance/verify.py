@@ -2,26 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 
 from lance_flight.catalog.bulk.pieces import Progress
 from lance_flight.catalog.maintenance.verification import VERIFICATION_SCHEMA, verify
 from lance_flight.catalog.namespace import PartitionedNamespace
-from lance_flight.catalog.roots.directory import TableName
 from lance_flight.engine.query.policies.access import Privilege
 from lance_flight.engine.sql import references
 from lance_flight.engine.sql.cursor import Cursor
 from lance_flight.engine.sql.functions import evaluate
 from lance_flight.engine.sql.references import TableRef
-from lance_flight.engine.statements.kinds import Maintenance, MaintenanceWork, Required, on
+from lance_flight.engine.statements.kinds import MaintenanceStatement, MaintenanceWork
 
 
 @dataclass(frozen=True, slots=True)
-class Verify(Maintenance):
+class Verify(MaintenanceStatement):
     """VERIFY TABLE t."""
 
     forms = ("VERIFY",)
+    needs = (Privilege.ADMIN, Privilege.SELECT)
 
     table: TableRef
 
@@ -29,11 +28,7 @@ class Verify(Maintenance):
     def read(cls, cursor: Cursor) -> Verify:
         cursor.expect("TABLE")
         table = references.table(cursor)
-        cursor.end()
         return cls(table)
-
-    def required(self, own: Collection[TableName]) -> Iterable[Required]:
-        return on(self.table, Privilege.ADMIN, Privilege.SELECT)
 
     def work(self, namespace: PartitionedNamespace, progress: Progress | None) -> MaintenanceWork:
         return MaintenanceWork(VERIFICATION_SCHEMA, lambda: verify(namespace, evaluate, progress=progress).rows)
