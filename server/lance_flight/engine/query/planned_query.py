@@ -61,7 +61,7 @@ class PlannedQuery:
         """Run it; every batch is of exactly `schema`."""
         session, frame = self.session, self.frame
         session.prepare(frame)
-        columns = bare_columns(session.optimised(frame))
+        columns = session.learned(frame, bare_columns)
         if columns is not None:
             session.plan(frame)
             direct = stream(session.log, columns, self.schema)

@@ -69,7 +69,7 @@ class Session:
         self._is_steady = True
         self._is_costly = False
         self._optimised: tuple[DataFrame, LogicalPlan] | None = None
-        self._scans: tuple[DataFrame, tuple[LogicalScan, ...] | None] | None = None
+        self._learned: tuple[DataFrame | None, dict[Any, Any]] = None, {}
         self._begin(context, {})
         self.datafusion = _context(self.ways, context.runtime or RuntimeEnvBuilder(), self.db_schema)
         # What DataFusion holds is not seen by Python's collector: through it the session would keep itself for ever.
@@ -181,9 +181,20 @@ class Session:
 
     def logical_scans(self, frame: DataFrame) -> tuple[LogicalScan, ...] | None:
         """The scans of the optimised plan of a query; None where some hide inside an expression."""
-        if self._scans is None or self._scans[0] is not frame:
-            self._scans = frame, logical_scans(self.optimised(frame), self.db_schema)
-        return self._scans[1]
+        return self.learned(frame, self._logical_scans)
+
+    def _logical_scans(self, plan: LogicalPlan) -> tuple[LogicalScan, ...] | None:
+        return logical_scans(plan, self.db_schema)
+
+    def learned(self, frame: DataFrame, learn: Callable[[LogicalPlan], T]) -> T:
+        """What `learn` finds in the optimised plan of a query, and in nothing else: it is asked once."""
+        if self._learned[0] is not frame:
+            self._learned = frame, {}
+        known = self._learned[1]
+        if learn not in known:
+            known[learn] = learn(self.optimised(frame))
+        found: T = known[learn]
+        return found
 
     def settle(self, frame: DataFrame) -> None:
         """Compute what pruning wants to know of custom expressions, in as many rounds of pruning as that takes."""

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from datafusion import Expr
 from datafusion.expr import Aggregate, Join, Sort
 
+from lance_flight.engine.query.partition_wise.metadata_answers import may_answer
 from lance_flight.engine.query.partition_wise.origins import origin
 from lance_flight.engine.query.partition_wise.plans import (
     ColumnKey,
@@ -22,11 +23,11 @@ from lance_flight.engine.query.session import Session
 
 
 def concerns_partitions(session: Session, node: Node) -> bool:
-    """Whether a join, aggregate, window or sort may be run by partitions; every join may."""
+    """Whether a join, aggregate, window or sort may be run by partitions, or answered from metadata; every join may."""
     if isinstance(node.variant, Join):
         return True
     if isinstance(node.variant, Aggregate) and not node.variant.group_by_exprs():
-        return True
+        return may_answer(node)
     return any(_is_source(session, node.inputs[0], column) for column in _columns(node))
 
 

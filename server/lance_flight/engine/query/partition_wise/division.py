@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import partial
 
 import pyarrow as pa
-from datafusion import DataFrame
+from datafusion import DataFrame, LogicalPlan
 
 from lance_flight.engine.query.few_keys import MOST_KEYS
 from lance_flight.engine.query.partition_wise import key_pruning, sides
@@ -79,11 +79,11 @@ def divide(session: Session, frame: DataFrame, *, ask_keys: bool = True, is_told
     With `ask_keys` the keys of small sides of joins are read now, to prune the others. Where it `is_told`, every node says
     what keeps it from groups; else those are passed over that have nothing to do with partitions, which costs less.
     """
-    root = Node.of(session.optimised(frame))
-    if has_product(root):
+    shape = session.learned(frame, _shape)
+    root = shape.root
+    if shape.has_product:
         frame = session.in_small_batches(frame)
-    nodes = [node for node in root.walk() if isinstance(node.variant, WORTH)]
-    if session.share.of > 1 or not any(is_told or concerns_partitions(session, node) for node in nodes):
+    if session.share.of > 1 or not any(is_told or concerns_partitions(session, node) for node in shape.worth):
         return Division(session=session, whole=frame)
     counts = RowCounts(session, session.prune(frame))
     pruned: tuple[str, ...] = ()
@@ -108,6 +108,20 @@ def divide(session: Session, frame: DataFrame, *, ask_keys: bool = True, is_told
         obstacles=divider.obstacles(part.node for part in parts),
         pruned=pruned,
     )
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Shape:
+    """A plan, whether it has a join of every pair, and the nodes that it may be worth to run by partitions."""
+
+    root: Node
+    has_product: bool
+    worth: tuple[Node, ...]
+
+
+def _shape(plan: LogicalPlan) -> _Shape:
+    root = Node.of(plan)
+    return _Shape(root, has_product(root), tuple(node for node in root.walk() if isinstance(node.variant, WORTH)))
 
 
 def _is_all(parts: tuple[Part, ...], root: Node) -> bool:

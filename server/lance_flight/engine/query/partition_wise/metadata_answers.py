@@ -73,6 +73,11 @@ def from_metadata(session: Session, prunings: Prunings, node: Node) -> MetadataP
     return MetadataPart(session, node, view.name, known.num_rows, _answer(query, known, numbered(kind)))
 
 
+def may_answer(node: Node) -> bool:
+    """Whether metadata has such aggregates at all, whatever a scan leaves."""
+    return all(_said(node, each) is not None for each in expressions(node.variant.aggregate_exprs()))
+
+
 def _whole_partitions(session: Session, prunings: Prunings, node: Node) -> tuple[PartitionedView, Rows] | None:
     """The table that a part reads nothing but whole partitions of, and those."""
     while isinstance(node.variant, Projection | SubqueryAlias):
