@@ -15,6 +15,7 @@ from lance_flight.engine.engine import Engine
 from lance_flight.engine.query.tasks import Task
 from lance_flight.engine.sql import datafusion_text
 from lance_flight.engine.statements import parsing
+from lance_flight.errors import SqlError
 from lance_flight.planning import pruning
 
 SQL, OPTIMISED, PHYSICAL, RUN = "sql_with_options", "optimized_logical_plan", "execution_plan", "execute_stream"
@@ -124,3 +125,18 @@ def test_partitions_are_pruned_once(engine: Engine, monkeypatch: pytest.MonkeyPa
     engine.update("INSERT INTO t VALUES (1, 100, 'b')")
     assert engine.run(planned(engine, sql)).read_all()["s"].to_pylist() == [112]
     assert len(pruned) == 2
+
+
+REFUSED = {
+    "SELECT ntile(-1) OVER (ORDER BY id) FROM t": "NTILE requires a positive integer",
+    "SELECT string_agg(name, id) FROM t": "delimiter must be a string literal",
+    "SELECT approx_percentile_cont(id, 2) FROM t": "between 0.0 and 1.0",
+}
+
+
+@pytest.mark.parametrize(("sql", "why"), REFUSED.items())
+def test_what_is_refused_as_it_is_planned_physically_is_an_error_of_the_text(
+    engine: Engine, sql: str, why: str
+) -> None:
+    with pytest.raises(SqlError, match=why):
+        engine.run(planned(engine, sql)).read_all()

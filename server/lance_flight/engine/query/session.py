@@ -264,7 +264,8 @@ class Session:
         """Run a planned query; its batches are as DataFusion made them."""
         self._run_first()
         with self._errors.raised_as(QueryFailed):
-            yield from cancellable(frame.execute_stream, self.log.cancellation)
+            # It is planned physically first: what DataFusion refuses then is no failure of the run.
+            yield from cancellable(partial(self.planned, frame.execute_stream), self.log.cancellation)
 
     def directly(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """The batches of a query that needs no DataFusion to run."""
@@ -282,8 +283,7 @@ class Session:
             for name, rows in portion.items():
                 self.divisible[name].portion.rows, self.divisible[name].portion.ways = rows, ways
             try:
-                with self._errors.raised_as(QueryFailed):
-                    started = [frame.execute_stream()]
+                started = [self.planned(frame.execute_stream)]
             finally:
                 for name in portion:
                     self.divisible[name].portion.rows = self.divisible[name].portion.ways = None
