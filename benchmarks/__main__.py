@@ -61,7 +61,8 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="python -m benchmarks",
         description="Measure the service against limits taken in the same run. A missed aim is printed, not an error.",
-        epilog="What an area measures, against what and why: the docstring of its module in benchmarks/.",
+        epilog="What an area measures, against what and why: the docstring of its module in benchmarks/. "
+        "The service beside other stores of the same rows: python -m benchmarks.peers.",
     )
     parser.add_argument("--rows", type=_positive, default=ROWS, metavar="N", help="rows (default: %(default)s)")
     parser.add_argument(

@@ -90,20 +90,26 @@ class Result:
         return f"{aim.sign} {aim.bound:g}" if aim.on == "ratio" else f"{aim.sign} {self.unit.show(aim.bound)}"
 
 
-def aligned(lines: Iterable[Sequence[str]]) -> str:
-    """The table for a terminal."""
-    table = [HEADINGS, *lines]
+def aligned(
+    lines: Iterable[Sequence[str]], headings: Sequence[str] = HEADINGS, left: Sequence[int] = LEFT_ALIGNED
+) -> str:
+    """The table for a terminal; the columns of `left` are flush left."""
+    table = [headings, *lines]
     widths = [max(map(len, column)) for column in zip(*table, strict=True)]
-    padded = [[_pad(cell, widths[place], place) for place, cell in enumerate(line)] for line in table]
+    padded = [
+        [
+            cell.ljust(width) if place in left else cell.rjust(width)
+            for place, (cell, width) in enumerate(zip(line, widths, strict=True))
+        ]
+        for line in table
+    ]
     rule = ["─" * width for width in widths]
     return "\n".join("  ".join(line).rstrip() for line in [padded[0], rule, *padded[1:]])
 
 
-def markdown(lines: Iterable[Sequence[str]]) -> str:
+def markdown(
+    lines: Iterable[Sequence[str]], headings: Sequence[str] = HEADINGS, left: Sequence[int] = LEFT_ALIGNED
+) -> str:
     """The same table for an issue."""
-    rule = ["---" if place in LEFT_ALIGNED else "---:" for place in range(len(HEADINGS))]
-    return "\n".join(f"| {' | '.join(line)} |" for line in [HEADINGS, rule, *lines])
-
-
-def _pad(cell: str, width: int, place: int) -> str:
-    return cell.ljust(width) if place in LEFT_ALIGNED else cell.rjust(width)
+    rule = ["---" if place in left else "---:" for place in range(len(headings))]
+    return "\n".join(f"| {' | '.join(line)} |" for line in [headings, rule, *lines])

@@ -5,6 +5,8 @@ from __future__ import annotations
 import subprocess
 import sys
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from datetime import date
 from pathlib import Path
 from types import MappingProxyType
 
@@ -17,6 +19,11 @@ PARTITION_BY: Mapping[str, str] = MappingProxyType(
     {"orders": "bucket(16, o_orderkey)", "lineitem": "bucket(8, l_orderkey)"}
 )
 """As many buckets in one table as in two of the other's: partitions meet although the numbers differ."""
+
+
+ADDED_ROWS, ADDED_MONTHS, FIRST_YEAR = 100, 60, 1993
+DAY = date(1995, 3, 15)
+"""A day of one of the months into which rows are added."""
 
 
 def load(place: Path, scale: float) -> Mapping[str, int]:
@@ -40,6 +47,44 @@ def _store(place: Path, name: str, file: Path) -> int:
     stored = engines.store(place, name, reader, partition_by=PARTITION_BY[name])
     data.expect(f"rows stored in {name}", stored, parquet.metadata.num_rows)
     return stored
+
+
+@dataclass(frozen=True, slots=True)
+class LineItems:
+    """Parquet files of line items: all of them, and rows to append that fall into many partitions or into one."""
+
+    all: Path
+    scattered: Path
+    one_month: Path
+
+    @classmethod
+    def make(cls, place: Path, scale: float) -> LineItems:
+        """Generate them unless they are there, with plain types that every peer stores."""
+        rows = cls(place / "lineitem.parquet", place / "scattered.parquet", place / "one-month.parquet")
+        if not rows.one_month.exists():
+            generate(place / "generated", scale, ["lineitem"])
+            first = _write_plain(place / "generated" / "lineitem.parquet", rows.all)
+            months = [number % ADDED_MONTHS for number in range(ADDED_ROWS)]
+            scattered = [date(FIRST_YEAR + month // 12, month % 12 + 1, DAY.day) for month in months]
+            pq.write_table(_replace_dates(first, scattered), rows.scattered)
+            pq.write_table(_replace_dates(first, [DAY] * ADDED_ROWS), rows.one_month)
+        return rows
+
+
+def _write_plain(source: Path, target: Path) -> pa.Table:
+    """Write a file again without string views and field metadata; return its first rows."""
+    file = pq.ParquetFile(source)
+    fields = [f.remove_metadata() for f in file.schema_arrow]
+    schema = pa.schema([f.with_type(pa.utf8()) if pa.types.is_string_view(f.type) else f for f in fields])
+    with pq.ParquetWriter(target, schema) as writer:
+        for group in range(file.num_row_groups):
+            writer.write_table(file.read_row_group(group).cast(schema))
+    return pq.ParquetFile(target).read_row_group(0).slice(0, ADDED_ROWS)
+
+
+def _replace_dates(rows: pa.Table, dates: list[date]) -> pa.Table:
+    place = rows.schema.get_field_index("l_shipdate")
+    return rows.set_column(place, rows.schema.field(place), pa.array(dates, pa.date32()))
 
 
 def _generator() -> str:

@@ -1,1 +1,1 @@
-"""Programs that drive one peer each, in the environment of that peer: what `benchmarks.peers` starts."""
+"""What `benchmarks.peers` starts: a driver for each peer, and the program that runs one in the environment of its peer."""

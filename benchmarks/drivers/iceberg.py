@@ -1,4 +1,4 @@
-"""PyIceberg with its catalog in SQLite: it plans and reads what DuckDB then aggregates."""
+"""PyIceberg with its catalog in SQLite: it plans, prunes and reads what DuckDB then aggregates."""
 
 from __future__ import annotations
 
@@ -13,19 +13,17 @@ from pyiceberg.catalog.sql import SqlCatalog
 from pyiceberg.expressions import AlwaysTrue
 from pyiceberg.transforms import MonthTransform
 
-from benchmarks.drivers.driver import BATCH_ROWS, Client, Driver, run
-from benchmarks.drivers.question import TABLE, Question
+from benchmarks.drivers.driver import BATCH_ROWS, TABLE, Client, Driver, Question
 
 
 class Iceberg(Driver):
     def load(self, rows: Path) -> None:
         catalog = SqlCatalog("peers", uri=f"sqlite:///{self.place}/catalog.db", warehouse=self.place.as_uri())
         catalog.create_namespace("peers")
-        table = pq.read_table(rows)  # a stream cannot be written into partitions
-        self._table = catalog.create_table(f"peers.{TABLE}", schema=table.schema)
+        self._table = catalog.create_table(f"peers.{TABLE}", schema=pq.read_schema(rows))
         with self._table.update_spec() as spec:
             spec.add_field("l_shipdate", MonthTransform(), "l_shipdate_month")
-        self.append(table)
+        self.append(pq.read_table(rows))  # it writes no streams into partitions
 
     def append(self, rows: pa.Table) -> None:
         self._table.append(rows)
@@ -44,8 +42,4 @@ class Iceberg(Driver):
 
     def _scan(self, question: Question) -> pa.RecordBatchReader:
         condition = question.where.replace("DATE ", "") or AlwaysTrue()
-        return self._table.scan(row_filter=condition, selected_fields=question.columns).to_arrow_batch_reader()
-
-
-if __name__ == "__main__":
-    run(Iceberg)
+        return self._table.scan(row_filter=condition, selected_fields=tuple(question.columns)).to_arrow_batch_reader()

@@ -10,17 +10,15 @@ from typing import Any
 
 import lance
 import pyarrow as pa
-import pyarrow.compute as pc
 import pyarrow.dataset as pads
 from datafusion import SessionContext
 
-from benchmarks.drivers.driver import BATCH_ROWS, Client, Driver, batches, run
-from benchmarks.drivers.question import TABLE
+from benchmarks.drivers.driver import BATCH_ROWS, TABLE, Client, Driver, read_batches
 
 
 class LanceTable(Driver):
     def load(self, rows: Path) -> None:
-        self._table = lance.write_dataset(batches(rows), str(self.place / "rows.lance"))
+        self._table = lance.write_dataset(read_batches(rows), str(self.place / "rows.lance"))
         for column in ("l_shipdate", "l_orderkey"):
             self._table.create_scalar_index(column, "BTREE")
         self._register()
@@ -34,11 +32,11 @@ class LanceTable(Driver):
 
     def _register(self) -> None:
         self._context = SessionContext()
-        self._context.register_dataset(TABLE, _Lanes(self._table))
+        self._context.register_dataset(TABLE, _Scans(self._table))
 
 
-class _Lanes(pads.Dataset):
-    """The table as DataFusion takes it, in as many scans as there are cores: Lance's own class refuses the filters that come."""
+class _Scans(pads.Dataset):
+    """The table in as many scans as there are cores; Lance's own class refuses the filter that comes."""
 
     def __init__(self, table: lance.LanceDataset) -> None:
         self._table = table
@@ -50,25 +48,15 @@ class _Lanes(pads.Dataset):
     def scanner(self, columns: list[str] | None = None, **_: Any) -> lance.LanceScanner:
         return self._table.scanner(columns=columns)
 
-    def get_fragments(self, filter: pc.Expression | None = None) -> Iterator[_Lane]:
-        fragments, lanes = self._table.get_fragments(), os.cpu_count() or 1
-        return (_Lane(self._table, fragments[lane::lanes]) for lane in range(min(lanes, len(fragments))))
+    def get_fragments(self, filter: pads.Expression | None = None) -> Iterator[_Scan]:
+        fragments, scans = self._table.get_fragments(), os.cpu_count() or 1
+        return (_Scan(self._table, fragments[first::scans]) for first in range(min(scans, len(fragments))))
 
 
 @dataclass(frozen=True, slots=True)
-class _Lane:
+class _Scan:
     table: lance.LanceDataset
     fragments: list[lance.LanceFragment]
 
-    def scanner(
-        self,
-        schema: pa.Schema | None = None,
-        columns: list[str] | None = None,
-        filter: pc.Expression | None = None,
-        **_: Any,
-    ) -> lance.LanceScanner:
+    def scanner(self, schema: pa.Schema, columns: Any = None, filter: Any = None, **_: Any) -> lance.LanceScanner:
         return self.table.scanner(columns=columns, filter=filter, fragments=self.fragments, batch_size=BATCH_ROWS)
-
-
-if __name__ == "__main__":
-    run(LanceTable)
