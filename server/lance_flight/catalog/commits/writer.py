@@ -269,7 +269,7 @@ class PartitionWriter:
     def _layout_of(self, pending: _Pending) -> Layout | None:
         table = pending.edit.table
         if table is not None and not pending.is_known:
-            dataset = partitions.open_to_read(self._store.child(table.location), table.pin)
+            dataset = partitions.open_to_append(self._store.child(table.location), table.pin)
             pending.layout, pending.is_known = self._layout.for_table(dataset), True
         return pending.layout
 

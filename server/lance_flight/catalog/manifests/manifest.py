@@ -122,7 +122,7 @@ class Manifest:
         except Corrupt as exc:
             raise Corrupt(f"namespace {self.store.parent.name!r}: {exc}") from exc
 
-    def _open_to_read(self, version: int) -> LanceDataset:
+    def _open_to_commit(self, version: int) -> LanceDataset:
         """A version for what leaves the dataset itself as it is; not read where this process has just committed it."""
         try:
             return kept_tables.open(self._place, version)
@@ -199,7 +199,7 @@ class Manifest:
         this one fails with `Conflict` and nothing is visible.
         """
         check_in_place(self.store.parent.name, base.misplaced)
-        dataset, standing = self._open_to_read(base.version), Standing.of(self._place, base.version)
+        dataset, standing = self._open_to_commit(base.version), Standing.of(self._place, base.version)
         head = head_row(base)
         changes_head = head["object_id"][0].as_py() in rows["object_id"].to_pylist()
         rewrite = Rewrite.of(base, rows if changes_head else pa.concat_tables([head, rows]), removed)

@@ -208,6 +208,8 @@ class Snapshot:
 
     def rows_of(self, object_ids: Sequence[str]) -> pa.Table:
         """The rows of some objects, in the order of their ids; what is not there is left out."""
+        if len(object_ids) == 1:
+            return self.row(object_ids[0])
         wanted = pa.array(object_ids, pa.utf8())
         found = self.rows.filter(pc.is_in(self.rows["object_id"], value_set=wanted))
         return found.take(pc.index_in(wanted, value_set=found["object_id"]).drop_null())

@@ -1,7 +1,7 @@
 """Cache of tables as this process has just committed them, so that the next write on top of one does not read it again.
 
-A version is told by its file, so that a table which was made again in the same place is another one. Only what leaves a dataset as it is may use
-one of these: a restore, say, moves the very dataset that it is called on.
+A version is told by its file, so that a table which was made again in the same place is another one. Only what leaves a dataset as it is, and
+reads none of its rows, may use one of these: a restore, say, moves the very dataset that it is called on.
 """
 
 from __future__ import annotations
@@ -44,7 +44,8 @@ class KeptTables:
             known = self._found.get((table.uri, version))
         if known is None or version_file(table.uri, version) != known[0]:
             return table.open(version)
-        table.check_links()
+        # Its files are not read again: they were examined when they were.
+        table.check_place()
         return known[1]
 
 

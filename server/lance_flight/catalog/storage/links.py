@@ -64,6 +64,12 @@ def check_table(top: str, table: str) -> None:
         _examined.pop(table, None)
 
 
+def check_place(top: str, table: str) -> None:
+    """Raises `OutsideRoot` for a symbolic link on the way to a Lance table, or right in its directory: for who reads no file of it."""
+    check_way(top, table)
+    _entries(top, table)
+
+
 def check_version(top: str, table: str, version: int) -> None:
     """Raises `OutsideRoot` where the file of a table's version is a symbolic link."""
     for name in (f"{_NEWEST_FIRST - version:020}.manifest", f"{version}.manifest"):

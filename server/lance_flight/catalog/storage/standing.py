@@ -7,6 +7,7 @@ is still there.
 
 from __future__ import annotations
 
+import os
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -58,6 +59,6 @@ def _names(version: int) -> list[str]:
 def _file(place: Store, version: int) -> tuple[int, int] | None:
     for name in _names(version):
         with suppress(OSError):
-            found = Path(place.uri, VERSIONS, name).stat()
+            found = os.stat(f"{place.uri}/{VERSIONS}/{name}")  # noqa: PTH116 - several times quicker
             return found.st_ino, found.st_mtime_ns
     return None

@@ -125,6 +125,11 @@ class Store:
         if not self.is_remote:
             links.check_table(self._top, self.uri)
 
+    def check_place(self) -> None:
+        """Raise `OutsideRoot` where a symbolic link leads to the table that lies here, or lies in place of one of its directories."""
+        if not self.is_remote:
+            links.check_place(self._top, self.uri)
+
     def check_way(self, *inside: str) -> None:
         """Raise `OutsideRoot` where a symbolic link leads to this place, or to a path inside of it."""
         if not self.is_remote:
@@ -184,7 +189,7 @@ class Store:
     @property
     def name(self) -> str:
         """The last element of the path."""
-        return PurePosixPath(self.uri).name
+        return self.uri.rstrip("/").rpartition("/")[2]
 
     def directories(self) -> list[str]:
         """The names of the directories right below this one, sorted; none where nothing is there."""

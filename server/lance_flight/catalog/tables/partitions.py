@@ -201,8 +201,8 @@ def open_table(root: Store, table: PartitionTable) -> LanceDataset:
     return open_at(root.child(table.location), table.pin)
 
 
-def open_to_read(store: Store, pin: Pin) -> LanceDataset:
-    """The same for what leaves the dataset itself as it is, without reading it where this process has just committed it."""
+def open_to_append(store: Store, pin: Pin) -> LanceDataset:
+    """Open a table for what neither reads its rows nor moves the dataset, from memory where this process has just committed it."""
     if not isinstance(pin, Version):
         return open_at(store, pin)
     try:
@@ -270,7 +270,7 @@ def stage(store: Store, base: FixedPin, operation: LanceOperation.BaseOperation)
 
 def _base_on_top(store: Store, base: FixedPin) -> LanceDataset | None:
     """The table with the content of `base` as its newest version; None where another writer was faster."""
-    dataset = open_to_read(store, base)
+    dataset = open_to_append(store, base)
     before = int(dataset.latest_version)
     if before == base.version:
         return dataset
