@@ -20,6 +20,7 @@ from lance_flight.engine.query.query_plans import Description, QueryPlan, tasks_
 from lance_flight.engine.query.scope import ALONE, Scope
 from lance_flight.engine.query.sessions import Sessions, in_transaction
 from lance_flight.engine.query.tasks import Task
+from lance_flight.engine.runtime.batch_streams import BatchStream
 from lance_flight.engine.runtime.client_sessions import ClientSession
 from lance_flight.engine.runtime.clients import Clients
 from lance_flight.engine.runtime.limits import NO_LIMITS, Limits
@@ -230,20 +231,30 @@ class Engine:
         access: Access = UNLIMITED,
         session: ClientSession | None = None,
     ) -> pa.RecordBatchReader:
+        """The rows of one task as a reader of Arrow's."""
+        rows = self.stream(task, issuer, access, session)
+        return pa.RecordBatchReader.from_batches(rows.schema, rows)
+
+    def stream(
+        self,
+        task: Task,
+        issuer: Issuer | None = None,
+        access: Access = UNLIMITED,
+        session: ClientSession | None = None,
+    ) -> BatchStream:
         """The rows of one task, in exactly the schema of its plan, as far as whoever redeems it may see them.
 
         The temporary tables of a `session` are read for that one alone.
         """
         if task.report is not None:
             self._check_reader(task, access, _temporary(task, session))
-            return self._reports.read(task).to_reader()
+            report = self._reports.read(task)
+            return BatchStream(report.schema, iter(report.to_batches()))
         issuer = issuer or Issuer()
         running = self.running.of_ticket(task.statement, task.share.part, task.sql, issuer)
         with self.running.working(running, issuer), self.running.turn(running, issuer):
             schema, batches = self._begun(running, task, access, _temporary(task, session))
-        return pa.RecordBatchReader.from_batches(
-            schema, self.running.streamed(running, task.share.part, issuer, batches)
-        )
+        return BatchStream(schema, self.running.streamed(running, task.share.part, issuer, batches))
 
     def _check_reader(self, task: Task, access: Access, temporary: Temporary) -> None:
         """Refuse the report of a statement to whoever may not run it."""

@@ -6,7 +6,7 @@ The dispatch knows no engine: it decodes commands, calls a `Backend` and encodes
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from enum import Enum
@@ -129,6 +129,19 @@ class TableEntry:
     type: str = TABLE
 
 
+class Rows(Protocol):
+    """Batches of one schema, each made when it is asked for: a record batch reader, or what needs none."""
+
+    @property
+    def schema(self) -> pa.Schema:
+        """The exact schema of every batch."""
+        ...
+
+    def __iter__(self) -> Iterator[pa.RecordBatch]:
+        """The batches, once."""
+        ...
+
+
 SqlInfoValue: TypeAlias = str | bool | int | None
 
 
@@ -223,7 +236,7 @@ class Backend(Protocol):
         """Run a statement once per row of `parameters`; `InvalidInput` for a query. What returns a report counts its rows."""
         ...
 
-    def read(self, caller: Caller, payload: bytes) -> pa.RecordBatchReader:
+    def read(self, caller: Caller, payload: bytes) -> Rows:
         """The rows of one payload of a `Planned`, in exactly its schema."""
         ...
 

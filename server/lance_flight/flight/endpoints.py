@@ -12,7 +12,7 @@ from pyarrow import flight
 
 from lance_flight.errors import InvalidInput, TicketExpired
 from lance_flight.flight import schemas
-from lance_flight.flight.backend import Backend, CancelStatus, Planned
+from lance_flight.flight.backend import Backend, CancelStatus, Planned, Rows
 from lance_flight.flight.calls import Call
 from lance_flight.flight.commands import CancelFlightInfo, CancelQuery, RenewFlightEndpoint, TicketStatementQuery
 from lance_flight.flight.protocol import flight_actions_pb2 as actions_pb
@@ -51,14 +51,15 @@ class Endpoints:
         """The endpoint of a statement that returns no rows and has been run."""
         return [self._endpoint(call, NoRowsTicket())]
 
-    def read(self, call: Call, ticket: TicketStatementQuery) -> pa.RecordBatchReader:
+    def read(self, call: Call, ticket: TicketStatementQuery) -> Rows:
         """The rows of one endpoint; `TicketExpired` where it is too late for them."""
         match self.sealer.open_ticket(ticket.statement_handle, call.caller.principal):
             case RowsTicket() as opened:
                 self._check_time(opened)
                 return self.backend.read(call.caller, opened.payload)
             case NoRowsTicket():
-                return pa.RecordBatchReader.from_batches(schemas.NO_ROWS, [])
+                nothing: Rows = pa.RecordBatchReader.from_batches(schemas.NO_ROWS, [])
+                return nothing
 
     def cancel_flight_info(self, call: Call, request: CancelFlightInfo) -> bytes:
         """Stop the query of a FlightInfo and answer a CancelFlightInfoResult."""

@@ -34,6 +34,7 @@ from lance_flight.flight.backend import (
     IfNotExists,
     IngestTarget,
     Planned,
+    Rows,
     SqlInfoValue,
     SqlOrPlan,
     TableEntry,
@@ -132,9 +133,9 @@ class EngineBackend:
     ) -> Updated:
         return Updated(rows=self._engine.update(_sql(statement), parameters, self._scope(caller, transaction)))
 
-    def read(self, caller: Caller, payload: bytes) -> pa.RecordBatchReader:
+    def read(self, caller: Caller, payload: bytes) -> Rows:
         session = self._session(caller)
-        return self._engine.run(Task.from_bytes(payload), _issuer(caller, session), self._access(caller), session)
+        return self._engine.stream(Task.from_bytes(payload), _issuer(caller, session), self._access(caller), session)
 
     def cancel(self, caller: Caller, payloads: Sequence[bytes]) -> CancelStatus:
         issuer = _issuer(caller, self._session(caller))

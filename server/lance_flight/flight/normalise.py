@@ -46,8 +46,7 @@ def client_batches(
     if wanted is not schema and not wanted.equals(schema, check_metadata=True):
         batches = (_converted(batch, wanted) for batch in batches)
     for batch in batches:
-        size = batch.nbytes
-        if size <= LARGEST_MESSAGE:
+        if batch.num_rows <= 1 or (size := batch.nbytes) <= LARGEST_MESSAGE:
             yield batch
         else:
             yield from _cut(batch, size)

@@ -17,7 +17,7 @@ from pyarrow import flight
 from lance_flight.errors import InvalidInput, Unsupported
 from lance_flight.flight import metadata
 from lance_flight.flight.actions import OFFERED, Actions
-from lance_flight.flight.backend import Backend
+from lance_flight.flight.backend import Backend, Rows
 from lance_flight.flight.bindings import Bindings
 from lance_flight.flight.calls import (
     MIDDLEWARE,
@@ -245,9 +245,9 @@ def _misplaced(command: Command, rpc: str) -> Exception:
     return InvalidInput(f"{type(command).__name__} does not belong in {rpc}")
 
 
-def _stream(call: Call, reader: pa.RecordBatchReader) -> flight.RecordBatchStream:
-    schema = reader.schema
+def _stream(call: Call, rows: Rows) -> flight.RecordBatchStream:
+    schema = rows.schema
     sent = client_schema(schema)
-    batches = guarded_stream(client_batches(reader, schema, sent))
+    batches = guarded_stream(client_batches(rows, schema, sent))
     options = pa.ipc.IpcWriteOptions(compression=call.compression)
     return flight.RecordBatchStream(pa.RecordBatchReader.from_batches(sent, batches), options=options)

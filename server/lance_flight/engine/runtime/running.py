@@ -140,8 +140,9 @@ class RunningStatements:
             try:
                 for batch in statement.counted(batches):
                     statement.at(State.STREAMING)
-                    with turn.paused():
-                        yield batch
+                    turn.leave()
+                    yield batch
+                    turn.take()
                     statement.at(State.RUNNING)
             finally:
                 with self._changed:

@@ -70,7 +70,6 @@ class Turns:
 
     def take(self, principal: str, session: str, cancellation: Cancellation, *, is_new: bool) -> None:
         """Wait for a turn; `LimitExceeded` for a new statement where too many wait already, the reason for a cancelled one."""
-        waiter = _Waiter()
         with self._lock:
             if self._free:
                 self._free -= 1
@@ -79,6 +78,7 @@ class Turns:
                 raise LimitExceeded(
                     f"{self._most} statements are at work and {len(self._queue)} wait; expected a later try"
                 )
+            waiter = _Waiter()
             self._queue.put(principal, session, waiter)
         try:
             with cancellation.waking(waiter.woken.set):
