@@ -9,7 +9,7 @@ from functools import partial
 
 import pyarrow as pa
 
-from lance_flight.catalog.roots.directory import PUBLIC, Root, TableName
+from lance_flight.catalog.roots.directory import Root, TableName
 from lance_flight.catalog.roots.temporary import NO_TABLES, Temporary
 from lance_flight.catalog.storage.leases import Hold, leases
 from lance_flight.engine.query.endpoints import is_ordered, split
@@ -18,7 +18,7 @@ from lance_flight.engine.query.planned_query import PlannedQuery
 from lance_flight.engine.query.policies.access import UNLIMITED, Access
 from lance_flight.engine.query.query_plans import Description, QueryPlan, tasks_of
 from lance_flight.engine.query.scope import ALONE, Scope
-from lance_flight.engine.query.sessions import Sessions, in_transaction
+from lance_flight.engine.query.sessions import Sessions, in_transaction, temporary_of
 from lance_flight.engine.query.tasks import Task
 from lance_flight.engine.runtime.batch_streams import BatchStream
 from lance_flight.engine.runtime.client_sessions import ClientSession
@@ -216,12 +216,12 @@ class Engine:
         It may be one of another server over the same root.
         """
         if task.report is not None:
-            self._check_reader(task, access, _temporary(task, session))
+            self._check_reader(task, access, temporary_of(task, session))
             return self._reports.renew(task)
         running = self.running.of_ticket(task.statement, task.share.part, task.sql, issuer)
         with self.running.working(running, issuer), self.running.turn(running, issuer):
             holds: list[Hold] = []
-            self._answering.keep(self._redeemed(running, task, holds, access, _temporary(task, session)))
+            self._answering.keep(self._redeemed(running, task, holds, access, temporary_of(task, session)))
             return self._keep(running, holds)
 
     def run(
@@ -247,13 +247,13 @@ class Engine:
         The temporary tables of a `session` are read for that one alone.
         """
         if task.report is not None:
-            self._check_reader(task, access, _temporary(task, session))
+            self._check_reader(task, access, temporary_of(task, session))
             report = self._reports.read(task)
             return BatchStream(report.schema, iter(report.to_batches()))
         issuer = issuer or Issuer()
         running = self.running.of_ticket(task.statement, task.share.part, task.sql, issuer)
         with self.running.working(running, issuer), self.running.turn(running, issuer):
-            schema, batches = self._begun(running, task, access, _temporary(task, session))
+            schema, batches = self._begun(running, task, access, temporary_of(task, session))
         return BatchStream(schema, self.running.streamed(running, task.share.part, issuer, batches))
 
     def _check_reader(self, task: Task, access: Access, temporary: Temporary) -> None:
@@ -396,10 +396,3 @@ class Engine:
             transaction.guard(scope.access)
             transaction.know(scope.temporary.root, scope.temporary.names)
             yield transaction
-
-
-def _temporary(task: Task, session: ClientSession | None) -> Temporary:
-    """The temporary tables that a task knows, as the session of whoever redeems it has them."""
-    names = frozenset(TableName(PUBLIC, name) for name in task.temporary)
-    is_its_own = session is not None and session.id == task.session
-    return Temporary(names, session.temporary.known().root if session is not None and is_its_own else None)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import partial
@@ -194,7 +194,6 @@ class NamedTables:
         snapshot = policy.visible(snapshot)
         floating = Floating(namespace.store, snapshot, reading.resolved if reading else {})
         self.readings[key] = Reading(snapshot.version, floating.known, snapshot.committed_at.isoformat(), step)
-        transaction = self._context.transaction
         view = PartitionedView(
             name=name.name,
             key=key,
@@ -210,12 +209,17 @@ class NamedTables:
             targets=self.targets if is_target else None,
             beside=_beside(name, beside, snapshot.schema.plain, is_stable=snapshot.has_stable_row_ids),
             pruned=self._pruned(TableName(name.db_schema, reference), snapshot),
-            on_read=None
-            if transaction is None or not transaction.serializable
-            else partial(transaction.note_reads, namespace),
+            on_read=self._noting(namespace),
         )
         self.views[key] = view
         return view
+
+    def _noting(self, namespace: PartitionedNamespace) -> Callable[[Sequence[str]], None] | None:
+        """What is told of the partition tables that are read, where others may not change them meanwhile."""
+        transaction = self._context.transaction
+        if transaction is None or not transaction.serializable:
+            return None
+        return partial(transaction.note_reads, namespace)
 
     def _pruned(self, name: TableName, snapshot: Snapshot) -> list[Pruned]:
         """What an earlier run has found of the same snapshot."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
-from lance_flight.catalog.roots.directory import Root, TableName
+from lance_flight.catalog.roots.directory import PUBLIC, Root, TableName
 from lance_flight.catalog.roots.temporary import Temporary
 from lance_flight.catalog.storage.leases import Hold
 from lance_flight.engine.query.policies.access import Access, Privilege
@@ -14,6 +14,7 @@ from lance_flight.engine.query.session import Session
 from lance_flight.engine.query.statement_context import StatementContext
 from lance_flight.engine.query.system_tables import SystemTables
 from lance_flight.engine.query.tasks import Task
+from lance_flight.engine.runtime.client_sessions import ClientSession
 from lance_flight.engine.runtime.clients import Clients
 from lance_flight.engine.runtime.memory import Memory
 from lance_flight.engine.runtime.running import RunningStatements
@@ -108,3 +109,10 @@ def in_transaction(
     if holds is None and transaction is not None:
         holds = transaction.holds
     return replace(context, transaction=transaction, holds=holds, target=target, changing=changing)
+
+
+def temporary_of(task: Task, session: ClientSession | None) -> Temporary:
+    """The temporary tables that a task knows, as the session of whoever redeems it has them."""
+    names = frozenset(TableName(PUBLIC, name) for name in task.temporary)
+    is_its_own = session is not None and session.id == task.session
+    return Temporary(names, session.temporary.known().root if session is not None and is_its_own else None)
