@@ -11,7 +11,7 @@ from lance_flight.engine.query.pure_scans import is_pure_scan
 
 
 def split(planned: PlannedQuery, endpoints: int) -> tuple[int, int | None]:
-    """Into how many parts a query is split, and the rows of the tables that they read; None where it is not.
+    """Return into how many parts a query is split, and the rows of the tables that they read; None where it is not.
 
     A pure scan of one table has as many parts as it reads partition tables.
     """

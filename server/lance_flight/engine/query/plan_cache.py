@@ -36,7 +36,7 @@ _OF_A_PARTITION = 256
 
 @dataclass(frozen=True, slots=True)
 class CacheCounts:
-    """How often a plan was looked for and found, and what is kept."""
+    """Counts of a cache: how often a plan was found and not, and how many are kept, in bytes too."""
 
     hits: int
     misses: int
@@ -56,12 +56,12 @@ class PlanCache:
 
     @property
     def counts(self) -> CacheCounts:
-        """What the cache did so far, and what it holds."""
+        """Return what the cache did so far, and what it holds."""
         with self._lock:
             return CacheCounts(self._hits, self._misses, len(self._plans), self._size)
 
     def take(self, key: PlanKey, context: StatementContext, parameters: pa.RecordBatch | None) -> PlannedQuery | None:
-        """A plan that is begun again for a statement; None where it has to be planned."""
+        """Begin a kept plan again for a statement; None where there is none that is good for it."""
         found = None
         while found is None and (kept := self._popped(key)) is not None:
             holds = [] if context.holds is None else list(context.holds)
@@ -92,7 +92,7 @@ class PlanCache:
                 self._drop(next(iter(self._plans)))
 
     def _popped(self, key: PlanKey) -> PlannedQuery | None:
-        """The plan of a key that was kept last, whose tables are most likely those of now."""
+        """Take out the plan of a key that was kept last, whose tables are most likely those of now."""
         with self._lock:
             numbers = self._of_key.get(key)
             return self._drop(numbers[-1]) if numbers else None

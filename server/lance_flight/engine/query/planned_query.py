@@ -19,7 +19,7 @@ from lance_flight.engine.sql.typed_calls import shown_name
 
 @dataclass(frozen=True, slots=True)
 class PlanKey:
-    """What decides how a text is planned, beside the tables that it names: another session, policy or setting is another key."""
+    """Key of a kept plan: what decides how a text is planned, beside the tables that it names."""
 
     text: str
     db_schema: str
@@ -50,7 +50,7 @@ class PlannedQuery:
         return cls(session, frame, schema, text, parameters)
 
     def again(self, context: StatementContext, parameters: pa.RecordBatch | None) -> PlannedQuery | None:
-        """The same query for another statement; None where it has to be planned anew, for its tables have other columns."""
+        """Begin the query again for another statement; None where it has to be planned anew, since its tables have other columns."""
         if not self.session.again(context):
             return None
         if _is_same(parameters, self.parameters):

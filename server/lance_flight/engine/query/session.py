@@ -180,14 +180,14 @@ class Session:
             self._prepared = frame
 
     def logical_scans(self, frame: DataFrame) -> tuple[LogicalScan, ...] | None:
-        """The scans of the optimised plan of a query; None where some hide inside an expression."""
+        """Return the scans of the optimised plan of a query; None where some hide inside an expression."""
         return self.learned(frame, self._logical_scans)
 
     def _logical_scans(self, plan: LogicalPlan) -> tuple[LogicalScan, ...] | None:
         return logical_scans(plan, self.db_schema)
 
     def learned(self, frame: DataFrame, learn: Callable[[LogicalPlan], T]) -> T:
-        """What `learn` finds in the optimised plan of a query, and in nothing else: it is asked once."""
+        """Return what `learn` finds in the optimised plan of a query, which alone decides it, so that it is asked once."""
         if self._learned[0] is not frame:
             self._learned = frame, {}
         known = self._learned[1]
@@ -205,7 +205,7 @@ class Session:
                     break
 
     def prune(self, frame: DataFrame) -> Prunings:
-        """Which partitions the scans of a query leave; how it is run is planned only where scans hide inside its expressions."""
+        """Prune the scans of a query; how it is run is planned only where scans hide inside its expressions."""
         scans = self.logical_scans(frame)
         if scans is None:
             self.plan(frame)

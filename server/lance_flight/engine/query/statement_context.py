@@ -1,4 +1,4 @@
-"""What one statement runs within, made once from where its client stands."""
+"""The context of a statement, one frozen value that is made once."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class Reading:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StatementContext:
-    """Where one statement is run: what it sees of the root, for whom, how, and within which limits.
+    """Context of one statement: what it sees of the root, for whom, how, and within which limits.
 
     `root` is the root as the statement sees it, and inside a `transaction` its tables are read as that sees them. Names without a
     schema are tables of `db_schema`. `readings` fixes the versions of tables (from a ticket); others are read at their newest

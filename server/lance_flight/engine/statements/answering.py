@@ -29,7 +29,7 @@ class Answering:
         branch: str | None,
         parameters: pa.RecordBatch | None,
     ) -> tuple[Session, Answer]:
-        """What a statement returns, and the session that it is planned in; `keep` takes the answer back."""
+        """Plan what a statement returns; `keep` takes the answer back, and the session is the one that it is planned in."""
         key = _plan_key(statement, context, branch, parameters)
         kept = None if key is None else self.plans.take(key, context, parameters)
         if kept is not None:
@@ -56,7 +56,7 @@ class Answering:
 def _plan_key(
     statement: RowsStatement, context: StatementContext, branch: str | None, parameters: pa.RecordBatch | None
 ) -> PlanKey | None:
-    """What a query's plan is kept under; None for one that others may not run: of a transaction, of temporary tables, row by row."""
+    """Return what a query's plan is kept under; None for one that others may not run: of a transaction, of temporary tables, row by row."""
     text = statement.text
     is_shared = context.transaction is None and not context.access.own
     is_one = parameters is None or parameters.num_rows == 1
