@@ -25,7 +25,7 @@ from lance_flight.engine.statements.insert import Insert
 from lance_flight.engine.statements.kill import Kill
 from lance_flight.engine.statements.merge import Merge
 from lance_flight.engine.statements.parsing import parse
-from lance_flight.engine.statements.queries import Query
+from lance_flight.engine.statements.queries import Query, SubstraitPlan
 from lance_flight.engine.statements.registry import STATEMENTS
 from lance_flight.engine.statements.set_option import SetOption
 from lance_flight.engine.statements.show import ShowMetadata, ShowTables
@@ -256,7 +256,19 @@ def sees(of: Engine, access: Access) -> str:
 
 
 def test_every_statement_about_a_table_and_every_alteration_has_its_rights() -> None:
-    opened = {Query, Explain, ShowTables, ShowMetadata, Describe, DescribeNamespace, Insert, Update, Delete, Merge}
+    opened = {
+        Query,
+        SubstraitPlan,
+        Explain,
+        ShowTables,
+        ShowMetadata,
+        Describe,
+        DescribeNamespace,
+        Insert,
+        Update,
+        Delete,
+        Merge,
+    }
     elsewhere = {CreateTable, SetOption, Kill}
     asking = {type(parse(sql)) for sql, needs in NEEDS.items() if needs}
     assert set(STATEMENTS) - opened - elsewhere == asking - elsewhere
