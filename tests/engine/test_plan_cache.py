@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gc
+import weakref
 from collections.abc import Callable
 from dataclasses import replace
 from itertools import product
@@ -219,6 +221,21 @@ def test_a_cancelled_statement_is_not_ready(engine: Engine) -> None:
     engine.running.cancel(task.statement, Issuer())
     with pytest.raises(Cancelled):
         engine.run(task)
+
+
+def test_a_kept_plan_keeps_no_call(engine: Engine) -> None:
+    class Call:
+        def is_gone(self) -> bool:
+            return False
+
+    call = Call()
+    gone = weakref.ref(call)
+    issuer = Issuer(is_gone=call.is_gone)
+    engine.run(planned(engine, "SELECT id FROM t", Scope(issuer=issuer)), issuer).read_all()
+    del call, issuer
+    gc.collect()
+    assert engine.plans.counts.plans == 1
+    assert gone() is None
 
 
 def test_a_plan_whose_run_failed_is_not_kept(engine: Engine) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import replace
 from functools import partial
 from threading import Lock, RLock
 from typing import Any, TypeVar
@@ -81,7 +82,8 @@ class Session:
     def _begin(self, context: StatementContext, known: Mapping[TableName, Provider]) -> None:
         """Make what belongs to one run."""
         running = context.running
-        self.context = context
+        # Nothing that is kept with a plan may keep the call that the statement came by.
+        self.context = context = replace(context, running=None)
         self.root, self.db_schema, self.access = context.root, context.db_schema, context.access
         self.transaction, self.tables = context.transaction, context.tables
         self.execution, self.share = context.execution, context.share
@@ -108,7 +110,8 @@ class Session:
         return self.named.providers == known
 
     def end(self) -> None:
-        """Let go of the scans of the run that is over."""
+        """Let go of the scans of the run that is over, and of who is told how far it is."""
+        self.progress = None
         self.log.begin_plan()
 
     @property
