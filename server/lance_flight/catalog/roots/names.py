@@ -210,15 +210,17 @@ class Names:
             return self._find_temporary(name)
         if not self._sees(name):
             return None
-        if self._is_namespace(self.store):
-            if name == TableName(PUBLIC, self.store.name):
-                return self._namespace(self.store)
-            # A __manifest that cannot be read may list any name.
-            self._namespace(self.store).snapshot()
-            return None
-        listing, named = self._named_listing()
-        if name in named:
-            return PlainTable(self._listed_place(name, named[name]))
+        listing = NOTHING
+        if self.store.has(MANIFEST):
+            if self._is_namespace(self.store):
+                if name == TableName(PUBLIC, self.store.name):
+                    return self._namespace(self.store)
+                # A __manifest that cannot be read may list any name.
+                self._namespace(self.store).snapshot()
+                return None
+            listing, named = self._named_listing()
+            if name in named:
+                return PlainTable(self._listed_place(name, named[name]))
         if not _is_safe(name.name) or not _is_safe(name.db_schema):
             return None
         place = self._directory(name.db_schema)
@@ -335,7 +337,7 @@ class Names:
         return place
 
     def _namespace(self, place: Store) -> PartitionedNamespace:
-        return self._opened.setdefault(place.uri, PartitionedNamespace(place))
+        return self._opened.get(place.uri) or self._opened.setdefault(place.uri, PartitionedNamespace(place))
 
     def _is_namespace(self, place: Store) -> bool:
         """Whether a partitioned namespace lies at `place`: a `__manifest` with at least one partition spec."""
