@@ -186,11 +186,13 @@ class RunningStatements:
         """End what has run for too long, or for nobody, and forget what nobody has come for."""
         with self._changed:
             statements = list(self._statements.values())
+        now = time.monotonic()
         for statement in statements:
-            # A call leaves its statement before it ends: one that is answered at this moment must not be taken for gone.
-            with self._changed:
-                statement.watch()
-            if statement.has_expired:
+            if statement.active:
+                # A call leaves its statement before it ends: one that is answered at this moment must not be taken for gone.
+                with self._changed:
+                    statement.watch()
+            elif statement.expires < now:
                 self._settle(statement, "abandoned", is_over=True)
 
     def _refuse_tickets(self, statement_id: str) -> None:

@@ -108,7 +108,7 @@ class RunningStatement:
         self._start = time.monotonic()
         self._since = self._start
         self._timeout = 0.0
-        self._expires = math.inf
+        self.expires = math.inf
         self._seconds = dict.fromkeys(State, 0.0)
         self._state = State.QUEUED
         self._lock = threading.Lock()
@@ -141,12 +141,7 @@ class RunningStatement:
 
     def keep(self, seconds: float) -> None:
         """Let it wait for its reader for so many seconds from now on."""
-        self._expires = time.monotonic() + seconds
-
-    @property
-    def has_expired(self) -> bool:
-        """Whether it has waited for its reader for too long."""
-        return not self.active and time.monotonic() > self._expires
+        self.expires = time.monotonic() + seconds
 
     def watch(self) -> None:
         """Cancel it if its time is over, or everybody who waited for it has gone; nobody may come or go meanwhile."""
