@@ -8,6 +8,7 @@ from datetime import UTC, datetime, timedelta
 from typing import TypeVar
 
 import pyarrow as pa
+from google.protobuf.timestamp_pb2 import Timestamp
 from pyarrow import flight
 
 from lance_flight.errors import InvalidInput, TicketExpired
@@ -22,8 +23,8 @@ from lance_flight.flight.wire import decode_command, encode_command, wrap
 
 _R = TypeVar("_R")
 
-_INSTANT = pa.timestamp("ns")
-"""As pyarrow wants it: any other is cast by a kernel, which takes as long as the rest of an endpoint."""
+_EXPIRATION_TIME = 0x1A
+"""The field of a serialized FlightEndpoint, by its number (3) and its kind: a message inside (2)."""
 _EPOCH, _MICROSECOND = datetime(1970, 1, 1, tzinfo=UTC), timedelta(microseconds=1)
 
 
@@ -112,8 +113,18 @@ class Endpoints:
     ) -> flight.FlightEndpoint:
         sealed = TicketStatementQuery(statement_handle=self.sealer.ticket(ticket, call.caller.principal))
         expires = ticket.expires if isinstance(ticket, RowsTicket) else None
-        until = None if expires is None else pa.scalar((expires - _EPOCH) // _MICROSECOND * 1000, _INSTANT)
-        return flight.FlightEndpoint(encode_command(sealed), self.advertised, until, app_metadata)
+        endpoint = flight.FlightEndpoint(encode_command(sealed), self.advertised, None, app_metadata)
+        return endpoint if expires is None else _until(expires, endpoint)
+
+
+def _until(expires: datetime, endpoint: flight.FlightEndpoint) -> flight.FlightEndpoint:
+    """The same endpoint with its end.
+
+    A scalar, which the constructor takes, is made and cast by Arrow's kernels: that is most of an endpoint's time.
+    """
+    seconds, rest = divmod((expires - _EPOCH) // _MICROSECOND, 1_000_000)
+    moment = Timestamp(seconds=seconds, nanos=rest * 1000).SerializeToString()
+    return flight.FlightEndpoint.deserialize(endpoint.serialize() + bytes((_EXPIRATION_TIME, len(moment))) + moment)
 
 
 def _decoded(deserialize: Callable[[bytes], _R], data: bytes, name: str) -> _R:
