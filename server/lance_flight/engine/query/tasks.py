@@ -8,7 +8,7 @@ from __future__ import annotations
 import base64
 import json
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field, fields
 
 import pyarrow as pa
 
@@ -18,6 +18,8 @@ from lance_flight.engine.query.tables import Share
 from lance_flight.engine.runtime.execution import Execution
 from lance_flight.errors import TicketError
 from lance_flight.model.pins import BranchVersion, FixedPin, Version
+
+_EXECUTION = tuple(each.name for each in fields(Execution))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,7 +58,7 @@ class Task:
             "db_schema": self.db_schema,
             "session": self.session,
             "temporary": self.temporary,
-            "execution": asdict(self.execution),
+            "execution": {name: getattr(self.execution, name) for name in _EXECUTION},
             "transaction": None if self.transaction is None else self.transaction.hex(),
             "report": None if self.report is None else base64.b64encode(self.report).decode(),
         }
