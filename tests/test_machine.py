@@ -127,6 +127,7 @@ def test_a_server_takes_its_defaults_from_what_it_may_use(tmp_path: Path, monkey
         assert machine.memory() <= 4 * GIB
         given = service._limits(ServerConfig())
         assert given.server_memory == machine.memory() // 2 <= 2 * GIB
+        assert given.write_memory == given.server_memory // 8
         assert given.running_statements == service.LEAST_RUNNING
     finally:
         machine.cores.cache_clear()
