@@ -92,6 +92,7 @@ def _examine(top: str, table: str) -> Iterator[tuple[str, _Mark]]:
         if name in there:
             yield f"{table}/{name}", _mark(f"{table}/{name}")
             for inner in _entries(top, f"{table}/{name}"):
+                yield f"{table}/{name}/{inner}", _mark(f"{table}/{name}/{inner}")
                 _entries(top, f"{table}/{name}/{inner}")
     if _BRANCHES in there:
         yield f"{table}/{_BRANCHES}", _mark(f"{table}/{_BRANCHES}")
