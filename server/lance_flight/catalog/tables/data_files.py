@@ -18,7 +18,7 @@ from lance.fragment import DataFile, write_fragments
 
 from lance_flight.catalog.storage.file_versions import check_values, unstorable_in
 from lance_flight.catalog.storage.store import Store
-from lance_flight.catalog.storage.whole_files import DATA, check_data
+from lance_flight.catalog.storage.whole_files import DATA, check_file
 from lance_flight.catalog.tables.lance_fields import new_schema, numbers
 from lance_flight.catalog.tables.rows import aligned
 from lance_flight.errors import SchemaError
@@ -135,6 +135,5 @@ class OpenFile:
             file_minor_version=minor,
             file_size_bytes=self._writer.size_bytes,
         )
-        fragment = FragmentMetadata(id=0, files=[file], physical_rows=self.rows)
-        check_data(self._place, [fragment])
-        return fragment
+        check_file(self._place, self.name, self._writer.size_bytes)
+        return FragmentMetadata(id=0, files=[file], physical_rows=self.rows)
