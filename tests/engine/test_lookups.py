@@ -12,6 +12,7 @@ import lance
 import pyarrow as pa
 import pytest
 from lance_flight.catalog.roots.directory import Root, TableName
+from lance_flight.catalog.storage import links
 from lance_flight.catalog.storage.private import PRIVATE
 from lance_flight.catalog.storage.store import Store
 from lance_flight.engine.engine import Engine
@@ -140,3 +141,27 @@ def test_an_append_opens_nothing_that_was_committed_here_before(tmp_path: Path, 
     # Names are looked up as often as before; neither the partition tables nor the manifest are opened.
     assert costs[0] == costs[1]
     assert costs[0].keys() == {"has"}
+
+
+def test_an_append_commits_each_table_once_and_lists_no_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    engine = Engine(Root(Store(str(tmp_path))), ways=2)
+    engine.update("CREATE TABLE t (id BIGINT, p BIGINT) PARTITIONED BY (p)")
+    engine.update("INSERT INTO t VALUES (0, 0), (1, 1), (2, 2)")
+    listed: Counter[str] = Counter()
+    commits: Counter[str] = Counter()
+    entries, commit = links._entries, lance.LanceDataset.commit
+
+    def listing(top: str, directory: str) -> set[str]:
+        listed[Path(directory).name] += 1
+        return entries(top, directory)
+
+    def committing(base: lance.LanceDataset, *arguments: Any, **options: Any) -> lance.LanceDataset:
+        commits["__manifest" if base.uri.endswith("__manifest") else "table"] += 1
+        return commit(base, *arguments, **options)
+
+    monkeypatch.setattr(links, "_entries", listing)
+    monkeypatch.setattr(lance.LanceDataset, "commit", staticmethod(committing))
+    engine.update("INSERT INTO t VALUES (3, 0), (4, 1), (5, 2)")
+    assert commits == {"table": 3, "__manifest": 1}
+    assert listed["data"] == 0
+    assert engine.query("SELECT count(*) AS n FROM t").to_pylist() == [{"n": 6}]
