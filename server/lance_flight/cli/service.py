@@ -16,7 +16,7 @@ from typing import Any, NoReturn
 import pyarrow as pa
 
 from lance_flight import machine
-from lance_flight.catalog.commits.write_memory import write_memory
+from lance_flight.catalog.commits.write_memory import LEAST_BYTES, write_memory
 from lance_flight.catalog.roots.directory import Root
 from lance_flight.catalog.storage.private import PRIVATE, settle_abandoned
 from lance_flight.catalog.storage.store import Store, caches
@@ -112,12 +112,18 @@ def build(
     return Service(server, engine)
 
 
+def _write_memory(server_memory: int) -> int:
+    """Return the part of a server's memory that rows being written wait in; none where it is less than any write may have anyway."""
+    part = server_memory // WRITES_OF_MEMORY
+    return part if part >= LEAST_BYTES else 0
+
+
 def _limits(config: ServerConfig) -> Limits:
     server_memory = config.server_memory_limit or machine.memory() // 2
     running = config.running_statements or max(LEAST_RUNNING, RUNNING_PER_CORE * machine.cores())
     return Limits(
         server_memory=server_memory,
-        write_memory=server_memory // WRITES_OF_MEMORY,
+        write_memory=_write_memory(server_memory),
         statement_memory=config.memory_limit or None,
         spill_directory=config.spill_directory or None,
         running_statements=min(running, max(server_memory // config.memory_limit, 1))
