@@ -19,9 +19,12 @@ from lance_flight.errors import SqlError
 from lance_flight.planning import pruning
 
 SQL, OPTIMISED, PHYSICAL, RUN = "sql_with_options", "optimized_logical_plan", "execution_plan", "execute_stream"
+AT_ONCE = "collect"
 
 QUERIES = {
-    "no table": ("SELECT 1 AS one", RUN),
+    "no table": ("SELECT 1 AS one", AT_ONCE),
+    "made of no table": ("SELECT value FROM generate_series(1, 3)", RUN),
+    "a scalar subquery": ("SELECT (SELECT sum(value) FROM range(1, 3)) AS s", RUN),
     "aggregated": ("SELECT sum(id) AS s FROM t WHERE id > 1", RUN),
     "grouped": ("SELECT name, count(*) AS n FROM t GROUP BY name", RUN),
     "a point": ("SELECT max(id) AS m FROM t WHERE k = 1", RUN),
@@ -58,7 +61,7 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
         monkeypatch.setattr(owner, name, counting)
 
     count(SessionContext, SQL)
-    for name in (OPTIMISED, PHYSICAL, RUN):
+    for name in (OPTIMISED, PHYSICAL, RUN, AT_ONCE):
         count(DataFrame, name)
     return counted
 

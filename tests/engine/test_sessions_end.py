@@ -62,6 +62,8 @@ def test_a_query_keeps_no_session(engine: Engine, sql: str) -> None:
 FAILING = [
     pytest.param("SELECT 1 / 0", id="computed"),
     pytest.param("SELECT * FROM nothing", id="no such table"),
+    pytest.param("SELECT sum(1 / (x - x)) AS x FROM t", id="of partitions"),
+    pytest.param("SELECT 1 / (x - x) AS x FROM t ORDER BY x", id="sorted"),
 ]
 
 

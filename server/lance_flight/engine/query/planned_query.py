@@ -10,8 +10,8 @@ from datafusion import DataFrame
 
 from lance_flight.engine.query.partition_wise import division
 from lance_flight.engine.query.policies.access import Access
-from lance_flight.engine.query.pure_scans import bare_columns, stream
-from lance_flight.engine.query.session import Session
+from lance_flight.engine.query.pure_scans import bare_columns, is_one_row, stream
+from lance_flight.engine.query.session import Session, shaped
 from lance_flight.engine.query.statement_context import StatementContext
 from lance_flight.engine.runtime.execution import Execution
 from lance_flight.engine.sql.typed_calls import shown_name
@@ -61,8 +61,10 @@ class PlannedQuery:
         """Run it; every batch is of exactly `schema`."""
         session, frame = self.session, self.frame
         session.prepare(frame)
+        if session.learned(frame, is_one_row) and not session.is_costly:
+            return shaped(session.collected(frame), self.schema)
         columns = session.learned(frame, bare_columns)
-        if columns is not None:
+        if columns is not None and session.may_read_directly:
             session.plan(frame)
             direct = stream(session.log, columns, self.schema)
             if direct is not None:

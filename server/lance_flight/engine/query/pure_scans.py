@@ -1,7 +1,7 @@
-"""Queries that read one table and treat every row by itself.
+"""Queries that read one table and treat every row by itself, or none.
 
 They may be streamed in parts, and the plainest of them, columns and pushed filters only, need no DataFusion to run. Nor do
-the plainest searches.
+the plainest searches. What reads nothing is there before one could wait for it.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import Any
 
 import pyarrow as pa
 from datafusion import LogicalPlan
-from datafusion.expr import Filter, Projection, SubqueryAlias, TableScan
+from datafusion.expr import EmptyRelation, Filter, Projection, SubqueryAlias, TableScan
 
 from lance_flight.engine.query.provider import ScanLog
 
@@ -24,6 +24,18 @@ def is_pure_scan(plan: LogicalPlan) -> bool:
     if isinstance(node, TableScan):
         return _is_whole(node)
     return isinstance(node, _ROW_BY_ROW) and all(is_pure_scan(child) for child in plan.inputs())
+
+
+def is_one_row(plan: LogicalPlan) -> bool:
+    """Whether an optimised plan reads nothing and has one row at most, as that of `SELECT 1` does."""
+    return "Subquery:" not in plan.display_indent() and _is_computed(plan)
+
+
+def _is_computed(plan: LogicalPlan) -> bool:
+    node = plan.to_variant()
+    return isinstance(node, EmptyRelation) or (
+        isinstance(node, Projection) and all(_is_computed(child) for child in plan.inputs())
+    )
 
 
 def bare_columns(plan: LogicalPlan) -> list[str] | None:

@@ -97,6 +97,16 @@ class Session:
         self._prepared: DataFrame | None = None
 
     @property
+    def may_read_directly(self) -> bool:
+        """Whether it names a stored table, or a search: what else it reads is DataFusion's own."""
+        return bool(self.named.providers or self.inner)
+
+    @property
+    def is_costly(self) -> bool:
+        """Whether planning its query may take long, and computing what it folds as well."""
+        return self._is_costly
+
+    @property
     def is_steady(self) -> bool:
         """Whether its plans read stored tables alone, so that they may be run again."""
         return self._is_steady and self.named.is_steady and not self.inner and not self.first
@@ -184,18 +194,18 @@ class Session:
 
     def logical_scans(self, frame: DataFrame) -> tuple[LogicalScan, ...] | None:
         """Return the scans of the optimised plan of a query; None where some hide inside an expression."""
-        return self.learned(frame, self._logical_scans)
+        return self.learned(frame, logical_scans, self.db_schema)
 
-    def _logical_scans(self, plan: LogicalPlan) -> tuple[LogicalScan, ...] | None:
-        return logical_scans(plan, self.db_schema)
+    def learned(self, frame: DataFrame, learn: Callable[..., T], *arguments: Any) -> T:
+        """Return what `learn` finds in the optimised plan of a query, which alone decides it, so that it is asked once.
 
-    def learned(self, frame: DataFrame, learn: Callable[[LogicalPlan], T]) -> T:
-        """Return what `learn` finds in the optimised plan of a query, which alone decides it, so that it is asked once."""
+        No method of this session, which would keep itself by it until Python's collector comes.
+        """
         if self._learned[0] is not frame:
             self._learned = frame, {}
         known = self._learned[1]
         if learn not in known:
-            known[learn] = learn(self.optimised(frame))
+            known[learn] = learn(self.optimised(frame), *arguments)
         found: T = known[learn]
         return found
 
@@ -269,6 +279,11 @@ class Session:
         with self._errors.raised_as(QueryFailed):
             # It is planned physically first: what DataFusion refuses then is no failure of the run.
             yield from cancellable(partial(self.planned, frame.execute_stream), self.log.cancellation)
+
+    def collected(self, frame: DataFrame) -> Iterator[pa.RecordBatch]:
+        """Run a query that is done at once, which takes a quarter of the time of waiting for it; it cannot be cancelled."""
+        with self._errors.raised_as(QueryFailed):
+            yield from frame.collect()
 
     def directly(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """The batches of a query that needs no DataFusion to run."""
