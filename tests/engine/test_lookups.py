@@ -102,7 +102,7 @@ def test_one_lookup_asks_for_little(tmp_path: Path, asked: Counter[str]) -> None
     engine = crowded(tmp_path / "root", 2)
     asked.clear()
     assert engine.root.find(TableName("public", "t")) is not None
-    assert asked == {"has": 4}
+    assert asked == {"has": 3}
 
 
 def test_a_name_that_is_not_there_lists_its_schema_once_and_opens_nothing(tmp_path: Path, asked: Counter[str]) -> None:
