@@ -94,7 +94,9 @@ def test_an_ingest_of_a_known_principal_takes_no_dictionary(asking: Server, colu
 def test_what_the_helpers_send_has_no_dictionaries(asking: Server) -> None:
     rows = pa.table({"words": WORDS, "views": VIEWS, "nested": NESTED["in a struct"]})
     with adbc.connect(asking.uri, adbc.Credentials(token="owner" * 9)) as connection:
-        with connection.cursor() as cursor, pytest.raises(Error, match="dictionary_ingest"):
+        # A driver that is still writing when it is refused says that it could not, and not why.
+        refused = "dictionary_ingest|failure writing dictionary batches"
+        with connection.cursor() as cursor, pytest.raises(Error, match=refused):
             cursor.adbc_ingest("decoded", rows.select(["words"]), mode="create")
         for data in (rows, rows.to_reader()):
             assert adbc.ingest(connection, "decoded", data, mode="create_append") == 4
