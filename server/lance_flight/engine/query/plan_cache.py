@@ -11,6 +11,7 @@ One plan runs one statement at a time: statements that run beside each other hav
 from __future__ import annotations
 
 from collections import OrderedDict
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import lru_cache
 from threading import Lock
@@ -65,11 +66,8 @@ class PlanCache:
         found = None
         while found is None and (kept := self._popped(key)) is not None:
             holds = [] if context.holds is None else list(context.holds)
-            try:
+            with suppress(LanceFlightError):  # planning it anew says what is the matter
                 found = kept.again(context, parameters)
-            except LanceFlightError:
-                # Planning it anew says what is the matter.
-                found = None
             if found is None and context.holds is not None:
                 context.holds[:] = holds
         with self._lock:

@@ -35,7 +35,7 @@ from lance_flight.engine.runtime.streams import cancellable
 from lance_flight.engine.sql import substrait
 from lance_flight.engine.sql.datafusion_text import datafusion_text
 from lance_flight.engine.sql.functions import register_principal, session_config
-from lance_flight.engine.sql.parameters import has_times, parameter_count, with_fitting_times
+from lance_flight.engine.sql.parameters import bound_values, has_times, parameter_count, with_fitting_times
 from lance_flight.engine.sql.points import Point
 from lance_flight.engine.sql.positions import located
 from lance_flight.engine.sql.references import CATALOG
@@ -48,7 +48,7 @@ T = TypeVar("T")
 
 PLANNING_ROUNDS = 4
 FEW_TABLES = 1_000
-"""So many partition tables are planned twice in no time worth speaking of."""
+"""Most partition tables that are pruned before a query is run: so many take no time worth speaking of."""
 SMALL_BATCH_ROWS = 1024
 """Fewer make a join of every pair slower, as many more do."""
 
@@ -68,7 +68,6 @@ class Session:
         self._planning = Lock()
         self._evaluations = Evaluations()
         self._is_steady = True
-        self._is_costly = False
         self._optimised: tuple[DataFrame, LogicalPlan] | None = None
         self._learned: tuple[DataFrame | None, dict[Any, Any]] = None, {}
         self._begin(context, {})
@@ -79,7 +78,9 @@ class Session:
         changes = TableChanges(_weak(self.changes), self.log, self.db_schema)
         self.datafusion.register_udtf(udtf(changes, TABLE_CHANGES))
 
-    def _begin(self, context: StatementContext, known: Mapping[TableName, Provider]) -> None:
+    def _begin(
+        self, context: StatementContext, known: Mapping[TableName, Provider], *, is_costly: bool = False
+    ) -> None:
         """Make what belongs to one run."""
         running = context.running
         # Nothing that is kept with a plan may keep the call that the statement came by.
@@ -93,7 +94,7 @@ class Session:
         self._sent = None if running is None else running.sql
         self.named = NamedTables(context, self.log, self._evaluations, known)
         self._errors = QueryErrors(self.root, self.log)
-        self._limits = PlanningLimits(self.log.cancellation, context.planning_timeout, self._is_costly)
+        self._limits = PlanningLimits(self.log.cancellation, context.planning_timeout, is_costly)
         self._prepared: DataFrame | None = None
 
     @property
@@ -104,7 +105,7 @@ class Session:
     @property
     def is_costly(self) -> bool:
         """Whether planning its query may take long, and computing what it folds as well."""
-        return self._is_costly
+        return self._limits.is_costly
 
     @property
     def is_steady(self) -> bool:
@@ -114,7 +115,7 @@ class Session:
     def again(self, context: StatementContext) -> bool:
         """Begin another run; False where a table has other columns by now, so that nothing that was planned is good for it."""
         known = dict(self.named.providers)
-        self._begin(context, known)
+        self._begin(context, known, is_costly=self.is_costly)
         for name in known:
             self.named.dataset(name)
         return self.named.providers == known
@@ -148,8 +149,7 @@ class Session:
         sql = with_searches(self, self.inner, sql, parameters, is_bound=is_bound)
         with located(self._sent, sql):
             text = datafusion_text(sql)
-        self._is_costly |= text.is_costly
-        self._limits.is_costly = self._is_costly
+        self._limits.is_costly |= text.is_costly
         calls = text.calls
         if parameters is not None and has_times(parameters):
             with located(self._sent, calls.sql):
@@ -159,7 +159,7 @@ class Session:
                     )
                 )
             parameters = with_fitting_times(parameters, unbound.logical_plan())
-        values = _bound(parameters)
+        values = bound_values(parameters)
 
         def plan(text: str) -> DataFrame:
             frame = self.datafusion.sql_with_options(text, QUERIES_ONLY, param_values=values)
@@ -180,7 +180,7 @@ class Session:
         """The optimised plan of a query; what DataFusion refuses only now (types that do not compare …) is `SqlError`."""
         known = self._optimised
         if known is None or known[0] is not frame:
-            if self._limits.is_costly:
+            if self.is_costly:
                 self.planned(partial(self._limits.check_cost, frame))
             known = self._optimised = frame, self.planned(frame.optimized_logical_plan)
         return known[1]
@@ -390,15 +390,3 @@ def _weak(method: Callable[..., T]) -> Callable[..., T]:
 def _context(ways: int, runtime: RuntimeEnvBuilder, db_schema: str) -> SessionContext:
     config = session_config(ways).with_create_default_catalog_and_schema(enabled=False)
     return SessionContext(config.with_default_catalog_and_schema(CATALOG, db_schema), runtime)
-
-
-def _bound(parameters: pa.RecordBatch | None) -> dict[str, pa.Scalar] | None:
-    if parameters is None:
-        return None
-    return {str(place + 1): _value(column) for place, column in enumerate(parameters.columns)}
-
-
-def _value(column: pa.Array) -> pa.Scalar:
-    # DataFusion asks a list for its length before it asks whether there is one.
-    is_list = pa.types.is_nested(column.type) and not pa.types.is_struct(column.type)
-    return pa.scalar(None) if is_list and not column[0].is_valid else column[0]

@@ -104,3 +104,16 @@ def _typed(expression: Any) -> Iterator[tuple[str, pa.DataType]]:
         for operand in expression.rex_call_operands():
             if str(operand) != str(expression):
                 yield from _typed(operand)
+
+
+def bound_values(parameters: pa.RecordBatch | None) -> dict[str, pa.Scalar] | None:
+    """Return one row of parameters as DataFusion takes it: by the numbers of their places."""
+    if parameters is None:
+        return None
+    return {str(place + 1): _value(column) for place, column in enumerate(parameters.columns)}
+
+
+def _value(column: pa.Array) -> pa.Scalar:
+    # DataFusion asks a list for its length before it asks whether there is one.
+    is_list = pa.types.is_nested(column.type) and not pa.types.is_struct(column.type)
+    return pa.scalar(None) if is_list and not column[0].is_valid else column[0]
