@@ -1,4 +1,4 @@
-"""What is local to a thread of gRPC's in Python: it is there for one call, and for no longer."""
+"""What is local to a thread in Python that is not Python's: of gRPC's for one call and no longer, of DataFusion's workers for good."""
 
 from __future__ import annotations
 
@@ -8,6 +8,8 @@ from collections.abc import Mapping, Sequence
 
 import pyarrow as pa
 import pytest
+from datafusion import SessionConfig, SessionContext, udf
+from lance_flight import thread_states
 from lance_flight.flight import commands
 from lance_flight.flight.server import FlightSqlServer
 from lance_flight.flight.wire import encode_command
@@ -60,3 +62,23 @@ def test_the_state_of_a_thread_is_kept_for_one_call(query: str) -> None:
                 client.get_flight_info(command)
     assert noted.at_beginnings == [None] * CALLS
     assert noted.at_ends == ["GET_FLIGHT_INFO"] * CALLS
+
+
+def test_the_state_of_a_worker_is_kept_between_callbacks() -> None:
+    local, counted = threading.local(), []
+
+    def noted(values: pa.Array) -> pa.Array:
+        if threading.current_thread() is not threading.main_thread():
+            thread_states.keep_worker_state()
+            local.callbacks = getattr(local, "callbacks", 0) + 1
+            counted.append(local.callbacks)
+        return values
+
+    context = SessionContext(SessionConfig().with_target_partitions(2))
+    context.register_udf(udf(noted, [pa.int64()], pa.int64(), "volatile", "noted"))
+    context.register_record_batches("t", [[pa.record_batch({"x": [part]})] for part in (1, 2)])
+    for _ in range(CALLS):
+        context.sql("SELECT noted(x) AS y FROM t ORDER BY y").collect()
+    workers = counted.count(1)
+    assert 1 <= workers < len(counted)
+    assert len(thread_states._workers) <= thread_states.MOST_WORKERS

@@ -21,7 +21,7 @@ from lance_flight.flight.handshakes import Handshake, with_token
 from lance_flight.flight.identity.gate import Gate
 from lance_flight.flight.identity.principal import Principal, Proof
 from lance_flight.flight.status import handler
-from lance_flight.flight.thread_states import ThreadState
+from lance_flight.thread_states import ThreadState
 
 MIDDLEWARE = "lance-flight"
 TRACING = "lance-flight-tracing"

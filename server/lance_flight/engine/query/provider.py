@@ -23,6 +23,7 @@ from lance_flight.planning.arrow_expression import predicate_from_arrow
 from lance_flight.planning.predicates import ALWAYS, Opaque, Predicate
 from lance_flight.planning.pruning import Pruning
 from lance_flight.planning.row_filters import RowFilter, row_filter
+from lance_flight.thread_states import keep_worker_state
 
 Compute: TypeAlias = Callable[[list[str]], Iterable[pa.RecordBatch]]
 """Rows with some columns, and maybe others beside, computed anew by each call."""
@@ -193,8 +194,9 @@ class _LaneScanner:
     batch_size: int
 
     def to_batches(self) -> Iterator[pa.RecordBatch]:
-        """The lane's rows."""
-        return self.lane.planned.batches(self.lane.work, self.projected_schema.names, self.batch_size)
+        """The lane's rows, which DataFusion's workers take batch by batch."""
+        keep_worker_state()
+        yield from self.lane.planned.batches(self.lane.work, self.projected_schema.names, self.batch_size)
 
 
 def arrow_filter(filter: pc.Expression, source: pa.Schema) -> tuple[pc.Expression | None, tuple[str, ...]]:
