@@ -66,6 +66,20 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
     return counted
 
 
+def test_a_partition_is_opened_once_for_all_lanes(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
+    opened: list[str] = []
+    real = Store.open
+
+    def noting(store: Store, version: int | str | None = None) -> Any:
+        opened.append(store.uri)
+        return real(store, version)
+
+    monkeypatch.setattr(Store, "open", noting)
+    table = engine.query("SELECT max(id) AS m, count(*) AS n FROM t WHERE k = 1 AND name = 'a'")
+    assert table.to_pylist() == [{"m": 7, "n": 3}]
+    assert len(opened) == 1
+
+
 def planned(engine: Engine, sql: str, parameters: pa.RecordBatch | None = None) -> Task:
     plan = engine.plan(sql, parameters)
     assert plan is not None

@@ -179,7 +179,8 @@ class PartitionedView:
 
     @property
     def schema(self) -> pa.Schema:
-        return pa.schema([*self.snapshot.schema.plain, *self.beside])
+        plain = self.snapshot.schema.plain
+        return pa.schema([*plain, *self.beside]) if self.beside else plain
 
     @property
     def ids(self) -> dict[str, int]:
@@ -311,8 +312,12 @@ def deal(
     lanes: list[list[Work]] = [[] for _ in range(ways)]
     for rest, tables in kept:
         if len(tables) < ways:
+            log.tables_read += len(tables)
+            opened = _opened(tables)
             for way, lane in enumerate(lanes):
-                lane.append((rest, [partial(_open_part, table, way, ways, log) for table in tables]))
+                mine = [part for source in opened for part in _part(source, way, ways)]
+                if mine:
+                    lane.append((rest, [partial(list, mine)]))
             continue
         size = min(MERGED_TABLES, -(-len(tables) // ways)) if merging else 1
         groups = [tables[start : start + size] for start in range(0, len(tables), size)]
@@ -326,9 +331,11 @@ def _open_merged(tables: Sequence[PinnedTable], log: ScanLog) -> list[Source]:
     return sources(tables)
 
 
-def _open_part(table: PinnedTable, part: int, of: int, log: ScanLog) -> list[Source]:
-    log.tables_read += part == 0
-    return _part(table.source, part, of)
+def _opened(tables: Sequence[PinnedTable]) -> list[Source]:
+    if len(tables) == 1:
+        return [tables[0].source]
+    with ThreadPoolExecutor(RESOLVERS) as pool:
+        return list(pool.map(lambda table: table.source, tables))
 
 
 def _part(source: Source, part: int, of: int) -> list[Source]:
