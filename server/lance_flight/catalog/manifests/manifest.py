@@ -115,6 +115,20 @@ class Manifest:
                 self._snapshots.put(file, found)
         return _existing(found)
 
+    def is_namespace(self) -> bool:
+        """Whether a partitioned namespace lies here, be it a broken one; nothing is read where the newest version is in memory."""
+        file = self._newest.head()
+        known = None if file is None else self._snapshots.get(file)
+        if known is not None:
+            return isinstance(known, Snapshot)
+        try:
+            self.snapshot()
+        except NotFound:
+            return False
+        except (LanceFlightError, OSError):
+            return True
+        return True
+
     def open(self, version: int | None = None) -> LanceDataset:
         """The Lance table itself, at a version or at its newest."""
         try:

@@ -15,7 +15,7 @@ from lance_flight.catalog.namespace import PartitionedNamespace
 from lance_flight.catalog.roots.directory_manifest import NOTHING, DirectoryManifest, Listed, Listing, Path
 from lance_flight.catalog.roots.plain import PlainTable
 from lance_flight.catalog.storage.store import VERSIONS, Store
-from lance_flight.errors import Corrupt, LanceFlightError, NotFound, OutsideRoot, nearest
+from lance_flight.errors import Corrupt, NotFound, OutsideRoot, nearest
 from lance_flight.model.naming import LONGEST_FILE_NAME, MANIFEST
 
 T = TypeVar("T")
@@ -340,17 +340,11 @@ class Names:
         return self._opened.get(place.uri) or self._opened.setdefault(place.uri, PartitionedNamespace(place))
 
     def _is_namespace(self, place: Store) -> bool:
-        """Whether a partitioned namespace lies at `place`: a `__manifest` with at least one partition spec."""
-        if not place.has(MANIFEST):
-            return False
-        try:
-            self._namespace(place).snapshot()
-        except NotFound:
-            return False
-        except (LanceFlightError, OSError):
-            # It is there, and broken: it is listed with the others, and whoever opens it is told why.
-            return True
-        return True
+        """Whether a partitioned namespace lies at `place`: a `__manifest` with at least one partition spec.
+
+        A broken one is listed with the others, and whoever opens it is told why.
+        """
+        return place.has(MANIFEST) and self._namespace(place).manifest.is_namespace()
 
 
 def _named(listing: Listing) -> dict[TableName, Listed]:
