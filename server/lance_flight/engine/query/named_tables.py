@@ -119,6 +119,10 @@ class NamedTables:
 
         return self._tables.read(table, opened)
 
+    def provider_of(self, key: str) -> Provider:
+        """Return what DataFusion reads a table of `divisible` by."""
+        return next(each for name, each in self.providers.items() if f"{name.db_schema}.{name.name}" == key)
+
     def _provider(self, name: TableName, readable: PartitionedView | PlainView) -> Provider:
         known = self._known.get(name)
         if known is not None and known.schema.equals(readable.schema):

@@ -106,6 +106,15 @@ class Provider(pads.Dataset):
         """Read another table of the same columns from here on."""
         self.readable, self._log = readable, log
 
+    @contextmanager
+    def reading(self, readable: Readable) -> Iterator[None]:
+        """Have what is planned within the block read another table of the same columns."""
+        before, self.readable = self.readable, readable
+        try:
+            yield
+        finally:
+            self.readable = before
+
     @property
     def schema(self) -> pa.Schema:
         return self.readable.schema

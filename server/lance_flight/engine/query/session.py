@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from functools import partial
 from threading import Lock, RLock
@@ -296,15 +296,12 @@ class Session:
         Safe to call from several threads.
         """
         self._run_first()
-        with self._planning:
+        with self._planning, ExitStack() as reading:
             # A query learns what it reads when it is planned.
             for name, rows in portion.items():
-                self.divisible[name].portion.rows, self.divisible[name].portion.ways = rows, ways
-            try:
-                started = [self.planned(frame.execute_stream)]
-            finally:
-                for name in portion:
-                    self.divisible[name].portion.rows = self.divisible[name].portion.ways = None
+                view = replace(self.divisible[name], only=rows, ways=ways)
+                reading.enter_context(self.named.provider_of(name).reading(view))
+            started = [self.planned(frame.execute_stream)]
         with self._errors.raised_as(QueryFailed):
             yield from cancellable(started.pop, self.log.cancellation)
 

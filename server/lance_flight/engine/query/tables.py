@@ -108,18 +108,6 @@ Rows = tuple[npt.NDArray[np.int64], ...]
 """Partition tables of a snapshot: for each spec version the rows of `SpecTables`."""
 
 
-@dataclass(slots=True)
-class Portion:
-    """What scans that are planned now may read of a table (None: all of it), and in how many lanes (None: as it would)."""
-
-    rows: Rows | None = None
-    ways: int | None = None
-
-    def of(self, kept: npt.NDArray[np.int64], version: int) -> npt.NDArray[np.int64]:
-        """Those of the `kept` tables of a version that belong to it."""
-        return kept if self.rows is None else np.intersect1d(kept, self.rows[version], assume_unique=True)
-
-
 class Targets:
     """The partition tables whose rows a statement may change, numbered as its scans come upon them."""
 
@@ -156,6 +144,7 @@ MOST_PRUNED = 4
 class PartitionedView:
     """A partitioned table at one snapshot, as one statement scans it.
 
+    It is scanned in `ways` lanes. `only` are the partition tables that may be read (None: all), and
     `hint` says what the plan requires of every scan beyond its pushed filters. `beside` are columns that a scan makes: of
     merged tables it cannot. `key` is its name in SQL with its schema, `pruned` what is known of its snapshot.
     """
@@ -172,7 +161,7 @@ class PartitionedView:
     hint: Callable[[], Predicate]
     evaluate: Evaluate
     pruned: list[Pruned] = field(default_factory=list)
-    portion: Portion = field(default_factory=Portion)
+    only: Rows | None = None
     targets: Targets | None = None
     beside: tuple[pa.Field, ...] = ()
     on_read: Callable[[Sequence[str]], None] | None = None
@@ -192,11 +181,15 @@ class PartitionedView:
         self.log.prunings.setdefault(self.key, []).append(pruning)
         self.log.reports.append(partial(self._report, pruning, predicate))
         chosen = [
-            (version.unfiltered, tables.tables(self.portion.of(version.kept, place)))
+            (version.unfiltered, tables.tables(self._among(version.kept, place)))
             for place, (tables, version) in enumerate(zip(self.snapshot.tables, pruning.versions, strict=True))
         ]
         kept = [(rest, self.floating.pinned(self.share.pick(tables), self.targets)) for rest, tables in chosen]
-        return Lanes(deal(kept, self.portion.ways or self.ways, self.log, merging=not self.beside))
+        return Lanes(deal(kept, self.ways, self.log, merging=not self.beside))
+
+    def _among(self, kept: npt.NDArray[np.int64], version: int) -> npt.NDArray[np.int64]:
+        """Those of the `kept` tables of a spec version that may be read."""
+        return kept if self.only is None else np.intersect1d(kept, self.only[version], assume_unique=True)
 
     def prune(self, predicate: Predicate) -> Pruning:
         """Find the partitions that a scan reads, which count as read from here on."""

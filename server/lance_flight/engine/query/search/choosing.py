@@ -14,7 +14,7 @@ from datafusion import DataFrame
 from lance_flight.catalog.search.chosen_rows import Addresses
 from lance_flight.catalog.tables.scan import ADDRESS_FIELDS
 from lance_flight.engine.query.provider import Provider, ScanLog
-from lance_flight.engine.query.tables import PartitionedView, PlainView, Portion, Share, Targets
+from lance_flight.engine.query.tables import PartitionedView, PlainView, Share, Targets
 from lance_flight.engine.sql.references import CATALOG, enclosed, quoted
 from lance_flight.engine.sql.routines import calls_of, volatile_functions
 from lance_flight.errors import LanceFlightError, QueryFailed, Unsupported
@@ -109,6 +109,6 @@ def _addressed(view: PartitionedView | PlainView, targets: Targets, log: ScanLog
         hint=lambda: ALWAYS,
         share=Share(),
         log=log,
-        portion=Portion(kept),
+        only=kept,
         on_read=None,
     )
