@@ -88,16 +88,29 @@ def test_what_is_printed_says_where_each_value_comes_from(tmp_path: Path, settin
         assert line.endswith(f"  # {name}")
 
 
+@pytest.mark.parametrize("way", ["file", "environment", "option"])
+def test_a_renamed_setting_takes_its_old_name_with_a_warning(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, way: str
+) -> None:
+    (tmp_path / "old.toml").write_text("lanes = 3")
+    arguments = given(["--lanes", "3"] if way == "option" else [])
+    file = str(tmp_path / "old.toml") if way == "file" else None
+    environment = {"LANCE_FLIGHT_LANES": "3"} if way == "environment" else {}
+    assert config.load(arguments, file=file, environment=environment).target_partitions == 3
+    (warning,) = caplog.messages
+    assert "lanes" in warning.lower()
+    assert "target" in warning.lower()
+
+
 def test_settings_stand_in_sections(capsys: pytest.CaptureFixture[str]) -> None:
-    names = [setting.name for setting in config.settings()]
-    assert names[0] in config.SECTIONS
-    assert [name for name in names if name in config.SECTIONS] == list(config.SECTIONS)
+    in_order = [setting.name for of_section in config.sections().values() for setting in of_section]
+    assert in_order == [setting.name for setting in config.settings()]
     printed = config.as_toml(config.sources({}, environment={}))
-    assert [line[2:] for line in printed.splitlines() if line.startswith("# ")] == list(config.SECTIONS.values())
+    assert [line[2:] for line in printed.splitlines() if line.startswith("# ")] == list(config.sections())
     with pytest.raises(SystemExit):
         cli.parser().parse_args(["serve", "--help"])
     shown = capsys.readouterr().out
-    assert [heading for heading in config.SECTIONS.values() if f"\n{heading.lower()}:\n" not in shown] == []
+    assert [heading for heading in config.sections() if f"\n{heading.lower()}:\n" not in shown] == []
 
 
 def test_what_is_printed_is_a_configuration_file(tmp_path: Path) -> None:
@@ -117,11 +130,11 @@ def test_secrets_are_neither_printed_nor_shown() -> None:
 def test_the_command_prints_what_serve_would_have(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("LANCE_FLIGHT_LANES", "3")
+    monkeypatch.setenv("LANCE_FLIGHT_TARGET_PARTITIONS", "3")
     options = cli.parser().parse_args(["config", "--port", "4000"])
     assert command.run(options) == 0
     printed = capsys.readouterr().out
-    assert "lanes = 3  # environment LANCE_FLIGHT_LANES" in printed
+    assert "target_partitions = 3  # environment LANCE_FLIGHT_TARGET_PARTITIONS" in printed
     assert "port = 4000  # option --port" in printed
 
 
@@ -159,5 +172,5 @@ def test_dictionaries_are_taken_from_callers_on_this_machine_whom_nobody_asks(
 
 
 def test_a_word_for_dictionaries_that_is_none_is_refused() -> None:
-    with pytest.raises(InvalidInput, match=r"setting 'dictionary_ingest' is 'maybe'; expected auto, on, off"):
+    with pytest.raises(InvalidInput, match=r"setting 'dictionary_ingest' is 'maybe'; expected one of auto, on, off"):
         config.load({"dictionary_ingest": "maybe"}, environment={})

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import logging
 import os
 import tomllib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from types import MappingProxyType
 from typing import Any
 
 from lance_flight.errors import InvalidInput, Refused
@@ -26,154 +26,197 @@ MAX_PORT = 65535
 NO_PORT = -1
 LOG_LEVELS = ("debug", "info", "warning", "error")
 LOG_FORMATS = ("text", "json")
-DICTIONARY_INGEST = ("auto", "on", "off")
 
-_NOT_NEGATIVE = (
-    "lanes",
-    "server_memory_limit",
-    "memory_limit",
-    "index_cache",
-    "running_statements",
-    "waiting_statements",
-    "statement_timeout",
-    "planning_timeout",
-    "statement_limit",
-    "ingest_idle_timeout",
-    "batch_limit",
-    "parameter_limit",
-    "sessions",
-    "sessions_per_principal",
-    "session_idle_timeout",
-    "ticket_lifetime",
-    "token_lifetime",
-    "jwt_leeway",
-    "grace",
-    "unresponsive_after",
-    "log_sql",
-)
+log = logging.getLogger(__name__)
+
+NETWORK, IDENTITY, ENCRYPTION = "Network", "Identity", "Encryption"
+TICKETS, LIMITS, STORAGE, OPERATION = "Tickets and policies", "Resources and limits", "Storage", "Operation"
 
 
-def _setting(default: Any, help_text: str, *, is_secret: bool = False) -> Any:
-    return field(default=default, repr=not is_secret, metadata={"help": help_text, "is_secret": is_secret})
+def _setting(section: str, default: Any, help_text: str, **facts: Any) -> Any:
+    """Declares a setting of a section: `least` and `most` of a number, `among` for a word, `is_secret`, and the `old_name` of a renamed one."""
+    metadata = {"section": section, "help": help_text, **facts}
+    return field(default=default, repr=not facts.get("is_secret"), metadata=metadata)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServerConfig:
-    """How a server runs.
+    """Configuration of a server: each setting with its section, default, help and bounds.
 
     >>> ServerConfig(port=0).host
     '127.0.0.1'
     """
 
-    host: str = _setting("127.0.0.1", "interface to listen on")
-    port: int = _setting(DEFAULT_PORT, "port to listen on; 0 takes any free one")
-    ready_file: str = _setting("", "file that receives grpc://host:port once connections are accepted")
+    host: str = _setting(NETWORK, "127.0.0.1", "network interface to listen on")
+    port: int = _setting(NETWORK, DEFAULT_PORT, "port to listen on; 0 picks a free one", least=0, most=MAX_PORT)
+    ready_file: str = _setting(NETWORK, "", "file to write grpc://host:port to once the server accepts connections")
     allow_anonymous: bool = _setting(
+        IDENTITY,
         default=False,
-        help_text="serve callers without a credential on an interface that is not loopback, or beside those with one",
+        help_text="accept callers without credentials on an interface other than loopback, or beside callers with credentials",
     )
-    users_file: str = _setting("", "TOML file of users with hashed passwords and groups; see Identity")
-    token_lifetime: float = _setting(43200.0, "seconds that the token is good for that a password is exchanged for")
-    tokens_file: str = _setting("", "TOML file of bearer tokens, hashed, with their principals")
-    jwt_keys: str = _setting("", "file or https URL of the keys (JWKS) that sign JSON web tokens")
-    jwt_issuer: str = _setting("", "issuer (iss) that JSON web tokens must have")
-    jwt_audience: str = _setting("", "audience (aud) that JSON web tokens must have")
-    jwt_algorithms: str = _setting("RS256", "comma-separated algorithms that JSON web tokens may be signed with")
-    jwt_principal_claim: str = _setting("sub", "claim with the name of the principal")
+    users_file: str = _setting(IDENTITY, "", "TOML file of users with hashed passwords and groups; see Identity")
+    token_lifetime: float = _setting(IDENTITY, 43200.0, "lifetime of tokens issued for a password, in seconds", least=0)
+    tokens_file: str = _setting(IDENTITY, "", "TOML file of hashed bearer tokens and their principals")
+    jwt_keys: str = _setting(IDENTITY, "", "file or https URL of the keys (JWKS) that JSON web tokens are signed with")
+    jwt_issuer: str = _setting(IDENTITY, "", "required issuer (iss) of JSON web tokens")
+    jwt_audience: str = _setting(IDENTITY, "", "required audience (aud) of JSON web tokens")
+    jwt_algorithms: str = _setting(
+        IDENTITY, "RS256", "accepted signature algorithms of JSON web tokens, separated by commas"
+    )
+    jwt_principal_claim: str = _setting(IDENTITY, "sub", "claim that holds the name of the principal")
     jwt_groups_claim: str = _setting(
-        "groups", "claim with the groups of the principal, or its path: realm_access.roles"
+        IDENTITY, "groups", "claim that holds the groups of the principal, or its path: realm_access.roles"
     )
-    jwt_leeway: float = _setting(30.0, "seconds that the clock of who signs JSON web tokens may be off")
-    tls_certificate: str = _setting("", "PEM file of the certificate and its chain, read again when it changes")
-    tls_key: str = _setting("", "PEM file of the key of tls_certificate")
-    tls_client_ca: str = _setting("", "PEM file of those who sign the certificates that clients must then have")
+    jwt_leeway: float = _setting(
+        IDENTITY, 30.0, "accepted clock difference to the issuer of JSON web tokens, in seconds", least=0
+    )
+    tls_certificate: str = _setting(
+        ENCRYPTION, "", "PEM file of the server certificate and its chain; reloaded when it changes"
+    )
+    tls_key: str = _setting(ENCRYPTION, "", "PEM file of the private key of tls_certificate")
+    tls_client_ca: str = _setting(
+        ENCRYPTION, "", "PEM file of the authorities that sign client certificates; requires clients to present one"
+    )
     ticket_key_file: str = _setting(
-        "", "file with the 32 bytes that sign tickets; without it a key is kept in the root's .lance-flight directory"
+        TICKETS,
+        "",
+        "file with the 32-byte key that signs tickets; without it the server keeps a key in .lance-flight of the root",
     )
-    advertise: str = _setting("", "comma-separated addresses that clients reach this server at, for parallel endpoints")
+    advertise: str = _setting(
+        TICKETS, "", "addresses at which clients reach this server, separated by commas, for parallel endpoints"
+    )
     policy_file: str = _setting(
-        "", "TOML file that says which roles may do what, on which rows (README, Policies); without one everybody may"
+        TICKETS, "", "TOML file of roles, privileges and row filters (see Policies); without it everything is allowed"
     )
-    lanes: int = _setting(0, "lanes that a scan reads its tables in; 0 means one for each core")
+    target_partitions: int = _setting(
+        LIMITS,
+        0,
+        "number of partitions that a scan is executed in, in parallel; 0 means one per core",
+        least=0,
+        old_name="lanes",
+    )
     server_memory_limit: int = _setting(
-        0, "bytes that all statements together may hold before they spill or fail; 0 means half of the memory"
+        LIMITS,
+        0,
+        "memory of all statements together, in bytes, beyond which they spill or fail; 0 means half of the machine's memory",
+        least=0,
     )
     memory_limit: int = _setting(
-        0, "bytes that one statement may hold before it spills or fails; 0 means what all of them may"
+        LIMITS,
+        0,
+        "memory of one statement, in bytes, beyond which it spills or fails; 0 means server_memory_limit",
+        least=0,
     )
     index_cache: int = _setting(
-        0, "bytes of indices that are kept in memory, beside what statements hold; 0 means a sixteenth of the memory"
+        LIMITS,
+        0,
+        "size of the index cache in bytes, on top of the memory of statements; 0 means a sixteenth of the machine's memory",
+        least=0,
     )
     spill_directory: str = _setting(
-        "", "where statements spill to; without it that is the directory for temporary files"
+        LIMITS, "", "directory for spill files; without it the directory for temporary files"
     )
     running_statements: int = _setting(
-        0, "statements that are worked for at the same time; 0 means four for each core, and 16 at least"
+        LIMITS, 0, "number of statements executed at the same time; 0 means four per core, at least 16", least=0
     )
-    waiting_statements: int = _setting(1000, "statements that may wait until it is their turn")
-    statement_timeout: float = _setting(0.0, "seconds that the server works for one statement; 0 means any number")
-    planning_timeout: float = _setting(30.0, "seconds that a statement may be planned; 0 means any number")
-    statement_limit: int = _setting(16 << 20, "bytes that the text of a statement may have; 0 means any number")
+    waiting_statements: int = _setting(
+        LIMITS, 1000, "number of statements that wait for admission; further ones are rejected", least=0
+    )
+    statement_timeout: float = _setting(
+        LIMITS, 0.0, "maximum execution time of a statement, in seconds; 0 means unlimited", least=0
+    )
+    planning_timeout: float = _setting(
+        LIMITS, 30.0, "maximum planning time of a statement, in seconds; 0 means unlimited", least=0
+    )
+    statement_limit: int = _setting(
+        LIMITS, 16 << 20, "maximum length of the text of a statement, in bytes; 0 means unlimited", least=0
+    )
     ticket_lifetime: float = _setting(
-        600.0, "seconds for which the tickets of a result can be redeemed, and its snapshots are kept for them"
+        LIMITS, 600.0, "lifetime of tickets, and of the snapshots that they read, in seconds", least=0
     )
     ingest_idle_timeout: float = _setting(
-        300.0, "seconds that an ingest waits for its client's next rows before it is given up; 0 means any number"
+        LIMITS,
+        300.0,
+        "maximum time that an ingest waits for the next rows of its client, in seconds; 0 means unlimited",
+        least=0,
     )
-    batch_limit: int = _setting(1 << 30, "bytes that one record batch of an ingest may have")
-    parameter_limit: int = _setting(64 << 20, "bytes that the parameters of a statement may have")
+    batch_limit: int = _setting(LIMITS, 1 << 30, "maximum size of a record batch of an ingest, in bytes", least=0)
+    parameter_limit: int = _setting(
+        LIMITS, 64 << 20, "maximum size of the parameters of a statement, in bytes", least=0
+    )
     dictionary_ingest: str = _setting(
+        LIMITS,
         "auto",
-        "whether ingests may have dictionary-encoded columns: on, off, or auto, which is on where nobody is asked who calls and host"
-        " is loopback; a crafted dictionary stream ends pyarrow's server before it can be refused",
+        "accept dictionary-encoded columns in ingests: on, off, or auto (on if the server listens on loopback without"
+        " authentication); a malformed dictionary stream crashes pyarrow's server before it can be rejected",
+        among=("auto", "on", "off"),
     )
     sessions: int = _setting(
-        10_000, "sessions that are remembered; the oldest without a transaction are forgotten first"
+        LIMITS,
+        10_000,
+        "number of client sessions that are kept; beyond it the least recently used one without a transaction ends",
+        least=0,
     )
-    sessions_per_principal: int = _setting(10_000, "sessions of one principal that are remembered")
+    sessions_per_principal: int = _setting(
+        LIMITS, 10_000, "number of client sessions that are kept per principal", least=0
+    )
     session_idle_timeout: float = _setting(
-        3600.0, "seconds after which a session that nobody uses is forgotten, and its transactions are rolled back"
+        LIMITS, 3600.0, "idle time after which a session ends and its transactions are rolled back, in seconds", least=0
     )
     storage_options: str = _setting(
+        STORAGE,
         "",
-        "key=value pairs, separated by commas, for a root in an object store: aws_endpoint, aws_region, allow_http …;"
-        " what is not given comes from the environment (AWS_ACCESS_KEY_ID …)",
+        "options of an object store, key=value separated by commas: aws_endpoint, aws_region, allow_http …;"
+        " others are read from the environment (AWS_ACCESS_KEY_ID …)",
         is_secret=True,
     )
-    grace: float = _setting(30.0, "seconds that running calls get to end when the server is stopped")
-    unresponsive_after: float = _setting(
-        60.0,
-        "seconds without an answer after which a server is ended and started again; 0 means any number, and a crash alone restarts it",
+    grace: float = _setting(
+        OPERATION, 30.0, "time that running calls have to end when the server is stopped, in seconds", least=0
     )
-    admin_host: str = _setting("127.0.0.1", "interface of the two ports below, which tell nothing but counts")
-    admin_port: int = _setting(-1, "HTTP port for /healthz, /readyz and /metrics; 0 takes any free one, -1 has none")
-    health_port: int = _setting(-1, "port of the gRPC health service; 0 takes any free one, -1 has none")
-    log_level: str = _setting("warning", "what is logged: debug, info, warning or error")
-    log_format: str = _setting("text", "how it is written: text, or json with one object on each line")
+    unresponsive_after: float = _setting(
+        OPERATION,
+        60.0,
+        "time without an answer after which the server is killed and restarted, in seconds; 0 restarts it after crashes only",
+        least=0,
+    )
+    admin_host: str = _setting(
+        OPERATION, "127.0.0.1", "network interface of admin_port and health_port, which serve no data"
+    )
+    admin_port: int = _setting(
+        OPERATION,
+        NO_PORT,
+        "HTTP port of /healthz, /readyz and /metrics; 0 picks a free one, -1 disables it",
+        least=NO_PORT,
+        most=MAX_PORT,
+    )
+    health_port: int = _setting(
+        OPERATION,
+        NO_PORT,
+        "port of the gRPC health service; 0 picks a free one, -1 disables it",
+        least=NO_PORT,
+        most=MAX_PORT,
+    )
+    log_level: str = _setting(
+        OPERATION, "warning", "least level that is logged: debug, info, warning or error", among=LOG_LEVELS
+    )
+    log_format: str = _setting(
+        OPERATION, "text", "format of the log: text, or json with one object per line", among=LOG_FORMATS
+    )
     log_statements: bool = _setting(
-        default=False, help_text="a line for each statement that has ended, at any log_level"
+        OPERATION, default=False, help_text="log one line per finished statement, at any log_level"
     )
     log_sql: int = _setting(
+        OPERATION,
         1000,
-        "characters of a statement's text in its line and its trace; 0 leaves it out, since SQL may hold data and secrets",
+        "number of characters of a statement's text in its log line and trace; 0 omits it, since SQL may hold data and secrets",
+        least=0,
     )
 
     def checked(self) -> ServerConfig:
         """This configuration; `InvalidInput` for a value that cannot be, `Refused` where it would serve strangers unasked."""
-        for name, least in (("port", 0), ("admin_port", NO_PORT), ("health_port", NO_PORT)):
-            if not least <= getattr(self, name) <= MAX_PORT:
-                raise InvalidInput(f"setting {name!r} is {getattr(self, name)}; expected {least} to {MAX_PORT}")
-        if self.log_level.lower() not in LOG_LEVELS:
-            raise InvalidInput(f"setting 'log_level' is {self.log_level!r}; expected one of {', '.join(LOG_LEVELS)}")
-        if self.log_format not in LOG_FORMATS:
-            raise InvalidInput(f"setting 'log_format' is {self.log_format!r}; expected {' or '.join(LOG_FORMATS)}")
-        if self.dictionary_ingest not in DICTIONARY_INGEST:
-            raise InvalidInput(
-                f"setting 'dictionary_ingest' is {self.dictionary_ingest!r}; expected {', '.join(DICTIONARY_INGEST)}"
-            )
-        for name in _NOT_NEGATIVE:
-            if getattr(self, name) < 0:
-                raise InvalidInput(f"setting {name!r} is {getattr(self, name)}; expected 0 or more")
+        for setting in settings():
+            _check(setting, getattr(self, setting.name))
         self.storage  # noqa: B018 - checks it
         self._check_identity()
         return self
@@ -222,23 +265,27 @@ def storage_from_environment(environment: Mapping[str, str]) -> dict[str, str]:
     return ServerConfig(storage_options=environment.get(f"{ENVIRONMENT_PREFIX}STORAGE_OPTIONS", "")).storage
 
 
-SECTIONS: Mapping[str, str] = MappingProxyType(
-    {
-        "host": "Network",
-        "allow_anonymous": "Identity",
-        "tls_certificate": "Encryption",
-        "ticket_key_file": "Tickets and policies",
-        "lanes": "Resources and limits",
-        "storage_options": "Storage",
-        "grace": "Operation",
-    }
-)
-"""The setting that each section begins with, and its heading."""
-
-
 def settings() -> tuple[dataclasses.Field[Any], ...]:
     """Every setting, in order."""
     return dataclasses.fields(ServerConfig)
+
+
+def sections() -> dict[str, list[dataclasses.Field[Any]]]:
+    """The settings of each section, in order."""
+    found: dict[str, list[dataclasses.Field[Any]]] = {}
+    for setting in settings():
+        found.setdefault(setting.metadata["section"], []).append(setting)
+    return found
+
+
+def _check(setting: dataclasses.Field[Any], value: Any) -> None:
+    least, most = setting.metadata.get("least"), setting.metadata.get("most")
+    among = setting.metadata.get("among")
+    if among is not None and value.lower() not in among:
+        raise InvalidInput(f"setting {setting.name!r} is {value!r}; expected one of {', '.join(among)}")
+    if least is not None and not (least <= value and (most is None or value <= most)):
+        expected = f"{least} or more" if most is None else f"{least} to {most}"
+        raise InvalidInput(f"setting {setting.name!r} is {value}; expected {expected}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -258,15 +305,11 @@ def sources(
     """
     environment = os.environ if environment is None else environment
     file = file or environment.get(ENVIRONMENT_PREFIX + CONFIG)
-    texts = {setting: environment.get(variable(setting)) for setting in settings()}
+    texts = [(setting, name, environment[name]) for setting in settings() for name in _variables(setting, environment)]
     return (
         Source("default", {setting.name: setting.default for setting in settings()}),
         *([Source(f"file {file}", _from_file(Path(file)))] if file else []),
-        *(
-            Source(f"environment {variable(setting)}", {setting.name: _parsed(setting, text)})
-            for setting, text in texts.items()
-            if text is not None
-        ),
+        *(Source(f"environment {name}", {setting.name: _parsed(setting, text)}) for setting, name, text in texts),
         *(Source(f"option {flag(name)}", {name: value}) for name, value in arguments.items() if value is not None),
     )
 
@@ -291,14 +334,14 @@ def as_toml(found: Sequence[Source]) -> str:
     port = 0  # option --port
     """
     values, lines = merged(found), []
-    for setting in settings():
-        if setting.name in SECTIONS:
-            lines += ["", f"# {SECTIONS[setting.name]}"]
-        source = next(source for source in reversed(found) if setting.name in source.values)
-        value = getattr(values, setting.name)
-        is_hidden = setting.metadata["is_secret"] and value != setting.default
-        said = f"# {setting.name} is hidden" if is_hidden else f"{setting.name} = {_as_toml(value)}"
-        lines.append(f"{said}  # {source.name}")
+    for section, of_section in sections().items():
+        lines += ["", f"# {section}"]
+        for setting in of_section:
+            source = next(source for source in reversed(found) if setting.name in source.values)
+            value = getattr(values, setting.name)
+            is_hidden = setting.metadata.get("is_secret") and value != setting.default
+            said = f"# {setting.name} is hidden" if is_hidden else f"{setting.name} = {_as_toml(value)}"
+            lines.append(f"{said}  # {source.name}")
     return "\n".join(lines[1:])
 
 
@@ -307,9 +350,24 @@ def variable(setting: dataclasses.Field[Any]) -> str:
     return ENVIRONMENT_PREFIX + setting.name.upper()
 
 
+def _variables(setting: dataclasses.Field[Any], environment: Mapping[str, str]) -> Iterator[str]:
+    """The environment variables that give a setting, the weakest first."""
+    old = setting.metadata.get("old_name")
+    if old is not None and (name := ENVIRONMENT_PREFIX + old.upper()) in environment:
+        warn_of_old_name(name, variable(setting))
+        yield name
+    if variable(setting) in environment:
+        yield variable(setting)
+
+
 def flag(name: str) -> str:
     """The option of the command line for a setting."""
     return "--" + name.replace("_", "-")
+
+
+def warn_of_old_name(old: str, new: str) -> None:
+    """Log that a renamed setting was given by its old name, which the next release does not know."""
+    log.warning("setting %s is called %s now; the old name works for this release", old, new)
 
 
 def _as_toml(value: str | float) -> str:
@@ -323,6 +381,11 @@ def _from_file(path: Path) -> dict[str, Any]:
     except (OSError, tomllib.TOMLDecodeError) as exc:
         raise InvalidInput(f"configuration file {str(path)!r} cannot be read: {exc}") from exc
     known = {setting.name: setting for setting in settings()}
+    for name, setting in known.items():
+        old = setting.metadata.get("old_name")
+        if old in table:
+            warn_of_old_name(old, name)
+            table = {name: table[old]} | {key: value for key, value in table.items() if key != old}
     unknown = sorted(table.keys() - known.keys())
     if unknown:
         raise InvalidInput(

@@ -55,7 +55,7 @@ REFUSED = [
     pytest.param(["nosuch"], "", ["'nosuch'", "not there", "--create"], id="a root that is not there"),
     pytest.param(["file/root", "--create"], "x", ["'file/root'", "cannot be made"], id="a root that cannot be made"),
     pytest.param(["root", "--log-level", "loud"], "", ["'log_level'", "'loud'", "warning"], id="a log level"),
-    pytest.param(["root", "--lanes", "-1"], "", ["'lanes'", "-1"], id="negative lanes"),
+    pytest.param(["root", "--target-partitions", "-1"], "", ["'target_partitions'", "-1"], id="negative number"),
     pytest.param(["root", "--ready-file", "no/where"], "", ["'no/where'", "'no'"], id="a ready file nowhere"),
 ]
 

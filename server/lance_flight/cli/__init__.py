@@ -6,17 +6,18 @@ Nothing heavy is imported before a command is chosen: `--help` answers at once.
 from __future__ import annotations
 
 import argparse
+import dataclasses
 import difflib
 import importlib
 import sys
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
-from typing import NoReturn
+from typing import Any, NoReturn
 
 from lance_flight_client.errors import ServerError
 from lance_flight_client.index_arguments import add_index_arguments
 
-from lance_flight.config import DEFAULT_PORT, SECTIONS, flag, settings
+from lance_flight.config import DEFAULT_PORT, flag, sections, warn_of_old_name
 from lance_flight.errors import LanceFlightError, StorageFull
 
 DEFAULT_URI = f"grpc://127.0.0.1:{DEFAULT_PORT}"
@@ -119,18 +120,33 @@ def _settings(command: argparse.ArgumentParser) -> None:
     command.add_argument(
         "--config", metavar="FILE", help="TOML file with any of the settings below (or LANCE_FLIGHT_CONFIG)"
     )
-    section = command.add_argument_group()
-    for setting in settings():
-        if setting.name in SECTIONS:
-            section = command.add_argument_group(SECTIONS[setting.name].lower())
-        option = flag(setting.name)
-        text = str(setting.metadata["help"])
-        if isinstance(setting.default, bool):
-            section.add_argument(option, action=argparse.BooleanOptionalAction, default=None, help=text)
-        else:
-            kind = type(setting.default)
-            text += f" (default: {setting.default})" if setting.default != "" else ""
-            section.add_argument(option, type=kind, default=None, metavar=kind.__name__.upper(), help=text)
+    for heading, of_section in sections().items():
+        section = command.add_argument_group(heading.lower())
+        for setting in of_section:
+            _setting(section, setting)
+
+
+def _setting(section: argparse._ArgumentGroup, setting: dataclasses.Field[Any]) -> None:
+    text, kind, old = str(setting.metadata["help"]), type(setting.default), setting.metadata.get("old_name")
+    if kind is bool:
+        section.add_argument(flag(setting.name), action=argparse.BooleanOptionalAction, default=None, help=text)
+        return
+    text += f" (default: {setting.default})" if setting.default != "" else ""
+    section.add_argument(flag(setting.name), type=kind, default=None, metavar=kind.__name__.upper(), help=text)
+    if old is not None:
+        section.add_argument(
+            flag(old), type=kind, default=None, dest=setting.name, action=_OldName, help=argparse.SUPPRESS
+        )
+
+
+class _OldName(argparse.Action):
+    """Takes the old option of a renamed setting, with a warning."""
+
+    def __call__(
+        self, parser: argparse.ArgumentParser, namespace: argparse.Namespace, values: Any, option: str | None = None
+    ) -> None:
+        warn_of_old_name(option or "", flag(self.dest))
+        setattr(namespace, self.dest, values)
 
 
 def _demo(command: argparse.ArgumentParser) -> None:

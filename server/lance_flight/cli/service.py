@@ -84,7 +84,7 @@ def build(
     settle_abandoned(store)
     engine = Engine(
         Root(store),
-        ways=config.lanes or machine.cores(),
+        ways=config.target_partitions or machine.cores(),
         limits=limits,
     )
     policies = PolicyFile(config.policy_file) if config.policy_file else None
