@@ -227,7 +227,11 @@ def module_of(target: str) -> str | None:
 
 @pytest.mark.parametrize(
     ("first", "reached"),
-    [("lance_flight.cli", "lance_flight.config"), ("pyspark_lance_flight", "lance_flight_client.spark.options")],
+    [
+        ("lance_flight.cli", "lance_flight_client.errors"),
+        ("lance_flight.cli.serve", "lance_flight.config"),
+        ("pyspark_lance_flight", "lance_flight_client.spark.options"),
+    ],
 )
 def test_what_must_stay_light_loads_nothing_heavy(first: str, reached: str) -> None:
     loaded, waiting = set(), [first]

@@ -5,6 +5,13 @@ from __future__ import annotations
 import argparse
 
 from lance_flight import config
+from lance_flight.cli.arguments import add_settings
+
+
+def arguments(command: argparse.ArgumentParser) -> None:
+    """Declare what the command takes."""
+    command.description = "Print the configuration that `serve` uses with the same options, as a configuration file, with the source of each value."
+    add_settings(command)
 
 
 def run(options: argparse.Namespace) -> int:

@@ -5,12 +5,25 @@ from __future__ import annotations
 import argparse
 from functools import partial
 
+from lance_flight_client.index_arguments import add_index_arguments
 from lance_flight_client.progress import progress
 
 from lance_flight.catalog.maintenance.indexing import create_index
 from lance_flight.catalog.manifests.indices import IndexRules
 from lance_flight.catalog.namespace import PartitionedNamespace
+from lance_flight.cli.arguments import add_root
 from lance_flight.cli.maintenance import each_table
+
+
+def arguments(command: argparse.ArgumentParser) -> None:
+    """Declare what the command takes."""
+    command.description = (
+        "Create an index of a column in the partition tables, as CREATE INDEX does, in several commits. Readers and writers"
+        " continue. After an interruption the same command resumes."
+    )
+    add_root(command)
+    command.add_argument("table", metavar="TABLE", help="partitioned table, [schema.]name")
+    add_index_arguments(command, "kind of index, as in CREATE INDEX: btree, bitmap, inverted, ivf_pq, …")
 
 
 def run(options: argparse.Namespace) -> int:

@@ -21,7 +21,7 @@ from lance_flight_client.adbc import connect, execute, ingest, watched
 from lance_flight_client.output import aligned
 
 from lance_flight.cli import service
-from lance_flight.config import ServerConfig
+from lance_flight.config import DEFAULT_PORT, ServerConfig
 from lance_flight.errors import NotFound
 from lance_flight.flight.lifecycle import serve_until
 
@@ -74,6 +74,21 @@ QUERIES = (
   GROUP BY a.name ORDER BY avg_delay DESC LIMIT 5""",
     ),
 )
+
+
+def arguments(command: argparse.ArgumentParser) -> None:
+    """Declare what the command takes."""
+    command.description = (
+        "Load the 336,776 flights that left New York in 2013 into ./lance-flight-demo through the service itself, run four"
+        " queries, and serve the tables until Ctrl-C. A second run uses the data that is there."
+    )
+    command.add_argument(
+        "--root", default="lance-flight-demo", metavar="DIR", help="directory of the tables (default: ./%(default)s)"
+    )
+    command.add_argument(
+        "--port", type=int, default=DEFAULT_PORT, metavar="N", help="port to serve on (default: %(default)s)"
+    )
+    command.add_argument("--no-serve", action="store_true", help="use a free port and exit after the queries")
 
 
 def run(options: argparse.Namespace) -> int:

@@ -11,6 +11,14 @@ from lance_flight.flight.identity.passwords import StoredPassword
 from lance_flight.flight.identity.tables import heading
 
 
+def arguments(command: argparse.ArgumentParser) -> None:
+    """Declare what the command takes."""
+    command.description = (
+        "Read a password from the terminal, or a line from standard input, and print its hash for the users file."
+    )
+    command.add_argument("user", metavar="USER", nargs="?", help="print the whole entry of this user")
+
+
 def run(options: argparse.Namespace) -> int:
     """Read a password and print the line that stores it; it is never an argument, which everybody on the machine can read."""
     password = _typed() if sys.stdin.isatty() else sys.stdin.readline().rstrip("\r\n")

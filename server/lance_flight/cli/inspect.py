@@ -12,10 +12,25 @@ from lance_flight_client.output import aligned
 from lance_flight.catalog.namespace import PartitionedNamespace
 from lance_flight.catalog.roots.directory import PUBLIC, Root, TableName
 from lance_flight.catalog.storage.store import Store
+from lance_flight.cli.arguments import add_number, add_root
 from lance_flight.config import storage_from_environment
 from lance_flight.engine.engine import Engine
 from lance_flight.engine.query.scan_planning import plan_scan
 from lance_flight.errors import InvalidInput
+
+
+def arguments(command: argparse.ArgumentParser) -> None:
+    """Declare what the command takes."""
+    command.description = (
+        "List the tables of a root, or show one table: its partition specs, schema with field ids, partitions, pins and rows."
+        " No server is needed."
+    )
+    add_root(command)
+    command.add_argument("table", metavar="TABLE", nargs="?", help="table to show, [schema.]name")
+    command.add_argument(
+        "--where", metavar="CONDITION", help="show which partition tables a query with this WHERE clause reads, and why"
+    )
+    add_number(command, "--max-rows", 50, "number of partitions that are listed; 0 lists all")
 
 
 def run(options: argparse.Namespace) -> int:

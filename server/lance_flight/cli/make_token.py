@@ -9,6 +9,15 @@ from lance_flight.flight.identity.static_tokens import hash_of, make_token
 from lance_flight.flight.identity.tables import heading
 
 
+def arguments(command: argparse.ArgumentParser) -> None:
+    """Declare what the command takes."""
+    command.description = (
+        "Print a new bearer token on standard output, and its entry of the tokens file on standard error: "
+        "`lance-flight make-token etl 2>> tokens.toml > etl.token`."
+    )
+    command.add_argument("principal", metavar="PRINCIPAL", help="principal that the token authenticates")
+
+
 def run(options: argparse.Namespace) -> int:
     """Print a new token, and what the tokens file holds of it on standard error, so that the two can go apart."""
     token = make_token()

@@ -8,8 +8,24 @@ from functools import partial
 from lance_flight.catalog.maintenance.migration import compact, migrate
 from lance_flight.catalog.namespace import PartitionedNamespace
 from lance_flight.catalog.roots.directory import Root
+from lance_flight.cli.arguments import add_dry_run, add_tables
 from lance_flight.cli.inspect import existing_root, named
 from lance_flight.cli.maintenance import each_table
+
+
+def arguments(command: argparse.ArgumentParser) -> None:
+    """Declare what the command takes."""
+    command.description = (
+        "Copy partition specs and schemas that another writer keeps in rows of __manifest, or in its Arrow schema, to the table"
+        " metadata, in one commit; from then on only the table metadata counts. Until then such a table is read-only."
+    )
+    add_tables(command)
+    command.add_argument(
+        "--register",
+        action="store_true",
+        help="instead, register the plain tables of the root (<name>.lance) in its __manifest, which is created if missing",
+    )
+    add_dry_run(command)
 
 
 def run(options: argparse.Namespace) -> int:

@@ -8,7 +8,16 @@ from lance_flight_client.progress import progress
 
 from lance_flight.catalog.maintenance.indexing import refresh_indices
 from lance_flight.catalog.namespace import PartitionedNamespace
+from lance_flight.cli.arguments import add_tables
 from lance_flight.cli.maintenance import each_table
+
+
+def arguments(command: argparse.ArgumentParser) -> None:
+    """Declare what the command takes."""
+    command.description = (
+        "Add the rows to each index that were written since it was built, as REINDEX does. `compact` includes it."
+    )
+    add_tables(command)
 
 
 def run(options: argparse.Namespace) -> int:

@@ -7,7 +7,21 @@ from functools import partial
 
 from lance_flight.catalog.maintenance.repair import repair
 from lance_flight.catalog.namespace import PartitionedNamespace
+from lance_flight.cli.arguments import add_tables
 from lance_flight.cli.maintenance import each_table
+
+
+def arguments(command: argparse.ArgumentParser) -> None:
+    """Declare what the command takes."""
+    command.description = (
+        "Find damage in a __manifest: partition columns that a writer without support for them dropped, rows without their"
+        " table or pinned version, and partition values with several tables. Without --apply nothing is changed. The exit"
+        " status is 1 if damage remains."
+    )
+    add_tables(command)
+    command.add_argument(
+        "--apply", action="store_true", help="repair what can be repaired, one commit for each kind of damage"
+    )
 
 
 def run(options: argparse.Namespace) -> int:

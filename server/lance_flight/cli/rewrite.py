@@ -9,9 +9,28 @@ from lance_flight_client.progress import progress
 
 from lance_flight.catalog.maintenance.rewriting import RewritingRules, rewrite
 from lance_flight.catalog.namespace import PartitionedNamespace
+from lance_flight.cli.arguments import add_number, add_tables
 from lance_flight.cli.maintenance import each_table
 from lance_flight.engine.sql.functions import evaluate
 from lance_flight.engine.writes.maintenance import tables_where
+
+
+def arguments(command: argparse.ArgumentParser) -> None:
+    """Declare what the command takes."""
+    command.description = (
+        "Move rows from partition tables of older partition specs to the current spec, in several commits. Readers and writers"
+        " continue. After an interruption the same command resumes."
+    )
+    add_tables(command)
+    command.add_argument(
+        "--where",
+        metavar="CONDITION",
+        help="move partition tables that may hold rows with this condition, over the columns",
+    )
+    add_number(command, "--tables-per-commit", 256, "maximum number of partition tables that one commit moves")
+    add_number(
+        command, "--rows-per-commit", 4 << 20, "maximum number of rows that one commit moves, unless one table has more"
+    )
 
 
 def run(options: argparse.Namespace) -> int:

@@ -13,7 +13,24 @@ from typing import Any
 
 from lance_flight import config
 from lance_flight.admin import logs
+from lance_flight.cli.arguments import add_root, add_settings
 from lance_flight.cli.supervisor import Life, supervise
+
+
+def arguments(command: argparse.ArgumentParser) -> None:
+    """Declare what the command takes."""
+    command.description = (
+        "Serve the tables of a directory or object store over Arrow Flight SQL until SIGTERM or Ctrl-C. An empty directory"
+        " is fine."
+    )
+    add_root(command)
+    command.add_argument("--create", action="store_true", help="create the directory ROOT if it does not exist")
+    command.add_argument(
+        "--no-supervise",
+        action="store_true",
+        help="serve in this process, without a parent that restarts it after a crash",
+    )
+    add_settings(command)
 
 
 def run(options: argparse.Namespace) -> int:

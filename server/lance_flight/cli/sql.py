@@ -11,9 +11,24 @@ from pathlib import Path
 from lance_flight_client.adbc import Credentials, connect, execute
 from lance_flight_client.output import write
 
+from lance_flight.cli.arguments import add_number, add_server
 from lance_flight.errors import InvalidInput
 
+OUTPUT_FORMATS = ("table", "csv", "json", "arrow")
 PASSWORD_VARIABLE = "LANCE_FLIGHT_PASSWORD"  # noqa: S105 - where it is, not what it is
+
+
+def arguments(command: argparse.ArgumentParser) -> None:
+    """Declare what the command takes."""
+    command.description = "Run one SQL statement on a running server and print its result."
+    command.add_argument(
+        "statement", metavar="SQL", help='for example "SELECT origin, count(*) FROM flights GROUP BY origin"'
+    )
+    add_server(command)
+    command.add_argument(
+        "--format", choices=OUTPUT_FORMATS, default="table", help="output format (default: %(default)s)"
+    )
+    add_number(command, "--max-rows", 100, "number of rows that a table prints; 0 prints all")
 
 
 def run(options: argparse.Namespace) -> int:

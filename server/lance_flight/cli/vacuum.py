@@ -9,7 +9,34 @@ from lance_flight_client.progress import progress
 
 from lance_flight.catalog.maintenance.vacuum import VacuumRules, vacuum
 from lance_flight.catalog.namespace import PartitionedNamespace
+from lance_flight.cli.arguments import add_dry_run, add_tables
 from lance_flight.cli.maintenance import each_table, readable
+
+
+def arguments(command: argparse.ArgumentParser) -> None:
+    """Declare what the command takes."""
+    command.description = (
+        "Remove expired snapshots, the versions and files of partition tables that no retained snapshot needs, and the files of"
+        " aborted transactions. The newest snapshot, tagged snapshots, branch points and snapshots that are being read are"
+        " retained."
+    )
+    add_tables(command)
+    command.add_argument(
+        "--retain",
+        type=float,
+        default=168.0,
+        metavar="HOURS",
+        help="retain snapshots for this long after they were replaced (default: %(default)s; less requires --force)",
+    )
+    command.add_argument(
+        "--transactions",
+        type=float,
+        default=24.0,
+        metavar="HOURS",
+        help="age of uncommitted files from which their transaction counts as aborted (default: %(default)s)",
+    )
+    command.add_argument("--force", action="store_true", help="allow --retain below seven days")
+    add_dry_run(command)
 
 
 def run(options: argparse.Namespace) -> int:

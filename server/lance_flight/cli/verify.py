@@ -9,8 +9,20 @@ from lance_flight_client.progress import progress
 
 from lance_flight.catalog.maintenance.verification import verify
 from lance_flight.catalog.namespace import PartitionedNamespace
+from lance_flight.cli.arguments import add_tables
 from lance_flight.cli.maintenance import each_table
 from lance_flight.engine.sql.functions import evaluate
+
+
+def arguments(command: argparse.ArgumentParser) -> None:
+    """Declare what the command takes."""
+    command.description = (
+        "Read every row of a snapshot, compute its partition values, and compare them with those of its partition table."
+        " Prints each difference, and the row count and checksum of each table; the checksum does not change when rows are"
+        " moved, compacted or copied. The exit status is 1 if there is a difference. `repair` repairs metadata."
+    )
+    add_tables(command)
+    command.add_argument("--snapshot", type=int, metavar="N", help="version of the table (default: the newest)")
 
 
 def run(options: argparse.Namespace) -> int:

@@ -1,0 +1,91 @@
+"""Arguments that several commands take, each with its help.
+
+Nothing heavy is imported here.
+"""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+from typing import Any
+
+from lance_flight.config import DEFAULT_PORT, flag, sections, warn_of_old_name
+
+DEFAULT_URI = f"grpc://127.0.0.1:{DEFAULT_PORT}"
+
+
+def add_root(command: argparse.ArgumentParser) -> None:
+    """Add the root that a command works on."""
+    command.add_argument("root", metavar="ROOT", help="directory or object-store URI of the tables")
+
+
+def add_tables(command: argparse.ArgumentParser) -> None:
+    """Add the root and the partitioned table that a maintenance command works on."""
+    add_root(command)
+    command.add_argument(
+        "table", metavar="TABLE", nargs="?", help="partitioned table, [schema.]name (default: every one of the root)"
+    )
+
+
+def add_number(command: argparse.ArgumentParser, option: str, default: int, help_text: str) -> None:
+    """Add an option that takes a whole number."""
+    command.add_argument(option, type=int, default=default, metavar="N", help=f"{help_text} (default: %(default)s)")
+
+
+def add_dry_run(command: argparse.ArgumentParser) -> None:
+    """Add the option that leaves everything as it is."""
+    command.add_argument("--dry-run", action="store_true", help="print what would be changed, and change nothing")
+
+
+def add_server(command: argparse.ArgumentParser) -> None:
+    """Add the server that a client connects to, and its credentials; secrets are no arguments, which every process can read."""
+    command.add_argument(
+        "--uri", default=DEFAULT_URI, help="server, grpc://host:port or grpc+tls://host:port (default: %(default)s)"
+    )
+    command.add_argument(
+        "--user",
+        metavar="NAME",
+        help="user to log in as; the password is read from LANCE_FLIGHT_PASSWORD or from the terminal",
+    )
+    command.add_argument("--token-file", metavar="FILE", help="file with a bearer token, in place of a user")
+    command.add_argument("--tls-ca", metavar="FILE", help="certificate of the authority of the server, PEM")
+    command.add_argument("--tls-certificate", metavar="FILE", help="certificate of this client, PEM")
+    command.add_argument("--tls-key", metavar="FILE", help="private key of --tls-certificate, PEM")
+
+
+def add_settings(command: argparse.ArgumentParser) -> None:
+    """Add the configuration file and every setting of a server."""
+    command.epilog = (
+        "Each of these settings may be given in the file (port = 4000) and in the environment (LANCE_FLIGHT_PORT=4000) as"
+        " well. Options override the environment, which overrides the file. `lance-flight config` prints the result."
+    )
+    command.add_argument(
+        "--config", metavar="FILE", help="TOML file with any of the settings below (or LANCE_FLIGHT_CONFIG)"
+    )
+    for heading, of_section in sections().items():
+        section = command.add_argument_group(heading.lower())
+        for setting in of_section:
+            _add_setting(section, setting)
+
+
+def _add_setting(section: argparse._ArgumentGroup, setting: dataclasses.Field[Any]) -> None:
+    text, kind, old = str(setting.metadata["help"]), type(setting.default), setting.metadata.get("old_name")
+    if kind is bool:
+        section.add_argument(flag(setting.name), action=argparse.BooleanOptionalAction, default=None, help=text)
+        return
+    text += f" (default: {setting.default})" if setting.default != "" else ""
+    section.add_argument(flag(setting.name), type=kind, default=None, metavar=kind.__name__.upper(), help=text)
+    if old is not None:
+        section.add_argument(
+            flag(old), type=kind, default=None, dest=setting.name, action=_OldName, help=argparse.SUPPRESS
+        )
+
+
+class _OldName(argparse.Action):
+    """Takes the old option of a renamed setting, with a warning."""
+
+    def __call__(
+        self, parser: argparse.ArgumentParser, namespace: argparse.Namespace, values: Any, option: str | None = None
+    ) -> None:
+        warn_of_old_name(option or "", flag(self.dest))
+        setattr(namespace, self.dest, values)
