@@ -7,7 +7,7 @@ cannot be used prunes nothing and is reported with the reason.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
@@ -18,12 +18,16 @@ from lance_flight.planning.alternatives import Alternative, Question
 from lance_flight.planning.domains import Domain, Mask
 from lance_flight.planning.enumeration import Expressions, Sources, Unresolved
 from lance_flight.planning.matching import Findings, Match
+from lance_flight.planning.negation import not_true
 from lance_flight.planning.ordering import ordering
 from lance_flight.planning.partitions import Component, Part, Partitions, SpecPartitions
 from lance_flight.planning.predicates import ALWAYS, Predicate, all_of, conjuncts
 from lance_flight.planning.reasons import Account, Unused
 
 __all__ = ["Partitions", "Pruning", "SpecPartitions", "SpecPruning", "Unresolved", "Unused", "prune"]
+
+FEWEST_CERTAIN = 2
+"""Fewer partitions are not worth a scan of their own."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -32,7 +36,8 @@ class SpecPruning:
 
     `kept` holds ascending row numbers of `SpecPartitions.values`. `used` are the conjuncts that narrowed the
     choice, `unused` the others with the reason. `residual` is what the kept partitions do not guarantee already:
-    None means that every row of theirs matches. `unfiltered` is the part of it that is not a hint's.
+    None means that every row of theirs matches. `unfiltered` is the part of it that is not a hint's. `certain` are those of the
+    `kept` whose values guarantee it of all their rows.
     """
 
     spec_id: int
@@ -42,6 +47,16 @@ class SpecPruning:
     unused: tuple[Unused, ...]
     residual: Predicate | None
     unfiltered: Predicate | None
+    certain: npt.NDArray[np.int64]
+
+    def by_residual(self, rows: npt.NDArray[np.int64]) -> list[tuple[Predicate | None, npt.NDArray[np.int64]]]:
+        """Split some of the kept partitions by what their rows are to be filtered by."""
+        is_certain = np.isin(rows, self.certain, assume_unique=True)
+        if is_certain.all():
+            return [(None, rows)]
+        if np.count_nonzero(is_certain) < FEWEST_CERTAIN:
+            return [(self.unfiltered, rows)]
+        return [(None, rows[is_certain]), (self.unfiltered, rows[~is_certain])]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -76,7 +91,21 @@ def prune(
     """
     whole = partitions if isinstance(partitions, Partitions) else Partitions.apart(partitions)
     question = Question.of(all_of([predicate, hint]), schema)
-    expressions = Expressions(evaluate)
+    versions = _left_of(whole, schema, question, Expressions(evaluate))
+    found = [version.result(question, len(conjuncts(predicate))) for version in versions]
+    if any(each.unfiltered is not None and len(each.kept) > 1 for each in found):
+        dropped = _left_of(whole, schema, Question.of(not_true(predicate, schema), schema), Expressions(None))
+        found = [
+            replace(each, certain=each.kept[~left.rows[each.kept]]) if each.unfiltered is not None else each
+            for each, left in zip(found, dropped, strict=True)
+        ]
+    return Pruning(versions=tuple(found))
+
+
+def _left_of(
+    whole: Partitions, schema: NamespaceSchema, question: Question, expressions: Expressions
+) -> list[_Version]:
+    """What is left of every spec version."""
     everything = _everything(schema, whole.components)
     plans = [[(each, _matches(whole, each, expressions, everything)) for each in group] for group in question.groups]
     versions = [
@@ -90,7 +119,7 @@ def prune(
     ]
     for group in plans:
         _keep_any_of(group, versions)
-    return Pruning(versions=tuple(version.result(question, len(conjuncts(predicate))) for version in versions))
+    return versions
 
 
 @dataclass(slots=True)
@@ -115,14 +144,17 @@ class _Version:
         """What is left; the first so many conjuncts are the predicate's, the others the hint's."""
         account, parts = self.account, question.conjuncts
         unsure = [(place, each.predicate) for place, each in enumerate(parts) if not account.is_exact(each)]
+        unfiltered = _conjunction([each for place, each in unsure if place < of_the_predicate])
+        kept = np.flatnonzero(self.rows).astype(np.int64, copy=False)
         return SpecPruning(
             spec_id=self.spec_id,
             total=len(self.rows),
-            kept=np.flatnonzero(self.rows).astype(np.int64, copy=False),
+            kept=kept,
             used=tuple(each.text for each in parts if account.is_used(each)),
             unused=tuple(account.unused(each) for each in parts if not account.is_used(each)),
             residual=_conjunction([each for _, each in unsure]),
-            unfiltered=_conjunction([each for place, each in unsure if place < of_the_predicate]),
+            unfiltered=unfiltered,
+            certain=kept if unfiltered is None else kept[:0],
         )
 
 

@@ -181,10 +181,11 @@ class PartitionedView:
         self.log.prunings.setdefault(self.key, []).append(pruning)
         self.log.reports.append(partial(self._report, pruning, predicate))
         chosen = [
-            (version.unfiltered, tables.tables(self._among(version.kept, place)))
+            (rest, self.share.pick(tables.tables(rows)))
             for place, (tables, version) in enumerate(zip(self.snapshot.tables, pruning.versions, strict=True))
+            for rest, rows in version.by_residual(self._among(version.kept, place))
         ]
-        kept = [(rest, self.floating.pinned(self.share.pick(tables), self.targets)) for rest, tables in chosen]
+        kept = [(rest, self.floating.pinned(tables, self.targets)) for rest, tables in chosen]
         return Lanes(deal(kept, self.ways, self.log, merging=not self.beside))
 
     def _among(self, kept: npt.NDArray[np.int64], version: int) -> npt.NDArray[np.int64]:
