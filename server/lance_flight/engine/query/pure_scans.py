@@ -15,6 +15,9 @@ from datafusion.expr import EmptyRelation, Filter, Projection, SubqueryAlias, Ta
 
 from lance_flight.engine.query.provider import ScanLog
 
+STREAM_ROWS = 32 * 1024
+"""Rows of a batch that goes out as it is read: cores decode the batches of one data file at once, and a partition has few of 64 k."""
+
 _ROW_BY_ROW = (Projection, Filter, SubqueryAlias)
 
 
@@ -59,7 +62,7 @@ def stream(log: ScanLog, columns: list[str], schema: pa.Schema) -> Iterator[pa.R
     read = list(dict.fromkeys(columns))
     match log.scans, log.searches:
         case [planned], []:
-            batches = planned.batches([part for lane in planned.plan.lanes for part in lane], read)
+            batches = planned.batches([part for lane in planned.plan.lanes for part in lane], read, STREAM_ROWS)
         case [], [found]:
             batches = found(read)
         case _:
