@@ -26,11 +26,11 @@ from lance_flight.catalog.namespace import PartitionedNamespace
 from lance_flight.catalog.storage.branches import BranchRef
 from lance_flight.catalog.storage.store import UNREADABLE, Store
 from lance_flight.catalog.tables import partitions
-from lance_flight.catalog.tables.merged import MERGED_TABLES, sources
 from lance_flight.catalog.tables.pinned_tables import PinnedTable
 from lance_flight.catalog.tables.row_counts import row_counts
-from lance_flight.catalog.tables.scan import Open, Source
+from lance_flight.catalog.tables.scan import Source
 from lance_flight.engine.query.provider import ScanLog
+from lance_flight.engine.query.scan_lanes import Work, deal, is_lookup, open_part
 from lance_flight.errors import Conflict, LanceFlightError, NotFound, QueryFailed
 from lance_flight.model.index_kinds import Family
 from lance_flight.model.pins import FixedPin
@@ -43,7 +43,6 @@ from lance_flight.planning.pruning import Pruning, prune
 from lance_flight.planning.row_filters import terms
 
 T = TypeVar("T")
-Work = tuple[Predicate | None, list[Open]]
 
 RESOLVERS = 8
 _coded: WeakKeyDictionary[Snapshot, Partitions] = WeakKeyDictionary()
@@ -129,13 +128,18 @@ class Targets:
 
 @dataclass(frozen=True, slots=True)
 class Pruned:
-    """What pruning a snapshot for rows where `predicate`, and beyond it `hint`, is TRUE has found."""
+    """What pruning a snapshot for rows where `predicate`, and beyond it `hint`, is TRUE has found.
+
+    `chosen` are the tables that a whole scan reads then; none before one was planned, or where they are too many to be kept.
+    """
 
     predicate: Predicate
     hint: Predicate
     pruning: Pruning
+    chosen: list[tuple[Predicate | None, list[PinnedTable]]] = field(default_factory=list)
 
 
+MOST_CHOSEN = 256
 MOST_PRUNED = 4
 """A table that is read several times in one query is pruned as often."""
 
@@ -180,13 +184,28 @@ class PartitionedView:
         pruning = self.prune(predicate)
         self.log.prunings.setdefault(self.key, []).append(pruning)
         self.log.reports.append(partial(self._report, pruning, predicate))
+        ways = 1 if is_lookup(predicate, self.snapshot) else self.ways
+        return Lanes(deal(self._chosen(pruning), ways, self.log, merging=not self.beside))
+
+    def _chosen(self, pruning: Pruning) -> list[tuple[Predicate | None, list[PinnedTable]]]:
+        """The tables that a scan reads, by what their rows are filtered by; known where the same was read before."""
+        is_whole = self.only is None and self.share.of == 1 and self.targets is None
+        known = [each.chosen for each in self.pruned if each.pruning is pruning and is_whole]
+        if known and known[0]:
+            return known[0]
         chosen = [
             (rest, self.share.pick(tables.tables(rows)))
             for place, (tables, version) in enumerate(zip(self.snapshot.tables, pruning.versions, strict=True))
             for rest, rows in version.by_residual(self._among(version.kept, place))
         ]
         kept = [(rest, self.floating.pinned(tables, self.targets)) for rest, tables in chosen]
-        return Lanes(deal(kept, self.ways, self.log, merging=not self.beside))
+        if (
+            known
+            and pruning.scanned <= MOST_CHOSEN
+            and all(isinstance(each.pin, FixedPin) for _, tables in chosen for each in tables)
+        ):
+            known[0].extend(kept)
+        return kept
 
     def _among(self, kept: npt.NDArray[np.int64], version: int) -> npt.NDArray[np.int64]:
         """Those of the `kept` tables of a spec version that may be read."""
@@ -270,7 +289,7 @@ class PlainView:
         """All its fragments, dealt out (`provider.Readable`)."""
         rest = None if predicate == ALWAYS else predicate
         mine = self.source if self.share.of == 1 else self.source.part(self.share.part, self.share.of)
-        return Lanes([[(rest, [partial(_part, mine, way, self.ways)])] for way in range(self.ways)])
+        return Lanes([[(rest, [partial(open_part, mine, way, self.ways)])] for way in range(self.ways)])
 
     def failure(self, exc: Exception) -> LanceFlightError:
         """Why a scan of it failed (`provider.Readable`)."""
@@ -294,48 +313,6 @@ def failure(name: str, store: Store, exc: Exception, *, unchanged: Callable[[], 
     if not there:
         return Conflict(f"table {name!r} was dropped or replaced while it was read")
     return exc if isinstance(exc, LanceFlightError) else QueryFailed(f"reading {name!r} failed: {store.words(exc)}")
-
-
-def deal(
-    kept: Sequence[tuple[Predicate | None, list[PinnedTable]]], ways: int, log: ScanLog, *, merging: bool = True
-) -> list[list[Work]]:
-    """Deal tables out to `ways` lanes, several of them merged into one scan; with fewer tables than lanes, their fragments.
-
-    Rows of merged tables have other addresses than their own: who needs those does without `merging`.
-    """
-    lanes: list[list[Work]] = [[] for _ in range(ways)]
-    for rest, tables in kept:
-        if len(tables) < ways:
-            log.tables_read += len(tables)
-            opened = _opened(tables)
-            for way, lane in enumerate(lanes):
-                mine = [part for source in opened for part in _part(source, way, ways)]
-                if mine:
-                    lane.append((rest, [partial(list, mine)]))
-            continue
-        size = min(MERGED_TABLES, -(-len(tables) // ways)) if merging else 1
-        groups = [tables[start : start + size] for start in range(0, len(tables), size)]
-        for way, lane in enumerate(lanes):
-            lane.append((rest, [partial(_open_merged, group, log) for group in groups[way::ways]]))
-    return [lane for lane in lanes if any(opens for _, opens in lane)]
-
-
-def _open_merged(tables: Sequence[PinnedTable], log: ScanLog) -> list[Source]:
-    log.tables_read += len(tables)
-    return sources(tables)
-
-
-def _opened(tables: Sequence[PinnedTable]) -> list[Source]:
-    if len(tables) == 1:
-        return [tables[0].source]
-    with ThreadPoolExecutor(RESOLVERS) as pool:
-        return list(pool.map(lambda table: table.source, tables))
-
-
-def _part(source: Source, part: int, of: int) -> list[Source]:
-    """One part of a table; none where it has fewer fragments than there are parts."""
-    mine = source.part(part, of)
-    return [mine] if mine.fragments else []
 
 
 def partitions_of(snapshot: Snapshot) -> Partitions:

@@ -1,0 +1,71 @@
+"""Deals the tables of a scan out to lanes, which DataFusion runs at once."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+
+from lance_flight.catalog.manifests.indices import indices_of
+from lance_flight.catalog.manifests.snapshot import Snapshot
+from lance_flight.catalog.tables.merged import MERGED_TABLES, sources
+from lance_flight.catalog.tables.pinned_tables import PinnedTable
+from lance_flight.catalog.tables.scan import Open, Source
+from lance_flight.engine.query.provider import ScanLog
+from lance_flight.planning.predicates import Column, Compare, Op, Predicate, conjuncts
+
+Work = tuple[Predicate | None, list[Open]]
+BTREE = "btree"
+OPENERS = 8
+
+
+def deal(
+    kept: Sequence[tuple[Predicate | None, list[PinnedTable]]], ways: int, log: ScanLog, *, merging: bool = True
+) -> list[list[Work]]:
+    """Deal tables out to `ways` lanes, several of them merged into one scan; with fewer tables than lanes, their fragments.
+
+    Rows of merged tables have other addresses than their own: who needs those does without `merging`.
+    """
+    lanes: list[list[Work]] = [[] for _ in range(ways)]
+    for rest, tables in kept:
+        if len(tables) < ways:
+            log.tables_read += len(tables)
+            opened = _opened(tables)
+            for way, lane in enumerate(lanes):
+                mine = [part for source in opened for part in open_part(source, way, ways)]
+                if mine:
+                    lane.append((rest, [partial(list, mine)]))
+            continue
+        size = min(MERGED_TABLES, -(-len(tables) // ways)) if merging else 1
+        groups = [tables[start : start + size] for start in range(0, len(tables), size)]
+        for way, lane in enumerate(lanes):
+            lane.append((rest, [partial(_open_merged, group, log) for group in groups[way::ways]]))
+    return [lane for lane in lanes if any(opens for _, opens in lane)]
+
+
+def _open_merged(tables: Sequence[PinnedTable], log: ScanLog) -> list[Source]:
+    log.tables_read += len(tables)
+    return sources(tables)
+
+
+def _opened(tables: Sequence[PinnedTable]) -> list[Source]:
+    if len(tables) == 1:
+        return [tables[0].source]
+    with ThreadPoolExecutor(OPENERS) as pool:
+        return list(pool.map(lambda table: table.source, tables))
+
+
+def open_part(source: Source, part: int, of: int) -> list[Source]:
+    """One part of a table; none where it has fewer fragments than there are parts."""
+    mine = source.part(part, of)
+    return [mine] if mine.fragments else []
+
+
+def is_lookup(predicate: Predicate, snapshot: Snapshot) -> bool:
+    """Return whether the rows where `predicate` is TRUE have one value in a column with a BTREE.
+
+    Lance looks into the segments of an index on one core, and two scans that do so at once take longer than one after the other.
+    """
+    equal = [each.term for each in conjuncts(predicate) if isinstance(each, Compare) and each.op is Op.EQ]
+    columns = {snapshot.schema.ids.get(term.name) for term in equal if isinstance(term, Column) and not term.inside}
+    return bool(columns) and any(each.kind == BTREE and each.field_id in columns for each in indices_of(snapshot))
