@@ -87,7 +87,13 @@ def as_they_come(store: Store, rows: pa.Table) -> int:
     return int(opened.close().files[0].file_size_bytes)
 
 
-@pytest.mark.parametrize("write", [at_once, as_they_come])
+def when_whole(store: Store, rows: pa.Table) -> int:
+    opened = OpenFile(store, Layout.of(rows.schema), cache_bytes=1 << 20, is_small=True)
+    opened.write(rows.to_batches())
+    return int(opened.close().files[0].file_size_bytes)
+
+
+@pytest.mark.parametrize("write", [at_once, as_they_come, when_whole])
 @pytest.mark.parametrize("number", [1, 20, 5000])
 def test_a_data_file_that_ends_early_is_an_error(
     dataset: lance.LanceDataset, write: Callable[[Store, pa.Table], int], number: int

@@ -29,7 +29,7 @@ class Removal:
         updated, removed, rows = [], [], 0
         for number, gone in offsets:
             left = dataset.get_fragment(number).delete_rows(gone)
-            check_deletions(dataset, [] if left is None else [left])
+            check_deletions(dataset.uri, [] if left is None else [left])
             reached("rows_removed")
             rows += len(gone)
             if left is None:

@@ -44,6 +44,7 @@ MOST_ROWS_IN_A_FILE = 4 << 20
 PIECE_BYTES = 64 << 20  # of one partition, written while more rows come: its pages get no better by waiting
 PIECE_ROWS = 1 << 20
 CACHED_BYTES = 256 << 10  # in an open file, before its pages are written: smaller ones would be slow to read
+SMALL_BYTES = 1 << 20  # of rows that are all of a file: it is made in one step
 WRITERS = 4  # more than cores: each spends much of its time opening and closing files
 MOVERS = cores()
 ROWS_NOT_WORTH_A_THREAD = 16 << 10
@@ -240,11 +241,12 @@ class PartitionWriter:
         pending.edit.rows += rows.num_rows
         number = self._number_of(pending.edit.object_id)
         for part, ids in by_ids(rows, self._schema.table, number):
-            self._write_rows(pending if ids is None else pending.of_kept, part, ids)
+            is_small = is_end and part.nbytes <= SMALL_BYTES
+            self._write_rows(pending if ids is None else pending.of_kept, part, ids, is_small=is_small)
         if is_end:
             pending.close_files()
 
-    def _write_rows(self, pending: _Pending, rows: pa.Table, ids: pa.Array | None) -> None:
+    def _write_rows(self, pending: _Pending, rows: pa.Table, ids: pa.Array | None, *, is_small: bool) -> None:
         edit = pending.edit
         store = self._store.child(edit.place)
         layout = self._layout_of(pending)
@@ -258,7 +260,7 @@ class PartitionWriter:
             return
         layout = layout or self._layout
         if pending.open_file is None:
-            pending.open_file = OpenFile(store, layout, cache_bytes=CACHED_BYTES)
+            pending.open_file = OpenFile(store, layout, cache_bytes=CACHED_BYTES, is_small=is_small)
             edit.files.append(pending.open_file.name)
         pending.open_file.write(pa.Table.from_arrays(rows.columns, schema=layout.schema).to_batches())
         if ids is not None:

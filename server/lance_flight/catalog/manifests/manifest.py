@@ -220,8 +220,8 @@ class Manifest:
         written = write_fragments(
             rewrite.rows, dataset, schema=rewrite.rows.schema, mode="append", storage_options=self.store.options or None
         )
-        check_data(dataset.uri, written)
-        update = rewrite.operation(dataset, written)
+        check_data(self._place.uri, written)
+        update = rewrite.operation(dataset, self._place.uri, written)
         reached("manifest_written")
         said = {OPERATION: operation, TRANSACTIONS: ",".join(transactions), **properties}
         transaction = Transaction(base.version, update, transaction_properties=said)

@@ -58,10 +58,12 @@ class Rewrite:
             ~(replaced | in_folded),
         )
 
-    def operation(self, dataset: LanceDataset, written: Sequence[FragmentMetadata]) -> LanceOperation.Update:
-        """As Lance commits it; the deletion files are written here."""
+    def operation(
+        self, dataset: LanceDataset, place: str, written: Sequence[FragmentMetadata]
+    ) -> LanceOperation.Update:
+        """As Lance commits it to the table at a place; the deletion files are written here."""
         updated = [dataset.get_fragment(number).delete_rows(offsets.tolist()) for number, offsets in self.gone.items()]
-        check_deletions(dataset, updated)
+        check_deletions(place, updated)
         return LanceOperation.Update(
             removed_fragment_ids=sorted(self.folded), updated_fragments=updated, new_fragments=list(written)
         )

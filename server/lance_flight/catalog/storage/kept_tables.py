@@ -43,7 +43,7 @@ class KeptTables:
         with self._lock:
             known = self._found.get((table.uri, version))
         if known is None or version_file(table.uri, version) != known[0]:
-            return table.open(version)
+            return table.open(version, to_commit=True)
         # Its files are not read again: they were examined when they were.
         table.check_place()
         return known[1]

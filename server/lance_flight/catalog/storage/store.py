@@ -11,6 +11,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import cache
 from pathlib import Path, PurePosixPath
+from urllib.parse import quote
 
 import lance
 import pyarrow as pa
@@ -105,13 +106,13 @@ class Store:
         """The same place as it is now, whatever of it is in memory: Lance keeps small files whole."""
         return replace(self, session=caches.session())
 
-    def open(self, version: int | str | None = None) -> LanceDataset:
+    def open(self, version: int | str | None = None, *, to_commit: bool = False) -> LanceDataset:
         """The Lance dataset at this very place; `NotFound` where there is none, `Corrupt` where it cannot be read.
 
-        `OutsideRoot` where a part of it lies elsewhere.
+        `OutsideRoot` where a part of it lies elsewhere. One that is opened `to_commit` writes files in the way of small ones.
         """
         self.check_links()
-        return self.checked(self._opened(version))
+        return self.checked(self._opened(version, self.uri_for_small_files if to_commit else self.uri))
 
     def checked(self, dataset: LanceDataset) -> LanceDataset:
         """The same dataset, of a version that lies here; `OutsideRoot` where its files lie outside of the root."""
@@ -154,21 +155,21 @@ class Store:
     def _top(self) -> str:
         return self.uri if self.top is None else self.top
 
-    def _opened(self, version: int | str | None) -> LanceDataset:
+    def _opened(self, version: int | str | None, uri: str) -> LanceDataset:
         try:
-            return self._dataset(version)
+            return self._dataset(version, uri)
         except UNREADABLE as exc:
             if not self._has_version(version):
                 raise NotFound(f"no Lance table {self._called(version)}") from exc
         try:
             # It may have come into its place just now.
-            return self._dataset(version)
+            return self._dataset(version, uri)
         except UNREADABLE as exc:
             raise Corrupt(f"{self._called(version)} cannot be read: {self.parent.words(exc)}") from exc
 
-    def _dataset(self, version: int | str | None) -> LanceDataset:
+    def _dataset(self, version: int | str | None, uri: str) -> LanceDataset:
         session = self.session or shared_session()
-        return lance.dataset(self.uri, version, storage_options=self.options or None, session=session)
+        return lance.dataset(uri, version, storage_options=self.options or None, session=session)
 
     def _called(self, version: int | str | None) -> str:
         return repr(self.name) if version is None else f"{self.name!r}, version {version}"
@@ -187,6 +188,11 @@ class Store:
     def options(self) -> dict[str, str]:
         """The storage options as Lance takes them."""
         return dict(self.storage_options)
+
+    @property
+    def uri_for_small_files(self) -> str:
+        """Lance's address of this place for writing: each file is then made whole by one call in another thread, a local one not by five."""
+        return self.uri if self.is_remote else f"file-object-store://{quote(self.uri)}"
 
     @property
     def name(self) -> str:

@@ -13,7 +13,7 @@ from contextlib import suppress
 from pathlib import Path
 
 import numpy as np
-from lance import FragmentMetadata, LanceDataset
+from lance import FragmentMetadata
 
 from lance_flight.catalog.storage.branches import BRANCHES
 
@@ -44,12 +44,12 @@ def check_file(place: str, name: str, size: int | None) -> None:
         raise _cut_short(Path(name))
 
 
-def check_deletions(dataset: LanceDataset, fragments: Iterable[FragmentMetadata]) -> None:
-    """`OSError` unless each new deletion file of these fragments of `dataset` goes on to its end."""
-    if "://" in dataset.uri:
+def check_deletions(place: str, fragments: Iterable[FragmentMetadata]) -> None:
+    """`OSError` unless each new deletion file of these fragments of the table at a place goes on to its end."""
+    if "://" in place:
         return
     for fragment in fragments:
-        path = _find(dataset.uri, fragment.deletion_file.path(fragment.id))
+        path = _find(place, fragment.deletion_file.path(fragment.id))
         content = path.read_bytes()
         if not (_is_whole_arrow if path.suffix == ".arrow" else _is_whole_bitmap)(content):
             raise _cut_short(path)

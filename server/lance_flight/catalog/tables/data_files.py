@@ -7,14 +7,16 @@ writer takes batches; what is missing is the fragment's description, and that de
 from __future__ import annotations
 
 import secrets
+from collections import deque
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
-from functools import lru_cache
+from dataclasses import dataclass, field, replace
+from functools import cached_property, lru_cache, partial
 
 import pyarrow as pa
 from lance import FragmentMetadata, LanceDataset
 from lance.file import LanceFileWriter
 from lance.fragment import DataFile, write_fragments
+from lance.schema import LanceSchema
 
 from lance_flight.catalog.storage.file_versions import check_values, unstorable_in
 from lance_flight.catalog.storage.store import Store
@@ -25,9 +27,10 @@ from lance_flight.errors import SchemaError
 from lance_flight.model.file_versions import FILE_VERSIONS, NEWEST
 
 KEPT_LAYOUTS = 256
+KEPT_TABLES = 4
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Layout:
     """How Lance lays the columns of one schema out in a data file, and numbers them in a table."""
 
@@ -35,6 +38,10 @@ class Layout:
     fields: tuple[int, ...]
     column_indices: tuple[int, ...]
     version: tuple[int, int]
+    _known: deque[tuple[LanceSchema, str, Layout | None]] = field(
+        default_factory=partial(deque, maxlen=KEPT_TABLES), init=False, repr=False, compare=False
+    )
+    """The columns of tables that were met last, with what was found for them: most tables of a namespace have the same."""
 
     @classmethod
     @lru_cache(KEPT_LAYOUTS)
@@ -60,6 +67,13 @@ class Layout:
     @classmethod
     def of_new(cls, schema: pa.Schema, file_version: str) -> Layout:
         """The layout in a new partition table, with its columns in the numbers of their ids."""
+        # Two schemas are equal whose fields have other ids.
+        return cls._of_new(schema.serialize().to_pybytes(), file_version)
+
+    @classmethod
+    @lru_cache(KEPT_LAYOUTS)
+    def _of_new(cls, serialized: bytes, file_version: str) -> Layout:
+        schema = pa.ipc.read_schema(pa.py_buffer(serialized))
         found, known = cls.of(schema, file_version), numbers(new_schema(schema))
         return replace(found, fields=tuple(known[number] for number in found.fields))
 
@@ -68,7 +82,15 @@ class Layout:
 
         None where it has other columns, or files of a version that no new table has.
         """
-        file_version = str(dataset.data_storage_version)
+        columns, file_version = dataset.lance_schema, str(dataset.data_storage_version)
+        for there, version, layout in tuple(self._known):
+            if version == file_version and there == columns:
+                return layout
+        layout = self._for_table(dataset, file_version)
+        self._known.appendleft((columns, file_version, layout))
+        return layout
+
+    def _for_table(self, dataset: LanceDataset, file_version: str) -> Layout | None:
         if file_version not in FILE_VERSIONS:
             return None
         there = dataset.schema
@@ -79,6 +101,16 @@ class Layout:
             return None
         mine, known = Layout.of(there, file_version), numbers(dataset.lance_schema)
         return replace(mine, fields=tuple(known[number] for number in mine.fields))
+
+    @cached_property
+    def file_version(self) -> str:
+        """The version of Lance's format as Lance is told it."""
+        return ".".join(map(str, self.version))
+
+    @cached_property
+    def problems(self) -> list[str]:
+        """What is wrong with the columns that files of this version cannot hold."""
+        return unstorable_in(self.schema, self.file_version)
 
 
 def _nullable(field: pa.Field) -> pa.Field:
@@ -97,19 +129,19 @@ def _row(kind: pa.DataType) -> pa.Array:
 
 
 class OpenFile:
-    """A data file of one table that is still being written. Not safe to share among threads."""
+    """A data file of one table that is still being written; one that `is_small` is kept in memory until it is whole. Not safe to share among threads."""
 
-    def __init__(self, table: Store, layout: Layout, *, cache_bytes: int) -> None:
+    def __init__(self, table: Store, layout: Layout, *, cache_bytes: int, is_small: bool = False) -> None:
         self._place, self._table = table.uri, f"table {table.name!r}"
-        self._file_version = ".".join(map(str, layout.version))
-        problems = unstorable_in(layout.schema, self._file_version)
-        if problems:
-            raise SchemaError(self._table, problems)
+        self._file_version = layout.file_version
+        if layout.problems:
+            raise SchemaError(self._table, layout.problems)
         self.name = f"{secrets.token_hex(16)}.lance"
         self.rows = 0
         self._layout = layout
+        place = table.child(DATA, self.name)
         self._writer = LanceFileWriter(
-            table.child(DATA, self.name).uri,
+            place.uri_for_small_files if is_small else place.uri,
             layout.schema,
             data_cache_bytes=cache_bytes,
             version=self._file_version,
