@@ -22,6 +22,7 @@ from lance_flight.catalog.storage.branches import BRANCHES, open_branch
 from lance_flight.catalog.storage.conflicts import conflicts
 from lance_flight.catalog.storage.file_versions import check_values, version_of
 from lance_flight.catalog.storage.kept_tables import kept_tables
+from lance_flight.catalog.storage.newest import is_followed
 from lance_flight.catalog.storage.store import Store, shared_session
 from lance_flight.catalog.storage.whole_files import DATA, check_data
 from lance_flight.catalog.tables.lance_fields import leaves, new_schema, numbers, renumbered, seed_of
@@ -247,9 +248,9 @@ def base_of(store: Store, pin: Pin, branch: str | None) -> FixedPin:
 
 def stage(store: Store, base: FixedPin, operation: LanceOperation.BaseOperation) -> FixedPin:
     """Commit an operation on top of exactly `base`, whatever others have staged on the table meanwhile."""
-    for _ in range(STAGING_ATTEMPTS):
+    for attempt in range(STAGING_ATTEMPTS):
         with suppress(Conflict), conflicts(f"another writer staged on {store.name!r} first"):
-            on_top = _base_on_top(store, base)
+            on_top = _base_on_top(store, base, is_first=attempt == 0)
             if on_top is None:
                 continue
             expected = int(on_top.version) + 1
@@ -268,9 +269,14 @@ def stage(store: Store, base: FixedPin, operation: LanceOperation.BaseOperation)
     raise Conflict(f"{store.name!r}: {STAGING_ATTEMPTS} attempts to stage on {base} met other writers")
 
 
-def _base_on_top(store: Store, base: FixedPin) -> LanceDataset | None:
-    """The table with the content of `base` as its newest version; None where another writer was faster."""
+def _base_on_top(store: Store, base: FixedPin, *, is_first: bool) -> LanceDataset | None:
+    """The table with the content of `base` as its newest version; None where another writer was faster.
+
+    At first it is enough that no file of a next version lies there: what is committed on top of others shows it by its number.
+    """
     dataset = open_to_append(store, base)
+    if is_first and isinstance(base, Version) and is_followed(store, base.version) is False:
+        return dataset
     before = int(dataset.latest_version)
     if before == base.version:
         return dataset
