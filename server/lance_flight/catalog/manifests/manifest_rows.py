@@ -20,6 +20,9 @@ from lance_flight.catalog.manifests.snapshot import Snapshot
 from lance_flight.catalog.storage.addresses import OFFSET_BITS, OFFSETS
 from lance_flight.catalog.storage.whole_files import check_deletions
 
+FREE_ROWS = 1 << 10
+"""Written again in the time that one deletion file takes."""
+
 
 @dataclass(frozen=True, slots=True)
 class Rewrite:
@@ -84,12 +87,12 @@ class Rewrite:
 
 
 def _folded(fragments: np.ndarray, changed: int) -> set[int]:
-    """The fragments that are no larger than what is written anyway, smallest first."""
+    """The fragments that are no larger than what is written anyway, or cheaper to write again than to delete from, smallest first."""
     numbers, sizes = np.unique(fragments, return_counts=True)
     folded: set[int] = set()
     total = changed
     for place in np.argsort(sizes, kind="stable"):
-        if sizes[place] > total:
+        if sizes[place] > max(total, FREE_ROWS):
             break
         folded.add(int(numbers[place]))
         total += int(sizes[place])
