@@ -123,3 +123,20 @@ def test_a_small_manifest_is_one_fragment_without_deleted_rows(place: Path) -> N
         (fragment.fragment_id << OFFSET_BITS) + n for n in range(snapshot.rows.num_rows)
     ]
     assert Rewrite.of(snapshot, snapshot.rows.slice(0, 1)).gone == {}
+
+
+def test_a_manifest_with_another_column_has_it_in_its_next_file(place: Path) -> None:
+    namespace = opened(place)
+    for number in range(2):
+        namespace.append([rows((10 + number, "a"))], evaluate)
+    namespace.manifest.add_columns([pa.field("extra", pa.int64())])
+    added = namespace.manifest.open().lance_schema.field("extra")
+    for number in range(2):
+        namespace.append([rows((20 + number, "a"))], evaluate)
+        (fragment,) = namespace.manifest.open().get_fragments()
+        (file,) = fragment.metadata.files
+        assert added is not None
+        assert added.id() in file.fields
+        assert len(file.fields) == len(file.column_indices)
+    assert ids(place) == [1, 10, 11, 20, 21]
+    assert namespace.manifest.open().to_table()["extra"].null_count == namespace.snapshot().rows.num_rows

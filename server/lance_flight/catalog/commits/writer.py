@@ -21,7 +21,7 @@ from lance_flight.catalog.commits.write_memory import write_memory
 from lance_flight.catalog.manifests.new_partitions import NewPartitions
 from lance_flight.catalog.manifests.partition_context import PartitionContext
 from lance_flight.catalog.manifests.snapshot import PartitionTable, Snapshot
-from lance_flight.catalog.storage.store import Store
+from lance_flight.catalog.storage.store import SMALL_BYTES, Store
 from lance_flight.catalog.tables import partitions
 from lance_flight.catalog.tables.data_files import Layout, OpenFile
 from lance_flight.catalog.tables.disagreeing import writable
@@ -44,7 +44,6 @@ MOST_ROWS_IN_A_FILE = 4 << 20
 PIECE_BYTES = 64 << 20  # of one partition, written while more rows come: its pages get no better by waiting
 PIECE_ROWS = 1 << 20
 CACHED_BYTES = 256 << 10  # in an open file, before its pages are written: smaller ones would be slow to read
-SMALL_BYTES = 1 << 20  # of rows that are all of a file: it is made in one step
 WRITERS = 4  # more than cores: each spends much of its time opening and closing files
 MOVERS = cores()
 ROWS_NOT_WORTH_A_THREAD = 16 << 10

@@ -14,7 +14,6 @@ from types import MappingProxyType
 import lance
 import pyarrow as pa
 from lance import LanceDataset, Transaction
-from lance.fragment import write_fragments
 
 from lance_flight.catalog.manifests.kept_snapshots import KeptSnapshots
 from lance_flight.catalog.manifests.manifest_rows import Rewrite
@@ -24,11 +23,11 @@ from lance_flight.catalog.manifests.snapshot import Snapshot
 from lance_flight.catalog.manifests.snapshot_reading import read_snapshot
 from lance_flight.catalog.storage.branches import BRANCHES, BranchRef
 from lance_flight.catalog.storage.conflicts import conflicts
+from lance_flight.catalog.storage.further_files import FurtherFiles
 from lance_flight.catalog.storage.kept_tables import kept_tables
 from lance_flight.catalog.storage.newest import Newest
 from lance_flight.catalog.storage.standing import Standing
 from lance_flight.catalog.storage.store import UNREADABLE, Store
-from lance_flight.catalog.storage.whole_files import check_data
 from lance_flight.errors import (
     Conflict,
     Corrupt,
@@ -98,6 +97,7 @@ class Manifest:
         self._place = store if branch is None else store.child(BRANCHES, branch.name)
         self._snapshots = KeptSnapshots()
         self._newest = Newest(self._place)
+        self._files = FurtherFiles()
 
     def snapshot(self, version: int | None = None) -> Snapshot:
         """The snapshot at `version`, or the newest one; parsed only when it is not in memory yet.
@@ -217,10 +217,7 @@ class Manifest:
         head = head_row(base)
         changes_head = head["object_id"][0].as_py() in rows["object_id"].to_pylist()
         rewrite = Rewrite.of(base, rows if changes_head else pa.concat_tables([head, rows]), removed)
-        written = write_fragments(
-            rewrite.rows, dataset, schema=rewrite.rows.schema, mode="append", storage_options=self.store.options or None
-        )
-        check_data(self._place.uri, written)
+        written = self._files.write(self._place, dataset, rewrite.rows)
         update = rewrite.operation(dataset, self._place.uri, written)
         reached("manifest_written")
         said = {OPERATION: operation, TRANSACTIONS: ",".join(transactions), **properties}
@@ -230,7 +227,7 @@ class Manifest:
                 dataset, transaction, max_retries=0, storage_options=self.store.options or None
             )
         standing.check(self.store.parent.name)
-        if int(committed.version) != base.version + 1 or len(written) != 1 or changes_head:
+        if int(committed.version) != base.version + 1 or changes_head:
             # Columns or metadata are others than those of the base: they have to be read.
             return self.snapshot(int(committed.version))
         kept_tables.keep(self._place, committed)

@@ -44,6 +44,9 @@ class Rewrite:
         ids = [*changed["object_id"].to_pylist(), *removed]
         replaced = pc.is_in(base.rows["object_id"], value_set=pa.array(ids, pa.utf8())).to_numpy()
         fragments = base.addresses >> OFFSET_BITS
+        if len(fragments) <= FREE_ROWS:
+            rows = pa.concat_tables([base.rows.filter(pa.array(~replaced)), changed]).combine_chunks()
+            return cls(rows, frozenset(np.unique(fragments).tolist()), {}, np.zeros(len(fragments), np.bool_))
         folded = _folded(fragments[~replaced], changed.num_rows)
         in_folded = np.isin(fragments, list(folded))
         moved = base.rows.filter(pa.array(in_folded & ~replaced))
@@ -61,14 +64,12 @@ class Rewrite:
             ~(replaced | in_folded),
         )
 
-    def operation(
-        self, dataset: LanceDataset, place: str, written: Sequence[FragmentMetadata]
-    ) -> LanceOperation.Update:
+    def operation(self, dataset: LanceDataset, place: str, written: FragmentMetadata) -> LanceOperation.Update:
         """As Lance commits it to the table at a place; the deletion files are written here."""
         updated = [dataset.get_fragment(number).delete_rows(offsets.tolist()) for number, offsets in self.gone.items()]
         check_deletions(place, updated)
         return LanceOperation.Update(
-            removed_fragment_ids=sorted(self.folded), updated_fragments=updated, new_fragments=list(written)
+            removed_fragment_ids=sorted(self.folded), updated_fragments=updated, new_fragments=[written]
         )
 
     def applied(self, base: Snapshot, committed: LanceDataset) -> Snapshot:
@@ -76,13 +77,16 @@ class Rewrite:
         if base.addresses is None:
             raise AssertionError("a snapshot that was never stored")
         newest = max(fragment.fragment_id for fragment in committed.get_fragments())
-        addresses = (newest << OFFSET_BITS) + np.arange(self.rows.num_rows, dtype=np.uint64)
+        rows, addresses = self.rows, (newest << OFFSET_BITS) + np.arange(self.rows.num_rows, dtype=np.uint64)
+        if self.kept.any():
+            rows = pa.concat_tables([base.rows.filter(pa.array(self.kept)), rows]).combine_chunks()
+            addresses = np.concatenate([base.addresses[self.kept], addresses])
         return replace(
             base,
             version=int(committed.version),
             committed_at=committed.get_version()["timestamp"].astimezone(UTC),
-            rows=pa.concat_tables([base.rows.filter(pa.array(self.kept)), self.rows]).combine_chunks(),
-            addresses=np.concatenate([base.addresses[self.kept], addresses]),
+            rows=rows,
+            addresses=addresses,
         )
 
 

@@ -25,6 +25,8 @@ from lance_flight.errors import Corrupt, NotFound, OutsideRoot
 from lance_flight.model.naming import MANIFEST
 
 VERSIONS = "_versions"
+SMALL_BYTES = 1 << 20
+"""Of rows whose file is kept in memory until it is whole."""
 UNREADABLE = (OSError, ValueError, RuntimeError)
 """What Lance raises for files that are not there, or not what they should be."""
 
