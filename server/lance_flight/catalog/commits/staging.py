@@ -76,10 +76,20 @@ class Staging:
         stage = partial(self._stage, stable_row_ids=stable_row_ids)
         if len(targets) == 1:
             return [stage(targets[0])]
-        running = [_stagers.submit(stage, target) for target in targets]
+        staged: dict[int, Staged] = {}
+        waiting = iter(enumerate(targets))
+
+        def stage_waiting() -> None:
+            for place, target in waiting:
+                staged[place] = stage(target)
+
+        # A task for each thread and not for each table, which costs as much as a part of its commit.
+        running = [_stagers.submit(stage_waiting) for _ in range(min(STAGERS, len(targets)))]
         # Where one fails the others are not left running: what they stage is about to be tried again, or taken away.
         wait(running)
-        return [task.result() for task in running]
+        for task in running:
+            task.result()
+        return [staged[place] for place in range(len(targets))]
 
     def _stage(self, target: _Target, *, stable_row_ids: bool) -> Staged:
         """A version of the table with the changes of all parts, on top of its newest pin."""

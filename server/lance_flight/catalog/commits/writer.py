@@ -5,6 +5,7 @@ Nothing written here is visible until a `Transaction` commits it.
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
@@ -141,6 +142,8 @@ class PartitionWriter:
         self._writers = ThreadPoolExecutor(WRITERS, thread_name_prefix="partition-writer")
         self._movers = ThreadPoolExecutor(MOVERS, thread_name_prefix="row-mover")
         self._running: list[Future[None]] = []
+        self._waiting: deque[tuple[_Pending, list[_Slice]]] = deque()
+        """What the threads that write take next."""
         self._held_bytes = 0
         """Of whole chunks: their memory is free only when every partition's rows of them are written."""
         self._writes_all = False
@@ -156,6 +159,7 @@ class PartitionWriter:
 
     def cancel(self) -> None:
         """Stop writing; returns once nothing is being written any more."""
+        self._waiting.clear()
         for pool in (self._movers, self._writers):
             pool.shutdown(wait=True, cancel_futures=True)
         self._release()
@@ -223,7 +227,10 @@ class PartitionWriter:
         if len(parts) == 1 and sum(stop - start for _, start, stop in parts[0][1]) <= ROWS_NOT_WORTH_A_THREAD:
             self._write_partition(*parts[0], is_end=is_end)
         else:
-            self._running += [self._writers.submit(self._write_partition, *part, is_end=is_end) for part in parts]
+            self._waiting.extend(parts)
+            # A task for each thread and not for each partition, which costs as much as a part of its file.
+            tasks = range(min(WRITERS, len(parts)))
+            self._running += [self._writers.submit(self._write_waiting, is_end=is_end) for _ in tasks]
 
     def _arranged(self, chunk: pa.Table, order: np.ndarray) -> pa.Table:
         """The rows in another order, one column on each thread."""
@@ -233,6 +240,14 @@ class PartitionWriter:
         return pa.Table.from_arrays(
             list(self._movers.map(lambda column: column.take(rows), chunk.columns)), schema=chunk.schema
         )
+
+    def _write_waiting(self, *, is_end: bool) -> None:
+        while True:
+            try:
+                part = self._waiting.popleft()
+            except IndexError:
+                return
+            self._write_partition(*part, is_end=is_end)
 
     def _write_partition(self, pending: _Pending, gathered: list[_Slice], *, is_end: bool) -> None:
         rows = pa.concat_tables([rows.slice(start, stop - start) for rows, start, stop in gathered]).combine_chunks()

@@ -241,8 +241,10 @@ class Snapshot:
     @cached_property
     def is_pinned(self) -> bool:
         """Whether every partition table has a fixed version, so that this snapshot can never change."""
-        tables = self.rows.filter(pc.equal(self.rows["object_type"], "table"))
-        return "read_version" in tables.column_names and tables["read_version"].null_count == 0
+        if "read_version" not in self.rows.column_names:
+            return False
+        is_table, has_none = pc.equal(self.rows["object_type"], "table"), pc.is_null(self.rows["read_version"])
+        return not pc.any(pc.and_(is_table, has_none)).as_py()
 
     def _below(self, spec_id: int, object_type: str) -> pa.Table:
         ids = self.rows["object_id"]
