@@ -9,10 +9,11 @@ import lance
 import pyarrow as pa
 import pytest
 from lance import FragmentMetadata, LanceDataset, LanceOperation
+from lance_flight.catalog.commits import commit
 from lance_flight.catalog.manifests.manifest import Manifest
 from lance_flight.catalog.manifests.snapshot import Snapshot
 from lance_flight.catalog.namespace import PartitionedNamespace
-from lance_flight.catalog.storage import retries
+from lance_flight.catalog.storage.retries import RetryPolicy
 from lance_flight.catalog.storage.store import Store
 from lance_flight.catalog.tables import partitions
 from lance_flight.engine.sql.functions import evaluate
@@ -103,7 +104,7 @@ def test_staging_gives_up_where_others_never_stop(place: Path, monkeypatch: pyte
 
     fragments = partitions.write_files(store, pinned, rows((2, "a")))
     monkeypatch.setattr(partitions.LanceDataset, "commit", intruding)
-    monkeypatch.setattr(partitions, "STAGING_ATTEMPTS", 3)
+    monkeypatch.setattr(partitions, "STAGE", RetryPolicy(3))
     with pytest.raises(Conflict, match="3 attempts"):
         stage_append(store, pinned, fragments)
     assert ids(place) == [1]
@@ -165,7 +166,7 @@ def test_an_append_that_gives_up_is_visible_nowhere_and_says_so(place: Path, mon
 
     with monkeypatch.context() as patched:
         patched.setattr(Manifest, "commit", refused)
-        patched.setattr(retries, "COMMIT_ATTEMPTS", 2)
+        patched.setattr(commit, "COMMIT", RetryPolicy(2))
         with pytest.raises(Conflict, match=r"gave up after 2 attempts.*nothing was stored"):
             opened(place).append([rows((2, "a"), (3, "new"))], evaluate)
     assert set(place.iterdir()) == before, "the directory of the new partition is gone"
@@ -209,7 +210,7 @@ def test_an_append_of_no_rows_changes_nothing(place: Path) -> None:
 def test_a_partition_that_was_dropped_meanwhile_is_a_conflict(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     pending = written(place, (2, "a"))
     manifest(place).delete("object_type = 'table'")
-    monkeypatch.setattr(retries, "COMMIT_ATTEMPTS", 2)
+    monkeypatch.setattr(commit, "COMMIT", RetryPolicy(2))
     with pytest.raises(Conflict):
         pending.commit()
     assert ids_or_none(place) == []

@@ -40,6 +40,7 @@ from lance_flight.catalog.manifests.rollback import back_to
 from lance_flight.catalog.manifests.snapshot import Snapshot
 from lance_flight.catalog.storage.branches import BranchRef, branches_of, create_branch, drop_branch
 from lance_flight.catalog.storage.leases import Hold, leases
+from lance_flight.catalog.storage.retries import ADOPT, retry
 from lance_flight.catalog.storage.store import Store
 from lance_flight.catalog.storage.tags import TagRef, create_tag, drop_tag, tags_of
 from lance_flight.catalog.tables import partitions
@@ -49,8 +50,6 @@ from lance_flight.faults import reached
 from lance_flight.model.naming import MANIFEST, new_key, object_id, spec_id_of
 from lance_flight.model.schema import NamespaceSchema
 from lance_flight.model.spec import Evaluate, PartitionSpec
-
-ADOPT_ATTEMPTS = 10
 
 
 class PartitionedNamespace:
@@ -342,24 +341,24 @@ class PartitionedNamespace:
 
     def _writable(self) -> Snapshot:
         """The newest snapshot, once it has what our writes need: the columns of pins, a key, a pin in every row."""
-        for _ in range(ADOPT_ATTEMPTS):
-            snapshot = self.snapshot()
-            check_in_place(self.store.name, snapshot.misplaced)
-            missing = [field for field in PIN_FIELDS if field.name not in snapshot.rows.column_names]
-            try:
-                if missing:
-                    self.manifest.add_columns(missing)
-                elif NAMESPACE_KEY not in snapshot.metadata:
-                    self.manifest.update_metadata(snapshot, _new_properties())
-                elif snapshot.floating:
-                    self.manifest.commit(snapshot, pinned_rows(self.store, snapshot), "pin floating tables")
-                elif snapshot.pending:
-                    self.manifest.follow(snapshot)
-                else:
-                    return snapshot
-            except Conflict:
-                continue
-        raise Conflict(f"{self.store.name!r}: could not add what our writes need, others keep changing it")
+        return retry(ADOPT, self.store.name, self._adopted, on=Conflict)
+
+    def _adopted(self, _: int) -> Snapshot | None:
+        """The newest snapshot if it has all of that; None once one thing has been added."""
+        snapshot = self.snapshot()
+        check_in_place(self.store.name, snapshot.misplaced)
+        missing = [field for field in PIN_FIELDS if field.name not in snapshot.rows.column_names]
+        if missing:
+            self.manifest.add_columns(missing)
+        elif NAMESPACE_KEY not in snapshot.metadata:
+            self.manifest.update_metadata(snapshot, _new_properties())
+        elif snapshot.floating:
+            self.manifest.commit(snapshot, pinned_rows(self.store, snapshot), "pin floating tables")
+        elif snapshot.pending:
+            self.manifest.follow(snapshot)
+        else:
+            return snapshot
+        return None
 
 
 def _new_properties() -> dict[str, str]:

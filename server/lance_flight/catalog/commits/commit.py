@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from threading import Lock
 
 from lance_flight.catalog.commits.checks import Before, check
@@ -18,7 +19,7 @@ from lance_flight.catalog.manifests.manifest import Manifest
 from lance_flight.catalog.manifests.once import remembering
 from lance_flight.catalog.manifests.reservations import reservation_of, wait_for_release
 from lance_flight.catalog.manifests.snapshot import Snapshot
-from lance_flight.catalog.storage.retries import attempts
+from lance_flight.catalog.storage.retries import COMMIT, retry
 from lance_flight.errors import (
     AlreadyExists,
     Conflict,
@@ -109,44 +110,46 @@ class Commits:
                         member.error = exc
 
     def _settle(self, group: Sequence[_Member]) -> None:
-        staging = self._staging()
-        for _ in attempts(self._root.name):
-            snapshot = self._newest()
-            group = _still_good(group, snapshot)
-            if not group:
-                return
-            try:
-                rows = staging.rows([member.transaction for member in group], snapshot)
-                reached("all_staged")
-                done = [member.transaction for member in group]
-                once = [transaction.once for transaction in done if transaction.once is not None]
-                version = self._manifest.make_visible(
-                    snapshot,
-                    remembering(snapshot, rows, once),
-                    "; ".join(t.operation for t in done),
-                    [t.id for t in done],
-                    removed=gone(done, snapshot),
-                )
-            except OutcomeUnknown:
-                raise
-            except (LanceFlightError, OSError) as exc:
-                if isinstance(exc, Conflict) and not isinstance(exc, SerializationFailure):
-                    commit_counts.add(CommitEvent.RETRY)
-                    continue
-                if len(group) == 1:
-                    raise
-                # One of them cannot be staged; by itself each gets its own answer.
-                for member in group:
-                    self._commit([member])
-                return
-            if version is None:
+        retry(COMMIT, self._root.name, partial(self._settled, self._staging(), list(group)))
+
+    def _settled(self, staging: Staging, group: list[_Member], _: int) -> bool | None:
+        """True once every member has its answer, None where another writer was first; members that have one leave the `group`."""
+        snapshot = self._newest()
+        group[:] = _still_good(group, snapshot)
+        if not group:
+            return True
+        done = [member.transaction for member in group]
+        try:
+            rows = staging.rows(done, snapshot)
+            reached("all_staged")
+            once = [transaction.once for transaction in done if transaction.once is not None]
+            version = self._manifest.make_visible(
+                snapshot,
+                remembering(snapshot, rows, once),
+                "; ".join(t.operation for t in done),
+                [t.id for t in done],
+                removed=gone(done, snapshot),
+            )
+        except OutcomeUnknown:
+            raise
+        except (LanceFlightError, OSError) as exc:
+            if isinstance(exc, Conflict) and not isinstance(exc, SerializationFailure):
                 commit_counts.add(CommitEvent.RETRY)
-            else:
-                commit_counts.add(CommitEvent.COMMITTED)
-                commit_counts.add(CommitEvent.TRANSACTION, len(group))
-                for member in group:
-                    member.version = version
-                return
+                return None
+            if len(group) == 1:
+                raise
+            # One of them cannot be staged; by itself each gets its own answer.
+            for member in group:
+                self._commit([member])
+            return True
+        if version is None:
+            commit_counts.add(CommitEvent.RETRY)
+            return None
+        commit_counts.add(CommitEvent.COMMITTED)
+        commit_counts.add(CommitEvent.TRANSACTION, len(group))
+        for member in group:
+            member.version = version
+        return True
 
     def _staging(self) -> Staging:
         return Staging(self._root, self._manifest.table_branch)

@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from lance_flight.catalog.manifests.properties import Misplaced
 from lance_flight.catalog.namespace import PartitionedNamespace
-from lance_flight.catalog.storage.retries import attempts
+from lance_flight.catalog.storage.retries import COMMIT, retry
 from lance_flight.errors import Conflict, Unsupported
 
 MIGRATION_SCHEMA = pa.schema(
@@ -47,16 +47,15 @@ def migrate(namespace: PartitionedNamespace, *, dry_run: bool = False) -> Migrat
     """
     if namespace.branch is not None:
         raise Unsupported(f"branch {namespace.branch.name!r} is not migrated by itself; only its table can be")
-    for _ in attempts(namespace.store.name):
+
+    def migrated(_: int) -> MigrationReport:
         snapshot = namespace.snapshot()
         moved = snapshot.misplaced
         if moved and not dry_run:
-            try:
-                namespace.manifest.update_metadata(snapshot, _values(moved))
-            except Conflict:
-                continue
+            namespace.manifest.update_metadata(snapshot, _values(moved))
         return MigrationReport(dry_run=dry_run, moved=moved)
-    raise AssertionError("attempts end in an error")
+
+    return retry(COMMIT, namespace.store.name, migrated, on=Conflict)
 
 
 def compact(text: str) -> str:

@@ -19,15 +19,13 @@ from lance_flight.catalog.manifests.properties import DERIVED_VALUES
 from lance_flight.catalog.manifests.snapshot import PartitionTable, Snapshot
 from lance_flight.catalog.namespace import PartitionedNamespace
 from lance_flight.catalog.storage.addresses import ROW_ADDRESS
-from lance_flight.catalog.storage.retries import pause
+from lance_flight.catalog.storage.retries import MOVE_ROWS, retry
 from lance_flight.catalog.storage.store import Store
 from lance_flight.catalog.tables.pinned_tables import source_of
 from lance_flight.catalog.tables.scan import Scan
 from lance_flight.errors import Conflict, SerializationFailure
 from lance_flight.model.grouping import match
 from lance_flight.model.spec import Evaluate
-
-ATTEMPTS = 10
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,14 +56,10 @@ def move_misplaced(namespace: PartitionedNamespace, evaluate: Evaluate) -> list[
 
 
 def _move(namespace: PartitionedNamespace, name: str, evaluate: Evaluate) -> RewrittenTables | None:
-    for attempt in range(1, ATTEMPTS + 1):
-        try:
-            return _moved(namespace, name, evaluate)
-        except SerializationFailure:
-            if attempt == ATTEMPTS:
-                raise
-            pause(attempt)
-    return None
+    (moved,) = retry(
+        MOVE_ROWS, namespace.store.name, lambda _: [_moved(namespace, name, evaluate)], on=SerializationFailure
+    )
+    return moved
 
 
 def _moved(namespace: PartitionedNamespace, name: str, evaluate: Evaluate) -> RewrittenTables | None:

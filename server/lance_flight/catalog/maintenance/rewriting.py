@@ -24,7 +24,7 @@ from lance_flight.catalog.maintenance.misplaced_rows import RewrittenTables, mov
 from lance_flight.catalog.manifests.reservations import reserved
 from lance_flight.catalog.manifests.snapshot import PartitionTable, Snapshot
 from lance_flight.catalog.namespace import PartitionedNamespace
-from lance_flight.catalog.storage.retries import pause
+from lance_flight.catalog.storage.retries import MOVE_ROWS, retry
 from lance_flight.catalog.storage.store import Store
 from lance_flight.catalog.tables import partitions
 from lance_flight.catalog.tables.pinned_tables import PinnedTable, TablePart, divided
@@ -35,7 +35,6 @@ from lance_flight.model.rules import check_least
 from lance_flight.model.schema import NamespaceSchema
 from lance_flight.model.spec import Evaluate
 
-ATTEMPTS = 10
 """So often others may change the same tables first, one time after another."""
 UNRESERVED_ATTEMPTS = 3
 """After so many others are asked to wait."""
@@ -128,24 +127,25 @@ def rewrite(
     rules = (rules or RewritingRules()).checked()
     rewriting = _Rewriting(namespace, evaluate, choose, progress, run)
     done: list[RewrittenTables] = []
-    failures, tables, seconds = 0, rules.tables, 0.0
-    while True:
+    tables, seconds = rules.tables, 0.0
+
+    def step(attempt: int) -> list[RewrittenTables]:
+        nonlocal tables, seconds
         began, moved = time.monotonic(), sum(commit.tables_before for commit in done)
-        reserving = reserved(namespace.manifest, 2 * seconds) if failures >= UNRESERVED_ATTEMPTS else nullcontext()
+        reserving = reserved(namespace.manifest, 2 * seconds) if attempt >= UNRESERVED_ATTEMPTS else nullcontext()
         try:
             with reserving as reservation:
                 commit = rewriting.step(replace(rules, tables=tables), moved, reservation)
         except SerializationFailure:
-            failures, tables, seconds = failures + 1, max(tables // 2, 1), time.monotonic() - began
-            if failures == ATTEMPTS:
-                raise
-            pause(failures)
-            continue
-        if commit is None:
-            done += move_misplaced(namespace, evaluate) if choose is None else []
-            return RewritingReport(tuple(done))
-        done.append(commit)
-        failures, tables = 0, min(2 * tables, rules.tables)
+            tables, seconds = max(tables // 2, 1), time.monotonic() - began
+            raise
+        return [] if commit is None else [commit]
+
+    while commits := retry(MOVE_ROWS, namespace.store.name, step, on=SerializationFailure):
+        done += commits
+        tables = min(2 * tables, rules.tables)
+    done += move_misplaced(namespace, evaluate) if choose is None else []
+    return RewritingReport(tuple(done))
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,7 +22,7 @@ from lance_flight.catalog.manifests.pending import noted
 from lance_flight.catalog.manifests.properties import SCHEMA_KEY
 from lance_flight.catalog.manifests.reservations import reserved, wait_for_release
 from lance_flight.catalog.manifests.snapshot import Snapshot
-from lance_flight.catalog.storage.retries import attempts
+from lance_flight.catalog.storage.retries import COMMIT, retry
 from lance_flight.catalog.storage.store import UNREADABLE
 from lance_flight.errors import Conflict, LanceFlightError
 from lance_flight.faults import reached
@@ -69,15 +69,17 @@ class Evolutions:
         """
         mark = secrets.token_hex(16)
         seconds = 0.0
-        for attempt in attempts(self.manifest.store.parent.name):
+
+        def committed(attempt: int) -> int | None:
+            nonlocal seconds
             wait_for_release(self.manifest)
             began = time.monotonic()
             with reserved(self.manifest, 2 * seconds) if attempt >= UNRESERVED_ATTEMPTS else nullcontext():
                 version = self._attempt(change, mark)
-            if version is not None:
-                return version
             seconds = time.monotonic() - began
-        raise AssertionError("attempts end in an error")
+            return version
+
+        return retry(COMMIT, self.manifest.store.parent.name, committed)
 
     def _attempt(self, change: Change, mark: str) -> int | None:
         """The version in which the change is visible; None where another writer was first."""

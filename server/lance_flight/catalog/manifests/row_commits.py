@@ -9,7 +9,7 @@ from types import MappingProxyType
 from lance_flight.catalog.manifests.differences import Difference
 from lance_flight.catalog.manifests.manifest import Manifest
 from lance_flight.catalog.manifests.snapshot import Snapshot
-from lance_flight.catalog.storage.retries import attempts
+from lance_flight.catalog.storage.retries import COMMIT, retry
 
 
 def commit_rows(
@@ -23,14 +23,14 @@ def commit_rows(
     Without a difference nothing is committed.
     """
     mark = secrets.token_hex(16)
-    for _ in attempts(manifest.store.parent.name):
+
+    def committed(_: int) -> int | None:
         snapshot = manifest.snapshot()
         difference = change(snapshot)
         if not difference.object_ids:
             return snapshot.version
-        version = manifest.make_visible(
+        return manifest.make_visible(
             snapshot, difference.rows, operation, [mark], removed=difference.removed, properties=properties
         )
-        if version is not None:
-            return version
-    raise AssertionError("attempts end in an error")
+
+    return retry(COMMIT, manifest.store.parent.name, committed)

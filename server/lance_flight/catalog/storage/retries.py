@@ -1,30 +1,78 @@
-"""How often, and after which pauses, a commit is tried again against other writers."""
+"""How often each step is tried against concurrent writers: one policy for each, and the loop that all of them share.
+
+The steps are nested, so that their bounds multiply in the worst case: a statement that finds its rows again after a
+serialization failure (`STATEMENT`) commits each time (`COMMIT`), and each attempt of a commit stages its partition tables
+(`STAGE`). What is lost in a round is the race for one version, so that some writer goes on in every round.
+"""
 
 from __future__ import annotations
 
 import logging
 import random
 import time
-from collections.abc import Iterator
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TypeVar
 
-from lance_flight.errors import Conflict
+from lance_flight.errors import Conflict, SerializationFailure
+
+T = TypeVar("T")
 
 log = logging.getLogger(__name__)
 
-COMMIT_ATTEMPTS = 40
-MAX_PAUSE = 0.5
-FIRST_PAUSE = 0.01
+
+@dataclass(frozen=True, slots=True)
+class RetryPolicy:
+    """Number of attempts, and the pauses between them: random, up to `first_pause` seconds and twice as long each time."""
+
+    attempts: int
+    first_pause: float = 0.01
+    longest_pause: float = 0.5
+
+    def pause(self, attempt: int) -> None:
+        """Wait after an attempt, for a random time, so that writers that met do not meet again."""
+        if self.first_pause:
+            longest = min(self.longest_pause, self.first_pause * 2**attempt)
+            time.sleep(random.uniform(0, longest))  # noqa: S311 - jitter, no secret
 
 
-def pause(attempt: int) -> None:
-    """Wait a random time, longer after each attempt, so that those who met do not meet again."""
-    time.sleep(random.uniform(0, min(MAX_PAUSE, FIRST_PAUSE * 2**attempt)))  # noqa: S311 - jitter, no secret
+COMMIT = RetryPolicy(40)
+"""Of a change of `__manifest`, which is worked out again on the newest snapshot."""
+STAGE = RetryPolicy(20, first_pause=0)
+"""Of a version of one partition table on top of its pin; writers that have not committed yet are overwritten."""
+ADOPT = RetryPolicy(10, first_pause=0)
+"""Of adding to a namespace of another writer what our writes need."""
+MOVE_ROWS = RetryPolicy(10)
+"""Of moving the rows of some partition tables, which are read again each time."""
+STATEMENT = RetryPolicy(20)
+"""Of a statement outside of a transaction whose rows a concurrent writer has changed."""
+ONCE = RetryPolicy(1)
+"""Of what cannot be read a second time."""
 
 
-def attempts(name: str) -> Iterator[int]:
-    """Numbers of attempts, with growing random pauses between them; `Conflict`, naming the table, after the last one."""
-    for attempt in range(COMMIT_ATTEMPTS):
-        yield attempt
-        log.info("commit to %s met another writer, attempt %d", name, attempt + 1)
-        pause(attempt)
-    raise Conflict(f"{name!r}: gave up after {COMMIT_ATTEMPTS} attempts against other writers; nothing was stored")
+def retry(
+    policy: RetryPolicy, name: str, work: Callable[[int], T | None], *, on: type[Exception] | tuple[()] = ()
+) -> T:
+    """Return the result of the first attempt that gives one; `work` is called with the number of the attempt, from 0.
+
+    An attempt that gives None, or raises an exception that `on` names, has met another writer. After the last attempt its
+    `SerializationFailure` is raised, or else `Conflict` with the `name` of the table.
+    """
+    met: Exception | None = None
+    for attempt in range(policy.attempts):
+        if attempt:
+            log.info("work on %s met another writer, attempt %d", name, attempt)
+            policy.pause(attempt - 1)
+        try:
+            result = work(attempt)
+        except on as exc:
+            met = exc
+        else:
+            if result is not None:
+                return result
+            met = None
+    if isinstance(met, SerializationFailure):
+        raise met
+    raise Conflict(
+        f"{name!r}: gave up after {policy.attempts} attempts against other writers; nothing was stored"
+    ) from met

@@ -10,6 +10,7 @@ import json
 import secrets
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
+from functools import partial
 
 import lance
 import pyarrow as pa
@@ -23,6 +24,7 @@ from lance_flight.catalog.storage.conflicts import conflicts
 from lance_flight.catalog.storage.file_versions import check_values, version_of
 from lance_flight.catalog.storage.kept_tables import kept_tables
 from lance_flight.catalog.storage.newest import is_followed
+from lance_flight.catalog.storage.retries import STAGE, retry
 from lance_flight.catalog.storage.store import Store, shared_session
 from lance_flight.catalog.storage.whole_files import DATA, check_data
 from lance_flight.catalog.tables.lance_fields import leaves, new_schema, numbers, renumbered, seed_of
@@ -31,7 +33,6 @@ from lance_flight.faults import reached
 from lance_flight.model.file_versions import NEWEST
 from lance_flight.model.pins import BranchVersion, FixedPin, Latest, Pin, Tag, Version
 
-STAGING_ATTEMPTS = 20
 MAX_ROWS_PER_FILE = 4 * 1024 * 1024
 FIRST_NUMBERS = 1 << 21
 NUMBERS_OF_A_TABLE = 1 << 10
@@ -248,25 +249,31 @@ def base_of(store: Store, pin: Pin, branch: str | None) -> FixedPin:
 
 def stage(store: Store, base: FixedPin, operation: LanceOperation.BaseOperation) -> FixedPin:
     """Commit an operation on top of exactly `base`, whatever others have staged on the table meanwhile."""
-    for attempt in range(STAGING_ATTEMPTS):
-        with suppress(Conflict), conflicts(f"another writer staged on {store.name!r} first"):
-            on_top = _base_on_top(store, base, is_first=attempt == 0)
-            if on_top is None:
-                continue
-            expected = int(on_top.version) + 1
-            staged = LanceDataset.commit(
-                on_top,
-                operation,
-                read_version=int(on_top.version),
-                storage_options=store.options or None,
-                max_retries=0,
-            )
-            if int(staged.version) == expected:
-                pin = _pin_like(base, expected)
-                if isinstance(pin, Version):
-                    kept_tables.keep(store, staged)
-                return pin
-    raise Conflict(f"{store.name!r}: {STAGING_ATTEMPTS} attempts to stage on {base} met other writers")
+    (pin,) = retry(STAGE, store.name, partial(_staged, store, base, operation), on=Conflict)
+    return pin
+
+
+def _staged(
+    store: Store, base: FixedPin, operation: LanceOperation.BaseOperation, attempt: int
+) -> tuple[FixedPin] | None:
+    with conflicts(f"another writer staged on {store.name!r} first"):
+        on_top = _base_on_top(store, base, is_first=attempt == 0)
+        if on_top is None:
+            return None
+        expected = int(on_top.version) + 1
+        staged = LanceDataset.commit(
+            on_top,
+            operation,
+            read_version=int(on_top.version),
+            storage_options=store.options or None,
+            max_retries=0,
+        )
+    if int(staged.version) != expected:
+        return None
+    pin = _pin_like(base, expected)
+    if isinstance(pin, Version):
+        kept_tables.keep(store, staged)
+    return (pin,)
 
 
 def _base_on_top(store: Store, base: FixedPin, *, is_first: bool) -> LanceDataset | None:

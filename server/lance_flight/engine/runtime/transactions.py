@@ -19,13 +19,11 @@ from lance_flight.catalog.namespace import PartitionedNamespace
 from lance_flight.catalog.roots.directory import Draft, Guard, Root, Table, TableName
 from lance_flight.catalog.roots.plain import PlainTable
 from lance_flight.catalog.storage.leases import Hold
-from lance_flight.catalog.storage.retries import pause
+from lance_flight.catalog.storage.retries import STATEMENT, RetryPolicy, retry
 from lance_flight.engine.runtime.cancellation import Cancellation
 from lance_flight.errors import NotFound, OutcomeUnknown, SerializationFailure, Unsupported
 
 T = TypeVar("T")
-
-RUNS = 20
 
 
 class SqlTransaction:
@@ -259,10 +257,11 @@ def autocommit(
     cancellation: Cancellation,
     *,
     serializable: bool = False,
-    runs: int = RUNS,
+    policy: RetryPolicy = STATEMENT,
 ) -> int:
     """Run one statement as a transaction of its own, again where others have changed what it read."""
-    for run in range(1, runs + 1):
+
+    def run(_: int) -> int:
         transaction = SqlTransaction(root, serializable=serializable)
         try:
             count = work(transaction)
@@ -270,14 +269,12 @@ def autocommit(
                 transaction.commit()
         except OutcomeUnknown:
             raise
-        except BaseException as exc:
+        except BaseException:
             transaction.rollback()
-            if not isinstance(exc, SerializationFailure) or run == runs:
-                raise
-        else:
-            return count
-        pause(run)
-    raise AssertionError("unreachable")
+            raise
+        return count
+
+    return retry(policy, "the statement", run, on=SerializationFailure)
 
 
 def _is_on_main(table: Table) -> bool:

@@ -13,6 +13,7 @@ import pyarrow as pa
 from lance_flight.catalog.namespace import PartitionedNamespace
 from lance_flight.catalog.roots.directory import Root, Table, TableName
 from lance_flight.catalog.roots.plain import PlainTable, write_plain
+from lance_flight.catalog.storage.retries import ONCE
 from lance_flight.catalog.storage.store import Store
 from lance_flight.catalog.tables import rows
 from lance_flight.engine.query.policies.access import UNLIMITED, Access, Privilege
@@ -162,7 +163,9 @@ def ingest(
 
 def _append(root: Root, table: Table, data: Iterable[pa.Table], policy: RowPolicy, cancellation: Cancellation) -> int:
     """More rows for a table, in one commit; they can be read once, so it is never run again."""
-    return autocommit(root, lambda transaction: writable(table, transaction, policy).append(data), cancellation, runs=1)
+    return autocommit(
+        root, lambda transaction: writable(table, transaction, policy).append(data), cancellation, policy=ONCE
+    )
 
 
 def _tables(reader: pa.RecordBatchReader) -> Iterator[pa.Table]:
