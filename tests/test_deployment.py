@@ -61,6 +61,10 @@ def test_the_health_check_follows_readiness() -> None:
 
 
 def test_the_example_of_a_configuration_is_one(tmp_path: Path) -> None:
-    (example,) = re.findall(r"^```toml\n(host = .*?)^```$", (TOP / "README.md").read_text(), re.MULTILINE | re.DOTALL)
+    (example,) = re.findall(
+        r"^```toml\n(host = .*?)^```$",
+        (TOP / "server" / "docs" / "configuration.md").read_text(),
+        re.MULTILINE | re.DOTALL,
+    )
     (tmp_path / "file").write_text(example)
     assert config.load({}, file=str(tmp_path / "file"), environment={}).log_statements

@@ -1,4 +1,4 @@
-"""The README, executed: its Python runs against a real server, its table of settings is the one in the code."""
+"""The documents, executed: their Python and SQL run against real servers, their table of settings is the one in the code."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ import pyarrow as pa
 import pytest
 from lance_flight.config import settings
 
+from tests.documents import blocks, text_of
 from tests.service.server_process import serving
 
-README = (Path(__file__).parent.parent / "README.md").read_text()
 DOCUMENTED_URI = "grpc://127.0.0.1:32010"
 
 
@@ -31,17 +31,22 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Path, str
         process.terminate()
 
 
-def blocks(language: str) -> list[str]:
-    return re.findall(rf"^```{language}\n(.*?)^```$", README, re.MULTILINE | re.DOTALL)
+PYTHON = (
+    ("README.md", None),
+    ("client/docs/drivers.md", "Ingest options and headers"),
+    ("server/docs/transactions.md", None),
+    ("server/docs/python.md", None),
+)
+"""The pages and sections whose Python goes on with the tables of those before it."""
+SQL = ("server/docs/lineage.md", "server/docs/search.md", "server/docs/branches.md")
 
 
-def test_the_python_of_the_readme_runs_as_it_stands(
-    served: tuple[Path, str], capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_the_documented_python_runs_as_it_stands(served: tuple[Path, str], capsys: pytest.CaptureFixture[str]) -> None:
     root, uri = served
     names: dict[str, Any] = {"ROOT": str(root)}
-    for block in blocks("python"):
-        exec(compile(block.replace(DOCUMENTED_URI, uri), "README.md", "exec"), names)  # noqa: S102 - our own README
+    for page, section in PYTHON:
+        for block in blocks(page, "python", section):
+            exec(compile(block.replace(DOCUMENTED_URI, uri), page, "exec"), names)  # noqa: S102 - our own documents
     printed = capsys.readouterr().out
     assert "3 rows stored" in printed
     assert "partitions: 1 / 3" in printed
@@ -67,7 +72,7 @@ BEFORE = {
         "INSERT INTO events VALUES (1, 'a'), (2, NULL)",
     ],
 }
-"""What the SQL of the README takes for there, by the statement that first does."""
+"""What the SQL of the documents takes for there, by the statement that first does."""
 ROWS = {
     "SELECT id, _partition, _rowid": 8,
     "SELECT _rowid, _change": 2,
@@ -80,8 +85,8 @@ ROWS = {
 """How many rows its queries give."""
 
 
-def test_the_sql_of_the_readme_runs_as_it_stands(tmp_path: Path) -> None:
-    statements = [text for block in blocks("sql") for text in block.split(";\n") if text.strip()]
+def test_the_documented_sql_runs_as_it_stands(tmp_path: Path) -> None:
+    statements = [text for page in SQL for block in blocks(page, "sql") for text in block.split(";\n") if text.strip()]
     shown: set[str] = set()
     with serving(tmp_path / "root") as server:
         for text in (statement.strip() for statement in statements):
@@ -98,8 +103,8 @@ def test_the_sql_of_the_readme_runs_as_it_stands(tmp_path: Path) -> None:
     assert shown == set(ROWS)
 
 
-def test_the_readme_lists_every_setting_with_its_default_and_meaning() -> None:
-    rows = re.findall(r"^\| `(\w+)` \| (.*?) \| (.*?) \|$", README, re.MULTILINE)
+def test_the_documented_settings_have_their_defaults_and_meanings() -> None:
+    rows = re.findall(r"^\| `(\w+)` \| (.*?) \| (.*?) \|$", text_of("server/docs/configuration.md"), re.MULTILINE)
     documented = {name: (default.strip("`"), text) for name, default, text in rows}
     for setting in settings():
         default = str(setting.default).lower() if isinstance(setting.default, bool) else str(setting.default)

@@ -1,7 +1,7 @@
 """One frozen configuration, from defaults < file < environment < arguments.
 
 Every setting stands once, in `ServerConfig`; the command line, the environment (`LANCE_FLIGHT_<NAME>`), the TOML file
-and the table in the README are made from it or checked against it.
+and the table in server/docs/configuration.md are made from it or checked against it.
 """
 
 from __future__ import annotations
@@ -55,7 +55,9 @@ class ServerConfig:
         default=False,
         help_text="accept callers without credentials on an interface other than loopback, or beside callers with credentials",
     )
-    users_file: str = _setting(IDENTITY, "", "TOML file of users with hashed passwords and groups; see Identity")
+    users_file: str = _setting(
+        IDENTITY, "", "TOML file of users with hashed passwords and groups; see server/docs/identity.md"
+    )
     token_lifetime: float = _setting(IDENTITY, 43200.0, "lifetime of tokens issued for a password, in seconds", least=0)
     tokens_file: str = _setting(IDENTITY, "", "TOML file of hashed bearer tokens and their principals")
     jwt_keys: str = _setting(IDENTITY, "", "file or https URL of the keys (JWKS) that JSON web tokens are signed with")
@@ -87,7 +89,9 @@ class ServerConfig:
         TICKETS, "", "addresses at which clients reach this server, separated by commas, for parallel endpoints"
     )
     policy_file: str = _setting(
-        TICKETS, "", "TOML file of roles, privileges and row filters (see Policies); without it everything is allowed"
+        TICKETS,
+        "",
+        "TOML file of roles, privileges and row filters (see server/docs/policies.md); without it everything is allowed",
     )
     target_partitions: int = _setting(
         LIMITS,

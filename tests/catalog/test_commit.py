@@ -1,4 +1,4 @@
-"""What a commit promises, whoever else is writing: see the invariants in server/README.md."""
+"""What a commit promises, whoever else is writing: see the invariants in server/docs/life-of-a-commit.md."""
 
 from __future__ import annotations
 

@@ -16,7 +16,7 @@ import pytest
 
 from tests.conformance import go, java
 from tests.conformance.transcripts import said_in
-from tests.conformance.types import README, SAMPLES, by_adbc, by_jdbc, documented, markdown
+from tests.conformance.types import SAMPLES, TYPES, by_adbc, by_jdbc, documented, markdown
 from tests.service.server_process import Server, serving
 
 EXPECTED = said_in((java.PROGRAM.parent / "expected.txt").read_text())
@@ -81,5 +81,5 @@ def test_the_table_of_types_is_documented(
     """`LANCE_FLIGHT_TESTS=write` writes it again."""
     table = markdown(adbc, {sample.table: by_jdbc(server, said, sample) for sample in SAMPLES})
     if os.environ.get("LANCE_FLIGHT_TESTS") == "write":
-        README.write_text(documented(table))
-    assert documented(table) == README.read_text()
+        TYPES.write_text(documented(table))
+    assert documented(table) == TYPES.read_text()

@@ -1,4 +1,4 @@
-"""The recipes of client/README.md, run as they stand."""
+"""The recipes of client/docs/drivers.md, run as they stand."""
 
 from __future__ import annotations
 
@@ -9,12 +9,16 @@ from typing import Any
 
 import pytest
 
-from tests.conformance.types import README
+from tests.conformance.types import DOCS
 from tests.service.server_process import Server, serving
 
 DOCUMENTED_URI = "grpc://127.0.0.1:32010"
 RECIPES = dict(
-    re.findall(r"^### (pandas|Polars|DuckDB)\n.*?^```python\n(.*?)^```$", README.read_text(), re.MULTILINE | re.DOTALL)
+    re.findall(
+        r"^## (pandas|Polars|DuckDB)\n.*?^```python\n(.*?)^```$",
+        (DOCS / "drivers.md").read_text(),
+        re.MULTILINE | re.DOTALL,
+    )
 )
 
 

@@ -17,7 +17,8 @@ from tests.service.server_process import Server
 
 T = TypeVar("T")
 
-README = Path(__file__).parents[2] / "client" / "README.md"
+DOCS = Path(__file__).parents[2] / "client" / "docs"
+TYPES = DOCS / "types.md"
 BEGIN, END = "<!-- types: begin -->\n", "<!-- types: end -->\n"
 YES, NO = "✓", "–"
 COPIES = {"literal": "stored", "bind": "bound"}
@@ -119,8 +120,8 @@ def by_jdbc(server: Server, said: Mapping[str, str], sample: Sample) -> dict[str
 
 
 def documented(table: str) -> str:
-    """client/README.md with this table in its place."""
-    before, begin, rest = README.read_text().partition(BEGIN)
+    """client/docs/types.md with this table in its place."""
+    before, begin, rest = TYPES.read_text().partition(BEGIN)
     _, end, after = rest.partition(END)
     return before + begin + table + end + after
 

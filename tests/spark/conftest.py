@@ -32,7 +32,7 @@ SETTINGS = {
 """A session as small as it can be, in a zone that is not the one that rows are stored in."""
 
 LONG = (
-    "test_pipelines.py::test_the_pipelines_of_the_readme_run_as_they_stand",
+    "test_pipelines.py::test_the_documented_pipelines_run_as_they_stand",
     "test_connect.py",
     "test_stream_read.py",
     "test_maintain_program.py",

@@ -14,7 +14,7 @@ from lance_flight_client.spark.pipelines.program import main, parser
 from lance_flight_client.spark.pipelines.program.arguments import given
 from lance_flight_client.spark.pipelines.program.maintain import WORK
 
-README = Path(__file__).parent.parent.parent / "client" / "README.md"
+PAGE = Path(__file__).parent.parent.parent / "client" / "docs" / "pipelines.md"
 SECRET = "5ecret"  # noqa: S105 - nobody's
 WHOLE = """
 [source]
@@ -248,6 +248,6 @@ def test_every_command_has_help_with_examples(capsys: pytest.CaptureFixture[str]
         assert f"python -m lance_flight_client.spark {command} " in told.partition("examples:")[2]
 
 
-def test_the_readme_lists_every_setting() -> None:
-    rows = re.findall(r"^\| `(--[\w-]+)` \| `([\w.]+)` \| (.*?) \|$", README.read_text(), re.MULTILINE)
+def test_the_page_about_pipelines_lists_every_setting() -> None:
+    rows = re.findall(r"^\| `(--[\w-]+)` \| `([\w.]+)` \| (.*?) \|$", PAGE.read_text(), re.MULTILINE)
     assert rows == [(setting.flag, setting.key, setting.means) for setting in SETTINGS]

@@ -16,7 +16,7 @@ from lance_flight_client.spark.reading.through_flight import Access, table_query
 from lance_flight_client.spark.streaming import options as stream_options
 from lance_flight_client.spark.writing import options as write_options
 
-README = Path(__file__).parent.parent.parent / "client" / "README.md"
+DOCS = Path(__file__).parent.parent.parent / "client" / "docs"
 SECRET = "5ecret"  # noqa: S105 - nobody's
 DIRECT = {"root": "/data", "table": "t"}
 SERVED = {"uri": "grpc://host:1", "table": "t"}
@@ -104,9 +104,9 @@ def test_the_query_for_a_table_quotes_what_it_is_given() -> None:
     assert sql == 'SELECT "say ""x""" FROM "public"."a""b@v" WHERE (y > 1 -- so\n)'
 
 
-def test_the_readme_lists_every_option_with_its_meaning() -> None:
-    reading, _, rest = README.read_text().partition("\n## Spark\n")[2].partition("\n### Write\n")
-    writing, _, streaming = rest.partition("\n### Streams\n")
+def test_the_pages_about_spark_list_every_option_with_its_meaning() -> None:
+    reading, _, writing = (DOCS / "spark-read-write.md").read_text().partition("\n## Write\n")
+    streaming = (DOCS / "streams.md").read_text()
     tables = ((reading, MEANINGS), (writing, write_options.MEANINGS), (streaming, stream_options.READ_MEANINGS))
     for text, meanings in tables:
         documented = dict(re.findall(r"^\| `(\w+)` \| (.*?) \|$", text, re.MULTILINE))

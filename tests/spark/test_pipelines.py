@@ -1,4 +1,4 @@
-"""The pipelines of the README, run as they stand: real files, Spark's own programs, and a server."""
+"""The pipelines of the documentation, run as they stand: real files, Spark's own programs, and a server."""
 
 from __future__ import annotations
 
@@ -16,8 +16,7 @@ from lance_flight_client.spark.pipelines.program.maintain import WORK
 from tests.service.server_process import serving
 from tests.spark.conftest import SETTINGS
 
-README = (Path(__file__).parent.parent.parent / "client" / "README.md").read_text()
-SECTION = README.partition("\n## Pipelines\n")[2].partition("\n## ")[0]
+PAGE = (Path(__file__).parent.parent.parent / "client" / "docs" / "pipelines.md").read_text()
 SMALLER = (
     ("--scale-factor 1 ", "--scale-factor 0.001 "),
     ('"$zip" data\n', '"$zip" data\nsed -i 10001q data/flights.csv\n'),
@@ -26,7 +25,7 @@ SMALLER = (
 
 
 def blocks(language: str) -> list[str]:
-    return re.findall(rf"^```{language}\n(.*?)^```$", SECTION, re.MULTILINE | re.DOTALL)
+    return re.findall(rf"^```{language}\n(.*?)^```$", PAGE, re.MULTILINE | re.DOTALL)
 
 
 @pytest.fixture
@@ -55,7 +54,7 @@ def run(script: str, place: Path, environment: dict[str, str]) -> list[str]:
     return done.stdout.splitlines()
 
 
-def test_the_pipelines_of_the_readme_run_as_they_stand(tmp_path: Path, environment: dict[str, str]) -> None:
+def test_the_documented_pipelines_run_as_they_stand(tmp_path: Path, environment: dict[str, str]) -> None:
     (job,) = blocks("toml")
     load, query, _ = blocks("sh")
     for whole, some in SMALLER:
@@ -74,6 +73,6 @@ def test_the_pipelines_of_the_readme_run_as_they_stand(tmp_path: Path, environme
     assert lines == 6005
 
 
-def test_the_commands_of_maintenance_in_the_readme_are_those_of_the_program() -> None:
+def test_the_documented_commands_of_maintenance_are_those_of_the_program() -> None:
     commands = [shlex.split(line.removeprefix(PROGRAM)) for line in blocks("sh")[2].splitlines()]
     assert sorted(parser().parse_args(command).command for command in commands) == sorted(WORK)

@@ -19,7 +19,9 @@ from pyspark.sql.types import LongType, StructField, StructType
 
 from tests.service.server_process import Server
 
-README = (Path(__file__).parent.parent.parent / "client" / "README.md").read_text()
+DOCS = Path(__file__).parent.parent.parent / "client" / "docs"
+PAGES = ("drivers.md", "spark-read-write.md", "spark-joins.md", "streams.md", "spark-maintenance.md")
+"""In this order, since a page goes on with the tables of those before it."""
 DOCUMENTED_URI = "grpc://127.0.0.1:32010"
 SECRET = "5ecret"  # noqa: S105 - nobody's
 PARTS = 4
@@ -223,9 +225,7 @@ def test_secrets_stand_in_no_plan(
     assert SECRET not in str(raised.value)
 
 
-def test_the_examples_of_the_readme_run(
-    spark: SparkSession, server: Server, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_the_documented_examples_run(spark: SparkSession, server: Server, capsys: pytest.CaptureFixture[str]) -> None:
     data = pa.table(
         {
             "origin": ["JFK", "EWR", "JFK"],
@@ -237,9 +237,10 @@ def test_the_examples_of_the_readme_run(
     server.ingest("flights", data, partition_by="month")
     snapshot = server.value('SELECT max(version) FROM "flights$snapshots"')
     names: dict[str, Any] = {"ROOT": str(server.root), "spark": spark}
-    for block in re.findall(r"^```python\n(.*?)^```$", README, re.MULTILINE | re.DOTALL):
-        code = block.replace(DOCUMENTED_URI, server.uri).replace("snapshot '1'", f"snapshot '{snapshot}'")
-        exec(compile(code, "client/README.md", "exec"), names)  # noqa: S102 - our own README
+    for page in PAGES:
+        for block in re.findall(r"^```python\n(.*?)^```$", (DOCS / page).read_text(), re.MULTILINE | re.DOTALL):
+            code = block.replace(DOCUMENTED_URI, server.uri).replace("snapshot '1'", f"snapshot '{snapshot}'")
+            exec(compile(code, page, "exec"), names)  # noqa: S102 - our own documentation
     printed = capsys.readouterr().out
     assert "|   JFK|    2|" in printed
     assert "|   JFK|         5061|" in printed

@@ -10,7 +10,7 @@ from lance_flight.engine.sql.tokens import QUOTED, Token
 _CLIENT = "rows are sent and fetched by the client: cursor.adbc_ingest('t', data), or cursor.fetch_arrow_table() after a query"
 _COLUMNS = "write DESCRIBE t"
 _COMPACT = "write ALTER TABLE t COMPACT"
-_HELP = "write SHOW TABLES, DESCRIBE t, SELECT …, INSERT INTO t …; the README's section SQL has every statement"
+_HELP = "write SHOW TABLES, DESCRIBE t, SELECT …, INSERT INTO t …; server/docs/sql.md has every statement"
 _MERGE = "write MERGE INTO t USING … ON … WHEN MATCHED THEN UPDATE SET * WHEN NOT MATCHED THEN INSERT *"
 _NO_CACHE = "leave it out: every statement reads the newest version of its tables"
 _NO_CODE = "it is not offered: the statement is sent by the client, each time"
