@@ -22,7 +22,7 @@ PAGES = tuple(
 )
 """Every Markdown file of the project, by its path from the top."""
 
-_FENCED = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+_FENCED = re.compile(r"^```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 
 
 def text_of(page: str, section: str | None = None) -> str:

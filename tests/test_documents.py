@@ -1,0 +1,216 @@
+"""The documents: links lead somewhere, tables say what the code says, commands parse, and nothing in them is untested."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Iterator, Mapping
+from types import MappingProxyType
+
+import pytest
+from lance_flight import errors
+from lance_flight.cli import parser
+from lance_flight.engine.query.metadata.tables import LINEAGE, METADATA_TABLES
+from lance_flight.engine.query.policies.file import Policies
+from lance_flight.engine.runtime.client_sessions import ClientSession
+from lance_flight.engine.statements.settings import assign, options
+from lance_flight.errors import LanceFlightError
+from lance_flight.flight.identity import static_tokens
+from lance_flight.flight.identity.passwords import Cost, StoredPassword
+from lance_flight.flight.identity.users import Users
+from lance_flight.flight.status import flight_error
+
+from tests.documents import PAGES, TOP, blocks, rows_of, text_of, without_code
+
+_LINK = re.compile(r"(?<!!)\[[^\]\n]*(?:\n[^\]\n]*)?\]\(([^)\s]+)\)")
+_INLINE_CODE = re.compile(r"`[^`\n]*`")
+_HEADING = re.compile(r"^#{1,6} (.+)$", re.MULTILINE)
+README_LINES = 200
+
+STATUS = MappingProxyType(
+    {
+        "InvalidArgument": "INVALID_ARGUMENT",
+        "Missing": "NOT_FOUND",
+        "Unimplemented": "UNIMPLEMENTED",
+        "FlightUnauthenticatedError": "UNAUTHENTICATED",
+        "FlightUnauthorizedError": "PERMISSION_DENIED",
+        "FlightUnavailableError": "UNAVAILABLE",
+        "FlightCancelledError": "CANCELLED",
+        "FlightTimedOutError": "DEADLINE_EXCEEDED",
+        "FlightServerError": "UNKNOWN",
+        "FlightInternalError": "INTERNAL",
+    }
+)
+"""What pyarrow makes of an exception in a handler: the gRPC status on the wire."""
+
+TESTED: Mapping[str, str] = MappingProxyType(
+    {
+        "README.md python": "test_readme.py",
+        "client/docs/drivers.md python": "test_readme.py, conformance/test_recipes.py, spark/test_spark.py",
+        "client/docs/pipelines.md sh": "spark/test_pipelines.py",
+        "client/docs/pipelines.md toml": "spark/test_pipelines.py",
+        "client/docs/spark-joins.md python": "spark/test_spark.py",
+        "client/docs/spark-maintenance.md python": "spark/test_spark.py",
+        "client/docs/spark-read-write.md python": "spark/test_spark.py",
+        "client/docs/streams.md python": "spark/test_spark.py",
+        "server/docs/branches.md sql": "test_readme.py",
+        "server/docs/configuration.md toml": "test_deployment.py",
+        "server/docs/identity.md toml": "test_documents.py",
+        "server/docs/lineage.md sql": "test_readme.py",
+        "server/docs/policies.md toml": "test_documents.py",
+        "server/docs/python.md python": "test_readme.py",
+        "server/docs/search.md sql": "test_readme.py",
+        "server/docs/transactions.md python": "test_readme.py",
+    }
+)
+"""Every page with code of a language, and the tests that run or read it."""
+
+
+def anchors(page: str) -> set[str]:
+    """The anchors of a page's headings, as GitHub makes them."""
+    found: set[str] = set()
+    for heading in _HEADING.findall(without_code(text_of(page))):
+        slug = re.sub(r"[^\w\- ]", "", heading.lower()).strip().replace(" ", "-")
+        found.add(slug if slug not in found else f"{slug}-1")
+    return found
+
+
+def links(page: str) -> list[str]:
+    """The relative links of a page."""
+    text = _INLINE_CODE.sub("", without_code(text_of(page)))
+    return [target for target in _LINK.findall(text) if not re.match(r"[a-z+]+:", target)]
+
+
+def broken(page: str) -> Iterator[str]:
+    """The links of a page that lead nowhere."""
+    for target in links(page):
+        path, _, anchor = target.partition("#")
+        file = ((TOP / page).parent / path).resolve() if path else TOP / page
+        is_there = file.is_relative_to(TOP) and file.exists()
+        if not is_there or (anchor and anchor not in anchors(file.relative_to(TOP).as_posix())):
+            yield target
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_every_link_leads_somewhere(page: str) -> None:
+    assert list(broken(page)) == []
+
+
+def test_every_page_is_linked_from_a_readme() -> None:
+    read = {"README.md", "server/README.md", "client/README.md"}
+    linked = {
+        ((TOP / page).parent / target.partition("#")[0]).resolve().relative_to(TOP).as_posix()
+        for page in read
+        for target in links(page)
+        if target[0] != "#"
+    }
+    documents = {page for page in PAGES if page.startswith(("server/", "client/"))} | {"README.md"}
+    assert documents - linked - {"README.md"} == set()
+
+
+def test_the_readme_is_short() -> None:
+    assert len(text_of("README.md").splitlines()) <= README_LINES
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_every_block_of_code_names_its_language(page: str) -> None:
+    assert "```" not in without_code(text_of(page))
+
+
+def test_all_code_in_documents_is_tested() -> None:
+    languages = {
+        f"{page} {language}"
+        for page in PAGES
+        for language in re.findall(r"^```(\w+)$", text_of(page), re.MULTILINE)
+        if language != "text"
+    }
+    assert languages == set(TESTED)
+    assert all((TOP / "tests" / file).exists() for files in TESTED.values() for file in files.split(", "))
+
+
+def commands() -> list[list[str]]:
+    """The command lines of lance-flight in indented blocks, with what a shell does taken off."""
+    lines = [line for page in PAGES for line in re.findall(r"^ {4}(\S.*)$", without_code(text_of(page)), re.MULTILINE)]
+    calls = [line.partition("lance-flight ")[2] for line in lines if re.search(r"(^|run )lance-flight ", line)]
+    return [shlex.split(re.split(r"\d?>>? ", call)[0], comments=True) for call in calls]
+
+
+@pytest.mark.parametrize("command", commands(), ids=" ".join)
+def test_documented_commands_are_those_of_the_program(command: list[str]) -> None:
+    assert parser().parse_args(command).command == command[0]
+
+
+def test_documented_session_options_are_those_of_the_code() -> None:
+    documented = {row[0].strip("`"): row[1].strip("`") for row in rows_of("server/docs/sql.md", "Session options")[2:]}
+    shown = {True: "on", False: "off"}
+    known = options(ClientSession())
+    assert documented == {
+        name: shown[value] if isinstance(value, bool) else str(value) for name, value in known.items()
+    }
+
+
+def test_documented_values_of_session_options_are_taken() -> None:
+    for name, default, example, _ in rows_of("server/docs/sql.md", "Session options")[2:]:
+        for value in (default, example):
+            assign(ClientSession(), name.strip("`"), value.strip("`"))
+
+
+def test_documented_metadata_tables_are_those_of_the_code() -> None:
+    text = text_of("server/docs/sql.md", "Tables and functions that the service adds")
+    documented = set(re.findall(r"`t\$(\w+)`", text))
+    assert documented == {*METADATA_TABLES, LINEAGE}
+
+
+def kinds_of_error(base: type[LanceFlightError] = LanceFlightError) -> Iterator[type[LanceFlightError]]:
+    yield base
+    for each in base.__subclasses__():
+        yield from kinds_of_error(each)
+
+
+def test_documented_errors_are_those_of_the_code() -> None:
+    documented = {row[0].strip("`"): row[1] for row in rows_of("server/docs/errors.md")[2:]}
+    known = {"internal": STATUS[type(flight_error(KeyError("x"))).__name__]}
+    for kind in kinds_of_error():
+        if kind.__module__ == errors.__name__:
+            error = kind.__new__(kind)
+            known[kind.code] = STATUS[type(flight_error(error)).__name__]
+    assert documented == known
+
+
+def test_documented_stored_keys_are_those_of_the_code() -> None:
+    source = "".join(
+        file.read_text() for top in ("server/lance_flight", "client") for file in (TOP / top).rglob("*.py")
+    )
+    stored = set(re.findall(r'"(lance_flight:[a-z_]+|lance:field_id|lance\.namespace\.[a-z_.]+)"', source))
+    stored |= set(re.findall(r"b'(lance_flight:[a-z_]+)'", source))
+    documented = [
+        row[0].strip("`") for row in rows_of("server/docs/stored-formats.md") if ":" in row[0] or ".n" in row[0]
+    ]
+    assert sorted(documented) == sorted(stored)
+
+
+def test_the_documented_version_of_tickets_is_that_of_the_code() -> None:
+    version = re.search(
+        r"^_VERSION = (\d+)$", (TOP / "server/lance_flight/flight/tickets.py").read_text(), re.MULTILINE
+    )
+    assert version is not None
+    assert f"first byte, now {version[1]}" in text_of("server/docs/stored-formats.md")
+    assert f"tickets have version {version[1]}" in text_of("server/CHANGELOG.md")
+
+
+def test_the_documented_policy_is_one() -> None:
+    (example,) = blocks("server/docs/policies.md", "toml")
+    policies = Policies.parse(example)
+    assert set(policies.roles) == {"tenant_a", "tenants", "operators"}
+    assert len(policies.access("anna").grants) == 3
+
+
+def test_the_documented_users_and_tokens_are_read() -> None:
+    (example,) = blocks("server/docs/identity.md", "toml")
+    users, _, tokens = example.partition("[tokens.etl]")
+    password = StoredPassword.of("correct horse", Cost(log_n=4))
+    read = Users.parse(users.replace("scrypt$15$8$3$…", password.text))
+    assert read.named["alice"].groups == ("analysts",)
+    (token,) = static_tokens.parse("[tokens.etl]" + tokens.replace("…", "0" * 48)).values()
+    assert token.principal.groups == ("loaders",)
+    assert token.expires is not None
