@@ -214,3 +214,15 @@ def test_the_documented_users_and_tokens_are_read() -> None:
     (token,) = static_tokens.parse("[tokens.etl]" + tokens.replace("…", "0" * 48)).values()
     assert token.principal.groups == ("loaders",)
     assert token.expires is not None
+
+
+def test_every_decision_that_code_names_is_documented() -> None:
+    documented = set(re.findall(r"^(?:\*\*)?(\d+a?)\. ", text_of("server/docs/decisions.md"), re.MULTILINE))
+    named = {
+        number
+        for top in ("server", "client", "tests")
+        for file in (TOP / top).rglob("*.py")
+        for numbers in re.findall(r"\b[Dd]ecisions? (\d+a?(?:(?:, | and )\d+a?)*)", file.read_text())
+        for number in re.findall(r"\d+a?", numbers)
+    }
+    assert named - documented == set()
