@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import argparse
+import contextlib
 import re
 import shlex
 from collections.abc import Iterator, Mapping
@@ -19,6 +21,7 @@ from lance_flight.flight.identity import static_tokens
 from lance_flight.flight.identity.passwords import Cost, StoredPassword
 from lance_flight.flight.identity.users import Users
 from lance_flight.flight.status import flight_error
+from lance_flight_client.spark.pipelines.program import parser as spark_parser
 
 from tests.documents import PAGES, TOP, blocks, rows_of, text_of, without_code
 
@@ -26,6 +29,8 @@ _LINK = re.compile(r"(?<!!)\[[^\]\n]*(?:\n[^\]\n]*)?\]\(([^)\s]+)\)")
 _INLINE_CODE = re.compile(r"`[^`\n]*`")
 _HEADING = re.compile(r"^#{1,6} (.+)$", re.MULTILINE)
 README_LINES = 200
+FOREIGN_OPTIONS = {"--add-opens", "--group", "--scenario", "--port"}
+"""Options of Java, uv and `tests.conformance`."""
 
 STATUS = MappingProxyType(
     {
@@ -226,3 +231,25 @@ def test_every_decision_that_code_names_is_documented() -> None:
         for number in re.findall(r"\d+a?", numbers)
     }
     assert named - documented == set()
+
+
+def options_of(top: argparse.ArgumentParser) -> Iterator[str]:
+    """The options of a program and its commands, once these have declared them."""
+    for action in top._actions:
+        yield from action.option_strings
+        if isinstance(action, argparse._SubParsersAction):
+            for name, command in action.choices.items():
+                with contextlib.suppress(SystemExit):
+                    top.parse_known_args([name])
+                yield from options_of(command)
+
+
+def test_options_that_documents_name_are_those_of_the_programs() -> None:
+    named = {
+        option
+        for page in PAGES
+        for code in _INLINE_CODE.findall(without_code(text_of(page)))
+        for option in re.findall(r"(?<![\w-])--[a-z][a-z-]*", code)
+    }
+    known = {*options_of(parser()), *options_of(spark_parser()), *FOREIGN_OPTIONS}
+    assert named - known == set()
