@@ -19,6 +19,7 @@ SOURCES = {
 LAYERS = {
     "lance_flight.errors": set(),
     "lance_flight.faults": set(),
+    "lance_flight.lru_cache": set(),
     "lance_flight.machine": set(),
     "lance_flight.thread_states": set(),
     "lance_flight.watched": {"lance_flight.errors"},
@@ -29,6 +30,7 @@ LAYERS = {
         "lance_flight.model",
         "lance_flight.errors",
         "lance_flight.faults",
+        "lance_flight.lru_cache",
         "lance_flight.machine",
     },
     "lance_flight.engine": {
@@ -37,11 +39,17 @@ LAYERS = {
         "lance_flight.model",
         "lance_flight.errors",
         "lance_flight.faults",
+        "lance_flight.lru_cache",
         "lance_flight.machine",
         "lance_flight.thread_states",
         "lance_flight.watched",
     },
-    "lance_flight.flight": {"lance_flight.errors", "lance_flight.thread_states", "lance_flight.watched"},
+    "lance_flight.flight": {
+        "lance_flight.errors",
+        "lance_flight.lru_cache",
+        "lance_flight.thread_states",
+        "lance_flight.watched",
+    },
     "lance_flight.flight.engine_backend": {
         "lance_flight.flight",
         "lance_flight.engine",

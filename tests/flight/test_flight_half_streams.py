@@ -10,7 +10,6 @@ import pyarrow as pa
 import pytest
 from lance_flight.errors import InvalidInput
 from lance_flight.flight.backend import Caller
-from lance_flight.flight.bindings import Bindings
 from lance_flight.flight.calls import Call
 from lance_flight.flight.commands import (
     PreparedStatementQuery,
@@ -18,7 +17,7 @@ from lance_flight.flight.commands import (
     StatementIngest,
     TableDefinitionOptions,
 )
-from lance_flight.flight.prepared import PreparedStatements
+from lance_flight.flight.prepared import PreparedStatements, no_bindings
 from lance_flight.flight.tickets import Prepared, Sealer
 from lance_flight.flight.updates import Updates
 
@@ -54,7 +53,7 @@ def backend() -> CannedBackend:
 
 def updates(backend: CannedBackend) -> Updates:
     return Updates(
-        backend=backend, prepared=PreparedStatements(backend=backend, sealer=Sealer(KEY), bindings=Bindings())
+        backend=backend, prepared=PreparedStatements(backend=backend, sealer=Sealer(KEY), bindings=no_bindings())
     )
 
 

@@ -1,4 +1,4 @@
-"""Sealed tickets and handles, and the memory of bindings."""
+"""Sealed tickets and handles."""
 
 from __future__ import annotations
 
@@ -11,7 +11,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from lance_flight.errors import Refused, TicketError
-from lance_flight.flight.bindings import Bindings
 from lance_flight.flight.commands import SubstraitPlan
 from lance_flight.flight.tickets import (
     NoRowsTicket,
@@ -124,36 +123,6 @@ def test_a_key_has_32_bytes() -> None:
 def test_parameters_come_back_with_their_types() -> None:
     batch = pa.record_batch({"1": pa.array([None], pa.decimal128(9, 2)), "2": pa.array(["x"], pa.string_view())})
     assert decode_parameters(encode_parameters(batch)).equals(batch)
-
-
-def test_the_least_recently_used_binding_makes_room() -> None:
-    bindings = Bindings(most_entries=2)
-    bindings.remember("a", b"1")
-    bindings.remember("b", b"2")
-    bindings.recall("a")
-    bindings.remember("c", b"3")
-    assert [bindings.recall(name) for name in "abc"] == [b"1", None, b"3"]
-
-
-def test_bindings_are_bounded_in_bytes() -> None:
-    bindings = Bindings(most_bytes=10)
-    bindings.remember("a", b"x" * 6)
-    bindings.remember("a", b"y" * 6)
-    bindings.remember("b", b"z" * 4)
-    assert len(bindings) == 2
-    bindings.remember("c", b"w")
-    assert [bindings.recall(name) for name in "abc"] == [None, b"z" * 4, b"w"]
-    bindings.remember("d", b"v" * 11)
-    assert len(bindings) == 0
-
-
-def test_a_forgotten_binding_gives_its_room_back() -> None:
-    bindings = Bindings(most_bytes=4)
-    bindings.remember("a", b"1234")
-    bindings.forget("a")
-    bindings.forget("never there")
-    bindings.remember("b", b"5678")
-    assert bindings.recall("b") == b"5678"
 
 
 def test_a_ticket_is_signed_with_hmac_sha256_of_all_before_it() -> None:

@@ -128,7 +128,7 @@ def test_what_is_remembered_is_bounded() -> None:
     checking, stored = checks(), StoredPassword.decoy(CHEAP)
     for number in range(MOST_REMEMBERED + 10):
         checking.matches(stored, str(number))
-    assert len(checking._remembered) == MOST_REMEMBERED
+    assert len(checking._known) == MOST_REMEMBERED
 
 
 def test_a_wrong_password_is_followed_by_a_pause_of_three_times_what_it_took() -> None:

@@ -9,7 +9,6 @@ import pyarrow as pa
 
 from lance_flight.errors import InvalidInput
 from lance_flight.flight.backend import Backend, SqlOrPlan
-from lance_flight.flight.bindings import Bindings
 from lance_flight.flight.calls import Call
 from lance_flight.flight.commands import (
     ClosePreparedStatement,
@@ -22,6 +21,19 @@ from lance_flight.flight.normalise import client_schema
 from lance_flight.flight.protocol import flight_sql_pb2 as pb
 from lance_flight.flight.tickets import Prepared, Sealer, decode_parameters, encode_parameters
 from lance_flight.flight.wire import wrap
+from lance_flight.lru_cache import LruCache
+
+MOST_BINDINGS = 1024
+MOST_BINDING_BYTES = 64 << 20
+
+
+def no_bindings() -> LruCache[str, bytes]:
+    """Make the cache of parameters by the identity of their prepared statement.
+
+    The protocol answers a binding with a new handle that carries the parameters. Clients older than that answer ignore it, so that
+    this server remembers them for the old handle, for as long as there is room.
+    """
+    return LruCache(MOST_BINDINGS, most_weight=MOST_BINDING_BYTES, weigh=len)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,7 +51,7 @@ class PreparedStatements:
 
     backend: Backend
     sealer: Sealer
-    bindings: Bindings
+    bindings: LruCache[str, bytes]
 
     def create(self, call: Call, request: CreatePreparedStatement | CreatePreparedSubstraitPlan) -> bytes:
         """Plan a statement and answer an ActionCreatePreparedStatementResult in an Any; nothing is run."""
@@ -62,7 +74,7 @@ class PreparedStatements:
         if parameters is None:
             raise InvalidInput("no parameters to bind; expected a record batch with one column for each")
         encoded = encode_parameters(parameters)
-        self.bindings.remember(prepared.identity, encoded)
+        self.bindings.put(prepared.identity, encoded)
         bound = self.sealer.handle(dataclasses.replace(prepared, parameters=encoded), call.caller.principal)
         answer: bytes = pb.DoPutPreparedStatementResult(prepared_statement_handle=bound).SerializeToString()
         return answer
@@ -72,7 +84,7 @@ class PreparedStatements:
         prepared = self.sealer.open_handle(handle, call.caller.principal)
         encoded = prepared.parameters
         if encoded is None:
-            encoded = self.bindings.recall(prepared.identity)
+            encoded = self.bindings.get(prepared.identity)
         return Statement(
             text=prepared.text,
             transaction_id=None
@@ -84,7 +96,7 @@ class PreparedStatements:
     def close(self, call: Call, request: ClosePreparedStatement) -> None:
         """Forget what was remembered for a statement."""
         prepared = self.sealer.open_handle(request.prepared_statement_handle, call.caller.principal)
-        self.bindings.forget(prepared.identity)
+        self.bindings.pop(prepared.identity)
 
 
 def whole_plan(plan: SubstraitPlan | None) -> SubstraitPlan:

@@ -18,7 +18,6 @@ from lance_flight.errors import InvalidInput, Unsupported
 from lance_flight.flight import metadata
 from lance_flight.flight.actions import OFFERED, Actions
 from lance_flight.flight.backend import Backend, Rows
-from lance_flight.flight.bindings import Bindings
 from lance_flight.flight.calls import (
     MIDDLEWARE,
     Call,
@@ -43,12 +42,13 @@ from lance_flight.flight.endpoints import Endpoints
 from lance_flight.flight.handshakes import Handshake
 from lance_flight.flight.identity.gate import OPEN, Gate
 from lance_flight.flight.normalise import client_batches, client_schema
-from lance_flight.flight.prepared import PreparedStatements
+from lance_flight.flight.prepared import PreparedStatements, no_bindings
 from lance_flight.flight.statements import Statements
 from lance_flight.flight.status import guarded_stream, handler, schema_handler
 from lance_flight.flight.tickets import Sealer
 from lance_flight.flight.updates import NO_BOUND, Updates
 from lance_flight.flight.wire import decode_action, decode_command
+from lance_flight.lru_cache import LruCache
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,7 +56,7 @@ class Shared:
     """What a server and its successor have in common."""
 
     in_flight: InFlight = field(default_factory=InFlight)
-    bindings: Bindings = field(default_factory=Bindings)
+    bindings: LruCache[str, bytes] = field(default_factory=no_bindings)
 
 
 class FlightSqlServer(flight.FlightServerBase):

@@ -7,11 +7,11 @@ what a text makes of it. So a table's scores become those of any other statistic
 from __future__ import annotations
 
 import math
-from collections import OrderedDict
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
-from threading import Lock
 from typing import Self
+
+from lance_flight.lru_cache import LruCache
 
 KEPT_COUNTS = 65_536
 
@@ -44,21 +44,15 @@ class Statistics:
 
 
 class Counts:
-    """Numbers that never change, kept for those who ask again: the latest `KEPT_COUNTS`. Safe to share among threads."""
+    """Cache of numbers that never change, the `KEPT_COUNTS` used last. Safe to share among threads."""
 
     def __init__(self) -> None:
-        self._known: OrderedDict[tuple[str, ...], int] = OrderedDict()
-        self._lock = Lock()
+        self._known = LruCache[tuple[str, ...], int](KEPT_COUNTS)
 
     def of(self, key: tuple[str, ...], count: Callable[[], int]) -> int:
-        """The number of a key; counted if it is not known."""
-        with self._lock:
-            if key in self._known:
-                self._known.move_to_end(key)
-                return self._known[key]
-        found = count()
-        with self._lock:
-            self._known[key] = found
-            if len(self._known) > KEPT_COUNTS:
-                self._known.popitem(last=False)
+        """Return the number of a key, counted if it is not known."""
+        found = self._known.get(key)
+        if found is None:
+            found = count()
+            self._known.put(key, found)
         return found

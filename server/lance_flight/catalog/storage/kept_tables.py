@@ -6,13 +6,11 @@ reads none of its rows, may use one of these: a restore, say, moves the very dat
 
 from __future__ import annotations
 
-from collections import OrderedDict
-from threading import Lock
-
 from lance import LanceDataset
 
 from lance_flight.catalog.storage.newest import VersionFile, version_file
 from lance_flight.catalog.storage.store import Store
+from lance_flight.lru_cache import LruCache
 
 MOST_TABLES = 1024
 MOST_MANIFEST_BYTES = 16 << 10
@@ -23,8 +21,7 @@ class KeptTables:
     """Datasets at the versions that this process has committed last. Safe to share among threads."""
 
     def __init__(self) -> None:
-        self._found: OrderedDict[tuple[str, int], tuple[VersionFile, LanceDataset]] = OrderedDict()
-        self._lock = Lock()
+        self._found = LruCache[tuple[str, int], tuple[VersionFile, LanceDataset]](MOST_TABLES)
 
     def keep(self, table: Store, dataset: LanceDataset) -> None:
         """Remember a dataset that was just committed; one in an object store, or with many files, is left out."""
@@ -32,16 +29,12 @@ class KeptTables:
         file = None if table.is_remote else version_file(table.uri, version)
         if file is None or file[-1] > MOST_MANIFEST_BYTES:
             return
-        with self._lock:
-            self._found.pop((table.uri, version - 1), None)
-            self._found[table.uri, version] = file, dataset
-            if len(self._found) > MOST_TABLES:
-                self._found.popitem(last=False)
+        self._found.pop((table.uri, version - 1))
+        self._found.put((table.uri, version), (file, dataset))
 
     def open(self, table: Store, version: int) -> LanceDataset:
         """Return the dataset at a version, from memory where it lies there still; raises as `Store.open` does."""
-        with self._lock:
-            known = self._found.get((table.uri, version))
+        known = self._found.get((table.uri, version))
         if known is None or version_file(table.uri, version) != known[0]:
             return table.open(version, to_commit=True)
         # Its files are not read again: they were examined when they were.

@@ -7,11 +7,11 @@ import hmac
 import secrets
 import threading
 import time
-from collections import OrderedDict
 from collections.abc import Callable
 
 from lance_flight.errors import Unavailable
 from lance_flight.flight.identity.passwords import StoredPassword
+from lance_flight.lru_cache import LruCache
 
 MOST_WAITING = 16
 MOST_REMEMBERED = 1024
@@ -38,13 +38,12 @@ class PasswordChecks:
         self._clock = clock
         self._places = threading.BoundedSemaphore(most_waiting)
         self._checking = threading.Lock()
-        self._remembered: OrderedDict[bytes, bool] = OrderedDict()
-        self._memory = threading.Lock()
+        self._known = LruCache[bytes, bool](MOST_REMEMBERED)
 
     def matches(self, stored: StoredPassword, password: str) -> bool:
         """Whether a password is the stored one; `Unavailable` where too many are waiting to know."""
         mark = self._mark(stored, password)
-        known = self._recall(mark)
+        known = self._known.get(mark)
         if known is not None:
             return known
         if not self._places.acquire(blocking=False):
@@ -56,12 +55,12 @@ class PasswordChecks:
             self._places.release()
 
     def _checked(self, stored: StoredPassword, password: str, mark: bytes) -> bool:
-        known = self._recall(mark)
+        known = self._known.get(mark)
         if known is not None:
             return known
         begun = self._clock()
         matches = stored.matches(password)
-        self._remember(mark, matches=matches)
+        self._known.put(mark, matches)
         if not matches:
             self._pause(_REST * (self._clock() - begun))
         return matches
@@ -69,13 +68,3 @@ class PasswordChecks:
     def _mark(self, stored: StoredPassword, password: str) -> bytes:
         said = stored.salt + stored.hash + password.encode()
         return hmac.digest(self._key, said, hashlib.sha256)
-
-    def _recall(self, mark: bytes) -> bool | None:
-        with self._memory:
-            return self._remembered.get(mark)
-
-    def _remember(self, mark: bytes, *, matches: bool) -> None:
-        with self._memory:
-            self._remembered[mark] = matches
-            while len(self._remembered) > MOST_REMEMBERED:
-                self._remembered.popitem(last=False)

@@ -1,0 +1,62 @@
+"""Cache of the entries used last, bounded in their number and their weight."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Callable
+from threading import Lock
+from typing import Generic, TypeVar
+
+K = TypeVar("K")
+V = TypeVar("V")
+
+
+def _weightless(_: object) -> int:
+    return 0
+
+
+class LruCache(Generic[K, V]):
+    """Keeps at most `most` entries, which `weigh` at most `most_weight` together; the least recently used ones go. Safe to share among threads.
+
+    >>> cache = LruCache[str, int](2)
+    >>> for number, name in enumerate("aba" "c"):
+    ...     cache.put(name, number)
+    >>> cache.get("a"), cache.get("b"), len(cache)
+    (2, None, 2)
+    """
+
+    def __init__(self, most: int, *, most_weight: int = 0, weigh: Callable[[V], int] = _weightless) -> None:
+        self._most, self._most_weight, self._weigh = most, most_weight, weigh
+        self._entries: OrderedDict[K, V] = OrderedDict()
+        self._weight = 0
+        self._lock = Lock()
+
+    def __len__(self) -> int:
+        return len(self._entries)
+
+    def get(self, key: K) -> V | None:
+        """Return the value of a key, which counts as a use of it; None without one."""
+        with self._lock:
+            if key in self._entries:
+                self._entries.move_to_end(key)
+            return self._entries.get(key)
+
+    def put(self, key: K, value: V) -> None:
+        """Keep a value in place of the key's last one, and drop what there is no room for."""
+        with self._lock:
+            self._drop(key)
+            self._entries[key] = value
+            self._weight += self._weigh(value)
+            while len(self._entries) > self._most or self._weight > self._most_weight:
+                self._drop(next(iter(self._entries)))
+
+    def pop(self, key: K) -> V | None:
+        """Drop a key, and return its value; None without one."""
+        with self._lock:
+            return self._drop(key)
+
+    def _drop(self, key: K) -> V | None:
+        value = self._entries.pop(key, None)
+        if value is not None:
+            self._weight -= self._weigh(value)
+        return value
