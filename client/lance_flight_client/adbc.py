@@ -76,7 +76,7 @@ def connect(uri: str, credentials: Credentials = NOBODY) -> dbapi.Connection:
         return dbapi.connect(uri, db_kwargs=credentials.options, autocommit=True)
     except Error as exc:
         if exc.status_code is AdbcStatusCode.UNAUTHENTICATED:
-            raise ServerError(f"the server at {uri} lets nobody in with this: {exc}") from exc
+            raise ServerError(f"the server at {uri} rejected the credentials: {exc}") from exc
         raise ServerError(f"no server answers at {uri}: {exc}") from exc
 
 

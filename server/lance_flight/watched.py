@@ -58,7 +58,7 @@ class Watched(Generic[_T]):
         found = self._current()
         if isinstance(found, InvalidInput):
             raise self._closed(
-                f"the {self._what} cannot be read, and nobody let in meanwhile; the server's log says why"
+                f"the {self._what} cannot be read, and every caller is rejected until it can; the server's log says why"
             )
         return found
 

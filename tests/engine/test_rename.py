@@ -186,7 +186,7 @@ def test_what_cannot_be_renamed_stays_as_it_is(
 
 def test_nothing_is_renamed_on_a_branch_or_inside_a_transaction(engine: Engine) -> None:
     put(engine, "a", "id", 1)
-    with pytest.raises(Unsupported, match="on the main branch alone"):
+    with pytest.raises(Unsupported, match="on the main branch only"):
         engine.update("ALTER TABLE a RENAME TO b", scope=Scope(ClientSession(branch="x")))
     transaction = engine.clients.begin(ClientSession())
     with pytest.raises(Unsupported, match="not altered inside a transaction"):

@@ -297,7 +297,7 @@ def test_nothing_is_attached_or_detached_on_a_branch_or_in_a_transaction(server:
     for statement in statements:
         with dbapi.connect(server.uri, autocommit=True) as connection, connection.cursor() as cursor:
             cursor.execute("SET branch = 'b'")
-            with pytest.raises(Error, match="on the main branch alone"):
+            with pytest.raises(Error, match="on the main branch only"):
                 cursor.execute(f"ALTER TABLE {flights} {statement}")
         with dbapi.connect(server.uri) as connection, connection.cursor() as cursor:
             with pytest.raises(Error, match="not altered inside a transaction"):

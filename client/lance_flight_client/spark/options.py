@@ -18,20 +18,20 @@ STORAGE = "storage."
 
 MEANINGS: Mapping[str, str] = MappingProxyType(
     {
-        "root": "the directory or object-store URI of the tables, read directly",
-        "uri": "the server to read through instead: grpc://host:port or grpc+tls://host:port",
-        "table": "the table: name or schema.name, quoted where a part holds a dot",
-        "query": "with uri: the SQL query to read instead of a table",
+        "root": "directory or object-store URI of the tables, which are read directly",
+        "uri": "server to read through instead: grpc://host:port or grpc+tls://host:port",
+        "table": "table to read: name or schema.name, quoted if a part contains a dot",
+        "query": "with uri: SQL query to read instead of a table",
         "snapshot": "read the table at this version",
         "tag": "read the table at this tag",
-        "time": "read the table as it was at this moment (ISO 8601, UTC unless it says otherwise)",
-        "filter": "read the rows alone that fulfil this SQL condition over the table's columns",
-        "columns": "read these columns alone: names separated by commas, quoted where they hold one",
-        "partitions": "into how many input partitions the read is divided, at most (otherwise one for about a million rows)",
-        "username": "with uri: who asks",
-        "password": "with uri: the password of username",
-        "token": "with uri: a bearer token, instead of username and password",
-        "tls_roots": "with grpc+tls: a file with the certificates to trust, in PEM",
+        "time": "read the table as of this time (ISO 8601; UTC unless an offset is given)",
+        "filter": "read only rows that satisfy this SQL condition over the table's columns",
+        "columns": "read only these columns: names separated by commas, quoted if they contain one",
+        "partitions": "maximum number of input partitions (default: one per million rows)",
+        "username": "with uri: user to log in as",
+        "password": "with uri: password of the user",
+        "token": "with uri: bearer token, instead of username and password",
+        "tls_roots": "with grpc+tls: PEM file of the certificates to trust",
     }
 )
 """Every option, and what it means; beside them there are storage options."""

@@ -331,7 +331,7 @@ class PartitionedNamespace:
             raise NotFound.named("snapshot tag", name, tags)
         if tags[name].branch is not None:
             raise Unsupported(
-                f"tag {name!r} is on branch {tags[name].branch!r}; tags of the main branch alone are read"
+                f"tag {name!r} is on branch {tags[name].branch!r}; only tags of the main branch can be read"
             )
         return self.manifest.snapshot(tags[name].version)
 

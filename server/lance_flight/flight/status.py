@@ -49,7 +49,7 @@ _R = TypeVar("_R")
 
 
 _CONNECTION_ERROR: type[Exception] = flight.FlightError
-"""What pyarrow raises in a handler when the client has gone, or a deadline has passed."""
+"""What pyarrow raises in a handler when the client disconnected, or a deadline has passed."""
 
 
 class _Untraced(Exception):

@@ -96,7 +96,7 @@ class Source:
 
     paths: tuple[str, ...] = _setting(PATHS, "--source", "files, directories or globs that Spark reads")
     format: str | None = _setting(
-        _one_of(FORMATS), "--format", "what the files are; told by their ending otherwise", default=None
+        _one_of(FORMATS), "--format", "format of the files (default: by their extension)", default=None
     )
     schema: str | None = _setting(
         SQL, "--schema", "the columns of the files, as in Spark's SQL (id BIGINT, day DATE)", default=None
@@ -133,7 +133,7 @@ class Target:
     """The table that the rows of a job go to."""
 
     root: str = _setting(TEXT, "--root", "the directory or object-store URI of the tables")
-    table: str = _setting(TEXT, "--table", "the table: name or schema.name, quoted where a part holds a dot")
+    table: str = _setting(TEXT, "--table", "table to read: name or schema.name, quoted if a part contains a dot")
     partition_by: str | None = _setting(
         SQL, "--partition-by", "how it is partitioned if it has to be made (month(at), bucket(16, id))", default=None
     )

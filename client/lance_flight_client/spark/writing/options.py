@@ -14,7 +14,7 @@ from lance_flight_client.spark.options import STORAGE, NamedTable, OptionReading
 MEANINGS: Mapping[str, str] = MappingProxyType(
     {
         "root": "the directory or object-store URI of the tables; executors write there themselves",
-        "table": "the table: name or schema.name, quoted where a part holds a dot",
+        "table": "table to read: name or schema.name, quoted if a part contains a dot",
         "partition_by": "how the table is partitioned if it has to be made, as in SQL: year(ts), bucket(16, id), country",
         "stable_row_ids": "whether the rows of a table that has to be made keep their ids: true, or false (as without)",
         "file_version": "the version of Lance's file format of a table that has to be made: 2.0, 2.1 or 2.2 (as without)",

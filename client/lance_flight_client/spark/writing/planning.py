@@ -145,7 +145,9 @@ class _Target:
             raise NotFound(f"{exc}; to make it, say how it is partitioned by the option 'partition_by'") from exc
         check_partitioning(self.name.name, table, self.definitions)
         if isinstance(table, PlainTable):
-            raise Unsupported(f"table {self.name.name!r} is not partitioned; Spark writes to partitioned tables alone")
+            raise Unsupported(
+                f"table {self.name.name!r} is not partitioned; Spark can write to partitioned tables only"
+            )
         return table
 
     def planned(self, table: PartitionedNamespace, options: WriteOptions) -> PlannedWrite:

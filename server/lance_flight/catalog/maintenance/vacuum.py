@@ -58,7 +58,7 @@ class VacuumRules:
         check_least(0, retain_hours=self.retain_hours, transaction_hours=self.transaction_hours)
         if self.retain_hours < FLOOR_HOURS and not self.force:
             raise Refused(
-                f"snapshots are kept for {FLOOR_HOURS:g} hours, got {self.retain_hours:g}: readers that nobody knows of"
+                f"snapshots are kept for {FLOOR_HOURS:g} hours, got {self.retain_hours:g}: readers without a lease"
                 " may need them; force it where there are none"
             )
         return self

@@ -79,7 +79,7 @@ class Attachment:
         """Refuse what cannot be moved: links, tables with branches, tables that have files elsewhere."""
         store = self.table.store
         if self.namespace.branch is not None:
-            raise Unsupported(f"branch {self.namespace.branch.name!r}: tables are attached on the main branch alone")
+            raise Unsupported(f"branch {self.namespace.branch.name!r}: tables can be attached on the main branch only")
         if store.is_link:
             raise Unsupported(f"table {self.name!r} is a symbolic link; expected the directory itself")
         branches = sorted(dataset.branches.list())

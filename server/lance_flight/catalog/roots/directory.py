@@ -134,7 +134,7 @@ class Root(Names):
         """The plain tables right below the root (V1) that its `__manifest` (V2) could list and does not, as it would."""
         if self._is_namespace(self.store):
             raise Unsupported(
-                f"the root {self.store.name!r} is itself a partitioned namespace and lists partitions alone"
+                f"the root {self.store.name!r} is itself a partitioned namespace and contains only partitions"
             )
         known = self._listed()
         v1 = [name.name for name, partitioned in self.kinds().items() if name.db_schema == PUBLIC and not partitioned]
@@ -154,7 +154,7 @@ class Root(Names):
         """Refuse to make, rename or drop a table while on a branch."""
         if self.branch is not None:
             raise Unsupported(
-                f"table {name.name!r} is made, renamed and dropped on the main branch alone, and the session is on"
+                f"table {name.name!r} can be created, renamed and dropped on the main branch only, and the session is on"
                 f" {self.branch!r}; SET branch = 'main' first"
             )
 

@@ -152,7 +152,7 @@ class RunningStatement:
             )
         elif self.active and all(issuer.is_gone() for issuer in self.active):
             self.was_left = True
-            self.cancellation.cancel(lambda: Cancelled("the client has gone"))
+            self.cancellation.cancel(lambda: Cancelled("the client disconnected"))
 
     def _worked(self) -> float:
         """The seconds in which it did not wait for its client."""

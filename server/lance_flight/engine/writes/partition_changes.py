@@ -78,7 +78,7 @@ def detach_partition(
     """
     table = partitioned(root.table(name), name)
     if table.branch is not None:
-        raise Unsupported(f"branch {table.branch.name!r}: partitions are detached on the main branch alone")
+        raise Unsupported(f"branch {table.branch.name!r}: partitions can be detached on the main branch only")
     transaction = table.begin()
     snapshot = transaction.snapshot
     spec = _spec_of(snapshot, given)
