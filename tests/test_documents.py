@@ -253,3 +253,14 @@ def test_options_that_documents_name_are_those_of_the_programs() -> None:
     }
     known = {*options_of(parser()), *options_of(spark_parser()), *FOREIGN_OPTIONS}
     assert named - known == set()
+
+
+def test_every_file_that_documents_name_is_there() -> None:
+    files = [f"/{file.relative_to(TOP).as_posix()}" for file in TOP.rglob("*.py") if ".venv" not in file.parts]
+    named = {
+        (page, file)
+        for page in PAGES
+        for code in _INLINE_CODE.findall(without_code(text_of(page)))
+        for file in re.findall(r"[\w/]+\.py\b", code)
+    }
+    assert sorted(each for each in named if not any(file.endswith(f"/{each[1]}") for file in files)) == []
