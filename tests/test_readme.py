@@ -103,6 +103,31 @@ def test_the_documented_sql_runs_as_it_stands(tmp_path: Path) -> None:
     assert shown == set(ROWS)
 
 
+MONTHS = ", ".join(f"(TIMESTAMP '2013-{month:02}-01T00:00:00')" for month in range(1, 13))
+FLIGHTS = f"""
+CREATE TABLE flights (carrier VARCHAR, origin VARCHAR, distance BIGINT, time_hour TIMESTAMP)
+ PARTITIONED BY (month(time_hour), origin);
+INSERT INTO flights SELECT 'HA', o.origin, 100, m.at
+ FROM (VALUES {MONTHS}) m(at) CROSS JOIN (VALUES ('EWR'), ('JFK'), ('LGA')) o(origin);
+CREATE TABLE airports (faa VARCHAR, name VARCHAR);
+INSERT INTO airports VALUES ('JFK', 'John F Kennedy Intl'), ('LGA', 'La Guardia')
+"""
+"""A flight for each of the 36 partitions that the demo has."""
+
+
+def test_explain_shows_what_the_readme_shows(tmp_path: Path) -> None:
+    section = text_of("README.md", "What EXPLAIN shows")
+    queries = re.findall(r"`(SELECT [^`]*)`", section)
+    plans = blocks("README.md", "text", "What EXPLAIN shows")[:2]
+    with serving(tmp_path / "root") as server:
+        for statement in FLIGHTS.split(";"):
+            server.run(statement)
+        for verb, query, expected in zip(("EXPLAIN", "EXPLAIN ANALYZE"), queries, plans, strict=True):
+            shown = "\n".join(server.query(f"{verb} {query}")["plan"].to_pylist())
+            lines = [re.sub(r"snapshot \d+", "snapshot 7", line) for line in shown.splitlines()]
+            assert [line for line in expected.splitlines() if line not in lines] == []
+
+
 def test_the_documented_settings_have_their_defaults_and_meanings() -> None:
     rows = re.findall(r"^\| `(\w+)` \| (.*?) \| (.*?) \|$", text_of("server/docs/configuration.md"), re.MULTILINE)
     documented = {name: (default.strip("`"), text) for name, default, text in rows}
