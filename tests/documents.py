@@ -21,6 +21,8 @@ PAGES = tuple(
     )
 )
 """Every Markdown file of the project, by its path from the top."""
+DOCUMENTS = tuple(page for page in PAGES if page.startswith(("README.md", "server/", "client/")))
+"""Those that are about the service and its clients."""
 
 _FENCED = re.compile(r"^```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 

@@ -23,7 +23,7 @@ from lance_flight.flight.identity.users import Users
 from lance_flight.flight.status import flight_error
 from lance_flight_client.spark.pipelines.program import parser as spark_parser
 
-from tests.documents import PAGES, TOP, blocks, rows_of, text_of, without_code
+from tests.documents import DOCUMENTS, PAGES, TOP, blocks, rows_of, text_of, without_code
 
 _LINK = re.compile(r"(?<!!)\[[^\]\n]*(?:\n[^\]\n]*)?\]\(([^)\s]+)\)")
 _INLINE_CODE = re.compile(r"`[^`\n]*`")
@@ -109,15 +109,14 @@ def test_every_page_is_linked_from_a_readme() -> None:
         for target in links(page)
         if target[0] != "#"
     }
-    documents = {page for page in PAGES if page.startswith(("server/", "client/"))} | {"README.md"}
-    assert documents - linked - {"README.md"} == set()
+    assert set(DOCUMENTS) - linked - {"README.md"} == set()
 
 
 def test_the_readme_is_short() -> None:
     assert len(text_of("README.md").splitlines()) <= README_LINES
 
 
-@pytest.mark.parametrize("page", PAGES)
+@pytest.mark.parametrize("page", DOCUMENTS)
 def test_every_block_of_code_names_its_language(page: str) -> None:
     assert "```" not in without_code(text_of(page))
 
@@ -125,7 +124,7 @@ def test_every_block_of_code_names_its_language(page: str) -> None:
 def test_all_code_in_documents_is_tested() -> None:
     languages = {
         f"{page} {language}"
-        for page in PAGES
+        for page in DOCUMENTS
         for language in re.findall(r"^```(\w+)$", text_of(page), re.MULTILINE)
         if language != "text"
     }
@@ -135,7 +134,9 @@ def test_all_code_in_documents_is_tested() -> None:
 
 def commands() -> list[list[str]]:
     """The command lines of lance-flight in indented blocks, with what a shell does taken off."""
-    lines = [line for page in PAGES for line in re.findall(r"^ {4}(\S.*)$", without_code(text_of(page)), re.MULTILINE)]
+    lines = [
+        line for page in DOCUMENTS for line in re.findall(r"^ {4}(\S.*)$", without_code(text_of(page)), re.MULTILINE)
+    ]
     calls = [line.partition("lance-flight ")[2] for line in lines if re.search(r"(^|run )lance-flight ", line)]
     return [shlex.split(re.split(r"\d?>>? ", call)[0], comments=True) for call in calls]
 
@@ -247,7 +248,7 @@ def options_of(top: argparse.ArgumentParser) -> Iterator[str]:
 def test_options_that_documents_name_are_those_of_the_programs() -> None:
     named = {
         option
-        for page in PAGES
+        for page in DOCUMENTS
         for code in _INLINE_CODE.findall(without_code(text_of(page)))
         for option in re.findall(r"(?<![\w-])--[a-z][a-z-]*", code)
     }
@@ -259,7 +260,7 @@ def test_every_file_that_documents_name_is_there() -> None:
     files = [f"/{file.relative_to(TOP).as_posix()}" for file in TOP.rglob("*.py") if ".venv" not in file.parts]
     named = {
         (page, file)
-        for page in PAGES
+        for page in DOCUMENTS
         for code in _INLINE_CODE.findall(without_code(text_of(page)))
         for file in re.findall(r"[\w/]+\.py\b", code)
     }
