@@ -15,10 +15,8 @@ import pytest
 from lance_flight.catalog.commits.commit import _Member
 from lance_flight.catalog.history.additions import Additions
 from lance_flight.catalog.maintenance.compaction import CompactionRules, compact
-from lance_flight.catalog.maintenance.indexing import create_index
 from lance_flight.catalog.maintenance.rewriting import rewrite
 from lance_flight.catalog.maintenance.vacuum import VacuumRules, vacuum
-from lance_flight.catalog.manifests.indices import IndexRules
 from lance_flight.catalog.namespace import PartitionedNamespace
 from lance_flight.catalog.roots.directory import Root
 from lance_flight.catalog.storage.store import Store
@@ -27,8 +25,9 @@ from lance_flight.engine.sql.functions import evaluate
 from lance_flight.errors import NotFound, QueryFailed, Unsupported
 
 from tests.catalog.aging import age
-from tests.catalog.test_commit import opened
-from tests.catalog.test_pins import lay_out, repin
+from tests.catalog.pinned_layouts import lay_out, repin
+from tests.catalog.planned_additions import newest, run
+from tests.catalog.small_table import opened
 
 Rows = Counter[tuple[int, str | None]]
 WALKS = 60 if os.environ.get("LANCE_FLIGHT_TESTS") == "full" else 3
@@ -92,22 +91,6 @@ def place(tmp_path: Path) -> Path:
     ):
         run(tmp_path / "t", sql)
     return tmp_path / "t"
-
-
-def run(place: Path, statement: str) -> None:
-    match statement:
-        case "compact":
-            assert compact(opened(place), CompactionRules(deleted=0)).tables
-        case "rewrite":
-            assert rewrite(opened(place), evaluate).commits
-        case "index":
-            create_index(opened(place), IndexRules(column="id", min_rows=0))
-        case _:
-            Engine(Root(Store(str(place.parent))), ways=1).update(statement)
-
-
-def newest(place: Path) -> int:
-    return opened(place).snapshot().version
 
 
 def read(place: Path, additions: Sequence[object], names: Sequence[str] = ("id", "name")) -> Rows:

@@ -17,9 +17,9 @@ from lance_flight.engine.sql.functions import evaluate
 from lance_flight.errors import AlreadyExists, Conflict, InvalidInput, NotFound, SerializationFailure, Unsupported
 from lance_flight.model.pins import BranchVersion
 
-from tests.catalog.test_commit import SCHEMA, SPEC, Written, ids, opened, rows
-from tests.catalog.test_pins import lay_out, repin, table_of
-from tests.catalog.test_rollback import interrupted
+from tests.catalog.interrupted_commits import interrupted
+from tests.catalog.pinned_layouts import lay_out, repin, table_of
+from tests.catalog.small_table import SCHEMA, SPEC, Written, ids, opened, rows
 from tests.engine.evolving import add_spec
 from tests.stock import manifest, manifest_rows, stored_tables
 

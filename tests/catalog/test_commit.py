@@ -5,34 +5,23 @@ from __future__ import annotations
 import subprocess
 import sys
 from collections import Counter
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import lance
 import numpy as np
-import pyarrow as pa
 import pytest
 from lance_flight.catalog.commits.commit_counts import CommitEvent, commit_counts
 from lance_flight.catalog.commits.removals import rows_removed
-from lance_flight.catalog.commits.staging import Staging
-from lance_flight.catalog.commits.transaction import Transaction
 from lance_flight.catalog.manifests.manifest import Manifest
 from lance_flight.catalog.namespace import PartitionedNamespace
 from lance_flight.catalog.storage.store import Store
 from lance_flight.catalog.tables import partitions
 from lance_flight.engine.sql.functions import evaluate
 from lance_flight.errors import Conflict, SerializationFailure
-from lance_flight.model.schema import NamespaceSchema
-from lance_flight.model.spec import PartitionField, PartitionSpec
-from lance_flight.model.transforms import Identity
 
-from tests.stock import stored_rows, stored_tables
-
-SCHEMA = NamespaceSchema.assign(pa.schema([pa.field("id", pa.int64(), nullable=False), pa.field("p", pa.utf8())]))
-SPEC = PartitionSpec(
-    id=1, fields=(PartitionField(field_id="p", source_ids=(1,), rule=Identity(), result_type=pa.utf8()),)
-)
+from tests.catalog.small_table import SCHEMA, SPEC, ids, opened, rows, written
+from tests.stock import stored_tables
 
 # One writer of the race below: appends rows of its own to partitions that everybody writes, and to new ones.
 WRITER = """
@@ -54,50 +43,6 @@ for commit in range(commits):
 def place(tmp_path: Path) -> Path:
     PartitionedNamespace.create(Store(str(tmp_path / "t")), SCHEMA, SPEC)
     return tmp_path / "t"
-
-
-def opened(place: Path) -> PartitionedNamespace:
-    return PartitionedNamespace.open(Store(str(place)))
-
-
-def rows(*pairs: tuple[int, str | None]) -> pa.Table:
-    return pa.Table.from_pylist([{"id": number, "p": value} for number, value in pairs], schema=SCHEMA.plain)
-
-
-@dataclass
-class Written:
-    """A transaction whose files are written and that has not begun to commit."""
-
-    namespace: PartitionedNamespace
-    transaction: Transaction
-
-    def commit(self) -> int:
-        """Make it visible."""
-        return self.namespace.commits.commit(self.transaction)
-
-    def stage(self) -> None:
-        """Put its rows on the tables, and commit nothing."""
-        self.namespace.commits.stage(self.transaction)
-
-    def rows(self) -> pa.Table:
-        """Stage, and return what would be committed."""
-        return Staging(self.namespace.store, None).rows([self.transaction], self.transaction.base)
-
-    def abort(self) -> None:
-        """Give up."""
-        self.transaction.abort(self.namespace.store)
-
-
-def written(place: Path, *pairs: tuple[int, str | None]) -> Written:
-    """Write rows, and do not commit them."""
-    namespace = opened(place)
-    transaction = namespace.begin()
-    namespace.write(transaction, [rows(*pairs)], evaluate)
-    return Written(namespace, transaction)
-
-
-def ids(place: Path) -> list[int]:
-    return sorted(stored_rows(place)["id"].to_pylist())
 
 
 def test_rows_that_are_written_and_not_committed_are_visible_to_nobody(place: Path) -> None:

@@ -11,19 +11,19 @@ from lance_flight.catalog.commits import commit_ids
 from lance_flight.catalog.commits.commit_ids import KEPT, NamedCommit, named_commit, named_commits
 from lance_flight.catalog.manifests.once import LONGEST
 from lance_flight.catalog.namespace import PartitionedNamespace
-from lance_flight.catalog.roots.directory import Root
 from lance_flight.catalog.storage.store import Store
-from lance_flight.engine.engine import Engine
 from lance_flight.engine.sql.functions import evaluate
 from lance_flight.errors import AlreadyCommitted, InvalidInput
 
-from tests.catalog.test_commit import SCHEMA, SPEC, ids, opened, rows
+from tests.catalog.named_commits import BETWEEN, append
+from tests.catalog.small_table import SCHEMA, SPEC, ids, opened, rows
+from tests.catalog.small_table_changes import sql
 
 RACER = """
 import sys
 from lance_flight.errors import AlreadyCommitted
-from tests.catalog.test_commit_ids import append
-from tests.catalog.test_commit import opened, rows
+from tests.catalog.named_commits import append
+from tests.catalog.small_table import opened, rows
 from pathlib import Path
 for number in range(8):
     try:
@@ -38,20 +38,6 @@ for number in range(8):
 def place(tmp_path: Path) -> Path:
     PartitionedNamespace.create(Store(str(tmp_path / "t")), SCHEMA, SPEC)
     return tmp_path / "t"
-
-
-def append(namespace: PartitionedNamespace, commit_id: str, *pairs: tuple[int, str | None]) -> int:
-    """Append rows under an id, as a job would that does not know whether it did."""
-    transaction = namespace.begin()
-    transaction.once = NamedCommit.now(commit_id, len(pairs))
-    with namespace.changing(transaction):
-        if pairs:
-            namespace.write(transaction, [rows(*pairs)], evaluate)
-        return namespace.commits.commit(transaction)
-
-
-def sql(place: Path, statement: str) -> None:
-    Engine(Root(Store(str(place.parent))), ways=2).update(statement)
 
 
 def test_an_id_is_committed_once(place: Path) -> None:
@@ -77,19 +63,6 @@ def test_a_commit_without_rows_is_remembered_as_well(place: Path) -> None:
     with pytest.raises(AlreadyCommitted, match="with 0 rows"):
         append(opened(place), "nothing", (1, "a"))
     assert opened(place).snapshot().table_count == 0
-
-
-BETWEEN = pytest.mark.parametrize(
-    "between",
-    [
-        pytest.param("INSERT INTO t VALUES (9, 'z')", id="other commits"),
-        pytest.param("ALTER TABLE t SET PARTITIONED BY (bucket(4, id))", id="another spec"),
-        pytest.param("ALTER TABLE t ADD COLUMN n INTEGER", id="another schema"),
-        pytest.param("ALTER TABLE t ROLLBACK TO {begun}", id="a rollback to before it"),
-        pytest.param("TRUNCATE TABLE t", id="all rows gone"),
-    ],
-)
-"""What may happen to a table that has remembered a commit; `begun` is a version from before it."""
 
 
 @BETWEEN

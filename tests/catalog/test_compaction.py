@@ -2,17 +2,11 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 from lance.optimize import Compaction
-from lance_flight.catalog.commits.removals import rows_removed
 from lance_flight.catalog.maintenance import compaction
 from lance_flight.catalog.maintenance.compaction import CompactionRules, compact
 from lance_flight.catalog.manifests.manifest import Manifest
@@ -23,7 +17,9 @@ from lance_flight.engine.sql.functions import evaluate
 from lance_flight.errors import InvalidInput
 
 from tests.catalog.aging import table_files
-from tests.catalog.test_commit import SCHEMA, SPEC, ids, opened, rows
+from tests.catalog.killed_commits import killed
+from tests.catalog.small_table import SCHEMA, SPEC, ids, opened, rows
+from tests.catalog.small_table_changes import delete
 from tests.stock import stored_tables
 
 COMPACT = """
@@ -50,22 +46,6 @@ def place(tmp_path: Path) -> Path:
 def data_files(place: Path) -> dict[str, int]:
     """How many files each partition is read from."""
     return {table.values["p"]: len(table.dataset.get_fragments()) for table in stored_tables(place)}
-
-
-def delete(place: Path, *gone: int) -> None:
-    """Mark rows as deleted, as DELETE does."""
-    namespace = opened(place)
-    transaction = namespace.begin()
-    found = {}
-    for tables in transaction.base.tables:
-        for table in tables.tables():
-            dataset = Store(str(place / table.location)).open(table.pin.columns.read_version)
-            addressed = dataset.to_table(columns=["id"], with_row_address=True).to_pylist()
-            addresses = [row["_rowaddr"] for row in addressed if row["id"] in gone]
-            if addresses:
-                found[table] = np.array(addresses, np.uint64)
-    transaction.add(rows_removed(namespace.store, transaction.base, found), "delete")
-    namespace.commits.commit(transaction)
 
 
 def test_small_files_become_one_and_the_rows_stay_the_same(place: Path) -> None:
@@ -208,9 +188,3 @@ def test_a_compaction_that_is_killed_changes_no_row_and_the_next_one_finishes(pl
     compact(opened(place))
     assert data_files(place) == {"a": 1, "b": 1, "c": 1}
     assert ids(place) == ALL
-
-
-def killed(script: str, arguments: Sequence[str], point: str) -> bool:
-    """Run a script that is to die at a point; whether it did."""
-    environment = os.environ | {"LANCE_FLIGHT_FAULT": point}
-    return subprocess.run([sys.executable, "-c", script, *arguments], env=environment, timeout=120).returncode == -9  # noqa: PLW1510 - it dies

@@ -11,7 +11,7 @@ from lance_flight.catalog.storage.store import Store
 from lance_flight.engine.sql.functions import evaluate
 from lance_flight.errors import Conflict, SerializationFailure
 
-from tests.catalog.test_commit import SCHEMA, SPEC, Written, ids, opened, rows, written
+from tests.catalog.small_table import SCHEMA, SPEC, Written, ids, opened, rows, written
 from tests.stock import manifest, stored_tables
 
 

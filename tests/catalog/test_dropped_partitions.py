@@ -14,7 +14,7 @@ from lance_flight.catalog.storage.store import Store
 from lance_flight.engine.sql.functions import evaluate
 from lance_flight.errors import SerializationFailure
 
-from tests.catalog.test_commit import SCHEMA, SPEC, ids, opened, rows, written
+from tests.catalog.small_table import SCHEMA, SPEC, ids, opened, rows, written
 from tests.stock import manifest, manifest_rows
 
 

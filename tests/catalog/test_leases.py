@@ -26,9 +26,9 @@ from lance_flight.engine.sql.functions import evaluate
 from lance_flight.errors import NotFound
 
 from tests.catalog.aging import age, file_names
-from tests.catalog.test_commit import SCHEMA, SPEC, opened, rows
-from tests.catalog.test_compaction import delete
-from tests.catalog.test_vacuum import versions
+from tests.catalog.small_table import SCHEMA, SPEC, opened, rows
+from tests.catalog.small_table_changes import delete
+from tests.catalog.table_versions import versions
 
 # A reader in the middle of a scan: it has the first batch, says so, and reads on when it is told to.
 READER = """

@@ -15,8 +15,8 @@ from lance_flight.catalog.storage.store import Store
 from lance_flight.engine.sql.functions import evaluate
 
 from tests.catalog.aging import age
-from tests.catalog.test_commit import SCHEMA, SPEC, ids, opened, rows
-from tests.catalog.test_vacuum import ALL_THAT_MAY_GO, versions
+from tests.catalog.small_table import SCHEMA, SPEC, ids, opened, rows
+from tests.catalog.table_versions import ALL_THAT_MAY_GO, versions
 from tests.stock import manifest
 
 COMMITS = 10_000 if os.environ.get("LANCE_FLIGHT_TESTS") == "full" else 300

@@ -18,7 +18,7 @@ from lance_flight.engine.sql.functions import evaluate
 from lance_flight.errors import Corrupt
 
 from tests.catalog.aging import file_names
-from tests.catalog.test_commit import SCHEMA, SPEC, ids, opened, rows
+from tests.catalog.small_table import SCHEMA, SPEC, ids, opened, rows
 from tests.stock import StoredTable, manifest, manifest_rows, stored_tables
 
 COLUMNS = ["read_version", "read_branch", "read_tag", "partition_field_p"]

@@ -2,25 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pyarrow as pa
 import pytest
 from lance_flight.catalog.commits.removals import all_removed
 from lance_flight.catalog.commits.transaction import Transaction
-from lance_flight.catalog.manifests.manifest import Manifest
-from lance_flight.catalog.manifests.snapshot import Snapshot
 from lance_flight.catalog.namespace import PartitionedNamespace
 from lance_flight.catalog.storage.store import Store
 from lance_flight.engine.sql.functions import evaluate
-from lance_flight.errors import Conflict, NotFound, SerializationFailure, Unsupported
+from lance_flight.errors import NotFound, SerializationFailure, Unsupported
 from lance_flight.model.spec import PartitionField, PartitionSpec
 from lance_flight.model.transforms import Truncate
 
-from tests.catalog.test_commit import SCHEMA, SPEC, ids, opened, rows, written
-from tests.catalog.test_pins import lay_out, repin, table_of
+from tests.catalog.interrupted_commits import interrupted
+from tests.catalog.pinned_layouts import lay_out, repin, table_of
+from tests.catalog.small_table import SCHEMA, SPEC, ids, opened, rows, written
 from tests.engine.evolving import add_spec
 from tests.stock import manifest, manifest_rows, stored_tables
 
@@ -144,24 +141,6 @@ def emptying(namespace: PartitionedNamespace, value: str) -> Transaction:
     table = tables.table(tables.values["partition_field_p"].to_pylist().index(value))
     transaction.add(all_removed(namespace.store, transaction.snapshot, [table]), "delete")
     return transaction
-
-
-def interrupted(monkeypatch: pytest.MonkeyPatch, other: Callable[[], object], *, after: bool = False) -> None:
-    """Another writer commits right before the next commit; or (`after`) the answer of that one is lost."""
-    commit, left = Manifest.commit, [other]
-
-    def commits(self: Manifest, *arguments: Any, **named: Any) -> Snapshot:
-        if not left:
-            return commit(self, *arguments, **named)
-        other = left.pop()
-        if after:
-            commit(self, *arguments, **named)
-        other()
-        if after:
-            raise Conflict("the answer was lost")
-        return commit(self, *arguments, **named)
-
-    monkeypatch.setattr(Manifest, "commit", commits)
 
 
 def test_what_others_commit_first_is_rolled_back_as_well(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -17,8 +17,8 @@ from lance_flight.catalog.tables import partitions
 from lance_flight.engine.sql.functions import evaluate
 from lance_flight.errors import Unsupported
 
-from tests.catalog.test_commit import SCHEMA, SPEC, ids, opened, rows
-from tests.catalog.test_pins import lay_out, repin, table_of
+from tests.catalog.pinned_layouts import lay_out, repin, table_of
+from tests.catalog.small_table import SCHEMA, SPEC, ids, opened, rows
 from tests.stock import manifest
 
 

@@ -19,7 +19,7 @@ from lance_flight.engine.engine import Engine
 from lance_flight.engine.sql.functions import evaluate
 from lance_flight.errors import AlreadyCommitted, DataError, NotFound, SerializationFailure
 
-from tests.catalog.test_commit import SCHEMA, SPEC, ids, opened, rows
+from tests.catalog.small_table import SCHEMA, SPEC, ids, opened, rows
 from tests.stock import stored_tables
 
 T = TypeVar("T")

@@ -20,7 +20,7 @@ from lance_flight.engine.sql.functions import evaluate
 from lance_flight.errors import Conflict, DataError
 from lance_flight.model.pins import Pin, Version
 
-from tests.catalog.test_commit import SCHEMA, SPEC, ids, opened, rows, written
+from tests.catalog.small_table import SCHEMA, SPEC, ids, opened, rows, written
 from tests.stock import manifest, stored_tables
 
 

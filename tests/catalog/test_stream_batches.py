@@ -16,8 +16,9 @@ from lance_flight.catalog.storage.store import Store
 from lance_flight.engine.sql.functions import evaluate
 from lance_flight.errors import AlreadyCommitted, AlreadyExists, InvalidInput
 
-from tests.catalog.test_commit import SCHEMA, SPEC, ids, opened, rows
-from tests.catalog.test_commit_ids import BETWEEN, sql
+from tests.catalog.named_commits import BETWEEN
+from tests.catalog.small_table import SCHEMA, SPEC, ids, opened, rows
+from tests.catalog.small_table_changes import sql
 
 
 @pytest.fixture

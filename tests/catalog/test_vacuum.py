@@ -22,11 +22,11 @@ from lance_flight.engine.sql.functions import evaluate
 from lance_flight.errors import Corrupt, InvalidInput, NotFound, Refused
 
 from tests.catalog.aging import age, file_names, table_files
-from tests.catalog.test_commit import SCHEMA, SPEC, Written, ids, opened, rows, written
-from tests.catalog.test_compaction import killed
+from tests.catalog.killed_commits import killed
+from tests.catalog.small_table import SCHEMA, SPEC, Written, ids, opened, rows, written
+from tests.catalog.table_versions import ALL_THAT_MAY_GO, versions
 from tests.stock import manifest, stored_tables
 
-ALL_THAT_MAY_GO = VacuumRules(retain_hours=0, force=True)
 VACUUM = """
 import sys
 from lance_flight.catalog.maintenance.vacuum import VacuumRules, vacuum
@@ -61,10 +61,6 @@ def ids_at(place: Path, version: int) -> list[int]:
             dataset = partitions.open_at(Store(str(place / table.location)), table.pin)
             found += dataset.to_table()["id"].to_pylist()
     return sorted(found)
-
-
-def versions(place: Path) -> list[int]:
-    return [int(version["version"]) for version in manifest(place).versions()]
 
 
 def test_old_snapshots_go_with_everything_that_only_they_need(place: Path) -> None:

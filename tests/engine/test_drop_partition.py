@@ -16,7 +16,7 @@ from lance_flight.catalog.storage.store import Store
 from lance_flight.engine.engine import Engine
 from lance_flight.errors import InvalidInput, LanceFlightError, NotFound
 
-from tests.engine.test_evolved_specs import DAYS, EVENTS, events, evolved
+from tests.engine.evolved_events import DAYS, EVENTS, events, evolved
 from tests.stock import manifest, manifest_rows, stored_rows, stored_tables
 
 A_MONTH = 30 * 24 * 3600

@@ -5,7 +5,7 @@ from __future__ import annotations
 import gc
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 
@@ -23,6 +23,8 @@ from lance_flight.engine.runtime.statement_runs import Issuer, Kind, Record, Run
 from lance_flight.engine.writes.ingest import Existing
 from lance_flight.errors import Cancelled, LanceFlightError, OutOfMemory, Refused
 
+from tests.engine.waiting import until
+
 ALICE, BOB = Issuer(principal="alice", session="a1", peer="here"), Issuer(principal="bob")
 ROWS = pa.table({"k": list(range(100)), "x": list(range(100))})
 ENDLESS = {
@@ -33,16 +35,6 @@ ENDLESS = {
     "an aggregate": "SELECT value * 7919 % 10000019 AS x, count(*) AS n FROM generate_series(1, 2000000000) GROUP BY 1",
     "a scan, again and again": "SELECT count(*) FROM t a, t b, t c, t d, t e, t f WHERE a.x + b.x + c.x + d.x + e.x + f.x < 0",
 }
-
-
-def until(holds: Callable[[], object]) -> None:
-    """Wait for what comes true by itself."""
-    waiting = threading.Event()
-    for _ in range(1000):
-        if holds():
-            return
-        waiting.wait(0.01)
-    pytest.fail("it did not come true")
 
 
 @pytest.fixture

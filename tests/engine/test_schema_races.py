@@ -19,7 +19,7 @@ from lance_flight.engine.writes.ingest import Existing
 from lance_flight.errors import AlreadyExists, DataError, LanceFlightError, NotFound, SerializationFailure
 from lance_flight.model.schema import NamespaceSchema
 
-from tests.catalog.test_rollback import interrupted
+from tests.catalog.interrupted_commits import interrupted
 from tests.stock import manifest, stored_tables
 
 T = TableName("public", "t")

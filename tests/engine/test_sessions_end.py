@@ -13,7 +13,7 @@ from lance_flight.engine.query.plan_cache import PlanCache
 from lance_flight.engine.query.session import Session
 from lance_flight.errors import LanceFlightError
 
-from tests.engine.test_running import until
+from tests.engine.waiting import until
 
 
 @pytest.fixture(scope="module")

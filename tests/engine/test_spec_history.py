@@ -13,7 +13,7 @@ from lance_flight.engine.engine import Engine
 from lance_flight.errors import NotFound, SqlError, Unsupported
 
 from tests.catalog.by_hand import DATA, METADATA, lay_out
-from tests.engine.test_evolved_specs import EVENTS, VERSIONS, evolved
+from tests.engine.evolved_events import EVENTS, VERSIONS, evolved
 from tests.stock import manifest, stored_tables
 
 PROPERTIES = json.loads((DATA / "appendix_e_properties.json").read_text())

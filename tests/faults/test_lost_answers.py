@@ -22,7 +22,7 @@ from lance_flight.engine.engine import Engine
 from lance_flight.engine.sql.functions import evaluate
 from lance_flight.errors import OutcomeUnknown
 
-from tests.catalog.test_commit import SCHEMA, SPEC, ids, opened, rows
+from tests.catalog.small_table import SCHEMA, SPEC, ids, opened, rows
 from tests.catalog.turns import together
 from tests.stock import manifest, stored_tables
 

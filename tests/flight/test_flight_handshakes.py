@@ -10,24 +10,9 @@ from lance_flight.flight.server import FlightSqlServer
 from pyarrow import flight
 
 from tests.flight.flight_backend import KEY, NUMBERS, CannedBackend
+from tests.flight.handshakes import InMessages, password
 from tests.flight.identities import PASSWORDS, TOKENS, Identities, calling
-from tests.flight.test_flight_server import SELECT, descriptor
-
-
-class InMessages(flight.ClientAuthHandler):  # type: ignore[misc]
-    """Sends one message, and comes back with the token that answers it."""
-
-    def __init__(self, message: bytes) -> None:
-        super().__init__()
-        self.message = message
-        self.token = b""
-
-    def authenticate(self, outgoing: flight.ClientAuthSender, incoming: flight.ClientAuthReader) -> None:
-        outgoing.write(self.message)
-        self.token = incoming.read()
-
-    def get_token(self) -> bytes:
-        return self.token
+from tests.flight.statements import SELECT, descriptor
 
 
 class Unanswered(InMessages):
@@ -35,11 +20,6 @@ class Unanswered(InMessages):
 
     def authenticate(self, outgoing: flight.ClientAuthSender, incoming: flight.ClientAuthReader) -> None:
         outgoing.write(self.message)
-
-
-def password(user: str, password: str) -> bytes:
-    message: bytes = flight.BasicAuth(user, password).serialize()
-    return message
 
 
 @pytest.fixture

@@ -11,40 +11,16 @@ from dataclasses import dataclass, field
 import pyarrow as pa
 import pytest
 from lance_flight.flight import commands
-from lance_flight.flight.backend import Caller, Planned, SqlOrPlan, Updated
+from lance_flight.flight.backend import Caller
 from lance_flight.flight.lifecycle import serve_until
 from lance_flight.flight.server import FlightSqlServer
 from lance_flight.flight.wire import encode_command
 from pyarrow import flight
 
 from tests.flight.flight_backend import KEY, NUMBERS, CannedBackend
+from tests.flight.slow_backend import PATIENCE, SlowBackend
 
 SELECT = flight.FlightDescriptor.for_command(encode_command(commands.StatementQuery(query="SELECT numbers")))
-PATIENCE = 30.0
-"""Seconds after which a test that waits has failed."""
-
-
-@dataclass(slots=True)
-class SlowBackend(CannedBackend):
-    """Plans a query only when it is let go."""
-
-    is_begun: threading.Event = field(default_factory=threading.Event)
-    go: threading.Event = field(default_factory=threading.Event)
-
-    def execute(
-        self,
-        caller: Caller,
-        statement: SqlOrPlan,
-        *,
-        parameters: pa.RecordBatch | None = None,
-        endpoints: int = 1,
-        transaction: bytes | None = None,
-    ) -> Planned | Updated:
-        self.is_begun.set()
-        assert self.go.wait(PATIENCE)
-        return CannedBackend.execute(
-            self, caller, statement, parameters=parameters, endpoints=endpoints, transaction=transaction
-        )
 
 
 @dataclass(slots=True)

@@ -19,12 +19,7 @@ from lance_flight.flight.wire import encode_action, encode_command
 from pyarrow import flight
 
 from tests.flight.flight_backend import ECHO, ECHO_PARAMETERS, KEY, NUMBERS, PLAN, PLAN_TEXT, CannedBackend, Ran
-
-SELECT = commands.StatementQuery(query="SELECT numbers")
-
-
-def descriptor(command: Command) -> flight.FlightDescriptor:
-    return flight.FlightDescriptor.for_command(encode_command(command))
+from tests.flight.statements import SELECT, descriptor
 
 
 def act(client: flight.FlightClient, action: Action) -> list[bytes]:

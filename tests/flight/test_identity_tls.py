@@ -27,8 +27,9 @@ from pyarrow import flight
 from tests.flight.certificates import DAY, Certificate, authority
 from tests.flight.flight_backend import KEY, NUMBERS, CannedBackend
 from tests.flight.identities import PASSWORDS, TOKENS, Identities, basic, calling, signed, signed_in
-from tests.flight.test_flight_lifecycle import PATIENCE, SlowBackend
-from tests.flight.test_identity import FREE, SELECT, Visit, descriptor, refusal
+from tests.flight.slow_backend import PATIENCE, SlowBackend
+from tests.flight.statements import SELECT, descriptor
+from tests.flight.visits import FREE, Visit, refusal
 
 CA, STRANGE_CA = authority(), authority("another authority")
 SERVER = CA.signs_a_server()

@@ -16,7 +16,7 @@ from pyarrow import flight
 from tests.hostile.crafted import craft, messages
 from tests.hostile.frames import call, descriptor
 from tests.hostile.outside import SECRET, Guarded, guarded
-from tests.hostile.test_wire import ANSWERED, prepared
+from tests.hostile.prepared import ANSWERED, prepared
 from tests.service.server_process import Server
 
 TRIES = int(os.environ.get("LANCE_FLIGHT_CRAFTED", "0")) or (

@@ -16,7 +16,7 @@ from lance_flight_client import adbc
 
 from tests.hostile.frames import call, field, frames
 from tests.hostile.outside import Guarded, described
-from tests.hostile.test_wire import INTO, prepared
+from tests.hostile.prepared import INTO, prepared
 from tests.service.server_process import Server, serving
 
 WORDS = pa.array(["x", None, "y", "x"]).dictionary_encode()

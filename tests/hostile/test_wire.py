@@ -9,22 +9,17 @@ from collections.abc import Callable, Iterator
 import grpc
 import pyarrow as pa
 import pytest
-from google.protobuf.any_pb2 import Any
 from hypothesis import given
 from hypothesis import strategies as st
 from lance_flight.flight import commands
-from lance_flight.flight.protocol import flight_sql_pb2 as pb
 from lance_flight.flight.wire import encode_action, encode_command
-from pyarrow import flight
 
 from tests.hostile.frames import action, call, descriptor, field, frames
 from tests.hostile.mutations import mutations
 from tests.hostile.outside import SECRET, Guarded
+from tests.hostile.prepared import ANSWERED, INTO, prepared
 
 SELECT = commands.StatementQuery(query="SELECT * FROM t")
-INTO = commands.StatementIngest(
-    table="fed", table_definition_options=commands.TableDefinitionOptions(if_not_exist=1, if_exists=2)
-)
 # Without dictionaries, which an ingest takes here: test_dictionaries.py and test_crafted_frames.py send those.
 ROWS = [
     pa.record_batch(
@@ -59,11 +54,6 @@ CALLS: dict[str, tuple[str, bytes]] = {
         )
     },
 }
-ANSWERED = {
-    "OK", "INVALID_ARGUMENT", "NOT_FOUND", "UNIMPLEMENTED", "PERMISSION_DENIED", "UNAUTHENTICATED", "UNKNOWN", "INTERNAL",
-    "ALREADY_EXISTS", "CANCELLED",
-}  # fmt: skip
-"""INTERNAL is what gRPC and Arrow say of bytes that are no message of theirs; our own would say [internal]."""
 SEEN: Counter[str] = Counter()
 
 
@@ -79,16 +69,6 @@ def check(target: Guarded, status: str, words: str) -> None:
     for never in ("[internal]", "Traceback", ".py", SECRET):
         assert never not in words
     assert target.server.process.poll() is None
-
-
-def prepared(target: Guarded, sql: str) -> bytes:
-    """The handle of a statement."""
-    request = encode_action(commands.CreatePreparedStatement(query=sql))
-    (answer,) = target.server.client.do_action(flight.Action(*request))
-    created = pb.ActionCreatePreparedStatementResult()
-    assert Any.FromString(answer.body.to_pybytes()).Unpack(created)
-    handle: bytes = created.prepared_statement_handle
-    return handle
 
 
 @pytest.mark.parametrize("name", CALLS)

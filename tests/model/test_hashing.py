@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import json
 import math
 import struct
-from datetime import date, datetime, time
+from datetime import date
 from decimal import Decimal
-from pathlib import Path
 from typing import Any
 
 import mmh3
@@ -19,7 +17,7 @@ from lance_flight.errors import InvalidInput
 from lance_flight.model.arrow_text import type_from_text
 from lance_flight.model.hashing import HashClass, HashKind, bucket, hash_class, murmur3, murmur3_multi
 
-VECTORS = json.loads((Path(__file__).parent / "data" / "murmur3.json").read_text())
+from tests.model.hash_vectors import VECTORS, vector_array, vector_name
 
 INTEGERS = [pa.int8(), pa.int16(), pa.int32(), pa.int64(), pa.uint8(), pa.uint16(), pa.uint32(), pa.uint64()]
 STRINGS = [pa.utf8(), pa.large_utf8(), pa.string_view()]
@@ -44,32 +42,6 @@ UNHASHABLE = [
 
 
 # The vector file
-
-
-def vector_array(kind: pa.DataType, value: Any) -> pa.Array:
-    """One row of the vector file as an array: values that JSON does not have are written as strings."""
-    if value is None:
-        return pa.nulls(1, kind)
-    if pa.types.is_timestamp(kind):
-        wall, _, fraction = value.removesuffix("Z").partition(".")
-        instant = datetime.fromisoformat(wall if datetime.fromisoformat(wall).tzinfo else f"{wall}+00:00")
-        nanoseconds = int(instant.timestamp()) * 10**9 + int(fraction.ljust(9, "0") or 0)
-        return pa.array([nanoseconds]).view(pa.timestamp("ns", kind.tz)).cast(kind)
-    if pa.types.is_date(kind):
-        return pa.array([date.fromisoformat(value)], kind)
-    if pa.types.is_time(kind):
-        return pa.array([time.fromisoformat(value)], kind)
-    if pa.types.is_decimal(kind):
-        return pa.array([Decimal(value)], kind)
-    if pa.types.is_binary(kind) or pa.types.is_fixed_size_binary(kind):
-        return pa.array([bytes.fromhex(value)], kind)
-    return pa.array([float(value) if pa.types.is_floating(kind) else value], kind)
-
-
-def vector_name(row: dict[str, Any]) -> str:
-    return " ".join(
-        str(row[key]) for key in ("type", "types", "value", "values", "murmur3", "num_buckets") if key in row
-    )
 
 
 @pytest.mark.parametrize("row", VECTORS["murmur3"], ids=vector_name)

@@ -9,7 +9,7 @@ import pytest
 from lance_flight.catalog.namespace import PartitionedNamespace
 from lance_flight.engine.sql.functions import evaluate
 
-from tests.catalog.test_commit import SCHEMA, SPEC, rows
+from tests.catalog.small_table import SCHEMA, SPEC, rows
 from tests.object_store.bucket import Bucket
 from tests.service.server_process import COMMAND
 

@@ -16,7 +16,7 @@ from lance_flight.engine.sql.functions import evaluate
 from lance_flight.errors import NotFound
 from lance_flight.model.pins import Version
 
-from tests.catalog.test_commit import SCHEMA, SPEC, rows
+from tests.catalog.small_table import SCHEMA, SPEC, rows
 from tests.object_store.bucket import Bucket
 
 HOUR = 3600.0

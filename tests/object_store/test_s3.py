@@ -19,7 +19,7 @@ from lance_flight.engine.engine import Engine
 from lance_flight.engine.sql.functions import evaluate
 from lance_flight.errors import AlreadyExists, LanceFlightError, Unsupported
 
-from tests.catalog.test_commit import SCHEMA, SPEC, rows
+from tests.catalog.small_table import SCHEMA, SPEC, rows
 from tests.object_store.bucket import Bucket
 from tests.service.server_process import Server
 

@@ -17,9 +17,9 @@ from lance_flight.engine.runtime.client_sessions import ClientSession, Isolation
 from lance_flight.errors import SerializationFailure
 from lance_flight.faults import VARIABLE
 
-from tests.catalog.test_conflicts import IDS, OPERATIONS, PAIRS, PLACES, Pair, compact
+from tests.catalog.conflict_pairs import IDS, OPERATIONS, PAIRS, PLACES, Pair, compact
 from tests.object_store.bucket import Bucket
-from tests.service import test_bank
+from tests.service import bank
 from tests.service.server_process import Server
 
 FULL = os.environ.get("LANCE_FLIGHT_TESTS") == "full"
@@ -81,7 +81,7 @@ def few(monkeypatch: pytest.MonkeyPatch) -> None:
     """The object store of the tests answers one call at a time."""
     if not FULL:
         for name, number in (("WRITERS", 3), ("READERS", 2), ("TRANSFERS", 2)):
-            monkeypatch.setattr(test_bank, name, number)
+            monkeypatch.setattr(bank, name, number)
 
 
 @pytest.fixture
@@ -92,7 +92,7 @@ def servers(bucket: Bucket, tmp_path: Path) -> Iterator[list[Server]]:
 
 @pytest.mark.usefixtures("few")
 def test_no_reader_ever_finds_a_wrong_total(servers: list[Server], say: Callable[[str], None]) -> None:
-    test_bank.test_no_reader_ever_finds_a_wrong_total(servers, "bank", test_bank.in_a_transaction, say)
+    bank.check_that_no_reader_finds_a_wrong_total(servers, "bank", bank.in_a_transaction, say)
 
 
 SAMPLE = [pair for number, pair in enumerate(PAIRS) if FULL or number % 17 == 0]

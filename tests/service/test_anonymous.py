@@ -11,7 +11,7 @@ from lance_flight.flight.commands import StatementQuery
 from lance_flight.flight.wire import encode_command
 from pyarrow import flight
 
-from tests.flight.test_flight_handshakes import InMessages, password
+from tests.flight.handshakes import InMessages, password
 from tests.service.server_process import Server
 
 WHO = "SELECT CURRENT_USER AS who"

@@ -17,12 +17,8 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
+from tests.service.commands import run
 from tests.service.server_process import COMMAND, Server, files, serving
-
-
-def run(*arguments: str) -> subprocess.CompletedProcess[bytes]:
-    """Run `lance-flight` to its end."""
-    return subprocess.run([COMMAND, *arguments], capture_output=True, timeout=60, check=False)
 
 
 def text(write: str) -> Callable[[Path], None]:

@@ -8,7 +8,7 @@ import pyarrow as pa
 import pytest
 from lance_flight.model.arrow_text import type_from_text
 
-from tests.model.test_hashing import VECTORS, vector_array, vector_name
+from tests.model.hash_vectors import VECTORS, vector_array, vector_name
 from tests.service.server_process import Server
 
 

@@ -11,8 +11,8 @@ import pyarrow as pa
 import pytest
 
 from tests.catalog.aging import age, file_names
+from tests.service.commands import run
 from tests.service.server_process import Server, serving
-from tests.service.test_command_line import run
 from tests.stock import stored_tables
 
 ROWS = pa.table({"id": pa.array(range(6), pa.int64()), "p": list("ababab")})

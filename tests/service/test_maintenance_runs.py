@@ -21,8 +21,8 @@ from lance_flight.flight.wire import encode_action, encode_command
 from pyarrow import flight
 
 from tests.catalog.aging import age, file_names
+from tests.service.commands import run
 from tests.service.server_process import Server, files, serving
-from tests.service.test_command_line import run
 from tests.stock import manifest, manifest_rows, stored_tables
 
 ROWS = pa.table({"id": pa.array(range(6), pa.int64()), "p": list("ababab")})

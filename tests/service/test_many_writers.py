@@ -19,7 +19,7 @@ from lance_flight.catalog.namespace import PartitionedNamespace
 from lance_flight.catalog.storage.store import Store
 from lance_flight.engine.sql.functions import evaluate
 
-from tests.catalog.test_commit import SCHEMA, SPEC, ids, rows
+from tests.catalog.small_table import SCHEMA, SPEC, ids, rows
 from tests.catalog.turns import together
 from tests.service.server_process import Server, serving
 from tests.stock import manifest, manifest_rows, stored_rows, stored_tables

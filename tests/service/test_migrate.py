@@ -14,8 +14,8 @@ from lance_namespace import DescribeTableRequest, ListTablesRequest, RegisterTab
 
 from tests.catalog.by_hand import IN_ARROW, IN_ROWS, METADATA, lay_out
 from tests.engine import directory_namespace
+from tests.service.commands import run
 from tests.service.server_process import files, serving
-from tests.service.test_command_line import run
 from tests.stock import manifest, manifest_rows
 
 

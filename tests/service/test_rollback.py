@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.service.server_process import Server
-from tests.service.test_tags import PLACES, grown, stock
+from tests.service.tagged_tables import PLACES, grown, stock
 
 POINTS = pytest.mark.parametrize("point", ["a version", "a tag", "a time"])
 

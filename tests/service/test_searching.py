@@ -12,8 +12,8 @@ import pyarrow as pa
 import pytest
 from lance_flight.faults import VARIABLE
 
+from tests.service.commands import run
 from tests.service.server_process import Server, serving, started
-from tests.service.test_command_line import run
 from tests.stock import stored_tables
 
 ROWS, DIMENSIONS, TENANTS = 600, 8, ("a", "b", "c")

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 
 from tests.service.server_process import Server
-from tests.service.test_tags import PLACES, stock
+from tests.service.tagged_tables import PLACES, stock
 from tests.stock import stored_tables
 
 COLUMNS = "_change, _snapshot, id, name"

@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 
 from tests.service.server_process import Server
-from tests.spark.test_write_faults import check
+from tests.spark.written_rows import check
 
 
 def test_tables_are_read_written_and_joined(server: Server, table: str, tmp_path: Path) -> None:

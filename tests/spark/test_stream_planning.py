@@ -28,8 +28,8 @@ from lance_flight_client.spark.streaming.planning import History, plan_stream
 from lance_flight_client.spark.types import carried_schema
 
 from tests.catalog.aging import age
-from tests.catalog.test_additions import newest, run
-from tests.catalog.test_commit import opened
+from tests.catalog.planned_additions import newest, run
+from tests.catalog.small_table import opened
 
 
 @pytest.fixture

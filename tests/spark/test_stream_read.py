@@ -10,7 +10,7 @@ from pyspark.errors import PySparkException, StreamingQueryException
 from pyspark.sql import SparkSession
 
 from tests.service.server_process import Server
-from tests.spark.test_write_faults import check
+from tests.spark.written_rows import check
 
 
 class Copy:

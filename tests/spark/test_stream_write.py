@@ -23,7 +23,7 @@ from tests.service.server_process import Server
 from tests.spark import interrupted_stream
 from tests.spark.faulty import FORMAT, FaultySource
 from tests.spark.processes import kill_session, wait_until
-from tests.spark.test_write_faults import check, sample
+from tests.spark.written_rows import check, sample
 
 Change = Callable[[DataFrame], DataFrame]
 

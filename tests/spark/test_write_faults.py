@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
@@ -19,17 +18,12 @@ from tests.service.server_process import Server
 from tests.spark.faulty import FORMAT, FaultySource
 from tests.spark.interrupted_driver import SELECT
 from tests.spark.processes import kill_session, wait_until
-from tests.stock import stored_rows
+from tests.spark.written_rows import check, sample
 
 TASKS = 2
 IDS = list(range(10))
 HELD = [100, 101, 102]
 """What a table holds before; one of them in each of its partitions."""
-
-
-def sample(*always: tuple[object, ...], full: list[tuple[object, ...]]) -> list[tuple[object, ...]]:
-    """What is always tried, and what only by LANCE_FLIGHT_TESTS=full."""
-    return [*always, *(full if os.environ.get("LANCE_FLIGHT_TESTS") == "full" else [])]
 
 
 @pytest.fixture(scope="session")
@@ -49,12 +43,6 @@ def held(server: Server, table: str) -> str:
 def write(spark: SparkSession, root: Path, table: str, mode: str = "append", **options: str) -> None:
     rows = spark.sql(SELECT).repartition(TASKS)
     rows.write.format(FORMAT).mode(mode).options(root=str(root), table=table, **options).save()
-
-
-def check(server: Server, table: str, ids: list[int]) -> None:
-    """These rows are there, each once: to a server, and to stock Lance."""
-    assert [number for (number,) in server.rows(f"SELECT id FROM {table} ORDER BY id")] == sorted(ids)
-    assert sorted(stored_rows(server.root / table)["id"].to_pylist()) == sorted(ids)
 
 
 def data_files(place: Path) -> set[Path]:

@@ -1,0 +1,116 @@
+"""Calls to a server with and without an identity, and what they are refused with."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import pyarrow as pa
+from lance_flight.flight import commands
+from lance_flight.flight.wire import encode_action, encode_command
+from pyarrow import flight
+
+from tests.flight.flight_backend import NUMBERS
+from tests.flight.statements import SELECT, descriptor
+
+INSERT = commands.StatementUpdate(query="INSERT")
+
+NO_ROWS = pa.schema([])
+
+
+@dataclass(frozen=True)
+class Visit:
+    """A client, the header of its calls, and the ticket and handle that it comes with."""
+
+    client: flight.FlightClient
+    options: flight.FlightCallOptions
+    ticket: flight.Ticket
+    handle: bytes
+
+    @property
+    def info(self) -> bytes:
+        """A FlightInfo with the ticket."""
+        endpoints = [flight.FlightEndpoint(self.ticket, [])]
+        made: bytes = flight.FlightInfo(NO_ROWS, descriptor(SELECT), endpoints).serialize()
+        return made
+
+    def act(self, action: commands.Action) -> list[bytes]:
+        answers = self.client.do_action(flight.Action(*encode_action(action)), self.options)
+        return [answer.body.to_pybytes() for answer in answers]
+
+    def put(self, command: commands.Command, rows: pa.Table | None = None) -> None:
+        writer, reader = self.client.do_put(
+            descriptor(command), NO_ROWS if rows is None else rows.schema, options=self.options
+        )
+        with writer:
+            if rows is not None:
+                writer.write_table(rows)
+            writer.done_writing()
+            reader.read()
+
+    def exchange(self) -> None:
+        writer, reader = self.client.do_exchange(descriptor(SELECT), self.options)
+        with writer:
+            writer.done_writing()
+            reader.read_chunk()
+
+
+def info(visit: Visit, command: commands.Command) -> flight.FlightInfo:
+    return visit.client.get_flight_info(descriptor(command), visit.options)
+
+
+def metadata_ticket(command: commands.Command) -> flight.Ticket:
+    return flight.Ticket(encode_command(command))
+
+
+FREE = {
+    "Handshake": lambda v: v.client.authenticate(Empty(), v.options),
+    "GetFlightInfo of a query": lambda v: info(v, SELECT),
+    "GetFlightInfo of an update": lambda v: info(v, commands.StatementQuery(query="INSERT")),
+    "GetFlightInfo of metadata": lambda v: info(v, commands.GetSqlInfo(info=())),
+    "GetSchema": lambda v: v.client.get_schema(descriptor(SELECT), v.options),
+    "DoGet of metadata": lambda v: v.client.do_get(metadata_ticket(commands.GetCatalogs()), v.options).read_all(),
+    "DoPut of an update": lambda v: v.put(INSERT),
+    "DoPut of rows": lambda v: v.put(
+        commands.StatementIngest(
+            table="t", table_definition_options=commands.TableDefinitionOptions(if_not_exist=1, if_exists=2)
+        ),
+        NUMBERS,
+    ),
+    "CreatePreparedStatement": lambda v: v.act(commands.CreatePreparedStatement(query="SELECT numbers")),
+    "BeginTransaction": lambda v: v.act(commands.BeginTransaction()),
+    "EndTransaction": lambda v: v.act(commands.EndTransaction(transaction_id=b"tx 1", action=1)),
+    "BeginSavepoint": lambda v: v.act(commands.BeginSavepoint(transaction_id=b"tx 1", name="here")),
+    "EndSavepoint": lambda v: v.act(commands.EndSavepoint(savepoint_id=b"sp 1", action=1)),
+    "SetSessionOptions": lambda v: v.act(commands.SetSessionOptions(session_options=(("a", "b"),))),
+    "GetSessionOptions": lambda v: v.act(commands.GetSessionOptions()),
+    "CloseSession": lambda v: v.act(commands.CloseSession()),
+    "an unknown action": lambda v: list(v.client.do_action(flight.Action("Nonsense", b""), v.options)),
+    "ListActions": lambda v: v.client.list_actions(v.options),
+    "ListFlights": lambda v: list(v.client.list_flights(b"", v.options)),
+    "DoExchange": lambda v: v.exchange(),
+}
+
+
+class Empty(flight.ClientAuthHandler):  # type: ignore[misc]
+    """Sends a Handshake without a word in it, as the ODBC driver does."""
+
+    def authenticate(self, outgoing: flight.ClientAuthSender, incoming: flight.ClientAuthReader) -> None:
+        outgoing.write(b"")
+
+    def get_token(self) -> bytes:
+        return b""
+
+
+REFUSALS = (flight.FlightError, pa.ArrowException, OSError)
+
+
+def refusal(call: Callable[[Visit], object], visit: Visit) -> str | None:
+    """The code of the error that a call ends with; None where it is accepted."""
+    try:
+        call(visit)
+    except REFUSALS as error:
+        found = re.search(r"\[(\w+)\]", str(error))
+        return found[1] if found else str(error)
+    return None
