@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -252,3 +253,13 @@ def test_what_must_stay_light_loads_nothing_heavy(first: str, reached: str) -> N
                 loaded.add(module)
                 waiting.append(module)
     assert reached in loaded
+
+
+def test_no_test_module_imports_another() -> None:
+    found = []
+    for file in sorted((TOP / "tests").rglob("*.py")):
+        # Programs that a test starts are strings in its text: their lines count as well.
+        for number, line in enumerate(file.read_text().splitlines(), 1):
+            if re.match(r"\s*(from|import) (tests\.)?([a-z_.]+\.)?test_|\s*from tests[a-z_.]* import .*\btest_", line):
+                found.append(f"{file.relative_to(TOP)}:{number}: {line.strip()}")
+    assert not found, "move what they share into a module named after what it holds: " + "; ".join(found)
