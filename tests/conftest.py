@@ -12,6 +12,8 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, settings
 
+from tests.slow_tests import is_slow
+
 # Hundreds of processes are started, and each would compile all that it imports anew where that is not kept.
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 os.environ.setdefault("PYTHONPYCACHEPREFIX", str(Path(__file__).parent.parent / ".pytest_cache" / "bytecode"))
@@ -31,6 +33,13 @@ _SAID = "said"
 def say(request: pytest.FixtureRequest) -> Callable[[str], None]:
     """Puts a line of counts below the summary of the run, whichever worker the test ran in."""
     return lambda line: request.node.user_properties.append((_SAID, line))
+
+
+@pytest.hookimpl(tryfirst=True)  # before `-m` looks at the markers
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        if is_slow(item.path):
+            item.add_marker(pytest.mark.slow)
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
