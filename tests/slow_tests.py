@@ -17,11 +17,7 @@ SLOW_DIRECTORIES = {
 
 # Modules of those directories that are quick, and show that the layer works at all.
 QUICK_MODULES = {
-    "service/test_create_table.py",
     "service/test_explain.py",
-    "service/test_insert.py",
-    "service/test_joins.py",
-    "service/test_metadata_tables.py",
     "service/test_parameters.py",
     "service/test_tags.py",
     "spark/test_job.py",
@@ -32,18 +28,30 @@ QUICK_MODULES = {
 # Module of another directory → what makes it slow.
 SLOW_MODULES = {
     "catalog/test_beside_a_writer.py": "a process that writes all the time",
+    "catalog/test_commit.py": "processes that write and are killed",
     "catalog/test_conflicts.py": "every pair of operations",
+    "catalog/test_leases.py": "processes that read and write",
+    "catalog/test_private_places.py": "processes that are killed",
     "catalog/test_stateful.py": "a long property",
+    "catalog/test_verification.py": "processes of the command line",
     "engine/test_differential.py": "a long property",
     "engine/test_evolution_property.py": "a long property",
+    "engine/test_lineage.py": "a long property",
+    "engine/test_missing_sources.py": "every statement over odd tables",
     "engine/test_odd_tables.py": "a long property",
     "engine/test_partition_wise.py": "a long property",
     "engine/test_policies.py": "every statement for every tenant",
+    "engine/test_rights_to_rows.py": "every statement for every privilege",
     "engine/test_row_changes_property.py": "a long property",
+    "engine/test_schema_races.py": "every change beside every writer",
+    "hostile/test_wire.py": "a server process, and many changed bytes",
     "planning/test_joins_property.py": "a long property",
     "planning/test_pruning_minimal.py": "every value of each column",
     "planning/test_pruning_property.py": "a long property",
     "planning/test_pruning_zones.py": "every change of every zone's clocks",
+    "search/test_indices.py": "every kind of index after every change",
+    "search/test_ties.py": "every way to read the tables of a search",
+    "search/test_vector_search.py": "every metric over every layout",
     "test_benchmarks.py": "processes of each benchmark",
     "test_readme.py": "server processes",
 }
