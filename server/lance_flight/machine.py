@@ -32,7 +32,7 @@ def control_group_limits(process: Path = PROCESS) -> Limits:
 
 @functools.cache
 def cores() -> int:
-    """How many cores this process may keep busy, at least one: a quota of 1.5 counts as two."""
+    """Return the number of cores that this process may keep busy, at least one: a quota of 1.5 counts as two."""
     has_affinity = hasattr(os, "sched_getaffinity")
     here = len(os.sched_getaffinity(0)) if has_affinity else os.cpu_count() or 1
     return max(1, math.ceil(min(here, control_group_limits().cores)))
@@ -40,7 +40,7 @@ def cores() -> int:
 
 @functools.cache
 def memory() -> int:
-    """How many bytes of memory this process may use."""
+    """Return the bytes of memory that this process may use."""
     here = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     # Version 1 says "unlimited" by a number beyond any memory.
     return int(min(here, control_group_limits().memory))
@@ -105,7 +105,7 @@ def _ratio(quota: str, period: str) -> float:
 
 
 def _cpus(group: Path) -> float:
-    """How many cores a list like `0-3,8` has."""
+    """Return the number of cores in a CPU list like `0-3,8`; infinite if none can be read."""
     for name in ("cpuset.cpus.effective", "cpuset.effective_cpus", "cpuset.cpus"):
         with contextlib.suppress(ValueError):
             spans = [part.partition("-") for part in _text(group / name).split(",") if part]
@@ -124,7 +124,7 @@ def _lines(file: Path) -> list[str]:
 
 
 def _text(file: Path) -> str:
-    """What a file says; nothing where there is none, or none of this process's business."""
+    """Return the stripped text of a file; an empty string if it cannot be read."""
     try:
         return file.read_text().strip()
     except OSError:

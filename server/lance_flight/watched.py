@@ -54,7 +54,7 @@ class Watched(Generic[_T]):
 
     @property
     def value(self) -> _T:
-        """What the file says now."""
+        """Parsed content of the file as it is now."""
         found = self._current()
         if isinstance(found, InvalidInput):
             raise self._closed(

@@ -49,7 +49,7 @@ def metadata_from_json(value: Any) -> dict[str, str]:
 
 
 def extension_metadata(kind: pa.DataType) -> dict[str, str]:
-    """What Arrow itself keeps beside the storage type of an extension type."""
+    """Return the metadata that Arrow stores beside the storage type of an extension type."""
     if not isinstance(kind, pa.BaseExtensionType):
         return {}
     parameters = kind.__arrow_ext_serialize__().decode() if isinstance(kind, pa.ExtensionType) else ""

@@ -111,7 +111,7 @@ class _Reader:
         return key + (value if key else value.lower())
 
     def listed(self, opening: str, closing: str, item: Callable[[], _T]) -> tuple[_T, ...]:
-        """What stands between two brackets, separated by commas; nothing where they are absent."""
+        """Parse comma-separated items between two brackets; return an empty tuple if the opening one is absent."""
         if not self.skip(opening):
             return ()
         items: list[_T] = []

@@ -80,7 +80,7 @@ class IndexKind:
 
     @property
     def lance(self) -> str:
-        """What Lance calls it."""
+        """Return the name of this kind in Lance."""
         return self.name.upper()
 
     def checked(self, options: Mapping[str, OptionValue]) -> dict[str, OptionValue]:

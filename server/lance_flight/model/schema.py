@@ -200,7 +200,7 @@ def field_ids(table: pa.Schema, namespace: NamespaceSchema) -> dict[str, dict[st
 
 
 def _is_hidden(schema: pa.Schema, path: str) -> bool:
-    """Whether a field lies in a map or a fixed-size list, where Lance knows no names of fields."""
+    """Return whether a field lies in a map or a fixed-size list, where Lance knows no names of fields."""
     top, *names = path.split(".")
     kind = schema.field(top).type
     for name in names:

@@ -114,7 +114,7 @@ def dotted(path: Path) -> str:
 
 
 def widens(old: pa.DataType, new: pa.DataType) -> bool:
-    """Whether every value of `old` is the same value in `new`.
+    """Return whether every value of type `old` keeps its value in type `new`.
 
     >>> widens(pa.int32(), pa.int64()), widens(pa.uint32(), pa.int32()), widens(pa.decimal128(9, 2), pa.decimal128(12, 2))
     (True, False, True)

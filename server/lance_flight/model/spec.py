@@ -54,7 +54,7 @@ class PartitionField:
 
     @property
     def derivation(self) -> tuple[tuple[int, ...], Transform | Expression]:
-        """What decides whether two fields are the same one (spec: Field ID Reuse)."""
+        """Return the key that two equal fields share: source ids and rule (spec: Field ID Reuse)."""
         return self.source_ids, self.rule
 
     @classmethod

@@ -264,12 +264,12 @@ TRANSFORMS: Mapping[str, type[Any]] = MappingProxyType(
 
 
 def is_string(kind: pa.DataType) -> bool:
-    """Whether `kind` holds text."""
+    """Return whether `kind` is a string type."""
     return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind))
 
 
 def is_number(kind: pa.DataType) -> bool:
-    """Whether `kind` is an integer, float or decimal."""
+    """Return whether `kind` is an integer, float or decimal."""
     return bool(pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind))
 
 

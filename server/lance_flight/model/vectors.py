@@ -8,7 +8,7 @@ import pyarrow as pa
 
 
 def is_vector(kind: pa.DataType) -> bool:
-    """Whether values of a type are vectors.
+    """Return whether `kind` is a vector type: a fixed-size list of floats or uint8.
 
     >>> is_vector(pa.list_(pa.float32(), 8)), is_vector(pa.list_(pa.float32())), is_vector(pa.list_(pa.int64(), 8))
     (True, False, False)
