@@ -43,7 +43,7 @@ def measure(bench: Bench) -> list[Result]:
     root = bench.scratch("commit")
     namespace = empty(root / LOCAL, data.SCHEMA, data.HUNDRED_BY)
     namespace.append([start], evaluate)
-    peer = _Merge.beside(namespace, bench.place / "manifest")
+    peer = _Merge.extra_columns(namespace, bench.place / "manifest")
     with bench.empty_servers("commit-server") as pair:
         pair.ours.ingest(REMOTE, start, partition_by=data.HUNDRED_BY)
         cases = {
@@ -54,7 +54,7 @@ def measure(bench: Bench) -> list[Result]:
         cases |= {_named(writers): _at_once(writers, namespace, start) for writers in WRITERS}
         seconds = interleaved({name: timed(case) for name, case in cases.items()}, bench.options.rounds)
         appended = (bench.options.rounds + 1) * COMMITS
-        local = Engine(Root(Store(str(root))), ways=1).query(COUNT.format(LOCAL))
+        local = Engine(Root(Store(str(root))), target_partitions=1).query(COUNT.format(LOCAL))
         by_many = appended * sum(WRITERS)
         data.expect("rows after the appends in process", local.to_pylist(), [{"n": START_ROWS + appended + by_many}])
         sent = pair.ours.rows(COUNT.format(REMOTE))

@@ -105,7 +105,7 @@ class EngineProcess:
 
 def open_engine(root: Path, memory_limit: int | None = None) -> Engine:
     """An engine over a root, with as many lanes as the service gives it."""
-    return Engine(Root(Store(str(root))), ways=CORES, limits=Limits(server_memory=memory_limit))
+    return Engine(Root(Store(str(root))), target_partitions=CORES, limits=Limits(server_memory=memory_limit))
 
 
 def store(root: Path, name: str, reader: pa.RecordBatchReader, *, partition_by: str | None = None) -> int:

@@ -24,7 +24,7 @@ from typing import Any
 import pyarrow.parquet as pq
 
 from benchmarks import data, results, servers, tpch
-from benchmarks.drivers.driver import Question
+from benchmarks.drivers.driver import NormalForm
 from benchmarks.peer_processes import Peer, PeerProcess, Unavailable, start_peer
 
 ARROW = "pyarrow==26.0.1"
@@ -56,20 +56,20 @@ RATE_SECONDS, CLIENTS, EXACT_TO = 1.0, 16, 100
 PRICE = "count(*) AS n, sum(l_extendedprice) AS price"
 REVENUE = "sum(l_extendedprice * (1 - l_discount)) AS revenue"
 GROUP = "l_returnflag, l_linestatus"
-ONE = Question(select="1 AS one")
+ONE = NormalForm(select="1 AS one")
 RATES = {
     "day, 1 client": ("day", 1),
     f"day, {CLIENTS} clients": ("day", CLIENTS),
     f"SELECT 1, {CLIENTS} clients": ("SELECT 1", CLIENTS),
 }
 
-Turn = Callable[[int], dict[str, object]]
+Admission = Callable[[int], dict[str, object]]
 """The request of each peer in a round."""
 
 
-def make_day(wanted: date = tpch.DAY) -> Question:
+def make_day(wanted: date = tpch.DAY) -> NormalForm:
     """Return the question for one day, all of whose rows lie in one partition."""
-    return Question(
+    return NormalForm(
         select=PRICE,
         columns=("l_shipdate", "l_extendedprice"),
         where=f"l_shipdate = DATE '{wanted}'",
@@ -77,7 +77,7 @@ def make_day(wanted: date = tpch.DAY) -> Question:
     )
 
 
-def make_questions(rows: Path) -> dict[str, Question]:
+def make_questions(rows: Path) -> dict[str, NormalForm]:
     """Return the questions by heading; the key that is looked up lies in the middle of the rows."""
     file = pq.ParquetFile(rows)
     names = tuple(file.schema_arrow.names)
@@ -85,20 +85,20 @@ def make_questions(rows: Path) -> dict[str, Question]:
     return {
         "SELECT 1": ONE,
         "day": make_day(),
-        "quarter": Question(
+        "quarter": NormalForm(
             select=PRICE,
             columns=("l_shipdate", "l_extendedprice"),
             where="l_shipdate >= DATE '1995-01-01' AND l_shipdate < DATE '1995-04-01'",
             months="y = 1995 AND m <= 3",
         ),
-        "group by": Question(
+        "group by": NormalForm(
             select=f"{GROUP}, {PRICE}, sum(l_quantity) AS quantity, {REVENUE}",
             columns=("l_returnflag", "l_linestatus", "l_quantity", "l_extendedprice", "l_discount", "l_shipdate"),
             where="l_shipdate <= DATE '1998-09-02'",
             group=GROUP,
         ),
-        "key": Question(select=PRICE, columns=("l_orderkey", "l_extendedprice"), where=f"l_orderkey = {key}"),
-        "stream all": Question(select=", ".join(names), columns=names, is_whole=True),
+        "key": NormalForm(select=PRICE, columns=("l_orderkey", "l_extendedprice"), where=f"l_orderkey = {key}"),
+        "stream all": NormalForm(select=", ".join(names), columns=names, is_whole=True),
     }
 
 
@@ -121,7 +121,7 @@ class Run:
             del self.peers[name]
             return None
 
-    def take_turns(self, heading: str, verb: str, turn: Turn, rounds: int, *, warm_up: bool = True) -> None:
+    def take_turns(self, heading: str, verb: str, turn: Admission, rounds: int, *, warm_up: bool = True) -> None:
         """Send every peer one request in each round and keep what it took; the first round does not count where it warms up."""
         taken = self.found.setdefault(heading, defaultdict(list))
         for number in range(rounds + warm_up):
@@ -131,7 +131,7 @@ class Run:
                     taken[name] += result or []
         print(f"measured: {heading}", file=sys.stderr, flush=True)
 
-    def compare(self, heading: str, question: Question) -> None:
+    def compare(self, heading: str, question: NormalForm) -> None:
         """Raise `WrongAnswer` with the peer, the question and both answers where one is not that of the base."""
         answers = {name: self.ask(name, "answer", question=asdict(question)) for name in list(self.peers)}
         for name, answer in answers.items():
@@ -159,11 +159,11 @@ def measure(run: Run, rows: tpch.LineItems, rounds: int) -> None:
     run.compare("after all appends", asked["stream all"])
 
 
-def _repeat_request(**request: object) -> Turn:
+def _repeat_request(**request: object) -> Admission:
     return lambda _: request
 
 
-def _count_repeats(question: Question) -> int:
+def _count_repeats(question: NormalForm) -> int:
     return 1 if question.is_whole else REPEATS
 
 

@@ -92,7 +92,7 @@ class _Planner:
 
     def plan(self) -> Pruning:
         """From SQL to an execution plan."""
-        session = Session(StatementContext(root=self.root, ways=CORES))
+        session = Session(StatementContext(root=self.root, target_partitions=CORES))
         frame = session.frame(self.events.sql)
         session.prepare(frame)
         session.plan(frame)
@@ -101,7 +101,7 @@ class _Planner:
 
     def engine_plan(self) -> object:
         """From SQL to what GetFlightInfo answers."""
-        return Engine(self.root, ways=CORES).plan(self.events.sql)
+        return Engine(self.root, target_partitions=CORES).plan(self.events.sql)
 
     def prune(self, snapshot: Snapshot) -> Pruning:
         """From a predicate to partition tables."""

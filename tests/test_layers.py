@@ -23,7 +23,7 @@ LAYERS = {
     "lance_flight.lru_cache": set(),
     "lance_flight.machine": set(),
     "lance_flight.thread_states": set(),
-    "lance_flight.watched": {"lance_flight.errors"},
+    "lance_flight.file_reloading": {"lance_flight.errors"},
     "lance_flight.config": {"lance_flight.errors"},
     "lance_flight.model": {"lance_flight.errors"},
     "lance_flight.planning": {"lance_flight.model", "lance_flight.errors"},
@@ -43,13 +43,13 @@ LAYERS = {
         "lance_flight.lru_cache",
         "lance_flight.machine",
         "lance_flight.thread_states",
-        "lance_flight.watched",
+        "lance_flight.file_reloading",
     },
     "lance_flight.flight": {
         "lance_flight.errors",
         "lance_flight.lru_cache",
         "lance_flight.thread_states",
-        "lance_flight.watched",
+        "lance_flight.file_reloading",
     },
     "lance_flight.flight.engine_backend": {
         "lance_flight.flight",
@@ -67,7 +67,7 @@ LAYERS = {
         "lance_flight.engine",
         "lance_flight.catalog",
         "lance_flight.errors",
-        "lance_flight.watched",
+        "lance_flight.file_reloading",
         "lance_flight_client",
     },
     "lance_flight_client": set(),
@@ -111,7 +111,7 @@ ENGINE = (
 # Layer, and a layer below it → the only modules of that one which it may import.
 DOORS = {
     # What is counted and logged, and nothing that does it.
-    ("lance_flight.admin", "lance_flight.engine"): {"lance_flight.engine.runtime.statement_runs"},
+    ("lance_flight.admin", "lance_flight.engine"): {"lance_flight.engine.runtime.running_statement"},
     ("lance_flight.admin", "lance_flight.catalog"): {"lance_flight.catalog.commits.commit_counts"},
     ("lance_flight_client.spark", "lance_flight.engine"): {
         "lance_flight.engine.sql.functions",

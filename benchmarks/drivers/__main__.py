@@ -23,7 +23,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from benchmarks.drivers.driver import Client, Driver, Question, Unsupported
+from benchmarks.drivers.driver import Client, Driver, NormalForm, Unsupported
 
 
 class Program:
@@ -46,7 +46,7 @@ class Program:
 
     def answer(self, question: dict[str, Any]) -> list[list[str]]:
         """Return the rows of an answer as sorted texts; for a whole table, the sum of each column."""
-        asked = Question(**question)
+        asked = NormalForm(**question)
         found = self._connect(1)[0](asked)
         rows = _sum_columns(found) if asked.is_whole else (row.values() for batch in found for row in batch.to_pylist())
         return sorted([_format_value(value) for value in row] for row in rows)
@@ -54,13 +54,13 @@ class Program:
     def ask(self, questions: list[dict[str, Any]]) -> list[float]:
         """Ask some questions one after another and return the seconds of each."""
         (client,) = self._connect(1)
-        return [_measure(_drain, client, Question(**question)) for question in questions]
+        return [_measure(_drain, client, NormalForm(**question)) for question in questions]
 
     def rate(self, question: dict[str, Any], clients: int, seconds: float) -> list[float]:
         """Have so many clients ask the same for some seconds and return the answers per second."""
         connected, started = self._connect(clients), time.perf_counter()
         with ThreadPoolExecutor(clients) as pool:
-            answers = sum(pool.map(partial(_drain_until, started + seconds, Question(**question)), connected))
+            answers = sum(pool.map(partial(_drain_until, started + seconds, NormalForm(**question)), connected))
         return [answers / (time.perf_counter() - started)]
 
     def close(self) -> None:
@@ -82,12 +82,12 @@ def _measure(call: Callable[..., object], *arguments: object) -> float:
     return time.perf_counter() - started
 
 
-def _drain(client: Client, question: Question) -> None:
+def _drain(client: Client, question: NormalForm) -> None:
     for _ in client(question):
         pass
 
 
-def _drain_until(deadline: float, question: Question, client: Client) -> int:
+def _drain_until(deadline: float, question: NormalForm, client: Client) -> int:
     answers = 0
     while answers == 0 or time.perf_counter() < deadline:
         _drain(client, question)

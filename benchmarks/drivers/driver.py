@@ -15,7 +15,7 @@ BATCH_ROWS = 1 << 16
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Question:
+class NormalForm:
     """A query of the line items, in the parts that a peer may need one by one; of no table where it reads no columns.
 
     `months` says `where` again about the columns `y` and `m`, for peers without transforms, whose users keep and name those.
@@ -35,7 +35,7 @@ class Question:
         return " ".join([f"SELECT {self.select}", *(f"{word} {what}" for word, what in clauses.items() if what)])
 
 
-Client = Callable[[Question], Iterable[pa.RecordBatch]]
+Client = Callable[[NormalForm], Iterable[pa.RecordBatch]]
 
 
 class Unsupported(Exception):

@@ -10,7 +10,7 @@ from pathlib import Path
 import duckdb
 import pyarrow as pa
 
-from benchmarks.drivers.driver import BATCH_ROWS, TABLE, Client, Driver, Question
+from benchmarks.drivers.driver import BATCH_ROWS, TABLE, Client, Driver, NormalForm
 
 TOKEN = "benchmark"  # noqa: S105 - it opens a server of this run alone
 EXTENSIONS = ("httpfs", "quack")
@@ -34,7 +34,7 @@ class _Duck(Driver):
         cursor = self.connection.cursor()
         return lambda question: cursor.sql(self.sql(question)).to_arrow_reader(BATCH_ROWS)
 
-    def sql(self, question: Question) -> str:
+    def sql(self, question: NormalForm) -> str:
         """Return the text of the question for this peer."""
         return question.sql(self.table)
 
@@ -51,7 +51,7 @@ class Hive(_Duck):
         self.connection.register("added", rows)
         self._copy("added", "APPEND")
 
-    def sql(self, question: Question) -> str:
+    def sql(self, question: NormalForm) -> str:
         return question.sql(by_months=True)
 
     def _copy(self, source: str, mode: str) -> None:
@@ -97,7 +97,7 @@ class Quack(_Duck):
     def load(self, rows: Path) -> None:
         self.connection.execute(f"CREATE TABLE {self.table} AS FROM read_parquet('{rows}')")
 
-    def sql(self, question: Question) -> str:
+    def sql(self, question: NormalForm) -> str:
         return "FROM server.query('{}')".format(question.sql().replace("'", "''"))
 
 

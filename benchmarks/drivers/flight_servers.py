@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from benchmarks import servers
 from benchmarks.client import BareClient, SqlClient
-from benchmarks.drivers.driver import TABLE, Client, Driver, Question, Unsupported, read_batches
+from benchmarks.drivers.driver import TABLE, Client, Driver, NormalForm, Unsupported, read_batches
 from benchmarks.servers import Server
 
 ONE = pa.record_batch({"one": [1]})
@@ -79,7 +79,7 @@ class Bare(Driver):
     def connect(self) -> Client:
         client = self._client()
 
-        def ask(question: Question) -> Iterable[pa.RecordBatch]:
+        def ask(question: NormalForm) -> Iterable[pa.RecordBatch]:
             if question.is_whole:
                 return client.stream(self._table)
             if question.columns:

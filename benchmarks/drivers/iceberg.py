@@ -13,7 +13,7 @@ from pyiceberg.catalog.sql import SqlCatalog
 from pyiceberg.expressions import AlwaysTrue
 from pyiceberg.transforms import MonthTransform
 
-from benchmarks.drivers.driver import BATCH_ROWS, TABLE, Client, Driver, Question
+from benchmarks.drivers.driver import BATCH_ROWS, TABLE, Client, Driver, NormalForm
 
 
 class Iceberg(Driver):
@@ -31,7 +31,7 @@ class Iceberg(Driver):
     def connect(self) -> Client:
         connection = self.stack.enter_context(duckdb.connect())
 
-        def ask(question: Question) -> Iterable[pa.RecordBatch]:
+        def ask(question: NormalForm) -> Iterable[pa.RecordBatch]:
             if question.is_whole:
                 return self._scan(question)
             if question.columns:
@@ -40,6 +40,6 @@ class Iceberg(Driver):
 
         return ask
 
-    def _scan(self, question: Question) -> pa.RecordBatchReader:
+    def _scan(self, question: NormalForm) -> pa.RecordBatchReader:
         condition = question.where.replace("DATE ", "") or AlwaysTrue()
         return self._table.scan(row_filter=condition, selected_fields=tuple(question.columns)).to_arrow_batch_reader()

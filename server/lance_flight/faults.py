@@ -71,7 +71,7 @@ class _Fault:
 _fault = _Fault(os.environ[VARIABLE]) if os.environ.get(VARIABLE) else None
 
 
-def reached(point: str) -> None:
+def failpoint(point: str) -> None:
     """Say that a write has come to one of `POINTS`."""
     if _fault is not None and _fault.point == point:
         _fault.passed()

@@ -6,7 +6,7 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 
-from lance_flight.engine.runtime.statement_runs import Kind, Record, State
+from lance_flight.engine.runtime.running_statement import Kind, Record, State
 
 RECORD = Record(
     id="0123456789abcdef",

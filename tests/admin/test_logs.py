@@ -10,7 +10,7 @@ from collections.abc import Iterator
 import pytest
 from lance_flight.admin.logs import FIELDS, JsonLines, TextLines
 from lance_flight.admin.statement_log import StatementLog
-from lance_flight.engine.runtime.statement_runs import Kind
+from lance_flight.engine.runtime.running_statement import Kind
 
 from tests.admin.records import RECORD, record
 

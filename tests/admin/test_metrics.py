@@ -6,7 +6,7 @@ import pytest
 from lance_flight import errors
 from lance_flight.admin.metrics import Load, Metrics
 from lance_flight.catalog.commits.commit_counts import CommitEvent
-from lance_flight.engine.runtime.statement_runs import Kind
+from lance_flight.engine.runtime.running_statement import Kind
 from prometheus_client.parser import text_string_to_metric_families
 
 from tests.admin.records import RECORD, record

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from lance_flight.catalog.commits.commit_ids import NamedCommit
+from lance_flight.catalog.commits.commit_tokens import CommitToken
 from lance_flight.catalog.namespace import PartitionedNamespace
 from lance_flight.engine.sql.functions import evaluate
 
@@ -13,7 +13,7 @@ from tests.catalog.small_table import rows
 def append(namespace: PartitionedNamespace, commit_id: str, *pairs: tuple[int, str | None]) -> int:
     """Append rows under an id, as a job would that does not know whether it did."""
     transaction = namespace.begin()
-    transaction.once = NamedCommit.now(commit_id, len(pairs))
+    transaction.once = CommitToken.now(commit_id, len(pairs))
     with namespace.changing(transaction):
         if pairs:
             namespace.write(transaction, [rows(*pairs)], evaluate)

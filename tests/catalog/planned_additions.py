@@ -25,7 +25,7 @@ def run(place: Path, statement: str) -> None:
         case "index":
             create_index(opened(place), IndexRules(column="id", min_rows=0))
         case _:
-            Engine(Root(Store(str(place.parent))), ways=1).update(statement)
+            Engine(Root(Store(str(place.parent))), target_partitions=1).update(statement)
 
 
 def newest(place: Path) -> int:

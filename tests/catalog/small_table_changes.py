@@ -30,4 +30,4 @@ def delete(place: Path, *gone: int) -> None:
 
 
 def sql(place: Path, statement: str) -> None:
-    Engine(Root(Store(str(place.parent))), ways=2).update(statement)
+    Engine(Root(Store(str(place.parent))), target_partitions=2).update(statement)

@@ -38,7 +38,7 @@ def statement(kind: str, number: int) -> str:
 def main(root: str, kind: str, stop: str) -> None:
     """Write until the file `stop` is there."""
     random.seed(kind)
-    engine = Engine(Root(Store(root)), ways=2)
+    engine = Engine(Root(Store(root)), target_partitions=2)
     rows = commits = 0
     while not Path(stop).exists():
         rows += engine.update(statement(kind, commits))

@@ -270,5 +270,5 @@ def walk(place: Path, statement: str) -> None:
 
 
 def content(place: Path, version: int) -> Rows:
-    answer = Engine(Root(Store(str(place.parent))), ways=1).query(f"SELECT id, name FROM t@{version}")
+    answer = Engine(Root(Store(str(place.parent))), target_partitions=1).query(f"SELECT id, name FROM t@{version}")
     return Counter((row["id"], row["name"]) for row in answer.to_pylist())

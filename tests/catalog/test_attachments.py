@@ -44,7 +44,7 @@ def root(tmp_path: Path) -> Path:
 
 
 def engine(root: Path) -> Engine:
-    return Engine(Root(Store(str(root))), ways=1)
+    return Engine(Root(Store(str(root))), target_partitions=1)
 
 
 def namespace(root: Path) -> PartitionedNamespace:
@@ -75,7 +75,7 @@ def at(monkeypatch: pytest.MonkeyPatch, what: Any) -> None:
         monkeypatch.undo()
         what()
 
-    monkeypatch.setattr(attachments, "reached", reached)
+    monkeypatch.setattr(attachments, "failpoint", reached)
 
 
 def test_whoever_makes_the_partition_first_has_it(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:

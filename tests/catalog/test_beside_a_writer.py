@@ -30,7 +30,7 @@ ROWS = PARTITIONS * 20
 @pytest.fixture
 def engine(tmp_path: Path) -> Engine:
     (tmp_path / "root").mkdir()
-    made = Engine(Root(Store(str(tmp_path / "root"))), ways=2)
+    made = Engine(Root(Store(str(tmp_path / "root"))), target_partitions=2)
     made.update("CREATE TABLE t (id BIGINT, p BIGINT, n BIGINT) PARTITIONED BY (p)")
     made.update(f"INSERT INTO t SELECT value, value % {PARTITIONS}, 0 FROM generate_series(0, {ROWS - 1})")
     return made

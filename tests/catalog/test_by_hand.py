@@ -37,7 +37,7 @@ def opened(place: Path) -> PartitionedNamespace:
 
 def read(place: Path, condition: str = "true") -> list[int]:
     sql = f"SELECT id FROM events WHERE {condition} ORDER BY id"
-    return Engine(Root(Store(str(place.parent))), ways=2).query(sql)["id"].to_pylist()
+    return Engine(Root(Store(str(place.parent))), target_partitions=2).query(sql)["id"].to_pylist()
 
 
 def rows(*ids: int, day: date = date(2025, 12, 10), country: str | None = "US") -> pa.Table:

@@ -7,9 +7,9 @@ import sys
 from pathlib import Path
 
 import pytest
-from lance_flight.catalog.commits import commit_ids
-from lance_flight.catalog.commits.commit_ids import KEPT, NamedCommit, named_commit, named_commits
-from lance_flight.catalog.manifests.once import LONGEST
+from lance_flight.catalog.commits import commit_tokens
+from lance_flight.catalog.commits.commit_tokens import KEPT, CommitToken, named_commit, named_commits
+from lance_flight.catalog.manifests.idempotency import LONGEST
 from lance_flight.catalog.namespace import PartitionedNamespace
 from lance_flight.catalog.storage.store import Store
 from lance_flight.engine.sql.functions import evaluate
@@ -77,7 +77,7 @@ def test_it_is_known_after(place: Path, between: str) -> None:
 
 def test_the_last_ids_are_known_and_the_ones_before_make_room(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert KEPT >= 100
-    monkeypatch.setattr(commit_ids, "KEPT", 5)
+    monkeypatch.setattr(commit_tokens, "KEPT", 5)
     for number in range(7):
         append(opened(place), f"batch {number}")
     snapshot = opened(place).snapshot()
@@ -89,7 +89,7 @@ def test_two_who_began_at_once_with_one_id_are_one_commit(place: Path) -> None:
     namespace = opened(place)
     first, second = namespace.begin(), namespace.begin()
     for number, transaction in enumerate((first, second), 1):
-        transaction.once = NamedCommit.now("monday", 1)
+        transaction.once = CommitToken.now("monday", 1)
         namespace.write(transaction, [rows((number, "a"))], evaluate)
     namespace.commits.commit(first)
     with pytest.raises(AlreadyCommitted):
@@ -110,4 +110,4 @@ def test_processes_that_race_with_the_same_ids_commit_each_once(place: Path) -> 
 @pytest.mark.parametrize("commit_id", ["", "x" * (LONGEST + 1)])
 def test_an_id_that_cannot_be_remembered_is_refused(commit_id: str) -> None:
     with pytest.raises(InvalidInput, match=f"{len(commit_id)} characters; expected 1 to {LONGEST}"):
-        NamedCommit.now(commit_id, 0)
+        CommitToken.now(commit_id, 0)

@@ -55,7 +55,7 @@ def template(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A root with a table `t` of two partitions, each with two rows in two files."""
     place = tmp_path_factory.mktemp("template") / "root"
     place.mkdir()
-    engine = Engine(Root(Store(str(place))), ways=1)
+    engine = Engine(Root(Store(str(place))), target_partitions=1)
     engine.update("CREATE TABLE t (id BIGINT NOT NULL, p VARCHAR, n INT) PARTITIONED BY (p)")
     engine.update("INSERT INTO t (id, p) VALUES (1, 'a'), (3, 'b')")
     engine.update("INSERT INTO t (id, p) VALUES (2, 'a'), (4, 'b')")
@@ -96,7 +96,7 @@ class Table:
 def table(tmp_path: Path, template: Path) -> Table:
     place = tmp_path / "root"
     shutil.copytree(template, place)
-    return Table(place, Engine(Root(Store(str(place))), ways=1))
+    return Table(place, Engine(Root(Store(str(place))), target_partitions=1))
 
 
 @ISOLATIONS
@@ -177,7 +177,7 @@ def test_a_compaction_gives_up_what_others_have_changed(
             monkeypatch.undo()
             table.run(pair, first=True)
 
-    monkeypatch.setattr(compaction, "reached", at)
+    monkeypatch.setattr(compaction, "failpoint", at)
     namespace = table.engine.root.table(TableName("public", "t"))
     assert isinstance(namespace, PartitionedNamespace)
     report = compaction.compact(namespace)

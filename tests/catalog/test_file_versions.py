@@ -28,8 +28,8 @@ ALL = sorted(n for first in (*FIRST.values(), 1000) for n in range(first, first 
 BEFORE = {value: {VERSIONS["abc".index(value[0])]} for value in FIRST} | {"d": {"2.2"}}
 
 
-def engine(root: Path, ways: int = 1) -> Engine:
-    return Engine(Root(Store(str(root))), ways=ways)
+def engine(root: Path, target_partitions: int = 1) -> Engine:
+    return Engine(Root(Store(str(root))), target_partitions=target_partitions)
 
 
 def rows(value: str, start: int) -> pa.Table:
@@ -74,18 +74,18 @@ def root(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def values(root: Path, sql: str, ways: int = 1) -> list[Any]:
-    found: list[Any] = engine(root, ways).query(sql).columns[0].to_pylist()
+def values(root: Path, sql: str, target_partitions: int = 1) -> list[Any]:
+    found: list[Any] = engine(root, target_partitions).query(sql).columns[0].to_pylist()
     return found
 
 
-@pytest.mark.parametrize("ways", [1, 3])
-def test_tables_of_several_versions_are_read_as_one(root: Path, ways: int) -> None:
-    found = engine(root, ways).query("SELECT id, p, s FROM t ORDER BY id")
+@pytest.mark.parametrize("target_partitions", [1, 3])
+def test_tables_of_several_versions_are_read_as_one(root: Path, target_partitions: int) -> None:
+    found = engine(root, target_partitions).query("SELECT id, p, s FROM t ORDER BY id")
     assert found["id"].to_pylist() == ALL
     assert found["s"].to_pylist() == [{"x": n, "l": [n, None]} for n in ALL]
     condition = "s['x'] >= 100 AND p <> 'd' AND word = 'two'"
-    assert sorted(values(root, f"SELECT id FROM t WHERE {condition}", ways)) == [
+    assert sorted(values(root, f"SELECT id FROM t WHERE {condition}", target_partitions)) == [
         n for n in ALL if 100 <= n < 1000 and n % 3 == 1
     ]
     assert versions(root) == BEFORE
@@ -143,7 +143,7 @@ def test_tables_of_several_versions_are_searched_as_one(root: Path, *, indexed: 
         engine(root).update("CREATE INDEX texts ON t (word) USING inverted")
         engine(root).update("CREATE INDEX vectors ON t (v) USING ivf_flat WITH (num_partitions = 1)")
         engine(root).update("CREATE INDEX ids ON t (id) USING btree")
-    nearest = values(root, "SELECT id FROM vector_search('t', 'v', [160.2, 1.0], k => 9)", ways=2)
+    nearest = values(root, "SELECT id FROM vector_search('t', 'v', [160.2, 1.0], k => 9)", target_partitions=2)
     assert sorted(nearest) == [*range(156, 165)]
     across = values(root, "SELECT id FROM vector_search('t', 'v', [85.0, 1.0], k => 40)")
     assert sorted(across) == [*range(50, 70), *range(100, 120)]

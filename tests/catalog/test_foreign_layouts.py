@@ -38,7 +38,7 @@ def opened(place: Path) -> PartitionedNamespace:
 
 
 def engine(place: Path) -> Engine:
-    return Engine(Root(Store(str(place.parent))), ways=2)
+    return Engine(Root(Store(str(place.parent))), target_partitions=2)
 
 
 def read(place: Path, sql: str = "SELECT id FROM events ORDER BY id") -> list[int]:

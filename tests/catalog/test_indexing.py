@@ -29,7 +29,7 @@ ROWS = 60
 
 @pytest.fixture
 def engine(tmp_path: Path) -> Engine:
-    engine = Engine(Root(Store(str(tmp_path))), ways=2)
+    engine = Engine(Root(Store(str(tmp_path))), target_partitions=2)
     engine.update("CREATE TABLE t (id INT, c VARCHAR, p BIGINT, l BIGINT[]) PARTITIONED BY (p)")
     values = ", ".join(f"({n}, 'c{n % 7}', {n % 3}, [{n % 5}])" for n in range(ROWS))
     engine.update(f"INSERT INTO t VALUES {values}")

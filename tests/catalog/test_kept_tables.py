@@ -9,19 +9,19 @@ from pathlib import Path
 import lance
 import pyarrow as pa
 import pytest
-from lance_flight.catalog.storage import kept_tables
-from lance_flight.catalog.storage.kept_tables import KeptTables
+from lance_flight.catalog.storage import table_cache
 from lance_flight.catalog.storage.store import Store
+from lance_flight.catalog.storage.table_cache import TableCache
 from lance_flight.errors import NotFound, OutsideRoot
 
 
 @pytest.fixture
-def committed(tmp_path: Path) -> tuple[KeptTables, Store, lance.LanceDataset]:
+def committed(tmp_path: Path) -> tuple[TableCache, Store, lance.LanceDataset]:
     """A table that was just committed, kept."""
     (tmp_path / "root").mkdir()
     store = Store(str(tmp_path / "root")).child("t")
     dataset = write(store, 1)
-    kept = KeptTables()
+    kept = TableCache()
     kept.keep(store, dataset)
     return kept, store, dataset
 
@@ -31,14 +31,14 @@ def write(store: Store, value: int) -> lance.LanceDataset:
 
 
 def test_a_version_that_lies_as_it_was_committed_is_not_opened_again(
-    committed: tuple[KeptTables, Store, lance.LanceDataset],
+    committed: tuple[TableCache, Store, lance.LanceDataset],
 ) -> None:
     kept, store, dataset = committed
     assert kept.open(store, 1) is dataset
 
 
 def test_the_next_version_takes_the_place_of_the_one_before(
-    committed: tuple[KeptTables, Store, lance.LanceDataset],
+    committed: tuple[TableCache, Store, lance.LanceDataset],
 ) -> None:
     kept, store, dataset = committed
     newer = write(store, 2)
@@ -47,7 +47,7 @@ def test_the_next_version_takes_the_place_of_the_one_before(
     assert kept.open(store, 1) is not dataset
 
 
-def test_a_table_that_was_made_again_is_read(committed: tuple[KeptTables, Store, lance.LanceDataset]) -> None:
+def test_a_table_that_was_made_again_is_read(committed: tuple[TableCache, Store, lance.LanceDataset]) -> None:
     kept, store, dataset = committed
     shutil.rmtree(store.uri)
     with pytest.raises(NotFound):
@@ -59,10 +59,10 @@ def test_a_table_that_was_made_again_is_read(committed: tuple[KeptTables, Store,
 
 
 def test_a_table_with_many_files_is_left_out(
-    committed: tuple[KeptTables, Store, lance.LanceDataset], monkeypatch: pytest.MonkeyPatch
+    committed: tuple[TableCache, Store, lance.LanceDataset], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     kept, store, _ = committed
-    monkeypatch.setattr(kept_tables, "MOST_MANIFEST_BYTES", 1)
+    monkeypatch.setattr(table_cache, "MOST_MANIFEST_BYTES", 1)
     newer = write(store, 2)
     kept.keep(store, newer)
     assert kept.open(store, 2) is not newer
@@ -84,7 +84,7 @@ LINKS = [
 
 @pytest.mark.parametrize("where", LINKS)
 def test_a_link_in_its_place_is_not_followed(
-    committed: tuple[KeptTables, Store, lance.LanceDataset], where: Callable[[Path], Path]
+    committed: tuple[TableCache, Store, lance.LanceDataset], where: Callable[[Path], Path]
 ) -> None:
     kept, store, _ = committed
     replaced_by_link(where(Path(store.uri)))
@@ -93,8 +93,8 @@ def test_a_link_in_its_place_is_not_followed(
 
 
 def test_the_oldest_is_let_go_of(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(kept_tables, "MOST_TABLES", 2)
-    kept, root = KeptTables(), Store(str(tmp_path))
+    monkeypatch.setattr(table_cache, "MOST_TABLES", 2)
+    kept, root = TableCache(), Store(str(tmp_path))
     tables = [(root.child(f"t{number}"), write(root.child(f"t{number}"), number)) for number in range(3)]
     for store, dataset in tables:
         kept.keep(store, dataset)

@@ -38,7 +38,7 @@ from lance_flight.catalog.storage.leases import leases
 from lance_flight.catalog.storage.store import Store
 from lance_flight.engine.engine import Engine
 from lance_flight.engine.query.tasks import Task
-engine = Engine(Root(Store(sys.argv[1])), ways=1)
+engine = Engine(Root(Store(sys.argv[1])), target_partitions=1)
 reader = engine.run(Task(sql=sys.argv[2]))
 ids = reader.read_next_batch()["id"].to_pylist()
 leases.publish_all()  # what its thread does every few seconds
@@ -133,7 +133,7 @@ def test_what_this_process_reads_stays_although_its_lease_was_never_written(plac
 
 
 def test_a_ticket_is_good_after_a_vacuum(place: Path) -> None:
-    engine = Engine(Root(store(place.parent)), ways=1)
+    engine = Engine(Root(store(place.parent)), target_partitions=1)
     planned = engine.plan("SELECT id FROM t ORDER BY id")
     assert planned is not None
     overtake(place)
@@ -145,7 +145,7 @@ def test_a_query_lets_go_of_its_snapshot_at_its_end(place: Path) -> None:
     newest = opened(place).snapshot().version
     gc.disable()  # its plan is a knot of references, which the collector takes apart when it comes round
     try:
-        Engine(Root(store(place.parent)), ways=1).query("SELECT id FROM t")
+        Engine(Root(store(place.parent)), target_partitions=1).query("SELECT id FROM t")
         overtake(place)
     finally:
         gc.enable()
@@ -157,7 +157,7 @@ def test_changes_between_two_snapshots_are_read_to_their_end(place: Path) -> Non
     for number in range(TABLES):
         opened(place).append([rows(*((100 * number + n, f"p{number}") for n in range(200, 203)))], evaluate)
     sql = f"SELECT id FROM table_changes('t', {first}, {first + TABLES})"
-    reader = Engine(Root(store(place.parent)), ways=1).run(Task(sql=sql))
+    reader = Engine(Root(store(place.parent)), target_partitions=1).run(Task(sql=sql))
     overtake(place)
     assert len(reader.read_all()) == 3 * TABLES
 

@@ -10,7 +10,7 @@ import lance
 import pytest
 from lance_flight.catalog.maintenance.vacuum import vacuum
 from lance_flight.catalog.namespace import PartitionedNamespace
-from lance_flight.catalog.storage.newest import TRUSTED_SECONDS, Newest
+from lance_flight.catalog.storage.latest_version import TRUSTED_SECONDS, LatestVersion
 from lance_flight.catalog.storage.store import Store
 from lance_flight.engine.sql.functions import evaluate
 
@@ -40,15 +40,15 @@ def place(tmp_path: Path) -> Path:
     return tmp_path / "t"
 
 
-def looking(place: Path, clock: Clock) -> Newest:
+def looking(place: Path, clock: Clock) -> LatestVersion:
     """Somebody who has just listed all versions."""
-    newest = Newest(Store(str(place / "__manifest")), clock)
+    newest = LatestVersion(Store(str(place / "__manifest")), clock)
     newest.saw(manifest(place).version, clock())
     return newest
 
 
 def test_what_nobody_has_seen_has_to_be_listed(place: Path) -> None:
-    assert Newest(Store(str(place / "__manifest"))).look() is None
+    assert LatestVersion(Store(str(place / "__manifest"))).look() is None
 
 
 def test_commits_of_others_are_found_one_after_another(place: Path) -> None:
@@ -95,13 +95,13 @@ def test_a_version_that_is_gone_is_not_followed(place: Path) -> None:
 
 def test_tables_with_other_names_for_their_versions_are_listed(tmp_path: Path) -> None:
     dataset = lance.write_dataset(rows((1, "a")), str(tmp_path / "old"), enable_v2_manifest_paths=False)
-    newest = Newest(Store(dataset.uri))
+    newest = LatestVersion(Store(dataset.uri))
     newest.saw(1, 0.0)
     assert newest.look() is None
 
 
 def test_object_stores_are_asked_themselves() -> None:
-    newest = Newest(Store("s3://bucket/t/__manifest"))
+    newest = LatestVersion(Store("s3://bucket/t/__manifest"))
     newest.saw(1, 0.0)
     assert newest.look() is None
 
@@ -112,13 +112,13 @@ def test_many_commits_list_the_versions_no_more_often_than_few(place: Path, monk
     row = snapshot.tables[0].rows
     for _ in range(COMMITS):
         snapshot = namespace.manifest.commit(snapshot, row, "again")
-    listed, saw = [], Newest.saw
+    listed, saw = [], LatestVersion.saw
 
-    def noted(self: Newest, version: int, at: float) -> None:
+    def noted(self: LatestVersion, version: int, at: float) -> None:
         listed.append(version)
         saw(self, version, at)
 
-    monkeypatch.setattr(Newest, "saw", noted)
+    monkeypatch.setattr(LatestVersion, "saw", noted)
     for number in range(2, 12):
         namespace.append([rows((number, "a"))], evaluate)
     assert len(listed) <= 1

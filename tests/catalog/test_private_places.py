@@ -16,7 +16,7 @@ import pyarrow as pa
 import pytest
 from lance_flight import faults
 from lance_flight.catalog.roots.directory import Root, TableName
-from lance_flight.catalog.storage.private import PRIVATE, private_place, settle_abandoned
+from lance_flight.catalog.storage.staging_area import PRIVATE, private_place, settle_abandoned
 from lance_flight.catalog.storage.store import Store
 from lance_flight.engine.engine import Engine
 from lance_flight.engine.writes import ingest
@@ -36,7 +36,7 @@ OTHERS = pytest.mark.parametrize("other", ["", "id"], ids=["by plain", "by parti
 def engine(tmp_path: Path) -> Engine:
     root = tmp_path / "root"
     root.mkdir()
-    return Engine(Root(Store(str(root))), ways=2)
+    return Engine(Root(Store(str(root))), target_partitions=2)
 
 
 @pytest.fixture

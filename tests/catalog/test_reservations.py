@@ -25,7 +25,7 @@ INSERT = "INSERT INTO t VALUES (1)"
 
 @pytest.fixture
 def engine(tmp_path: Path) -> Engine:
-    made = Engine(Root(Store(str(tmp_path))), ways=2)
+    made = Engine(Root(Store(str(tmp_path))), target_partitions=2)
     made.update("CREATE TABLE t (id BIGINT) PARTITIONED BY (id)")
     return made
 

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
-from lance_flight.catalog.commits.edits import Removal
 from lance_flight.catalog.commits.removals import edit_of
+from lance_flight.catalog.commits.table_updates import Removal
 from lance_flight.catalog.commits.transaction import Transaction
 from lance_flight.catalog.history.row_history import steps_of_namespace
 from lance_flight.catalog.namespace import PartitionedNamespace

@@ -10,7 +10,7 @@ from typing import TypeVar, cast
 import pyarrow as pa
 import pytest
 from lance_flight.catalog.bulk.shared_writes import Replaces, SharedWrite, WrittenPart
-from lance_flight.catalog.commits.commit_ids import NamedCommit
+from lance_flight.catalog.commits.commit_tokens import CommitToken
 from lance_flight.catalog.maintenance.vacuum import VacuumRules, vacuum
 from lance_flight.catalog.namespace import PartitionedNamespace
 from lance_flight.catalog.roots.directory import Root
@@ -51,13 +51,13 @@ def commit(
     write: SharedWrite,
     *tasks: tuple[WrittenPart, ...],
     replaces: Replaces = Replaces.NOTHING,
-    once: NamedCommit | None = None,
+    once: CommitToken | None = None,
 ) -> int:
     return write.commit([part for parts in tasks for part in parts], evaluate, replaces=replaces, once=once)
 
 
 def sql(place: Path, statement: str) -> None:
-    Engine(Root(Store(str(place.parent))), ways=2).update(statement)
+    Engine(Root(Store(str(place.parent))), target_partitions=2).update(statement)
 
 
 def held(place: Path) -> list[tuple[int, str | None]]:
@@ -224,11 +224,11 @@ def test_a_write_can_rest_on_what_was_read_earlier(place: Path) -> None:
 
 def test_a_write_that_runs_again_with_its_id_does_nothing(place: Path) -> None:
     write = begin(place)
-    commit(write, task(write, (3, "a"), (4, "new")), once=NamedCommit.now("monday", 2))
+    commit(write, task(write, (3, "a"), (4, "new")), once=CommitToken.now("monday", 2))
     files = data_files(place)
     again = begin(place)
     with pytest.raises(AlreadyCommitted):
-        commit(again, task(again, (3, "a"), (4, "new")), once=NamedCommit.now("monday", 2))
+        commit(again, task(again, (3, "a"), (4, "new")), once=CommitToken.now("monday", 2))
     assert ids(place) == [1, 2, 3, 4]
     assert data_files(place) == files
 

@@ -18,7 +18,7 @@ from lance_flight.catalog.tables.data_files import Layout
 from lance_flight.engine.sql.functions import evaluate
 from lance_flight.model.pins import Version
 
-from tests.catalog.test_commit import SCHEMA, SPEC, ids, opened, rows
+from tests.catalog.small_table import SCHEMA, SPEC, ids, opened, rows
 from tests.stock import stored_tables
 
 PATHS = ["a b", "a%20b", "a%2Fb", "a#b", "a?b", "a%", "a+b", "a:b", "ü", "a\\b", "a[b]", "a{b}", "a*b", "~"]

@@ -37,7 +37,7 @@ class Writer:
     """One process that writes, and its open transaction: what it saw when it began, and what it sees now."""
 
     def __init__(self, root: str) -> None:
-        self.engine = Engine(Root(Store(root)), ways=1)
+        self.engine = Engine(Root(Store(root)), target_partitions=1)
         self.session = ClientSession()
         self.open: bytes | None = None
         self.base: Rows | None = None
@@ -62,7 +62,7 @@ class Namespace(RuleBasedStateMachine):
     def make(self) -> None:
         self.place = tempfile.TemporaryDirectory(ignore_cleanup_errors=True)
         self.writers = [Writer(self.place.name) for _ in range(2)]
-        self.reader = Engine(Root(Store(self.place.name)), ways=1)
+        self.reader = Engine(Root(Store(self.place.name)), target_partitions=1)
         self.reader.update("CREATE TABLE t (id BIGINT NOT NULL, p VARCHAR) PARTITIONED BY (p)")
 
     def teardown(self) -> None:

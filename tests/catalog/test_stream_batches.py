@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 from lance_flight.catalog.bulk import stream_batches
 from lance_flight.catalog.bulk.stream_batches import StreamBatch, last_batch, last_batches
-from lance_flight.catalog.commits import commit_ids
+from lance_flight.catalog.commits import commit_tokens
 from lance_flight.catalog.commits.commit import _Member, _still_good
-from lance_flight.catalog.commits.commit_ids import NamedCommit, named_commits
-from lance_flight.catalog.manifests.once import LONGEST, Once
+from lance_flight.catalog.commits.commit_tokens import CommitToken, named_commits
+from lance_flight.catalog.manifests.idempotency import LONGEST, Once
 from lance_flight.catalog.namespace import PartitionedNamespace
 from lance_flight.catalog.storage.store import Store
 from lance_flight.engine.sql.functions import evaluate
@@ -83,14 +83,14 @@ def test_it_is_known_after(place: Path, between: str) -> None:
 
 
 def test_streams_and_commit_ids_make_no_room_for_each_other(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(commit_ids, "KEPT", 3)
+    monkeypatch.setattr(commit_tokens, "KEPT", 3)
     monkeypatch.setattr(stream_batches, "KEPT", 2)
-    append(opened(place), NamedCommit.now("job", 0))
+    append(opened(place), CommitToken.now("job", 0))
     for number in range(5):
         append(opened(place), batch("s", number))
     assert [commit.id for commit in named_commits(opened(place).snapshot())] == ["job"]
     for number in range(5):
-        append(opened(place), NamedCommit.now(f"job {number}", 0))
+        append(opened(place), CommitToken.now(f"job {number}", 0))
     assert [(each.stream, each.batch) for each in last_batches(opened(place).snapshot())] == [("s", 4)]
     for stream in ("t", "s", "u"):
         append(opened(place), batch(stream, 9))

@@ -29,7 +29,7 @@ from tests.stock import manifest, stored_rows, stored_tables
 @pytest.fixture
 def root(tmp_path: Path) -> Path:
     """A table under three specs, with NULL partitions and a custom expression."""
-    engine = Engine(Root(Store(str(tmp_path))), ways=2)
+    engine = Engine(Root(Store(str(tmp_path))), target_partitions=2)
     for sql in (
         "CREATE TABLE t (id BIGINT, day DATE, c VARCHAR) PARTITIONED BY (month(day), c)",
         "INSERT INTO t VALUES (1, '2025-01-02', 'a'), (2, NULL, 'b'), (3, '2025-02-03', NULL)",
@@ -69,7 +69,7 @@ def test_the_checksum_stays_while_rows_are_moved(root: Path) -> None:
     assert rewrite(opened(root), evaluate, rules=RewritingRules(rows_per_piece=3)).commits
     assert {stored.spec_id for stored in stored_tables(root / "t")} == {3}
     assert verified(root).checksum == before
-    Engine(Root(Store(str(root))), ways=2).update("UPDATE t SET c = 'z' WHERE id = 3")
+    Engine(Root(Store(str(root))), target_partitions=2).update("UPDATE t SET c = 'z' WHERE id = 3")
     assert verified(root).checksum != before
 
 
@@ -77,13 +77,13 @@ def test_an_older_snapshot_is_verified_as_it_was(root: Path) -> None:
     namespace = opened(root)
     old = namespace.snapshot()
     before = verified(root).checksum
-    Engine(Root(Store(str(root))), ways=2).update("DELETE FROM t WHERE id = 1")
+    Engine(Root(Store(str(root))), target_partitions=2).update("DELETE FROM t WHERE id = 1")
     assert verify(namespace, evaluate, old).checksum == before
     assert verified(root).checksum.rows == before.rows - 1
 
 
 def test_a_field_whose_column_is_gone_is_not_looked_at(root: Path) -> None:
-    engine = Engine(Root(Store(str(root))), ways=2)
+    engine = Engine(Root(Store(str(root))), target_partitions=2)
     engine.update("ALTER TABLE t DROP COLUMN day")
     report = verified(root)
     assert report.unsound == []
@@ -155,9 +155,9 @@ def test_the_command_ends_with_1_where_something_is_wrong(root: Path) -> None:
 
 def test_sql_returns_a_row_for_each_table(root: Path) -> None:
     name = misplace(root)
-    plan = Engine(Root(Store(str(root))), ways=2).plan("VERIFY TABLE t", None, scope=Scope())
+    plan = Engine(Root(Store(str(root))), target_partitions=2).plan("VERIFY TABLE t", None, scope=Scope())
     assert plan is not None
-    found = Engine(Root(Store(str(root))), ways=2).run(plan.tasks[0]).read_all()
+    found = Engine(Root(Store(str(root))), target_partitions=2).run(plan.tasks[0]).read_all()
     assert found.equals(verified(root).rows)
     wrong = [row for row in found.to_pylist() if row["problem"] is not None]
     assert [(row["object_id"], row["misplaced_rows"], row["rows"]) for row in wrong] == [(name, 2, 3)]

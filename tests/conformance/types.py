@@ -132,13 +132,13 @@ def markdown(adbc: Mapping[str, Mapping[str, str]], jdbc: Mapping[str, Mapping[s
 
 
 def _rows(adbc: Mapping[str, Mapping[str, str]], jdbc: Mapping[str, Mapping[str, str]]) -> Iterator[Sequence[str]]:
-    ways, java = ("ingest", "select", "literal", "bind"), ("select", "literal", "bind")
-    yield ("Arrow type", *(f"ADBC: {way}" for way in ways), *(f"JDBC: {way}" for way in java))
-    yield ("---",) * (1 + len(ways) + len(java))
+    target_partitions, java = ("ingest", "select", "literal", "bind"), ("select", "literal", "bind")
+    yield ("Arrow type", *(f"ADBC: {way}" for way in target_partitions), *(f"JDBC: {way}" for way in java))
+    yield ("---",) * (1 + len(target_partitions) + len(java))
     for sample in SAMPLES:
         yield (
             f"`{sample.type}`",
-            *(adbc[sample.table][way] for way in ways),
+            *(adbc[sample.table][way] for way in target_partitions),
             *(jdbc[sample.table][way] for way in java),
         )
 

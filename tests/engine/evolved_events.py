@@ -24,7 +24,7 @@ EVENTS = pa.schema({"id": pa.int64(), "event_date": pa.date32(), "country": pa.u
 
 def evolved(root: Path, schema: pa.Schema, versions: Sequence[tuple[str, pa.Table]]) -> Engine:
     """A table `t` whose rows were stored under one spec after another."""
-    engine = Engine(Root(Store(str(root))), ways=2)
+    engine = Engine(Root(Store(str(root))), target_partitions=2)
     name = TableName("public", "t")
     for number, (fields, data) in enumerate(versions, 1):
         definitions = parse_partition_by(fields)

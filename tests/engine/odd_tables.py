@@ -96,7 +96,7 @@ def nested_in_another_order(rows: pa.Table, _: Layout) -> list[pa.Table]:
     return [rows.set_column(rows.column_names.index("s"), "s", pa.array(pairs, kind))]
 
 
-Edit = Callable[[str], str | None]
+TableUpdate = Callable[[str], str | None]
 """The name that the field at a path is given; None leaves it out."""
 
 
@@ -104,7 +104,7 @@ def _without(rows: pa.Table, paths: frozenset[str]) -> pa.Table:
     return _edited(rows, lambda path: None if path in paths else path.rpartition(".")[2])
 
 
-def _edited(rows: pa.Table, edit: Edit) -> pa.Table:
+def _edited(rows: pa.Table, edit: TableUpdate) -> pa.Table:
     """Rows with their fields renamed or left out."""
     found = [_edited_field(each, rows[each.name].to_pylist(), each.name, edit) for each in rows.schema]
     kept = [each for each in found if each is not None]
@@ -125,7 +125,7 @@ def _array(values: Sequence[Any], kind: pa.DataType) -> pa.Array:
     )
 
 
-def _edited_field(each: pa.Field, values: list[Any], path: str, edit: Edit) -> tuple[pa.Field, list[Any]] | None:
+def _edited_field(each: pa.Field, values: list[Any], path: str, edit: TableUpdate) -> tuple[pa.Field, list[Any]] | None:
     name = edit(path)
     if name is None or not pa.types.is_struct(each.type):
         return None if name is None else (each.with_name(name), values)

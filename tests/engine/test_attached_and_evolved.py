@@ -18,7 +18,7 @@ from tests.stock import stored_tables
 @pytest.fixture
 def engine(tmp_path: Path) -> Engine:
     """Two partitions of three files each."""
-    made = Engine(Root(Store(str(tmp_path))), ways=1)
+    made = Engine(Root(Store(str(tmp_path))), target_partitions=1)
     made.update("CREATE TABLE t (id BIGINT, p VARCHAR, n INT) PARTITIONED BY (p)")
     for number in range(3):
         made.update(f"INSERT INTO t VALUES ({number}, 'a', 1), ({number + 10}, 'b', 2)")

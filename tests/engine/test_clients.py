@@ -41,7 +41,7 @@ class Served:
     limits: Limits = BY_THE_CLOCK
 
     def __post_init__(self) -> None:
-        self.engine = Engine(Root(Store(str(self.place))), ways=2)
+        self.engine = Engine(Root(Store(str(self.place))), target_partitions=2)
         self.clients = self.engine.clients = Clients(self.engine.root, self.limits, now=self.clock)
         self.engine.update("CREATE TABLE t (id BIGINT, p VARCHAR) PARTITIONED BY (p)")
         self.engine.update("INSERT INTO t VALUES (1, 'a'), (2, 'b')")

@@ -14,7 +14,7 @@ import pyarrow as pa
 import pytest
 from lance_flight.catalog.roots import directory
 from lance_flight.catalog.roots.directory import Root, TableName
-from lance_flight.catalog.storage.private import PrivatePlace, private_place
+from lance_flight.catalog.storage.staging_area import StagingArea, private_place
 from lance_flight.catalog.storage.store import Store
 from lance_flight.engine.engine import Engine
 from lance_flight.engine.writes.ingest import Existing
@@ -33,13 +33,13 @@ def engine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Engine:
     both = threading.Barrier(2, timeout=60)
 
     @contextmanager
-    def waiting(root: Store) -> Iterator[PrivatePlace]:
+    def waiting(root: Store) -> Iterator[StagingArea]:
         both.wait()
         with private_place(root) as place:
             yield place
 
     monkeypatch.setattr(directory, "private_place", waiting)
-    return Engine(Root(Store(str(tmp_path))), ways=2)
+    return Engine(Root(Store(str(tmp_path))), target_partitions=2)
 
 
 def at_once(*tasks: Callable[[], int]) -> list[Any]:

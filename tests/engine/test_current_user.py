@@ -17,7 +17,7 @@ ALICE, BOB = (Scope(access=Access(name)) for name in ("alice", "bob"))
 
 @pytest.fixture
 def engine(tmp_path: Path) -> Engine:
-    made = Engine(Root(Store(str(tmp_path))), ways=2)
+    made = Engine(Root(Store(str(tmp_path))), target_partitions=2)
     made.update("CREATE TABLE t (id BIGINT, owner VARCHAR) PARTITIONED BY (owner)")
     made.update("INSERT INTO t VALUES (1, 'alice'), (2, 'bob'), (3, 'carol')")
     return made

@@ -29,7 +29,7 @@ specs = st.lists(st.sampled_from(FIELDS), min_size=1, max_size=3, unique=True)
 
 
 def partitioned(root: Path, table: pa.Table, spec: list[str]) -> Engine:
-    engine = Engine(Root(Store(str(root))), ways=2)
+    engine = Engine(Root(Store(str(root))), target_partitions=2)
     fields = TableProperties.by(", ".join(spec))
     ingest.create(engine.root, TableName("public", "t"), SCHEMA, fields, [table])
     return engine

@@ -29,7 +29,7 @@ WRONG = pytest.mark.parametrize(
 def engine(tmp_path: Path) -> Engine:
     root = tmp_path / "root"
     root.mkdir()
-    return Engine(Root(Store(str(root))), ways=2)
+    return Engine(Root(Store(str(root))), target_partitions=2)
 
 
 @pytest.fixture

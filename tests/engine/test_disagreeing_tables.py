@@ -35,7 +35,7 @@ def root(tmp_path: Path) -> Path:
 
 
 def engine(root: Path) -> Engine:
-    return Engine(Root(Store(str(root))), ways=1)
+    return Engine(Root(Store(str(root))), target_partitions=1)
 
 
 def stored(root: Path, value: str) -> StoredTable:

@@ -43,7 +43,7 @@ def root(tmp_path: Path, template: Path) -> Path:
 
 
 def engine(root: Path) -> Engine:
-    return Engine(Root(Store(str(root))), ways=2)
+    return Engine(Root(Store(str(root))), target_partitions=2)
 
 
 def ids(root: Path) -> list[int]:

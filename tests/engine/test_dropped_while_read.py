@@ -29,7 +29,7 @@ QUERIES = pytest.mark.parametrize(
 
 @pytest.fixture
 def engine(tmp_path: Path) -> Engine:
-    return Engine(Root(Store(str(tmp_path))), ways=1)
+    return Engine(Root(Store(str(tmp_path))), target_partitions=1)
 
 
 def put(engine: Engine, layout: str, rows: int = 4) -> None:

@@ -73,7 +73,7 @@ class Evolving(RuleBasedStateMachine):
     @initialize(fields=LAYOUTS, stable_row_ids=st.booleans())
     def make(self, fields: list[str], *, stable_row_ids: bool) -> None:
         self.place = tempfile.TemporaryDirectory(ignore_cleanup_errors=True)
-        self.engine = Engine(Root(Store(self.place.name)), ways=2)
+        self.engine = Engine(Root(Store(self.place.name)), target_partitions=2)
         self.engine.ingest(
             T,
             pa.Table.from_pylist([], schema=START).to_reader(),

@@ -31,7 +31,7 @@ CHANGES = [
 def test_many_batches_become_one_file_in_each_partition(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, change: str
 ) -> None:
-    engine = Engine(Root(Store(str(tmp_path))), ways=2)
+    engine = Engine(Root(Store(str(tmp_path))), target_partitions=2)
     engine.update("CREATE TABLE t (id BIGINT, p VARCHAR, n INT NOT NULL, s STRUCT<x INT>) PARTITIONED BY (p)")
     engine.update("INSERT INTO t VALUES (1, 'a', 1, named_struct('x', 1)), (2, 'b', 2, NULL)")
     if change.startswith("ALTER"):
@@ -48,7 +48,7 @@ def test_many_batches_become_one_file_in_each_partition(
 
 
 def test_a_struct_stays_null_where_its_fields_are_not(tmp_path: Path) -> None:
-    engine = Engine(Root(Store(str(tmp_path))), ways=2)
+    engine = Engine(Root(Store(str(tmp_path))), target_partitions=2)
     engine.update("CREATE TABLE t (id BIGINT, s STRUCT<x INT, y STRUCT<u INT, v VARCHAR>>) PARTITIONED BY (id)")
     engine.update("INSERT INTO t VALUES (1, NULL), (2, named_struct('x', 2, 'y', named_struct('u', 1, 'v', 'w')))")
     before = engine.query("SELECT * FROM t ORDER BY id").to_pylist()

@@ -29,7 +29,7 @@ ROW = {"id": 1, "v": [1.0, 2.0], "s": {"x": 1, "l": ["a"]}, "p": "a", "n": 1}
 
 
 def engine(root: Path) -> Engine:
-    return Engine(Root(Store(str(root))), ways=1)
+    return Engine(Root(Store(str(root))), target_partitions=1)
 
 
 def row(value: str) -> pa.Table:

@@ -31,7 +31,7 @@ def place(tmp_path: Path) -> Path:
 @pytest.fixture
 def engine(tmp_path: Path) -> Engine:
     """Four partitions, of which the first has a fixed version and the others have none."""
-    engine = Engine(Root(Store(str(tmp_path))), ways=2)
+    engine = Engine(Root(Store(str(tmp_path))), target_partitions=2)
     ingest.create(engine.root, TableName("public", "t"), ROWS.schema, TableProperties.by("part"), [ROWS])
     manifest(tmp_path / "t").update({"read_version": "NULL"}, where="partition_field_part > 1")
     return engine

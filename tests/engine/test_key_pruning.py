@@ -15,7 +15,7 @@ JOIN = "SELECT DISTINCT t.k FROM t JOIN d ON t.k = d.k WHERE d.label = '{}' ORDE
 @pytest.fixture(scope="module")
 def engine(tmp_path_factory: pytest.TempPathFactory) -> Engine:
     """A table of 40 partitions, and labels of few keys and of too many, each with NULL among them."""
-    engine = Engine(Root(Store(str(tmp_path_factory.mktemp("keys")))), ways=2)
+    engine = Engine(Root(Store(str(tmp_path_factory.mktemp("keys")))), target_partitions=2)
     engine.update("CREATE TABLE t (k BIGINT) PARTITIONED BY (k)")
     engine.update("INSERT INTO t SELECT v % 40 FROM (SELECT unnest(range(0, 400)) AS v) AS n")
     engine.update("CREATE TABLE d (k BIGINT, label VARCHAR)")

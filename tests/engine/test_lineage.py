@@ -46,7 +46,7 @@ class Row:
 
 
 def made(place: Path | str, layout: str = "PARTITIONED BY (p)") -> Engine:
-    engine = Engine(Root(Store(str(place))), ways=2)
+    engine = Engine(Root(Store(str(place))), target_partitions=2)
     engine.update(f"CREATE TABLE t ({COLUMNS}) {layout} WITH (stable_row_ids = true)")
     return engine
 
@@ -309,7 +309,7 @@ def test_what_is_wrong_is_named(tmp_path: Path, sql: str, error: type[LanceFligh
 @pytest.mark.parametrize("option", [{}, {"stable_row_ids": "false"}, {"stable_row_ids": "true"}])
 @pytest.mark.parametrize("by", [{}, {"partition_by": "p"}], ids=["plain", "partitioned"])
 def test_an_ingest_makes_tables_either_way(tmp_path: Path, option: dict[str, str], by: dict[str, str]) -> None:
-    engine = Engine(Root(Store(str(tmp_path))), ways=2)
+    engine = Engine(Root(Store(str(tmp_path))), target_partitions=2)
     rows = pa.table({"id": pa.array([1, 2], pa.int64()), "p": ["a", "b"], "v": pa.array([1, 2], pa.int64())})
     properties = TableProperties.of_ingest(by | option)
     engine.ingest(T, rows.to_reader(), create_missing=True, existing=Existing.FAIL, properties=properties)

@@ -33,7 +33,7 @@ def engine(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.M
         for module in (long_values, insert):
             monkeypatch.setattr(module, "LONG", 1)
         monkeypatch.setattr(long_values, "PIECE", 1)
-    made = Engine(Root(Store(str(tmp_path))), ways=1)
+    made = Engine(Root(Store(str(tmp_path))), target_partitions=1)
     made.update(f"CREATE TABLE t ({COLUMNS})")
     return made
 

@@ -13,7 +13,7 @@ import pyarrow as pa
 import pytest
 from lance_flight.catalog.roots.directory import Root, TableName
 from lance_flight.catalog.storage import links
-from lance_flight.catalog.storage.private import PRIVATE
+from lance_flight.catalog.storage.staging_area import PRIVATE
 from lance_flight.catalog.storage.store import Store
 from lance_flight.engine.engine import Engine
 from lance_flight.errors import LanceFlightError, NotFound
@@ -54,7 +54,7 @@ def asked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
 def crowded(root: Path, tables: int) -> Engine:
     """A root with `t`, plain, and `p`, partitioned, among so many others, and a second schema."""
     root.mkdir()
-    engine = Engine(Root(Store(str(root))), ways=2)
+    engine = Engine(Root(Store(str(root))), target_partitions=2)
     (root / "s").mkdir()
     for number in range(tables):
         shutil.copytree(example(root.parent), root / f"other{number}.lance")
@@ -116,7 +116,7 @@ def test_a_name_that_is_not_there_lists_its_schema_once_and_opens_nothing(tmp_pa
 def test_the_list_of_a_directory_namespace_is_read_when_it_has_changed(tmp_path: Path, asked: Counter[str]) -> None:
     (tmp_path / "root").mkdir()
     lay_out(tmp_path / "root", {f"t{n}": f"{n}_t" for n in range(3)})
-    engine = Engine(Root(Store(str(tmp_path / "root"))), ways=2)
+    engine = Engine(Root(Store(str(tmp_path / "root"))), target_partitions=2)
     assert engine.query("SELECT id FROM t1")["id"].to_pylist() == [1]
     asked.clear()
     for _ in range(3):
@@ -129,7 +129,7 @@ def test_the_list_of_a_directory_namespace_is_read_when_it_has_changed(tmp_path:
 
 
 def test_an_append_opens_nothing_that_was_committed_here_before(tmp_path: Path, asked: Counter[str]) -> None:
-    engine = Engine(Root(Store(str(tmp_path))), ways=2)
+    engine = Engine(Root(Store(str(tmp_path))), target_partitions=2)
     engine.update("CREATE TABLE t (id BIGINT, p BIGINT) PARTITIONED BY (p)")
     costs = []
     for partitions in (3, 12):
@@ -144,7 +144,7 @@ def test_an_append_opens_nothing_that_was_committed_here_before(tmp_path: Path, 
 
 
 def test_an_append_commits_each_table_once_and_lists_no_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    engine = Engine(Root(Store(str(tmp_path))), ways=2)
+    engine = Engine(Root(Store(str(tmp_path))), target_partitions=2)
     engine.update("CREATE TABLE t (id BIGINT, p BIGINT) PARTITIONED BY (p)")
     engine.update("INSERT INTO t VALUES (0, 0), (1, 1), (2, 2)")
     listed: Counter[str] = Counter()

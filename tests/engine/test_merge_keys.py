@@ -43,7 +43,7 @@ CASES = {
 
 @pytest.fixture
 def engine(tmp_path: Path) -> Engine:
-    made = Engine(Root(Store(str(tmp_path))), ways=2)
+    made = Engine(Root(Store(str(tmp_path))), target_partitions=2)
     made.update("CREATE TABLE t (id BIGINT NOT NULL, p BIGINT, v DOUBLE) PARTITIONED BY (p)")
     made.update("INSERT INTO t SELECT value, value % 10, 1.0 FROM generate_series(1, 100)")
     made.update("CREATE TABLE s (id INT, p INT, v DOUBLE)")

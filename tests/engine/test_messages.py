@@ -22,7 +22,7 @@ ROWS = pa.table({"id": [1, 2, 3]})
 
 @pytest.fixture
 def engine(tmp_path: Path) -> Engine:
-    engine = Engine(Root(Store(str(tmp_path))), ways=2)
+    engine = Engine(Root(Store(str(tmp_path))), target_partitions=2)
     for name, layout in (("plain", ""), ("parts", "id")):
         by = TableProperties.by(layout)
         create(engine.root, TableName("public", name), ROWS.schema, by, [ROWS])

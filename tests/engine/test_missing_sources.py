@@ -28,12 +28,12 @@ BY_P = [SpecField(name="p", source=1, kind=pa.utf8())]
 VALUES = ("US", "DE", "FR", None)
 
 
-def engine(root: Path, ways: int = 1) -> Engine:
-    return Engine(Root(Store(str(root))), ways=ways)
+def engine(root: Path, target_partitions: int = 1) -> Engine:
+    return Engine(Root(Store(str(root))), target_partitions=target_partitions)
 
 
-def values(root: Path, sql: str, ways: int = 1) -> list[Any]:
-    found: list[Any] = engine(root, ways).query(sql).columns[0].to_pylist()
+def values(root: Path, sql: str, target_partitions: int = 1) -> list[Any]:
+    found: list[Any] = engine(root, target_partitions).query(sql).columns[0].to_pylist()
     return found
 
 
@@ -107,21 +107,27 @@ QUERIES = [
 
 
 @pytest.mark.parametrize("some", [1, 4], ids=["one of the tables", "all tables"])
-@pytest.mark.parametrize("ways", [1, 3])
-def test_rows_have_the_values_of_their_partition(tmp_path: Path, form: Any, some: int, ways: int) -> None:
+@pytest.mark.parametrize("target_partitions", [1, 3])
+def test_rows_have_the_values_of_their_partition(tmp_path: Path, form: Any, some: int, target_partitions: int) -> None:
     root = made(tmp_path, form, some=some)
-    found = engine(root, ways).query("SELECT id, p FROM t ORDER BY id")
+    found = engine(root, target_partitions).query("SELECT id, p FROM t ORDER BY id")
     assert list(zip(*(column.to_pylist() for column in found.columns), strict=True)) == ALL
     for query in QUERIES:
         condition, expected = query.values
-        assert values(root, f"SELECT id FROM t WHERE {condition} ORDER BY id", ways) == expected, condition
-        assert values(root, f"SELECT count(*) FROM t WHERE {condition}", ways) == [len(expected)], condition
-    grouped = engine(root, ways).query("SELECT p, count(*) AS n FROM t GROUP BY p ORDER BY p NULLS LAST").to_pylist()
+        assert values(root, f"SELECT id FROM t WHERE {condition} ORDER BY id", target_partitions) == expected, condition
+        assert values(root, f"SELECT count(*) FROM t WHERE {condition}", target_partitions) == [len(expected)], (
+            condition
+        )
+    grouped = (
+        engine(root, target_partitions)
+        .query("SELECT p, count(*) AS n FROM t GROUP BY p ORDER BY p NULLS LAST")
+        .to_pylist()
+    )
     assert grouped == [{"p": p, "n": 2} for p in ("DE", "FR", "US", None)]
-    assert values(root, "SELECT max(p) FROM t", ways) == ["US"]
-    assert values(root, "SELECT DISTINCT p FROM t WHERE id < 10", ways) == ["US"]
+    assert values(root, "SELECT max(p) FROM t", target_partitions) == ["US"]
+    assert values(root, "SELECT DISTINCT p FROM t WHERE id < 10", target_partitions) == ["US"]
     joined = "SELECT a.id FROM t a JOIN t b ON a.p = b.p AND a.n = b.n WHERE b.id = 11"
-    assert values(root, joined, ways) == [11]
+    assert values(root, joined, target_partitions) == [11]
 
 
 WRITES = [
@@ -337,8 +343,10 @@ def test_a_value_that_cannot_be_of_the_type_is_named(tmp_path: Path) -> None:
     assert values(tmp_path, "SELECT id FROM t") == [1]
 
 
-@pytest.mark.parametrize("ways", [1, 3])
-def test_a_field_inside_a_struct_is_filled_where_the_struct_or_the_field_is_missing(tmp_path: Path, ways: int) -> None:
+@pytest.mark.parametrize("target_partitions", [1, 3])
+def test_a_field_inside_a_struct_is_filled_where_the_struct_or_the_field_is_missing(
+    tmp_path: Path, target_partitions: int
+) -> None:
     pair, rest = pa.struct([("x", pa.int32()), ("y", pa.utf8())]), pa.struct([("y", pa.utf8())])
     files = {
         1: pa.table({"id": [1, 2], "s": pa.array([{"y": "a"}, None], rest)}),
@@ -349,12 +357,12 @@ def test_a_field_inside_a_struct_is_filled_where_the_struct_or_the_field_is_miss
     tables = [ForeignTable(values={"x": value}, files=[data]) for value, data in files.items()]
     schema = with_ids(pa.schema({"id": pa.int64(), "s": pair}))
     lay_out(tmp_path / "t", schema, [[SpecField(name="x", source=2, kind=pa.int32())]], tables)
-    assert values(tmp_path, "SELECT s FROM t ORDER BY id", ways) == [
+    assert values(tmp_path, "SELECT s FROM t ORDER BY id", target_partitions) == [
         {"x": 1, "y": "a"},
         {"x": 1, "y": None},
         {"x": 2, "y": None},
         None,
         {"x": 3, "y": "b"},
     ]
-    assert values(tmp_path, "SELECT id FROM t WHERE s['x'] >= 2 ORDER BY id", ways) == [3, 5]
-    assert values(tmp_path, "SELECT id FROM t WHERE s IS NULL", ways) == [4]
+    assert values(tmp_path, "SELECT id FROM t WHERE s['x'] >= 2 ORDER BY id", target_partitions) == [3, 5]
+    assert values(tmp_path, "SELECT id FROM t WHERE s IS NULL", target_partitions) == [4]

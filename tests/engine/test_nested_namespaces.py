@@ -34,7 +34,7 @@ def root(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def engine(root: Path) -> Engine:
-    return Engine(Root(Store(str(root))), ways=2)
+    return Engine(Root(Store(str(root))), target_partitions=2)
 
 
 def test_every_namespace_is_a_schema_and_shows_its_tables(engine: Engine) -> None:
@@ -100,7 +100,7 @@ def test_an_unknown_schema_is_none(engine: Engine) -> None:
 
 def test_a_directory_has_the_name_that_is_listed_and_no_other(tmp_path: Path) -> None:
     lay_out(tmp_path, {"called": "called_once.lance"})
-    engine = Engine(Root(Store(str(tmp_path))), ways=2)
+    engine = Engine(Root(Store(str(tmp_path))), target_partitions=2)
     assert [str(name) for name in engine.root.tables()] == ["public.called"]
     with pytest.raises(NotFound):
         engine.query("SELECT id FROM called_once")
@@ -110,5 +110,5 @@ def test_a_directory_has_the_name_that_is_listed_and_no_other(tmp_path: Path) ->
 
 def test_a_table_of_the_root_has_its_name_before_one_of_a_namespace_called_public(tmp_path: Path) -> None:
     lay_out(tmp_path, {"public$t": "1_t", "t": "2_t", "public$u": "3_u"})
-    engine = Engine(Root(Store(str(tmp_path))), ways=2)
+    engine = Engine(Root(Store(str(tmp_path))), target_partitions=2)
     assert engine.query("SELECT t.id AS t, u.id AS u FROM t, u").to_pylist() == [{"t": 1, "u": 2}]

@@ -198,7 +198,7 @@ def check(engines: list[Engine], oracle: Oracle, chance: Random) -> None:
 def test_odd_tables_are_like_one_of_memory(tmp_path: Path, seed: int) -> None:
     chance = Random(seed)  # noqa: S311 - to be drawn again
     drawn = draw(tmp_path, chance)
-    engines = [Engine(Root(Store(str(tmp_path))), ways=ways) for ways in (1, 3)]
+    engines = [Engine(Root(Store(str(tmp_path))), target_partitions=target_partitions) for target_partitions in (1, 3)]
     oracle = Oracle(drawn)
     check(engines, oracle, chance)
     for _ in range(STEPS):

@@ -19,7 +19,7 @@ ROWS = pa.table({"id": [1, 2], "at": pa.array([1, 2], pa.time64("us"))})
 @pytest.fixture
 def engine(tmp_path: Path) -> Engine:
     """A partitioned table `t` and a plain one `p` of the same rows."""
-    engine = Engine(Root(Store(str(tmp_path))), ways=2)
+    engine = Engine(Root(Store(str(tmp_path))), target_partitions=2)
     ingest.create(engine.root, TableName("public", "t"), ROWS.schema, TableProperties.by("id"), [ROWS])
     ingest.create(engine.root, TableName("public", "p"), ROWS.schema, PLAIN, [ROWS])
     return engine

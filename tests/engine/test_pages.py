@@ -82,7 +82,7 @@ WRITES = [
 def test_a_write_leaves_one_page_for_each_column(
     tmp_path: Path, memory: WriteMemory, write: str, *, stable_row_ids: bool
 ) -> None:
-    engine = Engine(Root(Store(str(tmp_path))), ways=2)
+    engine = Engine(Root(Store(str(tmp_path))), target_partitions=2)
     ingest(engine, rows(), stable_row_ids=stable_row_ids)
     loaded = pages(tmp_path)
     assert list(loaded.values()) == 3 * [(1, 1, 1, 1)]
@@ -114,7 +114,7 @@ def test_no_more_is_held_than_the_budget(
             yield batch
 
     monkeypatch.setattr(writer, "write_memory", budget)
-    engine = Engine(Root(Store(str(tmp_path))), ways=2)
+    engine = Engine(Root(Store(str(tmp_path))), target_partitions=2)
     reader = pa.RecordBatchReader.from_batches(table.schema, batches())
     engine.ingest(NAME, reader, create_missing=True, existing=Existing.APPEND, properties=TableProperties.by("p"))
     assert max(most) <= (budget.per_write or max(budget.total, budget.least))
@@ -127,14 +127,14 @@ def test_a_partition_with_many_rows_is_written_while_more_come(
     tmp_path: Path, memory: WriteMemory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(writer, "PIECE_ROWS", ROWS // 6)
-    engine = Engine(Root(Store(str(tmp_path))), ways=2)
+    engine = Engine(Root(Store(str(tmp_path))), target_partitions=2)
     ingest(engine, rows())
     assert set(pages(tmp_path).values()) == {(2, 2, 2, 2)}
     assert engine.query("SELECT * FROM t ORDER BY id") == rows().combine_chunks()
 
 
 def test_what_a_failed_write_held_is_free_again(tmp_path: Path, memory: WriteMemory) -> None:
-    engine = Engine(Root(Store(str(tmp_path))), ways=2)
+    engine = Engine(Root(Store(str(tmp_path))), target_partitions=2)
     ingest(engine, rows())
     taken: list[int] = []
 

@@ -23,7 +23,7 @@ from lance_flight.engine.query.partition_wise.division import Division, divide
 from lance_flight.engine.query.partition_wise.parts import GroupedPart
 from lance_flight.engine.query.session import Session, shaped
 from lance_flight.engine.query.statement_context import StatementContext
-from lance_flight.engine.runtime.execution import Execution
+from lance_flight.engine.runtime.query_options import QueryOptions
 from lance_flight.engine.sql.functions import session_config
 from lance_flight.engine.statements.parsing import parse
 from lance_flight.errors import LanceFlightError
@@ -43,13 +43,13 @@ LEAST_IN_GROUPS = 0.6
 MOST_DISPUTED = 250
 """At most one answer of so many may be another one in memory, where the plain plan's is the same."""
 
-PLAIN = Execution(partition_wise_join=False, dynamic_pruning=False)
+PLAIN = QueryOptions(partition_wise_join=False, dynamic_pruning=False)
 BY_PARTITIONS = (
-    Execution(group_rows=0),
-    Execution(group_rows=0),
-    Execution(group_rows=0, dynamic_pruning=False),
-    Execution(group_rows=20),
-    Execution(),
+    QueryOptions(group_rows=0),
+    QueryOptions(group_rows=0),
+    QueryOptions(group_rows=0, dynamic_pruning=False),
+    QueryOptions(group_rows=20),
+    QueryOptions(),
 )
 _FLOAT = re.compile(r"\bf\b")
 """A query of floats: in memory DataFusion finds 0.0 and -0.0 equal or not by how it came to them."""
@@ -64,7 +64,7 @@ class Tally:
     eligible: int = 0
     in_groups: int = 0
     disputed: list[str] = field(default_factory=list)
-    ways: Counter[str] = field(default_factory=Counter)
+    target_partitions: Counter[str] = field(default_factory=Counter)
 
     def count(self, case: Case, division: Division) -> None:
         """One case that was answered."""
@@ -72,11 +72,11 @@ class Tally:
         self.answered += 1
         self.eligible += case.is_eligible
         self.in_groups += case.is_eligible and GroupedPart in kinds
-        self.ways.update({kind.__name__ for kind in kinds} | ({"pruned"} if division.pruned else set()))
+        self.target_partitions.update({kind.__name__ for kind in kinds} | ({"pruned"} if division.pruned else set()))
 
     def __str__(self) -> str:
-        ways = ", ".join(f"{kind} {count}" for kind, count in sorted(self.ways.items()))
-        return f"{self.answered} answered, {self.refused} refused, {len(self.disputed)} disputed; {self.in_groups} of {self.eligible} eligible in groups; {ways}"
+        target_partitions = ", ".join(f"{kind} {count}" for kind, count in sorted(self.target_partitions.items()))
+        return f"{self.answered} answered, {self.refused} refused, {len(self.disputed)} disputed; {self.in_groups} of {self.eligible} eligible in groups; {target_partitions}"
 
 
 @pytest.mark.parametrize("seeds", SEEDS, ids=str)
@@ -106,7 +106,7 @@ def stored(made: Database) -> Iterator[Root]:
     with TemporaryDirectory(ignore_cleanup_errors=True) as place:
         for schema in made.schemas:
             (Path(place) / schema).mkdir()
-        engine = Engine(Root(Store(place)), ways=2)
+        engine = Engine(Root(Store(place)), target_partitions=2)
         for statement in made.ddl:
             engine.update(statement)
         yield engine.root
@@ -115,7 +115,7 @@ def stored(made: Database) -> Iterator[Root]:
 def in_memory(root: Root, made: Database) -> SessionContext:
     """The same rows for DataFusion alone."""
     context = SessionContext(session_config())
-    engine = Engine(root, ways=2)
+    engine = Engine(root, target_partitions=2)
     for schema in made.schemas:
         context.catalog().register_schema(schema, Schema.memory_schema())
     for table in made.tables:
@@ -125,7 +125,7 @@ def in_memory(root: Root, made: Database) -> SessionContext:
     return context
 
 
-def difference(root: Root, memory: SessionContext, case: Case, execution: Execution, tally: Tally) -> str | None:
+def difference(root: Root, memory: SessionContext, case: Case, execution: QueryOptions, tally: Tally) -> str | None:
     """What is wrong with the answer to a case."""
     try:
         plain, _ = run(root, case.sql, PLAIN)
@@ -147,9 +147,9 @@ def difference(root: Root, memory: SessionContext, case: Case, execution: Execut
     return None
 
 
-def run(root: Root, sql: str, execution: Execution) -> tuple[pa.Table, Division]:
+def run(root: Root, sql: str, execution: QueryOptions) -> tuple[pa.Table, Division]:
     """The rows of a query, and how it was run."""
-    session = Session(StatementContext(root=root, ways=2, execution=execution))
+    session = Session(StatementContext(root=root, target_partitions=2, execution=execution))
     frame = session.frame(parse(sql).sql)
     session.prepare(frame)
     division = divide(session, frame)

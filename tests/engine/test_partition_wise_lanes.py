@@ -17,11 +17,11 @@ from lance_flight.engine.query.partition_wise import division
 from lance_flight.engine.query.partition_wise.lanes import Admission
 from lance_flight.engine.query.scope import Scope
 from lance_flight.engine.runtime.client_sessions import ClientSession
-from lance_flight.engine.runtime.execution import Execution
+from lance_flight.engine.runtime.query_options import QueryOptions
 from lance_flight.errors import LanceFlightError, QueryFailed
 
-IN_GROUPS = Scope(session=ClientSession(execution=Execution(group_rows=0)))
-PLAIN = Scope(session=ClientSession(execution=Execution(partition_wise_join=False)))
+IN_GROUPS = Scope(session=ClientSession(execution=QueryOptions(group_rows=0)))
+PLAIN = Scope(session=ClientSession(execution=QueryOptions(partition_wise_join=False)))
 ROWS = 400
 JOIN = "FROM l JOIN r ON l.k = r.k"
 QUERIES = [
@@ -46,7 +46,7 @@ def engine(tmp_path_factory: pytest.TempPathFactory) -> Engine:
 
 def laid_out(place: Path) -> Engine:
     """Two tables of 20 partitions; each `k` comes 20 times, and `v` is 5 in the last row alone."""
-    engine = Engine(Root(Store(str(place))), ways=2)
+    engine = Engine(Root(Store(str(place))), target_partitions=2)
     values = ", ".join(f"({n}, {n % 20}, {n % 5 if n < ROWS - 1 else 5})" for n in range(ROWS))
     for table in ("l", "r"):
         engine.update(f"CREATE TABLE {table} (id BIGINT, k BIGINT, v BIGINT) PARTITIONED BY (k)")

@@ -8,11 +8,11 @@ from lance_flight.catalog.storage.store import Store
 from lance_flight.engine.engine import Engine
 from lance_flight.engine.query.scope import Scope
 from lance_flight.engine.runtime.client_sessions import ClientSession
-from lance_flight.engine.runtime.execution import Execution
+from lance_flight.engine.runtime.query_options import QueryOptions
 
-PLAIN = Scope(session=ClientSession(execution=Execution(partition_wise_join=False, dynamic_pruning=False)))
+PLAIN = Scope(session=ClientSession(execution=QueryOptions(partition_wise_join=False, dynamic_pruning=False)))
 BY_PARTITIONS = [
-    Scope(session=ClientSession(execution=execution)) for execution in (Execution(group_rows=0), Execution())
+    Scope(session=ClientSession(execution=execution)) for execution in (QueryOptions(group_rows=0), QueryOptions())
 ]
 
 
@@ -27,7 +27,7 @@ def engine(tmp_path_factory: pytest.TempPathFactory) -> Engine:
     """`l` by 16 buckets, `r` by 8 in two ways and of another width, `e` without rows, `i` by the key itself, `z` of floats, `w` by two columns."""
     place = tmp_path_factory.mktemp("root")
     (place / "s").mkdir()
-    engine = Engine(Root(Store(str(place))), ways=2)
+    engine = Engine(Root(Store(str(place))), target_partitions=2)
     columns = "(id BIGINT, k BIGINT, s VARCHAR, v BIGINT)"
     for statement in (
         f"CREATE TABLE l {columns} PARTITIONED BY (bucket(16, k))",

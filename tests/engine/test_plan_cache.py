@@ -21,8 +21,8 @@ from lance_flight.engine.query.scope import Scope
 from lance_flight.engine.query.sessions import Sessions
 from lance_flight.engine.query.tasks import Task
 from lance_flight.engine.runtime.client_sessions import ClientSession
-from lance_flight.engine.runtime.execution import Execution
-from lance_flight.engine.runtime.statement_runs import Issuer
+from lance_flight.engine.runtime.query_options import QueryOptions
+from lance_flight.engine.runtime.running_statement import Issuer
 from lance_flight.engine.statements.answering import Answering
 from lance_flight.engine.writes.ingest import Existing
 from lance_flight.errors import Cancelled, LanceFlightError
@@ -63,7 +63,7 @@ def begun(monkeypatch: pytest.MonkeyPatch) -> list[None]:
 
 @pytest.fixture
 def engine(tmp_path: Path) -> Engine:
-    return filled(Engine(Root(Store(str(tmp_path / "root"))), ways=2))
+    return filled(Engine(Root(Store(str(tmp_path / "root"))), target_partitions=2))
 
 
 def filled(engine: Engine) -> Engine:
@@ -135,7 +135,9 @@ def test_a_query_that_was_planned_sees_what_was_written_since(engine: Engine, be
             again = said(lambda text=text: engine.run(planned(engine, text)))
             assert begun == []
             assert again == said(
-                lambda text=text: Engine(engine.root, ways=2).run(planned(Engine(engine.root, ways=2), text))
+                lambda text=text: Engine(engine.root, target_partitions=2).run(
+                    planned(Engine(engine.root, target_partitions=2), text)
+                )
             )
             assert "7" in str(again)
 
@@ -163,8 +165,8 @@ def test_statements_beside_each_other_have_a_plan_each(engine: Engine, begun: li
 
 SESSIONS = {
     "another schema": Scope(ClientSession(db_schema="other")),
-    "lanes": Scope(ClientSession(execution=Execution(target_partitions=1))),
-    "a snapshot": Scope(ClientSession(execution=Execution(snapshot="2"))),
+    "lanes": Scope(ClientSession(execution=QueryOptions(target_partitions=1))),
+    "a snapshot": Scope(ClientSession(execution=QueryOptions(snapshot="2"))),
     "a principal": Scope(access=Access("alice")),
     "a policy": Scope(access=Access("", grants=(Grant(privileges=frozenset(Privilege), tables=Tables()),))),
 }
@@ -185,7 +187,7 @@ def test_another_session_has_another_plan(engine: Engine, begun: list[None], sco
 def test_what_happens_between_shows_as_if_it_were_planned_again(
     engine: Engine, change: tuple[str, ...], query: str, table: str
 ) -> None:
-    other = Engine(engine.root, ways=2)
+    other = Engine(engine.root, target_partitions=2)
     task = planned(engine, QUERIES[query].format(t=table))
     for statement in change:
         other.update(statement.format(t=table))

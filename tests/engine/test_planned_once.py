@@ -38,7 +38,7 @@ QUERIES = {
 
 @pytest.fixture
 def engine(tmp_path: Path) -> Engine:
-    engine = Engine(Root(Store(str(tmp_path))), ways=2)
+    engine = Engine(Root(Store(str(tmp_path))), target_partitions=2)
     engine.update("CREATE TABLE t (k BIGINT, id BIGINT, name VARCHAR) PARTITIONED BY (k)")
     engine.update("CREATE TABLE p (k BIGINT, id BIGINT)")
     for table, more in (("t", ", 'a'"), ("p", "")):

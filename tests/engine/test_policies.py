@@ -73,7 +73,7 @@ LATER = ["INSERT INTO events VALUES ('a', '2026-03-01', 4, 'late')", "DELETE FRO
 
 def engine(root: Path) -> Engine:
     root.mkdir(exist_ok=True)
-    return Engine(Root(Store(str(root))), ways=2)
+    return Engine(Root(Store(str(root))), target_partitions=2)
 
 
 def query(of: Engine, sql: str, access: Access = UNLIMITED) -> pa.Table:

@@ -6,15 +6,15 @@ import pytest
 from lance_flight.catalog.roots.directory import Root
 from lance_flight.catalog.storage.store import Store
 from lance_flight.engine.engine import Engine
+from lance_flight.engine.query.partition_wise.cross_joins import has_product
 from lance_flight.engine.query.partition_wise.plans import Node
-from lance_flight.engine.query.partition_wise.products import has_product
 from lance_flight.engine.query.session import Session
 from lance_flight.engine.query.statement_context import StatementContext
 
 
 @pytest.fixture(scope="module")
 def engine(tmp_path_factory: pytest.TempPathFactory) -> Engine:
-    engine = Engine(Root(Store(str(tmp_path_factory.mktemp("products")))), ways=2)
+    engine = Engine(Root(Store(str(tmp_path_factory.mktemp("products")))), target_partitions=2)
     engine.update("CREATE TABLE t (k BIGINT, x BIGINT) PARTITIONED BY (bucket(4, k))")
     engine.update("INSERT INTO t SELECT v, v FROM (SELECT unnest(range(0, 60)) AS v) AS n")
     return engine
@@ -35,6 +35,6 @@ QUERIES = [
 
 @pytest.mark.parametrize(("sql", "expected", "answer"), QUERIES)
 def test_a_join_of_every_pair_is_found(engine: Engine, sql: str, expected: bool, answer: int) -> None:  # noqa: FBT001
-    session = Session(StatementContext(root=engine.root, ways=2))
+    session = Session(StatementContext(root=engine.root, target_partitions=2))
     assert has_product(Node.of(session.optimised(session.frame(sql)))) is expected
     assert engine.query(sql).to_pylist() == [{"n": answer}]

@@ -88,7 +88,7 @@ from lance_flight.engine.query.policies.access import Access, Grant, Privilege, 
 from lance_flight.engine.query.scope import Scope
 from lance_flight.errors import LanceFlightError
 
-engine = Engine(Root(Store(sys.argv[1])), ways=1)
+engine = Engine(Root(Store(sys.argv[1])), target_partitions=1)
 engine.update("CREATE TABLE t (n BIGINT) PARTITIONED BY (n)")
 engine.update("INSERT INTO t VALUES (1), (2), (3)")
 readers = Access("reader", (Grant(privileges=frozenset({Privilege.SELECT}), tables=Tables()),))

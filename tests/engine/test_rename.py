@@ -17,7 +17,7 @@ from lance_flight.catalog.namespace import PartitionedNamespace
 from lance_flight.catalog.roots import plain, plain_changes
 from lance_flight.catalog.roots.directory import Root, TableName
 from lance_flight.catalog.roots.directory_manifest import DirectoryManifest, Listed
-from lance_flight.catalog.storage.standing import Standing
+from lance_flight.catalog.storage.location_guard import LocationGuard
 from lance_flight.catalog.storage.store import Store
 from lance_flight.engine.engine import Engine
 from lance_flight.engine.query.scope import Scope
@@ -47,7 +47,7 @@ LAYOUTS = pytest.mark.parametrize("layout", ["", "id"], ids=["plain", "partition
 
 @pytest.fixture
 def engine(tmp_path: Path) -> Engine:
-    return Engine(Root(Store(str(tmp_path))), ways=2)
+    return Engine(Root(Store(str(tmp_path))), target_partitions=2)
 
 
 def put(engine: Engine, name: str, layout: str, *ids: int, schema: str = "public") -> None:
@@ -92,7 +92,7 @@ def test_it_stays_in_its_schema(tmp_path: Path, engine: Engine, layout: str) -> 
 def test_two_tables_that_change_names_are_told_apart(engine: Engine, layout: str) -> None:
     put(engine, "a", layout, 1, 2)
     put(engine, "b", layout, 3, 4)
-    other = Engine(Root(Store(engine.root.store.uri)), ways=2)
+    other = Engine(Root(Store(engine.root.store.uri)), target_partitions=2)
     assert (ids(other, "a"), ids(other, "b")) == ([1, 2], [3, 4])
     planned = other.plan("SELECT id FROM a")
     for old, new in (("a", "c"), ("b", "a"), ("c", "b")):
@@ -112,7 +112,7 @@ def test_a_transaction_does_not_go_on_with_another_table(engine: Engine, layout:
     query = "SELECT id FROM a"
 
     def begun() -> Session:
-        return engine.sessions.begin(StatementContext(root=engine.root, ways=2, transaction=transaction))
+        return engine.sessions.begin(StatementContext(root=engine.root, target_partitions=2, transaction=transaction))
 
     def read() -> list[int]:
         return begun().frame(query).to_arrow_table()["id"].to_pylist()
@@ -196,7 +196,7 @@ def test_nothing_is_renamed_on_a_branch_or_inside_a_transaction(engine: Engine) 
 
 def test_a_root_that_is_the_table_keeps_its_name(engine: Engine, tmp_path: Path) -> None:
     put(engine, "a", "id", 1)
-    alone = Engine(Root(Store(str(tmp_path / "a"))), ways=1)
+    alone = Engine(Root(Store(str(tmp_path / "a"))), target_partitions=1)
     with pytest.raises(Unsupported, match="'a' is the root itself"):
         alone.update("ALTER TABLE a RENAME TO b")
 
@@ -224,7 +224,7 @@ def test_a_writer_is_not_told_that_rows_are_stored_which_nobody_finds(
     engine: Engine, monkeypatch: pytest.MonkeyPatch, layout: str, module: Any, point: str
 ) -> None:
     put(engine, "a", layout, 1)
-    monkeypatch.setattr(module, "reached", renaming(engine, point))
+    monkeypatch.setattr(module, "failpoint", renaming(engine, point))
     with pytest.raises((SerializationFailure, NotFound), match=r"'a|no table"):
         engine.update("INSERT INTO a VALUES (9)")
     assert ids(engine, "b") == [1]
@@ -279,7 +279,7 @@ def test_a_vacuum_does_not_go_on_in_another_table(tmp_path: Path, engine: Engine
 def test_a_commit_takes_nothing_away_from_a_table_that_has_the_name_by_now(tmp_path: Path, engine: Engine) -> None:
     put(engine, "a", "", 1)
     put(engine, "b", "", 2)
-    standing = Standing.of(Store(str(tmp_path / "a.lance")), 1)
+    standing = LocationGuard.of(Store(str(tmp_path / "a.lance")), 1)
     engine.update("ALTER TABLE a RENAME TO c")
     engine.update("ALTER TABLE b RENAME TO a")
     with pytest.raises(SerializationFailure):

@@ -14,7 +14,7 @@ from lance_flight.engine.query.policies.access import Access
 from lance_flight.engine.query.scope import Scope
 from lance_flight.engine.query.tasks import Task
 from lance_flight.engine.runtime.limits import Limits
-from lance_flight.engine.runtime.statement_runs import Issuer, Kind, Record
+from lance_flight.engine.runtime.running_statement import Issuer, Kind, Record
 from lance_flight.engine.statements import reports
 from lance_flight.engine.statements.maintenance.compact import Compact
 from lance_flight.engine.writes.ingest import Existing
@@ -33,7 +33,7 @@ def engine(tmp_path: Path) -> Engine:
 
 
 def opened(root: Path, lifetime: float = 600.0) -> Engine:
-    return Engine(Root(Store(str(root))), ways=2, limits=Limits(ticket_lifetime=lifetime))
+    return Engine(Root(Store(str(root))), target_partitions=2, limits=Limits(ticket_lifetime=lifetime))
 
 
 def add(engine: Engine) -> None:

@@ -100,7 +100,7 @@ BRANCHES = [
 
 def engine(root: Path) -> Engine:
     root.mkdir(exist_ok=True)
-    return Engine(Root(Store(str(root))), ways=2)
+    return Engine(Root(Store(str(root))), target_partitions=2)
 
 
 def told(of: Engine, sql: str, access: Access = UNLIMITED) -> str:

@@ -16,7 +16,7 @@ HUNDRED = 100
 
 @pytest.fixture(scope="module")
 def engine(tmp_path_factory: pytest.TempPathFactory) -> Engine:
-    engine = Engine(Root(Store(str(tmp_path_factory.mktemp("root")))), ways=2)
+    engine = Engine(Root(Store(str(tmp_path_factory.mktemp("root")))), target_partitions=2)
     for name, field in [("by_value", "part"), ("by_bucket", f"bucket({HUNDRED}, part)")]:
         rows = f"SELECT value AS part, value * 10 AS n FROM generate_series(0, {HUNDRED - 1})"
         engine.update(f"CREATE TABLE {name} PARTITIONED BY ({field}) AS {rows}")

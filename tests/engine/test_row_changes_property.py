@@ -397,7 +397,7 @@ class Table:
 
 
 def created(root: Path, spec: Sequence[str]) -> Table:
-    engine = Engine(Root(Store(str(root))), ways=2)
+    engine = Engine(Root(Store(str(root))), target_partitions=2)
     engine.update(f"CREATE TABLE t ({COLUMNS})" + (f" PARTITIONED BY ({', '.join(spec)})" if spec else ""))
     return Table(root, spec, engine)
 

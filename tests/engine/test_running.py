@@ -18,8 +18,8 @@ from lance_flight.engine.engine import Engine
 from lance_flight.engine.query.query_plans import QueryPlan
 from lance_flight.engine.query.scope import Scope
 from lance_flight.engine.runtime.limits import Limits
-from lance_flight.engine.runtime.running import Cancellations, RunningStatements
-from lance_flight.engine.runtime.statement_runs import Issuer, Kind, Record, RunningStatement, State
+from lance_flight.engine.runtime.running_statement import Issuer, Kind, Record, RunningStatement, State
+from lance_flight.engine.runtime.statement_registry import Cancellations, StatementRegistry
 from lance_flight.engine.writes.ingest import Existing
 from lance_flight.errors import Cancelled, LanceFlightError, OutOfMemory, Refused
 
@@ -39,7 +39,7 @@ ENDLESS = {
 
 @pytest.fixture
 def engine(tmp_path: Path) -> Engine:
-    return filled(Engine(Root(Store(str(tmp_path))), ways=2))
+    return filled(Engine(Root(Store(str(tmp_path))), target_partitions=2))
 
 
 def filled(engine: Engine) -> Engine:
@@ -272,7 +272,7 @@ def leased_of(engine: Engine) -> set[SnapshotId]:
 
 
 def test_a_reader_that_stops_early_holds_no_snapshot(tmp_path: Path) -> None:
-    engine = filled(Engine(Root(Store(str(tmp_path))), ways=2, limits=Limits(ticket_lifetime=0)))
+    engine = filled(Engine(Root(Store(str(tmp_path))), target_partitions=2, limits=Limits(ticket_lifetime=0)))
     reader = engine.run(planned(engine, "SELECT k FROM t").tasks[0], ALICE)
     reader.read_next_batch()
     assert len(leased_of(engine)) == 1
@@ -281,8 +281,8 @@ def test_a_reader_that_stops_early_holds_no_snapshot(tmp_path: Path) -> None:
 
 
 def test_another_server_keeps_the_snapshots_of_a_ticket_that_it_renews(tmp_path: Path) -> None:
-    brief = filled(Engine(Root(Store(str(tmp_path))), ways=2, limits=Limits(ticket_lifetime=0)))
-    patient = Engine(Root(Store(str(tmp_path))), ways=2)
+    brief = filled(Engine(Root(Store(str(tmp_path))), target_partitions=2, limits=Limits(ticket_lifetime=0)))
+    patient = Engine(Root(Store(str(tmp_path))), target_partitions=2)
     (task,) = planned(brief, "SELECT k FROM t").tasks
     assert leased_of(brief) == set()
     patient.renew(task, ALICE)
@@ -290,7 +290,7 @@ def test_another_server_keeps_the_snapshots_of_a_ticket_that_it_renews(tmp_path:
 
 
 def test_a_client_that_is_answered_while_it_is_asked_for_has_not_gone() -> None:
-    running, answered = RunningStatements(), threading.Event()
+    running, answered = StatementRegistry(), threading.Event()
 
     def is_gone() -> bool:
         while leaving:
@@ -311,7 +311,7 @@ def test_a_client_that_is_answered_while_it_is_asked_for_has_not_gone() -> None:
 
 
 def test_a_client_that_comes_again_is_not_told_that_it_has_gone() -> None:
-    running, ended = RunningStatements(), list[Record]()
+    running, ended = StatementRegistry(), list[Record]()
     running.observe(ended.append)
     gone = Issuer(is_gone=lambda: True)
     first = running.of_ticket("1", 0, "SELECT 1", gone)
@@ -329,7 +329,7 @@ def test_a_client_that_comes_again_is_not_told_that_it_has_gone() -> None:
 
 
 def test_a_query_whose_reader_never_comes_is_abandoned(tmp_path: Path) -> None:
-    engine = Engine(Root(Store(str(tmp_path))), ways=1, limits=Limits(ticket_lifetime=0.01))
+    engine = Engine(Root(Store(str(tmp_path))), target_partitions=1, limits=Limits(ticket_lifetime=0.01))
     outcomes: list[str | None] = []
     engine.running.observe(lambda record: outcomes.append(record.outcome))
     planned(engine, "SELECT 1 AS one")
@@ -340,7 +340,7 @@ def test_a_query_whose_reader_never_comes_is_abandoned(tmp_path: Path) -> None:
 def test_a_reader_that_comes_again_and_reads_nothing_is_abandoned(tmp_path: Path) -> None:
     """Of a statement that has ended, and that the ticket begins anew."""
     engine, ended = (
-        filled(Engine(Root(Store(str(tmp_path))), ways=1, limits=Limits(ticket_lifetime=0.2))),
+        filled(Engine(Root(Store(str(tmp_path))), target_partitions=1, limits=Limits(ticket_lifetime=0.2))),
         list[str | None](),
     )
     (task,) = planned(engine, "SELECT * FROM t").tasks
@@ -353,7 +353,7 @@ def test_a_reader_that_comes_again_and_reads_nothing_is_abandoned(tmp_path: Path
 
 def test_the_memory_of_a_statement_that_failed_is_free_at_once(tmp_path: Path) -> None:
     """Nobody waits for Python's collector: the pool is everybody's."""
-    engine = Engine(Root(Store(str(tmp_path))), ways=2, limits=Limits(server_memory=64 << 20))
+    engine = Engine(Root(Store(str(tmp_path))), target_partitions=2, limits=Limits(server_memory=64 << 20))
     many = "generate_series(1, 4000000)"
     joined = f"SELECT count(*) AS n FROM {many} AS a JOIN {many} AS b ON a.value = b.value + 1"
     gc.disable()

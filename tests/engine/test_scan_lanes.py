@@ -19,7 +19,7 @@ MONTHS, ROWS = 12, 10
 @pytest.fixture(scope="module")
 def engine(tmp_path_factory: pytest.TempPathFactory) -> Engine:
     """`t`: ten rows in each month of 2024, one of them at its first moment, and one row without a month."""
-    made = Engine(Root(Store(str(tmp_path_factory.mktemp("root")))), ways=2)
+    made = Engine(Root(Store(str(tmp_path_factory.mktemp("root")))), target_partitions=2)
     made.update("CREATE TABLE t (id BIGINT, part BIGINT, at TIMESTAMP) PARTITIONED BY (year(at), month(at))")
     rows = [
         f"({month * ROWS + row}, {row % 3}, TIMESTAMP '2024-{month + 1:02}-{1 + 2 * row:02}')"

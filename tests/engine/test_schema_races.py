@@ -38,7 +38,7 @@ EACH = pytest.mark.parametrize("change", CHANGES.values(), ids=CHANGES)
 @pytest.fixture
 def engine(tmp_path: Path) -> Engine:
     """A table of two partitions, with three rows."""
-    engine = Engine(Root(Store(str(tmp_path))), ways=2)
+    engine = Engine(Root(Store(str(tmp_path))), target_partitions=2)
     engine.update("CREATE TABLE t (id BIGINT, p VARCHAR, n INT) PARTITIONED BY (p)")
     engine.update(f"INSERT INTO t (id, p) VALUES {', '.join(map(str, HELD))}")
     return engine
@@ -65,7 +65,7 @@ def columns(engine: Engine) -> list[str]:
 
 def another(engine: Engine) -> Engine:
     """A writer in a process of its own, as far as memory goes."""
-    return Engine(Root(Store(engine.root.store.uri)), ways=2)
+    return Engine(Root(Store(engine.root.store.uri)), target_partitions=2)
 
 
 @EACH

@@ -18,7 +18,7 @@ from tests.engine.waiting import until
 
 @pytest.fixture(scope="module")
 def engine(tmp_path_factory: pytest.TempPathFactory) -> Engine:
-    engine = Engine(Root(Store(str(tmp_path_factory.mktemp("ends")))), ways=2)
+    engine = Engine(Root(Store(str(tmp_path_factory.mktemp("ends")))), target_partitions=2)
     engine.update("CREATE TABLE t (k BIGINT, x BIGINT) PARTITIONED BY (bucket(4, k))")
     engine.update("INSERT INTO t SELECT v, v FROM (SELECT unnest(range(0, 99)) AS v) AS n")
     engine.update("ALTER TABLE t CREATE TAG old")
@@ -81,7 +81,7 @@ def test_a_query_that_fails_keeps_no_session_until_it_is_collected(engine: Engin
 
 
 def test_a_change_keeps_no_session(engine: Engine, tmp_path: Path) -> None:
-    own = Engine(Root(Store(str(tmp_path))), ways=2)
+    own = Engine(Root(Store(str(tmp_path))), target_partitions=2)
     before = sessions()
     own.update("CREATE TABLE t (k BIGINT) PARTITIONED BY (k)")
     own.update("INSERT INTO t SELECT 1")

@@ -28,7 +28,7 @@ def engine(tmp_path_factory: pytest.TempPathFactory) -> Engine:
 def by_hand(tmp_path: Path) -> Engine:
     """The appendices' namespace, as `events`."""
     lay_out(tmp_path / "events")
-    return Engine(Root(Store(str(tmp_path))), ways=1)
+    return Engine(Root(Store(str(tmp_path))), target_partitions=1)
 
 
 def test_each_spec_has_the_snapshot_that_brought_it(engine: Engine) -> None:

@@ -17,7 +17,7 @@ ROWS = pa.table({"id": [1, 2, 3, 4, 5], "n": ["a", "b", "c", "z", None]})
 
 @pytest.fixture
 def engine(tmp_path: Path) -> Engine:
-    engine = Engine(Root(Store(str(tmp_path))), ways=2)
+    engine = Engine(Root(Store(str(tmp_path))), target_partitions=2)
     ingest.create(engine.root, TableName("public", "t"), ROWS.schema, TableProperties.by("n"), [ROWS])
     return engine
 

@@ -25,7 +25,7 @@ READINGS = pa.schema([pa.field("at", pa.date32()), pa.field("id", pa.int64()), p
 
 @pytest.fixture(scope="module")
 def engine(tmp_path_factory: pytest.TempPathFactory) -> Engine:
-    made = Engine(Root(Store(str(tmp_path_factory.mktemp("substrait")))), ways=2)
+    made = Engine(Root(Store(str(tmp_path_factory.mktemp("substrait")))), target_partitions=2)
     made.update("CREATE TABLE readings (at date, id bigint, place varchar) PARTITIONED BY (year(at), bucket(4, id))")
     rows = ", ".join(f"(DATE '{2020 + n % 4}-05-01', {n}, 'place {n % 3}')" for n in range(40))
     made.update(f"INSERT INTO readings VALUES {rows}")

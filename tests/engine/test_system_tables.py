@@ -10,7 +10,7 @@ from lance_flight.catalog.storage.store import Store
 from lance_flight.engine.engine import Engine
 from lance_flight.engine.query.policies.access import UNLIMITED, Access, Grant, Privilege, Tables
 from lance_flight.engine.query.scope import Scope
-from lance_flight.engine.runtime.statement_runs import Issuer
+from lance_flight.engine.runtime.running_statement import Issuer
 from lance_flight.errors import NotFound
 
 READ = Grant(privileges=frozenset({Privilege.SELECT}), tables=Tables())
@@ -21,7 +21,7 @@ ADMIN = Access("carol", (ALL,))
 
 @pytest.fixture
 def engine(tmp_path: Path) -> Engine:
-    return Engine(Root(Store(str(tmp_path))), ways=1)
+    return Engine(Root(Store(str(tmp_path))), target_partitions=1)
 
 
 def scope(access: Access) -> Scope:

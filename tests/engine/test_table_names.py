@@ -18,7 +18,7 @@ OF_LANCE = ["_versions", "_transactions", "_indices", "_deletions", "_refs", "da
 
 @pytest.fixture
 def engine(tmp_path: Path) -> Engine:
-    return Engine(Root(Store(str(tmp_path))), ways=2)
+    return Engine(Root(Store(str(tmp_path))), target_partitions=2)
 
 
 def listed(engine: Engine) -> list[str]:

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 from lance_flight.catalog.roots.directory import PUBLIC, Root, TableName
 from lance_flight.catalog.roots.temporary import TEMPORARY
-from lance_flight.catalog.storage.private import PRIVATE
+from lance_flight.catalog.storage.staging_area import PRIVATE
 from lance_flight.catalog.storage.store import Store
 from lance_flight.engine.engine import Engine
 from lance_flight.engine.query.policies.access import Access
@@ -33,7 +33,7 @@ A, NOBODY = (POLICIES.access(name) for name in ("a", "nobody"))
 
 @pytest.fixture
 def engine(tmp_path: Path) -> Engine:
-    made = Engine(Root(Store(str(tmp_path))), ways=2)
+    made = Engine(Root(Store(str(tmp_path))), target_partitions=2)
     made.update("CREATE TABLE events (tenant VARCHAR, n BIGINT) PARTITIONED BY (tenant)")
     made.update("INSERT INTO events VALUES ('a', 1), ('other', 777)")
     return made
@@ -240,7 +240,7 @@ def test_who_has_no_session_of_his_own_makes_none(engine: Engine) -> None:
 
 
 def test_a_root_that_is_a_table_has_no_others(engine: Engine, tmp_path: Path) -> None:
-    client = Client(Engine(Root(Store(str(tmp_path / "events"))), ways=1), A)
+    client = Client(Engine(Root(Store(str(tmp_path / "events"))), target_partitions=1), A)
     with pytest.raises(Unsupported, match="holds no other table"):
         client.run("CREATE TEMPORARY TABLE t (n BIGINT)")
 

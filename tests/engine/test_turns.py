@@ -6,19 +6,21 @@ import threading
 from collections.abc import Sequence
 
 import pytest
+from lance_flight.engine.runtime.admission import Admission, AdmissionQueue
 from lance_flight.engine.runtime.cancellation import Cancellation
-from lance_flight.engine.runtime.turns import Turn, Turns
 from lance_flight.errors import Cancelled, LimitExceeded
 
 
-def turn(turns: Turns, principal: str = "alice", session: str = "a", cancellation: Cancellation | None = None) -> Turn:
-    return Turn(turns, principal, session, cancellation or Cancellation())
+def turn(
+    turns: AdmissionQueue, principal: str = "alice", session: str = "a", cancellation: Cancellation | None = None
+) -> Admission:
+    return Admission(turns, principal, session, cancellation or Cancellation())
 
 
 class Waiting:
     """Somebody who waits for a turn on a thread of his own, and notes when he got it."""
 
-    def __init__(self, turns: Turns, principal: str, session: str, served: list[str]) -> None:
+    def __init__(self, turns: AdmissionQueue, principal: str, session: str, served: list[str]) -> None:
         self.turn = turn(turns, principal, session)
         self.error: Exception | None = None
         self._served = served
@@ -40,11 +42,11 @@ class Waiting:
         assert not self._thread.is_alive()
 
 
-def waiting(turns: Turns) -> int:
+def waiting(turns: AdmissionQueue) -> int:
     return len(turns._queue)
 
 
-def until_waiting(turns: Turns, number: int) -> None:
+def until_waiting(turns: AdmissionQueue, number: int) -> None:
     pause = threading.Event()
     for _ in range(1000):
         if waiting(turns) == number:
@@ -69,7 +71,7 @@ ORDERS: dict[str, tuple[Sequence[str], Sequence[str]]] = {
 
 @pytest.mark.parametrize(("asked", "expected"), ORDERS.values(), ids=ORDERS.keys())
 def test_those_who_wait_are_served_in_turn(asked: Sequence[str], expected: Sequence[str]) -> None:
-    turns, served = Turns(1, 100), list[str]()
+    turns, served = AdmissionQueue(1, 100), list[str]()
     first = turn(turns, "first", "first")
     first.take(is_new=True)
     queue = [Waiting(turns, *name.split("/"), served) for name in asked]
@@ -83,7 +85,7 @@ def test_those_who_wait_are_served_in_turn(asked: Sequence[str], expected: Seque
 
 
 def test_no_more_work_than_may() -> None:
-    turns = Turns(2, 0)
+    turns = AdmissionQueue(2, 0)
     one, two, three = (turn(turns) for _ in range(3))
     one.take(is_new=True)
     two.take(is_new=True)
@@ -94,7 +96,7 @@ def test_no_more_work_than_may() -> None:
 
 
 def test_whoever_waits_for_his_client_lets_others_work() -> None:
-    turns = Turns(1, 0)
+    turns = AdmissionQueue(1, 0)
     slow, other = turn(turns), turn(turns)
     slow.take(is_new=True)
     with slow.paused():
@@ -105,7 +107,7 @@ def test_whoever_waits_for_his_client_lets_others_work() -> None:
 
 
 def test_a_turn_that_failed_while_it_was_paused_is_given_up_once() -> None:
-    turns = Turns(1, 0)
+    turns = AdmissionQueue(1, 0)
     slow = turn(turns)
     slow.take(is_new=True)
     with pytest.raises(OSError, match="gone"), slow.paused():
@@ -117,7 +119,7 @@ def test_a_turn_that_failed_while_it_was_paused_is_given_up_once() -> None:
 
 
 def test_who_is_cancelled_waits_no_longer_and_takes_no_turn() -> None:
-    turns, served = Turns(1, 10), list[str]()
+    turns, served = AdmissionQueue(1, 10), list[str]()
     first = turn(turns)
     first.take(is_new=True)
     cancelled, patient = (Waiting(turns, name, name, served) for name in ("alice", "bob"))
@@ -130,7 +132,7 @@ def test_who_is_cancelled_waits_no_longer_and_takes_no_turn() -> None:
 
 
 def test_a_turn_is_kept_until_work_that_was_given_up_has_ended() -> None:
-    turns, ended, is_free = Turns(1, 0), threading.Event(), threading.Event()
+    turns, ended, is_free = AdmissionQueue(1, 0), threading.Event(), threading.Event()
     first = turn(turns)
     first.take(is_new=True)
     with pytest.raises(TimeoutError):

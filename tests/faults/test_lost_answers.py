@@ -57,7 +57,7 @@ def place(tmp_path: Path) -> Path:
 
 
 def engine(place: Path) -> Engine:
-    return Engine(Root(Store(str(place.parent))), ways=2)
+    return Engine(Root(Store(str(place.parent))), target_partitions=2)
 
 
 @contextmanager

@@ -176,7 +176,7 @@ def _beside(place: Path) -> None:
 def _with_one_more(place: Path) -> None:
     """Another column, of which the rows of other writes say nothing."""
     table = f"ALTER TABLE {place.name}"
-    Engine(Root(Store(str(place.parent))), ways=1).update(f"{table} ADD COLUMN more INT DEFAULT 1")
+    Engine(Root(Store(str(place.parent))), target_partitions=1).update(f"{table} ADD COLUMN more INT DEFAULT 1")
 
 
 def _ingest(mode: str, rows: Rows, partition_by: str | None = None) -> Callable[[Server, str], object]:

@@ -20,7 +20,7 @@ from lance_flight.flight.identity.passwords import Cost, StoredPassword
 from lance_flight.flight.identity.session_tokens import SessionTokens
 from lance_flight.flight.identity.static_tokens import TokensFile, hash_of
 from lance_flight.flight.identity.users import UsersFile
-from lance_flight.flight.tickets import Sealer
+from lance_flight.flight.tickets import TicketSealer
 from pyarrow import flight
 
 from tests.flight.flight_backend import KEY
@@ -99,7 +99,7 @@ class Identities:
         self.users = self.place / "users.toml"
         self.users.write_text(users_text())
         self.users.chmod(0o600)
-        self.tokens = SessionTokens(sealer=Sealer(self.key), lifetime=LIFETIME, now=self.clock)
+        self.tokens = SessionTokens(sealer=TicketSealer(self.key), lifetime=LIFETIME, now=self.clock)
         tokens, keys = self.place / "tokens.toml", self.place / "keys.json"
         tokens.write_text(tokens_text())
         tokens.chmod(0o600)

@@ -18,7 +18,7 @@ from lance_flight.flight.commands import (
     TableDefinitionOptions,
 )
 from lance_flight.flight.prepared import PreparedStatements, no_bindings
-from lance_flight.flight.tickets import Prepared, Sealer
+from lance_flight.flight.tickets import Prepared, TicketSealer
 from lance_flight.flight.updates import Updates
 
 from tests.flight.flight_backend import ECHO, KEY, CannedBackend
@@ -53,12 +53,12 @@ def backend() -> CannedBackend:
 
 def updates(backend: CannedBackend) -> Updates:
     return Updates(
-        backend=backend, prepared=PreparedStatements(backend=backend, sealer=Sealer(KEY), bindings=no_bindings())
+        backend=backend, prepared=PreparedStatements(backend=backend, sealer=TicketSealer(KEY), bindings=no_bindings())
     )
 
 
 def handle(sql: str) -> bytes:
-    return Sealer(KEY).handle(Prepared(text=sql), Caller().principal)
+    return TicketSealer(KEY).handle(Prepared(text=sql), Caller().principal)
 
 
 def update(updates: Updates, call: Call, reader: Any) -> bytes:

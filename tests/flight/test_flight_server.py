@@ -14,7 +14,7 @@ from lance_flight.flight.backend import IfExists, IfNotExists, IngestTarget
 from lance_flight.flight.commands import Action, Command
 from lance_flight.flight.protocol import flight_sql_pb2 as pb
 from lance_flight.flight.server import FlightSqlServer
-from lance_flight.flight.tickets import RowsTicket, Sealer
+from lance_flight.flight.tickets import RowsTicket, TicketSealer
 from lance_flight.flight.wire import encode_action, encode_command
 from pyarrow import flight
 
@@ -575,7 +575,7 @@ def test_what_tells_a_session_apart(
 
 
 def test_a_ticket_is_read_by_any_server_with_the_key(client: flight.FlightClient) -> None:
-    sealed = Sealer(KEY).ticket(RowsTicket(payload=b"1/2:SELECT numbers"), "anonymous")
+    sealed = TicketSealer(KEY).ticket(RowsTicket(payload=b"1/2:SELECT numbers"), "anonymous")
     ticket = flight.Ticket(encode_command(commands.TicketStatementQuery(statement_handle=sealed)))
     assert client.do_get(ticket).read_all().equals(NUMBERS.slice(2))
 

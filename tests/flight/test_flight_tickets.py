@@ -16,14 +16,14 @@ from lance_flight.flight.tickets import (
     NoRowsTicket,
     Prepared,
     RowsTicket,
-    Sealer,
+    TicketSealer,
     decode_parameters,
     encode_parameters,
 )
 
 from tests.flight.flight_backend import KEY
 
-SEALER = Sealer(KEY)
+SEALER = TicketSealer(KEY)
 ALICE = "alice"
 TEXTS = st.text(st.characters(codec="utf-8"))
 
@@ -68,7 +68,7 @@ REFUSED = {
     "nothing": (b"", "was not issued"),
     "a signature alone": (bytes(32), "was not issued"),
     "cut short": (SEALER.ticket(NoRowsTicket(), ALICE)[:-1], "was not issued"),
-    "of another key": (Sealer(bytes(32)).ticket(NoRowsTicket(), ALICE), "was not issued"),
+    "of another key": (TicketSealer(bytes(32)).ticket(NoRowsTicket(), ALICE), "was not issued"),
     "a handle": (SEALER.handle(Prepared(text="SELECT 1"), ALICE), "this is no ticket of a result"),
 }
 
@@ -85,15 +85,15 @@ def test_a_ticket_is_no_handle() -> None:
 
 
 OTHERS = {
-    "a ticket": (SEALER.ticket(NoRowsTicket(), ALICE), Sealer.open_ticket),
-    "a prepared statement handle": (SEALER.handle(Prepared(text="SELECT 1"), ALICE), Sealer.open_handle),
+    "a ticket": (SEALER.ticket(NoRowsTicket(), ALICE), TicketSealer.open_ticket),
+    "a prepared statement handle": (SEALER.handle(Prepared(text="SELECT 1"), ALICE), TicketSealer.open_handle),
 }
 
 
 @pytest.mark.parametrize("principal", ["bob", "", "alic", "alicee", "Alice", "anonymous"])
 @pytest.mark.parametrize(("sealed", "open_it"), OTHERS.values(), ids=OTHERS.keys())
 def test_what_was_sealed_for_another_principal_is_refused(
-    sealed: bytes, open_it: Callable[[Sealer, bytes, str], object], principal: str
+    sealed: bytes, open_it: Callable[[TicketSealer, bytes, str], object], principal: str
 ) -> None:
     with pytest.raises(Refused, match="belongs to another principal"):
         open_it(SEALER, sealed, principal)
@@ -117,7 +117,7 @@ def test_another_version_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_a_key_has_32_bytes() -> None:
     with pytest.raises(ValueError, match="the key has 5 bytes; expected 32"):
-        Sealer(b"short")
+        TicketSealer(b"short")
 
 
 def test_parameters_come_back_with_their_types() -> None:

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 from lance_flight.errors import InvalidInput, Unauthenticated
+from lance_flight.file_reloading import Watched
 from lance_flight.flight.identity import static_tokens
 from lance_flight.flight.identity.credentials import Basic, Bearer
 from lance_flight.flight.identity.password_checks import PasswordChecks
@@ -15,8 +16,7 @@ from lance_flight.flight.identity.principal import Principal, Proof
 from lance_flight.flight.identity.session_tokens import SessionTokens
 from lance_flight.flight.identity.static_tokens import TokensFile, hash_of, make_token
 from lance_flight.flight.identity.users import Users, UsersFile
-from lance_flight.flight.tickets import Sealer
-from lance_flight.watched import Watched
+from lance_flight.flight.tickets import TicketSealer
 
 from tests.flight.flight_backend import KEY
 from tests.flight.identities import CHEAP, PASSWORDS, Clock, users_text
@@ -100,7 +100,7 @@ def test_a_password_of_an_unknown_user_costs_as_much(tmp_path: Path) -> None:
             compared.append(stored)
             return super().matches(stored, password)
 
-    tokens = SessionTokens(sealer=Sealer(KEY), lifetime=1.0)
+    tokens = SessionTokens(sealer=TicketSealer(KEY), lifetime=1.0)
     users = UsersFile(written(tmp_path / "users", users_text()), tokens, Watching(pause=lambda _: None))
     for name in ("alice", "mallory"):
         assert users.principal(Basic(user=name, password=HASH)) is None
@@ -109,7 +109,7 @@ def test_a_password_of_an_unknown_user_costs_as_much(tmp_path: Path) -> None:
 
 def test_a_session_token_is_good_until_its_user_changes(tmp_path: Path) -> None:
     clock = Clock()
-    tokens = SessionTokens(sealer=Sealer(KEY), lifetime=10.0, now=clock)
+    tokens = SessionTokens(sealer=TicketSealer(KEY), lifetime=10.0, now=clock)
     path = tmp_path / "users"
     users = UsersFile(written(path, users_text()), tokens, PasswordChecks(pause=lambda _: None))
     proven = users.principal(Basic(user="alice", password=PASSWORDS["alice"]))
@@ -159,7 +159,7 @@ def test_a_change_within_the_grain_of_the_files_clock_is_seen_as_well(
     path.write_text("one")
     found = path.stat()
     looks = (found.st_mtime_ns, found.st_size, found.st_ino, found.st_ctime_ns)
-    monkeypatch.setattr("lance_flight.watched._signature", lambda _: looks)
+    monkeypatch.setattr("lance_flight.file_reloading._signature", lambda _: looks)
     file, _ = watched(path, Clock(found.st_mtime + 1))
     assert file.value == "one"
     path.write_text("two")

@@ -18,11 +18,11 @@ from lance_flight.flight.identity.json_web_tokens import JsonWebTokens, TokenRul
 from lance_flight.flight.identity.key_sets import KeysUrl, parse
 from lance_flight.flight.identity.passwords import StoredPassword
 from lance_flight.flight.identity.session_tokens import PREFIX, SessionTokens
-from lance_flight.flight.tickets import Sealer
+from lance_flight.flight.tickets import TicketSealer
 from lance_flight.flight.wire import decode_action, decode_command
 
 KEY = bytes(range(32))
-_SEALER = Sealer(KEY)
+_SEALER = TicketSealer(KEY)
 _SESSIONS = SessionTokens(sealer=_SEALER, lifetime=1.0)
 _KEY_SET = (
     '{"keys": [{"kty": "EC", "crv": "P-256", "x": "f83OJ3D2xF1Bg8vub9tLe1gHMzV76e8Tus9uPHvRVEU",'

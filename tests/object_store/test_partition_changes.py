@@ -13,7 +13,7 @@ from tests.object_store.bucket import Bucket
 @pytest.fixture
 def engine(bucket: Bucket) -> Engine:
     """A table of two partitions, and a plain one with a tag and two versions."""
-    made = Engine(Root(bucket.store), ways=1)
+    made = Engine(Root(bucket.store), target_partitions=1)
     made.update("CREATE TABLE t (p VARCHAR, n INT) PARTITIONED BY (p)")
     made.update("INSERT INTO t VALUES ('a', 1), ('b', 2)")
     made.update("CREATE TABLE x AS SELECT * FROM (VALUES ('x', 3)) AS v(p, n)")

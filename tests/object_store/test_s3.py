@@ -126,16 +126,16 @@ def test_of_two_who_make_one_table_at_once_one_makes_it(bucket: Bucket) -> None:
         drafts[1].publish()
     for draft in drafts:
         draft.close()
-    assert Engine(roots[1], ways=1).query("SELECT id FROM t").to_pylist() == [{"id": 0}]
+    assert Engine(roots[1], target_partitions=1).query("SELECT id FROM t").to_pylist() == [{"id": 0}]
 
 
 def test_writers_of_several_engines_lose_nothing(bucket: Bucket) -> None:
-    Engine(Root(bucket.store), ways=1).update("CREATE TABLE t (id BIGINT, p VARCHAR) PARTITIONED BY (p)")
+    Engine(Root(bucket.store), target_partitions=1).update("CREATE TABLE t (id BIGINT, p VARCHAR) PARTITIONED BY (p)")
     writers, commits = 3, 4
     failures: list[LanceFlightError] = []
 
     def write(writer: int) -> None:
-        engine = Engine(Root(bucket.store), ways=1)
+        engine = Engine(Root(bucket.store), target_partitions=1)
         try:
             for commit in range(commits):
                 engine.update(f"INSERT INTO t VALUES ({writer * 100 + commit}, 'shared'), ({writer}, 'new {commit}')")
@@ -148,7 +148,7 @@ def test_writers_of_several_engines_lose_nothing(bucket: Bucket) -> None:
     for thread in threads:
         thread.join()
     assert failures == []
-    engine = Engine(Root(bucket.store), ways=1)
+    engine = Engine(Root(bucket.store), target_partitions=1)
     assert engine.query("SELECT count(*) AS n FROM t").to_pylist() == [{"n": writers * commits * 2}]
     partitions = engine.query("SELECT p, rows FROM t$partitions ORDER BY p").to_pylist()
     assert partitions == [{"p": f"new {commit}", "rows": writers} for commit in range(commits)] + [
@@ -172,7 +172,7 @@ def test_a_table_has_no_files_outside_of_the_root(bucket: Bucket) -> None:
         pa.table({"n": [7]}), f"s3://{bucket.name}/outside.lance", storage_options=bucket.options, mode="create"
     )
     root = bucket.store.uri
-    engine = Engine(Root(bucket.store), ways=2)
+    engine = Engine(Root(bucket.store), target_partitions=2)
     engine.update("CREATE TABLE t (id BIGINT, p VARCHAR) PARTITIONED BY (p)")
     engine.update("INSERT INTO t VALUES (1, 'a')")
     engine.update("ALTER TABLE t CREATE BRANCH work")

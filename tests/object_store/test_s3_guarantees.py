@@ -101,7 +101,7 @@ SAMPLE = [pair for number, pair in enumerate(PAIRS) if FULL or number % 17 == 0]
 @pytest.mark.parametrize("isolation", Isolation)
 @pytest.mark.parametrize("pair", SAMPLE)
 def test_the_second_of_two_transactions_commits_or_fails(bucket: Bucket, pair: Pair, isolation: Isolation) -> None:
-    engines = [Engine(Root(bucket.store), ways=1) for _ in range(2)]
+    engines = [Engine(Root(bucket.store), target_partitions=1) for _ in range(2)]
     engines[0].update("CREATE TABLE t (id BIGINT NOT NULL, p VARCHAR, n INT) PARTITIONED BY (p)")
     engines[0].update("INSERT INTO t (id, p) VALUES (1, 'a'), (3, 'b')")
     engines[0].update("INSERT INTO t (id, p) VALUES (2, 'a'), (4, 'b')")

@@ -17,7 +17,7 @@ LANCE = "SELECT id FROM full_text_search('docs', 'body', 'lance', k => 1000)"
 
 @pytest.fixture
 def engine(bucket: Bucket) -> Engine:
-    return Engine(Root(bucket.store), ways=2)
+    return Engine(Root(bucket.store), target_partitions=2)
 
 
 def ids(engine: Engine, sql: str) -> list[int]:

@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 from lance_flight.model.schema import NamespaceSchema
 from lance_flight.model.spec import Expression, PartitionSpec
-from lance_flight.planning.joins import Apart, Groups, Side
+from lance_flight.planning.joins import Groups, NotCopartitioned, Side
 from lance_flight.planning.partitions import Partitions, SpecPartitions
 
 from tests.planning.planning_oracle import field
@@ -56,7 +56,7 @@ def of(name: str, schema: NamespaceSchema, versions: Sequence[SpecPartitions], k
     )
 
 
-def listed(found: Groups | Apart) -> dict[tuple[Any, ...], list[Any]]:
+def listed(found: Groups | NotCopartitioned) -> dict[tuple[Any, ...], list[Any]]:
     """The rows of each side by the values of their group; those of several versions as a list of lists."""
     assert isinstance(found, Groups), found
     shown = {each.values: [_rows(versions) for versions in each.rows] for each in found.groups}

@@ -16,7 +16,7 @@ from lance_flight.model.schema import NamespaceSchema
 from lance_flight.model.spec import Expression
 from lance_flight.model.transforms import Bucket, Day, Hour, Identity, Month, MultiBucket, Truncate, Year
 from lance_flight.planning.enumeration import Unresolved
-from lance_flight.planning.joins import Apart, Groups, Side, match
+from lance_flight.planning.joins import Groups, NotCopartitioned, Side, match
 from lance_flight.planning.partitions import Partitions, SpecPartitions
 
 from tests.planning.join_cases import listed, side
@@ -175,7 +175,7 @@ def test_inner_joins_go_version_by_version_where_these_have_nothing_in_common() 
     )
     visits = keyed("visits", DATE, ([Year()], [2025]), by_day)
     found = match([events, visits], None, inner=True)
-    assert isinstance(found, Apart)
+    assert isinstance(found, NotCopartitioned)
     assert found.why == "bucket(k, 6) of events v2 and year(k) of visits v1: neither determines the other"
 
     visits = keyed("visits", DATE, ([Bucket(2), Month()], [(hashed(D1, 2), 12)]), ([Month()], []), by_day)
@@ -188,7 +188,7 @@ def test_inner_joins_go_version_by_version_where_these_have_nothing_in_common() 
         "days v2 with visits v1: bucket(k, 2)",
         "days v2 with visits v3: bucket(k, 6)",
     )
-    assert isinstance(match([days, visits], None, inner=False), Apart)
+    assert isinstance(match([days, visits], None, inner=False), NotCopartitioned)
 
 
 HOUR = pa.timestamp("ms", "UTC")
@@ -254,13 +254,13 @@ REFUSALS: list[tuple[str, list[Side], str]] = [
 def test_refusals(sides: list[Side], why: str, inner: bool) -> None:  # noqa: FBT001
     if inner and len(sides[0].kept) > 1:
         return  # version by version there is an answer
-    assert match(sides, evaluate, inner=inner) == Apart(why)
+    assert match(sides, evaluate, inner=inner) == NotCopartitioned(why)
 
 
 def test_more_than_sixteen_combinations_of_versions_are_not_tried() -> None:
     days = keyed("days", DATE, *[([Month()], [1])] * 4, ([Year(), Month()], [(2025, 1)]))
     one_too_many = keyed("visits", DATE, *[([Month()], [1])] * 3, ([Bucket(2)], [1]))
-    assert match([days, one_too_many], None, inner=True) == Apart(
+    assert match([days, one_too_many], None, inner=True) == NotCopartitioned(
         "month(k) of days v1 and bucket(k, 2) of visits v4: neither determines the other; "
         "month(k) of days v2 and bucket(k, 2) of visits v4: neither determines the other; "
         "month(k) of days v3 and bucket(k, 2) of visits v4: neither determines the other; "
@@ -271,7 +271,7 @@ def test_more_than_sixteen_combinations_of_versions_are_not_tried() -> None:
 
 def test_one_side_is_not_matched_version_by_version() -> None:
     days = keyed("days", DATE, ([Month()], [1]), ([Year()], [2025]))
-    assert match([days], None, inner=True) == Apart(
+    assert match([days], None, inner=True) == NotCopartitioned(
         "month(k) of days v1 and year(k) of days v2: month alone does not determine a year"
     )
 
@@ -295,8 +295,8 @@ def test_an_expression_that_cannot_be_computed_is_a_reason() -> None:
 
     found = [match(sides, one, inner=False) for one in (None, later)]
     assert found == [
-        Apart("custom_k_0(k) of a cannot be computed: there is nothing here that computes expressions"),
-        Apart("custom_k_0(k) of a cannot be computed: col0 % 3 is noted"),
+        NotCopartitioned("custom_k_0(k) of a cannot be computed: there is nothing here that computes expressions"),
+        NotCopartitioned("custom_k_0(k) of a cannot be computed: col0 % 3 is noted"),
     ]
 
 
@@ -305,8 +305,10 @@ def test_a_removed_column_groups_nothing() -> None:
     fewer = NamespaceSchema(pa.schema([orders.schema.arrow.field("a")]), 2)
     removed = replace(orders, schema=fewer, keys=(0,))
     why = "orders has no partition field of a alone (multi_bucket(a, removed column 1, 4): it is not of keys alone)"
-    assert match([removed], None, inner=True) == Apart(why)
-    assert match([replace(removed, keys=(1,))], None, inner=True) == Apart("orders has no column with the id 1")
+    assert match([removed], None, inner=True) == NotCopartitioned(why)
+    assert match([replace(removed, keys=(1,))], None, inner=True) == NotCopartitioned(
+        "orders has no column with the id 1"
+    )
 
 
 def test_values_that_python_does_not_have_are_shown_as_text() -> None:
@@ -338,4 +340,4 @@ def test_partition_values_of_a_type_that_loses_something_are_not_relied_on(
     values = one.values.cast(pa.schema([(fields[0].column, stored)]))
     changed = SpecPartitions(spec=replace(one.spec, fields=fields), values=values)
     found = match([replace(table, partitions=Partitions.together([changed]))], None, inner=False)
-    assert found == Apart(f"a has no partition field of k alone (identity(k): {why})")
+    assert found == NotCopartitioned(f"a has no partition field of k alone (identity(k): {why})")

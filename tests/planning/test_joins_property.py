@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from lance_flight.model.schema import NamespaceSchema
 from lance_flight.model.spec import Expression, PartitionField, PartitionSpec
 from lance_flight.model.transforms import Bucket, Day, Hour, Identity, Month, MultiBucket, Truncate, Year
-from lance_flight.planning.joins import Apart, Group, Groups, Side, match
+from lance_flight.planning.joins import Group, Groups, NotCopartitioned, Side, match
 from lance_flight.planning.key_order import in_order
 
 from tests.planning.join_cases import of
@@ -143,7 +143,7 @@ WORLDS = SIZES.map(lambda drawn: drawn[0].world(sides=drawn[1], keys=drawn[2]))
 @given(WORLDS)
 def test_equal_keys_are_in_one_group_and_each_table_is_in_exactly_one(world: list[Rows]) -> None:
     found = match([each.side for each in world], evaluate, inner=False)
-    if isinstance(found, Apart):
+    if isinstance(found, NotCopartitioned):
         event("apart")
         assert found.why
         return
@@ -161,7 +161,7 @@ def test_equal_keys_are_in_one_group_and_each_table_is_in_exactly_one(world: lis
 @given(WORLDS)
 def test_inner_joins_group_by_group_give_each_answer_of_the_nested_loop_once(world: list[Rows]) -> None:
     found = match([each.side for each in world], evaluate, inner=True)
-    if isinstance(found, Apart):
+    if isinstance(found, NotCopartitioned):
         event("apart")
         return
     event("version by version" if " with " in "".join(found.by) else "together")
@@ -179,7 +179,7 @@ def test_groups_in_the_order_of_a_key_do_not_overlap(world: list[Rows], descendi
     for only in world:
         found = in_order(only.side, descending=descending, nulls_first=nulls_first)
         event(type(found).__name__)
-        if isinstance(found, Apart):
+        if isinstance(found, NotCopartitioned):
             assert found.why
             continue
         where = places(found)

@@ -8,7 +8,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 from lance_flight.model.transforms import Bucket, Day, Hour, Identity, Month, MultiBucket, Truncate, Year
-from lance_flight.planning.joins import Apart, Groups, Side
+from lance_flight.planning.joins import Groups, NotCopartitioned, Side
 from lance_flight.planning.key_order import in_order
 
 from tests.planning.join_cases import listed, side
@@ -89,4 +89,4 @@ REFUSALS: list[tuple[str, Side, str]] = [
 
 @pytest.mark.parametrize(("only", "why"), [case[1:] for case in REFUSALS], ids=[case[0] for case in REFUSALS])
 def test_refusals(only: Side, why: str) -> None:
-    assert in_order(only, descending=False, nulls_first=False) == Apart(why)
+    assert in_order(only, descending=False, nulls_first=False) == NotCopartitioned(why)

@@ -14,7 +14,7 @@ from lance_flight.model.schema import NamespaceSchema
 from lance_flight.model.spec import Expression, PartitionSpec
 from lance_flight.model.transforms import Bucket, Identity
 from lance_flight.planning.enumeration import rows_of as rows_of_points
-from lance_flight.planning.partitions import FEW_VALUES, Coded
+from lance_flight.planning.partitions import FEW_VALUES, DictionaryColumn
 from lance_flight.planning.predicates import And, Column, Or
 from lance_flight.planning.pruning import Partitions, Pruning, SpecPartitions, prune
 
@@ -140,6 +140,6 @@ def test_values_are_found_however_many_there_are(
     distinct: int, stored: pa.DataType, asked: pa.DataType, wanted: tuple[int | None, ...]
 ) -> None:
     numbers = [None, *range(distinct), 1]
-    coded = Coded.of(pa.array(numbers, pa.int64()).cast(stored))
+    coded = DictionaryColumn.of(pa.array(numbers, pa.int64()).cast(stored))
     rows = rows_of_points([(coded, pa.array(wanted, pa.int64()).cast(asked))])
     assert np.flatnonzero(rows).tolist() == [row for row, number in enumerate(numbers) if number in wanted]

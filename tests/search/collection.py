@@ -80,7 +80,7 @@ def distance(one: np.ndarray, other: np.ndarray, metric: str) -> float:
 
 def engine(root: Path) -> Engine:
     root.mkdir(exist_ok=True)
-    return Engine(Root(Store(str(root))), ways=2)
+    return Engine(Root(Store(str(root))), target_partitions=2)
 
 
 def store(of: Engine, documents: Documents, name: str = "docs") -> None:

@@ -14,7 +14,7 @@ from lance_flight.engine.query import session
 from lance_flight.engine.query.query_plans import QueryPlan
 from lance_flight.engine.query.scope import Scope
 from lance_flight.engine.query.search import functions
-from lance_flight.engine.runtime.statement_runs import Issuer
+from lance_flight.engine.runtime.running_statement import Issuer
 from lance_flight.errors import Cancelled
 
 from tests.search.collection import Documents, literal, made, query

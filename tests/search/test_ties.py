@@ -89,7 +89,7 @@ def test_tables_that_cannot_be_read_together_give_the_same_order(search: str, tm
     store(of, Documents([*more, *({**row, "id": -2} for row in documents().rows[:4])]))
     of.update("DELETE FROM docs WHERE id = -2")
     assert all(table.dataset.get_fragments()[-1].deletion_file() for table in stored_tables(tmp_path / "root" / "docs"))
-    assert ids(Engine(of.root, ways=2), search, 500) == together
+    assert ids(Engine(of.root, target_partitions=2), search, 500) == together
 
 
 def test_many_equal_rows_are_not_read_whole(tmp_path: Path) -> None:

@@ -13,8 +13,8 @@ from lance_flight.catalog.roots.directory import Root
 from lance_flight.catalog.storage.store import Store
 from lance_flight.engine.engine import Engine
 from lance_flight.engine.query.tasks import Task
-from lance_flight.engine.runtime.execution import Execution
 from lance_flight.engine.runtime.limits import Limits
+from lance_flight.engine.runtime.query_options import QueryOptions
 
 from tests.service.server_process import Server
 
@@ -278,7 +278,7 @@ def test_partitions_without_a_live_row_count_for_nothing(server: Server, table: 
 
 def test_a_join_larger_than_memory_completes_in_groups(tmp_path: Path) -> None:
     """One group has room; two lanes at the same time do not, and then take turns."""
-    engine = Engine(Root(Store(str(tmp_path))), ways=2, limits=Limits(server_memory=6 << 20))
+    engine = Engine(Root(Store(str(tmp_path))), target_partitions=2, limits=Limits(server_memory=6 << 20))
     rows = 400_000
     for name in ("a", "b"):
         engine.update(f"CREATE TABLE {name} (id BIGINT, x VARCHAR) PARTITIONED BY (bucket(16, id))")
@@ -286,5 +286,5 @@ def test_a_join_larger_than_memory_completes_in_groups(tmp_path: Path) -> None:
             f"INSERT INTO {name} SELECT v, concat('value ', v) FROM (SELECT unnest(range(0, {rows})) AS v) AS n"
         )
     joined = "SELECT a.id, a.x, b.x AS y FROM a JOIN b ON a.id = b.id"
-    found = engine.run(Task(sql=joined, execution=Execution(group_rows=0)))
+    found = engine.run(Task(sql=joined, execution=QueryOptions(group_rows=0)))
     assert sum(batch.num_rows for batch in found) == rows

@@ -29,7 +29,7 @@ LIMITED = spark.StructField("n", spark.IntegerType())
 
 @pytest.fixture
 def root(tmp_path: Path) -> Path:
-    engine = Engine(Root(Store(str(tmp_path))), ways=2)
+    engine = Engine(Root(Store(str(tmp_path))), target_partitions=2)
     engine.update("CREATE TABLE t (id BIGINT NOT NULL, name VARCHAR, n SMALLINT) PARTITIONED BY (bucket(2, id))")
     engine.update("CREATE TABLE plain (id BIGINT)")
     return tmp_path

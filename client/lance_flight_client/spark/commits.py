@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from lance_flight.catalog.commits.commit_ids import NamedCommit, named_commit
+from lance_flight.catalog.commits.commit_tokens import CommitToken, named_commit
 from lance_flight.catalog.roots.directory import Root, TableName
 from lance_flight.catalog.roots.plain import PlainTable
 
@@ -12,7 +12,7 @@ from lance_flight_client.spark.roots import store_of
 from lance_flight_client.spark.writing.options import WriteOptions
 
 
-def committed(root: str, table: str, commit_id: str, *, storage: Mapping[str, str] | None = None) -> NamedCommit | None:
+def committed(root: str, table: str, commit_id: str, *, storage: Mapping[str, str] | None = None) -> CommitToken | None:
     """The commit that was made under an id, with its rows and its time; None where it is not known, or not any more."""
     options = WriteOptions.of(root, table, storage or {})
     found = Root(store_of(options.root, options.storage)).find(TableName(*options.table))

@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from lance_flight.errors import InvalidInput, NotFound
-from lance_flight.planning.joins import Apart
+from lance_flight.planning.joins import NotCopartitioned
 from pyspark.sql import functions
 
 from lance_flight_client.spark.groups import plans, source
@@ -54,7 +54,7 @@ def partition_wise_join(
     # A condition may be over any column, and is Spark's to apply.
     work["columns"] = None if columns is None or where is not None else list(columns)
     found = plans.join_plan(work)
-    if isinstance(found, Apart):
+    if isinstance(found, NotCopartitioned):
         _log.warning("joined by Spark: %s", found.why)
         frames = [spark.read.format(FORMAT).options(**options).load() for options in sides]
         keys: Any = [a for a, _ in pairs] if is_using else [frames[0][a] == frames[1][b] for a, b in pairs]
@@ -84,7 +84,7 @@ def partition_wise_aggregate(
     listed = [(name, column, function) for name, (column, function) in aggregates.items()]
     work = {"kind": AGGREGATE, "rows": rows, "by": keys, "aggregates": listed}
     found = plans.aggregate_plan(work)
-    if not isinstance(found, Apart):
+    if not isinstance(found, NotCopartitioned):
         return _in_groups(spark, work)
     _log.warning("grouped by Spark: %s", found.why)
     frame = spark.read.format(FORMAT).options(**rows).load()

@@ -24,7 +24,7 @@ from prometheus_client.registry import Collector
 
 from lance_flight.admin.http import Answer
 from lance_flight.catalog.commits.commit_counts import CommitEvent
-from lance_flight.engine.runtime.statement_runs import Record
+from lance_flight.engine.runtime.running_statement import Record
 
 PREFIX = "lance_flight_"
 SECONDS = (0.001, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300, 1800)

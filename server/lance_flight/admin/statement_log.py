@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 
 from lance_flight.admin.logs import FIELDS
-from lance_flight.engine.runtime.statement_runs import Kind, Record
+from lance_flight.engine.runtime.running_statement import Kind, Record
 
 _log = logging.getLogger("lance_flight.statements")
 

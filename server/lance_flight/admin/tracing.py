@@ -15,7 +15,7 @@ from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import BatchSpanProcessor, ConsoleSpanExporter, SpanExporter
 
 from lance_flight.admin.statement_log import shortened
-from lance_flight.engine.runtime.statement_runs import Record
+from lance_flight.engine.runtime.running_statement import Record
 from lance_flight.errors import InvalidInput
 
 NAME = "lance-flight"

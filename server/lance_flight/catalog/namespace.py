@@ -13,8 +13,8 @@ import pyarrow as pa
 from lance import LanceDataset
 
 from lance_flight.catalog.commits.commit import Commits
-from lance_flight.catalog.commits.edits import Edit
 from lance_flight.catalog.commits.staging import namespace_key, pinned_rows
+from lance_flight.catalog.commits.table_updates import TableUpdate
 from lance_flight.catalog.commits.transaction import Transaction
 from lance_flight.catalog.commits.writer import PartitionWriter
 from lance_flight.catalog.manifests.branch_publishing import publish
@@ -39,14 +39,14 @@ from lance_flight.catalog.manifests.properties import (
 from lance_flight.catalog.manifests.rollback import back_to
 from lance_flight.catalog.manifests.snapshot import Snapshot
 from lance_flight.catalog.storage.branches import BranchRef, branches_of, create_branch, drop_branch
-from lance_flight.catalog.storage.leases import Hold, leases
+from lance_flight.catalog.storage.leases import SnapshotLease, leases
 from lance_flight.catalog.storage.retries import ADOPT, retry
 from lance_flight.catalog.storage.store import Store
 from lance_flight.catalog.storage.tags import TagRef, create_tag, drop_tag, tags_of
 from lance_flight.catalog.tables import partitions
 from lance_flight.catalog.tables.lineage import NumberOf, conform
 from lance_flight.errors import Conflict, NotFound, OutcomeUnknown, SerializationFailure, Unsupported
-from lance_flight.faults import reached
+from lance_flight.faults import failpoint
 from lance_flight.model.naming import MANIFEST, new_key, object_id, spec_id_of
 from lance_flight.model.schema import NamespaceSchema
 from lance_flight.model.spec import Evaluate, PartitionSpec
@@ -96,7 +96,7 @@ class PartitionedNamespace:
         columns = manifest_schema([spec])
         dataset = create_table(store.child(MANIFEST), columns)
         dataset.merge_insert("object_id").when_not_matched_insert_all().execute(version_rows([spec], columns))
-        reached("manifest_made")
+        failpoint("manifest_made")
         metadata = {**namespace_metadata(spec, schema), **_new_properties()}
         chosen = {STABLE_ROW_IDS: str(True)} if stable_row_ids else {}
         chosen |= {FILE_VERSION: file_version} if file_version is not None else {}
@@ -214,14 +214,14 @@ class PartitionedNamespace:
             raise SerializationFailure(f"table {self.store.name!r} was made ready for writing after it had been read")
         return Transaction(base, serializable=serializable)
 
-    def hold(self, snapshot: Snapshot, *, is_newest: bool) -> Hold:
+    def hold(self, snapshot: Snapshot, *, is_newest: bool) -> SnapshotLease:
         """Keep a snapshot that was just read from being vacuumed, in this process or another, while the result lives.
 
         `is_newest` says that it was read as the newest one; `NotFound` where an older one is being removed already.
         """
         return leases.hold(self.store, (self._chain, snapshot.version), snapshot.committed_at, is_newest=is_newest)
 
-    def hold_between(self, first: int, last: int) -> list[Hold]:
+    def hold_between(self, first: int, last: int) -> list[SnapshotLease]:
         """The same for a stretch of history that is still to be read."""
         return leases.hold_all(self.store, [(self._chain, version) for version in range(first, last + 1)])
 
@@ -254,7 +254,7 @@ class PartitionedNamespace:
         mark: str | None = None,
         number_of: NumberOf | None = None,
         is_stored: bool = False,
-    ) -> list[Edit]:
+    ) -> list[TableUpdate]:
         """Write rows as data files, one edit for each partition; nothing is left of them if that fails.
 
         Others who write with the same `mark` have the directories of new partitions in common with this one. Rows may have
@@ -266,7 +266,7 @@ class PartitionedNamespace:
             try:
                 target, defaults = snapshot.schema.plain, snapshot.schema.defaults
                 writer.write_all(conform(table, target, defaults, is_stored=is_stored) for table in tables)
-                reached("data_written")
+                failpoint("data_written")
             except BaseException:
                 writer.cancel()
                 if mark is None:
@@ -277,7 +277,7 @@ class PartitionedNamespace:
         return writer.edits
 
     @contextmanager
-    def discarding(self, snapshot: Snapshot, written: Sequence[Edit]) -> Iterator[None]:
+    def discarding(self, snapshot: Snapshot, written: Sequence[TableUpdate]) -> Iterator[None]:
         """Delete data files where it fails in here, before a transaction takes them over."""
         try:
             yield
@@ -285,13 +285,13 @@ class PartitionedNamespace:
             self.discard(snapshot, written)
             raise
 
-    def discard(self, snapshot: Snapshot, written: Sequence[Edit]) -> None:
+    def discard(self, snapshot: Snapshot, written: Sequence[TableUpdate]) -> None:
         """Delete data files that no transaction took over."""
         failed = Transaction(snapshot)
         failed.add(written, "discard")
         failed.abort(self.store)
 
-    def discard_files(self, written: Iterable[Edit]) -> None:
+    def discard_files(self, written: Iterable[TableUpdate]) -> None:
         """The same for data files that may lie among those of others: their directories stay."""
         for edit in written:
             self.store.child(edit.place).remove_files(edit.data_files)

@@ -14,7 +14,7 @@ from lance_flight.flight.identity.gate import Authenticator, Gate
 from lance_flight.flight.identity.session_tokens import SessionTokens
 from lance_flight.flight.identity.static_tokens import TokensFile
 from lance_flight.flight.identity.users import UsersFile
-from lance_flight.flight.tickets import Sealer
+from lance_flight.flight.tickets import TicketSealer
 
 if TYPE_CHECKING:
     from lance_flight.flight.tls import TlsFiles
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 def gate(config: ServerConfig, key: bytes) -> Gate:
     """The gate of a server, whose `key` signs the tokens that it gives; `InvalidInput` for a file that cannot be read."""
-    tokens = SessionTokens(sealer=Sealer(key), lifetime=config.token_lifetime)
+    tokens = SessionTokens(sealer=TicketSealer(key), lifetime=config.token_lifetime)
     users = UsersFile(config.users_file, tokens) if config.users_file else None
     others = _bearers(config)
     return Gate(

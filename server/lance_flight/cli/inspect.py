@@ -35,7 +35,7 @@ def arguments(command: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Print what lies in a root, or one of its tables."""
-    engine = Engine(Root(existing_root(options.root)), ways=1)
+    engine = Engine(Root(existing_root(options.root)), target_partitions=1)
     limit = options.max_rows or None
     if options.table is None:
         print(aligned(engine.query("SHOW TABLES"), limit))

@@ -19,7 +19,7 @@ from lance_flight.admin.statement_log import StatementLog
 from lance_flight.catalog.commits.commit_counts import CommitEvent, commit_counts
 from lance_flight.cli.service import Service
 from lance_flight.config import NO_PORT, ServerConfig
-from lance_flight.engine.runtime.statement_runs import State
+from lance_flight.engine.runtime.running_statement import State
 from lance_flight.errors import InvalidInput
 from lance_flight.flight.calls import TRACING
 

@@ -18,7 +18,7 @@ import pyarrow as pa
 from lance_flight import machine
 from lance_flight.catalog.commits.write_memory import LEAST_BYTES, write_memory
 from lance_flight.catalog.roots.directory import Root
-from lance_flight.catalog.storage.private import PRIVATE, settle_abandoned
+from lance_flight.catalog.storage.staging_area import PRIVATE, settle_abandoned
 from lance_flight.catalog.storage.store import Store, caches
 from lance_flight.cli.identity import certificates, gate
 from lance_flight.config import LOOPBACK, ServerConfig
@@ -26,9 +26,9 @@ from lance_flight.engine.engine import Engine
 from lance_flight.engine.query.policies.file import PolicyFile
 from lance_flight.engine.runtime.limits import Limits
 from lance_flight.errors import InvalidInput
+from lance_flight.file_reloading import warn_if_open
 from lance_flight.flight.engine_backend import EngineBackend
 from lance_flight.flight.server import FlightSqlServer
-from lance_flight.watched import warn_if_open
 
 KEY_BYTES = 32
 KEY_FILE = "ticket.key"
@@ -84,7 +84,7 @@ def build(
     settle_abandoned(store)
     engine = Engine(
         Root(store),
-        ways=config.target_partitions or machine.cores(),
+        target_partitions=config.target_partitions or machine.cores(),
         limits=limits,
     )
     policies = PolicyFile(config.policy_file) if config.policy_file else None

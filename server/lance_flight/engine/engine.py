@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from lance_flight.catalog.roots.directory import Root, TableName
 from lance_flight.catalog.roots.temporary import NO_TABLES, Temporary
-from lance_flight.catalog.storage.leases import Hold, leases
+from lance_flight.catalog.storage.leases import SnapshotLease, leases
 from lance_flight.engine.query.endpoints import is_ordered, split
 from lance_flight.engine.query.plan_cache import PlanCache
 from lance_flight.engine.query.planned_query import PlannedQuery
@@ -20,16 +20,16 @@ from lance_flight.engine.query.query_plans import Description, QueryPlan, tasks_
 from lance_flight.engine.query.scope import ALONE, Scope
 from lance_flight.engine.query.sessions import Sessions, in_transaction, temporary_of
 from lance_flight.engine.query.tasks import Task
+from lance_flight.engine.runtime.admission import Admission
 from lance_flight.engine.runtime.batch_streams import BatchStream
 from lance_flight.engine.runtime.client_sessions import ClientSession
 from lance_flight.engine.runtime.clients import Clients
 from lance_flight.engine.runtime.limits import NO_LIMITS, Limits
 from lance_flight.engine.runtime.memory import Memory
 from lance_flight.engine.runtime.receiving import Receiver
-from lance_flight.engine.runtime.running import RunningStatements
-from lance_flight.engine.runtime.statement_runs import Issuer, Kind, RunningStatement, State
+from lance_flight.engine.runtime.running_statement import Issuer, Kind, RunningStatement, State
+from lance_flight.engine.runtime.statement_registry import StatementRegistry
 from lance_flight.engine.runtime.transactions import SqlTransaction
-from lance_flight.engine.runtime.turns import Turn
 from lance_flight.engine.sql.parameters import check_parameters, parameter_schema
 from lance_flight.engine.sql.references import CATALOG
 from lance_flight.engine.statements.answering import Answering
@@ -54,18 +54,18 @@ from lance_flight.errors import LimitExceeded, SqlError
 class Engine:
     """Runs SQL over one root. Safe to share among threads.
 
-    `ways` is the number of lanes of a scan.
+    `target_partitions` is the number of lanes of a scan.
     """
 
-    def __init__(self, root: Root, *, ways: int, limits: Limits = NO_LIMITS) -> None:
+    def __init__(self, root: Root, *, target_partitions: int, limits: Limits = NO_LIMITS) -> None:
         self.root = root
         self.limits = limits
         self.clients = Clients(root, limits)
-        self.running = RunningStatements(limits)
+        self.running = StatementRegistry(limits)
         self._reports = Reports(limits.ticket_lifetime)
         self.sessions = Sessions(
             root=root,
-            ways=ways,
+            target_partitions=target_partitions,
             memory=Memory(limits),
             running=self.running,
             clients=self.clients,
@@ -174,7 +174,7 @@ class Engine:
         scope: Scope,
     ) -> QueryPlan:
         check_parameters(running.sql, parameters, is_query=True)
-        holds: list[Hold] = []
+        holds: list[SnapshotLease] = []
         shares, rows, ordered = 1, None, False
         with self._turn(running, scope) as (transaction, _):
             running.at(State.PLANNING)
@@ -200,7 +200,7 @@ class Engine:
             partitions=running.scanned,
         )
 
-    def _keep(self, running: RunningStatement, holds: list[Hold]) -> datetime:
+    def _keep(self, running: RunningStatement, holds: list[SnapshotLease]) -> datetime:
         """Keep the snapshots of a query until its tickets expire, and say when that is."""
         seconds = self.limits.ticket_lifetime
         leases.keep(holds, seconds)
@@ -220,7 +220,7 @@ class Engine:
             return self._reports.renew(task)
         running = self.running.of_ticket(task.statement, task.share.part, task.sql, issuer)
         with self.running.working(running, issuer), self.running.turn(running, issuer):
-            holds: list[Hold] = []
+            holds: list[SnapshotLease] = []
             self._answering.keep(self._redeemed(running, task, holds, access, temporary_of(task, session)))
             return self._keep(running, holds)
 
@@ -264,11 +264,11 @@ class Engine:
     def _begun(
         self, running: RunningStatement, task: Task, access: Access, temporary: Temporary
     ) -> tuple[pa.Schema, Generator[pa.RecordBatch]]:
-        holds: list[Hold] = []
+        holds: list[SnapshotLease] = []
         answered = self._redeemed(running, task, holds, access, temporary)
         return answered.schema, self._held(answered, holds)
 
-    def _held(self, answered: Answer, holds: list[Hold]) -> Generator[pa.RecordBatch]:
+    def _held(self, answered: Answer, holds: list[SnapshotLease]) -> Generator[pa.RecordBatch]:
         """The rows of a statement; the snapshots that they come from stay for as long as they are being read, and no longer."""
         try:
             yield from answered.batches()
@@ -277,7 +277,7 @@ class Engine:
             holds.clear()
 
     def _redeemed(
-        self, running: RunningStatement, task: Task, holds: list[Hold], access: Access, temporary: Temporary
+        self, running: RunningStatement, task: Task, holds: list[SnapshotLease], access: Access, temporary: Temporary
     ) -> Answer:
         """What a task returns, of snapshots that are kept by `holds`."""
         access = access.owning(temporary.names)
@@ -380,7 +380,7 @@ class Engine:
         return temporary.over(self.root.guarded(access)).read(name, ingest.schema_of)
 
     @contextmanager
-    def _turn(self, running: RunningStatement, scope: Scope) -> Iterator[tuple[SqlTransaction | None, Turn]]:
+    def _turn(self, running: RunningStatement, scope: Scope) -> Iterator[tuple[SqlTransaction | None, Admission]]:
         """The transaction that a statement belongs to, and then its turn to work: whoever waits for the former has no turn."""
         running.limit(scope.execution.statement_timeout)
         with self._transaction(scope) as transaction, self.running.turn(running, scope.issuer) as turn:

@@ -18,7 +18,7 @@ from lance_flight.flight.calls import Call
 from lance_flight.flight.commands import CancelFlightInfo, CancelQuery, RenewFlightEndpoint, TicketStatementQuery
 from lance_flight.flight.protocol import flight_actions_pb2 as actions_pb
 from lance_flight.flight.protocol import flight_sql_pb2 as sql_pb
-from lance_flight.flight.tickets import NoRowsTicket, RowsTicket, Sealer
+from lance_flight.flight.tickets import NoRowsTicket, RowsTicket, TicketSealer
 from lance_flight.flight.wire import decode_command, encode_command, wrap
 
 _R = TypeVar("_R")
@@ -37,7 +37,7 @@ class Endpoints:
     """Endpoints whose tickets are sealed by `sealer`; each can be read at the `advertised` locations."""
 
     backend: Backend
-    sealer: Sealer
+    sealer: TicketSealer
     advertised: tuple[str, ...] = ()
     now: Callable[[], datetime] = _now
 

@@ -17,7 +17,7 @@ from lance_flight.engine.query.query_plans import QueryPlan
 from lance_flight.engine.query.scope import Scope
 from lance_flight.engine.query.tasks import Task
 from lance_flight.engine.runtime.client_sessions import ClientSession
-from lance_flight.engine.runtime.statement_runs import Issuer
+from lance_flight.engine.runtime.running_statement import Issuer
 from lance_flight.engine.sql import substrait
 from lance_flight.engine.sql.references import CATALOG
 from lance_flight.engine.statements import settings

@@ -19,7 +19,7 @@ from lance_flight.flight.commands import (
 from lance_flight.flight.java_parameters import java_parameters
 from lance_flight.flight.normalise import client_schema
 from lance_flight.flight.protocol import flight_sql_pb2 as pb
-from lance_flight.flight.tickets import Prepared, Sealer, decode_parameters, encode_parameters
+from lance_flight.flight.tickets import Prepared, TicketSealer, decode_parameters, encode_parameters
 from lance_flight.flight.wire import wrap
 from lance_flight.lru_cache import LruCache
 
@@ -50,7 +50,7 @@ class PreparedStatements:
     """The life of a prepared statement: it is created, its parameters come in a DoPut, it is closed."""
 
     backend: Backend
-    sealer: Sealer
+    sealer: TicketSealer
     bindings: LruCache[str, bytes]
 
     def create(self, call: Call, request: CreatePreparedStatement | CreatePreparedSubstraitPlan) -> bytes:

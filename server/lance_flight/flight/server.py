@@ -45,7 +45,7 @@ from lance_flight.flight.normalise import client_batches, client_schema
 from lance_flight.flight.prepared import PreparedStatements, no_bindings
 from lance_flight.flight.statements import Statements
 from lance_flight.flight.status import guarded_stream, handler, schema_handler
-from lance_flight.flight.tickets import Sealer
+from lance_flight.flight.tickets import TicketSealer
 from lance_flight.flight.updates import NO_BOUND, Updates
 from lance_flight.flight.wire import decode_action, decode_command
 from lance_flight.lru_cache import LruCache
@@ -86,7 +86,7 @@ class FlightSqlServer(flight.FlightServerBase):
         tls: Tls | None = None,
         shared: Shared | None = None,
     ) -> None:
-        sealer, shared = Sealer(key), shared or Shared()
+        sealer, shared = TicketSealer(key), shared or Shared()
         prepared = PreparedStatements(backend=backend, sealer=sealer, bindings=shared.bindings)
         self._backend = backend
         self._endpoints = Endpoints(backend=backend, sealer=sealer, advertised=tuple(advertise))

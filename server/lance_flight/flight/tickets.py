@@ -73,7 +73,7 @@ class Prepared:
     identity: str = field(default_factory=lambda: secrets.token_hex(16))
 
 
-class Sealer:
+class TicketSealer:
     """Seals and opens tickets and handles with one key of `KEY_BYTES` bytes."""
 
     def __init__(self, key: bytes) -> None:

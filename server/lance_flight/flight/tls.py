@@ -13,8 +13,8 @@ from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric.types import PublicKeyTypes
 
 from lance_flight.errors import InvalidInput
+from lance_flight.file_reloading import warn_if_open
 from lance_flight.flight.encryption import Tls
-from lance_flight.watched import warn_if_open
 
 _log = logging.getLogger(__name__)
 

@@ -21,7 +21,7 @@ import pyarrow as pa
 
 from lance_flight.model.zones import UTC, zone_of
 from lance_flight.planning.domains import PART_ORDER, Domain, Mask
-from lance_flight.planning.partitions import Coded
+from lance_flight.planning.partitions import DictionaryColumn
 
 FIRST_YEAR, LAST_YEAR = -32_767, 32_767
 """The years that Arrow's calendar kernels tell apart."""
@@ -65,7 +65,7 @@ def calendar_problem(domain: Domain) -> str | None:
     return None if span.low < last and span.high >= first else "the range lies beyond the calendar"
 
 
-def calendar_rows(fields: Mapping[str, Coded], domain: Domain) -> Mask:
+def calendar_rows(fields: Mapping[str, DictionaryColumn], domain: Domain) -> Mask:
     """The rows whose year, month, day and hour (those that are `fields`) some value of `domain` has.
 
     Seen are the interval of `domain` and its parts of these four names; nulls are kept as `domain.nulls` says.
@@ -135,7 +135,7 @@ def _year(day: int) -> int:
     return int(np.datetime64(day, "D").astype("datetime64[Y]").astype(np.int64)) + 1970
 
 
-def _add(rows: Mask, stretch: _Stretch, fields: Mapping[str, Coded], domain: Domain) -> None:
+def _add(rows: Mask, stretch: _Stretch, fields: Mapping[str, DictionaryColumn], domain: Domain) -> None:
     """Add the rows that some instant of `stretch` falls into."""
     hours = np.zeros(24, np.bool_)
     hours[stretch.hours[0] : stretch.hours[1] + 1] = True
@@ -175,7 +175,7 @@ def _day(days: _Days) -> _Days:
     return days - first + 1
 
 
-def _of_years(stretch: _Stretch, fields: Mapping[str, Coded], domain: Domain) -> Mask | None:
+def _of_years(stretch: _Stretch, fields: Mapping[str, DictionaryColumn], domain: Domain) -> Mask | None:
     """The rows of the years of `stretch`; None where it has no year at all."""
     if "year" in fields:
         rows = fields["year"].numbers
@@ -208,7 +208,7 @@ def _is_leap(years: npt.NDArray[Any]) -> Mask:
     return leap
 
 
-def _of_days(days: _Days, fields: Mapping[str, Coded]) -> Mask:
+def _of_days(days: _Days, fields: Mapping[str, DictionaryColumn]) -> Mask:
     """The rows with the month and day (those that are fields) of one of `days`."""
     months = _month(days) if "month" in fields else np.zeros(len(days), np.int64)
     numbers = _day(days) if "day" in fields else np.zeros(len(days), np.int64)

@@ -57,7 +57,7 @@ class Stated:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Alternative:
+class Disjunct:
     """Leaves that must all hold; `domains` has what they leave to each source column they constrain."""
 
     leaves: tuple[Stated, ...]
@@ -65,7 +65,7 @@ class Alternative:
     possible: bool
 
     @classmethod
-    def of(cls, leaves: Iterable[Stated]) -> Alternative:
+    def of(cls, leaves: Iterable[Stated]) -> Disjunct:
         """Intersect what the leaves say."""
         stated = tuple(leaves)
         domains: dict[int, Domain] = {}
@@ -97,14 +97,14 @@ class Conjunct:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Question:
+class NormalForm:
     """The whole predicate: in each group one alternative must hold; a group has every leaf that stands alone."""
 
     conjuncts: tuple[Conjunct, ...]
-    groups: tuple[tuple[Alternative, ...], ...]
+    groups: tuple[tuple[Disjunct, ...], ...]
 
     @classmethod
-    def of(cls, predicate: Predicate, schema: NamespaceSchema) -> Question:
+    def of(cls, predicate: Predicate, schema: NamespaceSchema) -> NormalForm:
         """Multiply the branches of all conjuncts out while they are few; each further OR becomes a group of its own."""
         parts = tuple(Conjunct.of(part, schema) for part in conjuncts(predicate))
         known = [part.branches for part in parts if part.branches is not None]
@@ -118,7 +118,7 @@ class Question:
                 aside.append([(*base, *branch) for branch in some])
             else:
                 combined = product
-        return cls(parts, tuple(tuple(map(Alternative.of, group)) for group in [combined, *aside]))
+        return cls(parts, tuple(tuple(map(Disjunct.of, group)) for group in [combined, *aside]))
 
 
 def _few(left: Sequence[object], right: Sequence[object]) -> bool:

@@ -18,7 +18,7 @@ from lance_flight.errors import LanceFlightError
 from lance_flight.model.spec import Evaluate, Expression, PartitionField
 from lance_flight.planning.domains import Domain, Mask, plain
 from lance_flight.planning.ordering import Ordering
-from lance_flight.planning.partitions import Coded
+from lance_flight.planning.partitions import DictionaryColumn
 
 MAX_COMBINATIONS = 65_536
 """Combinations of source values that are looked at for one branch of a predicate."""
@@ -68,7 +68,7 @@ def candidates(domain: Domain) -> Candidates | None:
     return Candidates(_distinct(domain.order.array(keys), domain.order), domain.nulls)
 
 
-def stored(coded: Coded, domain: Domain) -> Candidates:
+def stored(coded: DictionaryColumn, domain: Domain) -> Candidates:
     """The values of `domain` that a column's identity field has."""
     values = coded.values.cast(domain.order.kind)
     known = values.filter(pa.array(domain.accepts(values)))
@@ -138,7 +138,7 @@ class Expressions:
         return [values.slice(start, stop - start) for start, stop in pairwise(ends.tolist())]
 
 
-def rows_of(columns: Sequence[tuple[Coded, pa.Array]]) -> Mask:
+def rows_of(columns: Sequence[tuple[DictionaryColumn, pa.Array]]) -> Mask:
     """The rows whose values, taken together, are those of one point; `columns` pairs each field with its points."""
     codes = [coded.find(points) for coded, points in columns]
     if len(codes) == 1:
@@ -151,7 +151,7 @@ def rows_of(columns: Sequence[tuple[Coded, pa.Array]]) -> Mask:
     return _exactly(rows, [coded for coded, _ in columns], tuples)
 
 
-def _exactly(rows: Mask, columns: Sequence[Coded], tuples: np.typing.NDArray[np.intp]) -> Mask:
+def _exactly(rows: Mask, columns: Sequence[DictionaryColumn], tuples: np.typing.NDArray[np.intp]) -> Mask:
     """`rows` without those that mix the values of several points."""
     places = np.flatnonzero(rows)
     mine = np.zeros(len(places), np.intp)

@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 from lance_flight.model.spec import Evaluate
 from lance_flight.planning.dimensions import Dimension, Side, Tables, Uncomputable
 from lance_flight.planning.domains import Mask
-from lance_flight.planning.partitions import Coded
+from lance_flight.planning.partitions import DictionaryColumn
 
 Rows = npt.NDArray[np.int64]
 
@@ -40,7 +40,7 @@ class Groups:
 
 
 @dataclass(frozen=True, slots=True)
-class Apart:
+class NotCopartitioned:
     """There are no groups; why, naming sides, fields and versions."""
 
     why: str
@@ -56,7 +56,7 @@ class Column:
     @classmethod
     def of(cls, values: pa.Array) -> Column:
         """Sort and encode values, one for each table."""
-        coded = Coded.of(values)
+        coded = DictionaryColumn.of(values)
         order = pc.sort_indices(coded.values).to_numpy().astype(np.int64)
         places = np.empty(len(order) + 1, np.int64)
         places[order] = np.arange(len(order))

@@ -17,16 +17,16 @@ from lance_flight.errors import LanceFlightError
 from lance_flight.model.spec import Evaluate, Expression
 from lance_flight.planning.dimensions import Dimension, Side, Tables, common
 from lance_flight.planning.domains import Mask
-from lance_flight.planning.grouping import Apart, Column, Group, Groups, columns_of, grouped
+from lance_flight.planning.grouping import Column, Group, Groups, NotCopartitioned, columns_of, grouped
 from lance_flight.planning.join_reasons import why_apart, why_incomparable
 
-__all__ = ["Apart", "Group", "Groups", "Side", "match"]
+__all__ = ["Group", "Groups", "NotCopartitioned", "Side", "match"]
 
 MAX_PAIRS = 16
 """So many combinations of one version of each side are matched on their own."""
 
 
-def match(sides: Sequence[Side], evaluate: Evaluate | None, *, inner: bool) -> Groups | Apart:
+def match(sides: Sequence[Side], evaluate: Evaluate | None, *, inner: bool) -> Groups | NotCopartitioned:
     """The groups of the tables of all sides: any two rows of different sides with equal keys are in one.
 
     Every table is in exactly one group; these are sorted by their values, NULL last. For one side alone, rows with
@@ -38,7 +38,7 @@ def match(sides: Sequence[Side], evaluate: Evaluate | None, *, inner: bool) -> G
     another, and a table is in groups of several.
     """
     comparable = _comparable(sides)
-    if isinstance(comparable, Apart):
+    if isinstance(comparable, NotCopartitioned):
         return comparable
     sides = comparable
     tables = [Tables.of(side) for side in sides]
@@ -48,26 +48,28 @@ def match(sides: Sequence[Side], evaluate: Evaluate | None, *, inner: bool) -> G
     if isinstance(found, Groups) or not inner or len(sides) == 1 or all(len(some) == 1 for some in tables):
         return found
     if prod(map(len, tables)) > MAX_PAIRS:
-        return Apart(f"{found.why}; and their versions make more than {MAX_PAIRS} combinations")
+        return NotCopartitioned(f"{found.why}; and their versions make more than {MAX_PAIRS} combinations")
     return _by_version(sides, tables, evaluate)
 
 
-def _comparable(sides: Sequence[Side]) -> Sequence[Side] | Apart:
+def _comparable(sides: Sequence[Side]) -> Sequence[Side] | NotCopartitioned:
     """The sides with those of their keys that can be compared: the others say nothing of where equal ones lie."""
     places = range(len(sides[0].keys))
     whys = [why_incomparable([side.with_keys([place]) for side in sides]) for place in places]
     usable = [place for place in places if whys[place] is None]
     if not usable:
-        return Apart("; ".join(dict.fromkeys(filter(None, whys))) or "there are no keys")
+        return NotCopartitioned("; ".join(dict.fromkeys(filter(None, whys))) or "there are no keys")
     return [side.with_keys(usable) for side in sides]
 
 
-def _by_version(sides: Sequence[Side], tables: Sequence[Sequence[Tables]], evaluate: Evaluate | None) -> Groups | Apart:
+def _by_version(
+    sides: Sequence[Side], tables: Sequence[Sequence[Tables]], evaluate: Evaluate | None
+) -> Groups | NotCopartitioned:
     by: list[str] = []
     groups: list[Group] = []
     for some in product(*tables):
         found = _matched(sides, [[each] for each in some], evaluate, inner=True)
-        if isinstance(found, Apart):
+        if isinstance(found, NotCopartitioned):
             return found
         by.append(f"{' with '.join(each.label for each in some)}: {', '.join(found.by)}")
         groups += found.groups
@@ -76,7 +78,7 @@ def _by_version(sides: Sequence[Side], tables: Sequence[Sequence[Tables]], evalu
 
 def _matched(
     sides: Sequence[Side], tables: Sequence[Sequence[Tables]], evaluate: Evaluate | None, *, inner: bool
-) -> Groups | Apart:
+) -> Groups | NotCopartitioned:
     every = [each for some in tables for each in some]
     found = common(every)
     unsure = {each: why for each in found if (why := _why_unsure(each, sides[0], evaluate)) is not None}
@@ -84,7 +86,7 @@ def _matched(
     columns, failures = columns_of(sure, every, evaluate)
     failures = [*failures, *unsure.values()]
     if not columns:
-        return Apart("; ".join(failures) or why_apart(every))
+        return NotCopartitioned("; ".join(failures) or why_apart(every))
     groups = grouped(sides, tables, [*columns.values()], _taken(columns, inner=inner))
     if inner:
         groups = [group for group in groups if all(any(map(len, versions)) for versions in group.rows)]

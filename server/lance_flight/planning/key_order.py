@@ -11,7 +11,7 @@ from pyarrow import DataType, types
 from lance_flight.model.transforms import Day, Hour, Identity, Month, Truncate, Year
 from lance_flight.model.zones import zone_of
 from lance_flight.planning.dimensions import Dimension, Side, Tables, common
-from lance_flight.planning.grouping import Apart, Groups, columns_of, grouped
+from lance_flight.planning.grouping import Groups, NotCopartitioned, columns_of, grouped
 from lance_flight.planning.join_reasons import why_apart, why_incomparable
 from lance_flight.planning.key_types import value_type
 
@@ -21,7 +21,7 @@ _CALENDAR = MappingProxyType({Year: 86_400, Month: 86_400, Day: 86_400, Hour: 3_
 """The parts of a timestamp from coarse to fine, and of how many seconds of local time their values are made."""
 
 
-def in_order(side: Side, *, descending: bool, nulls_first: bool) -> Groups | Apart:
+def in_order(side: Side, *, descending: bool, nulls_first: bool) -> Groups | NotCopartitioned:
     """The tables of a side in groups, every key in one of which is before every key in the next.
 
     The groups follow from the key's identity, from its year and what comes with it in the calendar (month, day, hour),
@@ -29,23 +29,23 @@ def in_order(side: Side, *, descending: bool, nulls_first: bool) -> Groups | Apa
     order of their UTF-8 bytes. Floats are refused: NaN and the two zeros have no order that everybody shares.
     """
     if len(side.keys) != 1:
-        return Apart(f"an order of {side.name} by {len(side.keys)} keys; expected one")
+        return NotCopartitioned(f"an order of {side.name} by {len(side.keys)} keys; expected one")
     why = why_incomparable([side]) or _why_unordered(side)
     tables = Tables.of(side)
     if why is not None:
-        return Apart(why)
+        return NotCopartitioned(why)
     if not tables:
         return Groups((), ())
     found = common(tables)
     if not found:
-        return Apart(why_apart(tables))
+        return NotCopartitioned(why_apart(tables))
     run = _ascending([*found], side.key_type(0))
     if not run:
         shown = ", ".join(each.shown(side) for each in found)
-        return Apart(f"{shown} of {side.name} does not follow the order of {_name(side)}")
+        return NotCopartitioned(f"{shown} of {side.name} does not follow the order of {_name(side)}")
     columns, failures = columns_of({each: found[each] for each in run}, tables, None)
     if failures:
-        return Apart("; ".join(failures))
+        return NotCopartitioned("; ".join(failures))
     groups = grouped([side], [tables], [*columns.values()], np.ones(sum(map(len, tables)), np.bool_))
     null = [group for group in groups if group.values[0] is None]
     known = [group for group in groups if group.values[0] is not None]

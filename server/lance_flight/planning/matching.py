@@ -42,7 +42,7 @@ Say = tuple[int, Aspect, str]
 
 
 @dataclass(slots=True)
-class Findings:
+class MatchResult:
     """The rows that one alternative leaves, and what it used.
 
     `used` and `exact` hold what pruned, and what every row of the kept partitions is known to fulfil; a bare source
@@ -135,9 +135,9 @@ class Match:
             except (LanceFlightError, pa.ArrowException) as exc:
                 self.obstacles.append((each, f"{each.rule.type} does not apply to its columns any more: {exc}"))
 
-    def find(self) -> Findings:
+    def find(self) -> MatchResult:
         """The rows that are left."""
-        findings = Findings(np.ones(len(self.component), np.bool_))
+        findings = MatchResult(np.ones(len(self.component), np.bool_))
         for each, why in self.obstacles:
             findings.object(each.source_ids, why)
         looked_up = {each.field_id for points in self.points for each in self._look_up(points, findings)}
@@ -148,7 +148,7 @@ class Match:
         self._times([each for each in rest if isinstance(each.rule, _TIME_PARTS)], findings)
         return findings
 
-    def _look_up(self, points: _Points, findings: Findings) -> list[PartitionField]:
+    def _look_up(self, points: _Points, findings: MatchResult) -> list[PartitionField]:
         known: list[tuple[PartitionField, pa.Array]] = []
         for each, values in points.values:
             answer = self.expressions.answer(each, values) if isinstance(values, int) else values
@@ -167,7 +167,7 @@ class Match:
             self._note_exact(each, findings)
         return [each for each, _ in known]
 
-    def _not_null(self, each: PartitionField, findings: Findings) -> None:
+    def _not_null(self, each: PartitionField, findings: MatchResult) -> None:
         """A NULL value says that the source is NULL (every source, for multi_bucket)."""
         if isinstance(each.rule, Expression):
             return
@@ -178,7 +178,7 @@ class Match:
             if not isinstance(each.rule, MultiBucket):
                 findings.exact.add((certain[0], Aspect.NULLNESS, ""))
 
-    def _in_order(self, each: PartitionField, findings: Findings) -> None:
+    def _in_order(self, each: PartitionField, findings: MatchResult) -> None:
         number = each.source_ids[0]
         if number not in self.sources.constrained or not isinstance(each.rule, Identity | Truncate):
             return
@@ -197,12 +197,12 @@ class Match:
         if cut(domain, each.rule).excluded:
             findings.used.add((number, Aspect.EXCLUDED, ""))
 
-    def _note_exact(self, each: PartitionField, findings: Findings) -> None:
+    def _note_exact(self, each: PartitionField, findings: MatchResult) -> None:
         number = each.source_ids[0]
         if isinstance(each.rule, Identity) and not self.sources.domains[number].order.is_float:
             findings.exact.add(number)
 
-    def _times(self, fields: Sequence[PartitionField], findings: Findings) -> None:
+    def _times(self, fields: Sequence[PartitionField], findings: MatchResult) -> None:
         for number in {each.source_ids[0] for each in fields} & self.sources.constrained:
             mine = {each.rule.type: each for each in fields if each.source_ids[0] == number}
             domain = self.sources.domains[number]

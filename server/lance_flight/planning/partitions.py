@@ -25,7 +25,7 @@ FEW_VALUES = 1_000
 
 
 @dataclass(frozen=True)
-class Coded:
+class DictionaryColumn:
     """A partition column: its distinct values, none of them NULL, and for each row a code into them.
 
     The code of NULL is the number of values.
@@ -35,7 +35,7 @@ class Coded:
     codes: npt.NDArray[np.intp]
 
     @classmethod
-    def of(cls, column: pa.ChunkedArray | pa.Array) -> Coded:
+    def of(cls, column: pa.ChunkedArray | pa.Array) -> DictionaryColumn:
         """Encode a column."""
         encoded = plain(contiguous(column)).dictionary_encode()
         values = encoded.dictionary
@@ -129,14 +129,14 @@ class Component:
         return frozenset(number for field in self.fields for number in field.source_ids)
 
     @cached_property
-    def _coded(self) -> dict[str, Coded]:
+    def _coded(self) -> dict[str, DictionaryColumn]:
         return {}
 
-    def coded(self, field: PartitionField) -> Coded:
+    def coded(self, field: PartitionField) -> DictionaryColumn:
         """The column of a field."""
         if field.column not in self._coded:
             columns = [version.values.column(field.column) for version in self.versions]
-            self._coded[field.column] = Coded.of(columns[0] if len(columns) == 1 else _joined(columns))
+            self._coded[field.column] = DictionaryColumn.of(columns[0] if len(columns) == 1 else _joined(columns))
         return self._coded[field.column]
 
 

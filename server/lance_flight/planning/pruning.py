@@ -14,15 +14,15 @@ import numpy.typing as npt
 
 from lance_flight.model.schema import NamespaceSchema
 from lance_flight.model.spec import Evaluate
-from lance_flight.planning.alternatives import Alternative, Question
+from lance_flight.planning.disjuncts import Disjunct, NormalForm
 from lance_flight.planning.domains import Domain, Mask
 from lance_flight.planning.enumeration import Expressions, Sources, Unresolved
-from lance_flight.planning.matching import Findings, Match
+from lance_flight.planning.matching import Match, MatchResult
 from lance_flight.planning.negation import not_true
 from lance_flight.planning.ordering import ordering
 from lance_flight.planning.partitions import Component, Part, Partitions, SpecPartitions
 from lance_flight.planning.predicates import ALWAYS, Predicate, all_of, conjuncts
-from lance_flight.planning.reasons import Account, Unused
+from lance_flight.planning.reasons import PruningReport, Unused
 
 __all__ = ["Partitions", "Pruning", "SpecPartitions", "SpecPruning", "Unresolved", "Unused", "prune"]
 
@@ -90,11 +90,11 @@ def prune(
     prune nothing. An error of it is a reason too, never an exception of this function.
     """
     whole = partitions if isinstance(partitions, Partitions) else Partitions.apart(partitions)
-    question = Question.of(all_of([predicate, hint]), schema)
+    question = NormalForm.of(all_of([predicate, hint]), schema)
     versions = _left_of(whole, schema, question, Expressions(evaluate))
     found = [version.result(question, len(conjuncts(predicate))) for version in versions]
     if any(each.unfiltered is not None and len(each.kept) > 1 for each in found):
-        dropped = _left_of(whole, schema, Question.of(not_true(predicate, schema), schema), Expressions(None))
+        dropped = _left_of(whole, schema, NormalForm.of(not_true(predicate, schema), schema), Expressions(None))
         found = [
             replace(each, certain=each.kept[~left.rows[each.kept]]) if each.unfiltered is not None else each
             for each, left in zip(found, dropped, strict=True)
@@ -103,7 +103,7 @@ def prune(
 
 
 def _left_of(
-    whole: Partitions, schema: NamespaceSchema, question: Question, expressions: Expressions
+    whole: Partitions, schema: NamespaceSchema, question: NormalForm, expressions: Expressions
 ) -> list[_Version]:
     """What is left of every spec version."""
     everything = _everything(schema, whole.components)
@@ -113,7 +113,7 @@ def _left_of(
             version.spec.id,
             parts,
             np.ones(len(version), np.bool_),
-            Account(version.spec, schema.source_names, version.doubtful),
+            PruningReport(version.spec, schema.source_names, version.doubtful),
         )
         for version, parts in zip(whole.versions, whole.parts, strict=True)
     ]
@@ -129,9 +129,9 @@ class _Version:
     spec_id: int
     parts: Sequence[Part]
     rows: Mask
-    account: Account
+    account: PruningReport
 
-    def left(self, alternative: Alternative, found: Mapping[Component, Findings]) -> Mask:
+    def left(self, alternative: Disjunct, found: Mapping[Component, MatchResult]) -> Mask:
         """The rows that one alternative leaves."""
         mine = [(found[part.component], part.rows) for part in self.parts if part.component in found]
         self.account.add(alternative, [each for each, _ in mine])
@@ -140,7 +140,7 @@ class _Version:
             left &= each.rows[rows]
         return left
 
-    def result(self, question: Question, of_the_predicate: int) -> SpecPruning:
+    def result(self, question: NormalForm, of_the_predicate: int) -> SpecPruning:
         """What is left; the first so many conjuncts are the predicate's, the others the hint's."""
         account, parts = self.account, question.conjuncts
         unsure = [(place, each.predicate) for place, each in enumerate(parts) if not account.is_exact(each)]
@@ -162,7 +162,7 @@ def _conjunction(parts: Sequence[Predicate]) -> Predicate | None:
     return all_of(parts) if parts else None
 
 
-def _keep_any_of(group: Sequence[tuple[Alternative, Mapping[Component, Match]]], versions: Sequence[_Version]) -> None:
+def _keep_any_of(group: Sequence[tuple[Disjunct, Mapping[Component, Match]]], versions: Sequence[_Version]) -> None:
     """Keep what some alternative of a group leaves."""
     kept = [np.zeros(len(version.rows), np.bool_) for version in versions]
     for alternative, matches in group:
@@ -181,7 +181,7 @@ def _everything(schema: NamespaceSchema, components: Sequence[Component]) -> dic
 
 
 def _matches(
-    partitions: Partitions, alternative: Alternative, expressions: Expressions, everything: Mapping[int, Domain]
+    partitions: Partitions, alternative: Disjunct, expressions: Expressions, everything: Mapping[int, Domain]
 ) -> dict[Component, Match]:
     """What an alternative is matched with: the components over the columns that it constrains."""
     constrained = frozenset(alternative.domains)

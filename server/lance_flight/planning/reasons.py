@@ -7,10 +7,10 @@ from dataclasses import dataclass, field
 
 from lance_flight.model.spec import Expression, PartitionField, PartitionSpec
 from lance_flight.model.transforms import Bucket, MultiBucket
-from lance_flight.planning.alternatives import Alternative, Conjunct, Stated
 from lance_flight.planning.branches import MAX_BRANCHES
 from lance_flight.planning.constraints import Aspect
-from lance_flight.planning.matching import Findings
+from lance_flight.planning.disjuncts import Conjunct, Disjunct, Stated
+from lance_flight.planning.matching import MatchResult
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,7 +22,7 @@ class Unused:
 
 
 @dataclass(slots=True)
-class Account:
+class PruningReport:
     """What the leaves of a predicate did for one spec version, collected over all alternatives."""
 
     spec: PartitionSpec
@@ -32,7 +32,7 @@ class Account:
     _inexact: set[Stated] = field(default_factory=set)
     _obstacles: dict[int, list[str]] = field(default_factory=dict)
 
-    def add(self, alternative: Alternative, found: Sequence[Findings]) -> None:
+    def add(self, alternative: Disjunct, found: Sequence[MatchResult]) -> None:
         """Take in what one alternative found in each group of fields."""
         if not alternative.possible:
             self._used.update(alternative.leaves)

@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 from lance_flight.engine.sql.functions import evaluate
-from lance_flight.planning.joins import Apart, match
+from lance_flight.planning.joins import NotCopartitioned, match
 
 from lance_flight_client.spark.reading.direct import DirectPlan
 from lance_flight_client.spark.reading.portion import DirectPortion
@@ -32,24 +32,24 @@ class Grouped:
     portions: tuple[tuple[DirectPortion, ...], ...]
 
 
-def grouped(sides: Sequence[Keyed], *, inner: bool) -> Grouped | Apart:
+def grouped(sides: Sequence[Keyed], *, inner: bool) -> Grouped | NotCopartitioned:
     """The groups of all sides: rows with equal keys are in one (spec: Storage Partitioned Join)."""
     plain = [side.plan.table.name for side in sides if not side.plan.ids]
     if plain:
-        return Apart(f"{plain[0]} is not partitioned")
+        return NotCopartitioned(f"{plain[0]} is not partitioned")
     floating = [
         (side, key) for side in sides for key in side.keys if pa.types.is_floating(side.plan.source.field(key).type)
     ]
     if floating:
         side, key = floating[0]
-        return Apart(
+        return NotCopartitioned(
             f"{key} of {side.plan.table.name} is a float; Spark and Arrow do not agree which of those are equal"
         )
     found = [side.plan.found() for side in sides]
     scans = [each.planned for each in found if each.planned is not None]
     wanted = [scan.side(side.plan.table.name, side.keys) for scan, side in zip(scans, sides, strict=True)]
     matched = match(wanted, evaluate, inner=inner)
-    if isinstance(matched, Apart):
+    if isinstance(matched, NotCopartitioned):
         return matched
     portions = tuple(
         tuple(

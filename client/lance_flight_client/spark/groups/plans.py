@@ -8,7 +8,7 @@ from typing import Any
 
 import pyarrow as pa
 from lance_flight.errors import InvalidInput, NotFound
-from lance_flight.planning.joins import Apart
+from lance_flight.planning.joins import NotCopartitioned
 from pyspark.sql.types import StructType
 
 from lance_flight_client.spark.groups.matching import Keyed, grouped
@@ -42,12 +42,12 @@ class GroupPlan:
 def plan(work: Mapping[str, Any]) -> GroupPlan:
     """The plan of what stands in the option; `InvalidInput` where there are no groups."""
     found = join_plan(work) if work["kind"] == JOIN else aggregate_plan(work)
-    if isinstance(found, Apart):
+    if isinstance(found, NotCopartitioned):
         raise InvalidInput(f"there are no groups: {found.why}")
     return found
 
 
-def join_plan(work: Mapping[str, Any]) -> GroupPlan | Apart:
+def join_plan(work: Mapping[str, Any]) -> GroupPlan | NotCopartitioned:
     """A join, if its tables are partitioned alike by its keys."""
     left, right = (direct.plan(ReadOptions.parse(work[side])) for side in ("left", "right"))
     on = [(str(a), str(b)) for a, b in work["on"]]
@@ -56,7 +56,7 @@ def join_plan(work: Mapping[str, Any]) -> GroupPlan | Apart:
     how = work["how"]
     sides = [Keyed(left, tuple(a for a, _ in on)), Keyed(right, tuple(b for _, b in on))]
     groups = grouped(sides, inner=how == "inner")
-    if isinstance(groups, Apart):
+    if isinstance(groups, NotCopartitioned):
         return groups
     schemas = carried_schema(left.wanted), carried_schema(right.wanted)
     columns = chosen(outputs(*schemas, on, how, is_using=bool(work["using"])), work["columns"])
@@ -65,14 +65,14 @@ def join_plan(work: Mapping[str, Any]) -> GroupPlan | Apart:
     return GroupPlan(schema_of(columns), portions, groups.by)
 
 
-def aggregate_plan(work: Mapping[str, Any]) -> GroupPlan | Apart:
+def aggregate_plan(work: Mapping[str, Any]) -> GroupPlan | NotCopartitioned:
     """A GROUP BY, if the keys decide the partition."""
     rows = direct.plan(ReadOptions.parse(work["rows"]))
     keys = tuple(work["by"])
     aggregates = [(str(column), str(function)) for _, column, function in work["aggregates"]]
     check_columns([*keys, *(column for column, _ in aggregates)], rows)
     groups = grouped([Keyed(rows, keys)], inner=False)
-    if isinstance(groups, Apart):
+    if isinstance(groups, NotCopartitioned):
         return groups
     carried = carried_schema(rows.wanted)
     results = [

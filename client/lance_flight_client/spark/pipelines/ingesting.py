@@ -9,7 +9,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from types import MappingProxyType
 
-from lance_flight.catalog.commits.commit_ids import NamedCommit
+from lance_flight.catalog.commits.commit_tokens import CommitToken
 from lance_flight.engine.writes.partition_fields import parse_partition_by
 from lance_flight.errors import AlreadyCommitted
 from pyspark.sql import DataFrame, SparkSession
@@ -62,7 +62,7 @@ def check(job: Job) -> None:
         parse_partition_by(options.partition_by)
 
 
-def earlier_commit(job: Job) -> NamedCommit | None:
+def earlier_commit(job: Job) -> CommitToken | None:
     """The commit that an earlier run of the job has made, found without Spark."""
     if job.write.commit_id is None:
         return None

@@ -10,7 +10,7 @@ from lance_flight.catalog.history.additions import Added, Additions
 from lance_flight.catalog.manifests.snapshot import Snapshot
 from lance_flight.catalog.namespace import PartitionedNamespace
 from lance_flight.catalog.roots.directory import Root
-from lance_flight.catalog.storage.leases import Hold
+from lance_flight.catalog.storage.leases import SnapshotLease
 from lance_flight.engine.query.scan_planning import plan_scan
 from lance_flight.engine.sql.functions import columns_in
 from lance_flight.errors import Conflict, NotFound, QueryFailed, SchemaError, Unsupported
@@ -62,7 +62,7 @@ class History:
             may_hold=None if plan.read.options.filter is None else self._may_hold,
             allows_changes=plan.options.allows_changes,
         )
-        self._held: list[Hold] = []
+        self._held: list[SnapshotLease] = []
 
     @property
     def newest(self) -> Offset:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 from lance_flight.catalog.bulk.shared_writes import Replaces, SharedWrite
-from lance_flight.catalog.commits.commit_ids import checked_id, named_commit
+from lance_flight.catalog.commits.commit_tokens import checked_id, named_commit
 from lance_flight.catalog.manifests.snapshot import Snapshot
 from lance_flight.catalog.namespace import PartitionedNamespace
 from lance_flight.catalog.roots.directory import Root, TableName

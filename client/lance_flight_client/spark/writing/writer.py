@@ -13,8 +13,8 @@ from typing import cast
 
 import pyarrow as pa
 from lance_flight.catalog.bulk.shared_writes import Replaces, SharedWrite, WrittenPart
-from lance_flight.catalog.commits.commit_ids import NamedCommit
-from lance_flight.catalog.manifests.once import Once
+from lance_flight.catalog.commits.commit_tokens import CommitToken
+from lance_flight.catalog.manifests.idempotency import Once
 from lance_flight.errors import AlreadyCommitted
 from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
 
@@ -66,7 +66,7 @@ class TableWriter(DataSourceArrowWriter):
     def commit(self, messages: Sequence[WriterCommitMessage | None]) -> None:
         written = [part for message in messages if message is not None for part in cast("Written", message).parts]
         count = sum(part.rows for part in written)
-        once = None if self._commit_id is None else NamedCommit.now(self._commit_id, count)
+        once = None if self._commit_id is None else CommitToken.now(self._commit_id, count)
         try:
             version = self._planned.commit(written, once)
             report = Report(version=version, rows=count, partitions=len({part.object_id for part in written}))
@@ -89,7 +89,7 @@ class TableWriter(DataSourceArrowWriter):
 class NothingToWrite(DataSourceArrowWriter):
     """A write that was committed before: rows are left where they are."""
 
-    def __init__(self, known: NamedCommit, report: str | None = None) -> None:
+    def __init__(self, known: CommitToken, report: str | None = None) -> None:
         self._known = known
         self._report = report
 

@@ -17,10 +17,10 @@ from typing import Self
 import pyarrow as pa
 from lance import FragmentMetadata
 
-from lance_flight.catalog.commits.edits import Edit, removed_rows
 from lance_flight.catalog.commits.removals import all_removed, combined, replaced
+from lance_flight.catalog.commits.table_updates import TableUpdate, removed_rows
 from lance_flight.catalog.commits.transaction import Transaction
-from lance_flight.catalog.manifests.once import Once
+from lance_flight.catalog.manifests.idempotency import Once
 from lance_flight.catalog.manifests.snapshot import PartitionTable, Snapshot
 from lance_flight.catalog.namespace import PartitionedNamespace
 from lance_flight.catalog.storage.store import Store
@@ -52,7 +52,7 @@ class WrittenPart:
     rows: int
 
     @classmethod
-    def of(cls, edit: Edit) -> Self:
+    def of(cls, edit: TableUpdate) -> Self:
         """What others have to know of an edit that only adds rows."""
         return cls(
             object_id=edit.object_id,
@@ -70,9 +70,9 @@ class WrittenPart:
         written = {file["path"] for fragment in self.fragments for file in json.loads(fragment)["files"]}
         return {f"{DATA}/{name}" for name in written.union(self.files)}
 
-    def edit(self, snapshot: Snapshot, table: PartitionTable | None) -> Edit:
+    def edit(self, snapshot: Snapshot, table: PartitionTable | None) -> TableUpdate:
         """The edit again, in another process, of the table that the snapshot has for this partition."""
-        return Edit(
+        return TableUpdate(
             spec=snapshot.current_spec,
             schema=snapshot.schema.table,
             values=pa.ipc.open_stream(self.values).read_all(),
@@ -175,13 +175,15 @@ class SharedWrite:
         return namespace, snapshot
 
 
-def edits_of(snapshot: Snapshot, parts: Sequence[WrittenPart]) -> list[Edit]:
+def edits_of(snapshot: Snapshot, parts: Sequence[WrittenPart]) -> list[TableUpdate]:
     """What processes wrote, one edit for each partition."""
     tables = snapshot.tables_named(list({part.object_id for part in parts}))
     return combined(part.edit(snapshot, tables.get(part.object_id)) for part in parts)
 
 
-def _add(transaction: Transaction, store: Store, edits: Sequence[Edit], replaces: Replaces, evaluate: Evaluate) -> None:
+def _add(
+    transaction: Transaction, store: Store, edits: Sequence[TableUpdate], replaces: Replaces, evaluate: Evaluate
+) -> None:
     snapshot, count = transaction.snapshot, sum(edit.rows for edit in edits)
     match replaces:
         case Replaces.NOTHING:

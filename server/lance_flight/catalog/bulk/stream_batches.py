@@ -14,8 +14,8 @@ from datetime import UTC, datetime
 import pyarrow as pa
 
 from lance_flight.catalog.manifests.head_notes import entries_of, with_note
+from lance_flight.catalog.manifests.idempotency import checked_name
 from lance_flight.catalog.manifests.new_partitions import head_row
-from lance_flight.catalog.manifests.once import checked_name
 from lance_flight.catalog.manifests.snapshot import Snapshot
 from lance_flight.errors import AlreadyCommitted, AlreadyExists
 

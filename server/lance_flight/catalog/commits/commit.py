@@ -15,8 +15,8 @@ from lance_flight.catalog.commits.checks import Before, check
 from lance_flight.catalog.commits.commit_counts import CommitEvent, commit_counts
 from lance_flight.catalog.commits.staging import Staging, gone
 from lance_flight.catalog.commits.transaction import Transaction
+from lance_flight.catalog.manifests.idempotency import remembering
 from lance_flight.catalog.manifests.manifest import Manifest
-from lance_flight.catalog.manifests.once import remembering
 from lance_flight.catalog.manifests.reservations import reservation_of, wait_for_release
 from lance_flight.catalog.manifests.snapshot import Snapshot
 from lance_flight.catalog.storage.retries import COMMIT, retry
@@ -28,7 +28,7 @@ from lance_flight.errors import (
     OutcomeUnknown,
     SerializationFailure,
 )
-from lance_flight.faults import reached
+from lance_flight.faults import failpoint
 
 
 @dataclass(slots=True, eq=False)
@@ -121,7 +121,7 @@ class Commits:
         done = [member.transaction for member in group]
         try:
             rows = staging.rows(done, snapshot)
-            reached("all_staged")
+            failpoint("all_staged")
             once = [transaction.once for transaction in done if transaction.once is not None]
             version = self._manifest.make_visible(
                 snapshot,

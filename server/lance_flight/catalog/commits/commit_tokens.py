@@ -1,4 +1,4 @@
-"""Commits that were given an id by whoever made them: the same id is never committed twice (`once.py`).
+"""Commits that were given an id by whoever made them: the same id is never committed twice (`idempotency.py`).
 
 What makes room for later ids are the oldest of more than `KEPT`.
 """
@@ -12,8 +12,8 @@ from datetime import UTC, datetime
 import pyarrow as pa
 
 from lance_flight.catalog.manifests.head_notes import entries_of, with_note
+from lance_flight.catalog.manifests.idempotency import checked_name
 from lance_flight.catalog.manifests.new_partitions import head_row
-from lance_flight.catalog.manifests.once import checked_name
 from lance_flight.catalog.manifests.snapshot import Snapshot
 from lance_flight.errors import AlreadyCommitted
 
@@ -22,7 +22,7 @@ KEPT = 256
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class NamedCommit:
+class CommitToken:
     """A commit by its id (`once.Once`): how many rows it brought, and when it was made."""
 
     id: str
@@ -30,7 +30,7 @@ class NamedCommit:
     at: datetime
 
     @classmethod
-    def now(cls, commit_id: str, rows: int) -> NamedCommit:
+    def now(cls, commit_id: str, rows: int) -> CommitToken:
         """A commit that is about to be made; `InvalidInput` for an id that cannot be remembered."""
         return cls(id=checked_id(commit_id), rows=rows, at=datetime.now(UTC).replace(microsecond=0))
 
@@ -56,18 +56,18 @@ def checked_id(commit_id: str) -> str:
     return checked_name("commit_id", commit_id)
 
 
-def named_commits(snapshot: Snapshot) -> list[NamedCommit]:
+def named_commits(snapshot: Snapshot) -> list[CommitToken]:
     """The commits that a snapshot remembers by their ids, oldest first."""
     return list(_of(head_row(snapshot)))
 
 
-def named_commit(snapshot: Snapshot, commit_id: str) -> NamedCommit | None:
+def named_commit(snapshot: Snapshot, commit_id: str) -> CommitToken | None:
     """The commit that was made with an id, if the snapshot remembers one."""
     return next((commit for commit in named_commits(snapshot) if commit.id == commit_id), None)
 
 
-def _of(head: pa.Table) -> Iterator[NamedCommit]:
+def _of(head: pa.Table) -> Iterator[CommitToken]:
     for entry in entries_of(head, COMMITS):
         match entry:
             case [str(commit_id), int(rows), str(moment)]:
-                yield NamedCommit(id=commit_id, rows=rows, at=datetime.fromisoformat(moment))
+                yield CommitToken(id=commit_id, rows=rows, at=datetime.fromisoformat(moment))

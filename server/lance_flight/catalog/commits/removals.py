@@ -7,8 +7,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 import numpy as np
 import pyarrow as pa
 
-from lance_flight.catalog.commits.edits import Edit, Removal
-from lance_flight.catalog.commits.holdings import held
+from lance_flight.catalog.commits.partition_lookup import held
+from lance_flight.catalog.commits.table_updates import Removal, TableUpdate
 from lance_flight.catalog.manifests.snapshot import PartitionTable, Snapshot
 from lance_flight.catalog.storage.addresses import OFFSET_BITS, OFFSETS
 from lance_flight.catalog.storage.store import Store
@@ -17,7 +17,7 @@ from lance_flight.model.pins import FixedPin
 from lance_flight.model.spec import Evaluate
 
 
-def rows_removed(root: Store, snapshot: Snapshot, gone: Mapping[PartitionTable, np.ndarray]) -> list[Edit]:
+def rows_removed(root: Store, snapshot: Snapshot, gone: Mapping[PartitionTable, np.ndarray]) -> list[TableUpdate]:
     """One edit for each table that takes the rows at these addresses (fragment << 32 | offset) away."""
     edits = []
     for table, addresses in gone.items():
@@ -27,14 +27,14 @@ def rows_removed(root: Store, snapshot: Snapshot, gone: Mapping[PartitionTable, 
     return edits
 
 
-def all_removed(root: Store, snapshot: Snapshot, tables: Iterable[PartitionTable]) -> list[Edit]:
+def all_removed(root: Store, snapshot: Snapshot, tables: Iterable[PartitionTable]) -> list[TableUpdate]:
     """One edit for each table that takes all its rows away; none for a table that has none."""
     opened = ((table, partitions.open_table(root, table)) for table in tables)
     edits = [edit_of(root, snapshot, table, Removal.everything(dataset)) for table, dataset in opened]
     return [edit for edit in edits if edit.removal is not None and edit.removal.removed]
 
 
-def replaced(root: Store, snapshot: Snapshot, written: Sequence[Edit], evaluate: Evaluate) -> list[Edit]:
+def replaced(root: Store, snapshot: Snapshot, written: Sequence[TableUpdate], evaluate: Evaluate) -> list[TableUpdate]:
     """What makes room for newly written rows, which are marked so: everything else that falls into their partitions.
 
     Tables of the current spec go as a whole. Those of older ones are read, and lose the rows whose values under the
@@ -49,7 +49,7 @@ def replaced(root: Store, snapshot: Snapshot, written: Sequence[Edit], evaluate:
     return [*all_removed(root, snapshot, found.whole), *rows_removed(root, snapshot, found.partly)]
 
 
-def dropped(root: Store, snapshot: Snapshot, values: pa.Table, evaluate: Evaluate) -> list[Edit]:
+def dropped(root: Store, snapshot: Snapshot, values: pa.Table, evaluate: Evaluate) -> list[TableUpdate]:
     """One edit for each table that holds rows of some partition values, columns of a part of the current spec's fields.
 
     Tables that hold no others go away; from those of other specs that do, the rows are taken.
@@ -69,9 +69,9 @@ def by_fragment(addresses: np.ndarray) -> Iterator[tuple[int, list[int]]]:
         yield int(number), (ordered[start:end] & OFFSETS).tolist()
 
 
-def combined(edits: Iterable[Edit]) -> list[Edit]:
+def combined(edits: Iterable[TableUpdate]) -> list[TableUpdate]:
     """One edit for each table: what goes from it and what comes to it are one version."""
-    by_id: dict[str, Edit] = {}
+    by_id: dict[str, TableUpdate] = {}
     for edit in edits:
         first = by_id.setdefault(edit.object_id, edit)
         if first is not edit:
@@ -83,13 +83,13 @@ def combined(edits: Iterable[Edit]) -> list[Edit]:
     return list(by_id.values())
 
 
-def edit_of(root: Store, snapshot: Snapshot, table: PartitionTable, removal: Removal | None = None) -> Edit:
+def edit_of(root: Store, snapshot: Snapshot, table: PartitionTable, removal: Removal | None = None) -> TableUpdate:
     """An edit of an existing table; data files are still to be added to it."""
     place = partitions.place_of_files(table.location, _base(root, snapshot, table))
     return _edit(snapshot, table, place, removal)
 
 
-def table_dropped(root: Store, snapshot: Snapshot, table: PartitionTable) -> Edit:
+def table_dropped(root: Store, snapshot: Snapshot, table: PartitionTable) -> TableUpdate:
     """An edit that takes a table away with all its rows."""
     # Nothing is written for it, so that no branch of the table has to be there.
     return _edit(snapshot, table, table.location, Removal(rows=_count(root, table)), drops=True)
@@ -97,9 +97,9 @@ def table_dropped(root: Store, snapshot: Snapshot, table: PartitionTable) -> Edi
 
 def _edit(
     snapshot: Snapshot, table: PartitionTable, place: str, removal: Removal | None, *, drops: bool = False
-) -> Edit:
+) -> TableUpdate:
     spec = snapshot.spec(table.spec_id)
-    return Edit(
+    return TableUpdate(
         spec=spec,
         schema=snapshot.schema.table,
         values=snapshot.row(table.object_id).select([field.column for field in spec.fields]),

@@ -22,7 +22,7 @@ from lance_flight.catalog.storage.file_versions import version_of
 from lance_flight.catalog.storage.store import Store
 from lance_flight.catalog.tables import partitions
 from lance_flight.errors import SerializationFailure
-from lance_flight.faults import reached
+from lance_flight.faults import failpoint
 from lance_flight.model.file_versions import NEWEST
 from lance_flight.model.grouping import match
 from lance_flight.model.naming import namespaces_above
@@ -122,7 +122,7 @@ class Staging:
                 pin = partitions.create(store, head.added.schema, files, stable_row_ids=stable_row_ids)
             else:
                 pin = partitions.stage(store, pin, operation)
-            reached("table_staged")
+            failpoint("table_staged")
         if pin is None:
             raise AssertionError("a new table without rows")
         staged = Staged(location, base, pin)
@@ -197,7 +197,7 @@ def _move(root: Store, part: Part, location: str, place: str, base: FixedPin | N
         if base is None
         else partitions.write_files(store, base.version, rows)
     )
-    reached("files_moved")
+    failpoint("files_moved")
     part.added.files.clear()
     if part.owns_directory:
         source.remove()

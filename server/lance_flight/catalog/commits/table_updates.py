@@ -11,7 +11,7 @@ from lance import FragmentMetadata, LanceDataset, LanceOperation
 
 from lance_flight.catalog.manifests.snapshot import PartitionTable
 from lance_flight.catalog.storage.whole_files import DATA, check_deletions
-from lance_flight.faults import reached
+from lance_flight.faults import failpoint
 from lance_flight.model.spec import PartitionSpec
 
 
@@ -30,7 +30,7 @@ class Removal:
         for number, gone in offsets:
             left = dataset.get_fragment(number).delete_rows(gone)
             check_deletions(dataset.uri, [] if left is None else [left])
-            reached("rows_removed")
+            failpoint("rows_removed")
             rows += len(gone)
             if left is None:
                 removed.append(number)
@@ -47,7 +47,7 @@ class Removal:
 
 
 @dataclass(slots=True, kw_only=True)
-class Edit:
+class TableUpdate:
     """Data files for one partition, and what goes from its table; `values` is its one row of partition values.
 
     `table` is the table as the statement saw it (None: a new one). `location` is the table's directory and `place` the
@@ -100,6 +100,6 @@ class Edit:
         return {f"{DATA}/{name}" for name in written.union(self.files)}
 
 
-def removed_rows(edits: Iterable[Edit]) -> int:
+def removed_rows(edits: Iterable[TableUpdate]) -> int:
     """How many rows some edits take away."""
     return sum(edit.removal.rows for edit in edits if edit.removal is not None)

@@ -12,13 +12,13 @@ from dataclasses import dataclass, field, replace
 
 import pyarrow as pa
 
-from lance_flight.catalog.commits.edits import Edit
-from lance_flight.catalog.manifests.once import Once
+from lance_flight.catalog.commits.table_updates import TableUpdate
+from lance_flight.catalog.manifests.idempotency import Once
 from lance_flight.catalog.manifests.snapshot import PartitionTable, Snapshot
-from lance_flight.catalog.storage.leases import Hold
+from lance_flight.catalog.storage.leases import SnapshotLease
 from lance_flight.catalog.storage.store import Store
 from lance_flight.errors import NotFound
-from lance_flight.faults import reached
+from lance_flight.faults import failpoint
 from lance_flight.model.pins import FixedPin
 
 MOVES = ("compact ", "rewrite ", "repair: move ")
@@ -46,8 +46,8 @@ class Part:
     """
 
     table: PartitionTable | None
-    added: Edit
-    waiting: list[Edit] = field(default_factory=list)
+    added: TableUpdate
+    waiting: list[TableUpdate] = field(default_factory=list)
     staged: Staged | None = None
     rewrites: bool = False
     drops: bool = False
@@ -73,7 +73,7 @@ class Transaction:
         self.has_read = False
         self.reads: set[str] = set()
         self.did: list[str] = []
-        self.hold: Hold | None = None
+        self.hold: SnapshotLease | None = None
         self.once: Once | None = None
         self.reservation: str | None = None
 
@@ -101,7 +101,7 @@ class Transaction:
         self.has_read = True
         self.reads.update(object_ids)
 
-    def add(self, edits: Sequence[Edit], did: str) -> None:
+    def add(self, edits: Sequence[TableUpdate], did: str) -> None:
         """Take over the changes of one statement; `did` says in the history what it was."""
         self.did.append(did)
         for edit in edits:
@@ -118,7 +118,7 @@ class Transaction:
             part.added.fragments += edit.fragments
             part.added.files += edit.files
 
-    def attach(self, edit: Edit, pin: FixedPin, did: str) -> None:
+    def attach(self, edit: TableUpdate, pin: FixedPin, did: str) -> None:
         """Take over a table that is whole already, for a partition that nobody has; its directory is the transaction's."""
         self.did.append(did)
         self.parts[edit.object_id] = Part(
@@ -157,7 +157,7 @@ class Transaction:
                 place.remove()
             elif not part.was_staged:
                 place.remove_files(part.added.data_files)
-            reached("part_removed")
+            failpoint("part_removed")
         if not root.directories():
             # The namespace was dropped while files were written: nothing but our own directories was left of it.
             root.remove()

@@ -17,18 +17,18 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lance_flight.catalog.commits.edits import Edit
+from lance_flight.catalog.commits.table_updates import TableUpdate
 from lance_flight.catalog.commits.write_memory import write_memory
 from lance_flight.catalog.manifests.new_partitions import NewPartitions
 from lance_flight.catalog.manifests.partition_context import PartitionContext
 from lance_flight.catalog.manifests.snapshot import PartitionTable, Snapshot
 from lance_flight.catalog.storage.store import SMALL_BYTES, Store
 from lance_flight.catalog.tables import partitions
+from lance_flight.catalog.tables.casting import writable
 from lance_flight.catalog.tables.data_files import Layout, OpenFile
-from lance_flight.catalog.tables.disagreeing import writable
 from lance_flight.catalog.tables.lineage import NumberOf, by_ids, keeping
 from lance_flight.catalog.tables.rows import aligned
-from lance_flight.faults import reached
+from lance_flight.faults import failpoint
 from lance_flight.machine import cores
 from lance_flight.model.arrays import contiguous
 from lance_flight.model.grouping import group, match
@@ -57,7 +57,7 @@ _Slice: TypeAlias = tuple[pa.Table, int, int]
 class _Pending:
     """What is being written for one partition."""
 
-    edit: Edit
+    edit: TableUpdate
     version: int
     """What the files go on top of; 0 for a new table."""
     open_file: OpenFile | None = None
@@ -94,7 +94,7 @@ class _Pending:
             self.edit.fragments += keeping([self.open_file.close()], ids)
             self.open_file = None
             self.row_ids.clear()
-            reached("file_written")
+            failpoint("file_written")
         if self.kept is not None:
             self.kept.close_files()
 
@@ -171,7 +171,7 @@ class PartitionWriter:
     def write_all(self, tables: Iterable[pa.Table]) -> None:
         """Write every row of `tables`."""
         for chunk in self._chunked(tables):
-            reached("rows_received")
+            failpoint("rows_received")
             self._write(chunk)
         self._wait()
         self._write_gathered(self._pending.values(), is_end=True)
@@ -179,7 +179,7 @@ class PartitionWriter:
         self._close_files()
 
     @property
-    def edits(self) -> list[Edit]:
+    def edits(self) -> list[TableUpdate]:
         """What was written so far, one entry per partition."""
         return [pending.edit for pending in self._pending.values()]
 
@@ -337,8 +337,10 @@ class PartitionWriter:
                 edit = self._edit(values.slice(place, 1), object_id, location, location, None)
                 self._pending[int(numbers[place])] = _Pending(edit, 0)
 
-    def _edit(self, values: pa.Table, object_id: str, location: str, place: str, table: PartitionTable | None) -> Edit:
-        return Edit(
+    def _edit(
+        self, values: pa.Table, object_id: str, location: str, place: str, table: PartitionTable | None
+    ) -> TableUpdate:
+        return TableUpdate(
             spec=self._spec,
             schema=self._schema.table,
             values=values,

@@ -22,7 +22,7 @@ from lance_flight.catalog.manifests.snapshot import PartitionTable, Snapshot
 from lance_flight.catalog.storage.store import Store
 from lance_flight.catalog.tables import partitions
 from lance_flight.errors import SpecError
-from lance_flight.faults import reached
+from lance_flight.faults import failpoint
 from lance_flight.model.pins import FixedPin
 from lance_flight.model.schema import NamespaceSchema
 
@@ -88,7 +88,7 @@ class SchemaEvolution:
     def _stage(self, step: SchemaStep, key: _Place, table: PartitionTable) -> None:
         location, base = key
         self._staged[key] = stage_schema(self._root.child(location), base, step, self._written, table.identity)
-        reached("table_staged")
+        failpoint("table_staged")
 
 
 def check_specs(snapshot: Snapshot, step: SchemaStep) -> None:

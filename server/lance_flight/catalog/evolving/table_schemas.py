@@ -21,7 +21,6 @@ from lance_flight.catalog.manifests.partition_context import NO_VALUES, Identity
 from lance_flight.catalog.manifests.snapshot import PartitionTable
 from lance_flight.catalog.storage.store import Store
 from lance_flight.catalog.tables import partitions
-from lance_flight.catalog.tables.adapting import identified
 from lance_flight.catalog.tables.lance_fields import (
     Key,
     chosen_numbers,
@@ -33,6 +32,7 @@ from lance_flight.catalog.tables.lance_fields import (
     walk,
     with_numbers,
 )
+from lance_flight.catalog.tables.schema_adapter import identified
 from lance_flight.errors import SchemaError
 from lance_flight.model.nested import children, rebuilt
 from lance_flight.model.pins import FixedPin

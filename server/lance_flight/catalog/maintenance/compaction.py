@@ -19,8 +19,8 @@ from lance import LanceDataset, LanceOperation
 from lance.optimize import Compaction, CompactionTask, RewriteResult
 
 from lance_flight.catalog.bulk.pieces import THREADS, Progress, Runner, of_tables
-from lance_flight.catalog.commits.edits import Edit, Removal
 from lance_flight.catalog.commits.removals import edit_of
+from lance_flight.catalog.commits.table_updates import Removal, TableUpdate
 from lance_flight.catalog.commits.transaction import Transaction
 from lance_flight.catalog.maintenance.index_segments import stage_without
 from lance_flight.catalog.maintenance.indexing import IndexingReport, refresh_indices
@@ -29,11 +29,11 @@ from lance_flight.catalog.namespace import PartitionedNamespace
 from lance_flight.catalog.storage.store import Store
 from lance_flight.catalog.storage.whole_files import DATA
 from lance_flight.catalog.tables import partitions
-from lance_flight.catalog.tables.adapting import identified
 from lance_flight.catalog.tables.filling import partly_stored
 from lance_flight.catalog.tables.index_coverage import all_segments
+from lance_flight.catalog.tables.schema_adapter import identified
 from lance_flight.errors import OutcomeUnknown, SerializationFailure
-from lance_flight.faults import reached
+from lance_flight.faults import failpoint
 from lance_flight.model.pins import Pin
 from lance_flight.model.rules import check_least
 
@@ -133,7 +133,7 @@ class _Due:
     `segments` are those of its indices, where row ids are stable; None where they are not.
     """
 
-    edit: Edit
+    edit: TableUpdate
     files: int
     segments: tuple[lance.Index, ...] | None
     pieces: tuple[Files, ...]
@@ -143,7 +143,7 @@ class _Due:
 class _Rewritten:
     """A table whose files are written anew, and nobody knows it yet."""
 
-    edit: Edit
+    edit: TableUpdate
     table: CompactedTable
 
     @property
@@ -175,7 +175,7 @@ def compact(
         pieces = [piece for each in due for piece in each.pieces]
         results = iter(run(pieces, of_tables(progress, start, len(batch), len(targets))))
         rewritten = [_rewritten(each, list(islice(results, len(each.pieces)))) for each in due]
-        reached("data_written")
+        failpoint("data_written")
         version, tables = _commit(namespace, rewritten)
         done += tables
         versions += [] if version is None else [version]

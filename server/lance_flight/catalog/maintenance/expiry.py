@@ -24,7 +24,7 @@ from lance_flight.catalog.storage.leases import (
     make_private,
     put,
 )
-from lance_flight.catalog.storage.private import PRIVATE
+from lance_flight.catalog.storage.staging_area import PRIVATE
 from lance_flight.catalog.storage.store import Store
 from lance_flight.model.naming import MANIFEST
 

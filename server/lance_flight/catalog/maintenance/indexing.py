@@ -32,12 +32,12 @@ from lance_flight.catalog.manifests.snapshot import PartitionTable, Snapshot
 from lance_flight.catalog.namespace import PartitionedNamespace
 from lance_flight.catalog.storage.store import Store
 from lance_flight.catalog.tables import partitions
-from lance_flight.catalog.tables.adapting import identified
-from lance_flight.catalog.tables.disagreeing import physical
+from lance_flight.catalog.tables.casting import physical
 from lance_flight.catalog.tables.index_coverage import Coverage
 from lance_flight.catalog.tables.lineage import are_new
+from lance_flight.catalog.tables.schema_adapter import identified
 from lance_flight.errors import AlreadyExists
-from lance_flight.faults import reached
+from lance_flight.faults import failpoint
 from lance_flight.model.index_kinds import Family, OptionValue
 from lance_flight.model.pins import FixedPin
 
@@ -183,7 +183,7 @@ class _Indexing:
         told = of_tables(self._progress, len(self._settled), len(pieces), total)
         for piece, index in zip(pieces, self._run(pieces, told), strict=True):
             self._built[piece.table.uri] = piece, index
-        reached("data_written")
+        failpoint("data_written")
 
     def _is_built(self, piece: BuildSegment) -> bool:
         """Whether a segment that was built on an older version of the table is as good for this one."""
@@ -201,7 +201,7 @@ class _Indexing:
         if key not in self._staged:
             before, index = self._built[piece.table.uri]
             self._staged[key] = stage(_on(piece, before), index)
-            reached("table_staged")
+            failpoint("table_staged")
         return self._staged[key]
 
 

@@ -21,8 +21,8 @@ from lance_flight.catalog.namespace import PartitionedNamespace
 from lance_flight.catalog.storage.conflicts import conflicts
 from lance_flight.catalog.storage.store import VERSIONS
 from lance_flight.catalog.tables import partitions
-from lance_flight.catalog.tables.adapting import identified
 from lance_flight.catalog.tables.filling import partly_stored
+from lance_flight.catalog.tables.schema_adapter import identified
 from lance_flight.errors import Corrupt, NotFound
 from lance_flight.model.grouping import group
 from lance_flight.model.naming import COLUMN_PREFIX, MANIFEST

@@ -20,10 +20,10 @@ from lance_flight.catalog.maintenance.expiry import Expiry, Pins, expire, pins_o
 from lance_flight.catalog.maintenance.sweep import Amount, Sweep
 from lance_flight.catalog.namespace import PartitionedNamespace
 from lance_flight.catalog.storage.leases import leases
-from lance_flight.catalog.storage.standing import Standing
+from lance_flight.catalog.storage.location_guard import LocationGuard
 from lance_flight.catalog.storage.store import Store
 from lance_flight.errors import Conflict, LanceFlightError, Refused
-from lance_flight.faults import reached
+from lance_flight.faults import failpoint
 from lance_flight.model.naming import MANIFEST
 from lance_flight.model.rules import check_least
 
@@ -131,15 +131,15 @@ def vacuum(
     namespace.snapshot()
     leases.publish(namespace.store)
     manifest = namespace.manifest.store
-    standing = Standing.of(manifest, int(manifest.open().version))
+    standing = LocationGuard.of(manifest, int(manifest.open().version))
     run = _Run(namespace.store, rules, standing, time.time() if now is None else now)
     with expire(namespace.store, retain=rules.retain_hours * HOUR, now=run.now, announce=not rules.dry_run) as expiry:
-        reached("expiry_announced")
+        failpoint("expiry_announced")
         run.tables(expiry, progress)
-        reached("tables_trimmed")
+        failpoint("tables_trimmed")
         run.check()
         run.sweep("snapshots", MANIFEST, expiry.kept, expiry.expired)
-        reached("snapshots_removed")
+        failpoint("snapshots_removed")
     return VacuumReport(
         dry_run=rules.dry_run,
         snapshots=len(expiry.kept),
@@ -154,7 +154,7 @@ class _Run:
 
     store: Store
     rules: VacuumRules
-    standing: Standing
+    standing: LocationGuard
     now: float
     removed: list[Removed] = field(default_factory=list)
     skipped: list[Skipped] = field(default_factory=list)

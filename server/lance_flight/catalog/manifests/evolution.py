@@ -25,7 +25,7 @@ from lance_flight.catalog.manifests.snapshot import Snapshot
 from lance_flight.catalog.storage.retries import COMMIT, retry
 from lance_flight.catalog.storage.store import UNREADABLE
 from lance_flight.errors import Conflict, LanceFlightError
-from lance_flight.faults import reached
+from lance_flight.faults import failpoint
 from lance_flight.model.schema import NamespaceSchema
 from lance_flight.model.spec import PartitionSpec
 
@@ -98,7 +98,7 @@ class Evolutions:
     def _follow(self) -> None:
         # The change is committed, whatever comes of this: the next writer finds what is still missing.
         with suppress(LanceFlightError, *UNREADABLE):
-            reached("evolved")
+            failpoint("evolved")
             self.manifest.follow(self.manifest.snapshot())
 
     def _add_columns(self, snapshot: Snapshot, spec: PartitionSpec) -> bool:
@@ -110,7 +110,7 @@ class Evolutions:
             except Conflict:
                 # What is missing still shows in the next snapshot.
                 return True
-            reached("columns_added")
+            failpoint("columns_added")
         return bool(missing)
 
     def _commit(self, snapshot: Snapshot, evolution: Evolution, mark: str) -> int | None:

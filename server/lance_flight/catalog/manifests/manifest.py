@@ -15,19 +15,19 @@ import lance
 import pyarrow as pa
 from lance import LanceDataset, Transaction
 
-from lance_flight.catalog.manifests.kept_snapshots import KeptSnapshots
 from lance_flight.catalog.manifests.manifest_rows import Rewrite
 from lance_flight.catalog.manifests.new_partitions import head_row
 from lance_flight.catalog.manifests.properties import check_in_place
 from lance_flight.catalog.manifests.snapshot import Snapshot
+from lance_flight.catalog.manifests.snapshot_cache import SnapshotCache
 from lance_flight.catalog.manifests.snapshot_reading import read_snapshot
 from lance_flight.catalog.storage.branches import BRANCHES, BranchRef
 from lance_flight.catalog.storage.conflicts import conflicts
 from lance_flight.catalog.storage.further_files import FurtherFiles
-from lance_flight.catalog.storage.kept_tables import kept_tables
-from lance_flight.catalog.storage.newest import Newest
-from lance_flight.catalog.storage.standing import Standing
+from lance_flight.catalog.storage.latest_version import LatestVersion
+from lance_flight.catalog.storage.location_guard import LocationGuard
 from lance_flight.catalog.storage.store import UNREADABLE, Store
+from lance_flight.catalog.storage.table_cache import kept_tables
 from lance_flight.errors import (
     Conflict,
     Corrupt,
@@ -36,7 +36,7 @@ from lance_flight.errors import (
     OutcomeUnknown,
     SerializationFailure,
 )
-from lance_flight.faults import reached
+from lance_flight.faults import failpoint
 from lance_flight.model.spec import SPEC_KEY, PartitionSpec
 
 log = logging.getLogger(__name__)
@@ -95,8 +95,8 @@ class Manifest:
         self.store = store
         self.table_branch = None if branch is None else branch.table_branch
         self._place = store if branch is None else store.child(BRANCHES, branch.name)
-        self._snapshots = KeptSnapshots()
-        self._newest = Newest(self._place)
+        self._snapshots = SnapshotCache()
+        self._newest = LatestVersion(self._place)
         self._files = FurtherFiles()
 
     def snapshot(self, version: int | None = None) -> Snapshot:
@@ -213,13 +213,13 @@ class Manifest:
         this one fails with `Conflict` and nothing is visible.
         """
         check_in_place(self.store.parent.name, base.misplaced)
-        dataset, standing = self._open_to_commit(base.version), Standing.of(self._place, base.version)
+        dataset, standing = self._open_to_commit(base.version), LocationGuard.of(self._place, base.version)
         head = head_row(base)
         changes_head = head["object_id"][0].as_py() in rows["object_id"].to_pylist()
         rewrite = Rewrite.of(base, rows if changes_head else pa.concat_tables([head, rows]), removed)
         written = self._files.write(self._place, dataset, rewrite.rows)
         update = rewrite.operation(dataset, self._place.uri, written)
-        reached("manifest_written")
+        failpoint("manifest_written")
         said = {OPERATION: operation, TRANSACTIONS: ",".join(transactions), **properties}
         transaction = Transaction(base.version, update, transaction_properties=said)
         with conflicts(f"another writer changed {self.store.parent.name!r} first"):
@@ -254,7 +254,7 @@ class Manifest:
         place = self.store.parent
         try:
             version = self.commit(base, rows, operation, transactions, removed=removed, properties=properties).version
-            reached("committed")
+            failpoint("committed")
         except SerializationFailure:
             raise
         except Conflict:

@@ -8,7 +8,7 @@ from threading import Lock
 from typing import TypeAlias
 
 from lance_flight.catalog.manifests.snapshot import Snapshot
-from lance_flight.catalog.storage.newest import VersionFile
+from lance_flight.catalog.storage.latest_version import VersionFile
 from lance_flight.errors import NotFound
 
 MOST_SNAPSHOTS = 8
@@ -17,7 +17,7 @@ Key: TypeAlias = tuple[int, datetime] | VersionFile
 """A version with the moment of its commit, or with its file: one of a table that was dropped and made again is another one."""
 
 
-class KeptSnapshots:
+class SnapshotCache:
     """The newest snapshots that somebody read; `NotFound` for a version that is no partitioned namespace. Safe to share among threads."""
 
     def __init__(self) -> None:

@@ -17,9 +17,9 @@ import numpy as np
 import pyarrow as pa
 from lance import LanceDataset
 
-from lance_flight.catalog.commits.edits import Edit, removed_rows
 from lance_flight.catalog.commits.removals import table_dropped
 from lance_flight.catalog.commits.staging import namespace_key
+from lance_flight.catalog.commits.table_updates import TableUpdate, removed_rows
 from lance_flight.catalog.commits.transaction import Transaction
 from lance_flight.catalog.commits.writer import partition_values
 from lance_flight.catalog.manifests.new_partitions import NewPartitions
@@ -27,11 +27,11 @@ from lance_flight.catalog.manifests.snapshot import PartitionTable, Snapshot
 from lance_flight.catalog.namespace import PartitionedNamespace
 from lance_flight.catalog.roots.plain import PlainTable
 from lance_flight.catalog.storage.store import VERSIONS, Store
-from lance_flight.catalog.tables.disagreeing import readable
+from lance_flight.catalog.tables.casting import readable
 from lance_flight.catalog.tables.pinned_tables import source_of
 from lance_flight.catalog.tables.scan import Scan, Source
 from lance_flight.errors import AlreadyExists, Conflict, DataError, SchemaError, SerializationFailure, Unsupported
-from lance_flight.faults import reached
+from lance_flight.faults import failpoint
 from lance_flight.model.grouping import match
 from lance_flight.model.naming import COLUMN_PREFIX, directory_name
 from lance_flight.model.pins import FixedPin, Version
@@ -135,11 +135,11 @@ class Attachment:
                 )
             before += batch.num_rows
 
-    def _edit(self, snapshot: Snapshot) -> Edit:
+    def _edit(self, snapshot: Snapshot) -> TableUpdate:
         spec = snapshot.current_spec
         object_id = NewPartitions(snapshot, spec, namespace_key(snapshot)).object_ids(self.values)[0]
         location = directory_name(object_id)
-        return Edit(
+        return TableUpdate(
             spec=spec,
             schema=snapshot.schema.table,
             values=self.values,
@@ -154,7 +154,7 @@ class Attachment:
         """The files at their place in the namespace, and a version on top that says which columns they are."""
         with _removed_if_failed(place):
             _link(self.table.store, place)
-            reached("table_linked")
+            failpoint("table_linked")
             brought = place.open()
             if int(brought.version) != int(dataset.version):
                 raise Conflict(f"table {self.name!r} was written while it was attached")

@@ -12,21 +12,29 @@ from functools import partial
 
 from lance_flight.catalog.namespace import PartitionedNamespace
 from lance_flight.catalog.roots.directory_manifest import Listed, path_of
-from lance_flight.catalog.roots.names import BRANCH_SIGN, PLAIN_SUFFIX, PUBLIC, Guard, Names, Table, TableName
 from lance_flight.catalog.roots.plain import PlainTable
 from lance_flight.catalog.roots.publishing import publish_copy
+from lance_flight.catalog.roots.table_resolver import (
+    BRANCH_SIGN,
+    PLAIN_SUFFIX,
+    PUBLIC,
+    Table,
+    TableName,
+    TableResolver,
+    Visibility,
+)
 from lance_flight.catalog.storage.branches import has_branches
-from lance_flight.catalog.storage.private import PrivatePlace, private_place
+from lance_flight.catalog.storage.staging_area import StagingArea, private_place
 from lance_flight.catalog.storage.store import Store
 from lance_flight.errors import AlreadyExists, Conflict, Corrupt, NotFound, OutsideRoot, Unsupported
-from lance_flight.faults import reached
+from lance_flight.faults import failpoint
 from lance_flight.model.naming import SEPARATOR, check_sql_name
 
-__all__ = ["BRANCH_SIGN", "PLAIN_SUFFIX", "PUBLIC", "Draft", "Guard", "Root", "Table", "TableName"]
+__all__ = ["BRANCH_SIGN", "PLAIN_SUFFIX", "PUBLIC", "Root", "StagedTable", "Table", "TableName", "Visibility"]
 
 
 @dataclass(frozen=True, slots=True)
-class Draft:
+class StagedTable:
     """A whole table without a name, `count` rows in it; it goes away when it is closed before it was published."""
 
     name: TableName
@@ -40,7 +48,7 @@ class Draft:
         self._held.close()
 
 
-class Root(Names):
+class Root(TableResolver):
     """The tables of one directory. Safe to share among threads."""
 
     def create(
@@ -50,25 +58,25 @@ class Root(Names):
         *,
         partitioned: bool,
         replace: bool = False,
-        beaten: Callable[[Store], int] | None = None,
+        on_conflict: Callable[[Store], int] | None = None,
     ) -> int:
         """A new table, made by `build` in a private place and moved into its own when it is whole.
 
         With `replace` the table that is there under this name goes away in the same moment. Without, and where another
-        one took the name while this one was built, `beaten` does with the whole private table what is to be done.
+        one took the name while this one was built, `on_conflict` does with the whole private table what is to be done.
         """
         with closing(self.draft(name, build, partitioned=partitioned, replace=replace)) as draft:
             try:
                 draft.publish()
             except AlreadyExists:
-                if beaten is None or not self.has(name):
+                if on_conflict is None or not self.has(name):
                     raise
-                return beaten(draft.table.store)
+                return on_conflict(draft.table.store)
             return draft.count
 
     def draft(
         self, name: TableName, build: Callable[[Store], int], *, partitioned: bool, replace: bool = False
-    ) -> Draft:
+    ) -> StagedTable:
         """A new table, made by `build` in a private place, that has no name until it is published."""
         if self.is_temporary(name):
             raise AlreadyExists(
@@ -87,7 +95,7 @@ class Root(Names):
             count = build(private.new)
             table = PartitionedNamespace(private.new) if partitioned else PlainTable(private.new)
             publish = partial(self._publish, table, private, name, place, replace=replace)
-            return Draft(name, table, count, publish, held.pop_all())
+            return StagedTable(name, table, count, publish, held.pop_all())
 
     def drop(self, name: TableName) -> None:
         """Remove a table and all its data; it is gone for every reader at once."""
@@ -104,7 +112,7 @@ class Root(Names):
             place = self._place(name)
             if place is not None:
                 self._take(private, place)
-                reached("table_dropped")
+                failpoint("table_dropped")
             self._forget_row(name)
 
     def rename(self, name: TableName, new: str) -> None:
@@ -182,8 +190,8 @@ class Root(Names):
         check_sql_name("schema", db_schema)
         raise NotFound.named("schema", db_schema, self.schemas())
 
-    def _publish(self, table: Table, private: PrivatePlace, name: TableName, place: Store, *, replace: bool) -> None:
-        reached("namespace_made")
+    def _publish(self, table: Table, private: StagingArea, name: TableName, place: Store, *, replace: bool) -> None:
+        failpoint("namespace_made")
         with self._lock:
             if self.store.is_remote:
                 self._put_remote(table, place, name, replace=replace)
@@ -203,7 +211,7 @@ class Root(Names):
         except Conflict as exc:
             raise AlreadyExists(f"table {name.name!r} has no room: {place.name!r} lies there already") from exc
 
-    def _put(self, private: PrivatePlace, name: TableName, place: Store, *, replace: bool) -> None:
+    def _put(self, private: StagingArea, name: TableName, place: Store, *, replace: bool) -> None:
         """Move a new table into its place, where nothing lies; the one that it replaces stays if that fails."""
         there = self.has(name)
         if there and not replace:
@@ -211,7 +219,7 @@ class Root(Names):
         old = self._place(name) if there else None
         if old is not None:
             self._take(private, old)
-            reached("table_replaced")
+            failpoint("table_replaced")
             if name in self._listed() and place.name.endswith(PLAIN_SUFFIX):
                 place = old
         try:
@@ -221,7 +229,7 @@ class Root(Names):
             if not place.exists():
                 raise
             raise AlreadyExists(f"table {name.name!r} has no room: {place.name!r} lies there already") from exc
-        reached("table_moved")
+        failpoint("table_moved")
         if place != old:
             self._forget_row(name)
 
@@ -256,7 +264,7 @@ class Root(Names):
         self._opened.pop(place.uri, None)
         self._opened.pop(to.uri, None)
 
-    def _take(self, private: PrivatePlace, place: Store) -> None:
+    def _take(self, private: StagingArea, place: Store) -> None:
         self._opened.pop(place.uri, None)
         if place.is_remote:
             place.remove_table()

@@ -13,12 +13,12 @@ from lance import LanceDataset
 
 from lance_flight.catalog.storage.conflicts import conflicts
 from lance_flight.catalog.storage.file_versions import check_values
-from lance_flight.catalog.storage.standing import Standing
+from lance_flight.catalog.storage.location_guard import LocationGuard
 from lance_flight.catalog.storage.store import Store, shared_session
 from lance_flight.catalog.storage.tags import TagRef, create_tag, drop_tag, tags_of
 from lance_flight.catalog.tables import rows
 from lance_flight.errors import Conflict, NotFound
-from lance_flight.faults import reached
+from lance_flight.faults import failpoint
 from lance_flight.model.file_versions import NEWEST
 
 
@@ -70,7 +70,7 @@ class PlainTable:
     def append(self, tables: Iterable[pa.Table]) -> int:
         """Store rows in one commit of the table and return how many they were."""
         before = self.open()
-        standing = Standing.of(self.store, int(before.version))
+        standing = LocationGuard.of(self.store, int(before.version))
         stream = _Stream(self.store, before.schema, tables, str(before.data_storage_version))
         count = _write(self.store, stream, before)
         standing.check(self.store.name)
@@ -137,7 +137,7 @@ class _Stream:
     def _batches(self) -> Iterator[pa.RecordBatch]:
         try:
             for table in self._tables:
-                reached("rows_received")
+                failpoint("rows_received")
                 self.rows += table.num_rows
                 stored = rows.conform(table, self._schema, is_stored=self._is_stored)
                 self._check(stored)

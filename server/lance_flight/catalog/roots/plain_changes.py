@@ -8,10 +8,10 @@ import numpy as np
 import pyarrow as pa
 from lance import LanceDataset, LanceOperation
 
-from lance_flight.catalog.commits.edits import Removal
 from lance_flight.catalog.commits.removals import by_fragment
+from lance_flight.catalog.commits.table_updates import Removal
 from lance_flight.catalog.storage.conflicts import conflicts
-from lance_flight.catalog.storage.standing import Standing
+from lance_flight.catalog.storage.location_guard import LocationGuard
 from lance_flight.catalog.storage.store import Store
 from lance_flight.catalog.tables import partitions
 from lance_flight.catalog.tables.lineage import by_ids, conform, keeping
@@ -26,7 +26,7 @@ def replace_rows(store: Store, version: int, gone: np.ndarray | None, come: Iter
     `SerializationFailure` if anybody has changed the same rows' fragments since `version`; rows that were only added
     since stay beside the new ones.
     """
-    dataset, standing = store.open(version), Standing.of(store, version)
+    dataset, standing = store.open(version), LocationGuard.of(store, version)
     added = [conform(table, dataset.schema) for table in come]
     # From here on files are written.
     removal = Removal.everything(dataset) if gone is None else Removal.of(dataset, by_fragment(gone))

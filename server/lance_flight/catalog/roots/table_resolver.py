@@ -43,7 +43,7 @@ class TableName:
 Table = PartitionedNamespace | PlainTable
 
 
-class Guard(Protocol):
+class Visibility(Protocol):
     """What somebody may know of the tables of a root, and do to their names."""
 
     def sees(self, table: TableName) -> bool:
@@ -59,13 +59,13 @@ class Guard(Protocol):
         ...
 
 
-class Names:
+class TableResolver:
     """The tables of one directory as they are found. Safe to share among threads."""
 
     def __init__(self, store: Store) -> None:
         self.store = store
         self.branch: str | None = None
-        self.guard: Guard | None = None
+        self.guard: Visibility | None = None
         self.temporary: Self | None = None
         self.temporary_names: frozenset[TableName] = frozenset()
         self._manifest = DirectoryManifest(store)
@@ -81,7 +81,7 @@ class Names:
         view.branch = name
         return view
 
-    def guarded(self, guard: Guard) -> Self:
+    def guarded(self, guard: Visibility) -> Self:
         """The same root as somebody may see it: other tables are not there."""
         view = copy(self)
         view.guard = guard

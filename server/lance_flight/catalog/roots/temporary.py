@@ -8,7 +8,7 @@ from threading import Lock
 from weakref import finalize
 
 from lance_flight.catalog.roots.directory import PUBLIC, Root, TableName
-from lance_flight.catalog.storage.private import private_place
+from lance_flight.catalog.storage.staging_area import private_place
 from lance_flight.errors import Unsupported
 
 TEMPORARY = "temporary"

@@ -70,7 +70,10 @@ AnySearch = VectorSearch | TextSearch
 
 
 def best(
-    search: AnySearch, work: Sequence[tuple[Scan, Open]], ways: int, check: Callable[[], None] = lambda: None
+    search: AnySearch,
+    work: Sequence[tuple[Scan, Open]],
+    target_partitions: int,
+    check: Callable[[], None] = lambda: None,
 ) -> pa.Table:
     """The best rows of one table or more, best first, equal ones in the order of tables and rows; `check` may end it between two.
 
@@ -79,7 +82,7 @@ def best(
     if isinstance(search, VectorSearch) and len(work) == 1:
         # Another thread costs as much as a fourth of the search.
         return _of_table(search, *work[0], check)
-    with ThreadPoolExecutor(ways, thread_name_prefix="search") as pool:
+    with ThreadPoolExecutor(target_partitions, thread_name_prefix="search") as pool:
         try:
             rows = _found(search, work, pool, check)
         except BaseException:

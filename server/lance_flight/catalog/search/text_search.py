@@ -27,7 +27,7 @@ from lance_flight.catalog.search.search_results import SCORE, TABLE
 from lance_flight.catalog.search.text_indices import IndexedTexts
 from lance_flight.catalog.search.text_queries import TextQuery
 from lance_flight.catalog.search.text_statistics import Statistics
-from lance_flight.catalog.tables.disagreeing import physical
+from lance_flight.catalog.tables.casting import physical
 from lance_flight.catalog.tables.index_coverage import covered, index_of
 from lance_flight.catalog.tables.scan import ADDRESS_FIELDS, Open, Scan, Source
 from lance_flight.errors import Unsupported

@@ -38,7 +38,7 @@ class _Seen:
         return self.file[0]
 
 
-class Newest:
+class LatestVersion:
     """Which version of one table was the newest when somebody last looked. Safe to share among threads."""
 
     def __init__(self, table: Store, clock: Callable[[], float] = time.monotonic) -> None:

@@ -24,7 +24,7 @@ from pathlib import Path
 from typing import Self
 from weakref import WeakValueDictionary
 
-from lance_flight.catalog.storage.private import PRIVATE
+from lance_flight.catalog.storage.staging_area import PRIVATE
 from lance_flight.catalog.storage.store import Store
 from lance_flight.errors import NotFound, OutsideRoot
 from lance_flight.model.naming import MANIFEST
@@ -46,7 +46,7 @@ log = logging.getLogger(__name__)
 
 
 @dataclass(eq=False, slots=True, weakref_slot=True)
-class Hold:
+class SnapshotLease:
     """A snapshot that is being read, for as long as somebody keeps this object, be it by a `with`.
 
     It is the same one for all in a process who read the snapshot; `is_safe` once vacuum leaves it alone.
@@ -68,13 +68,13 @@ class Leases:
 
     def __init__(self) -> None:
         self._name = f"{socket.gethostname()}-{os.getpid()}-{secrets.token_hex(4)}{SUFFIX}"
-        self._holds: WeakValueDictionary[tuple[str, SnapshotId], Hold] = WeakValueDictionary()
-        self._kept: dict[Hold, float] = {}
+        self._holds: WeakValueDictionary[tuple[str, SnapshotId], SnapshotLease] = WeakValueDictionary()
+        self._kept: dict[SnapshotLease, float] = {}
         self._published: dict[str, Store] = {}
         self._lock = threading.Lock()
         self._renewer: threading.Thread | None = None
 
-    def hold(self, namespace: Store, snapshot: SnapshotId, committed_at: datetime, *, is_newest: bool) -> Hold:
+    def hold(self, namespace: Store, snapshot: SnapshotId, committed_at: datetime, *, is_newest: bool) -> SnapshotLease:
         """Hold a snapshot that was just read; `NotFound` where vacuum is removing it already.
 
         Costs microseconds; for an old snapshot that this process does not hold yet, one small file.
@@ -85,23 +85,24 @@ class Leases:
         self._lease(namespace, [hold])
         return hold
 
-    def hold_all(self, namespace: Store, snapshots: Iterable[SnapshotId]) -> list[Hold]:
+    def hold_all(self, namespace: Store, snapshots: Iterable[SnapshotId]) -> list[SnapshotLease]:
         """Hold snapshots of which any may be old, before they are read."""
         holds = self._held(namespace, snapshots)
         self._lease(namespace, holds)
         return holds
 
-    def _held(self, namespace: Store, snapshots: Iterable[SnapshotId]) -> list[Hold]:
+    def _held(self, namespace: Store, snapshots: Iterable[SnapshotId]) -> list[SnapshotLease]:
         with self._lock:
             if self._renewer is None:
                 self._renewer = threading.Thread(target=self._renew, name="leases", daemon=True)
                 self._renewer.start()
             # Each is in hand before it is looked up again: nobody else keeps it.
             return [
-                self._holds.setdefault((namespace.uri, snapshot), Hold(namespace, snapshot)) for snapshot in snapshots
+                self._holds.setdefault((namespace.uri, snapshot), SnapshotLease(namespace, snapshot))
+                for snapshot in snapshots
             ]
 
-    def _lease(self, namespace: Store, holds: Sequence[Hold]) -> None:
+    def _lease(self, namespace: Store, holds: Sequence[SnapshotLease]) -> None:
         """Write the lease of those that nobody knows of, and then see that vacuum has not begun to remove them."""
         unsafe = [hold for hold in holds if not hold.is_safe]
         if not unsafe:
@@ -117,7 +118,7 @@ class Leases:
             self.publish(namespace)
             raise NotFound(f"snapshot {min(version for _, version in gone)} of {namespace.name!r} has expired")
 
-    def keep(self, holds: Iterable[Hold], seconds: float) -> None:
+    def keep(self, holds: Iterable[SnapshotLease], seconds: float) -> None:
         """Keep holds for some time, whoever else lets go of them: for tickets that are not redeemed yet."""
         until = time.monotonic() + seconds
         with self._lock:

@@ -21,7 +21,7 @@ _MANIFEST = ".manifest"
 
 
 @dataclass(frozen=True, slots=True)
-class Standing:
+class LocationGuard:
     """A version of a table in a directory, as the file of it that lay there; in object stores nothing is renamed."""
 
     place: Store
@@ -29,7 +29,7 @@ class Standing:
     file: tuple[int, int] | None
 
     @classmethod
-    def of(cls, place: Store, version: int) -> Standing:
+    def of(cls, place: Store, version: int) -> LocationGuard:
         """The version as it lies there now."""
         return cls(place, version, None if place.is_remote else _file(place, version))
 

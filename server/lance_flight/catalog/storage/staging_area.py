@@ -28,7 +28,7 @@ UNCLAIMED_SECONDS = 24 * 3600
 
 
 @dataclass(frozen=True, slots=True)
-class PrivatePlace:
+class StagingArea:
     """A directory of one operation: the table `new` is built there, and the table `old` is what goes away."""
 
     root: Store
@@ -67,10 +67,10 @@ class PrivatePlace:
 
 
 @contextmanager
-def private_place(root: Store) -> Iterator[PrivatePlace]:
+def private_place(root: Store) -> Iterator[StagingArea]:
     """A private place for one operation, settled when that ends."""
     store, lock = _claimed(root)
-    place = PrivatePlace(root, store)
+    place = StagingArea(root, store)
     try:
         yield place
     finally:
@@ -88,7 +88,7 @@ def settle_abandoned(root: Store) -> None:
         return
     root.child(PRIVATE).check_way()
     for name in root.child(PRIVATE).directories():
-        place = PrivatePlace(root, root.child(PRIVATE, name))
+        place = StagingArea(root, root.child(PRIVATE, name))
         if place.store.is_link:
             log.warning("the private place %s is a symbolic link, which is not followed", name)
             continue
@@ -98,7 +98,7 @@ def settle_abandoned(root: Store) -> None:
             log.warning("the private place %s could not be settled", name, exc_info=True)
 
 
-def _settle_if_abandoned(place: PrivatePlace, path: Path) -> None:
+def _settle_if_abandoned(place: StagingArea, path: Path) -> None:
     try:
         lock = os.open(path / LOCK, os.O_RDWR)
     except FileNotFoundError:

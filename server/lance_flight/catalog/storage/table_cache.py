@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from lance import LanceDataset
 
-from lance_flight.catalog.storage.newest import VersionFile, version_file
+from lance_flight.catalog.storage.latest_version import VersionFile, version_file
 from lance_flight.catalog.storage.store import Store
 from lance_flight.lru_cache import LruCache
 
@@ -17,7 +17,7 @@ MOST_MANIFEST_BYTES = 16 << 10
 """A dataset holds its manifest in memory, which lists every file of the table."""
 
 
-class KeptTables:
+class TableCache:
     """Datasets at the versions that this process has committed last. Safe to share among threads."""
 
     def __init__(self) -> None:
@@ -42,5 +42,5 @@ class KeptTables:
         return known[1]
 
 
-kept_tables = KeptTables()
+kept_tables = TableCache()
 """Those of this process."""

@@ -19,7 +19,6 @@ from lance.schema import LanceSchema
 from lance_flight.catalog.manifests.partition_context import PartitionContext
 from lance_flight.catalog.storage.file_versions import version_of
 from lance_flight.catalog.storage.store import Store
-from lance_flight.catalog.tables.adapting import identified
 from lance_flight.catalog.tables.carried_indices import CarriedIndices, Signature
 from lance_flight.catalog.tables.filling import partly_stored
 from lance_flight.catalog.tables.lance_fields import Key, leaves, numbers, walk
@@ -27,6 +26,7 @@ from lance_flight.catalog.tables.lineage import without
 from lance_flight.catalog.tables.partitions import in_memory, numbered, open_at, under_base
 from lance_flight.catalog.tables.pinned_tables import PinnedTable
 from lance_flight.catalog.tables.scan import Source
+from lance_flight.catalog.tables.schema_adapter import identified
 from lance_flight.model.file_versions import FILE_VERSIONS
 from lance_flight.model.pins import BranchVersion, FixedPin
 

@@ -22,14 +22,14 @@ from lance_flight.catalog.manifests.snapshot import PartitionTable
 from lance_flight.catalog.storage.branches import BRANCHES, open_branch
 from lance_flight.catalog.storage.conflicts import conflicts
 from lance_flight.catalog.storage.file_versions import check_values, version_of
-from lance_flight.catalog.storage.kept_tables import kept_tables
-from lance_flight.catalog.storage.newest import is_followed
+from lance_flight.catalog.storage.latest_version import is_followed
 from lance_flight.catalog.storage.retries import STAGE, retry
 from lance_flight.catalog.storage.store import Store, shared_session
+from lance_flight.catalog.storage.table_cache import kept_tables
 from lance_flight.catalog.storage.whole_files import DATA, check_data
 from lance_flight.catalog.tables.lance_fields import leaves, new_schema, numbers, renumbered, seed_of
 from lance_flight.errors import Conflict, NotFound
-from lance_flight.faults import reached
+from lance_flight.faults import failpoint
 from lance_flight.model.file_versions import NEWEST
 from lance_flight.model.pins import BranchVersion, FixedPin, Latest, Pin, Tag, Version
 
@@ -289,7 +289,7 @@ def _base_on_top(store: Store, base: FixedPin, *, is_first: bool) -> LanceDatase
         return dataset
     dataset = open_at(store, base)
     dataset.restore()
-    reached("pin_restored")
+    failpoint("pin_restored")
     return dataset if int(dataset.version) == before + 1 else None
 
 

@@ -1,6 +1,6 @@
 """Reading tables one after another as one stream of batches in the namespace's schema.
 
-The columns of a partition table are found by their ids, names or numbers (`adapting.py`); what a table lacks is its
+The columns of a partition table are found by their ids, names or numbers (`schema_adapter.py`); what a table lacks is its
 partition value under the identity, else NULL, and another type is cast (first draft, section 4). The next tables are opened ahead, so that their
 planning and first reads overlap with the batches being consumed.
 """
@@ -20,10 +20,10 @@ from lance import LanceDataset, LanceFragment
 from lance_flight.catalog.manifests.partition_context import PartitionContext
 from lance_flight.catalog.storage.addresses import ROW_ADDRESS, TABLE_NUMBER
 from lance_flight.catalog.storage.store import Store
-from lance_flight.catalog.tables.adapting import identified, ids_within, missing, same_fields
-from lance_flight.catalog.tables.disagreeing import Misfit, cast, physical
+from lance_flight.catalog.tables.casting import Misfit, cast, physical
 from lance_flight.catalog.tables.filling import Filling, Fills, filling
 from lance_flight.catalog.tables.lineage import LINEAGE, LINEAGE_FIELDS, PARTITION, PARTITION_FIELD
+from lance_flight.catalog.tables.schema_adapter import identified, ids_within, missing, same_fields
 from lance_flight.model.nested import children
 from lance_flight.model.schema import TABLE_FIELD_ID
 

@@ -26,8 +26,8 @@ from lance_flight.engine.query.policies.rows import RowPolicy
 from lance_flight.engine.query.provider import Provider, ScanLog
 from lance_flight.engine.query.statement_context import Reading, StatementContext
 from lance_flight.engine.query.table_changes import changes_table
-from lance_flight.engine.query.tables import Floating, PartitionedView, PlainView, Pruned, Targets
-from lance_flight.engine.sql.points import Point, Reference, naming, point
+from lance_flight.engine.query.tables import PartitionedView, PlainView, Pruned, Targets, UnpinnedResolver
+from lance_flight.engine.sql.time_travel import Point, Reference, naming, point
 from lance_flight.errors import Conflict, LanceFlightError, NotFound, Refused, SchemaError, Unsupported
 from lance_flight.model.spec import Evaluate
 from lance_flight.planning.predicates import ALWAYS, Predicate, all_of
@@ -92,15 +92,15 @@ class NamedTables:
         named = self._reference(name)
         table, metadata = named.table, named.metadata
         is_target = metadata == TARGET_ROWS and table == self._context.target
-        beside = metadata if is_target or metadata == LINEAGE else None
+        extra_columns = metadata if is_target or metadata == LINEAGE else None
         at = self._at if named.at is None and not is_target else named.at
 
         def opened(found: Table) -> pads.Dataset:
             match found:
-                case PartitionedNamespace() if beside is not None:
-                    return self._provider(name, self._partitioned(found, table, name.name, at, beside))
-                case PlainTable() if beside is not None:
-                    return self._provider(name, self._plain(found, table, name.name, at, beside))
+                case PartitionedNamespace() if extra_columns is not None:
+                    return self._provider(name, self._partitioned(found, table, name.name, at, extra_columns))
+                case PlainTable() if extra_columns is not None:
+                    return self._provider(name, self._plain(found, table, name.name, at, extra_columns))
                 case PartitionedNamespace():
                     view = self._partitioned(found, table, name.name, at)
                     if metadata is not None:
@@ -160,7 +160,9 @@ class NamedTables:
             ends = self._version(table, name, first), self._version(table, name, last)
             if self._context.holds is not None and isinstance(table, PartitionedNamespace):
                 self._context.holds.extend(table.hold_between(*ends))
-            return changes_table(table, name, ends, self._policy(name), ways=self._context.ways, log=self._log)
+            return changes_table(
+                table, name, ends, self._policy(name), target_partitions=self._context.target_partitions, log=self._log
+            )
 
         return self._tables.read(name, opened)
 
@@ -184,19 +186,19 @@ class NamedTables:
         name: TableName,
         reference: str,
         at: Any,
-        beside: str | None = None,
+        extra_columns: str | None = None,
     ) -> PartitionedView:
-        """A view of a table with what is to stand `beside` its columns."""
+        """A view of a table with what is to stand `extra_columns` its columns."""
         key = f"{name.db_schema}.{reference}"
         if key in self.views:
             return self.views[key]
-        reading, is_target = self.readings.get(key), beside == TARGET_ROWS
+        reading, is_target = self.readings.get(key), extra_columns == TARGET_ROWS
         policy = self._policy(name, is_target=is_target)
         with naming(name, at):
             snapshot, step = self._snapshot(namespace, reading, at)
         _check_identity(name, reading, snapshot.committed_at)
         snapshot = policy.visible(snapshot)
-        floating = Floating(namespace.store, snapshot, reading.resolved if reading else {})
+        floating = UnpinnedResolver(namespace.store, snapshot, reading.resolved if reading else {})
         self.readings[key] = Reading(snapshot.version, floating.known, snapshot.committed_at.isoformat(), step)
         view = PartitionedView(
             name=name.name,
@@ -205,13 +207,13 @@ class NamedTables:
             branch=namespace.branch,
             snapshot=snapshot,
             floating=floating,
-            ways=self._context.ways,
+            target_partitions=self._context.target_partitions,
             share=self._context.share,
             log=self._log,
             hint=partial(self.hints.of, key, is_target=is_target),
             evaluate=self._evaluate,
             targets=self.targets if is_target else None,
-            beside=_beside(name, beside, snapshot.schema.plain, is_stable=snapshot.has_stable_row_ids),
+            extra_columns=_beside(name, extra_columns, snapshot.schema.plain, is_stable=snapshot.has_stable_row_ids),
             pruned=self._pruned(TableName(name.db_schema, reference), snapshot),
             on_read=self._noting(namespace),
         )
@@ -246,10 +248,10 @@ class NamedTables:
         return snapshot, None
 
     def _plain(
-        self, table: PlainTable, name: TableName, reference: str, at: Any, beside: str | None = None
+        self, table: PlainTable, name: TableName, reference: str, at: Any, extra_columns: str | None = None
     ) -> PlainView:
         key = f"{name.db_schema}.{reference}"
-        self._policy(name, is_target=beside == TARGET_ROWS).check_unpartitioned()
+        self._policy(name, is_target=extra_columns == TARGET_ROWS).check_unpartitioned()
         reading = self.readings.get(key)
         with naming(name, at):
             if reading is not None:
@@ -266,9 +268,9 @@ class NamedTables:
             store=table.store,
             source=Source(dataset),
             columns=schema,
-            ways=self._context.ways,
+            target_partitions=self._context.target_partitions,
             share=self._context.share,
-            beside=_beside(name, beside, schema, is_stable=dataset.has_stable_row_ids),
+            extra_columns=_beside(name, extra_columns, schema, is_stable=dataset.has_stable_row_ids),
         )
 
 

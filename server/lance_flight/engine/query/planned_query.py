@@ -13,7 +13,7 @@ from lance_flight.engine.query.policies.access import Access
 from lance_flight.engine.query.pure_scans import bare_columns, is_one_row, stream
 from lance_flight.engine.query.session import Session, shaped
 from lance_flight.engine.query.statement_context import StatementContext
-from lance_flight.engine.runtime.execution import Execution
+from lance_flight.engine.runtime.query_options import QueryOptions
 from lance_flight.engine.sql.typed_calls import shown_name
 
 
@@ -24,7 +24,7 @@ class PlanKey:
     text: str
     db_schema: str
     branch: str | None
-    execution: Execution
+    execution: QueryOptions
     access: Access
 
 

@@ -10,9 +10,9 @@ import pyarrow as pa
 
 from lance_flight.engine.query.scope import Scope
 from lance_flight.engine.query.statement_context import Reading
-from lance_flight.engine.query.tables import Share
+from lance_flight.engine.query.tables import Split
 from lance_flight.engine.query.tasks import Task
-from lance_flight.engine.runtime.statement_runs import RunningStatement
+from lance_flight.engine.runtime.running_statement import RunningStatement
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,4 +61,4 @@ def tasks_of(
         temporary=tuple(sorted(name.name for name in scope.temporary.names)),
         execution=scope.execution,
     )
-    return tuple(replace(whole, share=Share(part, shares)) for part in range(shares))
+    return tuple(replace(whole, share=Split(part, shares)) for part in range(shares))

@@ -20,26 +20,30 @@ OPENERS = 8
 
 
 def deal(
-    kept: Sequence[tuple[Predicate | None, list[PinnedTable]]], ways: int, log: ScanLog, *, merging: bool = True
+    kept: Sequence[tuple[Predicate | None, list[PinnedTable]]],
+    target_partitions: int,
+    log: ScanLog,
+    *,
+    merging: bool = True,
 ) -> list[list[Work]]:
-    """Deal tables out to `ways` lanes, several of them merged into one scan; with fewer tables than lanes, their fragments.
+    """Deal tables out to `target_partitions` lanes, several of them merged into one scan; with fewer tables than lanes, their fragments.
 
     Rows of merged tables have other addresses than their own: who needs those does without `merging`.
     """
-    lanes: list[list[Work]] = [[] for _ in range(ways)]
+    lanes: list[list[Work]] = [[] for _ in range(target_partitions)]
     for rest, tables in kept:
-        if len(tables) < ways:
+        if len(tables) < target_partitions:
             log.tables_read += len(tables)
             opened = _opened(tables)
             for way, lane in enumerate(lanes):
-                mine = [part for source in opened for part in open_part(source, way, ways)]
+                mine = [part for source in opened for part in open_part(source, way, target_partitions)]
                 if mine:
                     lane.append((rest, [partial(list, mine)]))
             continue
-        size = min(MERGED_TABLES, -(-len(tables) // ways)) if merging else 1
+        size = min(MERGED_TABLES, -(-len(tables) // target_partitions)) if merging else 1
         groups = [tables[start : start + size] for start in range(0, len(tables), size)]
         for way, lane in enumerate(lanes):
-            lane.append((rest, [partial(_open_merged, group, log) for group in groups[way::ways]]))
+            lane.append((rest, [partial(_open_merged, group, log) for group in groups[way::target_partitions]]))
     return [lane for lane in lanes if any(opens for _, opens in lane)]
 
 

@@ -8,8 +8,8 @@ from lance_flight.catalog.roots.directory import PUBLIC
 from lance_flight.catalog.roots.temporary import NO_TABLES, Temporary, TemporaryTables
 from lance_flight.engine.query.policies.access import UNLIMITED, Access
 from lance_flight.engine.runtime.client_sessions import ANONYMOUS, ClientSession
-from lance_flight.engine.runtime.execution import Execution
-from lance_flight.engine.runtime.statement_runs import Issuer
+from lance_flight.engine.runtime.query_options import QueryOptions
+from lance_flight.engine.runtime.running_statement import Issuer
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,9 +49,9 @@ class Scope:
         return PUBLIC if self.session is None else self.session.db_schema
 
     @property
-    def execution(self) -> Execution:
+    def execution(self) -> QueryOptions:
         """How its queries are run."""
-        return Execution() if self.session is None else self.session.execution
+        return QueryOptions() if self.session is None else self.session.execution
 
 
 ALONE = Scope()

@@ -36,9 +36,9 @@ from lance_flight.engine.sql import substrait
 from lance_flight.engine.sql.datafusion_text import datafusion_text
 from lance_flight.engine.sql.functions import register_principal, session_config
 from lance_flight.engine.sql.parameters import bound_values, has_times, parameter_count, with_fitting_times
-from lance_flight.engine.sql.points import Point
 from lance_flight.engine.sql.positions import located
 from lance_flight.engine.sql.references import CATALOG
+from lance_flight.engine.sql.time_travel import Point
 from lance_flight.engine.sql.typed_calls import QUERIES_ONLY
 from lance_flight.errors import LanceFlightError, NotFound, QueryFailed, SqlError
 from lance_flight.planning.predicates import Predicate
@@ -71,7 +71,7 @@ class Session:
         self._optimised: tuple[DataFrame, LogicalPlan] | None = None
         self._learned: tuple[DataFrame | None, dict[Any, Any]] = None, {}
         self._begin(context, {})
-        self.datafusion = _context(self.ways, context.runtime or RuntimeEnvBuilder(), self.db_schema)
+        self.datafusion = _context(self.target_partitions, context.runtime or RuntimeEnvBuilder(), self.db_schema)
         # What DataFusion holds is not seen by Python's collector: through it the session would keep itself for ever.
         self.datafusion.register_catalog_provider(CATALOG, TableCatalog(self.root, _weak(self.resolve)))
         register_principal(self.datafusion, self.access.principal or ANONYMOUS)
@@ -88,7 +88,7 @@ class Session:
         self.root, self.db_schema, self.access = context.root, context.db_schema, context.access
         self.transaction, self.tables = context.transaction, context.tables
         self.execution, self.share = context.execution, context.share
-        self.ways = self.execution.target_partitions or context.ways
+        self.target_partitions = self.execution.target_partitions or context.target_partitions
         self.log = ScanLog() if running is None else ScanLog(running.cancellation, running.partitions)
         self.progress: Progress | None = None if running is None else running.progressed
         self._sent = None if running is None else running.sql
@@ -290,7 +290,9 @@ class Session:
         self._run_first()
         yield from batches
 
-    def stream_portion(self, frame: DataFrame, portion: Mapping[str, Rows], ways: int) -> Iterator[pa.RecordBatch]:
+    def stream_portion(
+        self, frame: DataFrame, portion: Mapping[str, Rows], target_partitions: int
+    ) -> Iterator[pa.RecordBatch]:
         """Run a query over some partition tables alone, those of each table in `divisible`, each read in so many lanes.
 
         Safe to call from several threads.
@@ -299,7 +301,7 @@ class Session:
         with self._planning, ExitStack() as reading:
             # A query learns what it reads when it is planned.
             for name, rows in portion.items():
-                view = replace(self.divisible[name], only=rows, ways=ways)
+                view = replace(self.divisible[name], only=rows, target_partitions=target_partitions)
                 reading.enter_context(self.named.provider_of(name).reading(view))
             started = [self.planned(frame.execute_stream)]
         with self._errors.raised_as(QueryFailed):
@@ -321,17 +323,17 @@ class Session:
         return self.datafusion.create_dataframe_from_logical_plan(frame.logical_plan())
 
     @contextmanager
-    def lanes(self, ways: int) -> Iterator[None]:
+    def lanes(self, target_partitions: int) -> Iterator[None]:
         """Frames that are made inside run their queries on so many lanes, whenever they do."""
-        self.datafusion.sql(f"SET datafusion.execution.target_partitions = {ways}")
+        self.datafusion.sql(f"SET datafusion.execution.target_partitions = {target_partitions}")
         try:
             yield
         finally:
-            self.datafusion.sql(f"SET datafusion.execution.target_partitions = {self.ways}")
+            self.datafusion.sql(f"SET datafusion.execution.target_partitions = {self.target_partitions}")
 
-    def frame_of(self, plan: LogicalPlan, ways: int) -> DataFrame:
+    def frame_of(self, plan: LogicalPlan, target_partitions: int) -> DataFrame:
         """A frame of an optimised plan, or of a part of one."""
-        with self.lanes(ways):
+        with self.lanes(target_partitions):
             return self.datafusion.create_dataframe_from_logical_plan(plan)
 
     def changes(self, name: TableName, first: Point, last: Point) -> ComputedTable:
@@ -384,6 +386,6 @@ def _weak(method: Callable[..., T]) -> Callable[..., T]:
     return call
 
 
-def _context(ways: int, runtime: RuntimeEnvBuilder, db_schema: str) -> SessionContext:
-    config = session_config(ways).with_create_default_catalog_and_schema(enabled=False)
+def _context(target_partitions: int, runtime: RuntimeEnvBuilder, db_schema: str) -> SessionContext:
+    config = session_config(target_partitions).with_create_default_catalog_and_schema(enabled=False)
     return SessionContext(config.with_default_catalog_and_schema(CATALOG, db_schema), runtime)

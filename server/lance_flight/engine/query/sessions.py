@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 from lance_flight.catalog.roots.directory import PUBLIC, Root, TableName
 from lance_flight.catalog.roots.temporary import Temporary
-from lance_flight.catalog.storage.leases import Hold
+from lance_flight.catalog.storage.leases import SnapshotLease
 from lance_flight.engine.query.policies.access import Access, Privilege
 from lance_flight.engine.query.scope import Scope
 from lance_flight.engine.query.session import Session
@@ -17,19 +17,19 @@ from lance_flight.engine.query.tasks import Task
 from lance_flight.engine.runtime.client_sessions import ClientSession
 from lance_flight.engine.runtime.clients import Clients
 from lance_flight.engine.runtime.memory import Memory
-from lance_flight.engine.runtime.running import RunningStatements
-from lance_flight.engine.runtime.statement_runs import RunningStatement
+from lance_flight.engine.runtime.running_statement import RunningStatement
+from lance_flight.engine.runtime.statement_registry import StatementRegistry
 from lance_flight.engine.runtime.transactions import SqlTransaction
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sessions:
-    """Makes the contexts and sessions of one server's statements; `ways` is the number of lanes of a scan."""
+    """Makes the contexts and sessions of one server's statements; `target_partitions` is the number of lanes of a scan."""
 
     root: Root
-    ways: int
+    target_partitions: int
     memory: Memory
-    running: RunningStatements
+    running: StatementRegistry
     clients: Clients
     planning_timeout: float = 0.0
 
@@ -41,7 +41,7 @@ class Sessions:
         """The context of a statement where it belongs, without its transaction."""
         return StatementContext(
             root=self.seen(scope),
-            ways=self.ways,
+            target_partitions=self.target_partitions,
             db_schema=scope.db_schema,
             execution=scope.execution,
             access=scope.access,
@@ -52,12 +52,12 @@ class Sessions:
         )
 
     def of_task(
-        self, task: Task, running: RunningStatement, access: Access, temporary: Temporary, holds: list[Hold]
+        self, task: Task, running: RunningStatement, access: Access, temporary: Temporary, holds: list[SnapshotLease]
     ) -> StatementContext:
         """The context of a task, of the snapshots that it was planned with."""
         return StatementContext(
             root=temporary.over(self.root.on_branch(task.branch).guarded(access)),
-            ways=self.ways,
+            target_partitions=self.target_partitions,
             # Its snapshots are fixed: the rows stream beside whatever the transaction does next.
             transaction=None if task.transaction is None else self.clients.transaction(task.transaction).sql,
             db_schema=task.db_schema,
@@ -101,7 +101,7 @@ def in_transaction(
     context: StatementContext,
     transaction: SqlTransaction | None,
     *,
-    holds: list[Hold] | None = None,
+    holds: list[SnapshotLease] | None = None,
     target: TableName | None = None,
     changing: frozenset[Privilege] = frozenset(),
 ) -> StatementContext:

@@ -8,12 +8,12 @@ from dataclasses import dataclass, field
 from datafusion import RuntimeEnvBuilder
 
 from lance_flight.catalog.roots.directory import PUBLIC, Root, TableName
-from lance_flight.catalog.storage.leases import Hold
+from lance_flight.catalog.storage.leases import SnapshotLease
 from lance_flight.engine.query.policies.access import UNLIMITED, Access, Privilege
 from lance_flight.engine.query.system_tables import SystemTables
-from lance_flight.engine.query.tables import Share
-from lance_flight.engine.runtime.execution import Execution
-from lance_flight.engine.runtime.statement_runs import RunningStatement
+from lance_flight.engine.query.tables import Split
+from lance_flight.engine.runtime.query_options import QueryOptions
+from lance_flight.engine.runtime.running_statement import RunningStatement
 from lance_flight.engine.runtime.transactions import SqlTransaction
 from lance_flight.model.pins import FixedPin
 
@@ -38,7 +38,7 @@ class StatementContext:
 
     `root` is the root as the statement sees it, and inside a `transaction` its tables are read as that sees them. Names without a
     schema are tables of `db_schema`. `readings` fixes the versions of tables (from a ticket); others are read at their newest
-    snapshot, unless `execution` says another. `share` restricts every scan to one part, `ways` is the number of its lanes.
+    snapshot, unless `execution` says another. `share` restricts every scan to one part, `target_partitions` is the number of its lanes.
 
     The rows of `target` have addresses under the name `t$rows`; on them the `changing` privileges are needed beside SELECT, which
     `access` grants on the rows of all tables. What keeps the snapshots from being vacuumed is put into `holds`. `runtime` bounds what
@@ -47,16 +47,16 @@ class StatementContext:
     """
 
     root: Root
-    ways: int
+    target_partitions: int
     transaction: SqlTransaction | None = None
     db_schema: str = PUBLIC
     readings: Mapping[str, Reading] = field(default_factory=dict)
-    execution: Execution = field(default_factory=Execution)
-    share: Share = field(default_factory=Share)
+    execution: QueryOptions = field(default_factory=QueryOptions)
+    share: Split = field(default_factory=Split)
     target: TableName | None = None
     changing: frozenset[Privilege] = frozenset()
     access: Access = UNLIMITED
-    holds: list[Hold] | None = None
+    holds: list[SnapshotLease] | None = None
     runtime: RuntimeEnvBuilder | None = None
     planning_timeout: float = 0.0
     running: RunningStatement | None = None

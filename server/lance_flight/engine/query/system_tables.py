@@ -15,8 +15,8 @@ import pyarrow as pa
 from lance_flight.engine.query.computed_tables import ComputedTable
 from lance_flight.engine.runtime.client_sessions import KnownSession
 from lance_flight.engine.runtime.clients import Clients
-from lance_flight.engine.runtime.running import RunningStatements
-from lance_flight.engine.runtime.statement_runs import Record
+from lance_flight.engine.runtime.running_statement import Record
+from lance_flight.engine.runtime.statement_registry import StatementRegistry
 
 SYSTEM = "system"
 
@@ -28,7 +28,7 @@ _Of = TypeVar("_Of")
 class SystemTables:
     """The tables of `system` as one principal sees them (None: all rows)."""
 
-    running: RunningStatements
+    running: StatementRegistry
     clients: Clients
     principal: str | None = None
 

@@ -21,7 +21,7 @@ from lance_flight.engine.query.provider import ScanLog
 from lance_flight.engine.query.tables import failure
 from lance_flight.engine.sql import references
 from lance_flight.engine.sql.cursor import Cursor
-from lance_flight.engine.sql.points import Point, point
+from lance_flight.engine.sql.time_travel import Point, point
 from lance_flight.errors import LanceFlightError, SchemaError, SqlError
 
 TABLE_CHANGES = "table_changes"
@@ -86,9 +86,9 @@ class _Rows:
 
 
 def changes_table(
-    table: Table, name: TableName, ends: tuple[int, ...], policy: RowPolicy, *, ways: int, log: ScanLog
+    table: Table, name: TableName, ends: tuple[int, ...], policy: RowPolicy, *, target_partitions: int, log: ScanLog
 ) -> ComputedTable:
-    """The changes of a table between two of its versions, to the rows that a policy allows, read in `ways` lanes."""
+    """The changes of a table between two of its versions, to the rows that a policy allows, read in `target_partitions` lanes."""
     first, last = ends
     if first > last:
         raise SqlError(
@@ -119,7 +119,9 @@ def changes_table(
 
     changes = _Changes(rows, failed, log)
     dealt = list(steps)
-    return ComputedTable(rows.schema, [partial(changes.read, dealt[way::ways]) for way in range(ways)])
+    return ComputedTable(
+        rows.schema, [partial(changes.read, dealt[way::target_partitions]) for way in range(target_partitions)]
+    )
 
 
 @dataclass(frozen=True, slots=True)

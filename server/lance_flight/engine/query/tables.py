@@ -49,7 +49,7 @@ _coded: WeakKeyDictionary[Snapshot, Partitions] = WeakKeyDictionary()
 
 
 @dataclass(frozen=True, slots=True)
-class Share:
+class Split:
     """One of `of` equal parts of a scan: the part that one endpoint streams."""
 
     part: int = 0
@@ -67,7 +67,7 @@ class Lanes:
     lanes: Sequence[Sequence[Work]]
 
 
-class Floating:
+class UnpinnedResolver:
     """The versions that rows without a fixed one stand for in one statement: asked when first needed, and then kept.
 
     `known` holds them by object id. Safe to share among the scans of the statement.
@@ -148,8 +148,8 @@ MOST_PRUNED = 4
 class PartitionedView:
     """A partitioned table at one snapshot, as one statement scans it.
 
-    It is scanned in `ways` lanes. `only` are the partition tables that may be read (None: all), and
-    `hint` says what the plan requires of every scan beyond its pushed filters. `beside` are columns that a scan makes: of
+    It is scanned in `target_partitions` lanes. `only` are the partition tables that may be read (None: all), and
+    `hint` says what the plan requires of every scan beyond its pushed filters. `extra_columns` are columns that a scan makes: of
     merged tables it cannot. `key` is its name in SQL with its schema, `pruned` what is known of its snapshot.
     """
 
@@ -158,22 +158,22 @@ class PartitionedView:
     store: Store
     branch: BranchRef | None
     snapshot: Snapshot
-    floating: Floating
-    ways: int
-    share: Share
+    floating: UnpinnedResolver
+    target_partitions: int
+    share: Split
     log: ScanLog
     hint: Callable[[], Predicate]
     evaluate: Evaluate
     pruned: list[Pruned] = field(default_factory=list)
     only: Rows | None = None
     targets: Targets | None = None
-    beside: tuple[pa.Field, ...] = ()
+    extra_columns: tuple[pa.Field, ...] = ()
     on_read: Callable[[Sequence[str]], None] | None = None
 
     @property
     def schema(self) -> pa.Schema:
         plain = self.snapshot.schema.plain
-        return pa.schema([*plain, *self.beside]) if self.beside else plain
+        return pa.schema([*plain, *self.extra_columns]) if self.extra_columns else plain
 
     @property
     def ids(self) -> dict[str, int]:
@@ -184,8 +184,8 @@ class PartitionedView:
         pruning = self.prune(predicate)
         self.log.prunings.setdefault(self.key, []).append(pruning)
         self.log.reports.append(partial(self._report, pruning, predicate))
-        ways = 1 if is_lookup(predicate, self.snapshot) else self.ways
-        return Lanes(deal(self._chosen(pruning), ways, self.log, merging=not self.beside))
+        target_partitions = 1 if is_lookup(predicate, self.snapshot) else self.target_partitions
+        return Lanes(deal(self._chosen(pruning), target_partitions, self.log, merging=not self.extra_columns))
 
     def _chosen(self, pruning: Pruning) -> list[tuple[Predicate | None, list[PinnedTable]]]:
         """The tables that a scan reads, by what their rows are filtered by; known where the same was read before."""
@@ -276,20 +276,22 @@ class PlainView:
     store: Store
     source: Source
     columns: pa.Schema
-    ways: int
-    share: Share
+    target_partitions: int
+    share: Split
     ids: dict[str, int] = field(default_factory=dict)
-    beside: tuple[pa.Field, ...] = ()
+    extra_columns: tuple[pa.Field, ...] = ()
 
     @property
     def schema(self) -> pa.Schema:
-        return pa.schema([*self.columns, *self.beside])
+        return pa.schema([*self.columns, *self.extra_columns])
 
     def plan(self, predicate: Predicate) -> Lanes:
         """All its fragments, dealt out (`provider.Readable`)."""
         rest = None if predicate == ALWAYS else predicate
         mine = self.source if self.share.of == 1 else self.source.part(self.share.part, self.share.of)
-        return Lanes([[(rest, [partial(open_part, mine, way, self.ways)])] for way in range(self.ways)])
+        return Lanes(
+            [[(rest, [partial(open_part, mine, way, self.target_partitions)])] for way in range(self.target_partitions)]
+        )
 
     def failure(self, exc: Exception) -> LanceFlightError:
         """Why a scan of it failed (`provider.Readable`)."""

@@ -14,12 +14,12 @@ import pyarrow as pa
 
 from lance_flight.catalog.roots.directory import PUBLIC
 from lance_flight.engine.query.statement_context import Reading
-from lance_flight.engine.query.tables import Share
-from lance_flight.engine.runtime.execution import Execution
+from lance_flight.engine.query.tables import Split
+from lance_flight.engine.runtime.query_options import QueryOptions
 from lance_flight.errors import TicketError
 from lance_flight.model.pins import BranchVersion, FixedPin, Version
 
-_EXECUTION = tuple(each.name for each in fields(Execution))
+_EXECUTION = tuple(each.name for each in fields(QueryOptions))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,13 +34,13 @@ class Task:
     statement: str = ""
     parameters: pa.RecordBatch | None = None
     readings: Mapping[str, Reading] = field(default_factory=dict)
-    share: Share = field(default_factory=Share)
+    share: Split = field(default_factory=Split)
     transaction: bytes | None = None
     branch: str | None = None
     db_schema: str = PUBLIC
     session: str = ""
     temporary: tuple[str, ...] = ()
-    execution: Execution = field(default_factory=Execution)
+    execution: QueryOptions = field(default_factory=QueryOptions)
     report: bytes | None = None
 
     def to_bytes(self) -> bytes:
@@ -77,12 +77,12 @@ class Task:
                     name: Reading(version, _pins_from_json(pins), at, step)
                     for name, (version, pins, at, step) in value["readings"].items()
                 },
-                share=Share(*value["share"]),
+                share=Split(*value["share"]),
                 branch=value["branch"],
                 db_schema=value["db_schema"],
                 session=value["session"],
                 temporary=tuple(value["temporary"]),
-                execution=Execution(**value["execution"]),
+                execution=QueryOptions(**value["execution"]),
                 transaction=None if value["transaction"] is None else bytes.fromhex(value["transaction"]),
                 report=None if value.get("report") is None else base64.b64decode(value["report"]),
             )

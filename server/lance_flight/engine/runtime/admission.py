@@ -58,7 +58,7 @@ class _Queue:
         self._count -= 1
 
 
-class Turns:
+class AdmissionQueue:
     """At most `most` statements work at a time, and so many more as `most_waiting` may wait to begin. Safe to share among threads."""
 
     def __init__(self, most: int, most_waiting: int) -> None:
@@ -107,10 +107,10 @@ class Turns:
 
 
 @dataclass(slots=True, eq=False)
-class Turn:
+class Admission:
     """The turn of one thread that works for a statement."""
 
-    turns: Turns
+    turns: AdmissionQueue
     principal: str
     session: str
     cancellation: Cancellation

@@ -12,7 +12,7 @@ from enum import Enum
 
 from lance_flight.catalog.roots.directory import PUBLIC
 from lance_flight.catalog.roots.temporary import TemporaryTables
-from lance_flight.engine.runtime.execution import Execution
+from lance_flight.engine.runtime.query_options import QueryOptions
 from lance_flight.engine.runtime.transactions import SqlTransaction
 from lance_flight.errors import Conflict, OutcomeUnknown
 
@@ -47,7 +47,7 @@ class ClientSession:
     isolation: Isolation = Isolation.SNAPSHOT
     branch: str | None = None
     db_schema: str = PUBLIC
-    execution: Execution = field(default_factory=Execution)
+    execution: QueryOptions = field(default_factory=QueryOptions)
     open: dict[bytes, OpenTransaction] = field(default_factory=dict)
     temporary: TemporaryTables = field(default_factory=TemporaryTables)
     is_introduced: bool = False

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Execution:
+class QueryOptions:
     """How queries are run, as a client may choose it.
 
     `partition_wise_join`: in groups of partition tables where that is possible; small groups together, up to `group_rows` rows.

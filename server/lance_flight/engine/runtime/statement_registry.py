@@ -18,9 +18,9 @@ from enum import Enum
 
 import pyarrow as pa
 
+from lance_flight.engine.runtime.admission import Admission, AdmissionQueue
 from lance_flight.engine.runtime.limits import NO_LIMITS, Limits
-from lance_flight.engine.runtime.statement_runs import Issuer, Kind, Record, RunningStatement, State
-from lance_flight.engine.runtime.turns import Turn, Turns
+from lance_flight.engine.runtime.running_statement import Issuer, Kind, Record, RunningStatement, State
 from lance_flight.errors import Cancelled, LanceFlightError, NotFound, Refused, StorageFull
 
 ID_BYTES = 8
@@ -46,7 +46,7 @@ class Cancellations(Enum):
 Ended = Callable[[Record], None]
 
 
-class RunningStatements:
+class StatementRegistry:
     """All statements of one server. Safe to share among threads.
 
     `observe` subscribes to statements that end: each is told once, on the thread that ended it.
@@ -55,7 +55,7 @@ class RunningStatements:
     def __init__(self, limits: Limits = NO_LIMITS) -> None:
         self._timeout = limits.statement_timeout
         self._ticket_lifetime = limits.ticket_lifetime
-        self._turns = Turns(limits.running_statements, limits.waiting_statements)
+        self._turns = AdmissionQueue(limits.running_statements, limits.waiting_statements)
         self._watcher: threading.Thread | None = None
         self._statements: OrderedDict[str, RunningStatement] = OrderedDict()
         self._cancelled: OrderedDict[str, None] = OrderedDict()
@@ -118,10 +118,10 @@ class RunningStatements:
             self._settle(statement, "closed" if is_closed else "ok")
 
     @contextmanager
-    def turn(self, statement: RunningStatement, issuer: Issuer, *, is_new: bool = True) -> Iterator[Turn]:
+    def turn(self, statement: RunningStatement, issuer: Issuer, *, is_new: bool = True) -> Iterator[Admission]:
         """A turn to work for a call, for which others may have to be waited for; it may be paused."""
         statement.at(State.QUEUED)
-        turn = Turn(self._turns, issuer.principal, issuer.session, statement.cancellation)
+        turn = Admission(self._turns, issuer.principal, issuer.session, statement.cancellation)
         turn.take(is_new=is_new)
         try:
             yield turn
@@ -231,7 +231,7 @@ class RunningStatements:
                 log.exception("an observer of statements failed")
 
 
-def _watch(watched: weakref.ref[RunningStatements]) -> None:
+def _watch(watched: weakref.ref[StatementRegistry]) -> None:
     while (statements := watched()) is not None:
         statements.watch()
         del statements

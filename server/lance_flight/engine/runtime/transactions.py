@@ -16,9 +16,9 @@ from typing import TypeVar
 from lance_flight.catalog.commits.transaction import Transaction
 from lance_flight.catalog.manifests.snapshot import Snapshot
 from lance_flight.catalog.namespace import PartitionedNamespace
-from lance_flight.catalog.roots.directory import Draft, Guard, Root, Table, TableName
+from lance_flight.catalog.roots.directory import Root, StagedTable, Table, TableName, Visibility
 from lance_flight.catalog.roots.plain import PlainTable
-from lance_flight.catalog.storage.leases import Hold
+from lance_flight.catalog.storage.leases import SnapshotLease
 from lance_flight.catalog.storage.retries import STATEMENT, RetryPolicy, retry
 from lance_flight.engine.runtime.cancellation import Cancellation
 from lance_flight.errors import NotFound, OutcomeUnknown, SerializationFailure, Unsupported
@@ -38,13 +38,13 @@ class SqlTransaction:
         self.explicit = explicit
         self.serializable = serializable
         self._root = root
-        self.holds: list[Hold] = []
+        self.holds: list[SnapshotLease] = []
         self._snapshots: dict[str, Snapshot] = {}
         self._versions: dict[str, tuple[int, datetime]] = {}
         self._reads: dict[str, set[str]] = defaultdict(set)
         self._namespace: PartitionedNamespace | None = None
         self._inner: Transaction | None = None
-        self._draft: Draft | None = None
+        self._draft: StagedTable | None = None
         self._dropped: TableName | None = None
         self.torn: Exception | None = None
 
@@ -84,7 +84,7 @@ class SqlTransaction:
         """Whether this transaction has made a table, which nobody else can see."""
         return self._draft is not None and self._draft.table.store.uri == table.store.uri
 
-    def create(self, draft: Draft) -> None:
+    def create(self, draft: StagedTable) -> None:
         """Take over a new table, to be there from the commit on."""
         if self._draft is not None and self._draft.name == draft.name:
             self.drop(draft.name)
@@ -178,7 +178,7 @@ class SqlTransaction:
         """Read and write on a branch from now on; only for a transaction that is untouched."""
         self._root = self._root.on_branch(name)
 
-    def guard(self, guard: Guard) -> None:
+    def guard(self, guard: Visibility) -> None:
         """Show, from now on, what somebody may see."""
         self._root = self._root.guarded(guard)
 

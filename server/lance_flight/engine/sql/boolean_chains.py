@@ -13,7 +13,7 @@ from typing import NamedTuple
 from lance_flight.engine.sql.bounds import CLAUSES, JOINS, SETS
 from lance_flight.engine.sql.tokens import QUOTED, Kind, Token
 
-Edit = tuple[int, int, str]
+TableUpdate = tuple[int, int, str]
 
 SHORT_CHAIN = 32
 """So many operands are left as they were written."""
@@ -45,7 +45,7 @@ class _Expression:
     betweens: int = 0
 
 
-def chain_edits(tokens: Sequence[Token]) -> list[Edit]:
+def chain_edits(tokens: Sequence[Token]) -> list[TableUpdate]:
     """What to replace in a text, as (start, stop, new), so that its long chains become shallow.
 
     >>> from lance_flight.engine.sql.tokens import tokenize
@@ -92,7 +92,7 @@ def _is_call(tokens: Sequence[Token], place: int) -> bool:
     return tokens[place].word in JOINS and place + 1 < len(tokens) and tokens[place + 1].is_sign("(")
 
 
-def _edits(tokens: Sequence[Token], found: _Expression, stop: int, listed: set[str] | None) -> Iterator[Edit]:
+def _edits(tokens: Sequence[Token], found: _Expression, stop: int, listed: set[str] | None) -> Iterator[TableUpdate]:
     """The edits of one condition: of its chain of OR, and of the chains of AND in that."""
     operands: list[_Operand] = []
     start, ands = found.start, list[int]()
@@ -110,7 +110,9 @@ def _between(start: int, places: Sequence[int], stop: int) -> list[_Operand]:
     return [_Operand(*each) for each in zip([start, *(place + 1 for place in places)], [*places, stop], strict=True)]
 
 
-def _chain(tokens: Sequence[Token], operands: list[_Operand], word: str, listed: set[str] | None) -> Iterator[Edit]:
+def _chain(
+    tokens: Sequence[Token], operands: list[_Operand], word: str, listed: set[str] | None
+) -> Iterator[TableUpdate]:
     """The edits of one chain, if it is long; `listed` are the columns that have a list already, None: all of them."""
     if len(operands) <= SHORT_CHAIN or any(start >= stop for start, stop in operands):
         return
@@ -128,7 +130,7 @@ def _chain(tokens: Sequence[Token], operands: list[_Operand], word: str, listed:
     yield from _balanced(tokens, kept)
 
 
-def _balanced(tokens: Sequence[Token], operands: Sequence[_Operand]) -> Iterator[Edit]:
+def _balanced(tokens: Sequence[Token], operands: Sequence[_Operand]) -> Iterator[TableUpdate]:
     """Brackets that make a tree of a chain."""
     if len(operands) > 1:
         first, last = tokens[operands[0].start].start, tokens[operands[-1].stop - 1].stop
@@ -141,7 +143,7 @@ def _balanced(tokens: Sequence[Token], operands: Sequence[_Operand]) -> Iterator
 
 def _lists(
     tokens: Sequence[Token], operands: list[_Operand], word: str, listed: set[str]
-) -> tuple[list[_Operand], list[Edit]]:
+) -> tuple[list[_Operand], list[TableUpdate]]:
     """Join comparisons of one column with literals of one kind into a list: the operands that are left, and the edits."""
     sign, listing = _COMPARED[word]
     groups: dict[tuple[str, Kind], list[tuple[_Operand, str]]] = {}
@@ -150,7 +152,7 @@ def _lists(
         if compared is not None:
             column, kind, literal = compared
             groups.setdefault((column, kind), []).append((operand, literal))
-    edits: list[Edit] = []
+    edits: list[TableUpdate] = []
     joined: set[_Operand] = set()
     for (column, _), found in groups.items():
         name = column.rpartition(".")[2].strip('"').lower()

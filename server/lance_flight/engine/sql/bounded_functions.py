@@ -30,7 +30,7 @@ MOST_SHORT = 1_000
 MOST_COMPARED, MOST_COMPARED_ONCE = 20_000_000_000, 500_000_000
 """Pairs of characters that one levenshtein call compares in one batch, and in one row: constants are computed while planning."""
 
-Edit = tuple[int, int, str]
+TableUpdate = tuple[int, int, str]
 ResultType = Callable[[str, Sequence[pa.DataType]], pa.DataType]
 Compute = Callable[[Sequence[pa.Array]], pa.Array]
 
@@ -254,9 +254,9 @@ def register_guards(context: SessionContext) -> None:
         context.register_udf(udf(guard, [kind], kind, "immutable", name))
 
 
-def guard_edits(text: str, tokens: Sequence[Token]) -> list[Edit]:
+def guard_edits(text: str, tokens: Sequence[Token]) -> list[TableUpdate]:
     """What to insert in a text so that its calls are guarded; arguments that are short literals need no guard."""
-    edits: list[Edit] = []
+    edits: list[TableUpdate] = []
     for place, token in enumerate(tokens[:-1]):
         guards = GUARDS.get(token.text.lower()) if token.kind not in STRINGS else None
         if guards is None or not tokens[place + 1].is_sign("("):

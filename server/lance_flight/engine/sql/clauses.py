@@ -41,7 +41,7 @@ from lance_flight.engine.sql.token_places import TokenPlaces
 from lance_flight.engine.sql.tokens import Kind, Token
 from lance_flight.errors import Unsupported
 
-Edit = tuple[int, int, str]
+TableUpdate = tuple[int, int, str]
 """A stretch of a text (start, stop), and what replaces it."""
 
 
@@ -78,7 +78,7 @@ class _Level:
     group: int = 0
 
 
-def clause_edits(text: str, tokens: Sequence[Token]) -> list[Edit]:
+def clause_edits(text: str, tokens: Sequence[Token]) -> list[TableUpdate]:
     """The edits that make DataFusion plan every clause of a text; `Unsupported` names a clause that it would drop."""
     return _Reader(text, tokens).read() if SUSPECTS.search(text) else []
 
@@ -89,7 +89,7 @@ class _Reader(TokenPlaces):
     def __init__(self, text: str, tokens: Sequence[Token]) -> None:
         super().__init__(tokens)
         self.sql = text
-        self.edits: list[Edit] = []
+        self.edits: list[TableUpdate] = []
         self.levels = [_Level(_Kind.QUERY, 0)]
         self.call: tuple[int, str] = (-1, "")
         """The place where the call ended that was read last, and its function."""
@@ -97,7 +97,7 @@ class _Reader(TokenPlaces):
         """The place where the options of a wildcard ended, as in `* EXCLUDE (a)`."""
         self.resume = 0
 
-    def read(self) -> list[Edit]:
+    def read(self) -> list[TableUpdate]:
         """The edits of the whole text."""
         for at, token in enumerate(self.tokens):
             if at < self.resume:
@@ -241,7 +241,7 @@ class _Reader(TokenPlaces):
         clause = self._clause_at(level, at, word)
         if clause is None:
             return False
-        edits: list[Edit] | None = None
+        edits: list[TableUpdate] | None = None
         if clause in {"WITH ROLLUP", "WITH CUBE"}:
             edits = self._grouped(level, at)
         elif clause == "TABLESAMPLE":
@@ -273,7 +273,7 @@ class _Reader(TokenPlaces):
 
     # Rewrites.
 
-    def _grouped(self, level: _Level, at: int) -> list[Edit] | None:
+    def _grouped(self, level: _Level, at: int) -> list[TableUpdate] | None:
         """`GROUP BY a, b WITH ROLLUP` as `GROUP BY ROLLUP (a, b)`."""
         items = _items(self.tokens, level.group, at)
         is_simple = all(
@@ -289,7 +289,7 @@ class _Reader(TokenPlaces):
         self.resume = at + 2
         return [(start, start, f"{modifier.word} ("), (self.tokens[at].start, modifier.stop, ")")]
 
-    def _sampled(self, level: _Level, at: int) -> list[Edit] | None:
+    def _sampled(self, level: _Level, at: int) -> list[TableUpdate] | None:
         """`t AS x TABLESAMPLE BERNOULLI (10)` as a query over `t` that keeps each row with that probability."""
         named = TABLE.fullmatch(self.sql, self.tokens[level.table].start, self.tokens[at - 1].stop)
         sample = SAMPLE.match(self.sql, self.tokens[at].start)

@@ -25,7 +25,7 @@ from lance_flight.engine.statements.kinds import ChangeStatement, Required
 from lance_flight.engine.statements.queries import query_text
 from lance_flight.engine.writes import ingest
 from lance_flight.engine.writes.definitions import storable
-from lance_flight.engine.writes.found_changes import assigned
+from lance_flight.engine.writes.row_delta import assigned
 from lance_flight.engine.writes.writable_tables import writable
 from lance_flight.errors import NotFound, SqlError
 

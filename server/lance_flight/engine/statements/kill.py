@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from lance_flight.engine.runtime.running import Cancellations
+from lance_flight.engine.runtime.statement_registry import Cancellations
 from lance_flight.engine.sql.cursor import Cursor
 from lance_flight.engine.statements.kinds import Server, SessionStatement
 from lance_flight.errors import Conflict

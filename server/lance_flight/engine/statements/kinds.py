@@ -20,7 +20,7 @@ from lance_flight.catalog.roots.directory import TableName
 from lance_flight.engine.query.policies.access import Privilege
 from lance_flight.engine.query.scope import Scope
 from lance_flight.engine.query.session import Session
-from lance_flight.engine.runtime.running import RunningStatements
+from lance_flight.engine.runtime.statement_registry import StatementRegistry
 from lance_flight.engine.runtime.transactions import SqlTransaction
 from lance_flight.engine.sql.parameters import parameter_schema
 from lance_flight.engine.sql.references import TableRef, table_name
@@ -67,7 +67,7 @@ class Statement(ABC):
         """List the privileges that it needs on all rows of tables; `own` are the temporary ones of its session, which need none.
 
         Tables that are read, and rows that are changed, are checked where they are opened; names that tables are given or
-        lose, by the root (`catalog.names.Guard`).
+        lose, by the root (`catalog.names.Visibility`).
         """
 
 
@@ -170,7 +170,7 @@ class MaintenanceStatement(TableStatement):
 class Server:
     """What a statement about the server and its sessions is run within; `transaction` waits for that of its session."""
 
-    running: RunningStatements
+    running: StatementRegistry
     scope: Scope
     transaction: Callable[[], AbstractContextManager[SqlTransaction | None]]
 

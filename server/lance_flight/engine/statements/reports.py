@@ -20,7 +20,7 @@ from lance_flight.catalog.roots.directory import Root
 from lance_flight.engine.query.query_plans import QueryPlan, tasks_of
 from lance_flight.engine.query.scope import Scope
 from lance_flight.engine.query.tasks import Task
-from lance_flight.engine.runtime.statement_runs import RunningStatement
+from lance_flight.engine.runtime.running_statement import RunningStatement
 from lance_flight.engine.runtime.transactions import SqlTransaction
 from lance_flight.engine.sql.references import table_name
 from lance_flight.engine.statements.kinds import MaintenanceStatement, MaintenanceWork

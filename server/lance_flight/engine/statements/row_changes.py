@@ -19,8 +19,8 @@ from lance_flight.engine.sql.parameters import parameter_schema
 from lance_flight.engine.sql.references import table_name
 from lance_flight.engine.statements.changes import Changes
 from lance_flight.engine.statements.kinds import ChangeStatement, Required
-from lance_flight.engine.writes.found_changes import FoundChanges
 from lance_flight.engine.writes.row_changes import Target
+from lance_flight.engine.writes.row_delta import RowDelta
 from lance_flight.engine.writes.row_queries import RowQuery
 from lance_flight.engine.writes.writable_tables import columns, keeps_row_ids, writable
 from lance_flight.errors import Unsupported
@@ -123,7 +123,7 @@ class RowChange(TargetChange):
         parameters: pa.RecordBatch | None,
     ) -> int:
         session = changes.new_session(transaction, self.target_name, self.changing)
-        find = partial(FoundChanges, session, self, self.query_in(session), parameters)
+        find = partial(RowDelta, session, self, self.query_in(session), parameters)
         return writable(table, transaction, policy).change(find)
 
     def parameters(self, sql: str, changes: Changes) -> pa.Schema:

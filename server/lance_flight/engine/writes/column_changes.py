@@ -187,7 +187,7 @@ def _places(path: Path) -> Iterator[str]:
 
 
 def _count(root: Root, name: TableName, snapshot: Snapshot, condition: str) -> int:
-    session = Session(StatementContext(root=root, ways=2))
+    session = Session(StatementContext(root=root, target_partitions=2))
     table, schema = (text.replace('"', '""') for text in (f"{name.name}@{snapshot.version}", name.db_schema))
     frame = session.frame(f'SELECT count(*) AS rows FROM "{schema}"."{table}" WHERE {condition}')  # noqa: S608 - quoted
     session.prepare(frame)

@@ -81,7 +81,7 @@ def create(
         return _append(root, root.table(name), mine.rows(), policy, Cancellation())
 
     if transaction is None:
-        return root.create(name, build, beaten=join if existing is Existing.APPEND else None, **where)
+        return root.create(name, build, on_conflict=join if existing is Existing.APPEND else None, **where)
     draft = root.draft(name, build, **where)
     transaction.create(draft)
     return draft.count

@@ -10,8 +10,8 @@ from pathlib import PurePosixPath
 import numpy as np
 import pyarrow as pa
 
-from lance_flight.catalog.commits.edits import removed_rows
 from lance_flight.catalog.commits.removals import dropped
+from lance_flight.catalog.commits.table_updates import removed_rows
 from lance_flight.catalog.manifests.snapshot import PartitionTable, Snapshot
 from lance_flight.catalog.namespace import PartitionedNamespace, display
 from lance_flight.catalog.roots.attachments import Attachment, detach, detached_rows, shown

@@ -40,7 +40,7 @@ class Finding(Protocol):
         ...
 
 
-class FoundChanges:
+class RowDelta:
     """What one statement changes in the rows of its target, whose columns are `target`.
 
     Iterating runs its query and gives the rows that come; what goes is known afterwards.

@@ -8,8 +8,8 @@ from typing import Protocol, TypeAlias
 
 import pyarrow as pa
 
-from lance_flight.catalog.commits.edits import removed_rows
 from lance_flight.catalog.commits.removals import all_removed, combined, replaced, rows_removed
+from lance_flight.catalog.commits.table_updates import removed_rows
 from lance_flight.catalog.manifests.snapshot import Snapshot
 from lance_flight.catalog.namespace import PartitionedNamespace
 from lance_flight.catalog.roots.directory import PLAIN_SUFFIX, Table
@@ -18,10 +18,10 @@ from lance_flight.catalog.roots.plain_changes import replace_rows
 from lance_flight.engine.query.policies.rows import EVERY_ROW, RowPolicy
 from lance_flight.engine.runtime.transactions import SqlTransaction
 from lance_flight.engine.sql.functions import evaluate
-from lance_flight.engine.writes.found_changes import FoundChanges
+from lance_flight.engine.writes.row_delta import RowDelta
 from lance_flight.errors import Unsupported
 
-Find: TypeAlias = Callable[[pa.Schema], FoundChanges]
+Find: TypeAlias = Callable[[pa.Schema], RowDelta]
 """Finds what a statement changes in a table of these columns."""
 
 

@@ -16,7 +16,7 @@ from jwt import PyJWK
 from jwt.exceptions import PyJWTError
 
 from lance_flight.errors import InvalidInput
-from lance_flight.watched import Watched
+from lance_flight.file_reloading import Watched
 
 MOST_BYTES = 1 << 20
 MOST_KEYS = 100

@@ -15,7 +15,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from lance_flight.errors import TicketError
-from lance_flight.flight.tickets import Sealer
+from lance_flight.flight.tickets import TicketSealer
 
 PREFIX = "lfs_"
 """What our own tokens begin with, so that they are told from others', by people as well."""
@@ -33,7 +33,7 @@ class Session:
 class SessionTokens:
     """Gives tokens that are good for `lifetime` seconds, and takes them."""
 
-    sealer: Sealer
+    sealer: TicketSealer
     lifetime: float
     now: Callable[[], float] = time.time
 

@@ -20,10 +20,10 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 
 from lance_flight.errors import Unauthenticated
+from lance_flight.file_reloading import Watched
 from lance_flight.flight.identity.credentials import Bearer, Credential
 from lance_flight.flight.identity.principal import Principal, Proof
 from lance_flight.flight.identity.tables import Entry, entries, principal_name
-from lance_flight.watched import Watched
 
 PREFIX = "lft_"
 """What the tokens that we make begin with; those of others may begin as they like."""

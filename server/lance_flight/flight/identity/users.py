@@ -14,13 +14,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from lance_flight.errors import InvalidInput
+from lance_flight.file_reloading import Watched
 from lance_flight.flight.identity.credentials import Basic, Bearer, Credential
 from lance_flight.flight.identity.password_checks import PasswordChecks
 from lance_flight.flight.identity.passwords import Cost, StoredPassword
 from lance_flight.flight.identity.principal import Principal, Proof
 from lance_flight.flight.identity.session_tokens import PREFIX, Session, SessionTokens, mark_of
 from lance_flight.flight.identity.tables import Entry, entries, principal_name
-from lance_flight.watched import Watched
 
 _KEYS = frozenset({"password", "groups"})
 

@@ -12,9 +12,9 @@ import pyarrow as pa
 from lance_flight.catalog.manifests.indices import IndexDefinition, indices_of
 from lance_flight.catalog.manifests.snapshot import PartitionTable
 from lance_flight.catalog.tables import partitions
-from lance_flight.catalog.tables.adapting import identified
-from lance_flight.catalog.tables.disagreeing import physical
+from lance_flight.catalog.tables.casting import physical
 from lance_flight.catalog.tables.index_coverage import Coverage
+from lance_flight.catalog.tables.schema_adapter import identified
 from lance_flight.engine.query.metadata.table import MetadataTable
 from lance_flight.engine.query.tables import PartitionedView
 

@@ -88,7 +88,7 @@ class Divisible:
         return "; ".join(node.said for node in self.node.walk() if isinstance(node.variant, WORTH))
 
 
-class Divider:
+class CopartitioningAnalysis:
     """Finds the divisible parts of a plan over `tables`: the partitioned ones, by `schema.table`, with their columns."""
 
     def __init__(self, tables: Mapping[str, pa.Schema], default_schema: str) -> None:

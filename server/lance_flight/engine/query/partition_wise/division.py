@@ -10,14 +10,14 @@ import pyarrow as pa
 from datafusion import DataFrame, LogicalPlan
 
 from lance_flight.engine.query.few_keys import MOST_KEYS
-from lance_flight.engine.query.partition_wise import key_pruning, sides
-from lance_flight.engine.query.partition_wise.concerns import concerns_partitions
-from lance_flight.engine.query.partition_wise.divisible import WORTH, Divider
+from lance_flight.engine.query.partition_wise import join_order, key_pruning
+from lance_flight.engine.query.partition_wise.copartitioning import WORTH, CopartitioningAnalysis
+from lance_flight.engine.query.partition_wise.cross_joins import has_product
 from lance_flight.engine.query.partition_wise.lanes import admission
 from lance_flight.engine.query.partition_wise.parts import Chooser, GroupedPart, Part
+from lance_flight.engine.query.partition_wise.plan_rebuilding import rebuilt
 from lance_flight.engine.query.partition_wise.plans import Node
-from lance_flight.engine.query.partition_wise.products import has_product
-from lance_flight.engine.query.partition_wise.spine import rebuilt
+from lance_flight.engine.query.partition_wise.relevance import concerns_partitions
 from lance_flight.engine.query.partition_wise.statistics import RowCounts
 from lance_flight.engine.query.session import Session, shaped
 from lance_flight.errors import SqlError, Unsupported
@@ -89,12 +89,12 @@ def divide(session: Session, frame: DataFrame, *, ask_keys: bool = True, is_told
     pruned: tuple[str, ...] = ()
     if session.execution.dynamic_pruning:
         pruned = _pruned(session, frame, root, counts, ask_keys=ask_keys)
-    swapped = sides.small_first(session, root, counts)
+    swapped = join_order.small_first(session, root, counts)
     if swapped is not None:
         frame, root = swapped, Node.of(session.optimised(swapped))
     if not session.execution.partition_wise_join:
         return Division(session=session, whole=frame, obstacles=(_OFF,), pruned=pruned)
-    divider = Divider({name: view.schema for name, view in session.divisible.items()}, session.db_schema)
+    divider = CopartitioningAnalysis({name: view.schema for name, view in session.divisible.items()}, session.db_schema)
     parts = tuple(Chooser(session, session.prune(frame), divider).chosen(root))
     try:
         outer = None if not parts or _is_all(parts, root) else session.planned(partial(_outer, session, root, parts))
@@ -132,8 +132,10 @@ def _outer(session: Session, root: Node, parts: tuple[Part, ...]) -> DataFrame:
     """What is left of a query."""
     replaced = {}
     # Rows in an order stay so on their way through one lane alone.
-    ways = 1 if any(isinstance(part, GroupedPart) and part.is_ordered for part in parts) else session.ways
-    with session.lanes(ways):
+    target_partitions = (
+        1 if any(isinstance(part, GroupedPart) and part.is_ordered for part in parts) else session.target_partitions
+    )
+    with session.lanes(target_partitions):
         for part in parts:
             if part.node.outputs is None:
                 raise Unsupported(f"{part.node.said}: its columns have no names of their own")

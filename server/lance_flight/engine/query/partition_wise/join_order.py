@@ -7,8 +7,8 @@ from functools import partial
 from datafusion import DataFrame
 from datafusion.expr import Join
 
+from lance_flight.engine.query.partition_wise.plan_rebuilding import rebuilt
 from lance_flight.engine.query.partition_wise.plans import BOTH_SIDES, Node, join_type
-from lance_flight.engine.query.partition_wise.spine import rebuilt
 from lance_flight.engine.query.partition_wise.statistics import RowCounts
 from lance_flight.engine.query.session import Session
 from lance_flight.errors import SqlError, Unsupported

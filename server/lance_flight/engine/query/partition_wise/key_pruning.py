@@ -14,7 +14,7 @@ from datafusion import Expr
 from datafusion.expr import Aggregate, Filter, Join, Projection, SubqueryAlias, TableScan
 
 from lance_flight.engine.query.few_keys import few_keys
-from lance_flight.engine.query.partition_wise.origins import origin
+from lance_flight.engine.query.partition_wise.column_lineage import origin
 from lance_flight.engine.query.partition_wise.plans import (
     Node,
     column_key,

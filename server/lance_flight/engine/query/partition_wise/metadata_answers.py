@@ -15,9 +15,9 @@ import pyarrow.dataset as pads
 from datafusion import DataFrame, Expr
 from datafusion.expr import Aggregate, Projection, SubqueryAlias, TableScan
 
-from lance_flight.engine.query.partition_wise.origins import Origin, origin
+from lance_flight.engine.query.partition_wise.column_lineage import Origin, origin
+from lance_flight.engine.query.partition_wise.plan_rebuilding import named, numbered
 from lance_flight.engine.query.partition_wise.plans import Column, Node, column_key, expressions, table_key, unaliased
-from lance_flight.engine.query.partition_wise.spine import named, numbered
 from lance_flight.engine.query.partition_wise.statistics import read_tables
 from lance_flight.engine.query.session import Session
 from lance_flight.engine.query.tables import PartitionedView, Prunings, Rows

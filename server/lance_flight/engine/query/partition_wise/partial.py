@@ -15,8 +15,8 @@ from datafusion import DataFrame, Expr, SessionContext, col, lit
 from datafusion import functions as f
 from datafusion.expr import Aggregate
 
+from lance_flight.engine.query.partition_wise.plan_rebuilding import named
 from lance_flight.engine.query.partition_wise.plans import Column, Node, expressions, unaliased
-from lance_flight.engine.query.partition_wise.spine import named
 
 _CALL = re.compile(r"(?P<function>count|sum|min|max)\((?!DISTINCT ).*\)", re.DOTALL)
 _MERGED: Mapping[str, Callable[[Expr], Expr]] = MappingProxyType(

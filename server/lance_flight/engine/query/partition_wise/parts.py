@@ -12,19 +12,19 @@ from datafusion import DataFrame, Expr
 from datafusion.expr import Aggregate, Sort
 
 from lance_flight.engine.query.partition_wise import steps
-from lance_flight.engine.query.partition_wise.divisible import WORTH, Divider, Divisible, Key
+from lance_flight.engine.query.partition_wise.copartitioning import WORTH, CopartitioningAnalysis, Divisible, Key
 from lance_flight.engine.query.partition_wise.lanes import Task, run
 from lance_flight.engine.query.partition_wise.metadata_answers import MetadataPart, from_metadata
 from lance_flight.engine.query.partition_wise.partial import is_mergeable, merged
+from lance_flight.engine.query.partition_wise.plan_rebuilding import computed, named, numbered
 from lance_flight.engine.query.partition_wise.plans import Column, Node, column_key, has_subquery
-from lance_flight.engine.query.partition_wise.spine import computed, named, numbered
 from lance_flight.engine.query.partition_wise.statistics import read_tables
 from lance_flight.engine.query.session import Session
 from lance_flight.engine.query.tables import PartitionedView, Prunings, side_of
 from lance_flight.engine.sql.functions import evaluate
 from lance_flight.errors import LanceFlightError
 from lance_flight.model.schema import Path
-from lance_flight.planning.grouping import Apart, Group, Groups
+from lance_flight.planning.grouping import Group, Groups, NotCopartitioned
 from lance_flight.planning.joins import Side, match
 from lance_flight.planning.key_order import in_order
 
@@ -92,7 +92,7 @@ class GroupedPart:
     @property
     def _ways(self) -> int:
         """How many threads of DataFusion's one group has."""
-        return self.session.ways if self.is_ordered else 1
+        return self.session.target_partitions if self.is_ordered else 1
 
     def _frame(self) -> DataFrame:
         return self.session.frame_of(self.node.plan, self._ways)
@@ -106,7 +106,7 @@ class GroupedPart:
             in_turn = (batch for task in tasks for batch in task())
             tasks = [lambda: _first(self.fetch, in_turn)]
         try:
-            yield from run(tasks, 1 if self.is_ordered else self.session.ways)
+            yield from run(tasks, 1 if self.is_ordered else self.session.target_partitions)
         except LanceFlightError as exc:
             # It is DataFusion that reads the rows of a part below others, and tells of an error in words alone.
             self.session.log.error = exc
@@ -121,11 +121,11 @@ Matching: TypeAlias = tuple[tuple[str, ...], tuple[tuple[tuple[Path, ...], froze
 class Chooser:
     """Chooses the largest parts of a plan whose scans leave some partitions."""
 
-    def __init__(self, session: Session, prunings: Prunings, divider: Divider) -> None:
+    def __init__(self, session: Session, prunings: Prunings, divider: CopartitioningAnalysis) -> None:
         self._session = session
         self._prunings = prunings
         self._divider = divider
-        self._matched: dict[Matching, Groups | Apart] = {}
+        self._matched: dict[Matching, Groups | NotCopartitioned] = {}
 
     def chosen(self, node: Node) -> Iterator[Part]:
         """The parts in and below a node."""
@@ -151,7 +151,7 @@ class Chooser:
         if not part.keys:
             return self._none(node, "a table is read more than once, by other columns each time")
         found = self._match(part, views)
-        if isinstance(found, Apart):
+        if isinstance(found, NotCopartitioned):
             return self._none(node, found.why)
         groups = [group for group in found.groups if part.has_rows([any(map(len, rows)) for rows in group.rows])]
         if len(found.groups) == 1 and groups:
@@ -161,7 +161,7 @@ class Chooser:
             session=self._session, part=part, views=views, groups=Groups(found.by, tuple(groups)), steps=together
         )
 
-    def _match(self, part: Divisible, views: Sequence[PartitionedView]) -> Groups | Apart:
+    def _match(self, part: Divisible, views: Sequence[PartitionedView]) -> Groups | NotCopartitioned:
         """The groups of a part; nodes on top of one another mostly ask for the same."""
         tables = tuple(scan.table for scan in part.scans)
         inner = part.is_inner and len(set(tables)) == len(tables)
@@ -190,7 +190,7 @@ class Chooser:
         view = self._session.divisible[part.scans[0].table]
         side = self._side(view, keys[:1], 0)
         found = in_order(side, descending=not first.ascending(), nulls_first=first.nulls_first())
-        if isinstance(found, Apart):
+        if isinstance(found, NotCopartitioned):
             return self._none(node, found.why)
         if len(found.groups) < 2:  # noqa: PLR2004 - one group has no order
             return None

@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from datafusion import Expr
 from datafusion.expr import Aggregate, Join, Sort
 
+from lance_flight.engine.query.partition_wise.column_lineage import origin
 from lance_flight.engine.query.partition_wise.metadata_answers import may_answer
-from lance_flight.engine.query.partition_wise.origins import origin
 from lance_flight.engine.query.partition_wise.plans import (
     ColumnKey,
     Node,

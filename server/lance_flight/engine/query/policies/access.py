@@ -56,7 +56,7 @@ class Grant:
 class Access:
     """Who a statement is run for, and what is granted to it (None: everything).
 
-    It is also the guard of a root (`catalog.names.Guard`): tables without any grant are not there. The temporary tables of the
+    It is also the guard of a root (`catalog.names.Visibility`): tables without any grant are not there. The temporary tables of the
     statement's session are the principal's `own`, which need no grant; the guard is about lasting ones alone.
     """
 

@@ -23,7 +23,7 @@ from lance_flight.engine.query.policies.access import OF_ROWS, Access, Grant, Pr
 from lance_flight.engine.query.policies.conditions import Condition
 from lance_flight.engine.sql.cursor import Cursor
 from lance_flight.errors import InvalidInput, Refused, SqlError
-from lance_flight.watched import Watched
+from lance_flight.file_reloading import Watched
 
 EVERYBODY = "*"
 GROUP = "group:"

@@ -14,7 +14,7 @@ from datafusion import DataFrame
 from lance_flight.catalog.search.chosen_rows import Addresses
 from lance_flight.catalog.tables.scan import ADDRESS_FIELDS
 from lance_flight.engine.query.provider import Provider, ScanLog
-from lance_flight.engine.query.tables import PartitionedView, PlainView, Share, Targets
+from lance_flight.engine.query.tables import PartitionedView, PlainView, Split, Targets
 from lance_flight.engine.sql.references import CATALOG, enclosed, quoted
 from lance_flight.engine.sql.routines import calls_of, volatile_functions
 from lance_flight.errors import LanceFlightError, QueryFailed, Unsupported
@@ -99,15 +99,15 @@ def chosen(
 def _addressed(view: PartitionedView | PlainView, targets: Targets, log: ScanLog) -> PartitionedView | PlainView:
     """The same table with the addresses of its rows."""
     if isinstance(view, PlainView):
-        return replace(view, beside=ADDRESS_FIELDS, share=Share())
+        return replace(view, extra_columns=ADDRESS_FIELDS, share=Split())
     # What the statement asks of the table elsewhere does not hold here.
     kept = tuple(version.kept for version in view.log.prunings[view.key][-1].versions)
     return replace(
         view,
         targets=targets,
-        beside=ADDRESS_FIELDS,
+        extra_columns=ADDRESS_FIELDS,
         hint=lambda: ALWAYS,
-        share=Share(),
+        share=Split(),
         log=log,
         only=kept,
         on_read=None,

@@ -89,7 +89,7 @@ def _hybrid_search(planner: Planner, searched: Target, arguments: Arguments) -> 
     searches = (nearest(searched, arguments, "vector_column", depth), _text(searched, arguments, "text_column", depth))
     check_free(searched, SCORE)
     # A row that both find is known by its place: they must look at the same tables together.
-    run = _Run(planner.log, planner.ways, searched, all(search.is_merging for search in searches))
+    run = _Run(planner.log, planner.target_partitions, searched, all(search.is_merging for search in searches))
 
     def find(names: list[str]) -> pa.Table:
         columns = [*(name for name in names if name != SCORE.name), *_ADDRESSES]
@@ -134,7 +134,7 @@ def _found(planner: Planner, searched: Target, search: AnySearch) -> Found:
     check_free(searched, search.result)
     return Found(
         schema=pa.schema([*searched.columns, search.result]),
-        find=partial(_Run(planner.log, planner.ways, searched, search.is_merging).best, search),
+        find=partial(_Run(planner.log, planner.target_partitions, searched, search.is_merging).best, search),
         report=_said(search, searched),
         failure=searched.failure,
     )
@@ -145,7 +145,7 @@ class _Run:
     """What a search needs when it is run; what DataFusion holds must not hold the statement."""
 
     log: ScanLog
-    ways: int
+    target_partitions: int
     searched: Target
     is_merging: bool
 
@@ -160,7 +160,7 @@ class _Run:
             return schema.empty_table().select(names)
         if self.searched.chosen is not None:
             search = replace(search, among=self.searched.chosen.rows)
-        return best(search, work, self.ways, self.log.cancellation.check).select(names)
+        return best(search, work, self.target_partitions, self.log.cancellation.check).select(names)
 
 
 _ADDRESSES = tuple(field.name for field in ADDRESS_FIELDS)

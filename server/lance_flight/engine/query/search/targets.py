@@ -31,7 +31,7 @@ class Planner(Protocol):
     """What a search needs of the statement that it is part of (`session.Session`)."""
 
     db_schema: str
-    ways: int
+    target_partitions: int
     log: ScanLog
     parameter_types: dict[str, pa.DataType]
     inner: dict[str, pads.Dataset]

@@ -9,8 +9,8 @@ from lance_flight.catalog.namespace import PartitionedNamespace
 from lance_flight.catalog.roots.directory import Root, Table, TableName
 from lance_flight.engine.query.policies.access import Privilege
 from lance_flight.engine.sql.cursor import Cursor
-from lance_flight.engine.sql.points import Point, naming, read_as_of
 from lance_flight.engine.sql.references import TableRef
+from lance_flight.engine.sql.time_travel import Point, naming, read_as_of
 from lance_flight.engine.statements.alterations.alteration import HistoryAlteration, partitioned
 from lance_flight.engine.statements.changes import Changes
 

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 
 from lance_flight.catalog.roots.directory import Root, Table, TableName
 from lance_flight.engine.sql.cursor import Cursor
-from lance_flight.engine.sql.points import Point, naming, read_as_of, read_point
 from lance_flight.engine.sql.references import TableRef
+from lance_flight.engine.sql.time_travel import Point, naming, read_as_of, read_point
 from lance_flight.engine.statements.alterations.alteration import HistoryAlteration
 
 
