@@ -27,6 +27,7 @@ QUICK_MODULES = {
 
 # Module of another directory → what makes it slow.
 SLOW_MODULES = {
+    "catalog/test_additions.py": "every change to a table, and streams over it",
     "catalog/test_beside_a_writer.py": "a process that writes all the time",
     "catalog/test_commit.py": "processes that write and are killed",
     "catalog/test_conflicts.py": "every pair of operations",
@@ -40,6 +41,7 @@ SLOW_MODULES = {
     "engine/test_disagreeing_tables.py": "many odd tables",
     "engine/test_evolution_property.py": "a long property",
     "engine/test_lineage.py": "a long property",
+    "engine/test_merge_keys.py": "many merges",
     "engine/test_missing_sources.py": "every statement over odd tables",
     "engine/test_odd_tables.py": "a long property",
     "engine/test_partition_wise.py": "a long property",
@@ -47,6 +49,7 @@ SLOW_MODULES = {
     "engine/test_rights_to_rows.py": "every statement for every privilege",
     "engine/test_row_changes_property.py": "a long property",
     "engine/test_schema_races.py": "every change beside every writer",
+    "hostile/test_links.py": "server processes",
     "hostile/test_wire.py": "a server process, and many changed bytes",
     "planning/test_joins_property.py": "a long property",
     "planning/test_pruning_minimal.py": "every value of each column",
