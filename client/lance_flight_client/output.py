@@ -91,7 +91,7 @@ def _write_json(table: pa.Table, _: int | None, out: TextIO) -> None:
 
 
 def _json(value: Any) -> Any:
-    """What JSON has no word for: moments in ISO 8601, binary in hexadecimal, anything else as text."""
+    """Return what JSON has no word for: moments in ISO 8601, binary in hexadecimal, anything else as text."""
     if isinstance(value, datetime | date | time):
         return value.isoformat()
     return value.hex() if isinstance(value, bytes) else str(value)

@@ -63,7 +63,7 @@ def cluster_by_partition(
     spread: int = 1,
     storage: Mapping[str, str] | None = None,
 ) -> DataFrame:
-    """The same rows, those of one partition of a table in one task: it then writes one file for the partition.
+    """Return the same rows, those of one partition of a table in one task: it then writes one file for the partition.
 
     `tasks` is how many there are (None: Spark's shuffle partitions); with `spread` the rows of a partition go to up to so
     many of them, for partitions that one task is too slow for. Costs a shuffle, and a trip of all rows through Python.

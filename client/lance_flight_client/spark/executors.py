@@ -128,7 +128,7 @@ def _look(context: Any, group: str, told: Callable[[int], None], ended: Event) -
 
 
 def _is_classic(spark: SparkSession) -> bool:
-    """Whether this is a session of a driver in this process, and not one of Spark Connect."""
+    """Return whether this is a session of a driver in this process, and not one of Spark Connect."""
     return not type(spark).__module__.startswith("pyspark.sql.connect")
 
 

@@ -180,14 +180,14 @@ def _names(text: str, sign: str) -> list[str]:
 
 
 def unknown(given: Mapping[str, str], meanings: Mapping[str, str]) -> Iterator[str]:
-    """What is wrong with options that are none of those with meanings."""
+    """Return what is wrong with options that are none of those with meanings."""
     for name in given.keys() - meanings.keys():
         near = difflib.get_close_matches(name, [*meanings, STORAGE], n=1)
         yield f"no option {name!r}; " + (f"did you mean {near[0]!r}?" if near else f"expected {', '.join(meanings)}")
 
 
 def _combined(given: Mapping[str, str], storage: Mapping[str, str]) -> Iterator[str]:
-    """What is wrong with options together."""
+    """Return what is wrong with options together."""
     if ("root" in given) == ("uri" in given):
         yield "expected one of 'root' (read directly) and 'uri' (read through a server)"
     if ("table" in given) == ("query" in given) and ("root" not in given or "query" not in given):

@@ -77,7 +77,7 @@ class PlannedSource(DataSource):
         return PlanReader(self.plan_for(schema))
 
     def plan_for(self, schema: StructType) -> ReadPlan:
-        """What was planned; `InvalidInput` where nothing was, since Spark did not ask for the schema."""
+        """Return what was planned; `InvalidInput` where nothing was, since Spark did not ask for the schema."""
         if self._plan is None:
             raise InvalidInput(f"a schema was given: {schema.simpleString()}; leave .schema(…) away{self.advice}")
         return self._plan

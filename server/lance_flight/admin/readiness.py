@@ -45,7 +45,7 @@ class Readiness:
         self._phase = phase
 
     def obstacle(self) -> str | None:
-        """Why no calls are taken; None where they are."""
+        """Return why no calls are taken; None where they are."""
         return self._phase.value or self._failure()
 
     def _failure(self) -> str | None:

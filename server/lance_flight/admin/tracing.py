@@ -24,7 +24,7 @@ NANOSECONDS = 10**9
 
 
 def exporter_of(environment: Mapping[str, str]) -> SpanExporter:
-    """What sends spans away, as OTEL_TRACES_EXPORTER and OTEL_EXPORTER_OTLP_PROTOCOL say."""
+    """Return what sends spans away, as OTEL_TRACES_EXPORTER and OTEL_EXPORTER_OTLP_PROTOCOL say."""
     protocol = environment.get("OTEL_EXPORTER_OTLP_TRACES_PROTOCOL") or environment.get("OTEL_EXPORTER_OTLP_PROTOCOL")
     match environment.get("OTEL_TRACES_EXPORTER", "otlp"), protocol or "http/protobuf":
         case "console", _:
@@ -82,7 +82,7 @@ class Tracing:
 
 
 def _resource() -> Resource:
-    """What the environment says of this process, with our name where it has none."""
+    """Return what the environment says of this process, with our name where it has none."""
     found = Resource.create()
     is_named = not str(found.attributes[SERVICE_NAME]).startswith("unknown_service")
     return found if is_named else found.merge(Resource({SERVICE_NAME: NAME}))

@@ -148,7 +148,7 @@ class PartitionedNamespace:
         return list(branches_of(self._main()).values())
 
     def on_branch(self, name: str) -> PartitionedNamespace:
-        """The same namespace as one of its branches shows it; what is written there stays there until it is published."""
+        """Return the same namespace as one of its branches shows it; what is written there stays there until it is published."""
         known = branches_of(self._main())
         if name not in known:
             raise NotFound.named("branch", name, known)
@@ -222,7 +222,7 @@ class PartitionedNamespace:
         return leases.hold(self.store, (self._chain, snapshot.version), snapshot.committed_at, is_newest=is_newest)
 
     def hold_between(self, first: int, last: int) -> list[SnapshotLease]:
-        """The same for a stretch of history that is still to be read."""
+        """Return the same for a stretch of history that is still to be read."""
         return leases.hold_all(self.store, [(self._chain, version) for version in range(first, last + 1)])
 
     @contextmanager
@@ -362,7 +362,7 @@ class PartitionedNamespace:
 
 
 def _new_properties() -> dict[str, str]:
-    """What the metadata of a namespace has from our first write on."""
+    """Return what the metadata of a namespace has from our first write on."""
     return {NAMESPACE_KEY: new_key().hex(), DERIVED_VALUES: str(True)}
 
 

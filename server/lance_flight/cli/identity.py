@@ -34,7 +34,7 @@ def gate(config: ServerConfig, key: bytes) -> Gate:
 
 
 def certificates(config: ServerConfig) -> TlsFiles | None:
-    """Where the certificates of a server are kept, if it has any."""
+    """Return where the certificates of a server are kept, if it has any."""
     if not config.tls_certificate:
         return None
     tls = importlib.import_module("lance_flight.flight.tls")

@@ -90,7 +90,7 @@ class Operations:
 
 
 def _tracing(config: ServerConfig, environment: Mapping[str, str]) -> Tracing | None:
-    """What makes traces, where OpenTelemetry's variables ask for them."""
+    """Return what makes traces, where OpenTelemetry's variables ask for them."""
     exporter = environment.get("OTEL_TRACES_EXPORTER")
     is_wanted = exporter not in {None, "", "none"} or (exporter != "none" and any(map(environment.get, _COLLECTORS)))
     if not is_wanted or environment.get("OTEL_SDK_DISABLED", "").lower() == "true":

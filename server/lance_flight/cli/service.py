@@ -143,7 +143,7 @@ def _limits(config: ServerConfig) -> Limits:
 
 
 def _why(host: str, port: int) -> str:
-    """What keeps a server from listening there; gRPC does not tell."""
+    """Return what keeps a server from listening there; gRPC does not tell."""
     try:
         family, kind, _, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
         with socket.socket(family, kind) as probe:

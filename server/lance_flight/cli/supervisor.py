@@ -118,7 +118,7 @@ class Supervisor:
                 return self._ended(status)
 
     def _is_over(self, status: int) -> bool:
-        """Whether a server that ended so meant it, or was meant to."""
+        """Return whether a server that ended so meant it, or was meant to."""
         is_refused = status > 0 and not self._is_ready and not any(self._restarts.values())
         return self._stopped_by is not None or status == 0 or is_refused or -status in ENDING
 

@@ -279,7 +279,7 @@ class Engine:
     def _redeemed(
         self, running: RunningStatement, task: Task, holds: list[SnapshotLease], access: Access, temporary: Temporary
     ) -> Answer:
-        """What a task returns, of snapshots that are kept by `holds`."""
+        """Return what a task returns, of snapshots that are kept by `holds`."""
         access = access.owning(temporary.names)
         statement = permitted(parse(task.sql, task.db_schema), access, temporary.over(self.root.guarded(access)))
         if not isinstance(statement, RowsStatement):
@@ -316,7 +316,7 @@ class Engine:
         transaction: SqlTransaction | None,
         parameters: pa.RecordBatch | None = None,
     ) -> Changes:
-        """What a statement that changes something is carried out within."""
+        """Return what a statement that changes something is carried out within."""
         return Changes(
             root=self.sessions.seen(scope),
             new_session=self.sessions.within(scope, running),

@@ -165,7 +165,7 @@ class Backend(Protocol):
         ...
 
     def knows(self, cookie: str) -> bool:
-        """Whether a cookie finds a session that has not ended."""
+        """Return whether a cookie finds a session that has not ended."""
         ...
 
     def set_option(self, caller: Caller, name: str, value: SessionValue) -> None:

@@ -120,7 +120,7 @@ class Waiting:
             self._has_ended = True
 
     def is_gone(self) -> bool:
-        """Whether nobody waits any more."""
+        """Return whether nobody waits any more."""
         with self._lock:
             return self._has_ended or (self._is_cancelled is not None and self._is_cancelled())
 
@@ -158,7 +158,7 @@ class CallMiddleware(flight.ServerMiddleware):
         self.thread_state: ThreadState | None = None
 
     def principal(self, certificate: bytes) -> Principal:
-        """Who calls, over a connection with the certificate of this name."""
+        """Return who calls, over a connection with the certificate of this name."""
         return self._principal or self._gate.certified(certificate.decode())
 
     def sending_headers(self) -> dict[str, str]:
@@ -218,7 +218,7 @@ class CallMiddlewareFactory(flight.ServerMiddlewareFactory):
 
 
 def call_of(context: flight.ServerCallContext) -> Call:
-    """What is known of the call of `context`; `InvalidInput` for a header with a value that it cannot have."""
+    """Return what is known of the call of `context`; `InvalidInput` for a header with a value that it cannot have."""
     middleware: CallMiddleware = context.get_middleware(MIDDLEWARE)
     if middleware.ended:
         raise InvalidInput(
@@ -264,7 +264,7 @@ def _session_cookie(values: Sequence[str]) -> str | None:
 
 
 def _has_session_token(principal: Principal | None, headers: Mapping[str, Sequence[str]]) -> bool:
-    """Whether a call has a token that only one client has.
+    """Return whether a call has a token that only one client has.
 
     A password, and a token that others have made, may be those of many clients at once. Where nobody is asked who he is, a
     token is there for nothing else.
@@ -284,7 +284,7 @@ def _told_by(principal: Principal, headers: Mapping[str, Sequence[str]]) -> str 
 
 
 def _session(principal: Principal, told_by: str | None, headers: Mapping[str, Sequence[str]], peer: str) -> str:
-    """What tells a session of a principal apart: its token, else its cookies, else its connection.
+    """Return what tells a session of a principal apart: its token, else its cookies, else its connection.
 
     A port is used again by others, so that a connection is told by its client's library as well.
     """

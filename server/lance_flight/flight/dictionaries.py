@@ -15,7 +15,7 @@ from lance_flight.flight.normalise import client_type, convert
 
 
 def has_dictionary(kind: pa.DataType) -> bool:
-    """Whether a type is a dictionary, or holds one at any depth.
+    """Return whether a type is a dictionary, or holds one at any depth.
 
     >>> has_dictionary(pa.list_(pa.struct({"x": pa.dictionary(pa.int8(), pa.utf8())})))
     True

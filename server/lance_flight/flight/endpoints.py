@@ -69,12 +69,12 @@ class Endpoints:
         return answer
 
     def cancel_query(self, call: Call, request: CancelQuery) -> bytes:
-        """The same, with an ActionCancelQueryResult in an Any."""
+        """Return the same, with an ActionCancelQueryResult in an Any."""
         status = self._cancel(call, request.info)
         return wrap(sql_pb.ActionCancelQueryResult(result=f"CANCEL_RESULT_{status.name}"))
 
     def renew(self, call: Call, request: RenewFlightEndpoint) -> bytes:
-        """The same endpoint with a ticket that is good for longer."""
+        """Return the same endpoint with a ticket that is good for longer."""
         endpoint = _decoded(flight.FlightEndpoint.deserialize, request.endpoint, "FlightEndpoint")
         match self._opened(call, endpoint.ticket):
             case RowsTicket(payload=payload) as opened:
@@ -118,7 +118,7 @@ class Endpoints:
 
 
 def _until(expires: datetime, endpoint: flight.FlightEndpoint) -> flight.FlightEndpoint:
-    """The same endpoint with its end.
+    """Return the same endpoint with its end.
 
     A scalar, which the constructor takes, is made and cast by Arrow's kernels: that is most of an endpoint's time.
     """

@@ -241,7 +241,7 @@ def _issuer(caller: Caller, session: ClientSession) -> Issuer:
 
 
 def _is_own(session: ClientSession, caller: Caller) -> bool:
-    """Whether the open transactions of a session are certainly its caller's.
+    """Return whether the open transactions of a session are certainly its caller's.
 
     Of a mere connection nobody knows whether it is not an older one, of a client that has gone with its transaction.
     """
@@ -256,7 +256,7 @@ _EXISTING = {
 
 
 def _said_of(plan: QueryPlan) -> dict[str, object]:
-    """What a client may want to know of a query before it reads it, as far as that is known."""
+    """Return what a client may want to know of a query before it reads it, as far as that is known."""
     said: dict[str, object] = {"snapshots": dict(plan.snapshots)}
     if plan.partitions is not None:
         scanned, total = plan.partitions

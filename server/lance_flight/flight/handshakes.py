@@ -31,7 +31,7 @@ class Handshake(flight.ServerAuthHandler):
         self._known: dict[int, bool] = {}
 
     def begin(self, headers: Mapping[str, Sequence[str | bytes]]) -> bool:
-        """Whether a call has still to say who it is.
+        """Return whether a call has still to say who it is.
 
         `authenticate` is called after this on the same thread, and is told nothing of the call.
         """

@@ -54,7 +54,7 @@ def build(command: MetadataCommand, backend: Backend, caller: Caller) -> pa.Tabl
 
 
 def column_metadata(field: pa.Field, table: TableEntry) -> dict[str, str]:
-    """What a client can read about a column beside its Arrow type (proto: CommandGetTables)."""
+    """Return what a client can read about a column beside its Arrow type (proto: CommandGetTables)."""
     known = {
         "CATALOG_NAME": table.catalog,
         "DB_SCHEMA_NAME": table.db_schema,

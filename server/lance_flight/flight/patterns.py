@@ -16,7 +16,7 @@ _WILDCARDS = {"%": ".*", "_": "."}
 
 
 def like(pattern: str | None) -> Callable[[str], bool]:
-    r"""Whether a name matches `pattern`, letter case included; no pattern matches every name.
+    r"""Return whether a name matches `pattern`, letter case included; no pattern matches every name.
 
     >>> like("fl%")("flights"), like("a_b")("axb"), like(r"a\_b")("axb")
     (True, True, False)

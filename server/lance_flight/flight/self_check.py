@@ -24,7 +24,7 @@ class SelfCheck:
         self._options = flight.FlightCallOptions(timeout=timeout, headers=[_UNTRACED])
 
     def is_answered(self) -> bool:
-        """Whether ListActions is answered in time, be it by a refusal of a caller without a credential."""
+        """Return whether ListActions is answered in time, be it by a refusal of a caller without a credential."""
         try:
             list(self._client.list_actions(self._options))
         except flight.FlightUnauthenticatedError:

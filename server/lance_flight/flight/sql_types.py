@@ -238,6 +238,6 @@ def scale(kind: pa.DataType) -> int | None:
 
 
 def is_case_sensitive(kind: pa.DataType) -> bool:
-    """Whether upper and lower case are different values of a column that is sent as `kind`."""
+    """Return whether upper and lower case are different values of a column that is sent as `kind`."""
     known = sql_type(kind)
     return known is not None and known.case_sensitive

@@ -101,7 +101,7 @@ _FLIGHT: Mapping[type[LanceFlightError], type[flight.FlightError]] = {
 
 
 def flight_error(error: BaseException) -> Exception:
-    """What a handler raises for `error`; one that is not ours is logged with its traceback."""
+    """Return what a handler raises for `error`; one that is not ours is logged with its traceback."""
     if isinstance(error, Exception) and isinstance(error, _CONNECTION_ERROR):
         return error
     error = _known(error)
@@ -114,7 +114,7 @@ def flight_error(error: BaseException) -> Exception:
 
 
 def builtin_error(error: BaseException) -> Exception:
-    """What is raised for `error` where a Flight error would lose its status and show its traceback."""
+    """Return what is raised for `error` where a Flight error would lose its status and show its traceback."""
     if isinstance(error, _CONNECTION_ERROR):
         return Failed(str(error))
     error = _known(error)
@@ -155,7 +155,7 @@ schema_handler = _raising(builtin_error)
 
 
 def guarded_stream(items: Iterator[_R]) -> Iterator[_R]:
-    """The same for what a stream yields after its handler has returned."""
+    """Return the same for what a stream yields after its handler has returned."""
     try:
         yield from items
     except _LEAVING:

@@ -29,7 +29,7 @@ class TlsFiles:
     _said: str = field(default="", init=False)
 
     def read(self) -> Tls:
-        """What the files hold; `InvalidInput` for what cannot be used."""
+        """Return what the files hold; `InvalidInput` for what cannot be used."""
         tls = self._content()
         first = self._checked(tls)
         if first.not_valid_after_utc < datetime.now(UTC):
@@ -38,7 +38,7 @@ class TlsFiles:
         return tls
 
     def changed(self, since: Tls) -> Tls | None:
-        """What the files hold, if that is something else and can be used: no server is stopped for what cannot.
+        """Return what the files hold, if that is something else and can be used: no server is stopped for what cannot.
 
         Why it cannot is logged once.
         """

@@ -131,7 +131,7 @@ def _check_names(fields: Iterable[pa.Field], what: str) -> None:
 
 
 def ingest_target(command: StatementIngest, headers: Mapping[str, str] = NO_OPTIONS) -> IngestTarget:
-    """Where `command` stores its rows; `InvalidInput` for what the protocol leaves open and a server may not guess.
+    """Return where `command` stores its rows; `InvalidInput` for what the protocol leaves open and a server may not guess.
 
     `headers` are options that came in some; the command's own of the same name go before them.
     """

@@ -273,7 +273,7 @@ def _decimal_encodings(array: pa.Array) -> Iterator[bytes]:
 
 
 def _repeats(array: pa.Array) -> bool:
-    """Whether hashing each distinct value once is likely to pay; Arrow groups every type here but small decimals."""
+    """Return whether hashing each distinct value once is likely to pay; Arrow groups every type here but small decimals."""
     if types.is_decimal32(array.type) or types.is_decimal64(array.type) or len(array) < _SAMPLE:
         return False
     return len(array.slice(0, _SAMPLE).unique()) < _SAMPLE // 4

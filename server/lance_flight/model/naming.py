@@ -49,7 +49,7 @@ def check_sql_name(kind: str, name: str) -> str:
 
 
 def column_name_problem(name: str) -> str | None:
-    """Why Lance cannot store or read back a column called `name`; None where it can.
+    """Return why Lance cannot store or read back a column called `name`; None where it can.
 
     >>> column_name_problem("a.b")
     "column 'a.b' has '.' in its name; expected a name without it"
@@ -148,7 +148,7 @@ def namespace_name(key: bytes, spec_id: int, values: Sequence[pa.Scalar]) -> str
 
 
 def new_mark() -> str:
-    """What tells the directories of one writer from those of others for the same tables: eight random hex digits."""
+    """Return what tells the directories of one writer from those of others for the same tables: eight random hex digits."""
     return secrets.token_hex(4)
 
 

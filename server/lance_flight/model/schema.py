@@ -113,7 +113,7 @@ class NamespaceSchema:
         return NamespaceSchema(self.arrow.with_metadata(metadata), free)
 
     def has_columns_of(self, other: NamespaceSchema) -> bool:
-        """Whether both have the same columns, whatever came between."""
+        """Return whether both have the same columns, whatever came between."""
         fields = zip(self.arrow, other.arrow, strict=False)
         return len(self.arrow) == len(other.arrow) and all(a.equals(b, check_metadata=True) for a, b in fields)
 
@@ -186,7 +186,7 @@ class NamespaceSchema:
 
 
 def field_ids(table: pa.Schema, namespace: NamespaceSchema) -> dict[str, dict[str, str | None]]:
-    """What the metadata of a table's fields has to say for them to be those of a namespace that have their names.
+    """Return what the metadata of a table's fields has to say for them to be those of a namespace that have their names.
 
     By the paths of the fields; one that is none of the namespace's loses the id that it has (None).
     """

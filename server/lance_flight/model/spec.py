@@ -102,7 +102,7 @@ class PartitionField:
         return values if values.type == self.result_type else values.cast(self.result_type)
 
     def problems(self, schema: NamespaceSchema) -> Iterator[str]:
-        """What keeps this field from entering a new spec over `schema`."""
+        """Return what keeps this field from entering a new spec over `schema`."""
         missing = [number for number in self.source_ids if schema.column(number) is None]
         for number in missing:
             inside = f": {schema.paths[number][0]} is an element of a list or map" if number in schema.paths else ""
@@ -116,7 +116,7 @@ class PartitionField:
             yield f"result_type is {self.result_type}; {self.rule.type} of {sources[0]} gives {self.rule.result_type(sources)}"
 
     def problems_of_change(self, before: NamespaceSchema, after: NamespaceSchema) -> Iterator[str]:
-        """What keeps the types of its source columns from changing so: rows of before and after must not be told apart.
+        """Return what keeps the types of its source columns from changing so: rows of before and after must not be told apart.
 
         Expressions are for whoever can evaluate them to check.
         """
@@ -133,7 +133,7 @@ class PartitionField:
             yield f"its result_type {self.result_type} cannot hold the values of {computed}"
 
     def was_computed_otherwise(self, schema: NamespaceSchema) -> bool:
-        """Whether releases before `DERIVED_VALUES` gave it other values: parts in UTC, NULL for a field inside a struct."""
+        """Return whether releases before `DERIVED_VALUES` gave it other values: parts in UTC, NULL for a field inside a struct."""
         is_nested = any(len(schema.source_paths.get(n, ())) > 1 for n in self.source_ids)
         is_part = isinstance(self.rule, Year | Month | Day | Hour)
         return is_nested or (is_part and not all(map(is_utc, self.source_types(schema))))

@@ -41,7 +41,7 @@ class Transform(Protocol):
         ...
 
     def problems(self, sources: Sequence[pa.DataType]) -> Iterator[str]:
-        """What is wrong with applying this transform to columns of these types."""
+        """Return what is wrong with applying this transform to columns of these types."""
         ...
 
     def result_type(self, sources: Sequence[pa.DataType]) -> pa.DataType:

@@ -19,7 +19,7 @@ def is_vector(kind: pa.DataType) -> bool:
 
 
 def have_gaps(column: pa.Array | pa.ChunkedArray) -> npt.NDArray[np.bool_]:
-    """Which vectors of a column have NULL at some place; one that is NULL as a whole has not.
+    """Return which vectors of a column have NULL at some place; one that is NULL as a whole has not.
 
     >>> have_gaps(pa.array([[1, None], None, [1, 2]], pa.list_(pa.uint8(), 2))).tolist()
     [True, False, False]

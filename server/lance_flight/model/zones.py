@@ -64,7 +64,7 @@ class Zone:
         return earliest, max(end + offset for end, offset in zip(ends, offsets, strict=True))
 
     def keeps_order(self, unit: int) -> bool:
-        """Whether local time in whole units of so many seconds never falls."""
+        """Return whether local time in whole units of so many seconds never falls."""
         before = (self.starts - 1 + self.offsets[:-1]) // unit
         after = (self.starts + self.offsets[1:]) // unit
         return bool((before <= after).all())
@@ -97,7 +97,7 @@ def named_zone(name: str) -> Zone | None:
 
 
 def is_utc(kind: pa.DataType) -> bool:
-    """Whether local times of a date or timestamp are those of UTC, or it has no zone."""
+    """Return whether local times of a date or timestamp are those of UTC, or it has no zone."""
     return zone_of(kind) is UTC
 
 

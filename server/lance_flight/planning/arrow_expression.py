@@ -190,7 +190,7 @@ _OPERATORS: Mapping[Op, Callable[[pc.Expression, pc.Expression], pc.Expression]]
 
 
 def to_arrow(predicate: Predicate, *, sql_floats: bool = False) -> pc.Expression:
-    """The same condition for a dataset's `filter`: it keeps a row exactly where `predicate` is TRUE.
+    """Return the same condition for a dataset's `filter`: it keeps a row exactly where `predicate` is TRUE.
 
     To SQL (DataFusion, and Lance when it is given the filter) NaN equals itself and is greater than every number; to
     Arrow's own functions it is neither, and -0.0 is not in a list with 0.0. `sql_floats` says it so that they agree.

@@ -25,7 +25,7 @@ MAX_BRANCHES = 128
 
 
 def simplified(predicate: Predicate) -> Predicate:
-    """The same predicate with equalities on one term under OR joined to an IN, and NOT LIKE 'x%' as two ranges."""
+    """Return the same predicate with equalities on one term under OR joined to an IN, and NOT LIKE 'x%' as two ranges."""
     match predicate:
         case And(parts):
             return all_of(map(simplified, parts))

@@ -57,7 +57,7 @@ class _Span(NamedTuple):
 
 
 def calendar_problem(domain: Domain) -> str | None:
-    """Why the range cannot be told by year, month, day and hour, if it cannot."""
+    """Return why the range cannot be told by year, month, day and hour, if it cannot."""
     if zone_of(domain.order.kind) is None:
         return f"the zone of {domain.order.kind} is not known here"
     span = _span(domain)

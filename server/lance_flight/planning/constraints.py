@@ -39,7 +39,7 @@ class Aspect(Enum):
 
 
 def aspect(leaf: Statement) -> Aspect:
-    """What sort of thing `leaf` says."""
+    """Return what sort of thing `leaf` says."""
     if isinstance(leaf, IsNull):
         return Aspect.NULLNESS
     if isinstance(leaf.term, DatePart):

@@ -45,12 +45,12 @@ class Side:
     parts: Mapping[int, frozenset[str]] = field(default_factory=dict)
 
     def with_keys(self, places: Sequence[int]) -> Side:
-        """The same side by some of its keys."""
+        """Return the same side by some of its keys."""
         parts = {new: self.parts[old] for new, old in enumerate(places) if old in self.parts}
         return replace(self, keys=tuple(self.keys[place] for place in places), parts=parts)
 
     def holds(self, dimension: Dimension) -> bool:
-        """Whether the keys say what a dimension is."""
+        """Return whether the keys say what a dimension is."""
         allowed = [self.parts.get(place) for place in dimension.places]
         return all(some is None or dimension.rule.type in some for some in allowed)
 
@@ -73,7 +73,7 @@ class Dimension:
 
     @classmethod
     def of(cls, each: PartitionField, places: tuple[int, ...]) -> Dimension:
-        """What a partition field is, given the keys that its source columns are."""
+        """Return what a partition field is, given the keys that its source columns are."""
         rule = each.rule
         if isinstance(rule, MultiBucket) and len(places) == 1:
             rule = Bucket(rule.num_buckets)  # the hash of one column is the same
@@ -101,7 +101,7 @@ class Dimension:
         return common_type(kinds[0]) if isinstance(self.rule, Identity | Truncate) else pa.int64()
 
     def follows_from(self, other: Dimension) -> bool:
-        """Whether this is a coarser bucket of the same keys, or the same."""
+        """Return whether this is a coarser bucket of the same keys, or the same."""
         if not (isinstance(self.rule, Bucket | MultiBucket) and isinstance(other.rule, Bucket | MultiBucket)):
             return self == other
         return self.places == other.places and other.rule.num_buckets % self.rule.num_buckets == 0
@@ -161,7 +161,7 @@ class Tables:
         return {each.places[0]: own for each, own in self.fields.items() if isinstance(each.rule, Identity)}
 
     def determines(self, dimension: Dimension) -> bool:
-        """Whether the partition values say what a row's value is."""
+        """Return whether the partition values say what a row's value is."""
         finer = any(dimension.follows_from(own) for own in self.fields)
         return finer or self.identities.keys() >= set(dimension.places)
 
@@ -219,7 +219,7 @@ def common(tables: Sequence[Tables]) -> dict[Dimension, pa.DataType]:
 
 
 def obstacle(each: PartitionField, side: Side) -> str | None:
-    """Why the values of a partition field are not to be relied on, or that it is not of keys alone."""
+    """Return why the values of a partition field are not to be relied on, or that it is not of keys alone."""
     if not set(each.source_ids) <= set(side.keys):
         return "it is not of keys alone"
     kinds = [side.key_type(side.keys.index(number)) for number in each.source_ids]
@@ -234,7 +234,7 @@ def obstacle(each: PartitionField, side: Side) -> str | None:
 
 
 def _dimensions(each: PartitionField, keys: Sequence[int]) -> Iterator[Dimension]:
-    """What a field is, several times where one column is several keys."""
+    """Return what a field is, several times where one column is several keys."""
     places = [[place for place, key in enumerate(keys) if key == number] for number in each.source_ids]
     for some in product(*places):
         yield Dimension.of(each, some)

@@ -88,11 +88,11 @@ class Domain:
         return self.high is None, self.order.smallest if self.high is None else self.high, not self.open
 
     def spans(self, key: Key) -> bool:
-        """Whether `key` lies in the interval; the other constraints aside."""
+        """Return whether `key` lies in the interval; the other constraints aside."""
         return bool(self.low <= key and (self.high is None or (key < self.high if self.open else key <= self.high)))
 
     def tightened(self) -> Domain:
-        """The same set with both ends of the interval in it."""
+        """Return the same set with both ends of the interval in it."""
         low, high = self.low, self.high
         if self.order.integral:
             while low in self.excluded:
@@ -142,7 +142,7 @@ class Domain:
         return [key for key in range(self.low, self.high + 1) if key not in self.excluded]
 
     def accepts(self, values: pa.Array) -> Mask:
-        """Which of `values` (of the column's type, no NULL) are in the set."""
+        """Return which of `values` (of the column's type, no NULL) are in the set."""
         if self.valueless:
             return np.zeros(len(values), np.bool_)
         inside = self._numbers(values) if self.order.bits is not None else self._texts(plain(values))

@@ -97,7 +97,7 @@ def combinations(sources: Mapping[int, Candidates]) -> dict[int, pa.Array]:
 
 
 def count(sources: Sequence[Candidates]) -> int:
-    """How many combinations there are."""
+    """Return how many combinations there are."""
     return prod(len(some) for some in sources)
 
 

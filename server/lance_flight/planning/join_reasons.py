@@ -17,7 +17,7 @@ _FAMILIES = (_CALENDAR, (Bucket, MultiBucket), (Truncate,), (Expression,), (Iden
 
 
 def why_incomparable(sides: Sequence[Side]) -> str | None:
-    """Why the keys of these sides cannot be compared; None: they can."""
+    """Return why the keys of these sides cannot be compared; None: they can."""
     if not all(side.keys for side in sides):
         return "there are no keys"
     for side in sides:
@@ -35,7 +35,7 @@ def why_incomparable(sides: Sequence[Side]) -> str | None:
 
 
 def why_apart(tables: Sequence[Tables]) -> str:
-    """Why these tables determine nothing in common."""
+    """Return why these tables determine nothing in common."""
     bare = [each for each in tables if not each.fields]
     reasons = map(_without_fields, bare) if bare else _differences(tables)
     return "; ".join(islice(reasons, MAX_REASONS))
@@ -65,14 +65,14 @@ def _differences(tables: Sequence[Tables]) -> Iterator[str]:
 
 
 def _difference(one: Tables, other: Tables) -> str:
-    """Why no field of one says what a field of the other does."""
+    """Return why no field of one says what a field of the other does."""
     pairs = [(a, b) for a in one.fields for b in other.fields]
     a, b = min(pairs, key=lambda pair: _distance(*pair))
     return f"{_of(a, one)} and {_of(b, other)}: {_contrast(a, b)}"
 
 
 def _distance(a: Dimension, b: Dimension) -> tuple[bool, bool, bool]:
-    """How far from one another two fields are, for the pair that is worth a word."""
+    """Return how far from one another two fields are, for the pair that is worth a word."""
     kinds = next((kinds for kinds in _FAMILIES if isinstance(a.rule, kinds)), ())
     return not set(a.places) & set(b.places), not isinstance(b.rule, kinds), a.places != b.places
 

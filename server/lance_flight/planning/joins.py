@@ -94,7 +94,7 @@ def _matched(
 
 
 def _why_unsure(dimension: Dimension, side: Side, evaluate: Evaluate | None) -> str | None:
-    """Why equal keys may have different values of an expression: it is not deterministic, or nobody here knows it."""
+    """Return why equal keys may have different values of an expression: it is not deterministic, or nobody here knows it."""
     if evaluate is None or not isinstance(dimension.rule, Expression):
         return None
     field = dimension.on(side)

@@ -61,7 +61,7 @@ def in_type(values: pa.Array, kind: pa.DataType) -> pa.Array:
 
 
 def keeps(stored: pa.DataType, column: pa.DataType) -> bool:
-    """Whether every value of a column's type is stored in another one without loss, or not at all."""
+    """Return whether every value of a column's type is stored in another one without loss, or not at all."""
     wanted = value_type(column)
     if common_type([stored, wanted]) is None:
         return False

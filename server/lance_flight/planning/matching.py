@@ -223,7 +223,7 @@ class Match:
 
 
 def _ranging(domain: Domain) -> list[Aspect]:
-    """What went into the interval of a domain."""
+    """Return what went into the interval of a domain."""
     return [Aspect.VALUES, Aspect.RANGE, *([Aspect.EXCLUDED] if domain.trimmed else [])]
 
 

@@ -53,6 +53,6 @@ def _dropped_by(leaf: Leaf, schema: NamespaceSchema) -> Predicate:
 
 
 def _is_float(leaf: Compare | In | StartsWith, schema: NamespaceSchema) -> bool:
-    """Whether a leaf compares floats: engines disagree about zeros and NaNs."""
+    """Return whether a leaf compares floats: engines disagree about zeros and NaNs."""
     number = schema.source_ids.get(leaf.term.path)
     return number is None or pa.types.is_floating(schema.sources[number].field.type)

@@ -105,7 +105,7 @@ class Ordering:
         return pa.array(keys, self.bits).view(self.kind)
 
     def floor(self, value: Fraction) -> Located:
-        """Where an amount of `dimension` lies."""
+        """Return where an amount of `dimension` lies."""
         if not self.is_float:
             keys, rest = divmod(value, self.step)
             return Located(int(keys), rest == 0)
@@ -219,7 +219,7 @@ _ORDERINGS: tuple[tuple[_Test, Callable[[pa.DataType], Ordering]], ...] = (
 
 
 def locate(value: pa.Scalar, order: Ordering) -> Located | None:
-    """Where a literal lies among a column's values; None where DataFusion's comparison might not be exact."""
+    """Return where a literal lies among a column's values; None where DataFusion's comparison might not be exact."""
     if order.is_float and types.is_floating(value.type) and not isfinite(value.as_py()):
         return Located(_special(value, order), exact=True)
     amount = _amount(_parsed(value, order.kind))
@@ -239,7 +239,7 @@ def _special(value: pa.Scalar, order: Ordering) -> int:
 
 
 def _compares_exactly(value: pa.Scalar, found: Located, order: Ordering) -> bool:
-    """Whether the engine's coercion to a common type loses nothing for this literal."""
+    """Return whether the engine's coercion to a common type loses nothing for this literal."""
     literal, column = value.type, order.kind
     if types.is_floating(column):
         return found.exact or bool(types.is_floating(literal))

@@ -105,7 +105,7 @@ def prune(
 def _left_of(
     whole: Partitions, schema: NamespaceSchema, question: NormalForm, expressions: Expressions
 ) -> list[_Version]:
-    """What is left of every spec version."""
+    """Return what is left of every spec version."""
     everything = _everything(schema, whole.components)
     plans = [[(each, _matches(whole, each, expressions, everything)) for each in group] for group in question.groups]
     versions = [
@@ -141,7 +141,7 @@ class _Version:
         return left
 
     def result(self, question: NormalForm, of_the_predicate: int) -> SpecPruning:
-        """What is left; the first so many conjuncts are the predicate's, the others the hint's."""
+        """Return what is left; the first so many conjuncts are the predicate's, the others the hint's."""
         account, parts = self.account, question.conjuncts
         unsure = [(place, each.predicate) for place, each in enumerate(parts) if not account.is_exact(each)]
         unfiltered = _conjunction([each for place, each in unsure if place < of_the_predicate])
@@ -183,7 +183,7 @@ def _everything(schema: NamespaceSchema, components: Sequence[Component]) -> dic
 def _matches(
     partitions: Partitions, alternative: Disjunct, expressions: Expressions, everything: Mapping[int, Domain]
 ) -> dict[Component, Match]:
-    """What an alternative is matched with: the components over the columns that it constrains."""
+    """Return what an alternative is matched with: the components over the columns that it constrains."""
     constrained = frozenset(alternative.domains)
     domains = {number: alternative.domains.get(number, domain) for number, domain in everything.items()}
     sources = Sources(domains, constrained)

@@ -48,12 +48,12 @@ class PruningReport:
                 self._inexact.add(stated)
 
     def is_used(self, conjunct: Conjunct) -> bool:
-        """Whether every branch of a conjunct narrowed the choice."""
+        """Return whether every branch of a conjunct narrowed the choice."""
         branches = conjunct.branches
         return branches is not None and all(any(leaf in self._used for leaf in branch) for branch in branches)
 
     def is_exact(self, conjunct: Conjunct) -> bool:
-        """Whether every row of the kept partitions is known to fulfil a conjunct."""
+        """Return whether every row of the kept partitions is known to fulfil a conjunct."""
         branches = conjunct.branches
         return branches is not None and not any(leaf in self._inexact for branch in branches for leaf in branch)
 

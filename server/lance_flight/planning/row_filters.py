@@ -64,7 +64,7 @@ def _balanced(parts: Sequence[pc.Expression], join: Callable[[Any, Any], pc.Expr
 
 
 def _depth(predicate: Predicate) -> int:
-    """How deep the expression of `_arrow` is nested."""
+    """Return how deep the expression of `_arrow` is nested."""
     if isinstance(predicate, And | Or):
         return (len(predicate.parts) - 1).bit_length() + max(map(_depth, predicate.parts))
     return 0

@@ -62,7 +62,7 @@ def grouped(sides: Sequence[Keyed], *, inner: bool) -> Grouped | NotCopartitione
 
 
 def _places(kept: Sequence[npt.NDArray[np.int64]], rows: Sequence[npt.NDArray[np.int64]]) -> list[int]:
-    """Where tables stand among those that are left; both are numbers of tables, version by version."""
+    """Return where tables stand among those that are left; both are numbers of tables, version by version."""
     starts = [0, *accumulate(map(len, kept))]
     return [
         start + int(place)

@@ -33,7 +33,7 @@ def plain_errors() -> Iterator[None]:
 
 
 def failure(text: str) -> JobFailed:
-    r"""What an error of Spark with this text comes to.
+    r"""Return what an error of Spark with this text comes to.
 
     >>> error = failure("Traceback …\nlance_flight.errors.NotFound: no table 'fligths'\n\nDriver stacktrace: …")
     >>> error.code, str(error)

@@ -98,7 +98,7 @@ def source_rows(spark: SparkSession, source: Source) -> DataFrame:
 
 
 def described(spark: SparkSession, job: Job) -> Iterator[str]:
-    """What `ingest` would do, in lines; errors are those that it would meet before its first task."""
+    """Return what `ingest` would do, in lines; errors are those that it would meet before its first task."""
     rows = source_rows(spark, job.source)
     table = planned_table(_options(job), rows.schema)
     yield f"would read {len(rows.inputFiles()):,} files of {job.source.kind}: {', '.join(job.source.paths)}"

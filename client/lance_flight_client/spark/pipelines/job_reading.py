@@ -94,7 +94,7 @@ def _near(name: str, known: Iterable[str]) -> str:
 
 
 def _together(job: Job) -> Iterator[str]:
-    """What is wrong with settings together."""
+    """Return what is wrong with settings together."""
     if job.source.kind is None:
         yield f"the endings of source.paths do not tell their format; expected source.format: {', '.join(FORMATS)}"
     if job.write.spread is not None and not job.write.cluster:

@@ -12,7 +12,7 @@ ROWS_PER_TASK = 1_000_000
 
 
 def tasks_for(rows: int, most: int | None) -> int:
-    """How many tasks read so many rows: `most`, where it is given.
+    """Return how many tasks read so many rows: `most`, where it is given.
 
     >>> tasks_for(0, None), tasks_for(2_500_000, None), tasks_for(2_500_000, 8)
     (1, 3, 8)

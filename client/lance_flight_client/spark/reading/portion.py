@@ -83,7 +83,7 @@ class DirectPortion:
 
 
 def _opens(parts: Sequence[TablePart]) -> Iterator[Open]:
-    """How tables are opened: parts by themselves, whole ones merged."""
+    """Return how tables are opened: parts by themselves, whole ones merged."""
     yield from (part.sources for part in parts if part.of > 1)
     whole = [part.table for part in parts if part.of == 1]
     for start in range(0, len(whole), MERGED_TABLES):

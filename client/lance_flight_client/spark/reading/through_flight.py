@@ -49,7 +49,7 @@ class Access:
 
     @classmethod
     def of(cls, options: ReadOptions) -> Access:
-        """What the options say; `InvalidInput` for a file of certificates that cannot be read."""
+        """Return what the options say; `InvalidInput` for a file of certificates that cannot be read."""
         try:
             roots = None if options.tls_roots is None else Path(options.tls_roots).read_bytes()
         except OSError as exc:
@@ -258,6 +258,6 @@ def _varint(number: int) -> bytes:
 
 
 def _said(exc: BaseException) -> str:
-    """What a server said, without what gRPC and Arrow put around it."""
+    """Return what a server said, without what gRPC and Arrow put around it."""
     text = str(exc.args[0] if exc.args else exc)
     return _AROUND.sub("", text).strip()

@@ -70,7 +70,7 @@ class History:
         return _behind(self._namespace.snapshot())
 
     def following(self, start: Offset, newest: Offset, most: int | None) -> Offset:
-        """Where a batch ends that begins at `start`, with at most so many snapshots; `start` where nothing has come.
+        """Return where a batch ends that begins at `start`, with at most so many snapshots; `start` where nothing has come.
 
         The first one ends where the stream begins.
         """

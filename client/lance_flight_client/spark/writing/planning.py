@@ -159,7 +159,7 @@ class _Target:
         )
 
     def names(self, snapshot: Snapshot) -> list[str]:
-        """What a table calls the columns; `SchemaError` where they do not fit it."""
+        """Return what a table calls the columns; `SchemaError` where they do not fit it."""
         names = matched(self.columns.names, snapshot.schema.plain.names)
         renamed = pa.schema([field.with_name(called) for field, called in zip(self.columns, names, strict=True)])
         what = f"rows for table {self.name.name!r}"

@@ -53,7 +53,7 @@ class WrittenPart:
 
     @classmethod
     def of(cls, edit: TableUpdate) -> Self:
-        """What others have to know of an edit that only adds rows."""
+        """Return what others have to know of an edit that only adds rows."""
         return cls(
             object_id=edit.object_id,
             location=edit.location,
@@ -176,7 +176,7 @@ class SharedWrite:
 
 
 def edits_of(snapshot: Snapshot, parts: Sequence[WrittenPart]) -> list[TableUpdate]:
-    """What processes wrote, one edit for each partition."""
+    """Return what processes wrote, one edit for each partition."""
     tables = snapshot.tables_named(list({part.object_id for part in parts}))
     return combined(part.edit(snapshot, tables.get(part.object_id)) for part in parts)
 

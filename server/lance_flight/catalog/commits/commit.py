@@ -162,7 +162,7 @@ class Commits:
 
 
 def _is_reserved(group: Sequence[_Member], snapshot: Snapshot) -> bool:
-    """Whether a snapshot is reserved for others than all of a group."""
+    """Return whether a snapshot is reserved for others than all of a group."""
     found = reservation_of(snapshot)
     return found is not None and not any(
         member.has_waited or member.transaction.reservation == found.holder for member in group

@@ -32,7 +32,7 @@ class Held:
 
 
 def held(root: Store, snapshot: Snapshot, wanted: pa.Table, evaluate: Evaluate) -> Held:
-    """Where the rows lie that have one of the rows of `wanted` as their values, over all spec versions."""
+    """Return where the rows lie that have one of the rows of `wanted` as their values, over all spec versions."""
     fields = _fields(snapshot, wanted)
     whole: list[PartitionTable] = []
     partly: dict[PartitionTable, np.ndarray] = {}

@@ -35,7 +35,7 @@ def all_removed(root: Store, snapshot: Snapshot, tables: Iterable[PartitionTable
 
 
 def replaced(root: Store, snapshot: Snapshot, written: Sequence[TableUpdate], evaluate: Evaluate) -> list[TableUpdate]:
-    """What makes room for newly written rows, which are marked so: everything else that falls into their partitions.
+    """Return what makes room for newly written rows, which are marked so: everything else that falls into their partitions.
 
     Tables of the current spec go as a whole. Those of older ones are read, and lose the rows whose values under the
     current spec are among the new ones.

@@ -156,7 +156,7 @@ def gone(group: Sequence[Transaction], snapshot: Snapshot) -> tuple[str, ...]:
 
 
 def _operations(head: Part, rest: Sequence[Part], *, is_staged: bool) -> list[LanceOperation.BaseOperation]:
-    """What is still to be put on the table: what `head` has not staged, with the rows that the rest adds."""
+    """Return what is still to be put on the table: what `head` has not staged, with the rows that the rest adds."""
     operations: list[LanceOperation.BaseOperation]
     if is_staged or head.rewrites:
         operations = [operation for edit in head.waiting for operation in edit.operations]
@@ -230,7 +230,7 @@ def _targets(group: Sequence[Transaction], snapshot: Snapshot) -> Iterator[_Targ
 
 
 def repinned(rows: pa.Table, pins: Sequence[Pin]) -> pa.Table:
-    """The same manifest rows with other pins."""
+    """Return the same manifest rows with other pins."""
     for name in PIN_COLUMNS:
         at = rows.schema.get_field_index(name)
         values = pa.array([getattr(pin.columns, name) for pin in pins], rows.schema.field(at).type)

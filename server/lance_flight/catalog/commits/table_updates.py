@@ -101,5 +101,5 @@ class TableUpdate:
 
 
 def removed_rows(edits: Iterable[TableUpdate]) -> int:
-    """How many rows some edits take away."""
+    """Return how many rows some edits take away."""
     return sum(edit.removal.rows for edit in edits if edit.removal is not None)

@@ -83,7 +83,7 @@ class Transaction:
         return self._snapshots[self.step]
 
     def snapshot_at(self, step: int) -> Snapshot:
-        """What it saw after so many of its statements; `NotFound` for one that was long ago."""
+        """Return what it saw after so many of its statements; `NotFound` for one that was long ago."""
         if step not in self._snapshots:
             raise NotFound(
                 f"the state after {step} statements of a transaction is no longer known, it has run {self.step}"

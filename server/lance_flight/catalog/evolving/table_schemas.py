@@ -163,7 +163,7 @@ def _as_stored(target: pa.Field, physical: Sequence[pa.Field]) -> pa.Field:
 
 
 def _is_written(target: pa.Field, physical: Sequence[pa.Field], step: SchemaStep, files: Sequence[_Stored]) -> bool:
-    """Whether the values of a column have to be written.
+    """Return whether the values of a column have to be written.
 
     That is so for new ones that are computed, for those of another type, and where what is left would not tell them.
     """
@@ -182,7 +182,7 @@ class _Stored:
         self._held = {key for key, number in known.items() if number in held}
 
     def loses(self, there: pa.Field, target: pa.Field) -> bool:
-        """Whether nothing with data is left inside a column, or inside a part of it.
+        """Return whether nothing with data is left inside a column, or inside a part of it.
 
         Lance keeps with the plain fields which structs are NULL and how long lists are; and it reads a map only if all
         that is inside has data.
@@ -202,7 +202,7 @@ class _Stored:
 
 
 def _fits(there: pa.Field, target: pa.Field) -> bool:
-    """Whether the data of a column can be read as another one: the same types at every depth, whatever their names."""
+    """Return whether the data of a column can be read as another one: the same types at every depth, whatever their names."""
     inner, wanted = children(there.type), children(target.type)
     if target.nullable != there.nullable:
         return False

@@ -81,7 +81,7 @@ def _paths(fragment: FragmentMetadata) -> tuple[str, ...]:
 
 
 def _has_values(written: _Written, dataset: LanceDataset, now: FragmentMetadata) -> bool:
-    """Whether no row is back that was deleted when the values were computed: deleted rows got none."""
+    """Return whether no row is back that was deleted when the values were computed: deleted rows got none."""
     then = written.widened.deletion_file
     if then is None or then.asdict() == (now.deletion_file.asdict() if now.deletion_file is not None else None):
         return True
@@ -90,7 +90,7 @@ def _has_values(written: _Written, dataset: LanceDataset, now: FragmentMetadata)
 
 
 def _offsets(dataset: LanceDataset, number: int) -> np.ndarray:
-    """Where the rows of a fragment lie that are not deleted."""
+    """Return where the rows of a fragment lie that are not deleted."""
     rows = dataset.get_fragment(number).scanner(columns=[], with_row_address=True).to_table()
     offsets: np.ndarray = rows[ROW_ADDRESS].to_numpy() & np.uint64(OFFSETS)
     return offsets

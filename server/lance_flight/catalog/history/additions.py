@@ -112,7 +112,7 @@ class Additions:
             yield from moved.rows
 
     def _moved(self, steps: Sequence[Step], snapshot: Snapshot) -> Iterator[_Moved]:
-        """What each step did, several tables at a time."""
+        """Return what each step did, several tables at a time."""
         columns = pa.schema([each.with_nullable(nullable=True) for each in snapshot.schema.arrow])
         with ThreadPoolExecutor(OPENERS, thread_name_prefix="additions") as pool:
             yield from pool.map(lambda step: _Moved.by(step, columns, snapshot.schema.ids), steps)

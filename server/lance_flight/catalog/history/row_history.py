@@ -83,7 +83,7 @@ class Step:
 
 
 def steps_of_plain(table: PlainTable, first: int, last: int) -> Iterator[Step]:
-    """What each version after `first`, up to `last`, did to a plain table."""
+    """Return what each version after `first`, up to `last`, did to a plain table."""
     known = [int(version["version"]) for version in table.open().versions()]
     for old, new in pairwise(version for version in known if first <= version <= last):
         transaction = table.open(new).read_transaction(new)
@@ -100,7 +100,7 @@ View = Callable[[Snapshot], Snapshot]
 def steps_of_namespace(
     namespace: PartitionedNamespace, first: int, last: int, view: View = lambda snapshot: snapshot
 ) -> Iterator[Step]:
-    """What each snapshot after `first`, up to `last`, did to each partition table, as far as they are in `view`.
+    """Return what each snapshot after `first`, up to `last`, did to each partition table, as far as they are in `view`.
 
     Where snapshots between two have expired, all that they did is told of the later one.
     """
@@ -113,7 +113,7 @@ def steps_of_namespace(
 def steps_between(
     namespace: PartitionedNamespace, old: int, new: int, operation: str, view: View = lambda snapshot: snapshot
 ) -> Iterator[Step]:
-    """What was done to each partition table from one snapshot to another, the last of it by an `operation`."""
+    """Return what was done to each partition table from one snapshot to another, the last of it by an `operation`."""
     moves = [part.startswith(MOVES) for part in operation.split("; ")]
     if new == old + 1 and all(moves):
         return
@@ -173,13 +173,13 @@ def _source(table: Source | None, fragment: LanceFragment) -> Source:
 
 
 def _deleted(fragment: LanceFragment) -> str | None:
-    """What tells the deleted rows of one version of a fragment from those of another."""
+    """Return what tells the deleted rows of one version of a fragment from those of another."""
     path: str | None = fragment.deletion_file()
     return path
 
 
 def _addresses(table: Source | None, fragment: LanceFragment) -> np.ndarray:
-    """Where the rows lie that are not deleted."""
+    """Return where the rows lie that are not deleted."""
     scan = Scan(source=pa.schema([]), schema=pa.schema([_ADDRESS]), ids={}, filter=None, rest=None)
     found = [batch.column(ROW_ADDRESS).to_numpy() for batch in scan.read([lambda: [_source(table, fragment)]])]
     return np.concatenate(found) if found else np.empty(0, np.uint64)
@@ -190,7 +190,7 @@ def _offsets(addresses: np.ndarray) -> np.ndarray:
 
 
 def _without_equals(moved: Sequence[RowsMoved], schema: pa.Schema, ids: Mapping[str, int]) -> list[RowsMoved]:
-    """The same without rows that went and came with the same values, as often as they did both."""
+    """Return the same without rows that went and came with the same values, as often as they did both."""
     listed = [(part, *_listed(part, schema, ids)) for part in moved]
     gone, come = (
         Counter(value for part, _, values in listed if part.change == change for value in values)

@@ -194,7 +194,7 @@ def _due(store: Store, snapshot: Snapshot, rules: CompactionRules, tables: Seque
 
 
 def _planned(root: Store, snapshot: Snapshot, rules: CompactionRules, table: PartitionTable) -> _Due | None:
-    """What is to be done about one table, where the rules say so."""
+    """Return what is to be done about one table, where the rules say so."""
     store = root.child(table.location)
     dataset = partitions.open_at(store, table.pin)
     if not _is_due(dataset, rules):
@@ -245,7 +245,7 @@ def _rewritten(due: _Due, results: Sequence[RewriteResult]) -> _Rewritten:
 
 
 def _is_split(segment: lance.Index, groups: Sequence[frozenset[int]]) -> bool:
-    """Whether a segment is about some of the files that are joined, and not about others of the same group."""
+    """Return whether a segment is about some of the files that are joined, and not about others of the same group."""
     return any(group & segment.fragment_ids and group - segment.fragment_ids for group in groups)
 
 

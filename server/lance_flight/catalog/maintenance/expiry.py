@@ -115,7 +115,7 @@ def pins_of(namespace: Store, snapshots: Iterable[SnapshotId]) -> Pins:
 
 
 def _anchored(manifest: Store) -> set[SnapshotId]:
-    """What tags refer to, and where branches begin."""
+    """Return what tags refer to, and where branches begin."""
     dataset = manifest.open()
     tags = {(tag.get("branch"), int(tag["version"])) for tag in dataset.tags.list().values()}
     return tags | {

@@ -186,7 +186,7 @@ class _Indexing:
         failpoint("data_written")
 
     def _is_built(self, piece: BuildSegment) -> bool:
-        """Whether a segment that was built on an older version of the table is as good for this one."""
+        """Return whether a segment that was built on an older version of the table is as good for this one."""
         if piece.table.uri not in self._built:
             return False
         before, _ = self._built[piece.table.uri]
@@ -267,7 +267,7 @@ def drop_index(namespace: PartitionedNamespace, name: str) -> int:
 def _options(
     dataset: LanceDataset, column: str, definition: IndexDefinition, fragments: Mapping[int, int]
 ) -> Mapping[str, OptionValue] | None:
-    """What a segment over some files (with their rows) is built with; None where there is nothing to build it of."""
+    """Return what a segment over some files (with their rows) is built with; None where there is nothing to build it of."""
     if definition.of_kind.family is not Family.VECTOR:
         return definition.options
     return vector_options(dataset, column, definition.of_kind, definition.options, fragments)

@@ -197,13 +197,13 @@ def _merge(
 
 
 def _fits(rows: pa.Schema, table: pa.Schema) -> bool:
-    """Whether two tables have the same columns, which are known by their ids where both have them."""
+    """Return whether two tables have the same columns, which are known by their ids where both have them."""
     ids = [[(field.metadata or {}).get(TABLE_FIELD_ID) for field in schema] for schema in (rows, table)]
     return bool(rows.equals(table)) and all(a is None or b is None or a == b for a, b in zip(*ids, strict=True))
 
 
 def _is_filled(dataset: LanceDataset, snapshot: Snapshot, table: PartitionTable) -> bool:
-    """Whether files lack columns that readers fill, and Lance would copy as NULL."""
+    """Return whether files lack columns that readers fill, and Lance would copy as NULL."""
     return bool(partly_stored(dataset, identified(dataset, snapshot.schema), table.identity.by_source))
 
 

@@ -54,7 +54,7 @@ def _sub_vectors(size: int, options: Mapping[str, OptionValue]) -> int:
 
 
 def _vectors(dataset: LanceDataset, column: str, fragments: Iterable[int], most: int) -> int:
-    """How many vectors some files have, up to a number."""
+    """Return how many vectors some files have, up to a number."""
     files = [dataset.get_fragment(number) for number in sorted(fragments)]
     found = 0
     for batch in dataset.scanner(columns=[column], fragments=files, batch_size=_BATCH_ROWS).to_batches():

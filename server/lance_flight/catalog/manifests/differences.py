@@ -32,7 +32,7 @@ class Difference:
         return cls(new.filter(pa.array(differs)), tuple(old["object_id"].filter(gone).to_pylist()))
 
     def only(self, object_ids: Collection[str]) -> Difference:
-        """What there is to do to some objects."""
+        """Return what there is to do to some objects."""
         mine = pc.is_in(self.rows["object_id"], value_set=pa.array(object_ids, pa.utf8()))
         return Difference(self.rows.filter(mine), tuple(name for name in self.removed if name in object_ids))
 
@@ -55,7 +55,7 @@ def _conformed(rows: pa.Table, schema: pa.Schema) -> pa.Table:
 
 
 def _different(left: pa.Table, right: pa.Table) -> np.ndarray:
-    """Where the rows of two tables differ in any column; NULL equals NULL."""
+    """Return where the rows of two tables differ in any column; NULL equals NULL."""
     differs = np.zeros(left.num_rows, bool)
     for a, b in zip(left.columns, right.columns, strict=True):
         if pa.types.is_nested(a.type):

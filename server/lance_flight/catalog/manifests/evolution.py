@@ -143,5 +143,5 @@ def schema_text(schema: NamespaceSchema) -> str:
 
 
 def namespace_metadata(spec: PartitionSpec, schema: NamespaceSchema) -> Mapping[str, str]:
-    """What the table metadata of a new namespace says of its spec and schema."""
+    """Return what the table metadata of a new namespace says of its spec and schema."""
     return Evolution(operation="create", spec=spec, schema=schema).metadata

@@ -96,7 +96,7 @@ class IndexRules:
 
 
 def _metric(column: pa.Field, options: Mapping[str, OptionValue]) -> Mapping[str, OptionValue]:
-    """How the vectors of a column are compared, where that has to be said."""
+    """Return how the vectors of a column are compared, where that has to be said."""
     metric = options.get("metric")
     if metric is None:
         return {} if METRICS[0] in metrics_of(column.type) else {"metric": metrics_of(column.type)[0]}
@@ -118,7 +118,7 @@ def index_named(snapshot: Snapshot, name: str) -> IndexDefinition:
 
 
 def note_of(definitions: Sequence[IndexDefinition]) -> dict[str, object]:
-    """What the head row says of indices."""
+    """Return what the head row says of indices."""
     return {INDICES: [each.to_json() for each in definitions]}
 
 

@@ -116,7 +116,7 @@ class Manifest:
         return _existing(found)
 
     def is_namespace(self) -> bool:
-        """Whether a partitioned namespace lies here, be it a broken one; nothing is read where the newest version is in memory."""
+        """Return whether a partitioned namespace lies here, be it a broken one; nothing is read where the newest version is in memory."""
         file = self._newest.head()
         known = None if file is None else self._snapshots.get(file)
         if known is not None:
@@ -154,7 +154,7 @@ class Manifest:
         return dataset
 
     def _read(self, dataset: LanceDataset, read: Callable[[], Snapshot | None]) -> Snapshot | NotFound:
-        """What a version is; parsed only when it is not in memory yet."""
+        """Return what a version is; parsed only when it is not in memory yet."""
         key = int(dataset.version), dataset.get_version()["timestamp"]
         found = self._snapshots.get(key)
         if found is None:
@@ -180,11 +180,11 @@ class Manifest:
         return [(int(v["version"]), v["timestamp"].astimezone(UTC)) for v in versions]
 
     def operations(self, after: int = 0, until: int | None = None) -> dict[int, str]:
-        """What each version `after` one and `until` another (None: the newest) did, where its writer said so."""
+        """Return what each version `after` one and `until` another (None: the newest) did, where its writer said so."""
         return {version: said[OPERATION] for version, said in self.properties(after, until) if OPERATION in said}
 
     def properties(self, after: int = 0, until: int | None = None) -> list[tuple[int, Mapping[str, str]]]:
-        """What the writers of the versions `after` one and `until` another said of them, newest first."""
+        """Return what the writers of the versions `after` one and `until` another said of them, newest first."""
         head = self.open(until)
         found = head.get_transactions(max(head.version - after, 0))
         newest_first = zip(range(head.version, after, -1), found, strict=False)

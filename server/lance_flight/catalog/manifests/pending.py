@@ -29,7 +29,7 @@ def noted(head: pa.Table, metadata: Mapping[str, str], values: Mapping[str, str]
 
 
 def pending(head: pa.Table, metadata: Mapping[str, str]) -> dict[str, str]:
-    """What the head row says and `metadata` has still the old values of."""
+    """Return what the head row says and `metadata` has still the old values of."""
     text = notes_of(head).get(PENDING)
     note = json.loads(text) if isinstance(text, str) else {}
     if not isinstance(note, dict) or not all(_is_change(each) for each in note.values()):

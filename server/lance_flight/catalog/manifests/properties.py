@@ -75,7 +75,7 @@ def _in_arrow(schema: pa.Schema) -> Iterator[Misplaced]:
 
 
 def _in_rows(rows: pa.Table) -> Iterator[Misplaced]:
-    """What the rows `v<N>` say, in the order of their numbers: the schema of the last one is that of the namespace."""
+    """Return what the rows `v<N>` say, in the order of their numbers: the schema of the last one is that of the namespace."""
     if not all(name in rows.column_names and is_string(rows.schema.field(name).type) for name in _OF_ROWS):
         return
     versions = rows.filter(pc.match_substring_regex(rows["object_id"], "^v[1-9][0-9]*$"))

@@ -223,7 +223,7 @@ class Snapshot:
         return {table.object_id: table for tables in found for table in tables}
 
     def context_of(self, table: PartitionTable) -> PartitionContext:
-        """What this snapshot says of the rows of one of its tables."""
+        """Return what this snapshot says of the rows of one of its tables."""
         return PartitionContext(self.schema, table.identity)
 
     @cached_property

@@ -25,7 +25,7 @@ class SnapshotCache:
         self._lock = Lock()
 
     def get(self, key: Key) -> Snapshot | NotFound | None:
-        """What is known of a version."""
+        """Return what is known of a version."""
         with self._lock:
             found = self._found.get(key)
             if found is not None:

@@ -234,7 +234,7 @@ class Root(TableResolver):
             self._forget_row(name)
 
     def _place(self, name: TableName) -> Store | None:
-        """Where a table lies; None for one whose row in the directory namespace's manifest leads nowhere."""
+        """Return where a table lies; None for one whose row in the directory namespace's manifest leads nowhere."""
         try:
             table = self.table(name)
         except OutsideRoot:

@@ -50,7 +50,7 @@ class DirectoryManifest:
         self._read: tuple[Any, Listing] = None, NOTHING
 
     def listing(self) -> Listing:
-        """What it lists now; `Corrupt` where it cannot be read."""
+        """Return what it lists now; `Corrupt` where it cannot be read."""
         if not self.root.has(MANIFEST):
             return NOTHING
         try:

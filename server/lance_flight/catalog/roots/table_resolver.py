@@ -47,11 +47,11 @@ class Visibility(Protocol):
     """What somebody may know of the tables of a root, and do to their names."""
 
     def sees(self, table: TableName) -> bool:
-        """Whether a table of this name is there for them."""
+        """Return whether a table of this name is there for them."""
         ...
 
     def sees_schema(self, db_schema: str) -> bool:
-        """Whether a schema is there for them."""
+        """Return whether a schema is there for them."""
         ...
 
     def check_definition(self, table: TableName) -> None:
@@ -74,7 +74,7 @@ class TableResolver:
         self._lock = RLock()
 
     def on_branch(self, name: str | None) -> Self:
-        """The same root as a branch shows it: tables that have it are read and written there; None is the main branch."""
+        """Return the same root as a branch shows it: tables that have it are read and written there; None is the main branch."""
         if name == self.branch:
             return self
         view = copy(self)
@@ -82,13 +82,13 @@ class TableResolver:
         return view
 
     def guarded(self, guard: Visibility) -> Self:
-        """The same root as somebody may see it: other tables are not there."""
+        """Return the same root as somebody may see it: other tables are not there."""
         view = copy(self)
         view.guard = guard
         return view
 
     def with_temporary(self, tables: Self | None, names: frozenset[TableName]) -> Self:
-        """The same root with temporary tables, whose names mean them and no lasting ones; they are their session's, unguarded.
+        """Return the same root with temporary tables, whose names mean them and no lasting ones; they are their session's, unguarded.
 
         Without `tables` they cannot be reached from here.
         """
@@ -97,11 +97,11 @@ class TableResolver:
         return view
 
     def is_temporary(self, name: TableName) -> bool:
-        """Whether a name means a temporary table."""
+        """Return whether a name means a temporary table."""
         return name in self.temporary_names
 
     def has_temporary(self, table: Table) -> bool:
-        """Whether a table is a temporary one of this root."""
+        """Return whether a table is a temporary one of this root."""
         return self.temporary is not None and table.store.uri.startswith(f"{self.temporary.store.uri}/")
 
     def governing(self, name: TableName) -> TableName:
@@ -123,7 +123,7 @@ class TableResolver:
         return found or self._find_branch(name)
 
     def read(self, name: TableName, read: Callable[[Table], T]) -> T:
-        """What `read` makes of a table; of the one that took its place, if that happened meanwhile."""
+        """Return what `read` makes of a table; of the one that took its place, if that happened meanwhile."""
         table = self.table(name)
         try:
             return read(table)
@@ -140,7 +140,7 @@ class TableResolver:
         return found
 
     def _missing(self, name: TableName) -> NotFound:
-        """Why there is no table of a name, as far as its asker may know."""
+        """Return why there is no table of a name, as far as its asker may know."""
         names = self._names(name.db_schema)
         if name.name in names:
             return NotFound(
@@ -164,7 +164,7 @@ class TableResolver:
         return NotFound.named("table", name.name, names)
 
     def has(self, name: TableName) -> bool:
-        """Whether there is a table of this name, be it a broken one."""
+        """Return whether there is a table of this name, be it a broken one."""
         try:
             return self.find(name) is not None
         except OutsideRoot:
@@ -267,7 +267,7 @@ class TableResolver:
         return [name for name in self.store.directories() if name not in taken and self._is_plain(name)]
 
     def _is_directory(self, db_schema: str) -> bool:
-        """Whether a schema is the root or a plain sub-directory of it, and not merely listed."""
+        """Return whether a schema is the root or a plain sub-directory of it, and not merely listed."""
         if db_schema == PUBLIC:
             return True
         return (
@@ -278,7 +278,7 @@ class TableResolver:
         )
 
     def _has_row(self, place: Store, listing: Listing) -> bool:
-        """Whether a directory is a listed table's, which has the name that is listed and no other."""
+        """Return whether a directory is a listed table's, which has the name that is listed and no other."""
         return place.uri.removeprefix(f"{self.store.uri.rstrip('/')}/") in listing.locations
 
     def _taken(self) -> frozenset[str | None]:
@@ -292,7 +292,7 @@ class TableResolver:
         return not self.store.child(name).has(MANIFEST) and not _has_versions(self.store.child(name))
 
     def _names(self, db_schema: str) -> list[str]:
-        """What look like the names of tables in a schema, without opening any."""
+        """Return what look like the names of tables in a schema, without opening any."""
         found = [name.name for name in self._listed() if name.db_schema == db_schema]
         if _is_safe(db_schema):
             place = self._directory(db_schema)
@@ -314,7 +314,7 @@ class TableResolver:
         return self._named_listing()[1]
 
     def _named_listing(self) -> tuple[Listing, Mapping[TableName, Listed]]:
-        """What it lists, and the tables among that by the names that SQL has for them."""
+        """Return what it lists, and the tables among that by the names that SQL has for them."""
         listing, named = self._manifest.listing(), self._named
         if named[0] is not listing:
             self._named = named = listing, _named(listing)
@@ -326,7 +326,7 @@ class TableResolver:
         return {".".join(path) for path in listing.namespaces}.union(name.db_schema for name in named)
 
     def _listed_place(self, name: TableName, listed: Listed) -> Store:
-        """Where a listed table lies; one that cannot be reached is the fault of its own row alone."""
+        """Return where a listed table lies; one that cannot be reached is the fault of its own row alone."""
         if not listed.location:
             raise Corrupt(f"table {name.name!r} is listed without a location")
         try:
@@ -340,7 +340,7 @@ class TableResolver:
         return self._opened.get(place.uri) or self._opened.setdefault(place.uri, PartitionedNamespace(place))
 
     def _is_namespace(self, place: Store) -> bool:
-        """Whether a partitioned namespace lies at `place`: a `__manifest` with at least one partition spec.
+        """Return whether a partitioned namespace lies at `place`: a `__manifest` with at least one partition spec.
 
         A broken one is listed with the others, and whoever opens it is told why.
         """
@@ -368,12 +368,12 @@ def _is_table(place: Store) -> bool:
 
 
 def _has_versions(place: Store) -> bool:
-    """Whether a Lance table lies right at `place`, as opposed to a table or schema called `_versions` below it."""
+    """Return whether a Lance table lies right at `place`, as opposed to a table or schema called `_versions` below it."""
     return any(name.endswith(".manifest") for name in place.child(VERSIONS).files())
 
 
 def _is_safe(name: str) -> bool:
-    """Whether a name can be one directory below another: it leads nowhere else, and into no table's inside."""
+    """Return whether a name can be one directory below another: it leads nowhere else, and into no table's inside."""
     if not name or len(name.encode()) + len(PLAIN_SUFFIX) > LONGEST_FILE_NAME:
         return False
     return not any(part in name for part in "/\\\0") and name[0] != "." and name != MANIFEST

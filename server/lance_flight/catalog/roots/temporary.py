@@ -50,7 +50,7 @@ class TemporaryTables:
         return NO_TABLES if root is None else Temporary(frozenset(root.tables()), root)
 
     def root_for(self, name: TableName, root: Root) -> Root:
-        """Where a temporary table of this name is made, beside the lasting ones of `root`."""
+        """Return where a temporary table of this name is made, beside the lasting ones of `root`."""
         if name.db_schema != PUBLIC:
             raise Unsupported(
                 f"temporary table {name.name!r} would be in schema {name.db_schema!r}; expected {PUBLIC!r}"

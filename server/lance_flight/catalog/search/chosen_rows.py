@@ -40,12 +40,12 @@ class ChoosingSearch(Search, Order, Protocol):
         ...
 
     def widened(self, count: int, *, is_whole: bool) -> Self:
-        """The same search for more rows; `is_whole` for all that there are, in their true order."""
+        """Return the same search for more rows; `is_whole` for all that there are, in their true order."""
         ...
 
 
 def found(search: ChoosingSearch, scan: Scan, source: Source) -> pa.Table:
-    """What a search finds in a table."""
+    """Return what a search finds in a table."""
     scan = replace(scan, search=search)
     if search.among is None:
         return read(scan, [source])
@@ -77,7 +77,7 @@ def rows_among(among: Mapping[int, Addresses] | None, scan: Scan, source: Source
 
 
 def _addressed(scan: Scan, source: Source) -> pa.Table:
-    """What a scan reads, with addresses."""
+    """Return what a scan reads, with addresses."""
     schema = scan.schema if ROW_ADDRESS in scan.schema.names else scan.schema.append(_ADDRESS)
     return read(replace(scan, schema=schema), [source])
 
@@ -87,5 +87,5 @@ def _among(addresses: Addresses, rows: pa.Table) -> pa.Table:
 
 
 def address_condition(addresses: Addresses) -> str:
-    """What says in Lance's words that a row lies at one of some addresses."""
+    """Return what says in Lance's words that a row lies at one of some addresses."""
     return f"{ROW_ADDRESS} IN ({', '.join(map(str, addresses.tolist()))})"

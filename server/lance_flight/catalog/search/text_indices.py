@@ -89,7 +89,7 @@ class IndexedTexts:
 
 
 def _cutting(options: Mapping[str, Any]) -> Cut:
-    """How an index with some options cuts texts into tokens."""
+    """Return how an index with some options cuts texts into tokens."""
 
     @lru_cache(64)
     def cut(text: str) -> tuple[str, ...]:

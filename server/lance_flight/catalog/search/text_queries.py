@@ -103,7 +103,7 @@ class TextQuery:
         return tuple({word.token: word for word in found if word.token is not None}.values())
 
     def weighted(self, column: str, cut: Cut, weight: Callable[[str], float]) -> tuple[FullTextQuery, float]:
-        """The same query with a weight for each token, and what its scores are to be divided by.
+        """Return the same query with a weight for each token, and what its scores are to be divided by.
 
         Lance takes no weight for a phrase. A phrase is worth what its words are, so what they lack is added to it; since
         that must not be less than nothing, all is scaled up until the least of it is not.

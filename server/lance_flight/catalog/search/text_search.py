@@ -115,7 +115,7 @@ class _Part(Protocol):
         ...
 
     def statistics(self) -> Statistics:
-        """How rare the words of the query are in them."""
+        """Return how rare the words of the query are in them."""
         ...
 
     def find(self, every: Statistics | None, count: int, schema: pa.Schema) -> pa.Table:
@@ -124,7 +124,7 @@ class _Part(Protocol):
 
 
 def _parts(search: TextSearch, scan: Scan, source: Source, room: _Room) -> list[_Part]:
-    """What a table has, with an index and without."""
+    """Return what a table has, with an index and without."""
     columns, number = source.columns, scan.ids.get(search.column)
     column = physical(columns, search.column, number)
     files = source.dataset.get_fragments()
@@ -266,7 +266,7 @@ class _Room:
         self._lock = Lock()
 
     def take(self, rows: int) -> bool:
-        """Whether there is room for so many more."""
+        """Return whether there is room for so many more."""
         with self._lock:
             if rows > self._left:
                 return False

@@ -38,7 +38,7 @@ class Statistics:
         return cls(documents=documents, frequencies=frequencies)
 
     def idf(self, token: str) -> float:
-        """What a token is worth: the less, the more texts have it."""
+        """Return what a token is worth: the less, the more texts have it."""
         frequency = self.frequencies.get(token, 0)
         return math.log1p((max(self.documents - frequency, 0) + 0.5) / (frequency + 0.5))
 

@@ -41,7 +41,7 @@ class BranchRef:
 
 
 def is_table_branch(name: str) -> bool:
-    """Whether a Lance branch of a partition table is called like one of ours."""
+    """Return whether a Lance branch of a partition table is called like one of ours."""
     return _TABLE_BRANCH.fullmatch(name) is not None
 
 
@@ -55,7 +55,7 @@ def branches_of(manifest: LanceDataset) -> dict[str, BranchRef]:
 
 
 def has_branches(place: Store) -> bool:
-    """Whether any Lance table right at `place`, or right below it, holds a branch, be it forgotten by its `__manifest`."""
+    """Return whether any Lance table right at `place`, or right below it, holds a branch, be it forgotten by its `__manifest`."""
     return any(table.child(BRANCHES).directories() for table in [place, *map(place.child, place.directories())])
 
 

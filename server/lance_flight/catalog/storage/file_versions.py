@@ -23,7 +23,7 @@ def version_of(fragments: Iterable[FragmentMetadata]) -> str | None:
 
 
 def unstorable_in(schema: pa.Schema, version: str) -> list[str]:
-    """What is wrong with the columns that files of a version have no encoding for."""
+    """Return what is wrong with the columns that files of a version have no encoding for."""
     return [
         f"column {field.name!r} is {field.type}, which files of Lance version {version} cannot hold; expected"
         f" file_version {least} or a later one"

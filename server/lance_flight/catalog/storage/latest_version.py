@@ -88,7 +88,7 @@ def version_file(table: str, version: int) -> VersionFile | None:
 
 
 def is_followed(table: Store, version: int) -> bool | None:
-    """Whether a version of a table has a next one; None where files cannot tell: they are not local, or of other names."""
+    """Return whether a version of a table has a next one; None where files cannot tell: they are not local, or of other names."""
     if table.is_remote or version_file(table.uri, version) is None:
         return None
     return version_file(table.uri, version + 1) is not None

@@ -184,7 +184,7 @@ def to_bytes(snapshots: Iterable[SnapshotId]) -> bytes:
 
 
 def from_bytes(content: bytes) -> set[SnapshotId]:
-    """What `to_bytes` wrote."""
+    """Return what `to_bytes` wrote."""
     return {(branch or None, int(number)) for branch, numbers in json.loads(content).items() for number in numbers}
 
 

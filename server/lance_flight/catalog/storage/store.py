@@ -57,7 +57,7 @@ def shared_session() -> lance.Session:
 
 
 def unstorable(schema: pa.Schema) -> list[str]:
-    """What is wrong with the columns that Lance has no type for; nothing for a schema that can be stored."""
+    """Return what is wrong with the columns that Lance has no type for; nothing for a schema that can be stored."""
     return [
         f"column {field.name!r} is {field.type}, which cannot be stored" for field in schema if not _has_type(field)
     ]
@@ -117,7 +117,7 @@ class Store:
         return self.checked(self._opened(version, self.uri_for_small_files if to_commit else self.uri))
 
     def checked(self, dataset: LanceDataset) -> LanceDataset:
-        """The same dataset, of a version that lies here; `OutsideRoot` where its files lie outside of the root."""
+        """Return the same dataset, of a version that lies here; `OutsideRoot` where its files lie outside of the root."""
         if not self.is_remote:
             links.check_version(self._top, self.uri, int(dataset.version))
         for base in dataset.base_paths().values():
@@ -177,7 +177,7 @@ class Store:
         return repr(self.name) if version is None else f"{self.name!r}, version {version}"
 
     def words(self, said: Exception | str) -> str:
-        """What another library says, with every path as it is seen from this place, and none of Lance's own source.
+        """Return what another library says, with every path as it is seen from this place, and none of Lance's own source.
 
         The only way for such words into a message of ours: clients are not told where a server keeps its tables.
         """
@@ -232,7 +232,7 @@ class Store:
         return not self.is_remote and os.path.islink(self.uri)  # noqa: PTH114 - several times quicker
 
     def has(self, name: str) -> bool:
-        """Whether a file or directory of this name lies right below this one."""
+        """Return whether a file or directory of this name lies right below this one."""
         if not self.is_remote:
             return _is_there(f"{self.uri}/{name}")
         filesystem, path = self._filesystem()
@@ -240,7 +240,7 @@ class Store:
         return bool(info.type != pafs.FileType.NotFound)
 
     def exists(self) -> bool:
-        """Whether anything lies at this very place."""
+        """Return whether anything lies at this very place."""
         return self.parent.has(self.name)
 
     @property
@@ -270,7 +270,7 @@ class Store:
         return replace(self, uri=self.uri.rstrip("/").rpartition("/")[0] or "/")
 
     def _has_version(self, version: int | str | None) -> bool:
-        """Whether a table, a version of it, or a tag lies here as a file, readable or not."""
+        """Return whether a table, a version of it, or a tag lies here as a file, readable or not."""
         match version:
             case None:
                 return self.has(VERSIONS)
@@ -329,7 +329,7 @@ class Store:
 
 
 def _is_below(path: str, top: str) -> bool:
-    """Whether a path, as Lance writes one, is that of something below another one, with no symbolic link between them."""
+    """Return whether a path, as Lance writes one, is that of something below another one, with no symbolic link between them."""
     scheme, _, rest = top.rpartition("://")
     found = path.partition("://")[2] if "://" in path else path
     if scheme:
@@ -345,7 +345,7 @@ def _is_below(path: str, top: str) -> bool:
 
 
 def _is_there(path: str) -> bool:
-    """Whether something lies at a local path: what pyarrow's file system says, which lets go of Python's lock six times for it."""
+    """Return whether something lies at a local path: what pyarrow's file system says, which lets go of Python's lock six times for it."""
     try:
         os.stat(path)  # noqa: PTH116 - several times quicker
     except OSError as exc:

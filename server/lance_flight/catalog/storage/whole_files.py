@@ -65,12 +65,12 @@ def _find(place: str, name: str) -> Path:
 
 
 def _is_whole_arrow(content: bytes) -> bool:
-    """Whether an Arrow file ends as it began."""
+    """Return whether an Arrow file ends as it began."""
     return len(content) > _ARROW_HEADER and content.endswith(_ARROW_END)
 
 
 def _is_whole_bitmap(content: bytes) -> bool:
-    """Whether a Roaring bitmap is as long as its header says: the number of containers, and how many values are in each."""
+    """Return whether a Roaring bitmap is as long as its header says: the number of containers, and how many values are in each."""
     if len(content) < _ROARING_HEADER:
         return False
     cookie, containers = (int(word) for word in np.frombuffer(content[:_ROARING_HEADER], "<u4"))

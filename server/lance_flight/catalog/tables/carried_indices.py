@@ -55,7 +55,7 @@ class CarriedIndices:
         return cls(tuple(carried), tuple(kinds))
 
     def under_base(self, number: int, version: int) -> list[lance.Index]:
-        """The same for a version of another dataset, of which this table is a numbered base path."""
+        """Return the same for a version of another dataset, of which this table is a numbered base path."""
         return [replace(segment, base_id=number, dataset_version=version) for segment in self.segments]
 
 
@@ -69,7 +69,7 @@ def _is_of_texts(index: lance.IndexDescription) -> bool:
 
 
 def _details(index: lance.IndexDescription) -> tuple[str, bytes]:
-    """What a manifest tells of an index: of those of texts Lance believes it, of others it asks their files."""
+    """Return what a manifest tells of an index: of those of texts Lance believes it, of others it asks their files."""
     if not _is_of_texts(index):
         return index.type_url, b""
     options = {name: value for name, value in index.details.items() if name not in _NO_OPTIONS and value is not None}
@@ -78,7 +78,7 @@ def _details(index: lance.IndexDescription) -> tuple[str, bytes]:
 
 @lru_cache(64)
 def _text_details(options: str) -> tuple[str, bytes]:
-    """What Lance writes down of an index of texts with some options (as JSON): found out by making one."""
+    """Return what Lance writes down of an index of texts with some options (as JSON): found out by making one."""
     empty = pa.table({"text": pa.array([""])})
     dataset = lance.write_dataset(empty, f"memory://{secrets.token_hex(8)}")
     dataset.create_scalar_index("text", "INVERTED", **json.loads(options))

@@ -81,7 +81,7 @@ def writable(rows: pa.Table, dataset: LanceDataset, context: PartitionContext, t
 
 
 def readable(schema: pa.Schema, table: pa.Schema) -> list[str]:
-    """What keeps a table with other columns, found by name, from being read as `schema`, whatever its rows are."""
+    """Return what keeps a table with other columns, found by name, from being read as `schema`, whatever its rows are."""
     problems = []
     for field in schema:
         at = table.get_field_index(field.name)

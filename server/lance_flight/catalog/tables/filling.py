@@ -88,7 +88,7 @@ def filling(
     tables: Callable[[], Mapping[int, int]] | None,
     wanted: Collection[int],
 ) -> Filling:
-    """What is to be filled of the `wanted` columns; `columns` are those of the dataset with the ids that they hold.
+    """Return what is to be filled of the `wanted` columns; `columns` are those of the dataset with the ids that they hold.
 
     The dataset is one table, or made of one for each context: `tables` says then by fragment which.
     """

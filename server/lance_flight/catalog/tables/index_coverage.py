@@ -31,7 +31,7 @@ class Coverage:
 
     @classmethod
     def of(cls, dataset: LanceDataset, name: str, column: str, kind: IndexKind) -> Coverage:
-        """What `dataset` has of the index."""
+        """Return what `dataset` has of the index."""
         named = [index for index in dataset.describe_indices() if index.name == name]
         is_mine = _is_of(dataset, column, kind)
         mine = tuple(segment for index in named if is_mine(index) for segment in segments(index))

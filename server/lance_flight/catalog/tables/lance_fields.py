@@ -106,7 +106,7 @@ def _new_schema(serialized: bytes) -> LanceSchema:
 
 
 def seed_of(schema: LanceSchema) -> pa.Schema | None:
-    """What a table begins with that is to have this schema: Lance numbers it by position, and lets nothing but new fields come.
+    """Return what a table begins with that is to have this schema: Lance numbers it by position, and lets nothing but new fields come.
 
     None where there is no such beginning.
     """

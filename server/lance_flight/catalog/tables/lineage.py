@@ -90,7 +90,7 @@ def keeping(fragments: Iterable[FragmentMetadata], ids: pa.Array | None) -> Iter
 
 
 def are_new(dataset: LanceDataset, fragments: Iterable[int]) -> bool:
-    """Whether no row of some files was changed: its id stays, and other files may say what it was before."""
+    """Return whether no row of some files was changed: its id stays, and other files may say what it was before."""
     if not dataset.has_stable_row_ids:
         return True
     files = [dataset.get_fragment(number) for number in fragments]
@@ -100,7 +100,7 @@ def are_new(dataset: LanceDataset, fragments: Iterable[int]) -> bool:
 
 
 def without(fragments: Sequence[FragmentMetadata]) -> list[FragmentMetadata]:
-    """The same fragments without lineage, for a table that knows of none."""
+    """Return the same fragments without lineage, for a table that knows of none."""
     return [
         replace(fragment, row_id_meta=None, created_at_version_meta=None, last_updated_at_version_meta=None)
         for fragment in fragments

@@ -98,7 +98,7 @@ def merge(tables: Sequence[PinnedTable]) -> tuple[list[Merged], list[PinnedTable
 
 
 def _is_filled_in_part(table: PinnedTable, files: _Files) -> bool:
-    """Whether some of the files lack a column of an identity field, and others have it."""
+    """Return whether some of the files lack a column of an identity field, and others have it."""
     known = {} if table.context is None else table.context.identity.by_source
     if not known or not files.lacking or table.context is None:
         return False
@@ -128,14 +128,14 @@ class _Group:
 
 
 def sources(tables: Sequence[PinnedTable]) -> list[Source]:
-    """What a scan reads for the rows of `tables`: those that can be merged as one, and the others."""
+    """Return what a scan reads for the rows of `tables`: those that can be merged as one, and the others."""
     merged, alone = merge(tables) if len(tables) > 1 else ((), tables)
     return [found.source for found in merged] + [table.source for table in alone]
 
 
 @lru_cache(KEPT_TABLES)
 def _files(uri: str, pin: FixedPin) -> _Files | None:
-    """What a merged dataset needs to know of a table; None if it cannot be part of one.
+    """Return what a merged dataset needs to know of a table; None if it cannot be part of one.
 
     A version never changes, and a directory is never used again: this can be kept for good.
     """

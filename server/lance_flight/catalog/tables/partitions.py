@@ -40,12 +40,12 @@ NUMBERS_OF_A_TABLE = 1 << 10
 
 
 def place_of_files(location: str, base: FixedPin | None) -> str:
-    """Where new data files go, to be committed on `base` of the table at `location`: Lance keeps those of a branch apart."""
+    """Return where new data files go, to be committed on `base` of the table at `location`: Lance keeps those of a branch apart."""
     return f"{location}/{BRANCHES}/{base.branch}" if isinstance(base, BranchVersion) else location
 
 
 def places_of_data(dataset: LanceDataset, location: str, pin: FixedPin) -> dict[int | None, str]:
-    """Where the data files of a version of the table at `location` lie, by the base paths that they name (None: its own)."""
+    """Return where the data files of a version of the table at `location` lie, by the base paths that they name (None: its own)."""
     places: dict[int | None, str] = {None: f"{place_of_files(location, pin)}/{DATA}"}
     for number, base in dataset.base_paths().items():
         # Lance names them in full; those of other branches of the table lie below it.
@@ -122,7 +122,7 @@ def in_memory(schema: LanceSchema, fragments: Sequence[FragmentMetadata], bases:
 
 
 def is_evolved(schema: LanceSchema, fragments: Iterable[FragmentMetadata]) -> bool:
-    """Whether columns have other numbers than those of a new table, or not all files hold all of them."""
+    """Return whether columns have other numbers than those of a new table, or not all files hold all of them."""
     known, expected = numbers(schema), leaves(schema)
     return known != list(range(len(known))) or any(
         sorted(number for file in fragment.files for number in file.fields) != expected for fragment in fragments
@@ -130,13 +130,13 @@ def is_evolved(schema: LanceSchema, fragments: Iterable[FragmentMetadata]) -> bo
 
 
 def numbered(fragments: Iterable[FragmentMetadata], first: int) -> list[FragmentMetadata]:
-    """The same fragments with numbers of their own, from `first` on."""
+    """Return the same fragments with numbers of their own, from `first` on."""
     found = [fragment.to_json() for fragment in fragments]
     return [FragmentMetadata.from_json(json.dumps(each | {"id": first + n})) for n, each in enumerate(found)]
 
 
 def under_base(fragments: Iterable[FragmentMetadata], number: int) -> list[FragmentMetadata]:
-    """The same fragments, with their files under a numbered base path."""
+    """Return the same fragments, with their files under a numbered base path."""
     found = [fragment.to_json() for fragment in fragments]
     for fragment in found:
         for file in fragment["files"]:

@@ -48,7 +48,7 @@ class TablePart:
     of: int = 1
 
     def sources(self) -> list[Source]:
-        """What a scan reads for it."""
+        """Return what a scan reads for it."""
         return [self.table.source.part(self.part, self.of)]
 
 

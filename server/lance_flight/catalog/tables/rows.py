@@ -101,7 +101,7 @@ def rounded(table: pa.Table, target: pa.Schema) -> pa.Table:
 
 
 def _are_floats(source: pa.DataType, target: pa.DataType) -> bool:
-    """Whether lists of numbers become lists of floats."""
+    """Return whether lists of numbers become lists of floats."""
     are_lists = _is_list(source) and _is_list(target) and source != target
     return are_lists and _is_number(source.value_type) and pa.types.is_floating(target.value_type)
 
@@ -150,7 +150,7 @@ def _refuse_changed(column: pa.Array | pa.ChunkedArray, cast: pa.Array | pa.Chun
 
 
 def _different(left: pa.Array | pa.ChunkedArray, right: pa.Array | pa.ChunkedArray) -> pa.Array | pa.ChunkedArray:
-    """Where two columns of one type differ; NaN counts as the same."""
+    """Return where two columns of one type differ; NaN counts as the same."""
     kind = right.type
     if pa.types.is_nested(kind) or pa.types.is_float16(kind):
         # Arrow compares neither.
@@ -162,7 +162,7 @@ def _different(left: pa.Array | pa.ChunkedArray, right: pa.Array | pa.ChunkedArr
 
 
 def _castable(source: pa.DataType, target: pa.DataType) -> bool:
-    """Whether there is a cast at all; whether it is lossless, the values decide.
+    """Return whether there is a cast at all; whether it is lossless, the values decide.
 
     Text is not parsed into numbers or dates by an ingest: that hides mistakes.
     """
@@ -221,6 +221,6 @@ def _aligned(column: pa.Array) -> pa.Array:
 
 
 def _begins_at_its_memory(column: pa.Array) -> bool:
-    """Whether neither a column nor a field inside its structs is a later part of its memory."""
+    """Return whether neither a column nor a field inside its structs is a later part of its memory."""
     inner = [column.field(place) for place in range(column.type.num_fields)] if pa.types.is_struct(column.type) else []
     return bool(column.offset == 0) and all(map(_begins_at_its_memory, inner))

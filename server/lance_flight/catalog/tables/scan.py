@@ -75,7 +75,7 @@ class Source:
             yield fragment, self.name if base is None else self.tables[base - 1]
 
     def filling(self, columns: Sequence[pa.Field], wanted: Collection[int]) -> Filling:
-        """How those of the `wanted` columns are filled that its files lack; `columns` are its own."""
+        """Return how those of the `wanted` columns are filled that its files lack; `columns` are its own."""
         return filling(self.dataset, columns, self.contexts, self._tables_of_fragments if self.tables else None, wanted)
 
     def _tables_of_fragments(self) -> dict[int, int]:
@@ -83,7 +83,7 @@ class Source:
         return {number: base - 1 for number, base in fragments}
 
     def count_rows(self) -> int:
-        """How many rows there are, from metadata alone."""
+        """Return how many rows there are, from metadata alone."""
         if self.fragments is None:
             return int(self.dataset.count_rows())
         return sum(fragment.count_rows() for fragment in self.fragments)
@@ -108,7 +108,7 @@ class Search(Protocol):
         ...
 
     def arguments(self, column: str, rows: int | None) -> Mapping[str, Any]:
-        """What Lance's scanner is told: the column as the table calls it; None, or so many `rows` as shall be found at least."""
+        """Return what Lance's scanner is told: the column as the table calls it; None, or so many `rows` as shall be found at least."""
         ...
 
 
@@ -184,7 +184,7 @@ class Scan:
         return [name for name in named if not self._is_made(name)]
 
     def _is_made(self, name: str) -> bool:
-        """Whether a column is made by the scan, and stored nowhere."""
+        """Return whether a column is made by the scan, and stored nowhere."""
         return name in _MADE or (self.search is not None and name == self.search.result.name)
 
     @property
@@ -212,7 +212,7 @@ class Scan:
         return (self._shaped(batch, self.rest, table) for batch in reader)
 
     def _searching(self, column: str | None = None, all_of: Source | None = None) -> Mapping[str, Any]:
-        """What Lance's scanner is told of the search: of a column as a table calls it; to find all that a table has."""
+        """Return what Lance's scanner is told of the search: of a column as a table calls it; to find all that a table has."""
         if self.search is None:
             return {}
         rows = None if all_of is None else all_of.count_rows()
@@ -333,7 +333,7 @@ def _has_inner_struct(kind: pa.DataType) -> bool:
 
 
 def _is_plain(field: pa.Field, target: pa.Field) -> bool:
-    """Whether a column of a table is just what is wanted."""
+    """Return whether a column of a table is just what is wanted."""
     return bool(field.name == target.name and field.type.equals(target.type) and same_fields(field, target))
 
 

@@ -70,7 +70,7 @@ def _with_ids(physical: Sequence[pa.Field], namespace: Sequence[pa.Field], store
 
 
 def _is_alike(mine: pa.DataType, other: pa.DataType) -> bool:
-    """Whether a column of one type can be the other under another name: Lance gives what is cast a new number."""
+    """Return whether a column of one type can be the other under another name: Lance gives what is cast a new number."""
     return bool(mine.id == other.id) or any(is_kind(mine) and is_kind(other) for is_kind in (is_string, _is_binary))
 
 
@@ -149,14 +149,14 @@ def _fill(target: pa.Field, fills: Fills) -> Fill | None:
 
 
 def _holds(field: pa.Field, fills: Fills) -> bool:
-    """Whether a field, or one inside it, is filled."""
+    """Return whether a field, or one inside it, is filled."""
     if not fills:
         return False
     return namespace_id(field) in fills or any(_holds(child, fills) for child in children(field.type))
 
 
 def same_fields(physical: pa.Field, target: pa.Field) -> bool:
-    """Whether the fields inside a column are, one by one, those of the namespace, as far as both have ids."""
+    """Return whether the fields inside a column are, one by one, those of the namespace, as far as both have ids."""
     inner, wanted = children(physical.type), children(target.type)
     return len(inner) == len(wanted) and all(
         (None in (ids := (namespace_id(a), namespace_id(b))) or ids[0] == ids[1]) and same_fields(a, b)

@@ -32,7 +32,7 @@ def split(planned: PlannedQuery, endpoints: int) -> tuple[int, int | None]:
 
 
 def is_ordered(plan: LogicalPlan) -> bool:
-    """Whether the rows come in an order that the query itself asks for; one that is not optimised says so at its top."""
+    """Return whether the rows come in an order that the query itself asks for; one that is not optimised says so at its top."""
     node = plan.to_variant()
     if isinstance(node, Sort):
         return True

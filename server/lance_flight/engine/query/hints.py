@@ -81,7 +81,7 @@ def _scans(plan: LogicalPlan, above: Sequence[Filter | Projection], default_sche
 
 
 def _condition(above: Sequence[Filter | Projection]) -> Predicate:
-    """What filters and projections, the highest first, require of the rows that come to the lowest of them."""
+    """Return what filters and projections, the highest first, require of the rows that come to the lowest of them."""
     condition: Predicate = ALWAYS
     for node in above:
         if isinstance(node, Filter):
@@ -105,7 +105,7 @@ def _columns(node: Projection) -> dict[str, Column]:
 
 
 def _below(predicate: Predicate, columns: Mapping[str, Column]) -> Predicate:
-    """What a condition on the columns of a projection says of those below; a part of other columns says nothing."""
+    """Return what a condition on the columns of a projection says of those below; a part of other columns says nothing."""
     match predicate:
         case And(parts):
             return all_of(_below(part, columns) for part in parts)

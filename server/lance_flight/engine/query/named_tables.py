@@ -167,7 +167,7 @@ class NamedTables:
         return self._tables.read(name, opened)
 
     def _policy(self, name: TableName, *, is_target: bool = False) -> RowPolicy:
-        """Which rows of a table there are for the statement."""
+        """Return which rows of a table there are for the statement."""
         needed = {Privilege.SELECT, *(self._context.changing if is_target else ())}
         return self._context.access.rows(needed, self._context.root.governing(name))
 
@@ -221,14 +221,14 @@ class NamedTables:
         return view
 
     def _noting(self, namespace: PartitionedNamespace) -> Callable[[Sequence[str]], None] | None:
-        """What is told of the partition tables that are read, where others may not change them meanwhile."""
+        """Return what is told of the partition tables that are read, where others may not change them meanwhile."""
         transaction = self._context.transaction
         if transaction is None or not transaction.serializable:
             return None
         return partial(transaction.note_reads, namespace)
 
     def _pruned(self, name: TableName, snapshot: Snapshot) -> list[Pruned]:
-        """What an earlier run has found of the same snapshot."""
+        """Return what an earlier run has found of the same snapshot."""
         known = self._known.get(name)
         view = None if known is None else known.readable
         return view.pruned if isinstance(view, PartitionedView) and view.snapshot is snapshot else []
@@ -275,7 +275,7 @@ class NamedTables:
 
 
 def _beside(name: TableName, what: str | None, columns: pa.Schema, *, is_stable: bool) -> tuple[pa.Field, ...]:
-    """What a scan makes beside the columns of a table: where its rows lie, or their lineage."""
+    """Return what a scan makes beside the columns of a table: where its rows lie, or their lineage."""
     match what:
         case None:
             return ()

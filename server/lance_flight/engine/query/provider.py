@@ -87,11 +87,11 @@ class Readable(Protocol):
         ...
 
     def plan(self, predicate: Predicate) -> ScanPlan:
-        """Which tables to read for rows where `predicate` is TRUE."""
+        """Return which tables to read for rows where `predicate` is TRUE."""
         ...
 
     def failure(self, exc: Exception) -> LanceFlightError:
-        """What to say of an exception that ended a scan, or its planning."""
+        """Return what to say of an exception that ended a scan, or its planning."""
         ...
 
 

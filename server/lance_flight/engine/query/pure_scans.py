@@ -22,7 +22,7 @@ _ROW_BY_ROW = (Projection, Filter, SubqueryAlias)
 
 
 def is_pure_scan(plan: LogicalPlan) -> bool:
-    """Whether an optimised plan reads one table and treats every row by itself."""
+    """Return whether an optimised plan reads one table and treats every row by itself."""
     node = plan.to_variant()
     if isinstance(node, TableScan):
         return _is_whole(node)
@@ -30,7 +30,7 @@ def is_pure_scan(plan: LogicalPlan) -> bool:
 
 
 def is_one_row(plan: LogicalPlan) -> bool:
-    """Whether an optimised plan reads nothing and has one row at most, as that of `SELECT 1` does."""
+    """Return whether an optimised plan reads nothing and has one row at most, as that of `SELECT 1` does."""
     return "Subquery:" not in plan.display_indent() and _is_computed(plan)
 
 
@@ -78,7 +78,7 @@ def _named(batch: pa.RecordBatch, columns: list[str], schema: pa.Schema) -> pa.R
 
 
 def _is_whole(scan: Any) -> bool:
-    """Whether a scan returns all rows that its filters leave: a LIMIT counts over the whole table."""
+    """Return whether a scan returns all rows that its filters leave: a LIMIT counts over the whole table."""
     return scan.fetch() is None
 
 

@@ -48,7 +48,7 @@ def tasks_of(
     shares: int,
     scope: Scope,
 ) -> tuple[Task, ...]:
-    """What each endpoint of a query has to do."""
+    """Return what each endpoint of a query has to do."""
     whole = Task(
         sql=running.sql,
         statement=running.id,

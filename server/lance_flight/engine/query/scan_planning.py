@@ -89,7 +89,7 @@ def plan_scan(
 
 
 def _planned_by_sql(namespace: PartitionedNamespace, condition: str, at: Snapshot | None) -> PlannedScan:
-    """What a query with this WHERE reads: planned just as the server plans it."""
+    """Return what a query with this WHERE reads: planned just as the server plans it."""
     session = Session(StatementContext(root=Root(namespace.store), target_partitions=1))
     name = namespace.store.name + (f"@{at.version}" if at is not None else "")
     frame = session.frame(f"SELECT * FROM {quoted(name)} WHERE {enclosed(condition)}")  # noqa: S608 - planned, never run

@@ -27,7 +27,7 @@ class Scope:
     own_tables: TemporaryTables | None = None
 
     def with_own_tables(self) -> Scope:
-        """The same for a session that is certainly its client's, with its temporary tables."""
+        """Return the same for a session that is certainly its client's, with its temporary tables."""
         if self.session is None:
             return self
         known = self.session.temporary.known()

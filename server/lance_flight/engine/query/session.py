@@ -314,7 +314,7 @@ class Session:
                 self.first.pop()()
 
     def in_small_batches(self, frame: DataFrame) -> DataFrame:
-        """The same query in batches of fewer rows, for all that is planned from here on.
+        """Return the same query in batches of fewer rows, for all that is planned from here on.
 
         A join without equality looks at all rows of one side for each batch of the other, and cannot be cancelled meanwhile.
         """
@@ -360,13 +360,13 @@ class Session:
             raise
 
     def planned(self, plan: Callable[[], T]) -> T:
-        """What planning gives; what DataFusion refuses is `SqlError`, `StatementTimeout` what takes too long."""
+        """Return what planning gives; what DataFusion refuses is `SqlError`, `StatementTimeout` what takes too long."""
         with self._errors.raised_as(SqlError):
             return self._limits.run(plan)
 
 
 def shaped(batches: Iterator[pa.RecordBatch], schema: pa.Schema) -> Iterator[pa.RecordBatch]:
-    """The same batches, each of exactly `schema`, its columns found by their places."""
+    """Return the same batches, each of exactly `schema`, its columns found by their places."""
     for batch in batches:
         columns = [c if c.type == f.type else c.cast(f.type) for c, f in zip(batch.columns, schema, strict=True)]
         yield pa.RecordBatch.from_arrays(columns, schema=schema)

@@ -73,7 +73,7 @@ class Sessions:
         )
 
     def within(self, scope: Scope, running: RunningStatement) -> Callable[..., Session]:
-        """What makes the sessions of a statement that changes something: by transaction, target, and what is done to its rows."""
+        """Return what makes the sessions of a statement that changes something: by transaction, target, and what is done to its rows."""
         context = self.of_scope(scope, running)
 
         def begin(
@@ -105,7 +105,7 @@ def in_transaction(
     target: TableName | None = None,
     changing: frozenset[Privilege] = frozenset(),
 ) -> StatementContext:
-    """The same in a transaction, which holds the snapshots that nobody else does."""
+    """Return the same in a transaction, which holds the snapshots that nobody else does."""
     if holds is None and transaction is not None:
         holds = transaction.holds
     return replace(context, transaction=transaction, holds=holds, target=target, changing=changing)

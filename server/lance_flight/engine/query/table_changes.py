@@ -141,7 +141,7 @@ class _Changes:
 
 
 def _identity(table: Table, version: int) -> datetime:
-    """When a version was committed: a table that was made again has others."""
+    """Return when a version was committed: a table that was made again has others."""
     dataset = table.manifest.open(version) if isinstance(table, PartitionedNamespace) else table.open(version)
     committed_at: datetime = dataset.get_version()["timestamp"]
     return committed_at

@@ -251,7 +251,7 @@ class PartitionedView:
         ]
 
     def row_counts(self, rows: Rows) -> list[npt.NDArray[np.int64]]:
-        """How many rows partition tables have, in the order of `rows`."""
+        """Return how many rows partition tables have, in the order of `rows`."""
         tables = [mine.tables(kept) for mine, kept in zip(self.snapshot.tables, rows, strict=True)]
         try:
             counted = iter(row_counts(self.floating.pinned([table for mine in tables for table in mine])))
@@ -260,7 +260,7 @@ class PartitionedView:
         return [np.fromiter(islice(counted, len(mine)), np.int64, len(mine)) for mine in tables]
 
     def failure(self, exc: Exception) -> LanceFlightError:
-        """Why a scan of it failed (`provider.Readable`)."""
+        """Return why a scan of it failed (`provider.Readable`)."""
 
         def committed_at() -> datetime:
             return PartitionedNamespace(self.store, self.branch).snapshot(self.snapshot.version).committed_at
@@ -294,7 +294,7 @@ class PlainView:
         )
 
     def failure(self, exc: Exception) -> LanceFlightError:
-        """Why a scan of it failed (`provider.Readable`)."""
+        """Return why a scan of it failed (`provider.Readable`)."""
         version = self.source.dataset.get_version()
         return failure(
             self.name, self.store, exc, unchanged=lambda: self.store.open(version["version"]).get_version() == version
@@ -302,7 +302,7 @@ class PlainView:
 
 
 def failure(name: str, store: Store, exc: Exception, *, unchanged: Callable[[], bool]) -> LanceFlightError:
-    """What ended a scan of a table: that it is not there any more, or else what was raised.
+    """Return what ended a scan of a table: that it is not there any more, or else what was raised.
 
     Data lies below the directory of its table, and goes with it: whoever drops a table takes it from its readers.
     """
@@ -353,7 +353,7 @@ def side_of(
 
 
 def report(name: str, pruning: Pruning, snapshot: int, indices: Sequence[str] = ()) -> str:
-    """How a scan was pruned, and which indices are for what is left, for EXPLAIN."""
+    """Return how a scan was pruned, and which indices are for what is left, for EXPLAIN."""
     lines = [f"partitions: {pruning.scanned} / {pruning.total}  table {name}, snapshot {snapshot}"]
     for version in pruning.versions:
         lines.append(f"  v{version.spec_id}: {len(version.kept)} / {version.total}")

@@ -36,7 +36,7 @@ class _Queue:
         self._count += 1
 
     def pop(self) -> _Waiter:
-        """Whose turn it is; whoever shares his principal, and then his session, comes after all others."""
+        """Return whose turn it is; whoever shares his principal, and then his session, comes after all others."""
         principal, sessions = self._waiting.popitem(last=False)
         session, waiters = sessions.popitem(last=False)
         waiter = waiters.popleft()

@@ -23,7 +23,7 @@ SHOWN_BYTES = 4
 
 
 def new_session_id() -> str:
-    """What others call a new session, who could not find it by that."""
+    """Return what others call a new session, who could not find it by that."""
     return secrets.token_hex(SHOWN_BYTES)
 
 

@@ -77,7 +77,7 @@ class Clients:
                 self._offered.popitem(last=False)
 
     def knows(self, cookie: str) -> bool:
-        """Whether a cookie finds a session."""
+        """Return whether a cookie finds a session."""
         self._forget_idle()
         with self._lock:
             return _COOKIE + cookie in self._sessions or cookie in self._offered
@@ -157,7 +157,7 @@ class Clients:
         return found
 
     def current(self, session: ClientSession, transaction_id: bytes) -> bytes:
-        """The same transaction while it is known, then the open one of the session."""
+        """Return the same transaction while it is known, then the open one of the session."""
         with self._lock:
             known = transaction_id in self._open
         following = None if known else self.joined(session)
@@ -188,7 +188,7 @@ class Clients:
                     self._open.pop(transaction_id, None)
 
     def counted(self) -> tuple[int, int]:
-        """How many sessions are remembered, and how many transactions are open."""
+        """Return how many sessions are remembered, and how many transactions are open."""
         with self._lock:
             return len({id(kept.session) for kept in self._sessions.values()}), len(self._open)
 

@@ -22,7 +22,7 @@ class Memory:
         )
 
     def runtime(self) -> RuntimeEnvBuilder:
-        """What the context of a new statement is made with."""
+        """Return what the context of a new statement is made with."""
         if self._statement is not None:
             return self._runtime(self._statement)
         return RuntimeEnvBuilder() if self._shared is None else self._shared

@@ -38,7 +38,7 @@ class Receiver:
         self._given: list[_Item] = []
 
     def run(self, work: Callable[[], T]) -> T:
-        """What `work` returns, which reads `received` on another thread while this one receives."""
+        """Return what `work` returns, which reads `received` on another thread while this one receives."""
         outcome: list[T] = []
         errors: list[BaseException] = []
 

@@ -161,7 +161,7 @@ class RunningStatement:
         return sum(seconds[state] for state in _AT_WORK)
 
     def received(self, batches: Iterator[pa.RecordBatch], turn: Admission) -> Iterator[pa.RecordBatch]:
-        """The same batches as they are received from the client, counted; others may work while it waits for them."""
+        """Return the same batches as they are received from the client, counted; others may work while it waits for them."""
         counted = self.counted(batches)
         while True:
             self.at(State.STREAMING)
@@ -173,7 +173,7 @@ class RunningStatement:
             yield batch
 
     def counted(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """The same batches, until it is cancelled; their rows and bytes are counted."""
+        """Return the same batches, until it is cancelled; their rows and bytes are counted."""
         for batch in batches:
             self.cancellation.check()
             with self._lock:
@@ -182,7 +182,7 @@ class RunningStatement:
             yield batch
 
     def record(self, outcome: str | None = None) -> Record:
-        """What is known of it now."""
+        """Return what is known of it now."""
         with self._lock:
             now = time.monotonic()
             scanned, total = self.scanned or (0, 0)

@@ -54,7 +54,7 @@ class SqlTransaction:
         return not (self._snapshots or self._versions or self._inner or self._draft or self._dropped)
 
     def read(self, name: TableName, read: Callable[[Table], T]) -> T:
-        """What `read` makes of the table that has a name inside this transaction."""
+        """Return what `read` makes of the table that has a name inside this transaction."""
         if self._draft is not None and self._draft.name == name:
             return read(self._draft.table)
         if self._dropped == name:
@@ -66,7 +66,7 @@ class SqlTransaction:
         return self.read(name, lambda table: table)
 
     def has(self, name: TableName) -> bool:
-        """Whether a table has a name inside this transaction."""
+        """Return whether a table has a name inside this transaction."""
         if self._draft is not None and self._draft.name == name:
             return True
         return self._dropped != name and self._root.has(name)
@@ -81,7 +81,7 @@ class SqlTransaction:
         return kinds
 
     def is_draft(self, table: Table) -> bool:
-        """Whether this transaction has made a table, which nobody else can see."""
+        """Return whether this transaction has made a table, which nobody else can see."""
         return self._draft is not None and self._draft.table.store.uri == table.store.uri
 
     def create(self, draft: StagedTable) -> None:
@@ -109,7 +109,7 @@ class SqlTransaction:
         self._dropped = name
 
     def snapshot(self, namespace: PartitionedNamespace) -> Snapshot:
-        """What this transaction sees of a partitioned table."""
+        """Return what this transaction sees of a partitioned table."""
         place = namespace.place
         if self._inner is not None and self._writes(namespace):
             return self._inner.snapshot
@@ -121,11 +121,11 @@ class SqlTransaction:
         return self._snapshots[place]
 
     def step(self, namespace: PartitionedNamespace) -> int | None:
-        """How many of its own statements `snapshot` shows, where this transaction has changed the table."""
+        """Return how many of its own statements `snapshot` shows, where this transaction has changed the table."""
         return self._inner.step if self._inner is not None and self._writes(namespace) else None
 
     def snapshot_at(self, step: int) -> Snapshot:
-        """What the changed table looked like after so many statements."""
+        """Return what the changed table looked like after so many statements."""
         if self._inner is None:
             raise NotFound("the transaction has changed no table")
         return self._inner.snapshot_at(step)
@@ -278,5 +278,5 @@ def autocommit(
 
 
 def _is_on_main(table: Table) -> bool:
-    """Whether a table is on no branch; a plain one never is."""
+    """Return whether a table is on no branch; a plain one never is."""
     return isinstance(table, PlainTable) or table.branch is None

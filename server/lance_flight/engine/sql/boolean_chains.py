@@ -46,7 +46,7 @@ class _Expression:
 
 
 def chain_edits(tokens: Sequence[Token]) -> list[TableUpdate]:
-    """What to replace in a text, as (start, stop, new), so that its long chains become shallow.
+    """Return what to replace in a text, as (start, stop, new), so that its long chains become shallow.
 
     >>> from lance_flight.engine.sql.tokens import tokenize
     >>> chain_edits(tokenize("SELECT 1 WHERE a OR b"))
@@ -88,7 +88,7 @@ def _if_long(found: _Expression, stop: int) -> Iterator[tuple[_Expression, int]]
 
 
 def _is_call(tokens: Sequence[Token], place: int) -> bool:
-    """Whether a word like LEFT is the name of a function here."""
+    """Return whether a word like LEFT is the name of a function here."""
     return tokens[place].word in JOINS and place + 1 < len(tokens) and tokens[place + 1].is_sign("(")
 
 
@@ -184,7 +184,7 @@ def _comparison(tokens: Sequence[Token], sign: str) -> tuple[str, Kind, str] | N
 
 
 def _is_name(tokens: Sequence[Token]) -> bool:
-    """Whether tokens are a column: names with dots between them."""
+    """Return whether tokens are a column: names with dots between them."""
     names, dots = tokens[::2], tokens[1::2]
     return (
         len(tokens) % 2 == 1

@@ -255,7 +255,7 @@ def register_guards(context: SessionContext) -> None:
 
 
 def guard_edits(text: str, tokens: Sequence[Token]) -> list[TableUpdate]:
-    """What to insert in a text so that its calls are guarded; arguments that are short literals need no guard."""
+    """Return what to insert in a text so that its calls are guarded; arguments that are short literals need no guard."""
     edits: list[TableUpdate] = []
     for place, token in enumerate(tokens[:-1]):
         guards = GUARDS.get(token.text.lower()) if token.kind not in STRINGS else None
@@ -283,7 +283,7 @@ def _arguments(tokens: Sequence[Token], opened: int) -> Iterator[tuple[int, int]
 
 
 def _is_small(argument: Sequence[Token]) -> bool:
-    """Whether an argument is one literal, and small."""
+    """Return whether an argument is one literal, and small."""
     if len(argument) != 1:
         return False
     (token,) = argument

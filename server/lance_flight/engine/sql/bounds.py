@@ -143,7 +143,7 @@ CHEAP_FUNCTIONS = frozenset(
 
 
 def is_costly(text: str, tokens: Sequence[Token]) -> bool:
-    """Whether planning a statement may take long: it is long itself, or has calls whose cost follows from constants.
+    """Return whether planning a statement may take long: it is long itself, or has calls whose cost follows from constants.
 
     >>> from lance_flight.engine.sql.tokens import tokenize
     >>> [is_costly(text, tokenize(text)) for text in ("SELECT count(*) FROM t", "SELECT levenshtein('a', 'b')")]
@@ -188,7 +188,7 @@ class _Level:
     sets: int = 0
 
     def grouping_sets(self) -> int:
-        """How many grouping sets the bracket of CUBE, ROLLUP or GROUPING SETS makes."""
+        """Return how many grouping sets the bracket of CUBE, ROLLUP or GROUPING SETS makes."""
         match self.grouping:
             case "CUBE":
                 return 1 << min(self.commas + 1, 62)

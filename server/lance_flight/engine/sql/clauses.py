@@ -268,7 +268,7 @@ class _Reader(TokenPlaces):
         return NAMED.get(word, word) if word == "PREWHERE" or is_one else None
 
     def _ends_item(self, at: int, following: str) -> bool:
-        """Whether an item of a SELECT list ends here, so that the word that follows is no alias."""
+        """Return whether an item of a SELECT list ends here, so that the word that follows is no alias."""
         return following in NEVER_COLUMN_ALIASES or self.is_sign(at, "*") or at == self.wildcard or self.is_alias(at)
 
     # Rewrites.
@@ -363,7 +363,7 @@ class _Reader(TokenPlaces):
 
 
 def _items(tokens: Sequence[Token], start: int, stop: int) -> list[list[Token]]:
-    """What stands between the commas outside of any bracket."""
+    """Return what stands between the commas outside of any bracket."""
     items: list[list[Token]] = [[]]
     depth = 0
     for token in tokens[start:stop]:

@@ -115,7 +115,7 @@ class _Operands(TokenPlaces):
         return at
 
     def _starts_operand(self, at: int) -> bool:
-        """Whether what stands at `at` is before the operand that follows it."""
+        """Return whether what stands at `at` is before the operand that follows it."""
         word = self.word_at(at)
         if self.kind(at) is Kind.SIGN:
             is_arrow = self.text(at) == ">" and self.text(at - 1) in {"-", "=", "|"}

@@ -50,7 +50,7 @@ class Cursor:
         return self.tokens[self.at - 1].text.upper()
 
     def peek(self, *words: str) -> bool:
-        """Whether the next tokens are these words or signs, in any case."""
+        """Return whether the next tokens are these words or signs, in any case."""
         coming = self.tokens[self.at : self.at + len(words)]
         texts = [token.text.upper() for token in coming if token.kind not in QUOTED]
         return texts == [word.upper() for word in words]
@@ -68,7 +68,7 @@ class Cursor:
             raise self.error(" ".join(words))
 
     def error(self, expected: str) -> SqlError:
-        """What is wrong here."""
+        """Return what is wrong here."""
         if self.done:
             return SqlError(f"expected {expected}, got the end of the statement")
         text, tokens = (self.text, self.tokens) if self.sent is None else (self.sent, tokenize(self.sent)[self.first :])

@@ -33,7 +33,7 @@ _PROBES = (5, 0, -3, 100, None)
 
 
 def session_config(target_partitions: int = 1) -> SessionConfig:
-    """How every DataFusion context here is configured: text is utf8, times are UTC, nothing is read from files."""
+    """Return how every DataFusion context here is configured: text is utf8, times are UTC, nothing is read from files."""
     return (
         SessionConfig(
             {
@@ -150,7 +150,7 @@ def check_expression(expression: str, sources: Sequence[pa.DataType], declared: 
 
 
 def unsteady(expression: str) -> Iterator[str]:
-    """What keeps an expression from giving one value for each row, the same whenever it is computed."""
+    """Return what keeps an expression from giving one value for each row, the same whenever it is computed."""
     tokens = [token for token in Cursor.over(expression).tokens if token.kind not in STRINGS]
     changing = next(calls_of(expression, changing_functions()), None)
     if changing is not None:
@@ -188,7 +188,7 @@ def _expression_problems(expression: str, sources: Sequence[pa.DataType], declar
 
 
 def _promotion_problems(expression: str, sources: Sequence[pa.DataType]) -> Iterator[str]:
-    """The same numbers in a wider type must give the same values (requirement 3)."""
+    """Return the same numbers in a wider type must give the same values (requirement 3)."""
     for place, source in enumerate(sources):
         wider = _WIDER.get(source)
         if wider is None:

@@ -68,7 +68,7 @@ def pieces(query: str) -> Iterator[Piece]:
 
 
 def _after_comma(query: str, start: int) -> tuple[int, bool]:
-    """Where the next row begins, and whether there is one; `SqlError` for anything but a comma or the end."""
+    """Return where the next row begins, and whether there is one; `SqlError` for anything but a comma or the end."""
     simple = _SEPARATOR.match(query, start)
     if simple is not None:
         return simple.end(), simple["comma"] is not None

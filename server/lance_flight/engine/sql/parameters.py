@@ -45,7 +45,7 @@ def check_parameters(sql: str, parameters: pa.RecordBatch | None, *, is_query: b
 
 
 def parameter_count(sql: str) -> int:
-    """How many values a statement takes: the number of `?`, or the highest `$n`."""
+    """Return how many values a statement takes: the number of `?`, or the highest `$n`."""
     if "?" not in sql and "$" not in sql:
         return 0
     written = [token.text[1:] for token in tokens_of(sql) if token.kind is Kind.PARAMETER]
@@ -56,12 +56,12 @@ def parameter_count(sql: str) -> int:
 
 
 def has_times(parameters: pa.RecordBatch) -> bool:
-    """Whether there are times of day among the values."""
+    """Return whether there are times of day among the values."""
     return any(pa.types.is_time(column.type) for column in parameters.columns)
 
 
 def with_fitting_times(parameters: pa.RecordBatch, plan: LogicalPlan) -> pa.RecordBatch:
-    """The same values, times in the units that the plan knows: DataFusion compares them in one unit alone."""
+    """Return the same values, times in the units that the plan knows: DataFusion compares them in one unit alone."""
     known = dict(_placeholders(plan))
     columns = [_fitting(column, known.get(f"${place}")) for place, column in enumerate(parameters.columns, 1)]
     return pa.RecordBatch.from_arrays(columns, names=parameters.schema.names)

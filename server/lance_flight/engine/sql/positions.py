@@ -72,7 +72,7 @@ def _known(text: str) -> Sequence[Token]:
 
 
 def _run(ours: Sequence[Token], theirs: Sequence[Token], at: int, place: int, step: int) -> int:
-    """How many neighbours on one side are equal."""
+    """Return how many neighbours on one side are equal."""
     run = 0
     while run < _MOST_NEIGHBOURS:
         at, place = at + step, place + step
@@ -83,7 +83,7 @@ def _run(ours: Sequence[Token], theirs: Sequence[Token], at: int, place: int, st
 
 
 def _key(token: Token) -> tuple[Kind, str]:
-    """What a token and its copy have in common; parameters are numbered on the way."""
+    """Return what a token and its copy have in common; parameters are numbered on the way."""
     return token.kind, "" if token.kind is Kind.PARAMETER else token.text
 
 

@@ -84,7 +84,7 @@ def sql_type(text: str) -> str:
 
 
 def _type_edits(tokens: list[Token], place: int) -> list[tuple[int, int, str]]:
-    """How the type name at `place` has to be written: TIMESTAMP is microseconds, binary is BYTEA."""
+    """Return how the type name at `place` has to be written: TIMESTAMP is microseconds, binary is BYTEA."""
     token, following = tokens[place], tokens[place + 1] if place + 1 < len(tokens) else None
     has_length = following is not None and following.is_sign("(")
     if token.word in _MOMENTS:

@@ -25,7 +25,7 @@ def _names(condition: str) -> frozenset[str]:
 
 
 def is_aggregate(function: str) -> bool:
-    """Whether a function is an aggregate or a window function.
+    """Return whether a function is an aggregate or a window function.
 
     >>> is_aggregate("SUM"), is_aggregate("upper")
     (True, False)

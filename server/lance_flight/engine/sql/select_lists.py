@@ -59,7 +59,7 @@ def _items(tokens: list[Token], start: int) -> Iterator[list[Token]]:
 
 
 def _is_without_alias(item: list[Token]) -> bool:
-    """Whether an item surely has no alias, and is one column: its last token belongs to what stands before it."""
+    """Return whether an item surely has no alias, and is one column: its last token belongs to what stands before it."""
     if not item or item[-1].is_sign("*"):
         return False
     last, before = item[-1], item[-2] if len(item) > 1 else None
@@ -69,7 +69,7 @@ def _is_without_alias(item: list[Token]) -> bool:
 
 
 def _name(item: list[Token]) -> tuple[str, ...]:
-    """What DataFusion's name of a column depends on: casts, brackets and qualifiers are left out."""
+    """Return what DataFusion's name of a column depends on: casts, brackets and qualifiers are left out."""
     name: list[str] = []
     skips = False
     for token in item:

@@ -38,23 +38,23 @@ class TokenPlaces:
         return self.word_at(self._brackets.stop)
 
     def is_pipe(self, at: int) -> bool:
-        """Whether `|>` begins here."""
+        """Return whether `|>` begins here."""
         return self.text(at + 1) == ">" and self.tokens[at].stop == self.tokens[at + 1].start
 
     def is_name(self, at: int) -> bool:
-        """Whether a word is surely a name: one after AS, or a part of one."""
+        """Return whether a word is surely a name: one after AS, or a part of one."""
         return self.is_sign(at - 1, ".") or self.word_at(at - 1) == "AS" or self.is_sign(at + 1, ".")
 
     def is_sign(self, at: int, sign: str) -> bool:
-        """Whether there is a sign like `(`."""
+        """Return whether there is a sign like `(`."""
         return self.kind(at) is Kind.SIGN and self.text(at) == sign
 
     def is_comparison(self, at: int) -> bool:
-        """Whether a FROM is that of IS [NOT] DISTINCT FROM."""
+        """Return whether a FROM is that of IS [NOT] DISTINCT FROM."""
         return self.word_at(at - 1) == "DISTINCT" and self.word_at(at - 2) in {"IS", "NOT"}
 
     def ends_operand(self, at: int) -> bool:
-        """Whether an operand, a name or a wildcard ends here, so that no name follows but an alias."""
+        """Return whether an operand, a name or a wildcard ends here, so that no name follows but an alias."""
         kind, word = self.kind(at), self.word_at(at)
         if kind is None:
             return False
@@ -74,7 +74,7 @@ class TokenPlaces:
                 return word not in BEFORE_OPERAND or before not in EXPECTED_BEFORE.get(word, {before})
 
     def is_alias(self, at: int) -> bool:
-        """Whether the name that ends here is an alias, of a column or a table."""
+        """Return whether the name that ends here is an alias, of a column or a table."""
         kind, word = self.kind(at), self.word_at(at)
         if kind not in {Kind.WORD, Kind.NAME, Kind.STRING} or self.is_sign(at - 1, "."):
             return False

@@ -47,7 +47,7 @@ class Token(NamedTuple):
     stop: int
 
     def is_sign(self, sign: str) -> bool:
-        """Whether this is a sign like `(` or `::`."""
+        """Return whether this is a sign like `(` or `::`."""
         return self.kind is Kind.SIGN and self.text == sign
 
     @property
@@ -76,13 +76,13 @@ def tokenize(text: str) -> list[Token]:
 
 
 def tokens_of(text: str) -> Iterable[Token]:
-    """The same one after another: those of a long text take much memory together."""
+    """Return the same one after another: those of a long text take much memory together."""
     return _tokenized(text) if len(text) <= _SHORT else _tokens(text)
 
 
 @lru_cache(_KEPT_TEXTS)
 def _tokenized(text: str) -> tuple[Token, ...]:
-    """The same, kept for a while: one statement is looked through many times, and a vector makes it long."""
+    """Return the same, kept for a while: one statement is looked through many times, and a vector makes it long."""
     return tuple(_tokens(text))
 
 

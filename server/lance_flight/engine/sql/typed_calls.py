@@ -102,7 +102,7 @@ class TypedCalls:
 
 
 def _is_expression(tokens: Sequence[Token], place: int) -> bool:
-    """Whether a call, and no table function, begins at a place."""
+    """Return whether a call, and no table function, begins at a place."""
     if not tokens[place + 1].is_sign("("):
         return False
     if tokens[place].text.lower() not in _TABLE_FUNCTIONS:

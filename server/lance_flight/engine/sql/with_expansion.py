@@ -79,7 +79,7 @@ def _closing_places(tokens: Sequence[Token]) -> dict[int, int]:
 
 
 def _relations(tokens: Sequence[Token], start: int, stop: int, named: dict[str, int]) -> int:
-    """How many relations the tokens `start` to `stop` read, those of `named` queries as many as they were counted for."""
+    """Return how many relations the tokens `start` to `stop` read, those of `named` queries as many as they were counted for."""
     count = 0
     for place in range(start, stop):
         token = tokens[place]

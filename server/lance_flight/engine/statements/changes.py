@@ -70,7 +70,7 @@ class Changes:
 
 
 def temporary_root(temporary: TemporaryTables | None, name: TableName, root: Root) -> Root:
-    """Where a temporary table is made; refused where nobody could tell whose it is."""
+    """Return where a temporary table is made; refused where nobody could tell whose it is."""
     if temporary is None:
         raise Unsupported(
             f"temporary table {name.name!r} needs a session that is its client's alone: by a cookie, by the token of a"

@@ -163,7 +163,7 @@ class MaintenanceStatement(TableStatement):
 
     @abstractmethod
     def work(self, namespace: PartitionedNamespace, progress: Progress | None) -> MaintenanceWork:
-        """What it will do to its table, telling how far it is; nothing is done yet."""
+        """Return what it will do to its table, telling how far it is; nothing is done yet."""
 
 
 @dataclass(frozen=True, slots=True)

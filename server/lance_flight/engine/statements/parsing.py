@@ -95,7 +95,7 @@ def _read_form_of_table(head: tuple[str, ...], forms: Sequence[_Form], listed: s
 
 
 def _readers(statements: Iterable[type[Statement]]) -> Mapping[str, Reader]:
-    """What reads a statement, by its first word."""
+    """Return what reads a statement, by its first word."""
     forms: dict[str, list[_Form]] = {}
     for statement in statements:
         read = partial(statement.read, parse=parse) if statement.nests else statement.read

@@ -167,7 +167,7 @@ def _check_rows(root: Root, name: TableName, snapshot: Snapshot, change: SchemaC
 
 
 def _nulls(schema: NamespaceSchema, path: Path) -> str:
-    """Where a column is NULL and what it is inside is not."""
+    """Return where a column is NULL and what it is inside is not."""
     places = list(_places(path))
     kinds = {known: field.type for known, field in schema.paths.values()}
     inside = [dotted(path[:depth]) for depth in range(1, len(path))]

@@ -41,7 +41,7 @@ Values = SqlExpression | PythonFunction
 def computed(
     before: NamespaceSchema, after: NamespaceSchema, column: AddColumn, values: Values | None
 ) -> dict[int, Computed]:
-    """How the values of a new column are made, by its id; nothing for one that is NULL everywhere.
+    """Return how the values of a new column are made, by its id; nothing for one that is NULL everywhere.
 
     What is wrong with an expression shows before a row is read: `SqlError`, `SchemaError`.
     """
@@ -113,7 +113,7 @@ def _values(
 
 
 def _called(call: Callable[[pa.RecordBatch], pa.Array], batch: pa.RecordBatch, column: AddColumn) -> pa.Array:
-    """What a function returns, checked: it is somebody else's."""
+    """Return what a function returns, checked: it is somebody else's."""
     returned = call(batch)
     try:
         found = returned if isinstance(returned, (pa.Array, pa.ChunkedArray)) else pa.array(returned, column.type)

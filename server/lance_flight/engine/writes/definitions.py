@@ -49,7 +49,7 @@ def arrow_schema(columns: Sequence[ColumnDef]) -> pa.Schema:
 
 
 def column_problems(schema: pa.Schema, file_version: str | None = None) -> list[str]:
-    """What is wrong with the columns of a new table; nothing for those that can be stored and read back."""
+    """Return what is wrong with the columns of a new table; nothing for those that can be stored and read back."""
     if not schema.names:
         return ["there are no columns"]
     named = {field.name: column_name_problem(field.name) for field in schema}
@@ -191,7 +191,7 @@ def _field(schema: NamespaceSchema, definition: PartitionDef, field_id: str) -> 
 
 
 def _missing(schema: NamespaceSchema, path: Path) -> str:
-    """Why there is nothing at a path that a partition field can be computed from."""
+    """Return why there is nothing at a path that a partition field can be computed from."""
     depth = next(depth for depth in range(1, len(path) + 1) if path[:depth] not in schema.source_ids)
     if depth > 1:
         above = schema.sources[schema.source_ids[path[: depth - 1]]].field

@@ -45,7 +45,7 @@ def schema_of(table: Table) -> pa.Schema:
 
 
 def defaults_of(table: Table) -> Mapping[str, pa.Scalar]:
-    """What columns of a table hold where a row says nothing of them."""
+    """Return what columns of a table hold where a row says nothing of them."""
     return table.snapshot().schema.defaults if isinstance(table, PartitionedNamespace) else rows.NO_DEFAULTS
 
 

@@ -23,7 +23,7 @@ from lance_flight.planning.predicates import Column, In, Predicate, all_of
 
 
 def matched_rows(session: Session, statement: Merging, frame: DataFrame) -> Predicate:
-    """What holds of every row of the target that `frame`, the query of the statement, can be about."""
+    """Return what holds of every row of the target that `frame`, the query of the statement, can be about."""
     if any(clause.matched is Matched.TARGET_ONLY for clause in statement.clauses) or not _is_stable(
         statement, session.db_schema
     ):
@@ -36,7 +36,7 @@ def matched_rows(session: Session, statement: Merging, frame: DataFrame) -> Pred
 
 
 def _is_stable(statement: Merging, db_schema: str) -> bool:
-    """Whether the source, and the keys that are made of it, are the same when they are computed twice."""
+    """Return whether the source, and the keys that are made of it, are the same when they are computed twice."""
     text = statement.source.lstrip("( \n\t").upper()
     is_rows = not statement.source.startswith("(") or text.startswith("VALUES")
     is_of_system = SYSTEM in f"{db_schema}.{statement.source}".lower()

@@ -167,7 +167,7 @@ def _relation(statement: Merging) -> str:
 
 
 def _values(assignments: Sequence[Assignment], alias: str, schema: pa.Schema) -> list[str]:
-    """What each column of the target becomes."""
+    """Return what each column of the target becomes."""
     _known(assignments, schema)
     assigned = {assignment.column: assignment.expression for assignment in assignments}
     return [enclosed(assigned[name]) if name in assigned else quoted(alias, name) for name in schema.names]

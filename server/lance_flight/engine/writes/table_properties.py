@@ -42,7 +42,7 @@ class TableProperties:
         return cls.by(options.get(PARTITION_BY)).having(rest, known=(PARTITION_BY, *_OF_WITH))
 
     def having(self, options: Mapping[str, object], known: Sequence[str] = _OF_WITH) -> Self:
-        """The same with the options of WITH; `InvalidInput` for others, by what may be `known`."""
+        """Return the same with the options of WITH; `InvalidInput` for others, by what may be `known`."""
         for name in options:
             if name not in _OF_WITH:
                 expected = f"{', '.join(known[:-1])} or {known[-1]}"

@@ -41,7 +41,7 @@ class WritableTable(Protocol):
         ...
 
     def change(self, find: Find) -> int:
-        """What a statement finds, carried out."""
+        """Return what a statement finds, carried out."""
         ...
 
 
@@ -55,7 +55,7 @@ def writable(table: Table, transaction: SqlTransaction, policy: RowPolicy = EVER
 
 
 def keeps_row_ids(table: Table, transaction: SqlTransaction) -> bool:
-    """Whether a row that is changed keeps its id."""
+    """Return whether a row that is changed keeps its id."""
     if isinstance(table, PartitionedNamespace):
         return transaction.snapshot(table).has_stable_row_ids
     return bool(table.open(transaction.version(table)).has_stable_row_ids)

@@ -52,7 +52,7 @@ class Gate:
         return not self.authenticators and not self.has_certificates
 
     def admit(self, headers: Mapping[str, Sequence[str | bytes]]) -> Principal | None:
-        """Who calls with these headers; None: whose certificate it is. `Unauthenticated` for anybody else."""
+        """Return who calls with these headers; None: whose certificate it is. `Unauthenticated` for anybody else."""
         if self.is_open:
             return ANONYMOUS
         credential = credential_of(headers)
@@ -65,7 +65,7 @@ class Gate:
         raise Unauthenticated("the call says nothing of who calls; expected a user and a password, or a bearer token")
 
     def certified(self, name: str) -> Principal:
-        """Who calls with the certificate of this name and no other credential."""
+        """Return who calls with the certificate of this name and no other credential."""
         if not name or name == ANONYMOUS.name:
             raise Unauthenticated("the certificate of the client has no name that a principal can have")
         return Principal(name=name, proof=Proof.CERTIFICATE)

@@ -112,7 +112,7 @@ def parse(text: str) -> _Keys:
 
 
 def fetched(url: str) -> str:
-    """What is at a URL, which may not send us anywhere else; `OSError` where there is nothing."""
+    """Return what is at a URL, which may not send us anywhere else; `OSError` where there is nothing."""
     with build_opener(_NoRedirects).open(url, timeout=FETCH_SECONDS) as answer:
         content: bytes = answer.read(MOST_BYTES + 1)
     if len(content) > MOST_BYTES:

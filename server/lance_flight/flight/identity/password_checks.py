@@ -41,7 +41,7 @@ class PasswordChecks:
         self._known = LruCache[bytes, bool](MOST_REMEMBERED)
 
     def matches(self, stored: StoredPassword, password: str) -> bool:
-        """Whether a password is the stored one; `Unavailable` where too many are waiting to know."""
+        """Return whether a password is the stored one; `Unavailable` where too many are waiting to know."""
         mark = self._mark(stored, password)
         known = self._known.get(mark)
         if known is not None:

@@ -105,7 +105,7 @@ class StoredPassword:
         )
 
     def matches(self, password: str) -> bool:
-        """Whether this is the password; takes as long for every other one."""
+        """Return whether this is the password; takes as long for every other one."""
         return hmac.compare_digest(_hashed(password, self.salt, self.cost), self.hash)
 
 

@@ -44,7 +44,7 @@ class SessionTokens:
         return PREFIX + urlsafe_b64encode(sealed).decode().rstrip("=")
 
     def take(self, token: str) -> Session | None:
-        """Whose a token is; None for one that was not given under this key, or has expired."""
+        """Return whose a token is; None for one that was not given under this key, or has expired."""
         encoded = token.removeprefix(PREFIX)
         try:
             sealed = urlsafe_b64decode(encoded + "=" * (-len(encoded) % 4))
@@ -56,5 +56,5 @@ class SessionTokens:
 
 
 def mark_of(stored: str) -> str:
-    """What tells one stored password from another, and nothing about either."""
+    """Return what tells one stored password from another, and nothing about either."""
     return hashlib.sha256(b"session token\0" + stored.encode()).hexdigest()[:32]

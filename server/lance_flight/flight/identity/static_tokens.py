@@ -85,7 +85,7 @@ def make_token() -> str:
 
 
 def hash_of(token: str) -> str:
-    """What a file holds of a token."""
+    """Return what a file holds of a token."""
     return hashlib.sha256(token.encode()).hexdigest()
 
 

@@ -62,7 +62,7 @@ class UsersFile:
         self._checks = checks or PasswordChecks()
 
     def principal(self, credential: Credential) -> Principal | None:
-        """Whose password or session token this is."""
+        """Return whose password or session token this is."""
         match credential:
             case Basic(user=name, password=password):
                 return self._by_password(name, password)

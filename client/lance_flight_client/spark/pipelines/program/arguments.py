@@ -11,7 +11,7 @@ from lance_flight_client.spark.pipelines.job import PAIRS, Setting
 
 
 def given(options: argparse.Namespace, setting: Setting) -> Any:
-    """What a flag says of a setting; None if it was not given.
+    """Return what a flag says of a setting; None if it was not given.
 
     >>> from lance_flight_client.spark.pipelines.job import SETTINGS
     >>> conf = next(setting for setting in SETTINGS if setting.flag == "--conf")

@@ -29,7 +29,7 @@ def beginnings(namespace: PartitionedNamespace, until: Snapshot) -> dict[int, di
 
 
 def is_snapshot(namespace: PartitionedNamespace, version: int) -> bool:
-    """Whether a version of the `__manifest` was a partitioned namespace by then; a broken one is."""
+    """Return whether a version of the `__manifest` was a partitioned namespace by then; a broken one is."""
     try:
         namespace.snapshot(version)
     except NotFound:

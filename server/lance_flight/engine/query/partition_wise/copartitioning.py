@@ -98,7 +98,7 @@ class CopartitioningAnalysis:
         self._found: dict[Node, Divisible | None] = {}
 
     def obstacles(self, parts: Iterable[Node]) -> tuple[str, ...]:
-        """What keeps joins, aggregates and windows outside of `parts` from being run in groups."""
+        """Return what keeps joins, aggregates and windows outside of `parts` from being run in groups."""
         inside = {node for part in parts for node in part.walk()}
         return tuple(
             dict.fromkeys(f"{node.said}: {why}" for node, why in self._obstacles.items() if node not in inside)
@@ -207,7 +207,7 @@ class CopartitioningAnalysis:
         )
 
     def _within(self, node: Node, part: Divisible, keys: Sequence[Key], *, is_all: bool, what: str) -> Divisible | None:
-        """What treats all rows with equal `keys` together; `is_all`: all rows there are."""
+        """Return what treats all rows with equal `keys` together; `is_all`: all rows there are."""
         if not keys:
             return None if is_all else self._none(node, f"{what} hold no key of its groups")
         return replace(part, node=node, keys=tuple(keys), is_inner=False, is_worth=True)
@@ -319,7 +319,7 @@ def _type(schema: pa.Schema, path: Path) -> pa.DataType:
 
 
 def _keeps(source: pa.DataType, cast: str) -> bool:
-    """Whether a cast keeps values of a type apart, or fails."""
+    """Return whether a cast keeps values of a type apart, or fails."""
     if pa.types.is_integer(source):
         return cast in _INTEGERS
     if pa.types.is_floating(source):
@@ -332,7 +332,7 @@ def _keys(node: Node) -> list[ColumnKey]:
 
 
 def _renamed(keys: Iterable[Key], pairs: Iterable[tuple[ColumnKey | None, ColumnKey | None]]) -> tuple[Key, ...]:
-    """The same keys, held by the columns that they are called now."""
+    """Return the same keys, held by the columns that they are called now."""
     names: dict[ColumnKey | None, set[ColumnKey]] = {}
     for old, new in pairs:
         if new is not None:

@@ -8,7 +8,7 @@ from lance_flight.engine.query.partition_wise.plans import Node
 
 
 def has_product(root: Node) -> bool:
-    """Whether a plan has a join without any equality, and with more than one row on both of its sides."""
+    """Return whether a plan has a join without any equality, and with more than one row on both of its sides."""
     return any(
         isinstance(node.variant, Join) and not node.variant.on() and not any(map(_is_one_row, node.inputs))
         for node in root.walk()

@@ -129,7 +129,7 @@ def _is_all(parts: tuple[Part, ...], root: Node) -> bool:
 
 
 def _outer(session: Session, root: Node, parts: tuple[Part, ...]) -> DataFrame:
-    """What is left of a query."""
+    """Return what is left of a query."""
     replaced = {}
     # Rows in an order stay so on their way through one lane alone.
     target_partitions = (

@@ -50,7 +50,7 @@ class KeyPruning:
 
 
 def found(session: Session, root: Node, counts: RowCounts) -> list[KeyPruning]:
-    """What can be pruned so in a plan; a table that is scanned more than once cannot."""
+    """Return what can be pruned so in a plan; a table that is scanned more than once cannot."""
     if has_subquery(root):
         return []
     scans = [table_key(node.variant, session.db_schema) for node in root.walk() if isinstance(node.variant, TableScan)]
@@ -64,7 +64,7 @@ def found(session: Session, root: Node, counts: RowCounts) -> list[KeyPruning]:
 
 
 def keys(session: Session, pruning: KeyPruning) -> Predicate | None:
-    """What the keys say of the table that they prune; None where they are too many."""
+    """Return what the keys say of the table that they prune; None where they are too many."""
     frame = session.datafusion.create_dataframe_from_logical_plan(pruning.keys.plan)
     values = few_keys(session, frame.select(pruning.expression.alias("key")))
     if values is None:
@@ -103,7 +103,7 @@ def _of_side(session: Session, side: Node, mine: Expr, other: Node, theirs: Expr
 
 
 def _is_steady(node: Node) -> bool:
-    """Whether a part gives the same rows whenever it is read."""
+    """Return whether a part gives the same rows whenever it is read."""
     return all(
         isinstance(each.variant, _STEADY)
         and not (isinstance(each.variant, TableScan) and each.variant.fetch() is not None)

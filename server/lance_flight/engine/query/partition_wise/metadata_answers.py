@@ -74,7 +74,7 @@ def from_metadata(session: Session, prunings: Prunings, node: Node) -> MetadataP
 
 
 def may_answer(node: Node) -> bool:
-    """Whether metadata has such aggregates at all, whatever a scan leaves."""
+    """Return whether metadata has such aggregates at all, whatever a scan leaves."""
     return all(_said(node, each) is not None for each in expressions(node.variant.aggregate_exprs()))
 
 

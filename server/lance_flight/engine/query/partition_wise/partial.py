@@ -25,7 +25,7 @@ _MERGED: Mapping[str, Callable[[Expr], Expr]] = MappingProxyType(
 
 
 def is_mergeable(node: Node) -> bool:
-    """Whether an aggregate may be computed in two phases."""
+    """Return whether an aggregate may be computed in two phases."""
     if not isinstance(node.variant, Aggregate) or node.outputs is None:
         return False
     return all(_function(each) for each in expressions(node.variant.aggregate_exprs()))

@@ -47,7 +47,7 @@ def computed(schema: pa.Schema, batches: Callable[[], Iterator[pa.RecordBatch]])
 
 
 def numbered(schema: pa.Schema) -> pa.Schema:
-    """The same columns, called by their places."""
+    """Return the same columns, called by their places."""
     return pa.schema([field.with_name(f"c{place}") for place, field in enumerate(schema)])
 
 

@@ -126,7 +126,7 @@ def field_inside(expression: Expr) -> tuple[ColumnKey, tuple[str, ...]] | None:
 
 
 def alias_key(expression: Expr) -> ColumnKey | None:
-    """What a column is called above the node that says it; None for an expression without a name of its own."""
+    """Return what a column is called above the node that says it; None for an expression without a name of its own."""
     if expression.variant_name() == "Alias":
         name, whole = expression.to_variant().alias(), expression.schema_name()
         return (whole.removesuffix(f".{name}") if whole != name else ""), name
@@ -149,12 +149,12 @@ def join_type(join: Any) -> str:
 
 
 def is_null_aware(node: Node) -> bool:
-    """Whether a join is NOT IN, whose every row depends on whether there is a NULL anywhere on the other side."""
+    """Return whether a join is NOT IN, whose every row depends on whether there is a NULL anywhere on the other side."""
     return node.said.endswith(" null_aware")
 
 
 def has_subquery(node: Node) -> bool:
-    """Whether expressions of the node, or of one below, have queries of their own."""
+    """Return whether expressions of the node, or of one below, have queries of their own."""
     return "Subquery:" in node.plan.display_indent()
 
 
@@ -204,7 +204,7 @@ def _joined(join: Join, left: list[Column], right: list[Column]) -> list[Column]
 
 
 def _named(said: Sequence[Expr], below: Sequence[Column]) -> list[Column] | None:
-    """What expressions over the columns `below` are called."""
+    """Return what expressions over the columns `below` are called."""
     known = {each.key: each for each in below}
     found: list[Column | None] = []
     for expression in said:

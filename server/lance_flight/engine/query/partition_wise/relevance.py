@@ -23,7 +23,7 @@ from lance_flight.engine.query.session import Session
 
 
 def concerns_partitions(session: Session, node: Node) -> bool:
-    """Whether a join, aggregate, window or sort may be run by partitions, or answered from metadata; every join may."""
+    """Return whether a join, aggregate, window or sort may be run by partitions, or answered from metadata; every join may."""
     if isinstance(node.variant, Join):
         return True
     if isinstance(node.variant, Aggregate) and not node.variant.group_by_exprs():
@@ -46,7 +46,7 @@ def _columns(node: Node) -> Iterator[ColumnKey]:
 
 
 def _is_source(session: Session, below: Node, column: ColumnKey) -> bool:
-    """Whether a partition field is computed from a column; one whose origin is not known may be."""
+    """Return whether a partition field is computed from a column; one whose origin is not known may be."""
     found = origin(below, column)
     if found is None:
         return True

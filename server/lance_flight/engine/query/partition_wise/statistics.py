@@ -31,7 +31,7 @@ class RowCounts:
     _known: dict[str, int] = field(default_factory=dict)
 
     def of(self, node: Node) -> int:
-        """How many rows a part of a plan reads from its largest table; 0 where nothing is known."""
+        """Return how many rows a part of a plan reads from its largest table; 0 where nothing is known."""
         scans = (each.variant for each in node.walk() if isinstance(each.variant, TableScan))
         return max((self._table(table_key(scan, self.session.db_schema)) for scan in scans), default=0)
 

@@ -35,7 +35,7 @@ def _steps(
 
 
 def _sizes(groups: Sequence[Group], views: Sequence[PartitionedView]) -> npt.NDArray[np.int64] | None:
-    """How many rows the tables of each group have; None where a table is in several groups."""
+    """Return how many rows the tables of each group have; None where a table is in several groups."""
     sizes = np.zeros(len(groups), np.int64)
     for side, view in enumerate(views):
         versions = range(len(groups[0].rows[side]))

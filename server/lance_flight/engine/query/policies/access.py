@@ -65,7 +65,7 @@ class Access:
     own: frozenset[TableName] = frozenset()
 
     def owning(self, tables: frozenset[TableName]) -> Access:
-        """The same access, with these temporary tables."""
+        """Return the same access, with these temporary tables."""
         return replace(self, own=tables) if tables != self.own else self
 
     @property
@@ -76,11 +76,11 @@ class Access:
         )
 
     def sees(self, table: TableName) -> bool:
-        """Whether there is any grant on a table."""
+        """Return whether there is any grant on a table."""
         return self.grants is None or any(table in grant.tables for grant in self.grants)
 
     def sees_schema(self, db_schema: str) -> bool:
-        """Whether there is any grant on tables of a schema."""
+        """Return whether there is any grant on tables of a schema."""
         return (
             db_schema == PUBLIC
             or self.grants is None

@@ -54,7 +54,7 @@ class Condition:
         return self.text
 
     def bound(self, columns: pa.Schema, user: str) -> Predicate:
-        """What it says of the columns of a table; `Refused` where they cannot be compared so.
+        """Return what it says of the columns of a table; `Refused` where they cannot be compared so.
 
         >>> str(Condition("tenant IN ('a', CURRENT_USER)").bound(pa.schema({"tenant": pa.utf8()}), "bob"))
         "tenant IN ('a', 'bob')"

@@ -73,7 +73,7 @@ class Policies:
         return cls({name: _role(name, role) for name, role in roles.items()})
 
     def access(self, principal: str, groups: Collection[str] = ()) -> Access:
-        """What a principal may do: all that the roles grant that it has, or one of its groups has."""
+        """Return what a principal may do: all that the roles grant that it has, or one of its groups has."""
         names = {EVERYBODY, *(GROUP + group for group in groups)}
         if not principal.startswith(GROUP):
             names.add(principal)
@@ -91,7 +91,7 @@ class PolicyFile:
         self._file = Watched(path, Policies.parse, what="policy file", is_secret=False, closed=Refused)
 
     def access(self, principal: str, groups: Collection[str]) -> Access:
-        """What a principal may do now."""
+        """Return what a principal may do now."""
         return self._file.value.access(principal, groups)
 
 

@@ -41,7 +41,7 @@ class RowPolicy:
         return not self.parts
 
     def predicate(self, columns: pa.Schema) -> Predicate:
-        """What it says of some columns; `Refused` where it cannot say it."""
+        """Return what it says of some columns; `Refused` where it cannot say it."""
         return all_of([any_of([each.bound(columns, self.user) for each in part]) for part in self.parts])
 
     def visible(self, snapshot: Snapshot) -> Snapshot:
@@ -59,7 +59,7 @@ class RowPolicy:
     def checked(
         self, tables: Iterable[pa.Table], target: pa.Schema, defaults: Mapping[str, pa.Scalar] = rows.NO_DEFAULTS
     ) -> Iterator[pa.Table]:
-        """The same rows for a table with the columns of `target`; `Refused` at the first that is not allowed."""
+        """Return the same rows for a table with the columns of `target`; `Refused` at the first that is not allowed."""
         if self.is_everything:
             yield from tables
             return

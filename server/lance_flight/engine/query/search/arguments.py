@@ -84,7 +84,7 @@ class Arguments:
         return found
 
     def error(self, name: str, value: object, expected: str) -> SqlError:
-        """What is wrong with a value."""
+        """Return what is wrong with a value."""
         return SqlError(f"{name} of {self.function} is {value!r}; expected {expected}")
 
 

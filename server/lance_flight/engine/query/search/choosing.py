@@ -97,7 +97,7 @@ def chosen(
 
 
 def _addressed(view: PartitionedView | PlainView, targets: Targets, log: ScanLog) -> PartitionedView | PlainView:
-    """The same table with the addresses of its rows."""
+    """Return the same table with the addresses of its rows."""
     if isinstance(view, PlainView):
         return replace(view, extra_columns=ADDRESS_FIELDS, share=Split())
     # What the statement asks of the table elsewhere does not hold here.

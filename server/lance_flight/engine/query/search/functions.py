@@ -104,7 +104,7 @@ def _hybrid_search(planner: Planner, searched: Target, arguments: Arguments) -> 
 
 
 def _depth(count: int) -> int:
-    """How many rows of each list are fused for so many: four times as many or more, the same number for many counts.
+    """Return how many rows of each list are fused for so many: four times as many or more, the same number for many counts.
 
     With the lists the ranks change, and with those the order of the first rows.
 
@@ -192,7 +192,7 @@ def _text(searched: Target, arguments: Arguments, column: str, count: int) -> Te
 
 
 def _is_global(arguments: Arguments) -> bool:
-    """Whether words are worth what they are in all that is searched, rather than in each partition."""
+    """Return whether words are worth what they are in all that is searched, rather than in each partition."""
     given = arguments.text("statistics") or _STATISTICS[0]
     if given.lower() not in _STATISTICS:
         raise arguments.error("statistics", given, " or ".join(_STATISTICS))
@@ -200,7 +200,7 @@ def _is_global(arguments: Arguments) -> bool:
 
 
 def _said(search: AnySearch, searched: Target) -> str:
-    """What EXPLAIN tells of a search."""
+    """Return what EXPLAIN tells of a search."""
     match search:
         case VectorSearch():
             what = f"{search.count} nearest by {search.metric or 'the metric of the index'} of {search.column}"

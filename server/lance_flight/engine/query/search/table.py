@@ -37,7 +37,7 @@ class SearchTable(ComputedTable):
             yield from self._found.find(names).to_batches()
 
     def _awaited(self, names: list[str]) -> Iterator[pa.RecordBatch]:
-        """The same for whoever reads without DataFusion, which lets a statement end before its search does."""
+        """Return the same for whoever reads without DataFusion, which lets a statement end before its search does."""
         yield from self._log.cancellation.awaited(partial(list, self._rows(names)))
 
     def get_fragments(self, filter: pc.Expression | None = None) -> Iterator[Lane]:

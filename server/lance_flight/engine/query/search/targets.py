@@ -218,7 +218,7 @@ def _plain(view: PlainView, scan: PlannedRead | None) -> Target:
 
 
 def _opened(tables: Sequence[PinnedTable], *, merging: bool) -> Iterator[Open]:
-    """What is searched by itself: tables, or as many of them together as may be."""
+    """Return what is searched by itself: tables, or as many of them together as may be."""
     alone = list(tables)
     if merging and len(tables) > 1:
         alone.clear()

@@ -67,7 +67,7 @@ def _query_vector(field: pa.Field, arguments: Arguments) -> pa.Array | None:
 
 
 def _wrong(vector: object, size: int) -> str | None:
-    """What keeps a value from being so many numbers."""
+    """Return what keeps a value from being so many numbers."""
     if not isinstance(vector, list):
         return repr(vector)
     if len(vector) != size:

@@ -55,7 +55,7 @@ class HistoryAlteration(Alteration):
         return 0
 
     def root_of(self, changes: Changes) -> Root:
-        """Where the table is looked for."""
+        """Return where the table is looked for."""
         return changes.root
 
     @abstractmethod

@@ -32,7 +32,7 @@ class _ColumnAlteration(HistoryAlteration):
 
     @abstractmethod
     def change(self) -> SchemaChange:
-        """What becomes of the schema."""
+        """Return what becomes of the schema."""
 
     @property
     def values(self) -> SqlExpression | None:
