@@ -38,7 +38,7 @@ RETIRED_CLASSES = {
     "Sealer": "TicketSealer",
     "Share": "Split",
     "Standing": "LocationGuard",
-    "Turn": "Admission",
+    "Turn": "AdmissionSlot",
     "Turns": "AdmissionQueue",
 }
 RETIRED_MODULES = {

@@ -12,7 +12,7 @@ def together(monkeypatch: pytest.MonkeyPatch, namespace: PartitionedNamespace, n
     """Let commits of a namespace begin when so many wait for their turn."""
     turn, all_there = threading.Lock(), threading.Barrier(number, timeout=60)
 
-    class Admission:
+    class Turn:
         def __enter__(self) -> None:
             all_there.wait()
             turn.acquire()
@@ -20,4 +20,4 @@ def together(monkeypatch: pytest.MonkeyPatch, namespace: PartitionedNamespace, n
         def __exit__(self, *_: object) -> None:
             turn.release()
 
-    monkeypatch.setattr(namespace.commits, "_turn", Admission())
+    monkeypatch.setattr(namespace.commits, "_turn", Turn())

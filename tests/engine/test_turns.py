@@ -6,15 +6,15 @@ import threading
 from collections.abc import Sequence
 
 import pytest
-from lance_flight.engine.runtime.admission import Admission, AdmissionQueue
+from lance_flight.engine.runtime.admission import AdmissionQueue, AdmissionSlot
 from lance_flight.engine.runtime.cancellation import Cancellation
 from lance_flight.errors import Cancelled, LimitExceeded
 
 
 def turn(
     turns: AdmissionQueue, principal: str = "alice", session: str = "a", cancellation: Cancellation | None = None
-) -> Admission:
-    return Admission(turns, principal, session, cancellation or Cancellation())
+) -> AdmissionSlot:
+    return AdmissionSlot(turns, principal, session, cancellation or Cancellation())
 
 
 class Waiting:

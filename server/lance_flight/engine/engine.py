@@ -20,7 +20,7 @@ from lance_flight.engine.query.query_plans import Description, QueryPlan, tasks_
 from lance_flight.engine.query.scope import ALONE, Scope
 from lance_flight.engine.query.sessions import Sessions, in_transaction, temporary_of
 from lance_flight.engine.query.tasks import Task
-from lance_flight.engine.runtime.admission import Admission
+from lance_flight.engine.runtime.admission import AdmissionSlot
 from lance_flight.engine.runtime.batch_streams import BatchStream
 from lance_flight.engine.runtime.client_sessions import ClientSession
 from lance_flight.engine.runtime.clients import Clients
@@ -380,7 +380,7 @@ class Engine:
         return temporary.over(self.root.guarded(access)).read(name, ingest.schema_of)
 
     @contextmanager
-    def _turn(self, running: RunningStatement, scope: Scope) -> Iterator[tuple[SqlTransaction | None, Admission]]:
+    def _turn(self, running: RunningStatement, scope: Scope) -> Iterator[tuple[SqlTransaction | None, AdmissionSlot]]:
         """The transaction that a statement belongs to, and then its turn to work: whoever waits for the former has no turn."""
         running.limit(scope.execution.statement_timeout)
         with self._transaction(scope) as transaction, self.running.turn(running, scope.issuer) as turn:

@@ -107,7 +107,7 @@ class AdmissionQueue:
 
 
 @dataclass(slots=True, eq=False)
-class Admission:
+class AdmissionSlot:
     """The turn of one thread that works for a statement."""
 
     turns: AdmissionQueue

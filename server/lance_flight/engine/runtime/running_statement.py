@@ -13,7 +13,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from lance_flight.engine.runtime.admission import Admission
+from lance_flight.engine.runtime.admission import AdmissionSlot
 from lance_flight.engine.runtime.cancellation import Cancellation
 from lance_flight.errors import Cancelled, StatementTimeout
 
@@ -160,7 +160,7 @@ class RunningStatement:
             seconds = {**self._seconds, self._state: self._seconds[self._state] + time.monotonic() - self._since}
         return sum(seconds[state] for state in _AT_WORK)
 
-    def received(self, batches: Iterator[pa.RecordBatch], turn: Admission) -> Iterator[pa.RecordBatch]:
+    def received(self, batches: Iterator[pa.RecordBatch], turn: AdmissionSlot) -> Iterator[pa.RecordBatch]:
         """Return the same batches as they are received from the client, counted; others may work while it waits for them."""
         counted = self.counted(batches)
         while True:

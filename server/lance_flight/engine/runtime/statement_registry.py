@@ -18,7 +18,7 @@ from enum import Enum
 
 import pyarrow as pa
 
-from lance_flight.engine.runtime.admission import Admission, AdmissionQueue
+from lance_flight.engine.runtime.admission import AdmissionQueue, AdmissionSlot
 from lance_flight.engine.runtime.limits import NO_LIMITS, Limits
 from lance_flight.engine.runtime.running_statement import Issuer, Kind, Record, RunningStatement, State
 from lance_flight.errors import Cancelled, LanceFlightError, NotFound, Refused, StorageFull
@@ -118,10 +118,10 @@ class StatementRegistry:
             self._settle(statement, "closed" if is_closed else "ok")
 
     @contextmanager
-    def turn(self, statement: RunningStatement, issuer: Issuer, *, is_new: bool = True) -> Iterator[Admission]:
+    def turn(self, statement: RunningStatement, issuer: Issuer, *, is_new: bool = True) -> Iterator[AdmissionSlot]:
         """A turn to work for a call, for which others may have to be waited for; it may be paused."""
         statement.at(State.QUEUED)
-        turn = Admission(self._turns, issuer.principal, issuer.session, statement.cancellation)
+        turn = AdmissionSlot(self._turns, issuer.principal, issuer.session, statement.cancellation)
         turn.take(is_new=is_new)
         try:
             yield turn
