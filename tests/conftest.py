@@ -24,7 +24,8 @@ settings.register_profile(
     "sample", max_examples=45, deadline=None, derandomize=True, database=None, suppress_health_check=_SLOW
 )
 settings.register_profile("full", max_examples=3000, deadline=None, suppress_health_check=_SLOW)
-settings.load_profile("full" if os.environ.get("LANCE_FLIGHT_TESTS") == "full" else "sample")
+IS_FULL = os.environ.get("LANCE_FLIGHT_TESTS") == "full"
+settings.load_profile("full" if IS_FULL else "sample")
 
 _SAID = "said"
 
@@ -40,6 +41,9 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if is_slow(item.path):
             item.add_marker(pytest.mark.slow)
+        if IS_FULL and item.get_closest_marker("timeout") is None:
+            # Thousands of examples take longer than a test that hangs may.
+            item.add_marker(pytest.mark.timeout(0))
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
