@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import threading
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 
@@ -16,6 +15,7 @@ from lance_flight.flight import commands
 from lance_flight.flight.wire import encode_command
 from pyarrow import flight
 
+from tests.engine.waiting import until
 from tests.service.server_process import Server, files, serving
 
 READERS, CLIENTS = 32, 12
@@ -131,16 +131,6 @@ def send_until_refused(writer: flight.FlightStreamWriter) -> None:
     for _ in range(1000):
         writer.write_batch(pa.record_batch({"id": [1]}))
     writer.close()
-
-
-def until(holds: Callable[[], bool]) -> None:
-    """Wait for what comes true by itself."""
-    waiting = threading.Event()
-    for _ in range(1000):
-        if holds():
-            return
-        waiting.wait(0.01)
-    pytest.fail("it did not come true")
 
 
 def test_a_batch_that_is_too_large_is_refused(server: Server) -> None:
