@@ -6,9 +6,8 @@ Spec: Manifest Table Schema, Metadata Definition, Transaction; decisions 1, 2, 3
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
-from datetime import UTC, datetime
 from types import MappingProxyType
 
 import lance
@@ -19,12 +18,11 @@ from lance_flight.catalog.manifests.manifest_rows import Rewrite
 from lance_flight.catalog.manifests.new_partitions import head_row
 from lance_flight.catalog.manifests.properties import check_in_place
 from lance_flight.catalog.manifests.snapshot import Snapshot
-from lance_flight.catalog.manifests.snapshot_cache import SnapshotCache
 from lance_flight.catalog.manifests.snapshot_reading import read_snapshot
+from lance_flight.catalog.manifests.version_log import OPERATION, TRANSACTIONS, VersionLog, existing
 from lance_flight.catalog.storage.branches import BRANCHES, BranchRef
 from lance_flight.catalog.storage.conflicts import conflicts
 from lance_flight.catalog.storage.further_files import FurtherFiles
-from lance_flight.catalog.storage.latest_version import LatestVersion
 from lance_flight.catalog.storage.location_guard import LocationGuard
 from lance_flight.catalog.storage.store import UNREADABLE, Store
 from lance_flight.catalog.storage.table_cache import kept_tables
@@ -45,8 +43,6 @@ FENCE_KEY = "lance.namespace.manifest.writer_feature_flags"
 FENCE = str(1 << 62)
 """A writer feature that no stock writer knows: it refuses instead of dropping our columns (decision 3)."""
 
-OPERATION = "lance_flight:operation"
-TRANSACTIONS = "lance_flight:transactions"
 PIN_FIELDS = (
     pa.field("read_version", pa.uint64()),
     pa.field("read_branch", pa.utf8()),
@@ -88,32 +84,19 @@ def create_table(store: Store, schema: pa.Schema) -> LanceDataset:
     return dataset
 
 
-class Manifest:
+class Manifest(VersionLog):
     """One branch of a `__manifest`: the newest snapshots in memory, and the way to commit to it. Safe to share among threads."""
 
     def __init__(self, store: Store, branch: BranchRef | None = None) -> None:
-        self.store = store
-        self.table_branch = None if branch is None else branch.table_branch
-        self._place = store if branch is None else store.child(BRANCHES, branch.name)
-        self._snapshots = SnapshotCache()
-        self._newest = LatestVersion(self._place)
+        place = store if branch is None else store.child(BRANCHES, branch.name)
+        super().__init__(store.parent, store, place, None if branch is None else branch.table_branch)
         self._files = FurtherFiles()
 
-    def snapshot(self, version: int | None = None) -> Snapshot:
-        """The snapshot at `version`, or the newest one; parsed only when it is not in memory yet.
-
-        `NotFound` where it is no partitioned namespace, which is kept in mind as well, `Corrupt` where it is broken.
-        """
-        self.store.check_links()
-        file = self._newest.head() if version is None else self._newest.file(version)
-        found = None if file is None else self._snapshots.get(file)
-        if found is None:
-            dataset = self.open(version)
-            self._place.check_files(dataset)
-            found = self._read(dataset, lambda: read_snapshot(dataset, self.store.parent, self.table_branch))
-            if file is not None and self._newest.file(int(dataset.version)) == file:
-                self._snapshots.put(file, found)
-        return _existing(found)
+    def parsed(self, dataset: LanceDataset) -> Snapshot | NotFound:
+        found = read_snapshot(dataset, self.root, self.table_branch)
+        return found or NotFound(
+            f"{self.root.name!r} is not a partitioned namespace: its metadata has no {SPEC_KEY}<N>"
+        )
 
     def is_namespace(self) -> bool:
         """Return whether a partitioned namespace lies here, be it a broken one; nothing is read where the newest version is in memory."""
@@ -129,70 +112,12 @@ class Manifest:
             return True
         return True
 
-    def open(self, version: int | None = None) -> LanceDataset:
-        """The Lance table itself, at a version or at its newest."""
-        try:
-            return self._open_newest() if version is None else self._place.open(version)
-        except Corrupt as exc:
-            raise Corrupt(f"namespace {self.store.parent.name!r}: {exc}") from exc
-
     def _open_to_commit(self, version: int) -> LanceDataset:
         """A version for what leaves the dataset itself as it is; not read where this process has just committed it."""
         try:
             return kept_tables.open(self._place, version)
         except Corrupt as exc:
-            raise Corrupt(f"namespace {self.store.parent.name!r}: {exc}") from exc
-
-    def _open_newest(self) -> LanceDataset:
-        known = self._newest.look()
-        if known is not None:
-            with suppress(NotFound):
-                return self._place.open(known)
-        began = self._newest.now()
-        dataset = self._place.open()
-        self._newest.saw(int(dataset.version), began)
-        return dataset
-
-    def _read(self, dataset: LanceDataset, read: Callable[[], Snapshot | None]) -> Snapshot | NotFound:
-        """Return what a version is; parsed only when it is not in memory yet."""
-        key = int(dataset.version), dataset.get_version()["timestamp"]
-        found = self._snapshots.get(key)
-        if found is None:
-            place = self.store.parent.name
-            found = read() or NotFound(f"{place!r} is not a partitioned namespace: its metadata has no {SPEC_KEY}<N>")
-            self._snapshots.put(key, found)
-        return found
-
-    def version_at(self, moment: datetime) -> int:
-        """The newest version committed at `moment` (with a zone) or before."""
-        known = [v for v, at in self.history() if at <= moment]
-        if not known:
-            raise NotFound(f"{self.store.parent.name!r} has no snapshot as old as {moment.isoformat()}")
-        return max(known)
-
-    def history(self) -> list[tuple[int, datetime]]:
-        """Every version that is still there with the moment of its commit, oldest first."""
-        try:
-            versions = self.open().versions()
-        except UNREADABLE as exc:
-            place = self.store.parent
-            raise Corrupt(f"namespace {place.name!r} has a version that cannot be read: {place.words(exc)}") from exc
-        return [(int(v["version"]), v["timestamp"].astimezone(UTC)) for v in versions]
-
-    def operations(self, after: int = 0, until: int | None = None) -> dict[int, str]:
-        """Return what each version `after` one and `until` another (None: the newest) did, where its writer said so."""
-        return {version: said[OPERATION] for version, said in self.properties(after, until) if OPERATION in said}
-
-    def properties(self, after: int = 0, until: int | None = None) -> list[tuple[int, Mapping[str, str]]]:
-        """Return what the writers of the versions `after` one and `until` another said of them, newest first."""
-        head = self.open(until)
-        found = head.get_transactions(max(head.version - after, 0))
-        newest_first = zip(range(head.version, after, -1), found, strict=False)
-        return [(version, t.transaction_properties or {}) for version, t in newest_first if t is not None]
-
-    def rows_at(self, version: int) -> pa.Table:
-        """All rows of one version, whether or not it was a partitioned namespace by then."""
-        return self.open(version).to_table()
+            raise Corrupt(f"namespace {self.root.name!r}: {exc}") from exc
 
     def commit(
         self,
@@ -212,7 +137,7 @@ class Manifest:
         Made from `base`, without retries: every commit writes the head row back, so if anyone has committed rows since,
         this one fails with `Conflict` and nothing is visible.
         """
-        check_in_place(self.store.parent.name, base.misplaced)
+        check_in_place(self.root.name, base.misplaced)
         dataset, standing = self._open_to_commit(base.version), LocationGuard.of(self._place, base.version)
         head = head_row(base)
         changes_head = head["object_id"][0].as_py() in rows["object_id"].to_pylist()
@@ -222,20 +147,20 @@ class Manifest:
         failpoint("manifest_written")
         said = {OPERATION: operation, TRANSACTIONS: ",".join(transactions), **properties}
         transaction = Transaction(base.version, update, transaction_properties=said)
-        with conflicts(f"another writer changed {self.store.parent.name!r} first"):
+        with conflicts(f"another writer changed {self.root.name!r} first"):
             committed = LanceDataset.commit(
                 dataset, transaction, max_retries=0, storage_options=self.store.options or None
             )
-        standing.check(self.store.parent.name)
+        standing.check(self.root.name)
         if int(committed.version) != base.version + 1 or changes_head:
             # Columns or metadata are others than those of the base: they have to be read.
             return self.snapshot(int(committed.version))
         kept_tables.keep(self._place, committed)
-        found = self._read(committed, lambda: rewrite.applied(base, committed))
+        found = self._read(committed, rewrite.applied(base, committed))
         file = self._newest.file(int(committed.version))
         if file is not None:
             self._snapshots.put(file, found)
-        return _existing(found)
+        return existing(found)
 
     def make_visible(
         self,
@@ -251,7 +176,7 @@ class Manifest:
 
         `OutcomeUnknown` where nobody can say: an object store did not answer, or cannot be asked.
         """
-        place = self.store.parent
+        place = self.root
         try:
             version = self.commit(base, rows, operation, transactions, removed=removed, properties=properties).version
             failpoint("committed")
@@ -273,7 +198,7 @@ class Manifest:
 
     def _found(self, base: Snapshot, transaction: str) -> int | None:
         """The version that a transaction became visible in all the same: its answer was lost, or came twice."""
-        place = self.store.parent
+        place = self.root
         try:
             return self.committed(base, transaction)
         except NotFound:
@@ -283,19 +208,9 @@ class Manifest:
                 f"a commit to {place.name!r} failed, and what came of it cannot be read: {place.words(exc)}"
             ) from exc
 
-    def committed(self, base: Snapshot, transaction: str) -> int | None:
-        """The version after `base` that a transaction became visible in, if it did."""
-        head = self.open()
-        newer = head.get_transactions(max(int(head.version) - base.version, 0))
-        for version, found in zip(range(int(head.version), base.version, -1), newer, strict=False):
-            said = {} if found is None else found.transaction_properties or {}
-            if transaction in said.get(TRANSACTIONS, "").split(","):
-                return version
-        return None
-
     def update_metadata(self, base: Snapshot, values: Mapping[str, str | None]) -> None:
         """Set table metadata, or fail with `Conflict` if somebody set one of the same keys since `base`."""
-        with conflicts(f"another writer changed the metadata of {self.store.parent.name!r} first"):
+        with conflicts(f"another writer changed the metadata of {self.root.name!r} first"):
             self.open(base.version).update_metadata(dict(values))
 
     def follow(self, snapshot: Snapshot) -> None:
@@ -306,11 +221,5 @@ class Manifest:
 
     def add_columns(self, fields: Iterable[pa.Field]) -> None:
         """Add nullable columns, harmless to every reader; `Conflict` if somebody committed at the same moment."""
-        with conflicts(f"another writer changed {self.store.parent.name!r} first"):
+        with conflicts(f"another writer changed {self.root.name!r} first"):
             self.open().add_columns(pa.schema(list(fields)))
-
-
-def _existing(found: Snapshot | NotFound) -> Snapshot:
-    if isinstance(found, NotFound):
-        raise NotFound(str(found))
-    return found

@@ -1,0 +1,147 @@
+"""The versions of a Lance table as snapshots: found, read once, kept in memory, told by what their writers said of them."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from datetime import UTC, datetime
+from types import MappingProxyType
+
+import pyarrow as pa
+from lance import LanceDataset
+
+from lance_flight.catalog.manifests.snapshot import Snapshot
+from lance_flight.catalog.manifests.snapshot_cache import SnapshotCache
+from lance_flight.catalog.storage.latest_version import LatestVersion
+from lance_flight.catalog.storage.store import UNREADABLE, Store
+from lance_flight.errors import Corrupt, NotFound
+
+OPERATION = "lance_flight:operation"
+TRANSACTIONS = "lance_flight:transactions"
+
+
+class VersionLog(ABC):
+    """The history of one table: each version of the Lance table at `store` is a snapshot. Safe to share among threads.
+
+    `root` is the directory of the whole table, which messages name; `table_branch` the Lance branch of partition tables that
+    writes go to. `place` is where the versions lie, if not at `store` itself.
+    """
+
+    def __init__(self, root: Store, store: Store, place: Store | None = None, table_branch: str | None = None) -> None:
+        self.root = root
+        self.store = store
+        self.table_branch = table_branch
+        self._place = store if place is None else place
+        self._snapshots = SnapshotCache()
+        self._newest = LatestVersion(self._place)
+
+    @abstractmethod
+    def parsed(self, dataset: LanceDataset) -> Snapshot | NotFound:
+        """Return what a version is: a snapshot, or why there is none."""
+
+    @abstractmethod
+    def make_visible(
+        self,
+        base: Snapshot,
+        rows: pa.Table,
+        operation: str,
+        transactions: Sequence[str],
+        *,
+        removed: Sequence[str] = (),
+        properties: Mapping[str, str] = MappingProxyType({}),
+    ) -> int | None:
+        """Show the tables that are pinned by `rows` beside the others of `base`, and return the version in which they are visible.
+
+        None where another writer was first; `OutcomeUnknown` where an object store did not say.
+        """
+
+    def snapshot(self, version: int | None = None) -> Snapshot:
+        """The snapshot at `version`, or the newest one; parsed only when it is not in memory yet.
+
+        `NotFound` where it is no table of this kind, which is kept in mind as well, `Corrupt` where it is broken.
+        """
+        self.store.check_links()
+        file = self._newest.head() if version is None else self._newest.file(version)
+        found = None if file is None else self._snapshots.get(file)
+        if found is None:
+            dataset = self.open(version)
+            self._place.check_files(dataset)
+            found = self._read(dataset)
+            if file is not None and self._newest.file(int(dataset.version)) == file:
+                self._snapshots.put(file, found)
+        return existing(found)
+
+    def open(self, version: int | None = None) -> LanceDataset:
+        """The Lance table itself, at a version or at its newest."""
+        try:
+            return self._open_newest() if version is None else self._place.open(version)
+        except Corrupt as exc:
+            raise Corrupt(f"namespace {self.root.name!r}: {exc}") from exc
+
+    def _open_newest(self) -> LanceDataset:
+        known = self._newest.look()
+        if known is not None:
+            with suppress(NotFound):
+                return self._place.open(known)
+        began = self._newest.now()
+        dataset = self._place.open()
+        self._newest.saw(int(dataset.version), began)
+        return dataset
+
+    def _read(self, dataset: LanceDataset, found: Snapshot | NotFound | None = None) -> Snapshot | NotFound:
+        """Return what a version is; `found`, or parsed, only when it is not in memory yet."""
+        key = int(dataset.version), dataset.get_version()["timestamp"]
+        known = self._snapshots.get(key)
+        if known is None:
+            known = found or self.parsed(dataset)
+            self._snapshots.put(key, known)
+        return known
+
+    def version_at(self, moment: datetime) -> int:
+        """The newest version committed at `moment` (with a zone) or before."""
+        known = [v for v, at in self.history() if at <= moment]
+        if not known:
+            raise NotFound(f"{self.root.name!r} has no snapshot as old as {moment.isoformat()}")
+        return max(known)
+
+    def history(self) -> list[tuple[int, datetime]]:
+        """Every version that is still there with the moment of its commit, oldest first."""
+        try:
+            versions = self.open().versions()
+        except UNREADABLE as exc:
+            place = self.root
+            raise Corrupt(f"namespace {place.name!r} has a version that cannot be read: {place.words(exc)}") from exc
+        return [(int(v["version"]), v["timestamp"].astimezone(UTC)) for v in versions]
+
+    def operations(self, after: int = 0, until: int | None = None) -> dict[int, str]:
+        """Return what each version `after` one and `until` another (None: the newest) did, where its writer said so."""
+        return {version: said[OPERATION] for version, said in self.properties(after, until) if OPERATION in said}
+
+    def properties(self, after: int = 0, until: int | None = None) -> list[tuple[int, Mapping[str, str]]]:
+        """Return what the writers of the versions `after` one and `until` another said of them, newest first."""
+        head = self.open(until)
+        found = head.get_transactions(max(head.version - after, 0))
+        newest_first = zip(range(head.version, after, -1), found, strict=False)
+        return [(version, t.transaction_properties or {}) for version, t in newest_first if t is not None]
+
+    def rows_at(self, version: int) -> pa.Table:
+        """All rows of one version, whether or not it was a partitioned namespace by then."""
+        return self.open(version).to_table()
+
+    def committed(self, base: Snapshot, transaction: str) -> int | None:
+        """The version after `base` that a transaction became visible in, if it did."""
+        head = self.open()
+        newer = head.get_transactions(max(int(head.version) - base.version, 0))
+        for version, found in zip(range(int(head.version), base.version, -1), newer, strict=False):
+            said = {} if found is None else found.transaction_properties or {}
+            if transaction in said.get(TRANSACTIONS, "").split(","):
+                return version
+        return None
+
+
+def existing(found: Snapshot | NotFound) -> Snapshot:
+    """Return a snapshot that is one; `NotFound` for a version that is none."""
+    if isinstance(found, NotFound):
+        raise NotFound(str(found))
+    return found
