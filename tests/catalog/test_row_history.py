@@ -10,7 +10,7 @@ import pytest
 from lance_flight.catalog.commits.removals import edit_of
 from lance_flight.catalog.commits.table_updates import Removal
 from lance_flight.catalog.commits.transaction import Transaction
-from lance_flight.catalog.history.row_history import steps_of_namespace
+from lance_flight.catalog.history.row_history import steps_of
 from lance_flight.catalog.namespace import PartitionedNamespace
 from lance_flight.catalog.storage.store import Store
 from lance_flight.catalog.tables import partitions
@@ -53,7 +53,7 @@ def told(place: Path, first: int, last: int) -> list[tuple[str, int, int]]:
     schema, ids_of = SCHEMA.plain, SCHEMA.ids
     return sorted(
         (moved.change, step.snapshot, number)
-        for step in steps_of_namespace(namespace, first, last)
+        for step in steps_of(namespace, first, last)
         for moved in step.moved(schema, ids_of)
         for batch in moved.read(schema, ids_of)
         for number in batch.column("id").to_pylist()
@@ -114,10 +114,10 @@ def test_the_first_pin_of_a_table_is_no_change_and_one_that_is_lost_cannot_be_to
     namespace.append([table_of("FR", [21])], evaluate)
     after = newest(tmp_path / "t")
     schema, ids_of = namespace.snapshot().schema.plain, namespace.snapshot().schema.ids
-    found = [moved for step in steps_of_namespace(namespace, before, after) for moved in step.moved(schema, ids_of)]
+    found = [moved for step in steps_of(namespace, before, after) for moved in step.moved(schema, ids_of)]
     assert [batch.to_pylist() for moved in found for batch in moved.read(schema, ids_of)] == [
         [{"id": 21, "country": "FR"}]
     ]
     repin(tmp_path / "t", table)
     with pytest.raises(Unsupported, match=r"v1\$k7m2n9p4q8r5s3t6\$dataset.*no fixed version"):
-        list(steps_of_namespace(namespace, after, newest(tmp_path / "t")))
+        list(steps_of(namespace, after, newest(tmp_path / "t")))

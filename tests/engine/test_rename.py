@@ -11,10 +11,11 @@ from typing import Any
 import lance
 import pyarrow as pa
 import pytest
+from lance_flight.catalog import table
+from lance_flight.catalog.commits import table_updates, writer
 from lance_flight.catalog.maintenance.vacuum import vacuum
 from lance_flight.catalog.manifests import manifest as manifests
 from lance_flight.catalog.namespace import PartitionedNamespace
-from lance_flight.catalog.roots import plain, plain_changes
 from lance_flight.catalog.roots.directory import Root, TableName
 from lance_flight.catalog.roots.directory_manifest import DirectoryManifest, Listed
 from lance_flight.catalog.storage.location_guard import LocationGuard
@@ -214,38 +215,26 @@ def renaming(engine: Engine, at: str) -> Callable[[str], None]:
 
 
 WRITERS = [
-    pytest.param("id", manifests, "manifest_written", id="partitioned"),
-    pytest.param("", plain, "rows_received", id="plain"),
+    pytest.param("id", manifests, "manifest_written", "INSERT INTO a VALUES (9)", id="partitioned"),
+    pytest.param("", writer, "rows_received", "INSERT INTO a VALUES (9)", id="plain, before its rows are written"),
+    pytest.param("", table, "data_written", "INSERT INTO a VALUES (9)", id="plain, after they are"),
+    pytest.param("", writer, "rows_received", "UPDATE a SET id = 2", id="plain, changed, before"),
+    pytest.param("", table, "data_written", "UPDATE a SET id = 2", id="plain, changed, after"),
+    pytest.param("", table_updates, "rows_removed", "DELETE FROM a WHERE id = 1 OR id = 2", id="plain, deleted"),
 ]
 
 
-@pytest.mark.parametrize(("layout", "module", "point"), WRITERS)
-def test_a_writer_is_not_told_that_rows_are_stored_which_nobody_finds(
-    engine: Engine, monkeypatch: pytest.MonkeyPatch, layout: str, module: Any, point: str
+@pytest.mark.parametrize(("layout", "module", "point", "sql"), WRITERS)
+def test_a_writer_is_not_told_that_rows_are_stored_which_nobody_finds(  # noqa: PLR0917
+    engine: Engine, monkeypatch: pytest.MonkeyPatch, layout: str, module: Any, point: str, sql: str
 ) -> None:
     put(engine, "a", layout, 1)
     monkeypatch.setattr(module, "failpoint", renaming(engine, point))
     with pytest.raises((SerializationFailure, NotFound), match=r"'a|no table"):
-        engine.update("INSERT INTO a VALUES (9)")
+        engine.update(sql)
     assert ids(engine, "b") == [1]
     assert tables(engine) == ["public.b"]
     assert engine.root.schemas() == ["public"]
-
-
-def test_neither_is_one_that_changes_rows_of_a_plain_table(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
-    put(engine, "a", "", 1)
-    write_files, rename = plain_changes.partitions.write_files, renaming(engine, "files")
-
-    def written(*args: Any) -> Any:
-        found = write_files(*args)
-        rename("files")
-        return found
-
-    monkeypatch.setattr(plain_changes.partitions, "write_files", written)
-    with pytest.raises((SerializationFailure, NotFound)):
-        engine.update("UPDATE a SET id = 2")
-    assert ids(engine, "b") == [1]
-    assert tables(engine) == ["public.b"]
 
 
 def test_a_library_writer_is_told_that_its_table_has_gone(tmp_path: Path, engine: Engine) -> None:

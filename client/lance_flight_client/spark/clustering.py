@@ -8,7 +8,6 @@ from dataclasses import dataclass
 import pyarrow as pa
 from lance_flight.catalog.commits.writer import partition_values
 from lance_flight.catalog.roots.directory import Root, TableName
-from lance_flight.catalog.roots.plain import PlainTable
 from lance_flight.catalog.tables import rows
 from lance_flight.engine.sql.functions import evaluate
 from lance_flight.errors import Unsupported
@@ -87,7 +86,7 @@ def _partition_hash(names: list[str], root: str, table: str, storage: Mapping[st
     options = WriteOptions.of(root, table, storage)
     name = TableName(*options.table)
     found = Root(store_of(options.root, options.storage)).table(name)
-    if isinstance(found, PlainTable):
+    if not found.is_partitioned:
         raise Unsupported(f"table {name.name!r} is not partitioned; there is nothing to cluster its rows by")
     snapshot = found.snapshot()
     called = matched(names, snapshot.schema.plain.names)

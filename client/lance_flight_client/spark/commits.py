@@ -6,7 +6,6 @@ from collections.abc import Mapping
 
 from lance_flight.catalog.commits.commit_tokens import CommitToken, named_commit
 from lance_flight.catalog.roots.directory import Root, TableName
-from lance_flight.catalog.roots.plain import PlainTable
 
 from lance_flight_client.spark.roots import store_of
 from lance_flight_client.spark.writing.options import WriteOptions
@@ -16,4 +15,4 @@ def committed(root: str, table: str, commit_id: str, *, storage: Mapping[str, st
     """The commit that was made under an id, with its rows and its time; None where it is not known, or not any more."""
     options = WriteOptions.of(root, table, storage or {})
     found = Root(store_of(options.root, options.storage)).find(TableName(*options.table))
-    return None if found is None or isinstance(found, PlainTable) else named_commit(found.snapshot(), commit_id)
+    return None if found is None else named_commit(found.snapshot(), commit_id)

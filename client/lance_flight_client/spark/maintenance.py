@@ -21,14 +21,13 @@ from lance_flight.catalog.maintenance.rewriting import rewrite as rewrite_in
 from lance_flight.catalog.maintenance.verification import VerificationReport
 from lance_flight.catalog.maintenance.verification import verify as verify_in
 from lance_flight.catalog.manifests.indices import IndexRules
-from lance_flight.catalog.namespace import PartitionedNamespace
 from lance_flight.catalog.roots.directory import Root, TableName
-from lance_flight.catalog.roots.plain import PlainTable
+from lance_flight.catalog.table import Table
 from lance_flight.engine.writes.column_changes import backfill as backfill_in
 from lance_flight.engine.writes.computed_columns import PythonFunction, SqlExpression
 from lance_flight.engine.writes.definitions import arrow_type
 from lance_flight.engine.writes.maintenance import tables_where
-from lance_flight.errors import InvalidInput, Unsupported
+from lance_flight.errors import InvalidInput
 from lance_flight.model.index_kinds import OptionValue
 
 from lance_flight_client.spark.executors import Executors
@@ -86,9 +85,10 @@ def rewrite(
     start that part again; a run that is stopped has done a part, and the next one goes on with the rest.
     """
     found = _Table.of(root, table, storage)
-    choose = None if where is None else tables_where(found.namespace, where)
+    namespace = partitioned(found.namespace)
+    choose = None if where is None else tables_where(namespace, where)
     run = Executors(spark, f"rewrite {found.name.name}")
-    return rewrite_in(found.namespace, evaluated, choose, REWRITING, progress, run=run)
+    return rewrite_in(namespace, evaluated, choose, REWRITING, progress, run=run)
 
 
 def verify(
@@ -170,14 +170,11 @@ def create_index(
 class _Table:
     root: Root
     name: TableName
-    namespace: PartitionedNamespace
+    namespace: Table
 
     @classmethod
     def of(cls, root: str, table: str, storage: Mapping[str, str] | None) -> _Table:
-        """The table by what options call it; `Unsupported` for one that is not partitioned."""
+        """Return the table by what options call it."""
         options = WriteOptions.of(root, table, storage or {})
         place, name = Root(store_of(options.root, options.storage)), TableName(*options.table)
-        found = place.table(name)
-        if isinstance(found, PlainTable):
-            raise Unsupported(f"table {name.name!r} is not partitioned, and maintained by Lance's own tools")
-        return cls(place, name, found)
+        return cls(place, name, place.table(name))

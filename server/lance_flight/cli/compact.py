@@ -8,7 +8,7 @@ from functools import partial
 from lance_flight_client.progress import progress
 
 from lance_flight.catalog.maintenance.compaction import CompactionRules, compact
-from lance_flight.catalog.namespace import PartitionedNamespace
+from lance_flight.catalog.table import Table
 from lance_flight.cli.arguments import add_number, add_tables
 from lance_flight.cli.maintenance import each_table
 
@@ -44,7 +44,7 @@ def run(options: argparse.Namespace) -> int:
     return each_table(options, partial(_compact, rules))
 
 
-def _compact(rules: CompactionRules, name: str, namespace: PartitionedNamespace) -> bool:
+def _compact(rules: CompactionRules, name: str, namespace: Table) -> bool:
     report = compact(namespace, rules, progress(f"compacting {name}"))
     print(f"{name}: {report}")
     return True

@@ -10,7 +10,7 @@ from lance_flight_client.progress import progress
 
 from lance_flight.catalog.maintenance.indexing import create_index
 from lance_flight.catalog.manifests.indices import IndexRules
-from lance_flight.catalog.namespace import PartitionedNamespace
+from lance_flight.catalog.table import Table
 from lance_flight.cli.arguments import add_root
 from lance_flight.cli.maintenance import each_table
 
@@ -38,7 +38,7 @@ def run(options: argparse.Namespace) -> int:
     return each_table(options, partial(_create, rules))
 
 
-def _create(rules: IndexRules, name: str, namespace: PartitionedNamespace) -> bool:
+def _create(rules: IndexRules, name: str, namespace: Table) -> bool:
     report = create_index(namespace, rules, progress(f"indexing {name}.{rules.column}"))
     print(f"{name}: {report}")
     return True

@@ -9,7 +9,6 @@ from pathlib import Path
 import pyarrow as pa
 from lance_flight_client.output import aligned
 
-from lance_flight.catalog.namespace import PartitionedNamespace
 from lance_flight.catalog.roots.directory import PUBLIC, Root, TableName
 from lance_flight.catalog.storage.store import Store
 from lance_flight.cli.arguments import add_number, add_root
@@ -67,25 +66,26 @@ def _show(engine: Engine, name: TableName, limit: int | None) -> None:
     quoted = f'"{name.db_schema}"."{name.name}"'
     table = engine.root.table(name)
     print(f"table {name}")
-    if isinstance(table, PartitionedNamespace):
-        snapshot = table.snapshot()
-        print(f"snapshot {snapshot.version}, committed {snapshot.committed_at:%Y-%m-%d %H:%M:%S} UTC\n\nspecs")
+    snapshot = table.snapshot()
+    print(f"snapshot {snapshot.version}, committed {snapshot.committed_at:%Y-%m-%d %H:%M:%S} UTC")
+    if table.is_partitioned:
+        print("\nspecs")
         for spec in snapshot.specs:
             print(f"  v{spec.id} {spec.to_text()}")
     print("\nschema")
     print(_indented(engine.query(f"DESCRIBE {quoted}"), None))
-    if isinstance(table, PartitionedNamespace):
+    if table.is_partitioned:
         partitions = engine.query(f"SHOW PARTITIONS {quoted}")
         rows = sum(value or 0 for value in partitions["rows"].to_pylist())
         print(f"\n{partitions.num_rows:,} partitions, {rows:,} rows")
         print(_indented(partitions.drop_columns(["location"]), limit))
     else:
-        print(f"\n{table.open().count_rows():,} rows, version {table.open().version}")
+        print(f"\n{table.log.open(snapshot.version).count_rows():,} rows")
 
 
 def _explain(engine: Engine, name: TableName, where: str, limit: int | None) -> None:
     table = engine.root.table(name)
-    if not isinstance(table, PartitionedNamespace):
+    if not table.is_partitioned:
         raise InvalidInput(f"table {name.name!r} is not partitioned: a query reads it whole")
     planned = plan_scan(table, where)
     print(planned)

@@ -6,31 +6,29 @@ import argparse
 import sys
 from collections.abc import Callable
 
-from lance_flight.catalog.namespace import PartitionedNamespace
 from lance_flight.catalog.roots.directory import PUBLIC, Root, TableName
+from lance_flight.catalog.table import Table
 from lance_flight.cli.inspect import existing_root, named
-from lance_flight.errors import LanceFlightError, Unsupported
+from lance_flight.errors import LanceFlightError
 
-Maintain = Callable[[str, PartitionedNamespace], bool]
+Maintain = Callable[[str, Table], bool]
 """Does the work on one table, given with how it is called; whether all is well with it."""
 
 UNITS = ("kB", "MB", "GB", "TB")
 
 
-def each_table(options: argparse.Namespace, maintain: Maintain) -> int:
-    """Maintain the named table, or all partitioned ones; one that fails does not keep the others from it."""
+def each_table(options: argparse.Namespace, maintain: Maintain, *, only_partitioned: bool = False) -> int:
+    """Maintain the named table, or all of them, or all that are partitioned; one that fails does not keep the others from it."""
     root = Root(existing_root(options.root))
     if options.table is not None:
         name = named(options.table)
         table = root.table(name)
-        if not isinstance(table, PartitionedNamespace):
-            raise Unsupported(f"table {name.name!r} is not partitioned, and maintained by Lance's own tools")
         return 0 if maintain(_called(name), table) else 1
     status = 0
     for name in root.tables():
         try:
             table = root.table(name)
-            if isinstance(table, PartitionedNamespace) and not maintain(_called(name), table):
+            if (table.is_partitioned or not only_partitioned) and not maintain(_called(name), table):
                 status = 1
         except LanceFlightError as exc:
             print(f"lance-flight: {_called(name)}: [{exc.code}] {exc}", file=sys.stderr)

@@ -6,8 +6,9 @@ import argparse
 from functools import partial
 
 from lance_flight.catalog.maintenance.migration import compact, migrate
-from lance_flight.catalog.namespace import PartitionedNamespace
+from lance_flight.catalog.namespace import partitioned
 from lance_flight.catalog.roots.directory import Root
+from lance_flight.catalog.table import Table
 from lance_flight.cli.arguments import add_dry_run, add_tables
 from lance_flight.cli.inspect import existing_root, named
 from lance_flight.cli.maintenance import each_table
@@ -33,10 +34,11 @@ def run(options: argparse.Namespace) -> int:
     if options.register:
         _register(Root(existing_root(options.root)), options.table, dry_run=options.dry_run)
         return 0
-    return each_table(options, partial(_migrate, options.dry_run))
+    return each_table(options, partial(_migrate, options.dry_run), only_partitioned=True)
 
 
-def _migrate(dry_run: bool, name: str, namespace: PartitionedNamespace) -> bool:  # noqa: FBT001 - bound by `partial`
+def _migrate(dry_run: bool, name: str, table: Table) -> bool:  # noqa: FBT001 - bound by `partial`
+    namespace = partitioned(table)
     report = migrate(namespace, dry_run=dry_run)
     if not report.moved:
         print(f"{name}: everything is in the table metadata of its __manifest")

@@ -7,7 +7,7 @@ import argparse
 from lance_flight_client.progress import progress
 
 from lance_flight.catalog.maintenance.indexing import refresh_indices
-from lance_flight.catalog.namespace import PartitionedNamespace
+from lance_flight.catalog.table import Table
 from lance_flight.cli.arguments import add_tables
 from lance_flight.cli.maintenance import each_table
 
@@ -25,7 +25,7 @@ def run(options: argparse.Namespace) -> int:
     return each_table(options, _refresh)
 
 
-def _refresh(name: str, namespace: PartitionedNamespace) -> bool:
+def _refresh(name: str, namespace: Table) -> bool:
     for report in refresh_indices(namespace, progress(f"indexing {name}")):
         print(f"{name}: {report}")
     return True

@@ -6,7 +6,8 @@ import argparse
 from functools import partial
 
 from lance_flight.catalog.maintenance.repair import repair
-from lance_flight.catalog.namespace import PartitionedNamespace
+from lance_flight.catalog.namespace import partitioned
+from lance_flight.catalog.table import Table
 from lance_flight.cli.arguments import add_tables
 from lance_flight.cli.maintenance import each_table
 
@@ -26,10 +27,11 @@ def arguments(command: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Look for damage in one table, or all, and mend it with `--apply`."""
-    return each_table(options, partial(_repair, options.apply))
+    return each_table(options, partial(_repair, options.apply), only_partitioned=True)
 
 
-def _repair(apply: bool, name: str, namespace: PartitionedNamespace) -> bool:  # noqa: FBT001 - bound by `partial`
+def _repair(apply: bool, name: str, table: Table) -> bool:  # noqa: FBT001 - bound by `partial`
+    namespace = partitioned(table)
     report = repair(namespace, dry_run=not apply)
     if not report.findings:
         print(f"{name}: nothing is wrong")

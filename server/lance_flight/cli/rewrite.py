@@ -8,7 +8,8 @@ from functools import partial
 from lance_flight_client.progress import progress
 
 from lance_flight.catalog.maintenance.rewriting import RewritingRules, rewrite
-from lance_flight.catalog.namespace import PartitionedNamespace
+from lance_flight.catalog.namespace import partitioned
+from lance_flight.catalog.table import Table
 from lance_flight.cli.arguments import add_number, add_tables
 from lance_flight.cli.maintenance import each_table
 from lance_flight.engine.sql.functions import evaluate
@@ -36,10 +37,11 @@ def arguments(command: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> int:
     """Rewrite one table, or all."""
     rules = RewritingRules(tables=options.tables_per_commit, rows=options.rows_per_commit).checked()
-    return each_table(options, partial(_rewrite, rules, options.where))
+    return each_table(options, partial(_rewrite, rules, options.where), only_partitioned=True)
 
 
-def _rewrite(rules: RewritingRules, where: str | None, name: str, namespace: PartitionedNamespace) -> bool:
+def _rewrite(rules: RewritingRules, where: str | None, name: str, table: Table) -> bool:
+    namespace = partitioned(table)
     choose = None if where is None else tables_where(namespace, where)
     report = rewrite(namespace, evaluate, choose, rules, progress(f"rewriting {name}"))
     print(f"{name}: {report}")

@@ -8,7 +8,7 @@ from functools import partial
 from lance_flight_client.progress import progress
 
 from lance_flight.catalog.maintenance.vacuum import VacuumRules, vacuum
-from lance_flight.catalog.namespace import PartitionedNamespace
+from lance_flight.catalog.table import Table
 from lance_flight.cli.arguments import add_dry_run, add_tables
 from lance_flight.cli.maintenance import each_table, readable
 
@@ -50,7 +50,7 @@ def run(options: argparse.Namespace) -> int:
     return each_table(options, partial(_vacuum, rules))
 
 
-def _vacuum(rules: VacuumRules, name: str, namespace: PartitionedNamespace) -> bool:
+def _vacuum(rules: VacuumRules, name: str, namespace: Table) -> bool:
     report = vacuum(namespace, rules, progress(f"vacuuming {name}"))
     expired = sum(each.amount.versions for each in report.removed if each.kind == "snapshots")
     goes, total = ("would go" if report.dry_run else "removed"), report.total

@@ -8,7 +8,7 @@ from functools import partial
 from lance_flight_client.progress import progress
 
 from lance_flight.catalog.maintenance.verification import verify
-from lance_flight.catalog.namespace import PartitionedNamespace
+from lance_flight.catalog.table import Table
 from lance_flight.cli.arguments import add_tables
 from lance_flight.cli.maintenance import each_table
 from lance_flight.engine.sql.functions import evaluate
@@ -30,7 +30,7 @@ def run(options: argparse.Namespace) -> int:
     return each_table(options, partial(_verify, options.snapshot))
 
 
-def _verify(snapshot: int | None, name: str, namespace: PartitionedNamespace) -> bool:
+def _verify(snapshot: int | None, name: str, namespace: Table) -> bool:
     report = verify(namespace, evaluate, namespace.snapshot(snapshot), progress(f"verifying {name}"))
     for table in report.unsound:
         print(f"{name}: {table}")

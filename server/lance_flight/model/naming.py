@@ -16,6 +16,8 @@ import pyarrow as pa
 from lance_flight.errors import InvalidInput
 
 MANIFEST = "__manifest"
+PLAIN_SUFFIX = ".lance"
+"""The end of the directory of a plain table."""
 SEPARATOR = "$"
 TABLE = "dataset"
 MAIN_BRANCH = "main"

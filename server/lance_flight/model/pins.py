@@ -7,6 +7,7 @@ each is a class here, and there is no way to write a fifth.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from datetime import datetime
 from typing import NamedTuple
 
 from lance_flight.errors import Corrupt
@@ -38,6 +39,16 @@ class Version:
     @property
     def columns(self) -> PinColumns:
         return PinColumns(read_version=self.version)
+
+
+@dataclass(frozen=True, slots=True)
+class PlainVersion(Version):
+    """A version of a plain table: the next one on top of it is read by everybody as soon as it is committed.
+
+    `committed_at` tells it from the version of that number of a table that was dropped and made again.
+    """
+
+    committed_at: datetime
 
 
 @dataclass(frozen=True, slots=True)

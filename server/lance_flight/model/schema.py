@@ -7,7 +7,7 @@ number under `lance_flight:field_id`, because Lance itself numbers columns by po
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import count
 from typing import Any, NamedTuple, TypeAlias
@@ -41,11 +41,13 @@ class Source(NamedTuple):
 class NamespaceSchema:
     """The schema of a partitioned namespace; every field of `arrow`, nested ones too, carries its id.
 
-    `next_field_id` is the lowest id that no column has ever had.
+    `next_field_id` is the lowest id that no column has ever had. The ids of a plain table are Lance's own numbers of its
+    fields (`is_numbered_by_lance`), and are not stored in it.
     """
 
     arrow: pa.Schema
     next_field_id: int
+    is_numbered_by_lance: bool = False
 
     def __eq__(self, other: object) -> bool:
         # Arrow leaves metadata, and with it the ids, out of its own comparison.
@@ -110,7 +112,7 @@ class NamespaceSchema:
         """This schema as the one that takes the place of `before`; no id that was ever given is free in it."""
         metadata = {**(self.arrow.metadata or {}), SCHEMA_VERSION: str(before.version + 1).encode()}
         free = max(self.next_field_id, before.next_field_id)
-        return NamespaceSchema(self.arrow.with_metadata(metadata), free)
+        return replace(self, arrow=self.arrow.with_metadata(metadata), next_field_id=free)
 
     def has_columns_of(self, other: NamespaceSchema) -> bool:
         """Return whether both have the same columns, whatever came between."""
@@ -238,6 +240,13 @@ def numbered(field: pa.Field, number: Callable[[pa.Field], int], *, key: bytes =
     return pa.field(field.name, kind, field.nullable, metadata | {key: str(mine).encode()})
 
 
+def without_ids(field: pa.Field) -> pa.Field:
+    """Return a field without any id in its metadata, or in that of a field inside it."""
+    inner = [without_ids(child) for child in children(field.type)]
+    metadata = {k: v for k, v in (field.metadata or {}).items() if k not in (FIELD_ID, TABLE_FIELD_ID)}
+    return pa.field(field.name, rebuilt(field.type, inner), field.nullable, metadata or None)
+
+
 def _stripped(field: pa.Field) -> pa.Field:
     inner = [_stripped(child) for child in children(field.type)]
     return pa.field(field.name, rebuilt(field.type, inner), field.nullable)
@@ -246,6 +255,14 @@ def _stripped(field: pa.Field) -> pa.Field:
 def _id_in(field: pa.Field, key: bytes) -> int | None:
     text = (field.metadata or {}).get(key)
     return int(text) if text is not None and text.isdigit() else None
+
+
+def table_field_id(field: pa.Field) -> int:
+    """Return the id that a field of a partition table has in its metadata."""
+    number = _id_in(field, TABLE_FIELD_ID)
+    if number is None:
+        raise SchemaError("table", [f"field {field.name!r} has no {TABLE_FIELD_ID.decode()}"])
+    return number
 
 
 def _required_id(field: pa.Field) -> int:

@@ -7,7 +7,7 @@ lists and maps through the names of their fields.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import count
 
 import pyarrow as pa
@@ -100,7 +100,7 @@ def changed(schema: NamespaceSchema, change: SchemaChange) -> NamespaceSchema:
     """
     fresh = count(schema.next_field_id)
     edited = _edited(list(schema.arrow), change, fresh)
-    after = NamespaceSchema(pa.schema(edited, schema.arrow.metadata), next(fresh))
+    after = replace(schema, arrow=pa.schema(edited, schema.arrow.metadata), next_field_id=next(fresh))
     return schema if after.has_columns_of(schema) else after.after(schema)
 
 

@@ -7,22 +7,21 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime
+from datetime import datetime
 
 import pyarrow as pa
 from lance_flight.catalog.manifests.snapshot import Snapshot
-from lance_flight.catalog.namespace import PartitionedNamespace
 from lance_flight.catalog.roots.directory import Root, TableName
-from lance_flight.catalog.roots.plain import PlainTable
 from lance_flight.catalog.storage.store import Store
+from lance_flight.catalog.table import Table
 from lance_flight.catalog.tables import partitions
 from lance_flight.catalog.tables.pinned_tables import PinnedTable, TablePart, divided
 from lance_flight.catalog.tables.row_counts import row_counts
 from lance_flight.engine.query.scan_planning import PlannedScan, plan_scan
 from lance_flight.engine.sql.functions import check_condition, columns_in
 from lance_flight.errors import Conflict, NotFound, Unsupported
-from lance_flight.model.pins import FixedPin, Version
-from lance_flight.planning.row_filters import RowFilter, row_filter
+from lance_flight.model.pins import FixedPin
+from lance_flight.planning.row_filters import RowFilter
 from pyspark.sql.types import StructType
 
 from lance_flight_client.spark.options import ReadOptions
@@ -98,10 +97,6 @@ class DirectPlan:
     def found(self) -> Found:
         """Plan the read."""
         table = Root(store_of(self.options.root or "", self.options.storage)).table(self.table)
-        if isinstance(table, PlainTable):
-            self._check(_committed_at(table, self.version))
-            whole = TablePart(PinnedTable(table.store, Version(self.version)))
-            return Found({0: row_filter(None)}, self.options.filter, [Piece(spec_id=0, part=whole)])
         snapshot = table.snapshot(self.version)
         self._check(snapshot.committed_at)
         planned = plan_scan(table, self.options.filter, snapshot=snapshot)
@@ -134,10 +129,7 @@ def plan(options: ReadOptions) -> DirectPlan:
         raise AssertionError(options)
     name = TableName(*options.table)
     table = Root(store_of(options.root or "", options.storage)).table(name)
-    if isinstance(table, PlainTable):
-        planned = _plan_plain(options, name, table)
-    else:
-        planned = _plan_partitioned(options, name, table)
+    planned = _planned(options, name, table)
     _check_columns(planned)
     carried_schema(planned.wanted)
     if options.filter is not None:
@@ -145,7 +137,7 @@ def plan(options: ReadOptions) -> DirectPlan:
     return planned
 
 
-def _plan_partitioned(options: ReadOptions, name: TableName, table: PartitionedNamespace) -> DirectPlan:
+def _planned(options: ReadOptions, name: TableName, table: Table) -> DirectPlan:
     if table.branch is not None and options.filter is not None:
         raise Unsupported(f"{name.name!r} is a branch, and read directly without a filter; read it through a server")
     snapshot = table.snapshot(options.at)
@@ -160,26 +152,7 @@ def _plan_partitioned(options: ReadOptions, name: TableName, table: PartitionedN
     )
 
 
-def _plan_plain(options: ReadOptions, name: TableName, table: PlainTable) -> DirectPlan:
-    dataset = table.open_at(options.at)
-    version = int(dataset.version)
-    return DirectPlan(
-        options=options,
-        table=name,
-        version=version,
-        committed_at=_committed_at(table, version),
-        resolved={},
-        source=pa.schema([column.remove_metadata() for column in dataset.schema]),
-        ids={},
-    )
-
-
-def _committed_at(table: PlainTable, version: int) -> datetime:
-    moment: datetime = table.open(version).get_version()["timestamp"]
-    return moment.astimezone(UTC)
-
-
-def _resolved(table: PartitionedNamespace, snapshot: Snapshot) -> dict[str, FixedPin]:
+def _resolved(table: Table, snapshot: Snapshot) -> dict[str, FixedPin]:
     """The versions that tables without a fixed one have now."""
     if snapshot.is_pinned:
         return {}

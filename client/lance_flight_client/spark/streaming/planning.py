@@ -8,9 +8,9 @@ from dataclasses import dataclass, replace
 import pyarrow as pa
 from lance_flight.catalog.history.additions import Added, Additions
 from lance_flight.catalog.manifests.snapshot import Snapshot
-from lance_flight.catalog.namespace import PartitionedNamespace
 from lance_flight.catalog.roots.directory import Root
 from lance_flight.catalog.storage.leases import SnapshotLease
+from lance_flight.catalog.table import Table
 from lance_flight.engine.query.scan_planning import plan_scan
 from lance_flight.engine.sql.functions import columns_in
 from lance_flight.errors import Conflict, NotFound, QueryFailed, SchemaError, Unsupported
@@ -122,7 +122,7 @@ class History:
 
     def _oldest(self, newest: int) -> Snapshot:
         """The first version that is a snapshot: a namespace is made in several commits."""
-        for version, _ in self._namespace.manifest.history():
+        for version, _ in self._namespace.log.history():
             try:
                 return self._additions.snapshot(version)
             except NotFound:
@@ -180,18 +180,14 @@ class History:
 
 
 def plan_stream(read: DirectPlan, options: StreamReadOptions) -> StreamPlan:
-    """The stream of what a read would give; `Unsupported` for a table that has no snapshots of its own."""
+    """The stream of what a read would give."""
     schema = opened(read).snapshot(read.version).schema
     return StreamPlan(read=read, options=options, schema=schema)
 
 
-def opened(read: DirectPlan) -> PartitionedNamespace:
+def opened(read: DirectPlan) -> Table:
     """The table of a read."""
     table = Root(store_of(read.options.root or "", read.options.storage)).table(read.table)
-    if not isinstance(table, PartitionedNamespace):
-        raise Unsupported(
-            f"table {read.table.name!r} is not partitioned; only the rows of partitioned tables are streamed"
-        )
     if table.branch is not None:
         raise Unsupported(f"{read.table.name!r} is a branch; only the rows of the main branch are streamed")
     return table

@@ -15,8 +15,8 @@ from lance_flight.catalog.commits.commit_tokens import checked_id, named_commit
 from lance_flight.catalog.manifests.snapshot import Snapshot
 from lance_flight.catalog.namespace import PartitionedNamespace
 from lance_flight.catalog.roots.directory import Root, TableName
-from lance_flight.catalog.roots.plain import PlainTable
 from lance_flight.catalog.storage.store import Store
+from lance_flight.catalog.table import Table
 from lance_flight.catalog.tables import rows
 from lance_flight.engine.writes.definitions import (
     check_partitioning,
@@ -26,7 +26,7 @@ from lance_flight.engine.writes.definitions import (
     storable,
 )
 from lance_flight.engine.writes.partition_fields import PartitionDef, parse_partition_by
-from lance_flight.errors import AlreadyExists, NotFound, SchemaError, Unsupported
+from lance_flight.errors import AlreadyExists, NotFound, SchemaError
 from lance_flight.model.schema import NamespaceSchema
 from lance_flight.model.spec import PartitionSpec
 from pyspark.sql.datasource import DataSourceArrowWriter
@@ -120,7 +120,7 @@ class _Target:
         fields = NamespaceSchema.assign(storable(self.columns))
         return fields, partition_spec(fields, self.definitions)
 
-    def made(self) -> PartitionedNamespace:
+    def made(self) -> Table:
         """The table, made first where it is missing."""
         if self.is_missing:
             fields, spec = self.definition()
@@ -137,20 +137,16 @@ class _Target:
                 log.info("table %s was made by another writer", self.name)
         return self.found()
 
-    def found(self) -> PartitionedNamespace:
+    def found(self) -> Table:
         """The table, if rows can be written to it."""
         try:
             table = self.root.table(self.name)
         except NotFound as exc:
             raise NotFound(f"{exc}; to make it, say how it is partitioned by the option 'partition_by'") from exc
         check_partitioning(self.name.name, table, self.definitions)
-        if isinstance(table, PlainTable):
-            raise Unsupported(
-                f"table {self.name.name!r} is not partitioned; Spark can write to partitioned tables only"
-            )
         return table
 
-    def planned(self, table: PartitionedNamespace, options: WriteOptions) -> PlannedWrite:
+    def planned(self, table: Table, options: WriteOptions) -> PlannedWrite:
         """A write to the table, which begins now."""
         return PlannedWrite(
             shared=SharedWrite.begin(table, options.snapshot),

@@ -22,9 +22,10 @@ from lance_flight.catalog.commits.table_updates import TableUpdate, removed_rows
 from lance_flight.catalog.commits.transaction import Transaction
 from lance_flight.catalog.manifests.idempotency import Once
 from lance_flight.catalog.manifests.snapshot import PartitionTable, Snapshot
-from lance_flight.catalog.namespace import PartitionedNamespace
+from lance_flight.catalog.plain_table import table_at
 from lance_flight.catalog.storage.store import Store
 from lance_flight.catalog.storage.whole_files import DATA
+from lance_flight.catalog.table import Table
 from lance_flight.errors import NotFound, SerializationFailure
 from lance_flight.model.naming import directory_name, new_mark
 from lance_flight.model.spec import Evaluate
@@ -100,12 +101,12 @@ class SharedWrite:
     mark: str
 
     @classmethod
-    def begin(cls, namespace: PartitionedNamespace, at: int | None = None) -> Self:
+    def begin(cls, namespace: Table, at: int | None = None) -> Self:
         """A write on top of the newest snapshot, or of the one whose rows it will replace."""
         return cls.of(namespace, namespace.begin(None if at is None else namespace.snapshot(at)).base)
 
     @classmethod
-    def of(cls, namespace: PartitionedNamespace, base: Snapshot) -> Self:
+    def of(cls, namespace: Table, base: Snapshot) -> Self:
         """A write on top of a snapshot that a transaction has begun with."""
         return cls(
             store=namespace.store,
@@ -165,8 +166,8 @@ class SharedWrite:
             # The table was dropped: nothing but directories of ours was left of it.
             self.store.remove()
 
-    def _begun(self) -> tuple[PartitionedNamespace, Snapshot]:
-        namespace = PartitionedNamespace(self.store)
+    def _begun(self) -> tuple[Table, Snapshot]:
+        namespace = table_at(self.store)
         if self.branch is not None:
             namespace = namespace.on_branch(self.branch)
         snapshot = namespace.snapshot(self.version)
@@ -189,9 +190,9 @@ def _add(
         case Replaces.NOTHING:
             transaction.add(edits, f"append {count} rows into {len(edits)} partitions")
             return
-        case Replaces.PARTITIONS:
+        case Replaces.PARTITIONS if snapshot.is_partitioned:
             room = replaced(store, snapshot, edits, evaluate)
-        case Replaces.TABLE:
+        case _:
             # What others add meanwhile, be it a new partition, belongs to the table that is replaced.
             transaction.read(snapshot.table_ids)
             room = all_removed(store, snapshot, snapshot.all_tables())

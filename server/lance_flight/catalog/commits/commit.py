@@ -16,9 +16,9 @@ from lance_flight.catalog.commits.commit_counts import CommitEvent, commit_count
 from lance_flight.catalog.commits.staging import Staging, gone
 from lance_flight.catalog.commits.transaction import Transaction
 from lance_flight.catalog.manifests.idempotency import remembering
-from lance_flight.catalog.manifests.manifest import Manifest
 from lance_flight.catalog.manifests.reservations import reservation_of, wait_for_release
 from lance_flight.catalog.manifests.snapshot import Snapshot
+from lance_flight.catalog.manifests.version_log import VersionLog
 from lance_flight.catalog.storage.retries import COMMIT, retry
 from lance_flight.errors import (
     AlreadyExists,
@@ -48,9 +48,9 @@ class _Member:
 class Commits:
     """Commits the transactions of this process to one namespace. Safe to share among threads."""
 
-    def __init__(self, manifest: Manifest) -> None:
-        self._manifest = manifest
-        self._root = manifest.store.parent
+    def __init__(self, log: VersionLog) -> None:
+        self._log = log
+        self._root = log.root
         self._waiting: list[_Member] = []
         self._lock = Lock()
         self._turn = Lock()
@@ -69,7 +69,7 @@ class Commits:
             self._take_turn(mine)
             if not mine.is_done:
                 # Nobody waits with the turn: whoever has reserved the namespace may be in this process.
-                wait_for_release(self._manifest, transaction.reservation)
+                wait_for_release(self._log, transaction.reservation)
                 mine.has_waited = True
         if mine.error is not None:
             if isinstance(mine.error, Conflict):
@@ -123,7 +123,7 @@ class Commits:
             rows = staging.rows(done, snapshot)
             failpoint("all_staged")
             once = [transaction.once for transaction in done if transaction.once is not None]
-            version = self._manifest.make_visible(
+            version = self._log.make_visible(
                 snapshot,
                 remembering(snapshot, rows, once),
                 "; ".join(t.operation for t in done),
@@ -152,11 +152,11 @@ class Commits:
         return True
 
     def _staging(self) -> Staging:
-        return Staging(self._root, self._manifest.table_branch)
+        return Staging(self._root, self._log.table_branch)
 
     def _newest(self) -> Snapshot:
         try:
-            return self._manifest.snapshot()
+            return self._log.snapshot()
         except NotFound as exc:
             raise SerializationFailure(f"table {self._root.name!r} was dropped by another writer") from exc
 

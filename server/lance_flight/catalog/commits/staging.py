@@ -6,7 +6,7 @@ again. Several transactions that only add rows to a table share a version of it.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
 from dataclasses import dataclass
 from functools import partial
@@ -15,9 +15,12 @@ import pyarrow as pa
 from lance import FragmentMetadata, LanceOperation
 
 from lance_flight.catalog.commits.transaction import Part, Staged, Transaction
+from lance_flight.catalog.manifests.head_notes import NOTES, notes_text
+from lance_flight.catalog.manifests.idempotency import remembering
 from lance_flight.catalog.manifests.new_partitions import NewPartitions
 from lance_flight.catalog.manifests.properties import NAMESPACE_KEY
 from lance_flight.catalog.manifests.snapshot import PIN_COLUMNS, PartitionTable, Snapshot
+from lance_flight.catalog.manifests.version_log import said_of
 from lance_flight.catalog.storage.file_versions import version_of
 from lance_flight.catalog.storage.store import Store
 from lance_flight.catalog.tables import partitions
@@ -26,7 +29,7 @@ from lance_flight.faults import failpoint
 from lance_flight.model.file_versions import NEWEST
 from lance_flight.model.grouping import match
 from lance_flight.model.naming import namespaces_above
-from lance_flight.model.pins import FixedPin, Pin
+from lance_flight.model.pins import FixedPin, Pin, PlainVersion
 
 STAGERS = 4
 
@@ -53,7 +56,11 @@ class Staging:
     def rows(self, group: Sequence[Transaction], snapshot: Snapshot) -> pa.Table:
         """Stage everything on the pins of `snapshot` and return the manifest rows that make it visible."""
         targets = [target for target in _targets(group, snapshot) if not any(part.drops for part in target.parts)]
-        staged = self._staged(targets, stable_row_ids=snapshot.has_stable_row_ids)
+        said = said_of("; ".join(t.operation for t in group), [t.id for t in group])
+        once = [t.once for t in group if t.once is not None]
+        if once:
+            said[NOTES] = notes_text(remembering(snapshot, snapshot.rows.slice(0, 0), once))
+        staged = self._staged(targets, said, stable_row_ids=snapshot.has_stable_row_ids)
         changed = [snapshot.rows.slice(0, 0)]
         old = [(t, s) for t, s in zip(targets, staged, strict=True) if t.table is not None]
         if old:
@@ -72,8 +79,8 @@ class Staging:
                 changed.append(builder.rows(values, [s.location for _, s in new], [s.pin for _, s in new]))
         return _without_repeats(pa.concat_tables(changed))
 
-    def _staged(self, targets: Sequence[_Target], *, stable_row_ids: bool) -> list[Staged]:
-        stage = partial(self._stage, stable_row_ids=stable_row_ids)
+    def _staged(self, targets: Sequence[_Target], said: Mapping[str, str], *, stable_row_ids: bool) -> list[Staged]:
+        stage = partial(self._stage, said=said, stable_row_ids=stable_row_ids)
         if len(targets) == 1:
             return [stage(targets[0])]
         staged: dict[int, Staged] = {}
@@ -91,8 +98,8 @@ class Staging:
             task.result()
         return [staged[place] for place in range(len(targets))]
 
-    def _stage(self, target: _Target, *, stable_row_ids: bool) -> Staged:
-        """A version of the table with the changes of all parts, on top of its newest pin."""
+    def _stage(self, target: _Target, *, said: Mapping[str, str], stable_row_ids: bool) -> Staged:
+        """Put a version of the table with the changes of all parts on top of its newest pin; `said` is what a plain one keeps of it."""
         head, *rest = sorted(target.parts, key=lambda part: not part.rewrites)
         table = target.table
         base = None if table is None else partitions.base_of(self._root.child(table.location), table.pin, self._branch)
@@ -102,6 +109,10 @@ class Staging:
             return self._done[key]
         store = self._root.child(location)
         place = partitions.place_of_files(location, base)
+        if isinstance(base, PlainVersion):
+            partitions.check_same_table(
+                store, base, [part.table.pin for part in target.parts if part.table is not None]
+            )
         for part in target.parts:
             if part.rewrites and part.table is None and table is not None:
                 # The new partition was made by somebody who names it otherwise.
@@ -121,7 +132,7 @@ class Staging:
                 files = _fragments(operation)
                 pin = partitions.create(store, head.added.schema, files, stable_row_ids=stable_row_ids)
             else:
-                pin = partitions.stage(store, pin, operation)
+                pin = partitions.stage(store, pin, operation, said, is_first=NOTES in said)
             failpoint("table_staged")
         if pin is None:
             raise AssertionError("a new table without rows")

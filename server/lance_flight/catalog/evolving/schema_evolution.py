@@ -19,6 +19,7 @@ from lance_flight.catalog.evolving.table_schemas import new_columns, stage_schem
 from lance_flight.catalog.evolving.written_columns import WrittenColumns
 from lance_flight.catalog.manifests.evolution import Evolution
 from lance_flight.catalog.manifests.snapshot import PartitionTable, Snapshot
+from lance_flight.catalog.manifests.version_log import said_of
 from lance_flight.catalog.storage.store import Store
 from lance_flight.catalog.tables import partitions
 from lance_flight.errors import SpecError
@@ -67,7 +68,8 @@ class SchemaEvolution:
                 if (table.location, base) not in self._staged
             }
             self._write(pool, step, todo)
-            list(pool.map(lambda key: self._stage(step, key, todo[key]), todo))
+            said = said_of(operation, ())
+            list(pool.map(lambda key: self._stage(step, key, todo[key], said), todo))
         pins = [self._staged[table.location, base] for table, base in zip(tables, bases, strict=True)]
         rows: pa.Table | None = None
         if tables:
@@ -85,9 +87,11 @@ class SchemaEvolution:
         for piece, result in zip(work, results, strict=True):
             self._written.add(piece, result)
 
-    def _stage(self, step: SchemaStep, key: _Place, table: PartitionTable) -> None:
+    def _stage(self, step: SchemaStep, key: _Place, table: PartitionTable, said: Mapping[str, str]) -> None:
         location, base = key
-        self._staged[key] = stage_schema(self._root.child(location), base, step, self._written, table.identity)
+        self._staged[key] = stage_schema(
+            self._root.child(location), base, step, self._written, table.identity, said=said
+        )
         failpoint("table_staged")
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import accumulate
+from types import MappingProxyType
 from typing import Self
 
 import pyarrow as pa
@@ -36,6 +37,7 @@ from lance_flight.catalog.tables.schema_adapter import identified
 from lance_flight.errors import SchemaError
 from lance_flight.model.nested import children, rebuilt
 from lance_flight.model.pins import FixedPin
+from lance_flight.model.schema import without_ids
 
 ROWS_PER_PIECE = 1 << 20
 
@@ -59,6 +61,13 @@ class _Table:
         stored = {field_id(each) for each in physical}
         lacking = {number for number in identity.by_source if number not in stored}
         return cls(dataset=dataset, physical=physical, target=_target(physical, step, lacking), step=step)
+
+    @property
+    def stored(self) -> pa.Schema:
+        """The columns that it is to have, as it keeps them: without ids where Lance's numbers serve as such."""
+        if not self.step.after.is_numbered_by_lance:
+            return self.target
+        return pa.schema([without_ids(each) for each in self.target], self.dataset.schema.metadata)
 
     @property
     def numbers(self) -> dict[Key, int]:
@@ -103,14 +112,23 @@ def new_columns(
 
 
 def stage_schema(
-    store: Store, base: FixedPin, step: SchemaStep, written: WrittenColumns, identity: IdentityValues = NO_VALUES
+    store: Store,
+    base: FixedPin,
+    step: SchemaStep,
+    written: WrittenColumns,
+    identity: IdentityValues = NO_VALUES,
+    *,
+    said: Mapping[str, str] = MappingProxyType({}),
 ) -> FixedPin:
     """Stage a version with the new schema on `base`, and return the pin to it; `base` itself where nothing differs.
+
+    `said` is what a plain table keeps of the change.
 
     All values that `new_columns` has found missing are `written`.
     """
     table = _Table.at(store, base, step, identity)
-    if table.target.equals(table.dataset.schema, check_metadata=True):
+    stored = table.stored
+    if stored.equals(table.dataset.schema, check_metadata=True):
         return base
     fresh, fragments = table.fresh, table.fragments
     inside = {key for key, _ in walk(fresh)}
@@ -122,8 +140,8 @@ def stage_schema(
         moved = {number: known[key] for key, number in given.items()}
         old = {file.path for fragment in fragments for file in fragment.files}
         fragments = [_moved(fragment, old, moved) for fragment in widened.fragments]
-    operation = LanceOperation.Merge(fragments, with_numbers(table.target, known))
-    return partitions.stage(store, base, operation)
+    operation = LanceOperation.Merge(fragments, with_numbers(table.target, known, stored))
+    return partitions.stage(store, base, operation, said)
 
 
 def _moved(fragment: FragmentMetadata, old: Collection[str], moved: Mapping[int, int]) -> FragmentMetadata:

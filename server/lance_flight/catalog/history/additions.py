@@ -16,7 +16,7 @@ import pyarrow as pa
 
 from lance_flight.catalog.history.row_history import DELETE, INSERT, RowsMoved, Step, pinned, steps_between
 from lance_flight.catalog.manifests.snapshot import Snapshot
-from lance_flight.catalog.namespace import PartitionedNamespace
+from lance_flight.catalog.table import Table
 from lance_flight.catalog.tables.pinned_tables import PinnedTable
 from lance_flight.errors import NotFound, QueryFailed, Unsupported
 
@@ -49,7 +49,7 @@ class Additions:
     With `allows_changes` the rows that a change brings are additions as well, and nothing is said of those that go.
     """
 
-    namespace: PartitionedNamespace
+    namespace: Table
     may_hold: MayHold | None = None
     allows_changes: bool = False
 
@@ -75,7 +75,7 @@ class Additions:
 
         `QueryFailed` names the first that removed or changed rows, and what it did; `NotFound` one that has expired.
         """
-        did = self.namespace.manifest.operations(first, last)
+        did = self.namespace.log.operations(first, last)
         return [
             added for old, new in pairwise(range(first, last + 1)) for added in self._added(old, new, did.get(new, ""))
         ]

@@ -14,21 +14,20 @@ from itertools import pairwise
 
 import numpy as np
 import pyarrow as pa
-from lance import LanceFragment, LanceOperation
+from lance import LanceFragment
 
 from lance_flight.catalog.commits.transaction import MOVES
 from lance_flight.catalog.manifests.differences import Difference
 from lance_flight.catalog.manifests.snapshot import PartitionTable, Snapshot
-from lance_flight.catalog.namespace import PartitionedNamespace
-from lance_flight.catalog.roots.plain import PlainTable
 from lance_flight.catalog.storage.addresses import ROW_ADDRESS
 from lance_flight.catalog.storage.store import Store
+from lance_flight.catalog.table import Table
 from lance_flight.catalog.tables import partitions
 from lance_flight.catalog.tables.lineage import ROW_ID_FIELD
 from lance_flight.catalog.tables.pinned_tables import PinnedTable
 from lance_flight.catalog.tables.scan import Scan, Source
 from lance_flight.errors import Unsupported
-from lance_flight.model.pins import Latest, Version
+from lance_flight.model.pins import Latest
 
 INSERT = "insert"
 DELETE = "delete"
@@ -82,42 +81,29 @@ class Step:
         return _without_equals(moved, schema, ids) if self.is_rewritten else moved
 
 
-def steps_of_plain(table: PlainTable, first: int, last: int) -> Iterator[Step]:
-    """Return what each version after `first`, up to `last`, did to a plain table."""
-    known = [int(version["version"]) for version in table.open().versions()]
-    for old, new in pairwise(version for version in known if first <= version <= last):
-        transaction = table.open(new).read_transaction(new)
-        if new == old + 1 and transaction is not None and isinstance(transaction.operation, LanceOperation.Rewrite):
-            continue
-        before, after = (PinnedTable(table.store, Version(version)) for version in (old, new))
-        yield Step(snapshot=new, partition=None, before=before, after=after, is_rewritten=new != old + 1)
-
-
 View = Callable[[Snapshot], Snapshot]
 """What somebody sees of a snapshot."""
 
 
-def steps_of_namespace(
-    namespace: PartitionedNamespace, first: int, last: int, view: View = lambda snapshot: snapshot
-) -> Iterator[Step]:
+def steps_of(table: Table, first: int, last: int, view: View = lambda snapshot: snapshot) -> Iterator[Step]:
     """Return what each snapshot after `first`, up to `last`, did to each partition table, as far as they are in `view`.
 
     Where snapshots between two have expired, all that they did is told of the later one.
     """
-    did = namespace.manifest.operations(first, last)
-    known = [version for version, _ in namespace.manifest.history() if first <= version <= last]
+    did = table.log.operations(first, last)
+    known = [version for version, _ in table.log.history() if first <= version <= last]
     for old, new in pairwise(known):
-        yield from steps_between(namespace, old, new, did.get(new, ""), view)
+        yield from steps_between(table, old, new, did.get(new, ""), view)
 
 
 def steps_between(
-    namespace: PartitionedNamespace, old: int, new: int, operation: str, view: View = lambda snapshot: snapshot
+    table: Table, old: int, new: int, operation: str, view: View = lambda snapshot: snapshot
 ) -> Iterator[Step]:
     """Return what was done to each partition table from one snapshot to another, the last of it by an `operation`."""
     moves = [part.startswith(MOVES) for part in operation.split("; ")]
     if new == old + 1 and all(moves):
         return
-    steps = _steps(namespace.store, view(namespace.snapshot(old)), view(namespace.snapshot(new)))
+    steps = _steps(table.store, view(table.snapshot(old)), view(table.snapshot(new)))
     yield from (replace(step, is_rewritten=new != old + 1 or any(moves)) for step in steps)
 
 

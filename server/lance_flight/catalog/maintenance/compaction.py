@@ -25,9 +25,9 @@ from lance_flight.catalog.commits.transaction import Transaction
 from lance_flight.catalog.maintenance.index_segments import stage_without
 from lance_flight.catalog.maintenance.indexing import IndexingReport, refresh_indices
 from lance_flight.catalog.manifests.snapshot import PartitionTable, Snapshot
-from lance_flight.catalog.namespace import PartitionedNamespace
 from lance_flight.catalog.storage.store import Store
 from lance_flight.catalog.storage.whole_files import DATA
+from lance_flight.catalog.table import Table
 from lance_flight.catalog.tables import partitions
 from lance_flight.catalog.tables.filling import partly_stored
 from lance_flight.catalog.tables.index_coverage import all_segments
@@ -152,7 +152,7 @@ class _Rewritten:
 
 
 def compact(
-    namespace: PartitionedNamespace,
+    namespace: Table,
     rules: CompactionRules | None = None,
     progress: Progress | None = None,
     *,
@@ -200,7 +200,9 @@ def _planned(root: Store, snapshot: Snapshot, rules: CompactionRules, table: Par
     if not _is_due(dataset, rules):
         return None
     # Lance keeps files apart that are in different segments of an index: where there is none it sees the files alone.
-    bare = stage_without(store, partitions.resolve(store, table.pin)) if dataset.has_index else None
+    # In a plain table everybody would see that it has gone.
+    is_hidden = dataset.has_index and snapshot.is_partitioned
+    bare = stage_without(store, partitions.resolve(store, table.pin)) if is_hidden else None
     pin = bare or table.pin
     options = {"target_rows_per_fragment": rules.target_rows, "materialize_deletions_threshold": rules.deleted}
     filled = _filled(dataset, snapshot, table)
@@ -256,9 +258,7 @@ def _is_due(dataset: LanceDataset, rules: CompactionRules) -> bool:
     return sum(len(f.metadata.files) for f in fragments) > rules.files or deleted > rules.deleted * rows
 
 
-def _commit(
-    namespace: PartitionedNamespace, rewritten: Sequence[_Rewritten]
-) -> tuple[int | None, list[CompactedTable]]:
+def _commit(namespace: Table, rewritten: Sequence[_Rewritten]) -> tuple[int | None, list[CompactedTable]]:
     """Make the rewritten tables visible in one commit, all but those that were changed meanwhile."""
     lost: list[CompactedTable] = []
     left = list(rewritten)

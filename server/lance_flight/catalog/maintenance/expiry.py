@@ -56,13 +56,14 @@ class Expiry:
 
 
 @contextmanager
-def expire(namespace: Store, *, retain: float, now: float, announce: bool) -> Iterator[Expiry]:
+def expire(namespace: Store, manifest: Store, *, retain: float, now: float, announce: bool) -> Iterator[Expiry]:
     """Decide, with everybody told for as long as the block runs; a run that died is taken up again.
+
+    `manifest` is the Lance table whose versions are the snapshots.
 
     A snapshot goes once it has not been the newest one of its branch for `retain` seconds (and `leases.GRACE` at
     least). Never the newest, one with a tag, one that a branch begins at, or one that a reader holds.
     """
-    manifest = namespace.child(MANIFEST)
     chains = Listing(manifest.tree()).chains
     everything = {version.id for versions in chains.values() for version in versions}
     newest = {versions[-1].id for versions in chains.values()}

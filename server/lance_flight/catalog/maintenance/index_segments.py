@@ -5,6 +5,7 @@ from __future__ import annotations
 import secrets
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from types import MappingProxyType
 
 import lance
 import pyarrow as pa
@@ -98,15 +99,17 @@ def _refused(column: pa.Field, kind: IndexKind, reason: str) -> str:
     return f"no {kind.name} index of column {column.name!r} ({column.type}): {reason}"
 
 
-def stage(piece: BuildSegment, built: lance.Index) -> FixedPin:
-    """Make what was built part of a version of its table, which nobody reads yet."""
+def stage(piece: BuildSegment, built: lance.Index, said: Mapping[str, str]) -> FixedPin:
+    """Make what was built part of a version of its table, which nobody reads yet but in a plain one, which keeps what is `said`."""
     dataset = partitions.open_at(piece.table, piece.base)
     old = Coverage.of(dataset, piece.name, piece.column, piece.kind)
     operation = LanceOperation.CreateIndex([built], old.replaced_by(piece.fragments))
-    return partitions.stage(piece.table, piece.base, operation)
+    return partitions.stage(piece.table, piece.base, operation, said)
 
 
-def stage_without(table: Store, base: FixedPin, name: str | None = None) -> FixedPin | None:
+def stage_without(
+    table: Store, base: FixedPin, name: str | None = None, said: Mapping[str, str] = MappingProxyType({})
+) -> FixedPin | None:
     """A version of a table without an index (None: any), which nobody reads yet; None where it has none of that name."""
     old = [each for each in all_segments(partitions.open_at(table, base)) if name in (None, each.name)]
-    return partitions.stage(table, base, LanceOperation.CreateIndex([], old)) if old else None
+    return partitions.stage(table, base, LanceOperation.CreateIndex([], old), said) if old else None

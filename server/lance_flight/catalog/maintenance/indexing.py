@@ -29,8 +29,9 @@ from lance_flight.catalog.maintenance.vector_options import vector_options
 from lance_flight.catalog.manifests.evolution import Evolution
 from lance_flight.catalog.manifests.indices import IndexDefinition, IndexRules, index_named, indices_of, note_of
 from lance_flight.catalog.manifests.snapshot import PartitionTable, Snapshot
-from lance_flight.catalog.namespace import PartitionedNamespace
+from lance_flight.catalog.manifests.version_log import said_of
 from lance_flight.catalog.storage.store import Store
+from lance_flight.catalog.table import Table
 from lance_flight.catalog.tables import partitions
 from lance_flight.catalog.tables.casting import physical
 from lance_flight.catalog.tables.index_coverage import Coverage
@@ -102,13 +103,14 @@ class _Indexing:
         with ThreadPoolExecutor(OPENERS, thread_name_prefix="indexing") as pool:
             todo = dict(islice(self._wanted(pool, snapshot, definition, open_ones), TABLES_PER_COMMIT))
             self._build([piece for piece in todo.values() if not self._is_built(piece)], len(tables))
-            pins = list(pool.map(self._stage, todo.values()))
+            operation = f"index {definition.name} of {len(todo)} partitions"
+            pins = list(pool.map(partial(self._stage, said_of(operation, ())), todo.values()))
         self._now = list(todo.values())
         if not todo and not is_new:
             return None
         rows = repinned(snapshot.rows_of([table.object_id for table in todo]), pins) if todo else None
         notes = note_of([*indices_of(snapshot), definition]) if is_new else {}
-        return Evolution(operation=f"index {definition.name} of {len(todo)} partitions", rows=rows, notes=notes)
+        return Evolution(operation=operation, rows=rows, notes=notes)
 
     def committed(self) -> bool:
         """Take the last tables for done, whatever is written to them from now on; whether there were any."""
@@ -196,17 +198,17 @@ class _Indexing:
         files = all(now.get(number) == then[number] for number in before.fragments)
         return files and before.column == piece.column and before.fragments <= piece.fragments
 
-    def _stage(self, piece: BuildSegment) -> FixedPin:
+    def _stage(self, said: Mapping[str, str], piece: BuildSegment) -> FixedPin:
         key = piece.table.uri, piece.base
         if key not in self._staged:
             before, index = self._built[piece.table.uri]
-            self._staged[key] = stage(_on(piece, before), index)
+            self._staged[key] = stage(_on(piece, before), index, said)
             failpoint("table_staged")
         return self._staged[key]
 
 
 def create_index(
-    namespace: PartitionedNamespace,
+    namespace: Table,
     rules: IndexRules | str,
     progress: Progress | None = None,
     *,
@@ -232,7 +234,7 @@ def create_index(
 
 
 def refresh_indices(
-    namespace: PartitionedNamespace, progress: Progress | None = None, *, run: Runner = THREADS
+    namespace: Table, progress: Progress | None = None, *, run: Runner = THREADS
 ) -> list[IndexingReport]:
     """Bring all indices up to date with the files that there are now."""
     names = [definition.name for definition in indices_of(namespace.snapshot())]
@@ -247,7 +249,7 @@ def _of_several(progress: Progress | None, before: int, indices: int) -> Progres
     return None if progress is None else lambda done, total: progress(before * total + done, indices * total)
 
 
-def drop_index(namespace: PartitionedNamespace, name: str) -> int:
+def drop_index(namespace: Table, name: str) -> int:
     """Take an index from the namespace and from all its tables, in one commit; the version in which it is gone."""
     reading = namespace.begin()
     index_named(reading.base, name)
@@ -275,7 +277,7 @@ def _options(
 
 def _without(root: Store, name: str, table: PartitionTable) -> FixedPin | None:
     store = root.child(table.location)
-    return stage_without(store, partitions.resolve(store, table.pin), name)
+    return stage_without(store, partitions.resolve(store, table.pin), name, said_of(f"drop index {name}", ()))
 
 
 def _on(piece: BuildSegment, before: BuildSegment) -> BuildSegment:

@@ -18,10 +18,10 @@ import pyarrow as pa
 
 from lance_flight.catalog.maintenance.expiry import Expiry, Pins, expire, pins_of
 from lance_flight.catalog.maintenance.sweep import Amount, Sweep
-from lance_flight.catalog.namespace import PartitionedNamespace
 from lance_flight.catalog.storage.leases import leases
 from lance_flight.catalog.storage.location_guard import LocationGuard
-from lance_flight.catalog.storage.store import Store
+from lance_flight.catalog.storage.store import HERE, Store
+from lance_flight.catalog.table import Table
 from lance_flight.errors import Conflict, LanceFlightError, Refused
 from lance_flight.faults import failpoint
 from lance_flight.model.naming import MANIFEST
@@ -116,7 +116,7 @@ class VacuumReport:
 
 
 def vacuum(
-    namespace: PartitionedNamespace,
+    namespace: Table,
     rules: VacuumRules | None = None,
     progress: Progress | None = None,
     *,
@@ -130,15 +130,17 @@ def vacuum(
     # A manifest that lost its pins must not be taken for one that pins nothing.
     namespace.snapshot()
     leases.publish(namespace.store)
-    manifest = namespace.manifest.store
-    standing = LocationGuard.of(manifest, int(manifest.open().version))
+    history = namespace.log.store
+    standing = LocationGuard.of(history, int(history.open().version))
     run = _Run(namespace.store, rules, standing, time.time() if now is None else now)
-    with expire(namespace.store, retain=rules.retain_hours * HOUR, now=run.now, announce=not rules.dry_run) as expiry:
+    retain = rules.retain_hours * HOUR
+    with expire(namespace.store, history, retain=retain, now=run.now, announce=not rules.dry_run) as expiry:
         failpoint("expiry_announced")
-        run.tables(expiry, progress)
+        if namespace.is_partitioned:
+            run.tables(expiry, progress)
         failpoint("tables_trimmed")
         run.check()
-        run.sweep("snapshots", MANIFEST, expiry.kept, expiry.expired)
+        run.sweep("snapshots", MANIFEST if namespace.is_partitioned else HERE, expiry.kept, expiry.expired)
         failpoint("snapshots_removed")
     return VacuumReport(
         dry_run=rules.dry_run,

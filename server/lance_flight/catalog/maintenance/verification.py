@@ -16,8 +16,8 @@ from lance_flight.catalog.bulk.pieces import THREADS, Progress, Runner, of_table
 from lance_flight.catalog.commits.writer import partition_values
 from lance_flight.catalog.manifests.partition_context import PartitionContext
 from lance_flight.catalog.manifests.snapshot import PartitionTable, Snapshot
-from lance_flight.catalog.namespace import PartitionedNamespace
 from lance_flight.catalog.storage.store import UNREADABLE, Store
+from lance_flight.catalog.table import Table
 from lance_flight.catalog.tables import partitions
 from lance_flight.catalog.tables.scan import Scan, Source
 from lance_flight.errors import LanceFlightError
@@ -145,7 +145,7 @@ class Check:
 
 
 def verify(
-    namespace: PartitionedNamespace,
+    namespace: Table,
     evaluate: Evaluate,
     snapshot: Snapshot | None = None,
     progress: Progress | None = None,

@@ -10,6 +10,14 @@ from typing import Any
 
 import pyarrow as pa
 
+NOTES = "lance_flight:notes"
+"""The key under which a plain table, which has no head row, keeps what stands there: in its metadata, or in a commit's properties."""
+
+
+def notes_text(head: pa.Table) -> str:
+    """Return all that a head row says, as it stands there."""
+    return head["metadata"][0].as_py() or "{}"
+
 
 def notes_of(head: pa.Table) -> dict[str, Any]:
     """All that a head row says; nothing where there is none, or where somebody else keeps other things there."""

@@ -19,7 +19,7 @@ from lance_flight.catalog.manifests.new_partitions import head_row
 from lance_flight.catalog.manifests.properties import check_in_place
 from lance_flight.catalog.manifests.snapshot import Snapshot
 from lance_flight.catalog.manifests.snapshot_reading import read_snapshot
-from lance_flight.catalog.manifests.version_log import OPERATION, TRANSACTIONS, VersionLog, existing
+from lance_flight.catalog.manifests.version_log import VersionLog, existing, said_of
 from lance_flight.catalog.storage.branches import BRANCHES, BranchRef
 from lance_flight.catalog.storage.conflicts import conflicts
 from lance_flight.catalog.storage.further_files import FurtherFiles
@@ -93,6 +93,7 @@ class Manifest(VersionLog):
         self._files = FurtherFiles()
 
     def parsed(self, dataset: LanceDataset) -> Snapshot | NotFound:
+        self._place.check_files(dataset)
         found = read_snapshot(dataset, self.root, self.table_branch)
         return found or NotFound(
             f"{self.root.name!r} is not a partitioned namespace: its metadata has no {SPEC_KEY}<N>"
@@ -111,6 +112,12 @@ class Manifest(VersionLog):
         except (LanceFlightError, OSError):
             return True
         return True
+
+    def open(self, version: int | None = None) -> LanceDataset:
+        try:
+            return super().open(version)
+        except Corrupt as exc:
+            raise Corrupt(f"namespace {self.root.name!r}: {exc}") from exc
 
     def _open_to_commit(self, version: int) -> LanceDataset:
         """A version for what leaves the dataset itself as it is; not read where this process has just committed it."""
@@ -145,7 +152,7 @@ class Manifest(VersionLog):
         written = self._files.write(self._place, dataset, rewrite.rows)
         update = rewrite.operation(dataset, self._place.uri, written)
         failpoint("manifest_written")
-        said = {OPERATION: operation, TRANSACTIONS: ",".join(transactions), **properties}
+        said = {**said_of(operation, transactions), **properties}
         transaction = Transaction(base.version, update, transaction_properties=said)
         with conflicts(f"another writer changed {self.root.name!r} first"):
             committed = LanceDataset.commit(

@@ -20,6 +20,7 @@ from lance_flight.catalog.manifests.manifest import Manifest
 from lance_flight.catalog.manifests.new_partitions import head_row
 from lance_flight.catalog.manifests.row_commits import commit_rows
 from lance_flight.catalog.manifests.snapshot import Snapshot
+from lance_flight.catalog.manifests.version_log import VersionLog
 from lance_flight.catalog.storage.store import UNREADABLE
 from lance_flight.errors import LanceFlightError
 
@@ -67,11 +68,11 @@ def reservation_of(snapshot: Snapshot) -> Reservation | None:
     return None
 
 
-def wait_for_release(manifest: Manifest, holder: str | None = None) -> None:
+def wait_for_release(log: VersionLog, holder: str | None = None) -> None:
     """Wait while somebody other than `holder` has reserved the namespace, and no longer than the reservation lasts."""
     began = time.monotonic()
     while True:
-        found = reservation_of(manifest.snapshot())
+        found = reservation_of(log.snapshot())
         if found is None or found.holder == holder:
             return
         age = time.time() - found.since

@@ -26,7 +26,7 @@ from lance_flight.catalog.manifests.properties import (
 from lance_flight.errors import Corrupt
 from lance_flight.model.file_versions import NEWEST, check_version
 from lance_flight.model.naming import BELOW_A_SPEC, SEPARATOR, TABLE, spec_id_of, spec_namespace
-from lance_flight.model.pins import Latest, Pin, pin_from_columns
+from lance_flight.model.pins import Latest, Pin, PlainVersion, Version, pin_from_columns
 from lance_flight.model.schema import NamespaceSchema
 from lance_flight.model.spec import PartitionSpec
 from lance_flight.model.transforms import Identity
@@ -47,10 +47,14 @@ class PartitionTable:
 
 @dataclass(frozen=True, eq=False)
 class SpecTables:
-    """The partition tables of one spec version: `rows` are their `__manifest` rows, in a fixed order."""
+    """The partition tables of one spec version: `rows` are their `__manifest` rows, in a fixed order.
+
+    `plain_at` is when the version was committed that a plain table is read at, as its own only partition (None: partitioned).
+    """
 
     spec: PartitionSpec
     rows: pa.Table
+    plain_at: datetime | None = None
 
     def __len__(self) -> int:
         return int(self.rows.num_rows)
@@ -86,6 +90,8 @@ class SpecTables:
         if not location:
             raise Corrupt(f"__manifest row {object_id!r} is a table without a location")
         found = pin_from_columns(*pin, object_id=object_id)
+        if isinstance(found, Version) and self.plain_at is not None:
+            found = PlainVersion(found.version, self.plain_at)
         return PartitionTable(
             spec_id=self.spec.id, object_id=object_id, location=location, pin=found, identity=identity
         )
@@ -108,6 +114,7 @@ class Snapshot:
     with what is still `pending` there (`pending.py`);
     `committed_at` in UTC; `table_branch` the Lance branch of partition tables that writes go to (None: wherever the pin is).
     One with changes on top has no addresses: it was never stored. `misplaced` are specs and schema that are not in `metadata`.
+    A plain table has one that nobody stored (`is_partitioned` False): itself as the only partition of a spec without fields.
     """
 
     version: int
@@ -120,6 +127,7 @@ class Snapshot:
     table_branch: str | None = None
     pending: Mapping[str, str] = field(default_factory=dict, repr=False)
     misplaced: tuple[Misplaced, ...] = ()
+    is_partitioned: bool = True
 
     def overlaid(self, rows: pa.Table) -> Snapshot:
         """This snapshot with `rows` in place of those with their object ids, or beside them."""
@@ -176,7 +184,10 @@ class Snapshot:
     @cached_property
     def tables(self) -> tuple[SpecTables, ...]:
         """The partition tables of every spec version, oldest spec first."""
-        return tuple(SpecTables(spec, self._below(spec.id, "table")) for spec in self.specs)
+        return tuple(self._spec_tables(spec, self._below(spec.id, "table")) for spec in self.specs)
+
+    def _spec_tables(self, spec: PartitionSpec, rows: pa.Table) -> SpecTables:
+        return SpecTables(spec, rows, None if self.is_partitioned else self.committed_at)
 
     def tables_of(self, spec_id: int) -> SpecTables:
         """The partition tables of one spec version."""
@@ -217,7 +228,7 @@ class Snapshot:
     def tables_named(self, object_ids: Sequence[str]) -> dict[str, PartitionTable]:
         """The partition tables with these object ids, those that are there."""
         found = (
-            SpecTables(spec, self.rows_of([name for name in object_ids if spec_id_of(name) == spec.id])).tables()
+            self._spec_tables(spec, self.rows_of([name for name in object_ids if spec_id_of(name) == spec.id])).tables()
             for spec in self.specs
         )
         return {table.object_id: table for tables in found for table in tables}

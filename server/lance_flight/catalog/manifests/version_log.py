@@ -66,18 +66,14 @@ class VersionLog(ABC):
         found = None if file is None else self._snapshots.get(file)
         if found is None:
             dataset = self.open(version)
-            self._place.check_files(dataset)
             found = self._read(dataset)
             if file is not None and self._newest.file(int(dataset.version)) == file:
                 self._snapshots.put(file, found)
         return existing(found)
 
     def open(self, version: int | None = None) -> LanceDataset:
-        """The Lance table itself, at a version or at its newest."""
-        try:
-            return self._open_newest() if version is None else self._place.open(version)
-        except Corrupt as exc:
-            raise Corrupt(f"namespace {self.root.name!r}: {exc}") from exc
+        """Return the Lance table itself, at a version or at its newest."""
+        return self._open_newest() if version is None else self._place.open(version)
 
     def _open_newest(self) -> LanceDataset:
         known = self._newest.look()
@@ -138,6 +134,11 @@ class VersionLog(ABC):
             if transaction in said.get(TRANSACTIONS, "").split(","):
                 return version
         return None
+
+
+def said_of(operation: str, transactions: Sequence[str]) -> dict[str, str]:
+    """Return the properties of a commit that tell what it did, and which of our transactions are in it."""
+    return {OPERATION: operation, TRANSACTIONS: ",".join(transactions)}
 
 
 def existing(found: Snapshot | NotFound) -> Snapshot:

@@ -25,7 +25,7 @@ from lance_flight.catalog.commits.writer import partition_values
 from lance_flight.catalog.manifests.new_partitions import NewPartitions
 from lance_flight.catalog.manifests.snapshot import PartitionTable, Snapshot
 from lance_flight.catalog.namespace import PartitionedNamespace
-from lance_flight.catalog.roots.plain import PlainTable
+from lance_flight.catalog.plain_table import PlainTable
 from lance_flight.catalog.storage.store import VERSIONS, Store
 from lance_flight.catalog.tables.casting import readable
 from lance_flight.catalog.tables.pinned_tables import source_of

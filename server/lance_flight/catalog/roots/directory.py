@@ -11,14 +11,12 @@ from dataclasses import dataclass
 from functools import partial
 
 from lance_flight.catalog.namespace import PartitionedNamespace
+from lance_flight.catalog.plain_table import PlainTable
 from lance_flight.catalog.roots.directory_manifest import Listed, path_of
-from lance_flight.catalog.roots.plain import PlainTable
 from lance_flight.catalog.roots.publishing import publish_copy
 from lance_flight.catalog.roots.table_resolver import (
     BRANCH_SIGN,
-    PLAIN_SUFFIX,
     PUBLIC,
-    Table,
     TableName,
     TableResolver,
     Visibility,
@@ -26,11 +24,12 @@ from lance_flight.catalog.roots.table_resolver import (
 from lance_flight.catalog.storage.branches import has_branches
 from lance_flight.catalog.storage.staging_area import StagingArea, private_place
 from lance_flight.catalog.storage.store import Store
+from lance_flight.catalog.table import Table
 from lance_flight.errors import AlreadyExists, Conflict, Corrupt, NotFound, OutsideRoot, Unsupported
 from lance_flight.faults import failpoint
-from lance_flight.model.naming import SEPARATOR, check_sql_name
+from lance_flight.model.naming import PLAIN_SUFFIX, SEPARATOR, check_sql_name
 
-__all__ = ["BRANCH_SIGN", "PLAIN_SUFFIX", "PUBLIC", "Root", "StagedTable", "Table", "TableName", "Visibility"]
+__all__ = ["BRANCH_SIGN", "PUBLIC", "Root", "StagedTable", "Table", "TableName", "Visibility"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -241,7 +240,7 @@ class Root(TableResolver):
             raise
         except Corrupt:
             return None
-        if isinstance(table, PartitionedNamespace) and table.branch is not None:
+        if table.branch is not None:
             raise Unsupported(f"{name.name!r} is a branch: ALTER TABLE … DROP BRANCH is what forgets it")
         return table.store
 

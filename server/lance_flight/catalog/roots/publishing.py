@@ -7,12 +7,13 @@ from __future__ import annotations
 
 from lance_flight.catalog.manifests.manifest import Manifest, create_table
 from lance_flight.catalog.namespace import PartitionedNamespace
-from lance_flight.catalog.roots.plain import PlainTable, write_plain
+from lance_flight.catalog.plain_table import PlainTable, write_plain
 from lance_flight.catalog.storage.store import Store
+from lance_flight.catalog.table import Table
 from lance_flight.model.naming import MANIFEST
 
 
-def publish_copy(table: PartitionedNamespace | PlainTable, place: Store) -> None:
+def publish_copy(table: Table, place: Store) -> None:
     """Copy a table to `place`; `Conflict` where somebody else has claimed it."""
     match table:
         case PlainTable():

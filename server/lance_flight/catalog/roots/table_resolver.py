@@ -12,16 +12,17 @@ from threading import RLock
 from typing import Protocol, Self, TypeVar
 
 from lance_flight.catalog.namespace import PartitionedNamespace
+from lance_flight.catalog.plain_table import PlainTable
 from lance_flight.catalog.roots.directory_manifest import NOTHING, DirectoryManifest, Listed, Listing, Path
-from lance_flight.catalog.roots.plain import PlainTable
 from lance_flight.catalog.storage.store import VERSIONS, Store
+from lance_flight.catalog.table import Table
 from lance_flight.errors import Corrupt, NotFound, OutsideRoot, nearest
-from lance_flight.model.naming import LONGEST_FILE_NAME, MANIFEST
+from lance_flight.model.naming import LONGEST_FILE_NAME, MANIFEST, PLAIN_SUFFIX
 
 T = TypeVar("T")
 
 PUBLIC = "public"
-PLAIN_SUFFIX = ".lance"
+
 BRANCH_SIGN = "@"
 _MISSPELT = 0.8
 """How alike a name is that is taken for the one that was meant, before other schemas are asked."""
@@ -38,9 +39,6 @@ class TableName:
 
     def __str__(self) -> str:
         return f"{self.db_schema}.{self.name}"
-
-
-Table = PartitionedNamespace | PlainTable
 
 
 class Visibility(Protocol):
@@ -69,7 +67,7 @@ class TableResolver:
         self.temporary: Self | None = None
         self.temporary_names: frozenset[TableName] = frozenset()
         self._manifest = DirectoryManifest(store)
-        self._opened: dict[str, PartitionedNamespace] = {}
+        self._opened: dict[str, Table] = {}
         self._named: tuple[Listing, Mapping[TableName, Listed]] = NOTHING, {}
         self._lock = RLock()
 
@@ -193,12 +191,12 @@ class TableResolver:
         temporary = self.temporary.kinds()
         return lasting | {name: temporary[name] for name in self.temporary_names & temporary.keys()}
 
-    def _find_branch(self, name: TableName) -> PartitionedNamespace | None:
+    def _find_branch(self, name: TableName) -> Table | None:
         table, sign, branch = name.name.rpartition(BRANCH_SIGN)
         if not sign:
             return None
         found = self._find(TableName(name.db_schema, table))
-        if not isinstance(found, PartitionedNamespace) or branch not in [known.name for known in found.branches]:
+        if found is None or branch not in [known.name for known in found.branches]:
             return None
         return found.on_branch(branch)
 
@@ -220,7 +218,7 @@ class TableResolver:
                 return None
             listing, named = self._named_listing()
             if name in named:
-                return PlainTable(self._listed_place(name, named[name]))
+                return self._plain(self._listed_place(name, named[name]))
         if not _is_safe(name.name) or not _is_safe(name.db_schema):
             return None
         place = self._directory(name.db_schema)
@@ -229,7 +227,7 @@ class TableResolver:
             raise _linked("table", name.name)
         if self._is_namespace(whole):
             return self._namespace(whole)
-        return PlainTable(plain) if _is_table(plain) and not self._has_row(plain, listing) else None
+        return self._plain(plain) if _is_table(plain) and not self._has_row(plain, listing) else None
 
     def _find_temporary(self, name: TableName) -> Table | None:
         """A temporary table; one that has gone leads to no lasting table, which may be guarded."""
@@ -337,7 +335,16 @@ class TableResolver:
         return place
 
     def _namespace(self, place: Store) -> PartitionedNamespace:
-        return self._opened.get(place.uri) or self._opened.setdefault(place.uri, PartitionedNamespace(place))
+        found = self._opened.get(place.uri)
+        if not isinstance(found, PartitionedNamespace):
+            found = self._opened[place.uri] = PartitionedNamespace(place)
+        return found
+
+    def _plain(self, place: Store) -> PlainTable:
+        found = self._opened.get(place.uri)
+        if not isinstance(found, PlainTable):
+            found = self._opened[place.uri] = PlainTable(place)
+        return found
 
     def _is_namespace(self, place: Store) -> bool:
         """Return whether a partitioned namespace lies at `place`: a `__manifest` with at least one partition spec.

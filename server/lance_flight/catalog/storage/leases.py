@@ -25,7 +25,7 @@ from typing import Self
 from weakref import WeakValueDictionary
 
 from lance_flight.catalog.storage.staging_area import PRIVATE
-from lance_flight.catalog.storage.store import Store
+from lance_flight.catalog.storage.store import VERSIONS, Store
 from lance_flight.errors import NotFound, OutsideRoot
 from lance_flight.model.naming import MANIFEST
 
@@ -211,7 +211,7 @@ def make_private(namespace: Store, name: str) -> None:
     """The namespace's private directory with another one in it; `FileNotFoundError` where the namespace is gone."""
     if namespace.is_remote:
         return
-    if not namespace.has(MANIFEST):
+    if not (namespace.has(MANIFEST) or namespace.has(VERSIONS)):
         raise FileNotFoundError(f"{namespace.name} is not there")
     namespace.check_way(PRIVATE, name)
     for place in (namespace.child(PRIVATE), namespace.child(PRIVATE, name)):

@@ -25,6 +25,8 @@ from lance_flight.errors import Corrupt, NotFound, OutsideRoot
 from lance_flight.model.naming import MANIFEST
 
 VERSIONS = "_versions"
+HERE = "."
+"""The location of a table right in the directory that it is the only table of."""
 SMALL_BYTES = 1 << 20
 """Of rows whose file is kept in memory until it is whole."""
 UNREADABLE = (OSError, ValueError, RuntimeError)
@@ -101,7 +103,9 @@ class Store:
                 )
         place = self.uri.rstrip("/")
         top = place if self.top is None else self.top
-        return Store("/".join([place, *names]), self.storage_options, self.session, top)
+        return Store(
+            "/".join([place, *(name for name in names if name != HERE)]), self.storage_options, self.session, top
+        )
 
     @property
     def uncached(self) -> Store:

@@ -21,11 +21,14 @@ from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
 from lance import FragmentMetadata, LanceDataset
 from lance.schema import LanceSchema
 
-from lance_flight.model.nested import children
+from lance_flight.model.nested import children, rebuilt
 from lance_flight.model.schema import TABLE_FIELD_ID
 
 KEPT_SCHEMAS = 256
 NO_PARENT = -1
+UNNUMBERED = 1 << 31
+"""Beyond all numbers of Lance."""
+MOST_CHILDREN = 1 << 12
 Key = int | tuple["Key | None", str]
 """What names a field of a partition table: the id of the namespace's field that it holds, else its name within another."""
 
@@ -88,6 +91,30 @@ def least_number(dataset: LanceDataset) -> int:
     return max(int(dataset.max_field_id), max(in_files, default=0)) + 1
 
 
+def numbered_columns(dataset: LanceDataset) -> list[pa.Field]:
+    """Return the columns of a table with Lance's number of each field in the place of the namespace's id of it.
+
+    A field for which Lance has no number of its own, such as the element of a vector, has one that follows from its parent's.
+    """
+    return _numbered_fields(list(dataset.schema), dataset.lance_schema.fields(), NO_PARENT)
+
+
+def _numbered_fields(fields: Sequence[pa.Field], stored: Sequence[Any], parent: int) -> list[pa.Field]:
+    """Give fields the numbers of those `stored` for them, which are none below a vector."""
+    found = []
+    for place, field in enumerate(fields):
+        mine = stored[place] if len(stored) == len(fields) else None
+        number = UNNUMBERED + (parent + 1) * MOST_CHILDREN + place if mine is None else int(mine.id())
+        below = [] if mine is None else mine.children()
+        if pa.types.is_map(field.type) and len(below) == 1:
+            below = below[0].children()
+        inner = _numbered_fields(children(field.type), below, number)
+        metadata = {**(field.metadata or {}), TABLE_FIELD_ID: str(number).encode()}
+        kind = rebuilt(field.type, inner) if inner else field.type
+        found.append(pa.field(field.name, kind, field.nullable, metadata))
+    return found
+
+
 def new_schema(schema: pa.Schema) -> LanceSchema:
     """The schema of a new table: numbered by the ids of its fields, or by position where these do not number all of it."""
     # Two schemas are equal whose fields have other ids.
@@ -129,9 +156,12 @@ def renumbered(fragments: Iterable[FragmentMetadata], moved: Mapping[int, int]) 
     return [FragmentMetadata.from_json(json.dumps(fragment)) for fragment in found]
 
 
-def with_numbers(schema: pa.Schema, known: Mapping[Key, int]) -> LanceSchema:
-    """A schema whose fields have the numbers that `known` holds for them."""
-    make, (metadata, *encoded) = LanceSchema.from_pyarrow(schema).__reduce__()
+def with_numbers(schema: pa.Schema, known: Mapping[Key, int], stored: pa.Schema | None = None) -> LanceSchema:
+    """Return a schema whose fields have the numbers that `known` holds for them.
+
+    `stored` are the same fields with the metadata that the table is to keep of them, if not that of `schema`.
+    """
+    make, (metadata, *encoded) = LanceSchema.from_pyarrow(stored or schema).__reduce__()
     fields = [_Field.FromString(each) for each in encoded]
     given: dict[int, int] = {NO_PARENT: NO_PARENT}
     for message, (mine, _) in zip(fields, walk(list(schema)), strict=True):

@@ -8,13 +8,15 @@ from __future__ import annotations
 
 import json
 import secrets
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
+from datetime import UTC, datetime
 from functools import partial
+from types import MappingProxyType
 
 import lance
 import pyarrow as pa
-from lance import DatasetBasePath, FragmentMetadata, LanceDataset, LanceOperation
+from lance import DatasetBasePath, FragmentMetadata, LanceDataset, LanceOperation, Transaction
 from lance.fragment import write_fragments
 from lance.schema import LanceSchema
 
@@ -23,15 +25,16 @@ from lance_flight.catalog.storage.branches import BRANCHES, open_branch
 from lance_flight.catalog.storage.conflicts import conflicts
 from lance_flight.catalog.storage.file_versions import check_values, version_of
 from lance_flight.catalog.storage.latest_version import is_followed
+from lance_flight.catalog.storage.location_guard import LocationGuard
 from lance_flight.catalog.storage.retries import STAGE, retry
-from lance_flight.catalog.storage.store import Store, shared_session
+from lance_flight.catalog.storage.store import HERE, Store, shared_session
 from lance_flight.catalog.storage.table_cache import kept_tables
 from lance_flight.catalog.storage.whole_files import DATA, check_data
 from lance_flight.catalog.tables.lance_fields import leaves, new_schema, numbers, renumbered, seed_of
-from lance_flight.errors import Conflict, NotFound
+from lance_flight.errors import Conflict, NotFound, SerializationFailure
 from lance_flight.faults import failpoint
 from lance_flight.model.file_versions import NEWEST
-from lance_flight.model.pins import BranchVersion, FixedPin, Latest, Pin, Tag, Version
+from lance_flight.model.pins import BranchVersion, FixedPin, Latest, Pin, PlainVersion, Tag, Version
 
 MAX_ROWS_PER_FILE = 4 * 1024 * 1024
 FIRST_NUMBERS = 1 << 21
@@ -46,11 +49,12 @@ def place_of_files(location: str, base: FixedPin | None) -> str:
 
 def places_of_data(dataset: LanceDataset, location: str, pin: FixedPin) -> dict[int | None, str]:
     """Return where the data files of a version of the table at `location` lie, by the base paths that they name (None: its own)."""
-    places: dict[int | None, str] = {None: f"{place_of_files(location, pin)}/{DATA}"}
+    own = place_of_files(location, pin)
+    places: dict[int | None, str] = {None: DATA if own == HERE else f"{own}/{DATA}"}
     for number, base in dataset.base_paths().items():
         # Lance names them in full; those of other branches of the table lie below it.
         _, found, rest = base.path.partition(location)
-        place = f"{found}{rest}" if found else base.path
+        place = f"{found}{rest}" if found and location != HERE else base.path
         places[number] = f"{place}/{DATA}" if base.is_dataset_root else place
     return places
 
@@ -188,6 +192,8 @@ def open_at(store: Store, pin: Pin) -> LanceDataset:
         match pin:
             case Latest():
                 return store.open()
+            case PlainVersion(version, committed_at):
+                return _same(store, store.open(version), committed_at)
             case Version(version):
                 return store.open(version)
             case Tag(tag):
@@ -196,6 +202,13 @@ def open_at(store: Store, pin: Pin) -> LanceDataset:
                 return open_branch(store, branch, version)
     except (NotFound, ValueError, OSError) as exc:
         raise NotFound(f"partition table {store.name!r} has no {pin}") from exc
+
+
+def _same(store: Store, dataset: LanceDataset, committed_at: datetime) -> LanceDataset:
+    """Return a version of a plain table that was committed at a moment; `NotFound` for one of a table that took its place."""
+    if dataset.get_version()["timestamp"].astimezone(UTC) != committed_at:
+        raise NotFound(f"table {store.name!r} was dropped or replaced by another writer")
+    return dataset
 
 
 def open_table(root: Store, table: PartitionTable) -> LanceDataset:
@@ -247,10 +260,72 @@ def base_of(store: Store, pin: Pin, branch: str | None) -> FixedPin:
     return forked
 
 
-def stage(store: Store, base: FixedPin, operation: LanceOperation.BaseOperation) -> FixedPin:
-    """Commit an operation on top of exactly `base`, whatever others have staged on the table meanwhile."""
+def stage(
+    store: Store,
+    base: FixedPin,
+    operation: LanceOperation.BaseOperation,
+    properties: Mapping[str, str] = MappingProxyType({}),
+    *,
+    is_first: bool = False,
+) -> FixedPin:
+    """Commit an operation on top of exactly `base`, whatever others have staged on the table meanwhile.
+
+    To a plain table it is committed for everybody, with what its `properties` say of it; of two that are to be there
+    `is_first`, one is refused.
+    """
+    if isinstance(base, PlainVersion):
+        return _committed(store, base, operation, properties, is_first=is_first)
     (pin,) = retry(STAGE, store.name, partial(_staged, store, base, operation), on=Conflict)
     return pin
+
+
+def check_same_table(store: Store, newest: PlainVersion, read: Iterable[Pin]) -> None:
+    """`SerializationFailure` unless the versions of a plain table that were `read` are of the table with the `newest` one."""
+    for pin in read:
+        if pin == newest or not isinstance(pin, PlainVersion):
+            continue
+        try:
+            open_at(store, pin)
+        except NotFound as exc:
+            raise SerializationFailure(f"table {store.name!r} was dropped or replaced by another writer") from exc
+
+
+def _committed(
+    store: Store,
+    base: PlainVersion,
+    operation: LanceOperation.BaseOperation,
+    properties: Mapping[str, str],
+    *,
+    is_first: bool,
+) -> PlainVersion:
+    """Commit to a plain table on top of a version; `Conflict` where another commit since then stands against it.
+
+    Where none does, the version is a later one than that after `base`: rows that others have added stay.
+    """
+    if isinstance(operation, LanceOperation.Append):
+        # Lance puts an append on top of a change of columns, too, and then the rows have NULL in columns of another type.
+        operation = LanceOperation.Update(new_fragments=operation.fragments)
+    dataset, standing = open_to_append(store, base), LocationGuard.of(store, base.version)
+    try:
+        _same(store, dataset, base.committed_at)
+    except NotFound as exc:
+        raise SerializationFailure(str(exc)) from exc
+    if is_first and isinstance(operation, LanceOperation.Update):
+        # Two changes of one fragment conflict, be it that both leave it as it is.
+        kept = [each.metadata for each in dataset.get_fragments()[:1] if each.fragment_id not in _changed(operation)]
+        operation.updated_fragments = [*operation.updated_fragments, *kept]
+    transaction = Transaction(base.version, operation, transaction_properties=dict(properties))
+    with conflicts(f"another writer changed table {store.name!r} first"):
+        made = LanceDataset.commit(dataset, transaction, max_retries=0, storage_options=store.options or None)
+    standing.check(store.name)
+    kept_tables.keep(store, made)
+    failpoint("plain_committed")
+    return PlainVersion(int(made.version), made.get_version()["timestamp"].astimezone(UTC))
+
+
+def _changed(operation: LanceOperation.Update) -> set[int]:
+    """Return the numbers of the fragments that an operation removes or changes."""
+    return {*operation.removed_fragment_ids, *(fragment.id for fragment in operation.updated_fragments)}
 
 
 def _staged(

@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 from lance import LanceDataset
 
 from lance_flight.catalog.tables.filling import NO_FILLS, Fill, Fills
-from lance_flight.catalog.tables.lance_fields import field_id
+from lance_flight.catalog.tables.lance_fields import field_id, numbered_columns
 from lance_flight.model.nested import children, rebuilt
 from lance_flight.model.schema import FIELD_ID, TABLE_FIELD_ID, NamespaceSchema
 from lance_flight.model.transforms import is_string
@@ -48,6 +48,8 @@ def matching(field: pa.Field, among: Sequence[pa.Field]) -> int | None:
 
 def identified(dataset: LanceDataset, namespace: NamespaceSchema) -> list[pa.Field]:
     """The columns of a table with the ids of the namespace's that they hold, whether the table keeps them or not."""
+    if namespace.is_numbered_by_lance:
+        return numbered_columns(dataset)
     physical = list(dataset.schema)
     stored = [] if any(field_id(each) is not None for each in physical) else dataset.lance_schema.fields()
     return _with_ids(physical, list(namespace.arrow), stored)

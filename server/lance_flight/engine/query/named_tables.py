@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
+from datetime import datetime
 from functools import partial
 from typing import Any
 
@@ -12,21 +12,19 @@ import pyarrow as pa
 import pyarrow.dataset as pads
 
 from lance_flight.catalog.manifests.snapshot import Snapshot
-from lance_flight.catalog.namespace import PartitionedNamespace
 from lance_flight.catalog.roots.directory import BRANCH_SIGN, Table, TableName
-from lance_flight.catalog.roots.plain import PlainTable
 from lance_flight.catalog.tables.lineage import LINEAGE_FIELDS, PARTITION_FIELD, ROW_ID_FIELD
-from lance_flight.catalog.tables.scan import ADDRESS_FIELDS, Source
+from lance_flight.catalog.tables.scan import ADDRESS_FIELDS
 from lance_flight.engine.query.computed_tables import ComputedTable
 from lance_flight.engine.query.metadata import tables as metadata_tables
 from lance_flight.engine.query.metadata.table import MetadataTable
-from lance_flight.engine.query.metadata.tables import LINEAGE, METADATA_TABLES, OF_EVERYBODY, PLAIN_METADATA_TABLES
+from lance_flight.engine.query.metadata.tables import LINEAGE, METADATA_TABLES, OF_EVERYBODY, OF_PARTITIONS
 from lance_flight.engine.query.policies.access import Privilege
 from lance_flight.engine.query.policies.rows import RowPolicy
 from lance_flight.engine.query.provider import Provider, ScanLog
 from lance_flight.engine.query.statement_context import Reading, StatementContext
 from lance_flight.engine.query.table_changes import changes_table
-from lance_flight.engine.query.tables import PartitionedView, PlainView, Pruned, Targets, UnpinnedResolver
+from lance_flight.engine.query.tables import Pruned, TableView, Targets, UnpinnedResolver
 from lance_flight.engine.sql.time_travel import Point, Reference, naming, point
 from lance_flight.errors import Conflict, LanceFlightError, NotFound, Refused, SchemaError, Unsupported
 from lance_flight.model.spec import Evaluate
@@ -58,8 +56,8 @@ class NamedTables:
     At which version each is read stands in `readings` afterwards. Rows of the target are in tables numbered by `targets`. What
     the principal may not read is not seen by anything that is built on a view.
 
-    `views` are the partitioned tables by `schema.name`, and `divisible` those whose rows are read, in portions if need be;
-    `plain` are the others. They are pruned by `hints`, too. `providers` are those that DataFusion reads them by: the ones of an
+    `views` are the tables by `schema.name`, and `divisible` those whose rows are read, in portions if need be. They are pruned
+    by `hints`, too. `providers` are those that DataFusion reads them by: the ones of an
     earlier run (`known`) read the tables of this one, as long as their columns are the same.
     """
 
@@ -72,9 +70,8 @@ class NamedTables:
     ) -> None:
         self.targets = Targets()
         self.readings: dict[str, Reading] = dict(context.readings)
-        self.views: dict[str, PartitionedView] = {}
-        self.divisible: dict[str, PartitionedView] = {}
-        self.plain: dict[str, PlainView] = {}
+        self.views: dict[str, TableView] = {}
+        self.divisible: dict[str, TableView] = {}
         self.providers: dict[TableName, Provider] = {}
         self.hints = Hints()
         self.is_steady = True
@@ -96,26 +93,13 @@ class NamedTables:
         at = self._at if named.at is None and not is_target else named.at
 
         def opened(found: Table) -> pads.Dataset:
-            match found:
-                case PartitionedNamespace() if extra_columns is not None:
-                    return self._provider(name, self._partitioned(found, table, name.name, at, extra_columns))
-                case PlainTable() if extra_columns is not None:
-                    return self._provider(name, self._plain(found, table, name.name, at, extra_columns))
-                case PartitionedNamespace():
-                    view = self._partitioned(found, table, name.name, at)
-                    if metadata is not None:
-                        is_whole = self._policy(table).is_everything
-                        built = _metadata_table(metadata, found, view, is_whole=is_whole)
-                        return self._computed(built, view.failure)
-                    self.divisible[f"{name.db_schema}.{name.name}"] = view
-                    return self._provider(name, view)
-                case PlainTable() if metadata is not None:
-                    plain = self._plain(found, table, name.name, at)
-                    return self._computed(_plain_metadata_table(metadata, found, table), plain.failure)
-                case PlainTable():
-                    plain = self._plain(found, table, name.name, at)
-                    self.plain[f"{name.db_schema}.{name.name}"] = plain
-                    return self._provider(name, plain)
+            view = self._view(found, table, name.name, at, extra_columns)
+            if metadata is not None and extra_columns is None:
+                built = _metadata_table(metadata, found, view, is_whole=self._policy(table).is_everything)
+                return self._computed(built, view.failure)
+            if extra_columns is None:
+                self.divisible[f"{name.db_schema}.{name.name}"] = view
+            return self._provider(name, view)
 
         return self._tables.read(table, opened)
 
@@ -123,7 +107,7 @@ class NamedTables:
         """Return what DataFusion reads a table of `divisible` by."""
         return next(each for name, each in self.providers.items() if f"{name.db_schema}.{name.name}" == key)
 
-    def _provider(self, name: TableName, readable: PartitionedView | PlainView) -> Provider:
+    def _provider(self, name: TableName, readable: TableView) -> Provider:
         known = self._known.get(name)
         if known is not None and known.schema.equals(readable.schema):
             known.read(readable, self._log)
@@ -158,7 +142,7 @@ class NamedTables:
 
         def opened(table: Table) -> ComputedTable:
             ends = self._version(table, name, first), self._version(table, name, last)
-            if self._context.holds is not None and isinstance(table, PartitionedNamespace):
+            if self._context.holds is not None:
                 self._context.holds.extend(table.hold_between(*ends))
             return changes_table(
                 table, name, ends, self._policy(name), target_partitions=self._context.target_partitions, log=self._log
@@ -176,18 +160,17 @@ class NamedTables:
         key = f"{name}$changes@{at}"
         if key not in self.readings:
             with naming(name, at):
-                found = table.snapshot(at) if isinstance(table, PartitionedNamespace) else table.open_at(at)
-            self.readings[key] = Reading(int(found.version))
+                self.readings[key] = Reading(table.snapshot(at).version)
         return self.readings[key].version
 
-    def _partitioned(
+    def _view(
         self,
-        namespace: PartitionedNamespace,
+        found: Table,
         name: TableName,
         reference: str,
         at: Any,
         extra_columns: str | None = None,
-    ) -> PartitionedView:
+    ) -> TableView:
         """A view of a table with what is to stand `extra_columns` its columns."""
         key = f"{name.db_schema}.{reference}"
         if key in self.views:
@@ -195,16 +178,15 @@ class NamedTables:
         reading, is_target = self.readings.get(key), extra_columns == TARGET_ROWS
         policy = self._policy(name, is_target=is_target)
         with naming(name, at):
-            snapshot, step = self._snapshot(namespace, reading, at)
+            snapshot, step = self._snapshot(found, reading, at)
         _check_identity(name, reading, snapshot.committed_at)
         snapshot = policy.visible(snapshot)
-        floating = UnpinnedResolver(namespace.store, snapshot, reading.resolved if reading else {})
+        floating = UnpinnedResolver(found.store, snapshot, reading.resolved if reading else {})
         self.readings[key] = Reading(snapshot.version, floating.known, snapshot.committed_at.isoformat(), step)
-        view = PartitionedView(
+        view = TableView(
             name=name.name,
             key=key,
-            store=namespace.store,
-            branch=namespace.branch,
+            table=found,
             snapshot=snapshot,
             floating=floating,
             target_partitions=self._context.target_partitions,
@@ -215,63 +197,35 @@ class NamedTables:
             targets=self.targets if is_target else None,
             extra_columns=_beside(name, extra_columns, snapshot.schema.plain, is_stable=snapshot.has_stable_row_ids),
             pruned=self._pruned(TableName(name.db_schema, reference), snapshot),
-            on_read=self._noting(namespace),
+            on_read=self._noting(found),
         )
         self.views[key] = view
         return view
 
-    def _noting(self, namespace: PartitionedNamespace) -> Callable[[Sequence[str]], None] | None:
+    def _noting(self, table: Table) -> Callable[[Sequence[str]], None] | None:
         """Return what is told of the partition tables that are read, where others may not change them meanwhile."""
         transaction = self._context.transaction
         if transaction is None or not transaction.serializable:
             return None
-        return partial(transaction.note_reads, namespace)
+        return partial(transaction.note_reads, table)
 
     def _pruned(self, name: TableName, snapshot: Snapshot) -> list[Pruned]:
         """Return what an earlier run has found of the same snapshot."""
         known = self._known.get(name)
         view = None if known is None else known.readable
-        return view.pruned if isinstance(view, PartitionedView) and view.snapshot is snapshot else []
+        return view.pruned if isinstance(view, TableView) and view.snapshot is snapshot else []
 
-    def _snapshot(
-        self, namespace: PartitionedNamespace, reading: Reading | None, at: Any
-    ) -> tuple[Snapshot, int | None]:
+    def _snapshot(self, table: Table, reading: Reading | None, at: Any) -> tuple[Snapshot, int | None]:
         """The snapshot to read, and how many statements of the transaction it shows."""
         transaction = self._context.transaction
         if transaction is not None and reading is not None and reading.step is not None:
             return transaction.snapshot_at(reading.step), reading.step
         if transaction is not None and reading is None and at is None:
-            return transaction.snapshot(namespace), transaction.step(namespace)
-        snapshot = namespace.snapshot(at if reading is None else reading.version)
+            return transaction.snapshot(table), transaction.step(table)
+        snapshot = table.snapshot(at if reading is None else reading.version)
         if self._context.holds is not None:
-            self._context.holds.append(namespace.hold(snapshot, is_newest=reading is None and at is None))
+            self._context.holds.append(table.hold(snapshot, is_newest=reading is None and at is None))
         return snapshot, None
-
-    def _plain(
-        self, table: PlainTable, name: TableName, reference: str, at: Any, extra_columns: str | None = None
-    ) -> PlainView:
-        key = f"{name.db_schema}.{reference}"
-        self._policy(name, is_target=extra_columns == TARGET_ROWS).check_unpartitioned()
-        reading = self.readings.get(key)
-        with naming(name, at):
-            if reading is not None:
-                at = reading.version
-            elif at is None and self._context.transaction is not None:
-                at = self._context.transaction.version(table)
-            dataset = table.open_at(at)
-        committed_at = dataset.get_version()["timestamp"].astimezone(UTC)
-        _check_identity(name, reading, committed_at)
-        self.readings[key] = Reading(int(dataset.version), committed_at=committed_at.isoformat())
-        schema = pa.schema([f.remove_metadata() for f in dataset.schema])
-        return PlainView(
-            name=name.name,
-            store=table.store,
-            source=Source(dataset),
-            columns=schema,
-            target_partitions=self._context.target_partitions,
-            share=self._context.share,
-            extra_columns=_beside(name, extra_columns, schema, is_stable=dataset.has_stable_row_ids),
-        )
 
 
 def _beside(name: TableName, what: str | None, columns: pa.Schema, *, is_stable: bool) -> tuple[pa.Field, ...]:
@@ -294,24 +248,18 @@ def _beside(name: TableName, what: str | None, columns: pa.Schema, *, is_stable:
             return (*ADDRESS_FIELDS, ROW_ID_FIELD) if is_stable else ADDRESS_FIELDS
 
 
-def _metadata_table(
-    name: str, namespace: PartitionedNamespace, view: PartitionedView, *, is_whole: bool
-) -> MetadataTable:
+def _metadata_table(name: str, table: Table, view: TableView, *, is_whole: bool) -> MetadataTable:
     if name not in METADATA_TABLES:
         known = [*METADATA_TABLES, LINEAGE]
         raise NotFound.named("metadata table", f"${name}", [f"${each}" for each in known])
+    if not table.is_partitioned and name in OF_PARTITIONS:
+        raise NotFound(f"table {view.name!r} is not partitioned and has no ${name}")
     if not is_whole and name in OF_EVERYBODY:
         raise Refused(f"${name} tells what was done to all rows of table {view.name!r}; expected SELECT on all of them")
-    return METADATA_TABLES[name](namespace, view)
+    return METADATA_TABLES[name](table, view)
 
 
 def _check_identity(name: TableName, reading: Reading | None, committed_at: datetime) -> None:
     """Refuse a version of a table that was dropped and made again since it was chosen: it is another one."""
     if reading is not None and reading.committed_at and reading.committed_at != committed_at.isoformat():
         raise Conflict(f"table {name.name!r} was dropped and made again since this statement was planned")
-
-
-def _plain_metadata_table(name: str, table: PlainTable, of: TableName) -> MetadataTable:
-    if name not in PLAIN_METADATA_TABLES:
-        raise NotFound(f"table {of.name!r} is not partitioned and has no ${name}")
-    return PLAIN_METADATA_TABLES[name](table)

@@ -12,8 +12,8 @@ import pyarrow.compute as pc
 
 from lance_flight.catalog.manifests.partition_context import PartitionContext
 from lance_flight.catalog.manifests.snapshot import PartitionTable, Snapshot
-from lance_flight.catalog.namespace import PartitionedNamespace
 from lance_flight.catalog.roots.directory import PUBLIC, Root
+from lance_flight.catalog.table import Table
 from lance_flight.engine.query.provider import filter_of
 from lance_flight.engine.query.pure_scans import bare_columns
 from lance_flight.engine.query.session import Session
@@ -72,7 +72,7 @@ class PlannedScan:
 
 
 def plan_scan(
-    namespace: PartitionedNamespace,
+    namespace: Table,
     filter: pc.Expression | str | None = None,
     *,
     snapshot: Snapshot | None = None,
@@ -81,14 +81,16 @@ def plan_scan(
 
     >>> plan_scan(namespace, pc.field("origin") == "JFK").tables          # doctest: +SKIP
     """
+    at = snapshot or namespace.snapshot()
+    if isinstance(filter, str) and not namespace.is_partitioned:
+        return _planned(namespace, at, prune(partitions_of(at), at.schema, ALWAYS, None), None, filter)
     if isinstance(filter, str):
         return _planned_by_sql(namespace, filter, snapshot)
-    at = snapshot or namespace.snapshot()
     predicate = ALWAYS if filter is None else predicate_from_arrow(filter)
     return _planned(namespace, at, prune(partitions_of(at), at.schema, predicate, evaluate), filter, None)
 
 
-def _planned_by_sql(namespace: PartitionedNamespace, condition: str, at: Snapshot | None) -> PlannedScan:
+def _planned_by_sql(namespace: Table, condition: str, at: Snapshot | None) -> PlannedScan:
     """Return what a query with this WHERE reads: planned just as the server plans it."""
     session = Session(StatementContext(root=Root(namespace.store), target_partitions=1))
     name = namespace.store.name + (f"@{at.version}" if at is not None else "")
@@ -109,7 +111,7 @@ def _planned_by_sql(namespace: PartitionedNamespace, condition: str, at: Snapsho
 
 
 def _planned(
-    namespace: PartitionedNamespace,
+    namespace: Table,
     snapshot: Snapshot,
     pruning: Pruning,
     pushed: pc.Expression | None,
@@ -127,7 +129,7 @@ def _planned(
 
 
 def _table(
-    namespace: PartitionedNamespace,
+    namespace: Table,
     snapshot: Snapshot,
     table: PartitionTable,
     residual: Predicate | None,

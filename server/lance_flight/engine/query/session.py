@@ -28,7 +28,7 @@ from lance_flight.engine.query.statement_context import StatementContext
 from lance_flight.engine.query.system_tables import SYSTEM
 from lance_flight.engine.query.table_catalog import TableCatalog
 from lance_flight.engine.query.table_changes import TABLE_CHANGES, TableChanges
-from lance_flight.engine.query.tables import PartitionedView, PlainView, Prunings, Rows
+from lance_flight.engine.query.tables import Prunings, Rows, TableView
 from lance_flight.engine.runtime.client_sessions import ANONYMOUS
 from lance_flight.engine.runtime.planning_limits import PlanningLimits
 from lance_flight.engine.runtime.streams import cancellable
@@ -126,17 +126,12 @@ class Session:
         self.log.begin_plan()
 
     @property
-    def views(self) -> Mapping[str, PartitionedView]:
-        """The partitioned tables that are named, by `schema.name`."""
+    def views(self) -> Mapping[str, TableView]:
+        """The tables that are named, by `schema.name`."""
         return self.named.views
 
     @property
-    def plain(self) -> Mapping[str, PlainView]:
-        """The plain tables that are named."""
-        return self.named.plain
-
-    @property
-    def divisible(self) -> Mapping[str, PartitionedView]:
+    def divisible(self) -> Mapping[str, TableView]:
         """Those whose rows are read."""
         return self.named.divisible
 

@@ -11,9 +11,9 @@ import pyarrow as pa
 from datafusion import Expr
 from datafusion.catalog import Table as DataFusionTable
 
-from lance_flight.catalog.history.row_history import RowsMoved, Step, steps_of_namespace, steps_of_plain
-from lance_flight.catalog.namespace import PartitionedNamespace
-from lance_flight.catalog.roots.directory import Table, TableName
+from lance_flight.catalog.history.row_history import RowsMoved, Step, steps_of
+from lance_flight.catalog.roots.directory import TableName
+from lance_flight.catalog.table import Table
 from lance_flight.catalog.tables.lineage import LINEAGE_FIELDS
 from lance_flight.engine.query.computed_tables import ComputedTable
 from lance_flight.engine.query.policies.rows import RowPolicy
@@ -62,6 +62,7 @@ class _Rows:
     ids: Mapping[str, int]
     stored: pa.Schema
     lineage: tuple[pa.Field, ...]
+    is_partitioned: bool
 
     @property
     def schema(self) -> pa.Schema:
@@ -73,7 +74,8 @@ class _Rows:
         schema = pa.schema([self.schema.field(name) for name in names])
         readable = pa.schema([*self.lineage, *self.stored])
         stored = pa.schema([readable.field(name) for name in names if name in readable.names])
-        own = {_CHANGE.name: moved.change, _PARTITION.name: step.partition, _SNAPSHOT.name: step.snapshot}
+        partition = step.partition if self.is_partitioned else None
+        own = {_CHANGE.name: moved.change, _PARTITION.name: partition, _SNAPSHOT.name: step.snapshot}
         for batch in moved.read(stored, self.ids):
             columns = [
                 batch.column(f.name)
@@ -94,17 +96,13 @@ def changes_table(
         raise SqlError(
             f"{TABLE_CHANGES} of {name.name!r} goes from version {first} back to {last}; expected the older one first"
         )
-    if isinstance(table, PartitionedNamespace):
-        snapshot = table.snapshot(last)
-        schema = snapshot.schema
-        lineage = LINEAGE_FIELDS if snapshot.has_stable_row_ids else ()
-        rows = _Rows(_nullable(schema.plain), schema.ids, _nullable(schema.arrow), lineage)
-        steps = steps_of_namespace(table, first, last, policy.visible)
-    else:
-        policy.check_unpartitioned()
-        dataset = table.open(last)
-        columns, lineage = _nullable(dataset.schema), LINEAGE_FIELDS if dataset.has_stable_row_ids else ()
-        rows, steps = _Rows(columns, {}, columns, lineage), steps_of_plain(table, first, last)
+    snapshot = policy.visible(table.snapshot(last))
+    schema = snapshot.schema
+    lineage = LINEAGE_FIELDS if snapshot.has_stable_row_ids else ()
+    # A column of a plain table that got another type has another number: in versions before that it has but its name.
+    ids = schema.ids if table.is_partitioned else {}
+    rows = _Rows(_nullable(schema.plain), ids, _nullable(schema.arrow), lineage, table.is_partitioned)
+    steps = steps_of(table, first, last, policy.visible)
     taken = [
         f"column {field.name!r} is what {TABLE_CHANGES} calls one of its own"
         for field in _OWN
@@ -142,8 +140,7 @@ class _Changes:
 
 def _identity(table: Table, version: int) -> datetime:
     """Return when a version was committed: a table that was made again has others."""
-    dataset = table.manifest.open(version) if isinstance(table, PartitionedNamespace) else table.open(version)
-    committed_at: datetime = dataset.get_version()["timestamp"]
+    committed_at: datetime = table.log.open(version).get_version()["timestamp"]
     return committed_at
 
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
-from datetime import datetime
 from functools import partial
 from itertools import islice
 from threading import Lock
@@ -22,15 +21,13 @@ import pyarrow as pa
 
 from lance_flight.catalog.manifests.indices import indices_of
 from lance_flight.catalog.manifests.snapshot import PartitionTable, Snapshot, SpecTables
-from lance_flight.catalog.namespace import PartitionedNamespace
-from lance_flight.catalog.storage.branches import BranchRef
 from lance_flight.catalog.storage.store import UNREADABLE, Store
+from lance_flight.catalog.table import Table
 from lance_flight.catalog.tables import partitions
 from lance_flight.catalog.tables.pinned_tables import PinnedTable
 from lance_flight.catalog.tables.row_counts import row_counts
-from lance_flight.catalog.tables.scan import Source
 from lance_flight.engine.query.provider import ScanLog
-from lance_flight.engine.query.scan_lanes import Work, deal, is_lookup, open_part
+from lance_flight.engine.query.scan_lanes import Work, deal, is_lookup
 from lance_flight.errors import Conflict, LanceFlightError, NotFound, QueryFailed
 from lance_flight.model.index_kinds import Family
 from lance_flight.model.pins import FixedPin
@@ -38,7 +35,7 @@ from lance_flight.model.schema import Path
 from lance_flight.model.spec import Evaluate, Expression
 from lance_flight.planning.dimensions import Side
 from lance_flight.planning.partitions import Partitions, SpecPartitions
-from lance_flight.planning.predicates import ALWAYS, Predicate
+from lance_flight.planning.predicates import Predicate
 from lance_flight.planning.pruning import Pruning, prune
 from lance_flight.planning.row_filters import terms
 
@@ -88,7 +85,7 @@ class UnpinnedResolver:
                 self._store.child(table.location),
                 table.pin if isinstance(table.pin, FixedPin) else self.known[table.object_id],
                 0 if numbers is None else numbers.number(table),
-                table.object_id,
+                table.object_id if self._snapshot.is_partitioned else None,
                 self._snapshot.context_of(table),
             )
             for table in tables
@@ -145,8 +142,8 @@ MOST_PRUNED = 4
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PartitionedView:
-    """A partitioned table at one snapshot, as one statement scans it.
+class TableView:
+    """A table at one snapshot, as one statement scans it.
 
     It is scanned in `target_partitions` lanes. `only` are the partition tables that may be read (None: all), and
     `hint` says what the plan requires of every scan beyond its pushed filters. `extra_columns` are columns that a scan makes: of
@@ -155,8 +152,7 @@ class PartitionedView:
 
     name: str
     key: str
-    store: Store
-    branch: BranchRef | None
+    table: Table
     snapshot: Snapshot
     floating: UnpinnedResolver
     target_partitions: int
@@ -171,6 +167,11 @@ class PartitionedView:
     on_read: Callable[[Sequence[str]], None] | None = None
 
     @property
+    def store(self) -> Store:
+        """Return where the table lies."""
+        return self.table.store
+
+    @property
     def schema(self) -> pa.Schema:
         plain = self.snapshot.schema.plain
         return pa.schema([*plain, *self.extra_columns]) if self.extra_columns else plain
@@ -183,7 +184,8 @@ class PartitionedView:
         """Prune, pin and deal out (`provider.Readable`)."""
         pruning = self.prune(predicate)
         self.log.prunings.setdefault(self.key, []).append(pruning)
-        self.log.reports.append(partial(self._report, pruning, predicate))
+        if self.snapshot.is_partitioned or self._indices(predicate):
+            self.log.reports.append(partial(self._report, pruning, predicate))
         target_partitions = 1 if is_lookup(predicate, self.snapshot) else self.target_partitions
         return Lanes(deal(self._chosen(pruning), target_partitions, self.log, merging=not self.extra_columns))
 
@@ -214,7 +216,8 @@ class PartitionedView:
     def prune(self, predicate: Predicate) -> Pruning:
         """Find the partitions that a scan reads, which count as read from here on."""
         pruning = self._pruning(predicate, self.hint())
-        self.log.partitions[self.store.uri, self.snapshot.version] = pruning.scanned, pruning.total
+        if self.snapshot.is_partitioned:
+            self.log.partitions[self.store.uri, self.snapshot.version] = pruning.scanned, pruning.total
         if self.on_read is not None:
             kept = zip(self.snapshot.tables, pruning.versions, strict=True)
             self.on_read([table.object_id for tables, version in kept for table in tables.tables(version.kept)])
@@ -237,7 +240,10 @@ class PartitionedView:
         return any(isinstance(each.rule, Expression) for spec in self.snapshot.specs for each in spec.fields)
 
     def _report(self, pruning: Pruning, predicate: Predicate) -> str:
-        return report(self.name, pruning, self.snapshot.version, self._indices(predicate))
+        indices = self._indices(predicate)
+        if not self.snapshot.is_partitioned:
+            return "\n".join([f"table {self.name}, snapshot {self.snapshot.version}", *map(_index_line, indices)])
+        return report(self.name, pruning, self.snapshot.version, indices)
 
     def _indices(self, predicate: Predicate) -> list[str]:
         """The indices that Lance may look into for rows where `predicate` is TRUE, for EXPLAIN."""
@@ -262,43 +268,10 @@ class PartitionedView:
     def failure(self, exc: Exception) -> LanceFlightError:
         """Return why a scan of it failed (`provider.Readable`)."""
 
-        def committed_at() -> datetime:
-            return PartitionedNamespace(self.store, self.branch).snapshot(self.snapshot.version).committed_at
+        def is_unchanged() -> bool:
+            return self.table.snapshot(self.snapshot.version).committed_at == self.snapshot.committed_at
 
-        return failure(self.name, self.store, exc, unchanged=lambda: committed_at() == self.snapshot.committed_at)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PlainView:
-    """A plain Lance table at one version."""
-
-    name: str
-    store: Store
-    source: Source
-    columns: pa.Schema
-    target_partitions: int
-    share: Split
-    ids: dict[str, int] = field(default_factory=dict)
-    extra_columns: tuple[pa.Field, ...] = ()
-
-    @property
-    def schema(self) -> pa.Schema:
-        return pa.schema([*self.columns, *self.extra_columns])
-
-    def plan(self, predicate: Predicate) -> Lanes:
-        """All its fragments, dealt out (`provider.Readable`)."""
-        rest = None if predicate == ALWAYS else predicate
-        mine = self.source if self.share.of == 1 else self.source.part(self.share.part, self.share.of)
-        return Lanes(
-            [[(rest, [partial(open_part, mine, way, self.target_partitions)])] for way in range(self.target_partitions)]
-        )
-
-    def failure(self, exc: Exception) -> LanceFlightError:
-        """Return why a scan of it failed (`provider.Readable`)."""
-        version = self.source.dataset.get_version()
-        return failure(
-            self.name, self.store, exc, unchanged=lambda: self.store.open(version["version"]).get_version() == version
-        )
+        return failure(self.name, self.store, exc, unchanged=is_unchanged)
 
 
 def failure(name: str, store: Store, exc: Exception, *, unchanged: Callable[[], bool]) -> LanceFlightError:
@@ -359,5 +332,9 @@ def report(name: str, pruning: Pruning, snapshot: int, indices: Sequence[str] = 
         lines.append(f"  v{version.spec_id}: {len(version.kept)} / {version.total}")
         lines += [f"    used: {text}" for text in version.used]
         lines += [f"    not used: {unused.predicate} ({unused.why})" for unused in version.unused]
-    lines += [f"  index: {index}" for index in indices]
+    lines += map(_index_line, indices)
     return "\n".join(lines)
+
+
+def _index_line(index: str) -> str:
+    return f"  index: {index}"

@@ -10,16 +10,14 @@ from collections import defaultdict
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from copy import copy
-from datetime import datetime
 from typing import TypeVar
 
 from lance_flight.catalog.commits.transaction import Transaction
 from lance_flight.catalog.manifests.snapshot import Snapshot
-from lance_flight.catalog.namespace import PartitionedNamespace
-from lance_flight.catalog.roots.directory import Root, StagedTable, Table, TableName, Visibility
-from lance_flight.catalog.roots.plain import PlainTable
+from lance_flight.catalog.roots.directory import Root, StagedTable, TableName, Visibility
 from lance_flight.catalog.storage.leases import SnapshotLease
 from lance_flight.catalog.storage.retries import STATEMENT, RetryPolicy, retry
+from lance_flight.catalog.table import Table
 from lance_flight.engine.runtime.cancellation import Cancellation
 from lance_flight.errors import NotFound, OutcomeUnknown, SerializationFailure, Unsupported
 
@@ -40,9 +38,8 @@ class SqlTransaction:
         self._root = root
         self.holds: list[SnapshotLease] = []
         self._snapshots: dict[str, Snapshot] = {}
-        self._versions: dict[str, tuple[int, datetime]] = {}
         self._reads: dict[str, set[str]] = defaultdict(set)
-        self._namespace: PartitionedNamespace | None = None
+        self._table: Table | None = None
         self._inner: Transaction | None = None
         self._draft: StagedTable | None = None
         self._dropped: TableName | None = None
@@ -51,7 +48,7 @@ class SqlTransaction:
     @property
     def is_untouched(self) -> bool:
         """Whether nothing was read or written yet."""
-        return not (self._snapshots or self._versions or self._inner or self._draft or self._dropped)
+        return not (self._snapshots or self._inner or self._draft or self._dropped)
 
     def read(self, name: TableName, read: Callable[[Table], T]) -> T:
         """Return what `read` makes of the table that has a name inside this transaction."""
@@ -77,7 +74,7 @@ class SqlTransaction:
         if self._dropped is not None:
             kinds.pop(self._dropped, None)
         if self._draft is not None:
-            kinds[self._draft.name] = isinstance(self._draft.table, PartitionedNamespace)
+            kinds[self._draft.name] = self._draft.table.is_partitioned
         return kinds
 
     def is_draft(self, table: Table) -> bool:
@@ -99,30 +96,30 @@ class SqlTransaction:
         table = self.table(name)
         if self._draft is not None and self._draft.name == name:
             self._undo()
-            self._draft = self._inner = self._namespace = None
+            self._draft = self._inner = self._table = None
             return
-        if isinstance(table, PartitionedNamespace) and self._inner is not None and self._writes(table):
+        if self._inner is not None and self._writes(table):
             self._inner.abort(table.store)
-            self._inner = self._namespace = None
+            self._inner = self._table = None
         self._root.check_main(name)
         self._only(name.name)
         self._dropped = name
 
-    def snapshot(self, namespace: PartitionedNamespace) -> Snapshot:
-        """Return what this transaction sees of a partitioned table."""
-        place = namespace.place
-        if self._inner is not None and self._writes(namespace):
+    def snapshot(self, table: Table) -> Snapshot:
+        """Return what this transaction sees of a table."""
+        place = table.place
+        if self._inner is not None and self._writes(table):
             return self._inner.snapshot
-        if self.is_draft(namespace):
-            return namespace.snapshot()
+        if self.is_draft(table):
+            return table.snapshot()
         if place not in self._snapshots:
-            self._snapshots[place] = namespace.snapshot()
-            self.holds.append(namespace.hold(self._snapshots[place], is_newest=True))
+            self._snapshots[place] = table.snapshot()
+            self.holds.append(table.hold(self._snapshots[place], is_newest=True))
         return self._snapshots[place]
 
-    def step(self, namespace: PartitionedNamespace) -> int | None:
+    def step(self, table: Table) -> int | None:
         """Return how many of its own statements `snapshot` shows, where this transaction has changed the table."""
-        return self._inner.step if self._inner is not None and self._writes(namespace) else None
+        return self._inner.step if self._inner is not None and self._writes(table) else None
 
     def snapshot_at(self, step: int) -> Snapshot:
         """Return what the changed table looked like after so many statements."""
@@ -130,45 +127,34 @@ class SqlTransaction:
             raise NotFound("the transaction has changed no table")
         return self._inner.snapshot_at(step)
 
-    def version(self, table: PlainTable) -> int:
-        """The version of a plain table that this transaction sees."""
-        place = table.store.uri
-        if self.is_draft(table):
-            return int(table.open().version)
-        if place not in self._versions:
-            dataset = table.open()
-            self._versions[place] = int(dataset.version), dataset.get_version()["timestamp"]
-            return int(dataset.version)
-        version, committed_at = self._versions[place]
-        # Another table may have taken the name, with a version of that number.
-        if self.explicit and table.open(version).get_version()["timestamp"] != committed_at:
-            raise SerializationFailure(f"table {table.store.name!r} was dropped or replaced by another writer")
-        return version
-
-    def note_reads(self, namespace: PartitionedNamespace, object_ids: Sequence[str]) -> None:
+    def note_reads(self, table: Table, object_ids: Sequence[str]) -> None:
         """Remember partition tables that a statement read, for the commit of a serialisable transaction."""
-        if self._inner is not None and self._writes(namespace):
+        if self._inner is not None and self._writes(table):
             self._inner.read(object_ids)
         else:
-            self._reads[namespace.place].update(object_ids)
+            self._reads[table.place].update(object_ids)
 
-    def writing(self, namespace: PartitionedNamespace) -> Transaction:
-        """The changes to a partitioned table; `Unsupported` where another one was changed before."""
-        if self._inner is None or not self._writes(namespace):
-            if not self.is_draft(namespace):
-                self.check_branch(namespace)
-                self._only(namespace.store.name)
-            place = namespace.place
-            self._inner = namespace.begin(self._snapshots.get(place), serializable=self.serializable)
+    def writing(self, table: Table) -> Transaction:
+        """Return the changes to a table; `Unsupported` where another one was changed before, or a plain one cannot be."""
+        if self._inner is None or not self._writes(table):
+            if not self.is_draft(table):
+                if self.explicit and not table.is_partitioned:
+                    raise Unsupported(
+                        f"table {table.name!r} is not partitioned and cannot be written inside a transaction; commit first"
+                    )
+                self.check_branch(table)
+                self._only(table.store.name)
+            place = table.place
+            self._inner = table.begin(self._snapshots.get(place), serializable=self.serializable)
             if place in self._reads:
                 self._inner.read(self._reads.pop(place))
-            self._namespace = namespace
+            self._table = table
         return self._inner
 
     def check_branch(self, table: Table) -> None:
         """Refuse to write a table on the main branch when the session is on another, which the table has not."""
         branch = self._root.branch
-        if branch is not None and _is_on_main(table) and not self._root.has_temporary(table):
+        if branch is not None and table.branch is None and not self._root.has_temporary(table):
             raise Unsupported(
                 f"table {table.store.name!r} has no branch {branch!r}, which the session is on;"
                 f" expected ALTER TABLE … CREATE BRANCH {branch}, or SET branch = 'main'"
@@ -194,17 +180,22 @@ class SqlTransaction:
 
     def stage(self) -> None:
         """Make what was changed last visible to the next statement of this transaction."""
-        if self._inner is not None and self._namespace is not None:
+        if self._inner is not None and self._table is not None:
             try:
-                self._namespace.commits.stage(self._inner)
+                if self._table.is_partitioned:
+                    self._table.commits.stage(self._inner)
+                else:
+                    # A draft, which nobody else sees: what is staged there is its newest version.
+                    self._table.commits.commit(self._inner)
+                    self._inner = self._table = None
             except Exception as exc:
                 self.torn = exc
                 raise
 
     def commit(self) -> None:
         """Make all changes visible."""
-        if self._inner is not None and self._namespace is not None:
-            self._namespace.commits.commit(self._inner)
+        if self._inner is not None and self._table is not None:
+            self._table.commits.commit(self._inner)
         if self._draft is not None:
             self._draft.publish()
             self._draft.close()
@@ -218,8 +209,8 @@ class SqlTransaction:
         self._let_go()
 
     def _undo(self) -> None:
-        if self._inner is not None and self._namespace is not None:
-            self._inner.abort(self._namespace.store)
+        if self._inner is not None and self._table is not None:
+            self._inner.abort(self._table.store)
         if self._draft is not None:
             self._draft.close()
 
@@ -233,8 +224,8 @@ class SqlTransaction:
         """Refuse a second table: what one transaction changes is seen in one moment, and that is one table's."""
         if self._draft is not None:
             changed: str | None = self._draft.name.name
-        elif self._namespace is not None:
-            changed = self._namespace.store.name
+        elif self._table is not None:
+            changed = self._table.store.name
         else:
             changed = None if self._dropped is None else self._dropped.name
         if changed is not None:
@@ -247,8 +238,8 @@ class SqlTransaction:
                 " table are what becomes visible as a whole; commit first"
             )
 
-    def _writes(self, namespace: PartitionedNamespace) -> bool:
-        return self._namespace is not None and self._namespace.place == namespace.place
+    def _writes(self, table: Table) -> bool:
+        return self._table is not None and self._table.place == table.place
 
 
 def autocommit(
@@ -275,8 +266,3 @@ def autocommit(
         return count
 
     return retry(policy, "the statement", run, on=SerializationFailure)
-
-
-def _is_on_main(table: Table) -> bool:
-    """Return whether a table is on no branch; a plain one never is."""
-    return isinstance(table, PlainTable) or table.branch is None

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import pyarrow as pa
 
 from lance_flight.catalog.manifests.snapshot import Snapshot
-from lance_flight.catalog.namespace import PartitionedNamespace
+from lance_flight.catalog.namespace import partitioned
 from lance_flight.catalog.roots.directory import Root, Table, TableName
 from lance_flight.engine.query.policies.access import Privilege
 from lance_flight.engine.query.session import Session
@@ -17,7 +17,6 @@ from lance_flight.engine.sql import references
 from lance_flight.engine.sql.cursor import Cursor
 from lance_flight.engine.sql.references import CATALOG, TableRef, table_name
 from lance_flight.engine.statements.kinds import Answer, RowsStatement
-from lance_flight.engine.writes.partition_changes import partitioned
 from lance_flight.model.naming import SEPARATOR
 from lance_flight.model.schema_changes import dotted
 
@@ -126,17 +125,15 @@ class _Properties:
     frame: None = None
 
     def batches(self) -> Iterator[pa.RecordBatch]:
-        found = self.tables.read(self.table, lambda table: partitioned(table, self.table).describe(self.path))
+        found = self.tables.read(self.table, lambda table: partitioned(table).describe(self.path))
         listed = [{"property": name, "value": value} for name, value in found.items()]
         yield from pa.Table.from_pylist(listed, schema=self.schema).to_batches()
 
 
 def _columns(table: Table) -> tuple[pa.Schema, Mapping[str, int], Mapping[str, str]]:
     """The columns of a table, their field ids, and the partition fields that they feed."""
-    if isinstance(table, PartitionedNamespace):
-        snapshot = table.snapshot()
-        return snapshot.schema.plain, snapshot.schema.ids, _uses(snapshot)
-    return table.open().schema, {}, {}
+    snapshot = table.snapshot()
+    return snapshot.schema.plain, snapshot.schema.ids if table.is_partitioned else {}, _uses(snapshot)
 
 
 def _uses(snapshot: Snapshot) -> dict[str, str]:

@@ -14,14 +14,14 @@ from lance_flight.catalog.maintenance.indexing import (
     refresh_indices,
 )
 from lance_flight.catalog.manifests.indices import IndexRules, indices_of
-from lance_flight.catalog.namespace import PartitionedNamespace
+from lance_flight.catalog.table import Table
 from lance_flight.engine.query.policies.access import Privilege
 from lance_flight.engine.sql import references, with_options
 from lance_flight.engine.sql.cursor import Cursor
 from lance_flight.engine.sql.references import TableRef, table_name
 from lance_flight.engine.statements.changes import Changes
 from lance_flight.engine.statements.kinds import ChangeStatement, MaintenanceStatement, MaintenanceWork, TableStatement
-from lance_flight.errors import AlreadyExists, InvalidInput, Unsupported
+from lance_flight.errors import AlreadyExists, InvalidInput
 from lance_flight.model.index_kinds import OptionValue
 
 MIN_ROWS = "min_rows"
@@ -124,20 +124,17 @@ class Reindex(MaintenanceStatement):
         name = cursor.name("the name of an index") if cursor.accept("INDEX") else None
         return cls(table=table, name=name)
 
-    def work(self, namespace: PartitionedNamespace, progress: Progress | None) -> MaintenanceWork:
-        return MaintenanceWork(INDEXING_SCHEMA, lambda: IndexingReport.rows_of(self._refreshed(namespace, progress)))
+    def work(self, table: Table, progress: Progress | None) -> MaintenanceWork:
+        return MaintenanceWork(INDEXING_SCHEMA, lambda: IndexingReport.rows_of(self._refreshed(table, progress)))
 
-    def _refreshed(self, namespace: PartitionedNamespace, progress: Progress | None) -> list[IndexingReport]:
+    def _refreshed(self, table: Table, progress: Progress | None) -> list[IndexingReport]:
         if self.name is None:
-            return refresh_indices(namespace, progress)
-        return [create_index(namespace, self.name, progress)]
+            return refresh_indices(table, progress)
+        return [create_index(table, self.name, progress)]
 
 
-def _indexed(reference: TableRef, changes: Changes) -> tuple[PartitionedNamespace, set[str]]:
+def _indexed(reference: TableRef, changes: Changes) -> tuple[Table, set[str]]:
     """A table that gets an index or loses one, a part of its tables at a time, and the names of those that it has."""
     changes.begin_steps("indices are not made or dropped")
-    name = table_name(reference)
-    table = changes.root.table(name)
-    if not isinstance(table, PartitionedNamespace):
-        raise Unsupported(f"table {name.name!r} is not partitioned, and gets its indices by Lance's own tools")
+    table = changes.root.table(table_name(reference))
     return table, {each.name for each in indices_of(table.snapshot())}

@@ -26,7 +26,7 @@ from lance_flight.engine.statements.queries import query_text
 from lance_flight.engine.writes import ingest
 from lance_flight.engine.writes.definitions import storable
 from lance_flight.engine.writes.row_delta import assigned
-from lance_flight.engine.writes.writable_tables import writable
+from lance_flight.engine.writes.writable_tables import WritableTable
 from lance_flight.errors import NotFound, SqlError
 
 _OVERWRITING = frozenset({Privilege.INSERT, Privilege.DELETE, Privilege.SELECT})
@@ -77,7 +77,7 @@ class Insert(ChangeStatement):
         writing = _OVERWRITING if self.overwrite else frozenset({Privilege.INSERT})
         policy = changes.policy(writing, name)
         data = self._rows(changes, transaction, target)
-        table = writable(transaction.table(name), transaction, policy)
+        table = WritableTable(transaction.table(name), transaction, policy)
         return table.overwrite(data) if self.overwrite else table.append(data)
 
     def _rows(self, changes: Changes, transaction: SqlTransaction, target: pa.Schema) -> Iterator[pa.Table]:

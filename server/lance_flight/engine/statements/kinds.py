@@ -15,8 +15,8 @@ import pyarrow as pa
 from datafusion import DataFrame
 
 from lance_flight.catalog.bulk.pieces import Progress
-from lance_flight.catalog.namespace import PartitionedNamespace
 from lance_flight.catalog.roots.directory import TableName
+from lance_flight.catalog.table import Table
 from lance_flight.engine.query.policies.access import Privilege
 from lance_flight.engine.query.scope import Scope
 from lance_flight.engine.query.session import Session
@@ -162,7 +162,7 @@ class MaintenanceStatement(TableStatement):
     __slots__ = ()
 
     @abstractmethod
-    def work(self, namespace: PartitionedNamespace, progress: Progress | None) -> MaintenanceWork:
+    def work(self, namespace: Table, progress: Progress | None) -> MaintenanceWork:
         """Return what it will do to its table, telling how far it is; nothing is done yet."""
 
 

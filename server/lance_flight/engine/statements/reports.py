@@ -15,7 +15,6 @@ from threading import Lock
 import pyarrow as pa
 
 from lance_flight.catalog.bulk.pieces import Progress
-from lance_flight.catalog.namespace import PartitionedNamespace
 from lance_flight.catalog.roots.directory import Root
 from lance_flight.engine.query.query_plans import QueryPlan, tasks_of
 from lance_flight.engine.query.scope import Scope
@@ -44,8 +43,6 @@ def maintenance_work(
     if transaction is not None:
         raise Unsupported(f"table {name.name!r} is maintained outside of any transaction; commit first")
     table = root.table(name)
-    if not isinstance(table, PartitionedNamespace):
-        raise Unsupported(f"table {name.name!r} is not partitioned, and maintained by Lance's own tools")
     return statement.work(table, progress)
 
 

@@ -10,7 +10,6 @@ import pyarrow as pa
 from datafusion import DataFrame
 
 from lance_flight.catalog.roots.directory import Table, TableName
-from lance_flight.catalog.roots.plain import PlainTable
 from lance_flight.engine.query.policies.access import Privilege
 from lance_flight.engine.query.policies.rows import RowPolicy
 from lance_flight.engine.query.session import Session
@@ -22,7 +21,7 @@ from lance_flight.engine.statements.kinds import ChangeStatement, Required
 from lance_flight.engine.writes.row_changes import Target
 from lance_flight.engine.writes.row_delta import RowDelta
 from lance_flight.engine.writes.row_queries import RowQuery
-from lance_flight.engine.writes.writable_tables import columns, keeps_row_ids, writable
+from lance_flight.engine.writes.writable_tables import WritableTable
 from lance_flight.errors import Unsupported
 
 
@@ -75,7 +74,7 @@ class TargetChange(ChangeStatement):
     def _check_repeated(self, transaction: SqlTransaction) -> None:
         """Refuse several rows of parameters where each would be a commit of its own: for a plain table that others see."""
         table = transaction.table(self.target_name)
-        if isinstance(table, PlainTable) and not transaction.is_draft(table):
+        if not table.is_partitioned and not transaction.is_draft(table):
             raise Unsupported(
                 f"table {self.target_name.name!r} is not partitioned: {self.label.upper()} takes one row of"
                 " parameters at a time there, as several could not become visible together"
@@ -111,8 +110,8 @@ class RowChange(TargetChange):
     def query_in(self, session: Session) -> RowQuery:
         """The query that finds its rows, in a session that has it as target."""
         transaction = session.transaction or SqlTransaction(session.root)
-        table = transaction.table(self.target_name)
-        return self.query(session, columns(table, transaction), keeps_ids=keeps_row_ids(table, transaction))
+        target = WritableTable(transaction.table(self.target_name), transaction)
+        return self.query(session, target.columns, keeps_ids=target.keeps_row_ids)
 
     def change(
         self,
@@ -124,7 +123,7 @@ class RowChange(TargetChange):
     ) -> int:
         session = changes.new_session(transaction, self.target_name, self.changing)
         find = partial(RowDelta, session, self, self.query_in(session), parameters)
-        return writable(table, transaction, policy).change(find)
+        return WritableTable(table, transaction, policy).change(find)
 
     def parameters(self, sql: str, changes: Changes) -> pa.Schema:
         session = changes.new_session(

@@ -16,7 +16,7 @@ from lance_flight.engine.sql.references import TableRef, table_name
 from lance_flight.engine.statements.changes import Changes
 from lance_flight.engine.statements.kinds import REMOVING, TableStatement
 from lance_flight.engine.statements.row_changes import TargetChange
-from lance_flight.engine.writes.writable_tables import writable
+from lance_flight.engine.writes.writable_tables import WritableTable
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,4 +50,4 @@ class Truncate(TableStatement, TargetChange):
         policy: RowPolicy,
         parameters: pa.RecordBatch | None,
     ) -> int:
-        return writable(table, transaction).truncate()
+        return WritableTable(table, transaction).truncate()

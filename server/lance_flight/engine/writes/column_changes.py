@@ -11,11 +11,10 @@ from lance_flight.catalog.bulk.pieces import THREADS, Progress, Runner
 from lance_flight.catalog.evolving.new_columns import SchemaStep
 from lance_flight.catalog.evolving.schema_evolution import SchemaEvolution
 from lance_flight.catalog.manifests.snapshot import Snapshot
-from lance_flight.catalog.namespace import PartitionedNamespace
 from lance_flight.catalog.roots.directory import Root, TableName
-from lance_flight.catalog.roots.plain import PlainTable
 from lance_flight.catalog.storage.file_versions import unstorable_in
 from lance_flight.catalog.storage.store import unstorable
+from lance_flight.catalog.table import Table
 from lance_flight.engine.query.session import Session
 from lance_flight.engine.query.statement_context import StatementContext
 from lance_flight.engine.sql.functions import check_expression, compute, evaluate
@@ -47,13 +46,13 @@ _ONE_ROW = pa.record_batch({"nothing": pa.nulls(1, pa.int8())})
 def alter_column(
     root: Root,
     name: TableName,
-    table: PartitionedNamespace,
+    table: Table,
     change: SchemaChange,
     *,
     operation: str,
     values: Values | None = None,
 ) -> None:
-    """Change the columns of a partitioned table, in one commit for all its partitions; the history calls it `operation`."""
+    """Change the columns of a table, in one commit for all its partitions; the history calls it `operation`."""
     table.evolve(SchemaEvolution(table.store, _Changing(root, name, change, operation, values)))
 
 
@@ -78,13 +77,11 @@ def backfill(
     run: Runner = THREADS,
     progress: Progress | None = None,
 ) -> int:
-    """Add a column with its values to a partitioned table, in one commit, and return the version that has it.
+    """Add a column with its values to a table, in one commit, and return the version that has it.
 
     `kind` is its type; an expression has one by itself. `run` is who computes the values.
     """
     table = root.table(name)
-    if isinstance(table, PlainTable):
-        raise Unsupported(f"table {name.name!r} is not partitioned; its columns are changed by Lance's own tools")
     if kind is None and isinstance(values, PythonFunction):
         raise InvalidInput(f"column {column!r} is computed by a function; expected its type")
     found = type_of(values, table.snapshot().schema) if kind is None and isinstance(values, SqlExpression) else kind

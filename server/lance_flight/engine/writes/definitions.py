@@ -7,7 +7,6 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
-from lance_flight.catalog.namespace import PartitionedNamespace
 from lance_flight.catalog.roots.directory import Table
 from lance_flight.catalog.storage.file_versions import unstorable_in
 from lance_flight.catalog.storage.store import unstorable
@@ -133,7 +132,7 @@ def check_partitioning(name: str, table: Table, definitions: Sequence[PartitionD
     """Refuse an append that asks for other partition fields than the table has now; without definitions it asks for none."""
     if not definitions:
         return
-    if not isinstance(table, PartitionedNamespace):
+    if not table.is_partitioned:
         raise SpecError("partition_by", [f"table {name!r} is there already and not partitioned"])
     snapshot = table.snapshot()
     asked, current = partition_spec(snapshot.schema, definitions), snapshot.current_spec

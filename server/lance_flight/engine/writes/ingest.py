@@ -11,8 +11,8 @@ from typing import Self
 import pyarrow as pa
 
 from lance_flight.catalog.namespace import PartitionedNamespace
+from lance_flight.catalog.plain_table import PlainTable, write_plain
 from lance_flight.catalog.roots.directory import Root, Table, TableName
-from lance_flight.catalog.roots.plain import PlainTable, write_plain
 from lance_flight.catalog.storage.retries import ONCE
 from lance_flight.catalog.storage.store import Store
 from lance_flight.catalog.tables import rows
@@ -23,7 +23,7 @@ from lance_flight.engine.runtime.transactions import SqlTransaction, autocommit
 from lance_flight.engine.sql.functions import evaluate
 from lance_flight.engine.writes.definitions import check_partitioning, column_problems, partition_spec, storable
 from lance_flight.engine.writes.table_properties import PLAIN, TableProperties
-from lance_flight.engine.writes.writable_tables import writable
+from lance_flight.engine.writes.writable_tables import WritableTable
 from lance_flight.errors import AlreadyExists, SchemaError
 from lance_flight.model.schema import NamespaceSchema
 from lance_flight.model.spec import PartitionSpec
@@ -39,14 +39,12 @@ class Existing(Enum):
 
 def schema_of(table: Table) -> pa.Schema:
     """The columns of a table as a client sees them."""
-    if isinstance(table, PartitionedNamespace):
-        return table.snapshot().schema.plain
-    return pa.schema([field.remove_metadata() for field in table.open().schema])
+    return table.snapshot().schema.plain
 
 
 def defaults_of(table: Table) -> Mapping[str, pa.Scalar]:
     """Return what columns of a table hold where a row says nothing of them."""
-    return table.snapshot().schema.defaults if isinstance(table, PartitionedNamespace) else rows.NO_DEFAULTS
+    return table.snapshot().schema.defaults
 
 
 def create(
@@ -122,7 +120,7 @@ class _NewTable:
         )
         return made.append(data, evaluate, operation="create with")
 
-    def opened(self, place: Store) -> PlainTable | PartitionedNamespace:
+    def opened(self, place: Store) -> Table:
         """One that is made."""
         return PlainTable(place) if self.spec is None else PartitionedNamespace.open(place)
 
@@ -155,7 +153,7 @@ def ingest(
     rows.fit(reader.schema, tables.read(name, schema_of), what=what, defaults=defaults)
     if transaction is None:
         return _append(root, root.table(name), data, policy, cancellation)
-    count = writable(transaction.table(name), transaction, policy).append(data)
+    count = WritableTable(transaction.table(name), transaction, policy).append(data)
     with cancellation.committing():
         transaction.stage()
     return count
@@ -164,7 +162,7 @@ def ingest(
 def _append(root: Root, table: Table, data: Iterable[pa.Table], policy: RowPolicy, cancellation: Cancellation) -> int:
     """More rows for a table, in one commit; they can be read once, so it is never run again."""
     return autocommit(
-        root, lambda transaction: writable(table, transaction, policy).append(data), cancellation, policy=ONCE
+        root, lambda transaction: WritableTable(table, transaction, policy).append(data), cancellation, policy=ONCE
     )
 
 

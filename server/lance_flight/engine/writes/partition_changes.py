@@ -13,10 +13,10 @@ import pyarrow as pa
 from lance_flight.catalog.commits.removals import dropped
 from lance_flight.catalog.commits.table_updates import removed_rows
 from lance_flight.catalog.manifests.snapshot import PartitionTable, Snapshot
-from lance_flight.catalog.namespace import PartitionedNamespace, display
+from lance_flight.catalog.namespace import PartitionedNamespace, display, partitioned
+from lance_flight.catalog.plain_table import PlainTable, write_plain
 from lance_flight.catalog.roots.attachments import Attachment, detach, detached_rows, shown
-from lance_flight.catalog.roots.directory import PLAIN_SUFFIX, PUBLIC, Root, Table, TableName
-from lance_flight.catalog.roots.plain import PlainTable, write_plain
+from lance_flight.catalog.roots.directory import PUBLIC, Root, TableName
 from lance_flight.catalog.storage.file_versions import unstorable_in
 from lance_flight.catalog.storage.store import Store
 from lance_flight.catalog.tables.partitions import open_table
@@ -26,6 +26,7 @@ from lance_flight.engine.writes.partition_values import PartitionValue
 from lance_flight.errors import AlreadyExists, Conflict, NotFound, OutcomeUnknown, SqlError, Unsupported
 from lance_flight.model.file_versions import FILE_VERSIONS
 from lance_flight.model.grouping import match
+from lance_flight.model.naming import PLAIN_SUFFIX
 from lance_flight.model.spec import PartitionField, PartitionSpec
 
 SCHEMA_AND_TABLE = 2
@@ -33,7 +34,7 @@ SCHEMA_AND_TABLE = 2
 
 def drop_partition(name: TableName, given: Sequence[PartitionValue], transaction: SqlTransaction) -> int:
     """Take the rows of some partition values away, with the tables that hold no others; how many rows they were."""
-    table = partitioned(transaction.table(name), name)
+    table = partitioned(transaction.table(name))
     inner = transaction.writing(table)
     edits = dropped(table.store, inner.snapshot, values_of(inner.snapshot.current_spec, given), evaluate)
     rows = removed_rows(edits)
@@ -45,7 +46,7 @@ def drop_partition(name: TableName, given: Sequence[PartitionValue], transaction
 
 def attach_table(root: Root, name: TableName, path: str, given: Sequence[PartitionValue], *, trusted: bool) -> int:
     """Make a plain table of the root a partition; how many rows it brings, which are `trusted` to have its values."""
-    table = partitioned(root.table(name), name)
+    table = partitioned(root.table(name))
     spec = table.snapshot().current_spec
     root.store.child(path)  # `Corrupt` for a path that leaves the root
     source = plain_name(path)
@@ -76,7 +77,7 @@ def detach_partition(
 
     It is called `to`, or after its values. `check_target` refuses the table to be made where the caller may store no rows in it.
     """
-    table = partitioned(root.table(name), name)
+    table = partitioned(root.table(name))
     if table.branch is not None:
         raise Unsupported(f"branch {table.branch.name!r}: partitions can be detached on the main branch only")
     transaction = table.begin()
@@ -140,13 +141,6 @@ def _all_values(spec: PartitionSpec, given: Sequence[PartitionValue]) -> pa.Tabl
 def _default_name(name: TableName, values: pa.Table) -> str:
     """The table and the values, in what SQL needs no quotes for."""
     return re.sub(r"\W", "_", "_".join([name.name, *(display(column[0]) for column in values.columns)])).lower()
-
-
-def partitioned(table: Table, name: TableName) -> PartitionedNamespace:
-    """The table itself if it has partitions."""
-    if not isinstance(table, PartitionedNamespace):
-        raise Unsupported(f"table {name.name!r} is not partitioned and has no partitions")
-    return table
 
 
 def values_of(spec: PartitionSpec, given: Sequence[PartitionValue]) -> pa.Table:

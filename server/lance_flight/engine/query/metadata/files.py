@@ -6,10 +6,10 @@ import pyarrow as pa
 
 from lance_flight.catalog.tables import partitions
 from lance_flight.engine.query.metadata.table import MetadataTable
-from lance_flight.engine.query.tables import PartitionedView
+from lance_flight.engine.query.tables import TableView
 
 
-def files_table(view: PartitionedView) -> MetadataTable:
+def files_table(view: TableView) -> MetadataTable:
     """One row per data file of each partition table."""
     schema = pa.schema(
         [

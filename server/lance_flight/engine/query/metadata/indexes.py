@@ -16,7 +16,7 @@ from lance_flight.catalog.tables.casting import physical
 from lance_flight.catalog.tables.index_coverage import Coverage
 from lance_flight.catalog.tables.schema_adapter import identified
 from lance_flight.engine.query.metadata.table import MetadataTable
-from lance_flight.engine.query.tables import PartitionedView
+from lance_flight.engine.query.tables import TableView
 
 OPENERS = 8
 
@@ -37,12 +37,12 @@ _SCHEMA = pa.schema(
 _COUNTED = frozenset({"tables", "indexed_tables", "rows", "indexed_rows", "segments"})
 
 
-def indexes_table(view: PartitionedView) -> MetadataTable:
+def indexes_table(view: TableView) -> MetadataTable:
     """One row per index; its counts only where they are asked for, as every table is opened for them."""
     return MetadataTable(_SCHEMA, partial(_indexes, view))
 
 
-def _indexes(view: PartitionedView, names: list[str]) -> pa.Table:
+def _indexes(view: TableView, names: list[str]) -> pa.Table:
     rows = []
     for definition in indices_of(view.snapshot):
         column = view.snapshot.schema.names[definition.field_id]
@@ -59,7 +59,7 @@ def _indexes(view: PartitionedView, names: list[str]) -> pa.Table:
     return pa.Table.from_pylist(rows, schema=_SCHEMA)
 
 
-def _counts(view: PartitionedView, definition: IndexDefinition, column: str) -> dict[str, int]:
+def _counts(view: TableView, definition: IndexDefinition, column: str) -> dict[str, int]:
     tables = view.snapshot.all_tables()
     with ThreadPoolExecutor(OPENERS, thread_name_prefix="indexes") as pool:
         found = list(pool.map(partial(_of_table, view, definition, column), tables))
@@ -72,9 +72,7 @@ def _counts(view: PartitionedView, definition: IndexDefinition, column: str) -> 
     }
 
 
-def _of_table(
-    view: PartitionedView, definition: IndexDefinition, column: str, table: PartitionTable
-) -> tuple[int, int, int]:
+def _of_table(view: TableView, definition: IndexDefinition, column: str, table: PartitionTable) -> tuple[int, int, int]:
     """The rows of a table, those that its index is about, and its segments."""
     dataset = partitions.open_table(view.store, table)
     rows = {fragment.fragment_id: fragment.count_rows() for fragment in dataset.get_fragments()}

@@ -6,8 +6,7 @@ from dataclasses import asdict
 
 import pyarrow as pa
 
-from lance_flight.catalog.namespace import PartitionedNamespace
-from lance_flight.catalog.roots.directory import Table
+from lance_flight.catalog.table import Table
 from lance_flight.engine.query.metadata.table import MetadataTable
 
 
@@ -23,7 +22,7 @@ def tags_table(table: Table) -> MetadataTable:
     return MetadataTable(schema, lambda _: pa.Table.from_pylist([asdict(tag) for tag in table.tags], schema=schema))
 
 
-def branches_table(namespace: PartitionedNamespace) -> MetadataTable:
+def branches_table(table: Table) -> MetadataTable:
     """One row per branch: its name, the version of the main branch that it begins with, and its own newest one."""
     schema = pa.schema(
         [
@@ -38,9 +37,9 @@ def branches_table(namespace: PartitionedNamespace) -> MetadataTable:
             {
                 "name": branch.name,
                 "forked_at": branch.forked_at,
-                "version": int(namespace.on_branch(branch.name).manifest.open().version),
+                "version": int(table.on_branch(branch.name).log.open().version),
             }
-            for branch in namespace.branches
+            for branch in table.branches
         ]
         return pa.Table.from_pylist(rows, schema=schema)
 

@@ -10,7 +10,7 @@ import pyarrow as pa
 from lance_flight.catalog.manifests.snapshot import PIN_COLUMNS, PartitionTable, SpecTables
 from lance_flight.catalog.tables import partitions
 from lance_flight.engine.query.metadata.table import MetadataTable
-from lance_flight.engine.query.tables import PartitionedView
+from lance_flight.engine.query.tables import TableView
 from lance_flight.errors import Corrupt, NotFound
 from lance_flight.model.spec import PartitionField
 
@@ -25,7 +25,7 @@ _Sizes = tuple[int | None, int | None, int | None, datetime | None]
 _FIXED_COLUMNS = frozenset({"spec_id", "object_id", "location", *PIN_COLUMNS, *(name for name, _ in _SIZES)})
 
 
-def partitions_table(view: PartitionedView) -> MetadataTable:
+def partitions_table(view: TableView) -> MetadataTable:
     """One row per partition table: its spec version, its values, its pin, its size, when its version was written."""
     specs = view.snapshot.specs
     values = {_shown(field): field for spec in specs for field in spec.fields}
@@ -56,7 +56,7 @@ def partitions_table(view: PartitionedView) -> MetadataTable:
     return MetadataTable(schema, build)
 
 
-def row_count(view: PartitionedView, tables: SpecTables) -> int | None:
+def row_count(view: TableView, tables: SpecTables) -> int | None:
     """The rows of all tables of a spec; None where one of them cannot be read."""
     counted = [rows for rows, *_ in _sizes(view, tables.tables()) if rows is not None]
     return sum(counted) if len(counted) == len(tables) else None
@@ -82,7 +82,7 @@ def _partition_rows(tables: SpecTables, schema: pa.Schema) -> pa.Table:
     return pa.Table.from_arrays(columns, schema=schema)
 
 
-def _sizes(view: PartitionedView, tables: list[PartitionTable]) -> list[_Sizes]:
+def _sizes(view: TableView, tables: list[PartitionTable]) -> list[_Sizes]:
     """The columns of `_SIZES` for each table, from the metadata of its version; NULL for one that cannot be read."""
 
     def size(table: PartitionTable) -> _Sizes:

@@ -1,4 +1,4 @@
-"""`t$snapshots`: the history of a namespace."""
+"""`t$snapshots`: the history of a table."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lance_flight.catalog.manifests.snapshot import PIN_COLUMNS
-from lance_flight.catalog.namespace import PartitionedNamespace
+from lance_flight.catalog.table import Table
 from lance_flight.engine.query.metadata.spec_history import is_snapshot
 from lance_flight.engine.query.metadata.table import MetadataTable
 from lance_flight.model.pins import Latest
 
 
-def snapshots_table(namespace: PartitionedNamespace) -> MetadataTable:
+def snapshots_table(table: Table) -> MetadataTable:
     """One row per snapshot: when it was committed, by what, and which tables it touched."""
     schema = pa.schema(
         [
@@ -30,9 +30,9 @@ def snapshots_table(namespace: PartitionedNamespace) -> MetadataTable:
     )
 
     def build(names: list[str]) -> pa.Table:
-        operations = namespace.manifest.operations()
+        operations = table.log.operations()
         # A namespace is made in several commits, and once it is one it stays one.
-        history = dropwhile(lambda entry: not is_snapshot(namespace, entry[0]), namespace.manifest.history())
+        history = dropwhile(lambda entry: not is_snapshot(table, entry[0]), table.log.history())
         counted = bool({"tables_added", "tables_changed", "tables_removed"} & set(names))
         rows: list[dict[str, Any]] = []
         before: dict[str, Any] = {}
@@ -43,7 +43,7 @@ def snapshots_table(namespace: PartitionedNamespace) -> MetadataTable:
                 "operation": operations.get(version, "metadata"),
             }
             if counted:
-                now = _pins(namespace, version)
+                now = _pins(table, version)
                 row |= _difference(before, now)
                 before = now
             rows.append(row)
@@ -52,9 +52,9 @@ def snapshots_table(namespace: PartitionedNamespace) -> MetadataTable:
     return MetadataTable(schema, build)
 
 
-def _pins(namespace: PartitionedNamespace, version: int) -> dict[str, Any]:
+def _pins(table: Table, version: int) -> dict[str, Any]:
     """The pin of each partition table in one version."""
-    rows = namespace.manifest.rows_at(version)
+    rows = table.log.rows_at(version)
     tables = rows.filter(pc.equal(rows["object_type"], "table"))
     pins = zip(*(tables[name].to_pylist() for name in PIN_COLUMNS if name in tables.column_names), strict=True)
     return dict(zip(tables["object_id"].to_pylist(), pins or [Latest().columns] * len(tables), strict=True))

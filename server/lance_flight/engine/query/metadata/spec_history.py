@@ -6,32 +6,32 @@ from bisect import bisect_left
 from typing import Any
 
 from lance_flight.catalog.manifests.snapshot import Snapshot
-from lance_flight.catalog.namespace import PartitionedNamespace
+from lance_flight.catalog.table import Table
 from lance_flight.errors import Corrupt, NotFound
 
 FIRST_VERSION = 1
 
 
-def beginnings(namespace: PartitionedNamespace, until: Snapshot) -> dict[int, dict[str, Any]]:
+def beginnings(table: Table, until: Snapshot) -> dict[int, dict[str, Any]]:
     """For each spec of a snapshot the first one that had it, when that was, and by what operation it came.
 
     Nothing for a spec that is older than the history that is left.
     """
-    history = [entry for entry in namespace.manifest.history() if entry[0] <= until.version]
+    history = [entry for entry in table.log.history() if entry[0] <= until.version]
     found: dict[int, dict[str, Any]] = {}
     for spec in until.specs:
-        place = bisect_left(history, spec.id, key=lambda entry: _newest_spec(namespace, entry[0]))
+        place = bisect_left(history, spec.id, key=lambda entry: _newest_spec(table, entry[0]))
         version, committed_at = history[place]
         if place or version == FIRST_VERSION:
-            operation = namespace.manifest.operations(version - 1, version).get(version, "metadata")
+            operation = table.log.operations(version - 1, version).get(version, "metadata")
             found[spec.id] = {"snapshot": version, "committed_at": committed_at, "operation": operation}
     return found
 
 
-def is_snapshot(namespace: PartitionedNamespace, version: int) -> bool:
+def is_snapshot(table: Table, version: int) -> bool:
     """Return whether a version of the `__manifest` was a partitioned namespace by then; a broken one is."""
     try:
-        namespace.snapshot(version)
+        table.snapshot(version)
     except NotFound:
         return False
     except Corrupt:
@@ -39,8 +39,8 @@ def is_snapshot(namespace: PartitionedNamespace, version: int) -> bool:
     return True
 
 
-def _newest_spec(namespace: PartitionedNamespace, version: int) -> int:
+def _newest_spec(table: Table, version: int) -> int:
     try:
-        return namespace.snapshot(version).current_spec.id
+        return table.snapshot(version).current_spec.id
     except (NotFound, Corrupt):
         return 0

@@ -8,11 +8,11 @@ from typing import Any
 
 import pyarrow as pa
 
-from lance_flight.catalog.namespace import PartitionedNamespace
+from lance_flight.catalog.table import Table
 from lance_flight.engine.query.metadata.partitions import row_count
 from lance_flight.engine.query.metadata.spec_history import beginnings
 from lance_flight.engine.query.metadata.table import MetadataTable
-from lance_flight.engine.query.tables import PartitionedView
+from lance_flight.engine.query.tables import TableView
 from lance_flight.model.schema import NamespaceSchema
 from lance_flight.model.spec import Expression, PartitionSpec
 
@@ -36,7 +36,7 @@ _SCHEMA = pa.schema(
 )
 
 
-def specs_table(namespace: PartitionedNamespace, view: PartitionedView) -> MetadataTable:
+def specs_table(table: Table, view: TableView) -> MetadataTable:
     """One row per partition field of each spec version: what it computes, what brought the spec, what lies under it."""
     snapshot = view.snapshot
 
@@ -45,7 +45,7 @@ def specs_table(namespace: PartitionedNamespace, view: PartitionedView) -> Metad
             spec.id: {"is_current": spec == snapshot.current_spec} for spec in snapshot.specs
         }
         if {"snapshot", "committed_at", "operation"} & set(names):
-            for number, beginning in beginnings(namespace, snapshot).items():
+            for number, beginning in beginnings(table, snapshot).items():
                 found[number] |= beginning
         if {"tables", "rows"} & set(names):
             for tables in snapshot.tables:

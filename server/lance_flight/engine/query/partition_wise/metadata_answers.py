@@ -20,7 +20,7 @@ from lance_flight.engine.query.partition_wise.plan_rebuilding import named, numb
 from lance_flight.engine.query.partition_wise.plans import Column, Node, column_key, expressions, table_key, unaliased
 from lance_flight.engine.query.partition_wise.statistics import read_tables
 from lance_flight.engine.query.session import Session
-from lance_flight.engine.query.tables import PartitionedView, Prunings, Rows
+from lance_flight.engine.query.tables import Prunings, Rows, TableView
 from lance_flight.engine.sql.functions import inner_context
 from lance_flight.engine.sql.references import quoted
 from lance_flight.model.spec import PartitionField
@@ -78,7 +78,7 @@ def may_answer(node: Node) -> bool:
     return all(_said(node, each) is not None for each in expressions(node.variant.aggregate_exprs()))
 
 
-def _whole_partitions(session: Session, prunings: Prunings, node: Node) -> tuple[PartitionedView, Rows] | None:
+def _whole_partitions(session: Session, prunings: Prunings, node: Node) -> tuple[TableView, Rows] | None:
     """The table that a part reads nothing but whole partitions of, and those."""
     while isinstance(node.variant, Projection | SubqueryAlias):
         (node,) = node.inputs
@@ -116,7 +116,7 @@ def _said(node: Node, expression: Expr) -> tuple[str, str | None] | None:
     return f"{found['function']}({found['distinct'] or ''}{column})", source.name
 
 
-def _identity(view: PartitionedView, kept: Rows, name: str) -> PartitionField | None:
+def _identity(view: TableView, kept: Rows, name: str) -> PartitionField | None:
     """The field that holds a column as it is, in all specs that have tables to read; floats are not as they were."""
     number = view.snapshot.schema.ids[name]
     if pa.types.is_floating(view.snapshot.schema.plain.field(name).type):
@@ -131,7 +131,7 @@ def _holds(field: PartitionField, number: int) -> bool:
     return isinstance(field.rule, Identity) and field.source_ids == (number,)
 
 
-def _partitions(view: PartitionedView, kept: Rows, fields: dict[str, PartitionField]) -> pa.Table:
+def _partitions(view: TableView, kept: Rows, fields: dict[str, PartitionField]) -> pa.Table:
     """The partitions that have rows: the values of the fields, and how many rows."""
     schema = pa.schema([*(view.schema.field(name) for name in fields), pa.field(_COUNT, pa.int64())])
     parts = []

@@ -20,7 +20,7 @@ from lance_flight.engine.query.partition_wise.plan_rebuilding import computed, n
 from lance_flight.engine.query.partition_wise.plans import Column, Node, column_key, has_subquery
 from lance_flight.engine.query.partition_wise.statistics import read_tables
 from lance_flight.engine.query.session import Session
-from lance_flight.engine.query.tables import PartitionedView, Prunings, side_of
+from lance_flight.engine.query.tables import Prunings, TableView, side_of
 from lance_flight.engine.sql.functions import evaluate
 from lance_flight.errors import LanceFlightError
 from lance_flight.model.schema import Path
@@ -41,7 +41,7 @@ class GroupedPart:
 
     session: Session
     part: Divisible
-    views: tuple[PartitionedView, ...]
+    views: tuple[TableView, ...]
     groups: Groups
     steps: tuple[Group, ...]
     is_ordered: bool = False
@@ -161,7 +161,7 @@ class Chooser:
             session=self._session, part=part, views=views, groups=Groups(found.by, tuple(groups)), steps=together
         )
 
-    def _match(self, part: Divisible, views: Sequence[PartitionedView]) -> Groups | NotCopartitioned:
+    def _match(self, part: Divisible, views: Sequence[TableView]) -> Groups | NotCopartitioned:
         """The groups of a part; nodes on top of one another mostly ask for the same."""
         tables = tuple(scan.table for scan in part.scans)
         inner = part.is_inner and len(set(tables)) == len(tables)
@@ -209,7 +209,7 @@ class Chooser:
             fetch=fetch,
         )
 
-    def _side(self, view: PartitionedView, keys: Sequence[Key], place: int) -> Side:
+    def _side(self, view: TableView, keys: Sequence[Key], place: int) -> Side:
         parts = {number: key.parts for number, key in enumerate(keys) if key.parts is not None}
         kept = read_tables(self._prunings[view.key])
         return side_of(view.name, view.snapshot, kept, [key.sources[place] for key in keys], parts)

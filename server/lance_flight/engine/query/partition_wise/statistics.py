@@ -41,8 +41,7 @@ class RowCounts:
         return self._known[name]
 
     def _count(self, name: str) -> int:
-        if name in self.session.divisible:
-            view = self.session.divisible[name]
-            return sum(int(counts.sum()) for counts in view.row_counts(read_tables(self.prunings.get(name, ()))))
-        plain = self.session.named.plain.get(name)
-        return 0 if plain is None else plain.source.count_rows()
+        view = self.session.divisible.get(name)
+        if view is None:
+            return 0
+        return sum(int(counts.sum()) for counts in view.row_counts(read_tables(self.prunings.get(name, ()))))

@@ -8,33 +8,31 @@ from itertools import pairwise
 import numpy as np
 import numpy.typing as npt
 
-from lance_flight.engine.query.tables import PartitionedView
+from lance_flight.engine.query.tables import TableView
 from lance_flight.planning.grouping import Group
 
 FIRST_ROWS = 10
 """A query for the first rows begins with groups of so many times as many: most of them may be filtered."""
 
 
-def joined(groups: Sequence[Group], views: Sequence[PartitionedView], enough: int) -> tuple[Group, ...]:
+def joined(groups: Sequence[Group], views: Sequence[TableView], enough: int) -> tuple[Group, ...]:
     """The groups, neighbours put together until they have `enough` rows; but all apart where a table is in several."""
     return _steps(groups, views, enough, growing=1)
 
 
-def growing(groups: Sequence[Group], views: Sequence[PartitionedView], fetch: int) -> tuple[Group, ...]:
+def growing(groups: Sequence[Group], views: Sequence[TableView], fetch: int) -> tuple[Group, ...]:
     """Steps for the first rows of groups in an order: the first one small, and each twice the one before."""
     return _steps(groups, views, max(fetch, 1) * FIRST_ROWS, growing=2)
 
 
-def _steps(
-    groups: Sequence[Group], views: Sequence[PartitionedView], enough: int, *, growing: int
-) -> tuple[Group, ...]:
+def _steps(groups: Sequence[Group], views: Sequence[TableView], enough: int, *, growing: int) -> tuple[Group, ...]:
     sizes = _sizes(groups, views) if enough > 0 and groups else None
     if sizes is None:
         return tuple(groups)
     return tuple(_together([groups[place] for place in places]) for places in _runs(sizes, enough, growing))
 
 
-def _sizes(groups: Sequence[Group], views: Sequence[PartitionedView]) -> npt.NDArray[np.int64] | None:
+def _sizes(groups: Sequence[Group], views: Sequence[TableView]) -> npt.NDArray[np.int64] | None:
     """Return how many rows the tables of each group have; None where a table is in several groups."""
     sizes = np.zeros(len(groups), np.int64)
     for side, view in enumerate(views):

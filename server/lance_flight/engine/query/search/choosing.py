@@ -14,7 +14,7 @@ from datafusion import DataFrame
 from lance_flight.catalog.search.chosen_rows import Addresses
 from lance_flight.catalog.tables.scan import ADDRESS_FIELDS
 from lance_flight.engine.query.provider import Provider, ScanLog
-from lance_flight.engine.query.tables import PartitionedView, PlainView, Split, Targets
+from lance_flight.engine.query.tables import Split, TableView, Targets
 from lance_flight.engine.sql.references import CATALOG, enclosed, quoted
 from lance_flight.engine.sql.routines import calls_of, volatile_functions
 from lance_flight.errors import LanceFlightError, QueryFailed, Unsupported
@@ -70,9 +70,7 @@ def check_steady(condition: str) -> None:
         raise Unsupported(f"filter {condition!r} of a search calls {name}; expected what is the same each time")
 
 
-def chosen(
-    runner: Runner, view: PartitionedView | PlainView, alias: str, condition: str, targets: Targets
-) -> ChosenRows:
+def chosen(runner: Runner, view: TableView, alias: str, condition: str, targets: Targets) -> ChosenRows:
     """The rows of a table that fulfil a condition, in the tables that its last plan has left, numbered by `targets`.
 
     They are found when the statement is run: not while DataFusion reads a search, when nothing else of it may run.
@@ -96,10 +94,8 @@ def chosen(
     return found
 
 
-def _addressed(view: PartitionedView | PlainView, targets: Targets, log: ScanLog) -> PartitionedView | PlainView:
+def _addressed(view: TableView, targets: Targets, log: ScanLog) -> TableView:
     """Return the same table with the addresses of its rows."""
-    if isinstance(view, PlainView):
-        return replace(view, extra_columns=ADDRESS_FIELDS, share=Split())
     # What the statement asks of the table elsewhere does not hold here.
     kept = tuple(version.kept for version in view.log.prunings[view.key][-1].versions)
     return replace(

@@ -18,7 +18,7 @@ from lance_flight.catalog.tables.scan import Open, Scan, Search, Source
 from lance_flight.engine.query.provider import PlannedRead, ScanLog, filter_of
 from lance_flight.engine.query.pure_scans import bare_columns, is_pure_scan
 from lance_flight.engine.query.search.choosing import ChosenRows, check_steady, chosen
-from lance_flight.engine.query.tables import PartitionedView, PlainView, Targets
+from lance_flight.engine.query.tables import TableView, Targets
 from lance_flight.engine.sql import references
 from lance_flight.engine.sql.cursor import Cursor
 from lance_flight.engine.sql.references import enclosed, quoted
@@ -38,13 +38,8 @@ class Planner(Protocol):
     first: list[Callable[[], None]]
 
     @property
-    def divisible(self) -> Mapping[str, PartitionedView]:
-        """The partitioned tables whose rows are read, by `schema.name`."""
-        ...
-
-    @property
-    def plain(self) -> Mapping[str, PlainView]:
-        """The others."""
+    def divisible(self) -> Mapping[str, TableView]:
+        """The tables whose rows are read, by `schema.name`."""
         ...
 
     def frame(self, sql: str, parameters: pa.RecordBatch | None = None) -> DataFrame:
@@ -83,7 +78,7 @@ class Target:
     name: str
     columns: pa.Schema
     ids: Mapping[str, int]
-    tables: Sequence[tuple[Predicate | None, Sequence[PinnedTable] | Open]]
+    tables: Sequence[tuple[Predicate | None, Sequence[PinnedTable]]]
     scan: PlannedRead | None
     metrics: Mapping[str, str]
     texts: Mapping[str, Mapping[str, OptionValue]]
@@ -102,7 +97,7 @@ class Target:
         return [
             (self._scan(residual, search, schema), opened)
             for residual, tables in self.tables
-            for opened in ([tables] if callable(tables) else _opened(tables, merging=merging and self.chosen is None))
+            for opened in _opened(tables, merging=merging and self.chosen is None)
         ]
 
     def _scan(self, residual: Predicate | None, search: Search, schema: pa.Schema) -> Scan:
@@ -139,12 +134,14 @@ def target(planner: Planner, table: str, condition: str | None) -> Target:
             " a condition on the columns of a row, without queries; WHERE filters what was found"
         )
     key = f"{db_schema}.{reference.name}"
-    view = planner.divisible.get(key) or planner.plain.get(key)
+    view = planner.divisible.get(key)
     if view is None:
-        raise Unsupported(f"{table!r} is no table that can be searched; expected a partitioned or a plain one")
+        raise Unsupported(
+            f"{table!r} is no table that can be searched; expected a table, not a query or what a function returns"
+        )
     scan = scans[0] if scans else None
     targets = Targets()
-    found = _partitioned(view, scan, targets) if isinstance(view, PartitionedView) else _plain(view, scan)
+    found = _of_view(view, scan, targets)
     if scan is None or condition is None or plan is None or bare_columns(plan) is not None:
         return found
     check_steady(condition)
@@ -171,7 +168,7 @@ def check_free(target: Target, result: pa.Field) -> None:
         raise SchemaError(f"table {target.name!r}", [f"column {result.name!r} is what a search calls its own"])
 
 
-def _partitioned(view: PartitionedView, scan: PlannedRead | None, targets: Targets) -> Target:
+def _of_view(view: TableView, scan: PlannedRead | None, targets: Targets) -> Target:
     tables: list[tuple[Predicate | None, Sequence[PinnedTable]]] = []
     indices = _options(view)
     report = f"table {view.name}, snapshot {view.snapshot.version}: no partition can match"
@@ -193,28 +190,12 @@ def _partitioned(view: PartitionedView, scan: PlannedRead | None, targets: Targe
     )
 
 
-def _options(view: PartitionedView) -> Mapping[Family, Mapping[str, Mapping[str, OptionValue]]]:
+def _options(view: TableView) -> Mapping[Family, Mapping[str, Mapping[str, OptionValue]]]:
     """The columns that have an index, with the options of that, for each family."""
     found: dict[Family, dict[str, Mapping[str, OptionValue]]] = {family: {} for family in Family}
     for index in indices_of(view.snapshot):
         found[index.of_kind.family][view.snapshot.schema.names[index.field_id]] = index.options
     return found
-
-
-def _plain(view: PlainView, scan: PlannedRead | None) -> Target:
-    # One lane of a plain table's plan says of all what is still to be filtered.
-    residual = None if scan is None else scan.plan.lanes[0][0][0]
-    return Target(
-        name=view.name,
-        columns=view.schema,
-        ids=view.ids,
-        tables=[] if scan is None else [(residual, lambda: [view.source])],
-        scan=scan,
-        metrics={},
-        texts={},
-        report=f"table {view.name}",
-        failure=view.failure,
-    )
 
 
 def _opened(tables: Sequence[PinnedTable], *, merging: bool) -> Iterator[Open]:

@@ -7,13 +7,12 @@ from collections.abc import Collection, Iterable
 from typing import ClassVar
 
 from lance_flight.catalog.manifests.properties import check_in_place
-from lance_flight.catalog.namespace import PartitionedNamespace
-from lance_flight.catalog.roots.directory import Root, Table, TableName
+from lance_flight.catalog.roots.directory import Root, TableName
+from lance_flight.catalog.table import Table
 from lance_flight.engine.query.policies.access import Privilege
 from lance_flight.engine.sql.references import table_name
 from lance_flight.engine.statements.changes import Changes
 from lance_flight.engine.statements.kinds import ChangeStatement, Required, TableStatement, on
-from lance_flight.errors import Unsupported
 
 NOT_ALTERED = "tables are not altered"
 
@@ -49,8 +48,7 @@ class HistoryAlteration(Alteration):
         changes.begin_steps(NOT_ALTERED)
         root, name = self.root_of(changes), table_name(self.table)
         table = root.table(name)
-        if isinstance(table, PartitionedNamespace):
-            check_in_place(name.name, table.snapshot().misplaced)
+        check_in_place(name.name, table.snapshot().misplaced)
         self.alter(root, name, table)
         return 0
 
@@ -61,10 +59,3 @@ class HistoryAlteration(Alteration):
     @abstractmethod
     def alter(self, root: Root, name: TableName, table: Table) -> None:
         """Carry it out."""
-
-
-def partitioned(table: Table, name: TableName, why: str) -> PartitionedNamespace:
-    """The table itself if it has partitions; `why` says what is not done to others."""
-    if not isinstance(table, PartitionedNamespace):
-        raise Unsupported(f"table {name.name!r} is not partitioned and {why}")
-    return table

@@ -5,13 +5,14 @@ from __future__ import annotations
 from abc import abstractmethod
 from dataclasses import dataclass
 
-from lance_flight.catalog.namespace import PartitionedNamespace
-from lance_flight.catalog.roots.directory import Root, Table, TableName
+from lance_flight.catalog.namespace import PartitionedNamespace, partitioned
+from lance_flight.catalog.roots.directory import Root, TableName
+from lance_flight.catalog.table import Table
 from lance_flight.engine.query.policies.access import Privilege
 from lance_flight.engine.sql.cursor import Cursor
 from lance_flight.engine.sql.references import TableRef
 from lance_flight.engine.sql.time_travel import Point, naming, read_as_of
-from lance_flight.engine.statements.alterations.alteration import HistoryAlteration, partitioned
+from lance_flight.engine.statements.alterations.alteration import HistoryAlteration
 from lance_flight.engine.statements.changes import Changes
 
 
@@ -24,7 +25,7 @@ class _BranchAlteration(HistoryAlteration):
         return changes.root.on_branch(None)
 
     def alter(self, root: Root, name: TableName, table: Table) -> None:
-        self.alter_branches(name, partitioned(table, name, "has no branches"))
+        self.alter_branches(name, partitioned(table, "has no branches"))
 
     @abstractmethod
     def alter_branches(self, name: TableName, table: PartitionedNamespace) -> None:

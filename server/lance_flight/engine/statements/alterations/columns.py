@@ -6,11 +6,12 @@ from abc import abstractmethod
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from lance_flight.catalog.roots.directory import Root, Table, TableName
+from lance_flight.catalog.roots.directory import Root, TableName
+from lance_flight.catalog.table import Table
 from lance_flight.engine.query.policies.access import Privilege
 from lance_flight.engine.sql.cursor import Cursor
 from lance_flight.engine.sql.references import TableRef
-from lance_flight.engine.statements.alterations.alteration import HistoryAlteration, partitioned
+from lance_flight.engine.statements.alterations.alteration import HistoryAlteration
 from lance_flight.engine.statements.kinds import Required, on
 from lance_flight.engine.writes.column_changes import added_column, alter_column, widened_column
 from lance_flight.engine.writes.computed_columns import SqlExpression
@@ -19,7 +20,7 @@ from lance_flight.model.schema_changes import Path, SchemaChange, SetNullable, d
 
 
 class _ColumnAlteration(HistoryAlteration):
-    """An alteration of one column of a partitioned table; a path leads to it, through the structs that it is in."""
+    """An alteration of one column of a table; a path leads to it, through the structs that it is in."""
 
     __slots__ = ()
 
@@ -40,8 +41,7 @@ class _ColumnAlteration(HistoryAlteration):
         return None
 
     def alter(self, root: Root, name: TableName, table: Table) -> None:
-        namespace = partitioned(table, name, "its columns cannot be changed here")
-        alter_column(root, name, namespace, self.change(), operation=self.operation, values=self.values)
+        alter_column(root, name, table, self.change(), operation=self.operation, values=self.values)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -6,10 +6,12 @@ from dataclasses import dataclass
 
 from lance_flight.catalog.manifests.evolution import Evolution
 from lance_flight.catalog.manifests.snapshot import Snapshot
-from lance_flight.catalog.roots.directory import Root, Table, TableName
+from lance_flight.catalog.namespace import partitioned
+from lance_flight.catalog.roots.directory import Root, TableName
+from lance_flight.catalog.table import Table
 from lance_flight.engine.sql.cursor import Cursor
 from lance_flight.engine.sql.references import TableRef
-from lance_flight.engine.statements.alterations.alteration import HistoryAlteration, partitioned
+from lance_flight.engine.statements.alterations.alteration import HistoryAlteration
 from lance_flight.engine.writes import partition_fields
 from lance_flight.engine.writes.definitions import partition_spec
 from lance_flight.engine.writes.partition_fields import PartitionDef
@@ -29,7 +31,7 @@ class SetPartitionedBy(HistoryAlteration):
         return cls(table, partition_fields.in_brackets(cursor))
 
     def alter(self, root: Root, name: TableName, table: Table) -> None:
-        partitioned(table, name, "cannot become so").evolve(self._evolution)
+        partitioned(table, "cannot become so").evolve(self._evolution)
 
     def _evolution(self, snapshot: Snapshot) -> Evolution | None:
         """The next spec version, unless it would be the current one once more."""

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from lance_flight.catalog.bulk.pieces import Progress
 from lance_flight.catalog.maintenance.compaction import COMPACTION_SCHEMA, compact
-from lance_flight.catalog.namespace import PartitionedNamespace
+from lance_flight.catalog.table import Table
 from lance_flight.engine.query.policies.access import Privilege
 from lance_flight.engine.sql.cursor import Cursor
 from lance_flight.engine.sql.references import TableRef
@@ -26,5 +26,5 @@ class Compact(MaintenanceStatement):
     def read(cls, _: Cursor, table: TableRef) -> Compact:
         return cls(table)
 
-    def work(self, namespace: PartitionedNamespace, progress: Progress | None) -> MaintenanceWork:
+    def work(self, namespace: Table, progress: Progress | None) -> MaintenanceWork:
         return MaintenanceWork(COMPACTION_SCHEMA, lambda: compact(namespace, progress=progress).rows)

@@ -6,7 +6,8 @@ from dataclasses import dataclass
 
 from lance_flight.catalog.bulk.pieces import Progress
 from lance_flight.catalog.maintenance.repair import REPAIR_SCHEMA, repair
-from lance_flight.catalog.namespace import PartitionedNamespace
+from lance_flight.catalog.namespace import partitioned
+from lance_flight.catalog.table import Table
 from lance_flight.engine.query.policies.access import Privilege
 from lance_flight.engine.sql.cursor import Cursor
 from lance_flight.engine.sql.references import TableRef
@@ -29,5 +30,6 @@ class Repair(MaintenanceStatement):
         table, dry_run = table_dry_run(cursor)
         return cls(table=table, dry_run=dry_run)
 
-    def work(self, namespace: PartitionedNamespace, progress: Progress | None) -> MaintenanceWork:
+    def work(self, table: Table, progress: Progress | None) -> MaintenanceWork:
+        namespace = partitioned(table)
         return MaintenanceWork(REPAIR_SCHEMA, lambda: repair(namespace, dry_run=self.dry_run).rows)

@@ -6,7 +6,8 @@ from dataclasses import dataclass
 
 from lance_flight.catalog.bulk.pieces import Progress
 from lance_flight.catalog.maintenance.rewriting import REWRITING_SCHEMA, rewrite
-from lance_flight.catalog.namespace import PartitionedNamespace
+from lance_flight.catalog.namespace import partitioned
+from lance_flight.catalog.table import Table
 from lance_flight.engine.query.policies.access import Privilege
 from lance_flight.engine.sql.cursor import Cursor
 from lance_flight.engine.sql.functions import evaluate
@@ -29,6 +30,7 @@ class RewritePartitions(MaintenanceStatement):
     def read(cls, cursor: Cursor, table: TableRef) -> RewritePartitions:
         return cls(table, cursor.rest() if cursor.accept("WHERE") else None)
 
-    def work(self, namespace: PartitionedNamespace, progress: Progress | None) -> MaintenanceWork:
+    def work(self, table: Table, progress: Progress | None) -> MaintenanceWork:
+        namespace = partitioned(table)
         choose = None if self.where is None else tables_where(namespace, self.where)
         return MaintenanceWork(REWRITING_SCHEMA, lambda: rewrite(namespace, evaluate, choose, progress=progress).rows)

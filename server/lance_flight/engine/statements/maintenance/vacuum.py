@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from lance_flight.catalog.bulk.pieces import Progress
 from lance_flight.catalog.maintenance.vacuum import FLOOR_HOURS, VACUUM_SCHEMA, VacuumRules, vacuum
-from lance_flight.catalog.namespace import PartitionedNamespace
+from lance_flight.catalog.table import Table
 from lance_flight.engine.query.policies.access import Privilege
 from lance_flight.engine.sql import references
 from lance_flight.engine.sql.cursor import Cursor
@@ -41,6 +41,6 @@ class Vacuum(MaintenanceStatement):
                 raise cursor.error("RETAIN n HOURS, DRY RUN or FORCE")
         return cls(table=table, rules=VacuumRules(retain_hours=hours, dry_run=dry_run, force=force))
 
-    def work(self, namespace: PartitionedNamespace, progress: Progress | None) -> MaintenanceWork:
+    def work(self, namespace: Table, progress: Progress | None) -> MaintenanceWork:
         checked = self.rules.checked()
         return MaintenanceWork(VACUUM_SCHEMA, lambda: vacuum(namespace, checked, progress=progress).rows)

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from lance_flight.catalog.bulk.pieces import Progress
 from lance_flight.catalog.maintenance.verification import VERIFICATION_SCHEMA, verify
-from lance_flight.catalog.namespace import PartitionedNamespace
+from lance_flight.catalog.table import Table
 from lance_flight.engine.query.policies.access import Privilege
 from lance_flight.engine.sql import references
 from lance_flight.engine.sql.cursor import Cursor
@@ -30,5 +30,5 @@ class Verify(MaintenanceStatement):
         table = references.table(cursor)
         return cls(table)
 
-    def work(self, namespace: PartitionedNamespace, progress: Progress | None) -> MaintenanceWork:
+    def work(self, namespace: Table, progress: Progress | None) -> MaintenanceWork:
         return MaintenanceWork(VERIFICATION_SCHEMA, lambda: verify(namespace, evaluate, progress=progress).rows)

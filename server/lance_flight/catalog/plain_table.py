@@ -1,80 +1,94 @@
-"""Plain Lance tables: opened at a version, a tag or a moment, and written in one commit."""
+"""Plain Lance tables: read, written and changed as namespaces of one partition, and made in one commit."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import datetime
 from functools import partial
 
 import lance
 import pyarrow as pa
 from lance import LanceDataset
 
+from lance_flight.catalog.manifests.evolution import Change
+from lance_flight.catalog.manifests.head_notes import NOTES, notes_text, with_note
+from lance_flight.catalog.manifests.new_partitions import head_row
+from lance_flight.catalog.manifests.snapshot import Snapshot
+from lance_flight.catalog.namespace import PartitionedNamespace
+from lance_flight.catalog.storage.branches import BranchRef
 from lance_flight.catalog.storage.conflicts import conflicts
 from lance_flight.catalog.storage.file_versions import check_values
-from lance_flight.catalog.storage.location_guard import LocationGuard
+from lance_flight.catalog.storage.retries import COMMIT, retry
 from lance_flight.catalog.storage.store import Store, shared_session
-from lance_flight.catalog.storage.tags import TagRef, create_tag, drop_tag, tags_of
+from lance_flight.catalog.table import Table
 from lance_flight.catalog.tables import rows
+from lance_flight.catalog.tables.plain_log import PlainLog
 from lance_flight.errors import Conflict, NotFound
 from lance_flight.faults import failpoint
 from lance_flight.model.file_versions import NEWEST
+from lance_flight.model.naming import MANIFEST, PLAIN_SUFFIX
 
 
-@dataclass(frozen=True, slots=True)
-class PlainTable:
-    """A Lance table that is not partitioned."""
+class PlainTable(Table):
+    """A Lance table that is not partitioned: its own versions are its snapshots, and each commit to it is one of Lance's.
 
-    store: Store
+    It is read and written as a namespace of one partition (`plain_log.py`).
+    """
+
+    is_partitioned = False
+
+    def __init__(self, store: Store) -> None:
+        self.log: PlainLog
+        super().__init__(store, PlainLog(store))
+
+    @property
+    def name(self) -> str:
+        return self.store.name.removesuffix(PLAIN_SUFFIX)
 
     def open(self, version: int | str | None = None) -> LanceDataset:
-        """The table at a version, at a tag, or at its newest version."""
+        """Return the Lance table itself, at a version, at a tag, or at its newest version."""
         return self.store.open(version)
 
-    def open_at(self, at: int | str | datetime | None) -> LanceDataset:
-        """The table at a version, at a tag, at a moment, or at its newest version."""
-        if not isinstance(at, datetime):
-            return self.open(at)
-        known = [v["version"] for v in self.open().versions() if v["timestamp"].astimezone(UTC) <= at]
-        if not known:
-            raise NotFound(f"table {self.store.name!r} has no version as old as {at.isoformat()}")
-        return self.open(int(max(known)))
-
     def rollback(self, at: int | str | datetime) -> int:
-        """Make the newest version equal to an old one and return its number."""
-        old = self.open_at(at)
+        old = self.open(self.snapshot(at).version)
         if int(old.version) != int(old.latest_version):
             with conflicts(f"another writer changed table {self.store.name!r} first"):
                 old.restore()
         return int(old.version)
 
+    def evolve(self, change: Change) -> int:
+        return retry(COMMIT, self.store.name, partial(self._evolved, change), on=Conflict)
+
     @property
-    def tags(self) -> list[TagRef]:
-        """The names that versions have."""
-        return tags_of(self.open())
+    def branches(self) -> list[BranchRef]:
+        return []
 
-    def create_tag(self, name: str, at: int | str | datetime | None = None) -> None:
-        """Name a version (None: the newest one)."""
-        create_tag(self.open(), name, int(self.open_at(at).version))
+    def on_branch(self, name: str) -> Table:
+        raise NotFound.named("branch", name, [])
 
-    def drop_tag(self, name: str) -> None:
-        """Forget the name of a version."""
-        drop_tag(self.open(), name)
+    def _evolved(self, change: Change, _: int) -> int:
+        """Carry out what `change` makes of the newest snapshot; what it stages is committed by that."""
+        snapshot = self.snapshot()
+        evolution = change(snapshot)
+        if evolution is None:
+            return snapshot.version
+        if evolution.notes:
+            noted = self.snapshot()
+            head = head_row(noted)
+            for key, note in evolution.notes.items():
+                head = with_note(head, key, note)
+            with conflicts(f"another writer changed the metadata of {self.store.name!r} first"):
+                self.log.open(noted.version).update_metadata({NOTES: notes_text(head)})
+        return self.snapshot().version
 
-    def rows(self) -> Iterator[pa.Table]:
-        """All rows of the newest version."""
-        for batch in self.open().to_batches():
-            yield pa.Table.from_batches([batch])
+    def _writable(self) -> Snapshot:
+        self.log.follow(self.snapshot())
+        return self.snapshot()
 
-    def append(self, tables: Iterable[pa.Table]) -> int:
-        """Store rows in one commit of the table and return how many they were."""
-        before = self.open()
-        standing = LocationGuard.of(self.store, int(before.version))
-        stream = _Stream(self.store, before.schema, tables, str(before.data_storage_version))
-        count = _write(self.store, stream, before)
-        standing.check(self.store.name)
-        return count
+
+def table_at(place: Store) -> Table:
+    """Return the table that lies at a place, partitioned or plain."""
+    return PartitionedNamespace(place) if place.has(MANIFEST) else PlainTable(place)
 
 
 def write_plain(
@@ -91,17 +105,11 @@ def write_plain(
     Its data files are of `file_version` (None: the newest). Rows that are stored already, elsewhere, are moved as they are.
     """
     stream = _Stream(place, schema, tables, file_version or NEWEST, is_stored=is_stored)
-    return _write(place, stream, None, stable_row_ids=stable_row_ids)
-
-
-def _write(place: Store, stream: _Stream, onto: LanceDataset | None, *, stable_row_ids: bool = False) -> int:
-    """Write rows in one commit, which makes a table or goes `onto` one."""
     try:
         lance.write_dataset(
             stream.reader(),
-            # By its path a table that has gone would be made again.
-            place.uri if onto is None else onto,
-            mode="create" if onto is None else "append",
+            place.uri,
+            mode="create",
             storage_options=place.options or None,
             enable_v2_manifest_paths=True,
             enable_stable_row_ids=stable_row_ids,

@@ -1,0 +1,133 @@
+"""The versions of a plain table as snapshots: the table is the one partition of a spec without fields.
+
+Nothing of this is stored. A version that is staged on a plain table is visible at once, so that nothing is left to do for the
+commit after it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from datetime import UTC
+from types import MappingProxyType
+
+import pyarrow as pa
+from lance import LanceDataset, LanceOperation
+
+from lance_flight.catalog.manifests.head_notes import NOTES
+from lance_flight.catalog.manifests.manifest import manifest_schema
+from lance_flight.catalog.manifests.properties import FILE_VERSION, NAMESPACE_KEY, SCHEMA_KEY, STABLE_ROW_IDS
+from lance_flight.catalog.manifests.snapshot import PartitionTable, Snapshot
+from lance_flight.catalog.manifests.version_log import OPERATION, VersionLog
+from lance_flight.catalog.storage.conflicts import conflicts
+from lance_flight.catalog.storage.store import HERE, UNREADABLE, Store
+from lance_flight.catalog.tables.lance_fields import numbered_columns
+from lance_flight.errors import LanceFlightError, NotFound
+from lance_flight.model.file_versions import FILE_VERSIONS
+from lance_flight.model.naming import SEPARATOR, TABLE, spec_namespace
+from lance_flight.model.schema import NamespaceSchema, numbered, table_field_id
+from lance_flight.model.spec import PartitionSpec
+
+UNPARTITIONED = PartitionSpec(id=1, fields=())
+"""The spec that every plain table has."""
+OBJECT_ID = SEPARATOR.join([spec_namespace(UNPARTITIONED.id), TABLE])
+"""The object id of a plain table as its own partition."""
+
+_ROWS = manifest_schema([UNPARTITIONED])
+
+
+class PlainLog(VersionLog):
+    """The history of a plain table."""
+
+    def __init__(self, store: Store) -> None:
+        super().__init__(store, store)
+
+    def parsed(self, dataset: LanceDataset) -> Snapshot | NotFound:
+        return plain_snapshot(dataset)
+
+    def operations(self, after: int = 0, until: int | None = None) -> dict[int, str]:
+        """Return what each version did, by what its writer said of it, or else by the name of Lance's operation."""
+        head = self.open(until)
+        found = head.get_transactions(max(int(head.version) - after, 0))
+        newest_first = zip(range(int(head.version), after, -1), found, strict=False)
+        return {
+            version: (done.transaction_properties or {}).get(OPERATION) or _name_of(done.operation)
+            for version, done in newest_first
+            if done is not None
+        }
+
+    def rows_at(self, version: int) -> pa.Table:
+        return self.snapshot(version).rows
+
+    def make_visible(
+        self,
+        base: Snapshot,
+        rows: pa.Table,
+        operation: str,
+        transactions: Sequence[str],
+        *,
+        removed: Sequence[str] = (),
+        properties: Mapping[str, str] = MappingProxyType({}),
+    ) -> int | None:
+        # What was staged is visible; rows say which version that is, if anything was.
+        versions: list[int] = rows["read_version"].drop_null().to_pylist()
+        visible = max([base.version, *versions])
+        # It is committed, whatever comes of this: the next writer finds what is still missing.
+        with suppress(LanceFlightError, *UNREADABLE):
+            self.follow(self.snapshot(visible))
+        return visible
+
+    def follow(self, snapshot: Snapshot) -> None:
+        """Put into the table's metadata what the commit of a snapshot has said of it, so that later versions have it, too."""
+        if snapshot.pending:
+            with conflicts(f"another writer changed the metadata of {self.root.name!r} first"):
+                self.open(snapshot.version).update_metadata(dict(snapshot.pending))
+
+
+def plain_snapshot(dataset: LanceDataset) -> Snapshot:
+    """Return a version of a plain table as a snapshot of one partition."""
+    columns = numbered_columns(dataset)
+    arrow = pa.schema([numbered(field, table_field_id) for field in columns])
+    version = dataset.get_version()
+    metadata = {NAMESPACE_KEY: "", SCHEMA_KEY: arrow.to_string(show_field_metadata=True)}
+    if dataset.has_stable_row_ids:
+        metadata[STABLE_ROW_IDS] = str(True)
+    if dataset.data_storage_version in FILE_VERSIONS:
+        metadata[FILE_VERSION] = str(dataset.data_storage_version)
+    done = dataset.read_transaction(int(dataset.version))
+    properties = {} if done is None else done.transaction_properties or {}
+    pending = {NOTES: properties[NOTES]} if NOTES in properties else {}
+    return Snapshot(
+        version=int(dataset.version),
+        committed_at=version["timestamp"].astimezone(UTC),
+        rows=_rows(int(dataset.version), pending.get(NOTES) or dataset.metadata.get(NOTES, "{}")),
+        pending=pending,
+        metadata=metadata,
+        specs=(UNPARTITIONED,),
+        schema=NamespaceSchema(arrow, int(dataset.max_field_id) + 1, is_numbered_by_lance=True),
+        is_partitioned=False,
+    )
+
+
+def own_table(snapshot: Snapshot) -> PartitionTable:
+    """Return a plain table as the partition of its own snapshot."""
+    (table,) = snapshot.all_tables()
+    return table
+
+
+def _name_of(operation: LanceOperation.BaseOperation) -> str:
+    """Return the name of an operation that another writer has committed.
+
+    >>> _name_of(LanceOperation.CreateIndex([], [])), _name_of(LanceOperation.Append([]))
+    ('create index', 'append')
+    """
+    if isinstance(operation, LanceOperation.Rewrite):
+        return "compact by another writer"
+    return re.sub("(?<!^)([A-Z])", r" \1", type(operation).__name__).lower()
+
+
+def _rows(version: int, notes: str) -> pa.Table:
+    head = {"object_id": spec_namespace(UNPARTITIONED.id), "object_type": "namespace", "metadata": notes}
+    table = {"object_id": OBJECT_ID, "object_type": "table", "location": HERE, "read_version": version}
+    return pa.Table.from_pylist([head, table], schema=_ROWS)
