@@ -21,6 +21,7 @@ from lance_flight.catalog.maintenance.rewriting import rewrite as rewrite_in
 from lance_flight.catalog.maintenance.verification import VerificationReport
 from lance_flight.catalog.maintenance.verification import verify as verify_in
 from lance_flight.catalog.manifests.indices import IndexRules
+from lance_flight.catalog.namespace import partitioned
 from lance_flight.catalog.roots.directory import Root, TableName
 from lance_flight.catalog.table import Table
 from lance_flight.engine.writes.column_changes import backfill as backfill_in
