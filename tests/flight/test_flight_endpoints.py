@@ -94,7 +94,7 @@ def foreign() -> bytes:
 BAD = {
     "no FlightInfo": (commands.CancelFlightInfo(info=b"\xff" * 9), "no FlightInfo"),
     "nothing": (commands.CancelQuery(info=b""), "no FlightInfo"),
-    "another ticket": (commands.CancelFlightInfo(info=foreign()), "a ticket of GetCatalogs"),
+    "another ticket": (commands.CancelFlightInfo(info=foreign()), "a ticket of CommandGetCatalogs"),
     "no FlightEndpoint": (commands.RenewFlightEndpoint(endpoint=b"\xff" * 9), "no FlightEndpoint"),
     "no ticket": (commands.RenewFlightEndpoint(endpoint=b""), "unknown command type"),
 }

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
-
 import grpc
 import pyarrow as pa
 import pytest
@@ -306,7 +304,12 @@ def test_a_prepared_update_uses_what_was_bound_before(client: flight.FlightClien
     assert backend.ran == [Ran(sql="DELETE $1", parameters=[{"1": 1, "2": "a"}])]
 
 
-def ingest(if_not_exist: int, if_exists: int) -> commands.StatementIngest:
+PARTITIONED_BY_YEAR = {"partition_by": "year(ts)"}
+
+
+def ingest(
+    if_not_exist: int, if_exists: int, options: dict[str, str] = PARTITIONED_BY_YEAR
+) -> commands.StatementIngest:
     return commands.StatementIngest(
         table="t",
         table_definition_options=commands.TableDefinitionOptions(if_not_exist=if_not_exist, if_exists=if_exists),
@@ -314,7 +317,7 @@ def ingest(if_not_exist: int, if_exists: int) -> commands.StatementIngest:
         catalog="lance",
         temporary=True,
         transaction_id=b"tx",
-        options=(("partition_by", "year(ts)"),),
+        options=options,
     )
 
 
@@ -346,14 +349,14 @@ def test_an_ingest_reaches_the_backend_with_all_that_it_says(
         if_not_exists=expected[0],
         if_exists=expected[1],
         temporary=True,
-        options=(("partition_by", "year(ts)"),),
+        options=tuple(PARTITIONED_BY_YEAR.items()),
     )
 
 
 PARTITIONED = {
-    "by the option": ((("partition_by", "year(ts)"),), None, "year(ts)"),
-    "by the header": ((), "bucket(16, id)", "bucket(16, id)"),
-    "the option goes before the header": ((("partition_by", "year(ts)"),), "bucket(16, id)", "year(ts)"),
+    "by the option": (PARTITIONED_BY_YEAR, None, "year(ts)"),
+    "by the header": ({}, "bucket(16, id)", "bucket(16, id)"),
+    "the option goes before the header": (PARTITIONED_BY_YEAR, "bucket(16, id)", "year(ts)"),
 }
 
 
@@ -361,11 +364,11 @@ PARTITIONED = {
 def test_an_ingest_may_say_how_its_table_is_partitioned(
     server: FlightSqlServer,
     backend: CannedBackend,
-    options: tuple[tuple[str, str], ...],
+    options: dict[str, str],
     header: str | None,
     expected: str,
 ) -> None:
-    command = dataclasses.replace(ingest(1, 1), options=options)
+    command = ingest(1, 1, options)
     headers = None if header is None else asking("lance-flight-partition-by", header)
     with flight.connect(server.uri) as client:
         writer, results = client.do_put(descriptor(command), NUMBERS.schema, headers)

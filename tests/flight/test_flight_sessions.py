@@ -12,6 +12,7 @@ from lance_flight.flight.calls import SESSION_COOKIE
 from lance_flight.flight.commands import Action, SessionValue
 from lance_flight.flight.protocol import flight_actions_pb2 as pb
 from lance_flight.flight.server import FlightSqlServer
+from lance_flight.flight.sessions import value_message
 from lance_flight.flight.wire import encode_action, encode_command
 from pyarrow import flight
 
@@ -37,7 +38,9 @@ class Client:
 
     def set(self, **options: SessionValue) -> dict[str, int]:
         """Set options; what was wrong with those that could not be set."""
-        request = commands.SetSessionOptions(session_options=tuple(options.items()))
+        request = commands.SetSessionOptions(
+            session_options={name: value_message(value) for name, value in options.items()}
+        )
         result = pb.SetSessionOptionsResult.FromString(self.act(request))
         return {name: error.value for name, error in result.errors.items()}
 

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import contextlib
-import dataclasses
-import types
 import typing
 from typing import Any
 
 import pytest
+from google.protobuf.descriptor import FieldDescriptor
+from google.protobuf.message import Message
 from hypothesis import given
 from hypothesis import strategies as st
 from lance_flight.errors import InvalidInput
@@ -17,58 +17,47 @@ from lance_flight.flight.commands import Action, Command
 from lance_flight.flight.wire import decode_action, decode_command, encode_action, encode_command
 
 TEXT = st.text(st.characters(codec="utf-8"), max_size=20)
-INT32 = st.integers(-(2**31), 2**31 - 1)
-SESSION_VALUES = (
-    st.none()
-    | TEXT
-    | st.booleans()
-    | st.integers(-(2**63), 2**63 - 1)
-    | st.floats(allow_nan=False)
-    | st.lists(TEXT, max_size=3).map(tuple)
-)
-
-
-def pairs(values: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
-    return st.dictionaries(TEXT, values, max_size=3).map(lambda mapping: tuple(sorted(mapping.items())))
-
-
-BY_NAME = {
-    (commands.GetSqlInfo, "info"): st.lists(st.integers(0, 2**32 - 1), max_size=5).map(tuple),
-    (commands.GetTables, "table_types"): st.lists(TEXT, max_size=3).map(tuple),
-    (commands.StatementIngest, "options"): pairs(TEXT),
-    (commands.SetSessionOptions, "session_options"): pairs(SESSION_VALUES),
+BY_KIND = {
+    FieldDescriptor.CPPTYPE_STRING: TEXT,
+    FieldDescriptor.CPPTYPE_BOOL: st.booleans(),
+    FieldDescriptor.CPPTYPE_INT32: st.integers(-(2**31), 2**31 - 1),
+    FieldDescriptor.CPPTYPE_ENUM: st.integers(-(2**31), 2**31 - 1),
+    FieldDescriptor.CPPTYPE_UINT32: st.integers(0, 2**32 - 1),
+    FieldDescriptor.CPPTYPE_INT64: st.integers(-(2**63), 2**63 - 1),
+    FieldDescriptor.CPPTYPE_DOUBLE: st.floats(allow_nan=False),
 }
-BY_TYPE = {str: TEXT, bytes: st.binary(max_size=20), int: INT32, bool: st.booleans(), type(None): st.none()}
 
 
-def values_of(kind: type) -> st.SearchStrategy[Any]:
-    """Any value of a command class, from the types of its fields."""
-    hints = typing.get_type_hints(kind)
-    return st.builds(
-        kind,
-        **{
-            field.name: BY_NAME[kind, field.name] if (kind, field.name) in BY_NAME else of_type(hints[field.name])
-            for field in dataclasses.fields(kind)
-        },
-    )
+def messages_of(kind: type[Message]) -> st.SearchStrategy[Any]:
+    """Any message of a class, from its descriptor; a field that can be missing is missing at times."""
+    return st.builds(kind, **{field.name: values_of(field) for field in kind.DESCRIPTOR.fields})
 
 
-def of_type(hint: Any) -> st.SearchStrategy[Any]:
-    if isinstance(hint, types.UnionType):
-        return st.one_of(*map(of_type, typing.get_args(hint)))
-    return values_of(hint) if dataclasses.is_dataclass(hint) else BY_TYPE[hint]  # type: ignore[arg-type]
+def values_of(field: Any) -> st.SearchStrategy[Any]:
+    inner = field.message_type
+    if inner is not None and inner.GetOptions().map_entry:
+        return st.dictionaries(TEXT, element_of(inner.fields_by_name["value"]), max_size=3)
+    if field.is_repeated:
+        return st.lists(element_of(field), max_size=5)
+    return st.none() | element_of(field) if field.has_presence else element_of(field)
+
+
+def element_of(field: Any) -> st.SearchStrategy[Any]:
+    if field.message_type is not None:
+        return messages_of(field.message_type._concrete_class)
+    return st.binary(max_size=20) if field.type == FieldDescriptor.TYPE_BYTES else BY_KIND[field.cpp_type]
 
 
 ALL_COMMANDS = typing.get_args(Command)
 ALL_ACTIONS = typing.get_args(Action)
 
 
-@given(st.one_of(*map(values_of, ALL_COMMANDS)))
+@given(st.one_of(*map(messages_of, ALL_COMMANDS)))
 def test_a_command_comes_back_from_its_bytes(command: Command) -> None:
     assert decode_command(encode_command(command)) == command
 
 
-@given(st.one_of(*map(values_of, ALL_ACTIONS)))
+@given(st.one_of(*map(messages_of, ALL_ACTIONS)))
 def test_an_action_comes_back_from_its_bytes(action: Action) -> None:
     assert decode_action(*encode_action(action)) == action
 
@@ -101,7 +90,7 @@ KNOWN_BYTES = {
         commands.StatementIngest(
             table="t",
             table_definition_options=commands.TableDefinitionOptions(if_not_exist=1, if_exists=3),
-            options=(("k", "v"),),
+            options={"k": "v"},
         ),
     ),
 }

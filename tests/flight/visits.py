@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 from lance_flight.flight import commands
+from lance_flight.flight.sessions import value_message
 from lance_flight.flight.wire import encode_action, encode_command
 from pyarrow import flight
 
@@ -83,7 +84,7 @@ FREE = {
     "EndTransaction": lambda v: v.act(commands.EndTransaction(transaction_id=b"tx 1", action=1)),
     "BeginSavepoint": lambda v: v.act(commands.BeginSavepoint(transaction_id=b"tx 1", name="here")),
     "EndSavepoint": lambda v: v.act(commands.EndSavepoint(savepoint_id=b"sp 1", action=1)),
-    "SetSessionOptions": lambda v: v.act(commands.SetSessionOptions(session_options=(("a", "b"),))),
+    "SetSessionOptions": lambda v: v.act(commands.SetSessionOptions(session_options={"a": value_message("b")})),
     "GetSessionOptions": lambda v: v.act(commands.GetSessionOptions()),
     "CloseSession": lambda v: v.act(commands.CloseSession()),
     "an unknown action": lambda v: list(v.client.do_action(flight.Action("Nonsense", b""), v.options)),

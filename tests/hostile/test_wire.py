@@ -12,6 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from lance_flight.flight import commands
+from lance_flight.flight.sessions import value_message
 from lance_flight.flight.wire import encode_action, encode_command
 
 from tests.hostile.frames import action, call, descriptor, field, frames
@@ -48,7 +49,7 @@ CALLS: dict[str, tuple[str, bytes]] = {
         for asked in (
             commands.CreatePreparedStatement(query="SELECT 1"),
             commands.EndTransaction(transaction_id=b"0123456789abcdef", action=1),
-            commands.SetSessionOptions(session_options=(("isolation", "snapshot"),)),
+            commands.SetSessionOptions(session_options={"isolation": value_message("snapshot")}),
             commands.CancelFlightInfo(info=b"info"),
             commands.RenewFlightEndpoint(endpoint=b"endpoint"),
         )

@@ -121,7 +121,7 @@ INGESTS = [
         StatementIngest(
             table="x",
             table_definition_options=TableDefinitionOptions(if_not_exist=1, if_exists=1),
-            options=(("partitoin_by", "id"),),
+            options={"partitoin_by": "id"},
         ),
         "'partitoin_by'",
         id="an unknown key",

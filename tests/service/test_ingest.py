@@ -95,9 +95,7 @@ def test_a_header_partitions_the_table_that_an_ingest_creates(server: Server, ta
 
 def test_an_option_of_the_command_partitions_the_table(server: Server, table: str) -> None:
     options = TableDefinitionOptions(if_not_exist=CREATE, if_exists=1)
-    made = StatementIngest(
-        table=table, table_definition_options=options, options=(("partition_by", "c, bucket(4, id)"),)
-    )
+    made = StatementIngest(table=table, table_definition_options=options, options={"partition_by": "c, bucket(4, id)"})
     assert put(server, made, ROWS) == 4
     assert server.rows(f"SELECT field_id FROM {table}$specs ORDER BY position") == [("c",), ("id_bucket",)]
     added = StatementIngest(

@@ -19,6 +19,7 @@ from lance_flight.flight.commands import (
     SetSessionOptions,
 )
 from lance_flight.flight.protocol import flight_actions_pb2 as pb
+from lance_flight.flight.sessions import value_message
 from lance_flight.flight.wire import encode_action
 from pyarrow import flight
 
@@ -159,7 +160,9 @@ class Raw:
 
     def set(self, **values: SessionValue) -> dict[str, int]:
         """Set options; what was wrong with those that could not be set."""
-        body = self.act(SetSessionOptions(session_options=tuple(values.items())))
+        body = self.act(
+            SetSessionOptions(session_options={name: value_message(value) for name, value in values.items()})
+        )
         return {name: error.value for name, error in pb.SetSessionOptionsResult.FromString(body).errors.items()}
 
     def option(self, name: str) -> object:

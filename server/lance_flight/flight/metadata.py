@@ -14,7 +14,7 @@ import pyarrow as pa
 from lance_flight.errors import Corrupt, NotFound
 from lance_flight.flight import commands, schemas, sql_info, sql_types
 from lance_flight.flight.backend import TABLE, Backend, Caller, TableEntry
-from lance_flight.flight.commands import MetadataCommand
+from lance_flight.flight.commands import MetadataCommand, optional
 from lance_flight.flight.normalise import client_schema
 from lance_flight.flight.patterns import like
 
@@ -78,22 +78,26 @@ def _catalogs(_: commands.GetCatalogs, backend: Backend, caller: Caller) -> Sequ
 
 
 def _db_schemas(command: commands.GetDbSchemas, backend: Backend, caller: Caller) -> Sequence[Sequence[Any]]:
-    matches = like(command.db_schema_filter_pattern)
+    matches, wanted = like(optional(command, "db_schema_filter_pattern")), optional(command, "catalog")
     found = sorted(
         (catalog, db_schema)
         for catalog, db_schema in backend.db_schemas(caller)
-        if _same(command.catalog, catalog) and matches(db_schema)
+        if _same(wanted, catalog) and matches(db_schema)
     )
     return [[catalog or None for catalog, _ in found], [db_schema for _, db_schema in found]]
 
 
 def _tables(command: commands.GetTables, backend: Backend, caller: Caller) -> Sequence[Sequence[Any]]:
-    in_schema, named = like(command.db_schema_filter_pattern), like(command.table_name_filter_pattern)
+    wanted = optional(command, "catalog")
+    in_schema, named = (
+        like(optional(command, "db_schema_filter_pattern")),
+        like(optional(command, "table_name_filter_pattern")),
+    )
     found = sorted(
         (
             table
             for table in backend.tables(caller)
-            if _same(command.catalog, table.catalog)
+            if _same(wanted, table.catalog)
             and in_schema(table.db_schema)
             and named(table.name)
             and (not command.table_types or table.type in command.table_types)
@@ -139,7 +143,7 @@ def _sql_info(command: commands.GetSqlInfo, backend: Backend, _caller: Caller) -
 
 def _xdbc_type_info(command: commands.GetXdbcTypeInfo, _backend: Backend, _caller: Caller) -> Sequence[Sequence[Any]]:
     found = sorted(
-        (row for row in sql_types.SQL_TYPES if command.data_type is None or command.data_type == row.data_type),
+        (row for row in sql_types.SQL_TYPES if not command.HasField("data_type") or command.data_type == row.data_type),
         key=lambda row: (row.data_type, row.type_name),
     )
     return [[getattr(row, name) for row in found] for name in schemas.XDBC_TYPE_INFO.names]

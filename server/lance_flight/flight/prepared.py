@@ -14,7 +14,9 @@ from lance_flight.flight.commands import (
     ClosePreparedStatement,
     CreatePreparedStatement,
     CreatePreparedSubstraitPlan,
+    StatementSubstraitPlan,
     SubstraitPlan,
+    optional,
 )
 from lance_flight.flight.java_parameters import java_parameters
 from lance_flight.flight.normalise import client_schema
@@ -55,9 +57,10 @@ class PreparedStatements:
 
     def create(self, call: Call, request: CreatePreparedStatement | CreatePreparedSubstraitPlan) -> bytes:
         """Plan a statement and answer an ActionCreatePreparedStatementResult in an Any; nothing is run."""
-        text = request.query if isinstance(request, CreatePreparedStatement) else whole_plan(request.plan)
-        described = self.backend.describe(call.caller, text, transaction=request.transaction_id)
-        prepared = Prepared(text=text, transaction_id=request.transaction_id)
+        text = request.query if isinstance(request, CreatePreparedStatement) else whole_plan(request)
+        transaction = optional(request, "transaction_id")
+        described = self.backend.describe(call.caller, text, transaction=transaction)
+        prepared = Prepared(text=text, transaction_id=transaction)
         parameters = client_schema(described.parameters)
         result = pb.ActionCreatePreparedStatementResult(
             prepared_statement_handle=self.sealer.handle(prepared, call.caller.principal),
@@ -99,11 +102,11 @@ class PreparedStatements:
         self.bindings.pop(prepared.identity)
 
 
-def whole_plan(plan: SubstraitPlan | None) -> SubstraitPlan:
-    """The plan of a command; `InvalidInput` for a command without one."""
-    if plan is None:
+def whole_plan(command: StatementSubstraitPlan | CreatePreparedSubstraitPlan) -> SubstraitPlan:
+    """Return the plan of a command; `InvalidInput` for a command without one."""
+    if not command.HasField("plan"):
         raise InvalidInput("the command has no plan; expected a SubstraitPlan")
-    return plan
+    return command.plan
 
 
 def _message(schema: pa.Schema) -> bytes:

@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
+from typing import cast
+
 from lance_flight.errors import InvalidInput, NotFound
 from lance_flight.flight.backend import Backend
 from lance_flight.flight.calls import Call
-from lance_flight.flight.commands import SetSessionOptions
+from lance_flight.flight.commands import SessionValue, SetSessionOptions
 from lance_flight.flight.protocol import flight_actions_pb2 as pb
-from lance_flight.flight.wire import write_session_value
 
 
 def set_options(backend: Backend, call: Call, request: SetSessionOptions) -> bytes:
     """Set each option by itself and answer a SetSessionOptionsResult, which names those that could not be set."""
     result = pb.SetSessionOptionsResult()
-    for name, value in request.session_options:
+    for name in sorted(request.session_options):
         try:
-            backend.set_option(call.caller, name, value)
+            backend.set_option(call.caller, name, _read_value(request.session_options[name]))
         except NotFound:
             result.errors[name].value = pb.SetSessionOptionsResult.INVALID_NAME
         except InvalidInput:
@@ -25,16 +26,41 @@ def set_options(backend: Backend, call: Call, request: SetSessionOptions) -> byt
 
 def get_options(backend: Backend, call: Call) -> bytes:
     """Answer a GetSessionOptionsResult."""
-    result = pb.GetSessionOptionsResult()
-    for name, value in backend.options(call.caller).items():
-        write_session_value(result.session_options[name], value)
-    return _encoded(result)
+    options = {name: value_message(value) for name, value in backend.options(call.caller).items()}
+    return _encoded(pb.GetSessionOptionsResult(session_options=options))
 
 
 def close(backend: Backend, call: Call) -> bytes:
     """End the session and answer a CloseSessionResult."""
     backend.close_session(call.caller)
     return _encoded(pb.CloseSessionResult(status=pb.CloseSessionResult.CLOSED))
+
+
+def value_message(value: SessionValue) -> pb.SessionOptionValue:
+    """Return the message of an option's value."""
+    match value:
+        case None:
+            return pb.SessionOptionValue()
+        case bool():
+            return pb.SessionOptionValue(bool_value=value)
+        case int():
+            return pb.SessionOptionValue(int64_value=value)
+        case float():
+            return pb.SessionOptionValue(double_value=value)
+        case str():
+            return pb.SessionOptionValue(string_value=value)
+        case tuple():
+            return pb.SessionOptionValue(string_list_value=pb.SessionOptionValue.StringListValue(values=value))
+
+
+def _read_value(message: pb.SessionOptionValue) -> SessionValue:
+    match message.WhichOneof("option_value"):
+        case None:
+            return None
+        case "string_list_value":
+            return tuple(message.string_list_value.values)
+        case name:
+            return cast("SessionValue", getattr(message, name))
 
 
 def _encoded(message: pb.SetSessionOptionsResult | pb.GetSessionOptionsResult | pb.CloseSessionResult) -> bytes:

@@ -20,6 +20,7 @@ from lance_flight.flight.commands import (
     PreparedStatementQuery,
     StatementQuery,
     StatementSubstraitPlan,
+    optional,
 )
 from lance_flight.flight.endpoints import Endpoints
 from lance_flight.flight.normalise import client_schema
@@ -70,9 +71,9 @@ class Statements:
 
     def _statement(self, call: Call, command: StatementCommand) -> Statement:
         match command:
-            case StatementQuery(query=sql, transaction_id=transaction_id):
-                return Statement(text=sql, transaction_id=transaction_id)
-            case StatementSubstraitPlan(plan=plan, transaction_id=transaction_id):
-                return Statement(text=whole_plan(plan), transaction_id=transaction_id)
+            case StatementQuery():
+                return Statement(text=command.query, transaction_id=optional(command, "transaction_id"))
+            case StatementSubstraitPlan():
+                return Statement(text=whole_plan(command), transaction_id=optional(command, "transaction_id"))
             case PreparedStatementQuery(prepared_statement_handle=handle):
                 return self.prepared.statement(call, handle)

@@ -22,6 +22,7 @@ from lance_flight.flight.commands import (
     StatementSubstraitPlan,
     StatementUpdate,
     TableDefinitionOptions,
+    optional,
 )
 from lance_flight.flight.dictionaries import decoded, decoded_schema, refuse_dictionaries
 from lance_flight.flight.prepared import PreparedStatements, Statement, whole_plan
@@ -31,15 +32,14 @@ NO_BOUND = sys.maxsize
 
 _E = TypeVar("_E", bound=Enum)
 
-_Options = pb.CommandStatementIngest.TableDefinitionOptions
 _IF_NOT_EXISTS: Mapping[int, IfNotExists] = {
-    _Options.TABLE_NOT_EXIST_OPTION_CREATE: IfNotExists.CREATE,
-    _Options.TABLE_NOT_EXIST_OPTION_FAIL: IfNotExists.FAIL,
+    TableDefinitionOptions.TABLE_NOT_EXIST_OPTION_CREATE: IfNotExists.CREATE,
+    TableDefinitionOptions.TABLE_NOT_EXIST_OPTION_FAIL: IfNotExists.FAIL,
 }
 _IF_EXISTS: Mapping[int, IfExists] = {
-    _Options.TABLE_EXISTS_OPTION_FAIL: IfExists.FAIL,
-    _Options.TABLE_EXISTS_OPTION_APPEND: IfExists.APPEND,
-    _Options.TABLE_EXISTS_OPTION_REPLACE: IfExists.REPLACE,
+    TableDefinitionOptions.TABLE_EXISTS_OPTION_FAIL: IfExists.FAIL,
+    TableDefinitionOptions.TABLE_EXISTS_OPTION_APPEND: IfExists.APPEND,
+    TableDefinitionOptions.TABLE_EXISTS_OPTION_REPLACE: IfExists.REPLACE,
 }
 
 
@@ -54,11 +54,11 @@ class Updates:
 
     def statement_update(self, call: Call, command: StatementUpdate) -> bytes:
         """Run a statement. Its stream has no schema, so nobody may look for one."""
-        return self._run(call, Statement(text=command.query, transaction_id=command.transaction_id))
+        return self._run(call, Statement(text=command.query, transaction_id=optional(command, "transaction_id")))
 
     def statement_substrait_plan(self, call: Call, command: StatementSubstraitPlan) -> bytes:
         """Run a plan; its stream has no schema either."""
-        return self._run(call, Statement(text=whole_plan(command.plan), transaction_id=command.transaction_id))
+        return self._run(call, Statement(text=whole_plan(command), transaction_id=optional(command, "transaction_id")))
 
     def prepared_statement_update(
         self, call: Call, command: PreparedStatementUpdate, reader: flight.MetadataRecordBatchReader
@@ -94,7 +94,8 @@ class Updates:
             refuse_dictionaries(rows.schema, what, "this server takes no dictionaries (dictionary_ingest)")
         schema = decoded_schema(rows.schema)
         whole = pa.RecordBatchReader.from_batches(schema, decoded(_to_the_end(rows, call, what), schema))
-        return _update_result(self.backend.ingest(call.caller, target, whole, transaction=command.transaction_id))
+        transaction = optional(command, "transaction_id")
+        return _update_result(self.backend.ingest(call.caller, target, whole, transaction=transaction))
 
     def _run(self, call: Call, statement: Statement) -> bytes:
         updated = self.backend.update(
@@ -137,15 +138,15 @@ def ingest_target(command: StatementIngest, headers: Mapping[str, str] = NO_OPTI
     """
     if not command.table:
         raise InvalidInput("an ingest names no table")
-    options = command.table_definition_options or TableDefinitionOptions()
+    options = command.table_definition_options
     return IngestTarget(
         table=command.table,
-        catalog=command.catalog,
-        schema=command.schema,
+        catalog=optional(command, "catalog"),
+        schema=optional(command, "schema"),
         if_not_exists=_chosen(_IF_NOT_EXISTS, options.if_not_exist, "if_not_exist"),
         if_exists=_chosen(_IF_EXISTS, options.if_exists, "if_exists"),
         temporary=command.temporary,
-        options=tuple({**headers, **dict(command.options)}.items()),
+        options=tuple({**headers, **dict(sorted(command.options.items()))}.items()),
     )
 
 
