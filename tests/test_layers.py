@@ -18,6 +18,7 @@ SOURCES = {
 
 # Layer → what it may import of ours, beside itself. Imports only go down.
 LAYERS = {
+    "lance_flight.arrow_streams": set(),
     "lance_flight.errors": set(),
     "lance_flight.faults": set(),
     "lance_flight.lru_cache": set(),
@@ -28,6 +29,7 @@ LAYERS = {
     "lance_flight.model": {"lance_flight.errors"},
     "lance_flight.planning": {"lance_flight.model", "lance_flight.errors"},
     "lance_flight.catalog": {
+        "lance_flight.arrow_streams",
         "lance_flight.model",
         "lance_flight.errors",
         "lance_flight.faults",
@@ -35,6 +37,7 @@ LAYERS = {
         "lance_flight.machine",
     },
     "lance_flight.engine": {
+        "lance_flight.arrow_streams",
         "lance_flight.catalog",
         "lance_flight.planning",
         "lance_flight.model",
@@ -46,6 +49,7 @@ LAYERS = {
         "lance_flight.file_reloading",
     },
     "lance_flight.flight": {
+        "lance_flight.arrow_streams",
         "lance_flight.errors",
         "lance_flight.lru_cache",
         "lance_flight.thread_states",

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 
 import pyarrow as pa
+from lance_flight.arrow_streams import decode_batch, encode_rows
 from lance_flight.errors import InvalidInput, NotFound, SqlError
 from lance_flight.flight.backend import (
     Caller,
@@ -20,7 +21,6 @@ from lance_flight.flight.backend import (
     Updated,
 )
 from lance_flight.flight.commands import SessionValue, SubstraitPlan
-from lance_flight.flight.tickets import decode_parameters, encode_parameters
 
 KEY = bytes(range(32))
 
@@ -181,7 +181,7 @@ class CannedBackend:
             return Updated(rows=self.updates[sql] * (1 if rows is None else len(rows)))
         if sql == ECHO:
             assert parameters is not None
-            return Planned(schema=ECHO_PARAMETERS, payloads=(b"echo:" + encode_parameters(parameters),))
+            return Planned(schema=ECHO_PARAMETERS, payloads=(b"echo:" + encode_rows(parameters),))
         payloads = tuple(f"{part}/{endpoints}:{sql}".encode() for part in range(endpoints))
         table = self._query(sql)
         return Planned(
@@ -208,7 +208,7 @@ class CannedBackend:
     def read(self, caller: Caller, payload: bytes) -> pa.RecordBatchReader:
         head, _, rest = payload.partition(b":")
         if head == b"echo":
-            rows = pa.table(decode_parameters(rest).columns, schema=ECHO_PARAMETERS)
+            rows = pa.table(decode_batch(rest).columns, schema=ECHO_PARAMETERS)
             return rows.to_reader()
         sql = rest.decode()
         if f"read {sql}" in self.failures:

@@ -10,6 +10,7 @@ import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from lance_flight.arrow_streams import decode_batch, encode_rows
 from lance_flight.errors import Refused, TicketError
 from lance_flight.flight.commands import SubstraitPlan
 from lance_flight.flight.tickets import (
@@ -17,8 +18,6 @@ from lance_flight.flight.tickets import (
     Prepared,
     RowsTicket,
     TicketSealer,
-    decode_parameters,
-    encode_parameters,
 )
 
 from tests.flight.flight_backend import KEY
@@ -122,7 +121,7 @@ def test_a_key_has_32_bytes() -> None:
 
 def test_parameters_come_back_with_their_types() -> None:
     batch = pa.record_batch({"1": pa.array([None], pa.decimal128(9, 2)), "2": pa.array(["x"], pa.string_view())})
-    assert decode_parameters(encode_parameters(batch)).equals(batch)
+    assert decode_batch(encode_rows(batch)).equals(batch)
 
 
 def test_a_ticket_is_signed_with_hmac_sha256_of_all_before_it() -> None:

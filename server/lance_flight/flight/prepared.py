@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
+from lance_flight.arrow_streams import decode_batch, encode_rows
 from lance_flight.errors import InvalidInput
 from lance_flight.flight.backend import Backend, SqlOrPlan
 from lance_flight.flight.calls import Call
@@ -21,7 +22,7 @@ from lance_flight.flight.commands import (
 from lance_flight.flight.java_parameters import java_parameters
 from lance_flight.flight.normalise import client_schema
 from lance_flight.flight.protocol import flight_sql_pb2 as pb
-from lance_flight.flight.tickets import Prepared, TicketSealer, decode_parameters, encode_parameters
+from lance_flight.flight.tickets import Prepared, TicketSealer
 from lance_flight.flight.wire import wrap
 from lance_flight.lru_cache import LruCache
 
@@ -76,7 +77,7 @@ class PreparedStatements:
         prepared = self.sealer.open_handle(handle, call.caller.principal)
         if parameters is None:
             raise InvalidInput("no parameters to bind; expected a record batch with one column for each")
-        encoded = encode_parameters(parameters)
+        encoded = encode_rows(parameters)
         self.bindings.put(prepared.identity, encoded)
         bound = self.sealer.handle(dataclasses.replace(prepared, parameters=encoded), call.caller.principal)
         answer: bytes = pb.DoPutPreparedStatementResult(prepared_statement_handle=bound).SerializeToString()
@@ -93,7 +94,7 @@ class PreparedStatements:
             transaction_id=None
             if prepared.transaction_id is None
             else self.backend.current(call.caller, prepared.transaction_id),
-            parameters=None if encoded is None else decode_parameters(encoded),
+            parameters=None if encoded is None else decode_batch(encoded),
         )
 
     def close(self, call: Call, request: ClosePreparedStatement) -> None:

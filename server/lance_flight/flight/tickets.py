@@ -22,8 +22,6 @@ from datetime import UTC, datetime
 from enum import Enum
 from typing import Any
 
-import pyarrow as pa
-
 from lance_flight.errors import Refused, TicketError
 from lance_flight.flight.backend import SqlOrPlan
 from lance_flight.flight.commands import SubstraitPlan
@@ -157,21 +155,6 @@ def _to_instant(moment: datetime | None) -> bytes:
 def _from_instant(data: bytes) -> datetime | None:
     (number,) = _INSTANT.unpack(data)
     return None if number == _NEVER else datetime.fromtimestamp(number / _MICROSECONDS, UTC)
-
-
-def encode_parameters(batch: pa.RecordBatch) -> bytes:
-    """The parameters as an IPC stream, for `Prepared.parameters`."""
-    sink = pa.BufferOutputStream()
-    with pa.ipc.new_stream(sink, batch.schema) as writer:
-        writer.write_batch(batch)
-    encoded: bytes = sink.getvalue().to_pybytes()
-    return encoded
-
-
-def decode_parameters(data: bytes) -> pa.RecordBatch:
-    """The one batch of parameters in an IPC stream of `encode_parameters`."""
-    with pa.ipc.open_stream(data) as reader:
-        return reader.read_next_batch()
 
 
 def _to_json(prepared: Prepared) -> bytes:

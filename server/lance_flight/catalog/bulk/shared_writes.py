@@ -17,6 +17,7 @@ from typing import Self
 import pyarrow as pa
 from lance import FragmentMetadata
 
+from lance_flight.arrow_streams import decode_table, encode_rows
 from lance_flight.catalog.commits.removals import all_removed, combined, replaced
 from lance_flight.catalog.commits.table_updates import TableUpdate, removed_rows
 from lance_flight.catalog.commits.transaction import Transaction
@@ -59,7 +60,7 @@ class WrittenPart:
             object_id=edit.object_id,
             location=edit.location,
             place=edit.place,
-            values=_ipc(edit.values),
+            values=encode_rows(edit.values),
             fragments=tuple(json.dumps(fragment.to_json()) for fragment in edit.fragments),
             files=tuple(edit.files),
             rows=edit.rows,
@@ -76,7 +77,7 @@ class WrittenPart:
         return TableUpdate(
             spec=snapshot.current_spec,
             schema=snapshot.schema.table,
-            values=pa.ipc.open_stream(self.values).read_all(),
+            values=decode_table(self.values),
             object_id=self.object_id,
             location=self.location,
             place=self.place,
@@ -199,11 +200,3 @@ def _add(
     gone = removed_rows(room)
     what = "the table" if replaces is Replaces.TABLE else f"{len(edits)} partitions"
     transaction.add(combined([*room, *edits]), f"overwrite {what} with {count} rows in place of {gone}")
-
-
-def _ipc(table: pa.Table) -> bytes:
-    sink = pa.BufferOutputStream()
-    with pa.ipc.new_stream(sink, table.schema) as writer:
-        writer.write_table(table)
-    content: bytes = sink.getvalue().to_pybytes()
-    return content

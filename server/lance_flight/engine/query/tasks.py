@@ -12,6 +12,7 @@ from dataclasses import dataclass, field, fields
 
 import pyarrow as pa
 
+from lance_flight.arrow_streams import decode_batch, encode_rows
 from lance_flight.catalog.roots.directory import PUBLIC
 from lance_flight.engine.query.statement_context import Reading
 from lance_flight.engine.query.tables import Split
@@ -48,7 +49,7 @@ class Task:
         value = {
             "sql": self.sql,
             "statement": self.statement,
-            "parameters": None if self.parameters is None else _encoded(self.parameters),
+            "parameters": None if self.parameters is None else _to_text(encode_rows(self.parameters)),
             "readings": {
                 name: [r.version, _pins_to_json(r.resolved), r.committed_at, r.step]
                 for name, r in self.readings.items()
@@ -60,7 +61,7 @@ class Task:
             "temporary": self.temporary,
             "execution": {name: getattr(self.execution, name) for name in _EXECUTION},
             "transaction": None if self.transaction is None else self.transaction.hex(),
-            "report": None if self.report is None else base64.b64encode(self.report).decode(),
+            "report": None if self.report is None else _to_text(self.report),
         }
         return json.dumps(value, separators=(",", ":")).encode()
 
@@ -72,7 +73,7 @@ class Task:
             return cls(
                 sql=value["sql"],
                 statement=value["statement"],
-                parameters=None if value["parameters"] is None else _decoded(value["parameters"]),
+                parameters=None if value["parameters"] is None else decode_batch(base64.b64decode(value["parameters"])),
                 readings={
                     name: Reading(version, _pins_from_json(pins), at, step)
                     for name, (version, pins, at, step) in value["readings"].items()
@@ -90,16 +91,8 @@ class Task:
             raise TicketError(f"a ticket that does not hold a task: {exc}") from exc
 
 
-def _encoded(batch: pa.RecordBatch) -> str:
-    sink = pa.BufferOutputStream()
-    with pa.ipc.new_stream(sink, batch.schema) as writer:
-        writer.write_batch(batch)
-    return base64.b64encode(sink.getvalue()).decode()
-
-
-def _decoded(text: str) -> pa.RecordBatch:
-    with pa.ipc.open_stream(base64.b64decode(text)) as reader:
-        return reader.read_next_batch()
+def _to_text(data: bytes) -> str:
+    return base64.b64encode(data).decode()
 
 
 def _pins_to_json(pins: Mapping[str, FixedPin]) -> dict[str, list[str | int | None]]:

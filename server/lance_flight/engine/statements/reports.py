@@ -14,6 +14,7 @@ from threading import Lock
 
 import pyarrow as pa
 
+from lance_flight.arrow_streams import decode_table, encode_rows
 from lance_flight.catalog.bulk.pieces import Progress
 from lance_flight.catalog.roots.directory import Root
 from lance_flight.engine.query.query_plans import QueryPlan, tasks_of
@@ -32,7 +33,7 @@ MOST_REPORTS = 256
 KEPT_HERE = b""
 """What a task says in place of a report that is kept by its server."""
 
-_COMPRESSED = pa.ipc.IpcWriteOptions(compression="zstd")
+_COMPRESSION = "zstd"
 
 
 def maintenance_work(
@@ -66,7 +67,7 @@ class Reports:
     def plan(self, running: RunningStatement, report: pa.Table, scope: Scope) -> QueryPlan:
         """The plan of a statement that has run: its one task gives the report."""
         running.rows, running.size = report.num_rows, report.nbytes
-        content = _encoded(report)
+        content = encode_rows(report, _COMPRESSION)
         if len(content) > MOST_TICKET_BYTES:
             self._keep(running.id, content)
             content = KEPT_HERE
@@ -109,17 +110,8 @@ class Reports:
             del self._kept[statement]
 
 
-def _encoded(report: pa.Table) -> bytes:
-    sink = pa.BufferOutputStream()
-    with pa.ipc.new_stream(sink, report.schema, options=_COMPRESSED) as writer:
-        writer.write_table(report)
-    content: bytes = sink.getvalue().to_pybytes()
-    return content
-
-
 def _decoded(content: bytes) -> pa.Table:
     try:
-        with pa.ipc.open_stream(content) as reader:
-            return reader.read_all()
+        return decode_table(content)
     except pa.ArrowInvalid as exc:
         raise TicketError(f"a ticket that does not hold a report: {exc}") from exc
