@@ -21,7 +21,7 @@ import pyarrow as pa
 from lance_flight.engine.query.planned_query import PlanKey, PlannedQuery
 from lance_flight.engine.query.statement_context import StatementContext
 from lance_flight.engine.sql import substrait
-from lance_flight.engine.sql.routines import calls_of, changing_functions
+from lance_flight.engine.sql.routines import calls_of, mutable_functions
 from lance_flight.errors import LanceFlightError
 
 MOST_PLANS = 256
@@ -106,7 +106,7 @@ class PlanCache:
 
 
 def is_steady(text: str) -> bool:
-    """Whether a text says the same whenever it is planned: DataFusion computes `now()` as it plans, and a Substrait plan shows no calls.
+    """Return whether a text says the same whenever it is planned: DataFusion computes `now()` as it plans, and a Substrait plan shows no calls.
 
     >>> is_steady("SELECT 1"), is_steady("SELECT now()")
     (True, False)
@@ -116,7 +116,7 @@ def is_steady(text: str) -> bool:
 
 @lru_cache(MOST_PLANS)
 def _is_steady(text: str) -> bool:
-    return substrait.plan_in(text) is None and not any(calls_of(text, changing_functions()))
+    return substrait.plan_in(text) is None and not any(calls_of(text, mutable_functions()))
 
 
 def _size(key: PlanKey, planned: PlannedQuery) -> int:

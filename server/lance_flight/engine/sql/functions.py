@@ -15,7 +15,7 @@ from datafusion import DataFrame, RuntimeEnvBuilder, SessionConfig, SessionConte
 from lance_flight.engine.sql.cursor import Cursor
 from lance_flight.engine.sql.positions import located, with_sent_position
 from lance_flight.engine.sql.rewriting import for_datafusion
-from lance_flight.engine.sql.routines import calls_of, changing_functions
+from lance_flight.engine.sql.routines import calls_of, mutable_functions
 from lance_flight.engine.sql.tokens import STRINGS
 from lance_flight.engine.sql.typed_calls import QUERIES_ONLY, TypedCalls, shown_name
 from lance_flight.errors import SpecError, SqlError
@@ -152,7 +152,7 @@ def check_expression(expression: str, sources: Sequence[pa.DataType], declared: 
 def unsteady(expression: str) -> Iterator[str]:
     """Return what keeps an expression from giving one value for each row, the same whenever it is computed."""
     tokens = [token for token in Cursor.over(expression).tokens if token.kind not in STRINGS]
-    changing = next(calls_of(expression, changing_functions()), None)
+    changing = next(calls_of(expression, mutable_functions()), None)
     if changing is not None:
         yield f"{changing.lower()!r} is not deterministic and stateless; the same input must always give the same value"
     if {token.word for token in tokens} & {"SELECT", "OVER"}:

@@ -1,4 +1,13 @@
-"""Facts about SQL functions, as DataFusion's `information_schema.routines` has them; asked once in a process."""
+"""Facts about SQL functions, as DataFusion's `information_schema.routines` has them; asked once in a process.
+
+The classes of volatility are PostgreSQL's: an immutable function gives one value for the same arguments, a stable one (`now`) for the
+length of a statement, a volatile one (`random`) not even that. A mutable function is a stable or a volatile one.
+
+| what is refused | because the text |
+|---|---|
+| `mutable_functions` | is stored or used by later statements: expressions of partitions, computed columns and policies, plans that are kept |
+| `volatile_functions` | is computed twice within one statement: the filter of a search, the side of a join whose keys prune the other |
+"""
 
 from __future__ import annotations
 
@@ -18,7 +27,7 @@ _END = Token(Kind.SIGN, "", 0, 0)
 
 @cache
 def _names(condition: str) -> frozenset[str]:
-    """The names of the routines for which an SQL condition holds."""
+    """Return the names of the routines for which an SQL condition holds."""
     context = SessionContext(SessionConfig().with_information_schema(enabled=True))
     query = f"SELECT DISTINCT routine_name FROM information_schema.routines WHERE {condition}"  # noqa: S608 - a constant
     return frozenset(context.sql(query).to_pydict()["routine_name"])
@@ -33,15 +42,15 @@ def is_aggregate(function: str) -> bool:
     return function.lower() in _names("function_type IN ('AGGREGATE', 'WINDOW')")
 
 
-def changing_functions() -> frozenset[str]:
-    """The functions, by all their names, whose value is not told by their arguments alone: `random`, `now` and the like."""
+def mutable_functions() -> frozenset[str]:
+    """Return the names of the functions that are not immutable: `random`, `now` and the like."""
     return _names("function_type = 'SCALAR' AND NOT is_deterministic") | _OF_A_RELEASE
 
 
 @cache
 def volatile_functions() -> frozenset[str]:
-    """Those of them whose value changes within a statement: what DataFusion does not replace by a constant (`now` it does)."""
-    return frozenset(name for name in changing_functions() if not _is_constant(name))
+    """Return the names of the functions whose value changes within a statement: DataFusion does not replace them by a constant."""
+    return frozenset(name for name in mutable_functions() if not _is_constant(name))
 
 
 def _is_constant(name: str) -> bool:
@@ -53,7 +62,7 @@ def _is_constant(name: str) -> bool:
 
 
 def calls_of(sql: str, names: Collection[str]) -> Iterator[str]:
-    """The names among `names` that a text calls, as it writes them.
+    """Find the functions among `names` that a text calls, as it writes them.
 
     >>> list(calls_of("RANDOM() + now", {"random", "now"}))
     ['RANDOM']

@@ -64,8 +64,8 @@ class ChosenRows:
         self._rows = {int(each): part for each, part in zip(numbers, parts, strict=False)}
 
 
-def check_steady(condition: str) -> None:
-    """Refuse a condition whose value is another one each time."""
+def check_not_volatile(condition: str) -> None:
+    """Refuse a condition that calls a volatile function."""
     for name in calls_of(condition, volatile_functions()):
         raise Unsupported(f"filter {condition!r} of a search calls {name}; expected what is the same each time")
 

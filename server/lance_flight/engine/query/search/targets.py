@@ -17,7 +17,7 @@ from lance_flight.catalog.tables.pinned_tables import PinnedTable
 from lance_flight.catalog.tables.scan import Open, Scan, Search, Source
 from lance_flight.engine.query.provider import PlannedRead, ScanLog, filter_of
 from lance_flight.engine.query.pure_scans import bare_columns, is_pure_scan
-from lance_flight.engine.query.search.choosing import ChosenRows, check_steady, chosen
+from lance_flight.engine.query.search.choosing import ChosenRows, check_not_volatile, chosen
 from lance_flight.engine.query.tables import TableView, Targets
 from lance_flight.engine.sql import references
 from lance_flight.engine.sql.cursor import Cursor
@@ -144,7 +144,7 @@ def target(planner: Planner, table: str, condition: str | None) -> Target:
     found = _of_view(view, scan, targets)
     if scan is None or condition is None or plan is None or bare_columns(plan) is not None:
         return found
-    check_steady(condition)
+    check_not_volatile(condition)
     return replace(
         found,
         tables=[(None, table) for _, table in found.tables],
