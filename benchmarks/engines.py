@@ -12,13 +12,13 @@ from pathlib import Path
 from typing import Concatenate, ParamSpec, Self, TypeVar
 
 import pyarrow as pa
+from lance_flight.backend_values import IfExists
 from lance_flight.catalog.roots.directory import PUBLIC, Root, TableName
 from lance_flight.catalog.storage.store import Store
 from lance_flight.engine.engine import Engine
 from lance_flight.engine.query.scope import Scope
 from lance_flight.engine.runtime.client_sessions import ClientSession
 from lance_flight.engine.runtime.limits import Limits
-from lance_flight.engine.writes.ingest import Existing
 from lance_flight.engine.writes.table_properties import TableProperties
 from lance_flight.errors import QueryFailed
 from lance_flight.model.checksums import Checksum
@@ -114,7 +114,7 @@ def store(root: Path, name: str, reader: pa.RecordBatchReader, *, partition_by: 
         TableName(PUBLIC, name),
         reader,
         create_missing=True,
-        existing=Existing.FAIL,
+        existing=IfExists.FAIL,
         properties=TableProperties.by(partition_by),
     )
 

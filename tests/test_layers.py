@@ -19,6 +19,7 @@ SOURCES = {
 # Layer → what it may import of ours, beside itself. Imports only go down.
 LAYERS = {
     "lance_flight.arrow_streams": set(),
+    "lance_flight.backend_values": set(),
     "lance_flight.errors": set(),
     "lance_flight.faults": set(),
     "lance_flight.lru_cache": set(),
@@ -38,6 +39,7 @@ LAYERS = {
     },
     "lance_flight.engine": {
         "lance_flight.arrow_streams",
+        "lance_flight.backend_values",
         "lance_flight.catalog",
         "lance_flight.planning",
         "lance_flight.model",
@@ -50,12 +52,14 @@ LAYERS = {
     },
     "lance_flight.flight": {
         "lance_flight.arrow_streams",
+        "lance_flight.backend_values",
         "lance_flight.errors",
         "lance_flight.lru_cache",
         "lance_flight.thread_states",
         "lance_flight.file_reloading",
     },
     "lance_flight.flight.engine_backend": {
+        "lance_flight.backend_values",
         "lance_flight.flight",
         "lance_flight.engine",
         "lance_flight.catalog",

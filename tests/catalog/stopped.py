@@ -20,7 +20,7 @@ def main(place: str, action: str, partition_by: str) -> None:
         return
     rows = pa.table({"id": [2]})
     by = TableProperties.by(partition_by)
-    existing = ingest.Existing.REPLACE if action == "replace" else ingest.Existing.FAIL
+    existing = ingest.IfExists.REPLACE if action == "replace" else ingest.IfExists.FAIL
     ingest.create(root, T, rows.schema, by, [rows], existing=existing)
 
 

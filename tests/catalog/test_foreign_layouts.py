@@ -12,6 +12,7 @@ import lance
 import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
+from lance_flight.backend_values import IfExists
 from lance_flight.catalog.maintenance.compaction import compact
 from lance_flight.catalog.maintenance.migration import migrate
 from lance_flight.catalog.namespace import PartitionedNamespace
@@ -20,7 +21,6 @@ from lance_flight.catalog.storage.store import Store
 from lance_flight.engine.engine import Engine
 from lance_flight.engine.query.scan_planning import plan_scan
 from lance_flight.engine.sql.functions import evaluate
-from lance_flight.engine.writes.ingest import Existing
 from lance_flight.errors import Conflict, Corrupt, Unsupported
 
 from tests.catalog.by_hand import IN_ARROW, IN_ROWS, IN_TABLE, METADATA, ROWS, lay_out
@@ -134,7 +134,7 @@ def test_the_library_rolls_nothing_back_either(tmp_path: Path) -> None:
     assert read(place) == [11, 12, 13]
 
 
-def ingest(place: Path, existing: Existing) -> int:
+def ingest(place: Path, existing: IfExists) -> int:
     reader = rows(99).to_reader()
     return engine(place).ingest(TableName("public", "events"), reader, create_missing=False, existing=existing)
 
@@ -142,8 +142,8 @@ def ingest(place: Path, existing: Existing) -> int:
 def test_an_ingest_is_refused_too_but_for_one_that_makes_another_table(tmp_path: Path) -> None:
     lay_out(tmp_path / "events", specs=IN_ROWS, schema=IN_ROWS)
     with pytest.raises(Unsupported, match="migrate ROOT events"):
-        ingest(tmp_path / "events", Existing.APPEND)
-    assert ingest(tmp_path / "events", Existing.REPLACE) == 1
+        ingest(tmp_path / "events", IfExists.APPEND)
+    assert ingest(tmp_path / "events", IfExists.REPLACE) == 1
 
 
 def test_a_table_is_dropped_wherever_its_properties_stand(tmp_path: Path) -> None:

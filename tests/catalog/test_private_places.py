@@ -15,12 +15,12 @@ import lance
 import pyarrow as pa
 import pytest
 from lance_flight import faults
+from lance_flight.backend_values import IfExists
 from lance_flight.catalog.roots.directory import Root, TableName
 from lance_flight.catalog.storage.staging_area import PRIVATE, private_place, settle_abandoned
 from lance_flight.catalog.storage.store import Store
 from lance_flight.engine.engine import Engine
 from lance_flight.engine.writes import ingest
-from lance_flight.engine.writes.ingest import Existing
 from lance_flight.engine.writes.table_properties import TableProperties
 from lance_flight.errors import LanceFlightError, NotFound
 
@@ -48,7 +48,7 @@ def put(engine: Engine, number: int, layout: str = "", *, replace: bool = False)
     """The table `t` with one row."""
     rows = pa.table({"id": [number]})
     by = TableProperties.by(layout)
-    ingest.create(engine.root, T, rows.schema, by, [rows], existing=Existing.REPLACE if replace else Existing.FAIL)
+    ingest.create(engine.root, T, rows.schema, by, [rows], existing=IfExists.REPLACE if replace else IfExists.FAIL)
 
 
 def ids(engine: Engine) -> list[int]:
@@ -257,6 +257,6 @@ def test_every_name_stays_while_its_table_is_replaced_many_times(engine: Engine,
         running = [pool.submit(look) for _ in range(3)]
         for number in range(20):
             reader = pa.table({"id": [number]}).to_reader()
-            ingest.ingest(engine.root, T, reader, create_missing=True, existing=Existing.REPLACE)
+            ingest.ingest(engine.root, T, reader, create_missing=True, existing=IfExists.REPLACE)
         stopping.set()
         assert [task.result() for task in running] == [[], [], []]

@@ -11,17 +11,9 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 
 import pyarrow as pa
+from lance_flight.backend_values import CancelStatus, Description
 from lance_flight.errors import InvalidInput
-from lance_flight.flight.backend import (
-    Caller,
-    CancelStatus,
-    Described,
-    IngestTarget,
-    Planned,
-    SqlInfoValue,
-    SqlOrPlan,
-    Updated,
-)
+from lance_flight.flight.backend import Caller, IngestTarget, Planned, SqlInfoValue, SqlOrPlan
 from lance_flight.flight.commands import SubstraitPlan
 from lance_flight.flight.protocol import flight_sql_pb2 as pb
 
@@ -143,9 +135,9 @@ class FlightSql(CannedBackend):
     is_prepared: bool = False
     """Whether the plan was described right before, which is all that tells whether it is prepared."""
 
-    def describe(self, caller: Caller, statement: SqlOrPlan, *, transaction: bytes | None = None) -> Described:
+    def describe(self, caller: Caller, statement: SqlOrPlan, *, transaction: bytes | None = None) -> Description:
         self.is_prepared = True
-        return Described(schema=_schema(transaction) if statement in QUERIES else None)
+        return Description(schema=_schema(transaction) if statement in QUERIES else None)
 
     def execute(
         self,
@@ -171,17 +163,17 @@ class FlightSql(CannedBackend):
         *,
         parameters: pa.RecordBatch | None = None,
         transaction: bytes | None = None,
-    ) -> Updated:
+    ) -> int:
         in_transaction = 5_000 if transaction == TRANSACTION else 0
         is_prepared, self.is_prepared = self.is_prepared, False
         match statement:
             case "UPDATE STATEMENT":
-                return Updated(rows=10_000 + in_transaction)
+                return 10_000 + in_transaction
             case "UPDATE PREPARED STATEMENT":
-                return Updated(rows=20_000 + in_transaction)
+                return 20_000 + in_transaction
             case SubstraitPlan():
                 _expect(statement, PLAN)
-                return Updated(rows=(20_000 if is_prepared else 10_000) + in_transaction)
+                return (20_000 if is_prepared else 10_000) + in_transaction
         raise InvalidInput(f"{statement!r}; expected UPDATE")
 
     def read(self, caller: Caller, payload: bytes) -> pa.RecordBatchReader:

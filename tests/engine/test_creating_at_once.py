@@ -12,12 +12,12 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
+from lance_flight.backend_values import IfExists
 from lance_flight.catalog.roots import directory
 from lance_flight.catalog.roots.directory import Root, TableName
 from lance_flight.catalog.storage.staging_area import StagingArea, private_place
 from lance_flight.catalog.storage.store import Store
 from lance_flight.engine.engine import Engine
-from lance_flight.engine.writes.ingest import Existing
 from lance_flight.engine.writes.table_properties import TableProperties
 from lance_flight.errors import SchemaError
 
@@ -49,7 +49,7 @@ def at_once(*tasks: Callable[[], int]) -> list[Any]:
         return [task.result() if task.exception() is None else task.exception() for task in running]
 
 
-def ingest(engine: Engine, data: pa.Table, layout: str, existing: Existing) -> Callable[[], int]:
+def ingest(engine: Engine, data: pa.Table, layout: str, existing: IfExists) -> Callable[[], int]:
     by = TableProperties.by(layout)
     return lambda: engine.ingest(T, data.to_reader(1), create_missing=True, existing=existing, properties=by)
 
@@ -82,7 +82,7 @@ def test_create_without_it_succeeds_for_one(engine: Engine, layouts: tuple[str, 
 @LAYOUTS
 def test_both_ingests_that_create_or_append_store_their_rows(engine: Engine, layouts: tuple[str, str]) -> None:
     data = [pa.table({"id": range(start, start + 50), "n": ["x"] * 50}) for start in (0, 50)]
-    tasks = [ingest(engine, rows, by, Existing.APPEND) for rows, by in zip(data, layouts, strict=True)]
+    tasks = [ingest(engine, rows, by, IfExists.APPEND) for rows, by in zip(data, layouts, strict=True)]
     assert at_once(*tasks) == [50, 50]
     assert ids(engine) == list(range(100))
     assert (engine.root.tables(), left(engine)) == ([T], [])
@@ -91,7 +91,7 @@ def test_both_ingests_that_create_or_append_store_their_rows(engine: Engine, lay
 @LAYOUTS
 def test_rows_that_do_not_fit_the_table_that_came_first_are_refused(engine: Engine, layouts: tuple[str, str]) -> None:
     data = [pa.table({"id": [1, 2]}), pa.table({"id": ["a", "b"]})]
-    tasks = [ingest(engine, rows, by, Existing.APPEND) for rows, by in zip(data, layouts, strict=True)]
+    tasks = [ingest(engine, rows, by, IfExists.APPEND) for rows, by in zip(data, layouts, strict=True)]
     outcomes = at_once(*tasks)
     (refused,) = [outcome for outcome in outcomes if isinstance(outcome, Exception)]
     assert isinstance(refused, SchemaError)
@@ -103,7 +103,7 @@ def test_rows_that_do_not_fit_the_table_that_came_first_are_refused(engine: Engi
 @LAYOUTS
 def test_of_two_ingests_that_replace_the_later_one_stays(engine: Engine, layouts: tuple[str, str]) -> None:
     data = [pa.table({"id": [n]}) for n in (1, 2)]
-    tasks = [ingest(engine, rows, by, Existing.REPLACE) for rows, by in zip(data, layouts, strict=True)]
+    tasks = [ingest(engine, rows, by, IfExists.REPLACE) for rows, by in zip(data, layouts, strict=True)]
     assert at_once(*tasks) == [1, 1]
     assert ids(engine) in ([1], [2])
     assert (engine.root.tables(), left(engine)) == ([T], [])
@@ -112,6 +112,6 @@ def test_of_two_ingests_that_replace_the_later_one_stays(engine: Engine, layouts
 @LAYOUTS
 def test_of_two_ingests_that_only_create_one_fails(engine: Engine, layouts: tuple[str, str]) -> None:
     data = [pa.table({"id": [n]}) for n in (1, 2)]
-    outcomes = at_once(*(ingest(engine, rows, by, Existing.FAIL) for rows, by in zip(data, layouts, strict=True)))
+    outcomes = at_once(*(ingest(engine, rows, by, IfExists.FAIL) for rows, by in zip(data, layouts, strict=True)))
     assert sorted(type(outcome).__name__ for outcome in outcomes) == ["AlreadyExists", "int"]
     assert ids(engine) == [outcomes.index(1) + 1]

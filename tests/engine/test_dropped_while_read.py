@@ -6,11 +6,12 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
+from lance_flight.backend_values import IfExists
 from lance_flight.catalog.roots.directory import Root, TableName
 from lance_flight.catalog.storage.store import Store
 from lance_flight.engine.engine import Engine
 from lance_flight.engine.query.tasks import Task
-from lance_flight.engine.writes.ingest import Existing, create
+from lance_flight.engine.writes.ingest import create
 from lance_flight.engine.writes.table_properties import TableProperties
 from lance_flight.errors import Conflict, LanceFlightError, QueryFailed
 
@@ -35,7 +36,7 @@ def engine(tmp_path: Path) -> Engine:
 def put(engine: Engine, layout: str, rows: int = 4) -> None:
     data = pa.table({"id": range(rows)})
     by = TableProperties.by(layout)
-    create(engine.root, T, data.schema, by, [data], existing=Existing.REPLACE)
+    create(engine.root, T, data.schema, by, [data], existing=IfExists.REPLACE)
 
 
 def refused(reader: pa.RecordBatchReader) -> LanceFlightError:

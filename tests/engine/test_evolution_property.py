@@ -14,12 +14,12 @@ import pytest
 from hypothesis import HealthCheck, note, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+from lance_flight.backend_values import IfExists
 from lance_flight.catalog.manifests.snapshot import Snapshot
 from lance_flight.catalog.namespace import PartitionedNamespace
 from lance_flight.catalog.roots.directory import Root, TableName
 from lance_flight.catalog.storage.store import Store
 from lance_flight.engine.engine import Engine
-from lance_flight.engine.writes.ingest import Existing
 from lance_flight.engine.writes.table_properties import TableProperties
 from lance_flight.errors import DataError, LanceFlightError, SchemaError, SpecError
 from lance_flight.model.schema import TABLE_FIELD_ID
@@ -78,7 +78,7 @@ class Evolving(RuleBasedStateMachine):
             T,
             pa.Table.from_pylist([], schema=START).to_reader(),
             create_missing=True,
-            existing=Existing.FAIL,
+            existing=IfExists.FAIL,
             properties=replace(TableProperties.by(", ".join(dict.fromkeys(fields))), stable_row_ids=stable_row_ids),
         )
         self.done()
@@ -113,7 +113,7 @@ class Evolving(RuleBasedStateMachine):
         ]
         note(f"ingest {rows}")
         reader = pa.Table.from_pylist(rows, schema=schema).to_reader()
-        assert self.engine.ingest(T, reader, create_missing=False, existing=Existing.APPEND) == number
+        assert self.engine.ingest(T, reader, create_missing=False, existing=IfExists.APPEND) == number
         for row in rows:
             self.model.put(row)
         self.done()

@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
+from lance_flight.backend_values import IfExists
 from lance_flight.catalog.commits import writer
 from lance_flight.catalog.roots.directory import Root, TableName
 from lance_flight.catalog.storage.store import Store
 from lance_flight.engine.engine import Engine
-from lance_flight.engine.writes.ingest import Existing
 
 from tests.stock import stored_tables
 
@@ -40,7 +40,7 @@ def test_many_batches_become_one_file_in_each_partition(
     files = {t.object_id: len(t.dataset.get_fragments()) for t in stored_tables(tmp_path / "t")}
     monkeypatch.setattr(writer, "CHUNK_ROWS", before.num_rows)
     reader = pa.RecordBatchReader.from_batches(before.schema, before.to_batches() * 5)
-    assert engine.ingest(NAME, reader, create_missing=False, existing=Existing.APPEND) == 5 * before.num_rows
+    assert engine.ingest(NAME, reader, create_missing=False, existing=IfExists.APPEND) == 5 * before.num_rows
     after = {t.object_id: len(t.dataset.get_fragments()) for t in stored_tables(tmp_path / "t")}
     assert after == {object_id: count + 1 for object_id, count in files.items()}
     expected = sorted(map(str, before.to_pylist() * 6))

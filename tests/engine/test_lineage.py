@@ -11,11 +11,11 @@ import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from lance_flight.backend_values import IfExists
 from lance_flight.catalog.roots.directory import Root, TableName
 from lance_flight.catalog.storage.store import Store
 from lance_flight.engine.engine import Engine
 from lance_flight.engine.query.scope import Scope
-from lance_flight.engine.writes.ingest import Existing
 from lance_flight.engine.writes.table_properties import TableProperties
 from lance_flight.errors import DataError, InvalidInput, LanceFlightError, SchemaError, Unsupported
 
@@ -312,7 +312,7 @@ def test_an_ingest_makes_tables_either_way(tmp_path: Path, option: dict[str, str
     engine = Engine(Root(Store(str(tmp_path))), target_partitions=2)
     rows = pa.table({"id": pa.array([1, 2], pa.int64()), "p": ["a", "b"], "v": pa.array([1, 2], pa.int64())})
     properties = TableProperties.of_ingest(by | option)
-    engine.ingest(T, rows.to_reader(), create_missing=True, existing=Existing.FAIL, properties=properties)
+    engine.ingest(T, rows.to_reader(), create_missing=True, existing=IfExists.FAIL, properties=properties)
     if option.get("stable_row_ids") == "true":
         assert set(lineage(engine)) == {1, 2}
     else:

@@ -9,12 +9,12 @@ import numpy as np
 import pyarrow as pa
 import pytest
 from lance.file import LanceFileReader
+from lance_flight.backend_values import IfExists
 from lance_flight.catalog.commits import writer
 from lance_flight.catalog.commits.write_memory import WriteMemory
 from lance_flight.catalog.roots.directory import Root, TableName
 from lance_flight.catalog.storage.store import Store
 from lance_flight.engine.engine import Engine
-from lance_flight.engine.writes.ingest import Existing
 from lance_flight.engine.writes.table_properties import TableProperties
 from lance_flight.errors import DataError
 
@@ -45,7 +45,7 @@ def rows(first: int = 0) -> pa.Table:
 
 def ingest(engine: Engine, table: pa.Table, *, stable_row_ids: bool = False) -> None:
     properties = TableProperties.by("p").having({"stable_row_ids": stable_row_ids})
-    engine.ingest(NAME, table.to_reader(), create_missing=True, existing=Existing.APPEND, properties=properties)
+    engine.ingest(NAME, table.to_reader(), create_missing=True, existing=IfExists.APPEND, properties=properties)
 
 
 def pages(root: Path) -> dict[str, tuple[int, ...]]:
@@ -116,7 +116,7 @@ def test_no_more_is_held_than_the_budget(
     monkeypatch.setattr(writer, "write_memory", budget)
     engine = Engine(Root(Store(str(tmp_path))), target_partitions=2)
     reader = pa.RecordBatchReader.from_batches(table.schema, batches())
-    engine.ingest(NAME, reader, create_missing=True, existing=Existing.APPEND, properties=TableProperties.by("p"))
+    engine.ingest(NAME, reader, create_missing=True, existing=IfExists.APPEND, properties=TableProperties.by("p"))
     assert max(most) <= (budget.per_write or max(budget.total, budget.least))
     assert budget.taken == 0
     assert list(pages(tmp_path).values()) == 3 * [(each, each, each, each)]
@@ -145,6 +145,6 @@ def test_what_a_failed_write_held_is_free_again(tmp_path: Path, memory: WriteMem
 
     stream = pa.RecordBatchReader.from_batches(rows().schema, batches())
     with pytest.raises(DataError, match="no more"):
-        engine.ingest(NAME, stream, create_missing=False, existing=Existing.APPEND)
+        engine.ingest(NAME, stream, create_missing=False, existing=IfExists.APPEND)
     assert taken[0] > memory.taken == 0
     assert engine.query("SELECT count(*) AS n FROM t").to_pylist() == [{"n": ROWS}]

@@ -12,6 +12,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
+from lance_flight.backend_values import IfExists
 from lance_flight.catalog.roots.directory import Root, TableName
 from lance_flight.catalog.storage.store import Store
 from lance_flight.engine.engine import Engine
@@ -24,7 +25,6 @@ from lance_flight.engine.runtime.client_sessions import ClientSession
 from lance_flight.engine.runtime.query_options import QueryOptions
 from lance_flight.engine.runtime.running_statement import Issuer
 from lance_flight.engine.statements.answering import Answering
-from lance_flight.engine.writes.ingest import Existing
 from lance_flight.errors import Cancelled, LanceFlightError
 
 QUERIES = {
@@ -75,7 +75,7 @@ def filled(engine: Engine) -> Engine:
 
 
 def put(engine: Engine, name: str) -> None:
-    engine.ingest(TableName("public", name), ROWS.to_reader(), create_missing=False, existing=Existing.APPEND)
+    engine.ingest(TableName("public", name), ROWS.to_reader(), create_missing=False, existing=IfExists.APPEND)
 
 
 def planned(engine: Engine, sql: str, scope: Scope | None = None) -> Task:

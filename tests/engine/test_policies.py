@@ -11,6 +11,7 @@ import pyarrow as pa
 import pytest
 from datafusion import SessionContext
 from datafusion.substrait import Serde
+from lance_flight.backend_values import IfExists
 from lance_flight.catalog.roots.directory import PUBLIC, Root, TableName
 from lance_flight.catalog.storage.store import Store
 from lance_flight.engine.engine import Engine
@@ -19,7 +20,6 @@ from lance_flight.engine.query.policies.file import Policies
 from lance_flight.engine.query.scope import Scope
 from lance_flight.engine.query.tasks import Task
 from lance_flight.engine.sql.substrait import statement_of
-from lance_flight.engine.writes.ingest import Existing
 from lance_flight.errors import InvalidInput, LanceFlightError, NotFound, Refused
 
 from tests.stock import stored_rows, stored_tables
@@ -315,7 +315,7 @@ def test_an_ingest_stores_rows_of_the_tenant_alone(
 
     def ingest() -> int:
         name, reader = TableName(PUBLIC, "events"), table.to_reader(max_chunksize=1)
-        return shared.ingest(name, reader, create_missing=False, existing=Existing.APPEND, scope=Scope(access=A))
+        return shared.ingest(name, reader, create_missing=False, existing=IfExists.APPEND, scope=Scope(access=A))
 
     if accepted:
         assert ingest() == 1
@@ -325,8 +325,8 @@ def test_an_ingest_stores_rows_of_the_tenant_alone(
     assert query(shared, "SELECT * FROM events WHERE n = 9").num_rows == (1 if accepted else 0)
 
 
-@pytest.mark.parametrize("existing", [Existing.REPLACE, Existing.FAIL])
-def test_an_ingest_makes_no_table(shared: Engine, existing: Existing) -> None:
+@pytest.mark.parametrize("existing", [IfExists.REPLACE, IfExists.FAIL])
+def test_an_ingest_makes_no_table(shared: Engine, existing: IfExists) -> None:
     for name in ("events", "other", "hidden_events"):
         reader = pa.table({"tenant": ["a"]}).to_reader()
         with pytest.raises(LanceFlightError):

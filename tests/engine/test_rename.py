@@ -11,6 +11,7 @@ from typing import Any
 import lance
 import pyarrow as pa
 import pytest
+from lance_flight.backend_values import IfExists
 from lance_flight.catalog import table
 from lance_flight.catalog.commits import table_updates, writer
 from lance_flight.catalog.maintenance.vacuum import vacuum
@@ -28,7 +29,7 @@ from lance_flight.engine.query.tasks import Task
 from lance_flight.engine.runtime.client_sessions import ClientSession
 from lance_flight.engine.runtime.transactions import SqlTransaction
 from lance_flight.engine.sql.functions import evaluate
-from lance_flight.engine.writes.ingest import Existing, create
+from lance_flight.engine.writes.ingest import create
 from lance_flight.engine.writes.table_properties import TableProperties
 from lance_flight.errors import (
     AlreadyExists,
@@ -343,5 +344,5 @@ def test_a_plain_table_takes_rows_after_it_was_renamed(engine: Engine) -> None:
     engine.update("ALTER TABLE a RENAME TO b")
     data = pa.table({"id": [2]})
     target = TableName("public", "b")
-    assert engine.ingest(target, data.to_reader(), create_missing=False, existing=Existing.APPEND) == 1
+    assert engine.ingest(target, data.to_reader(), create_missing=False, existing=IfExists.APPEND) == 1
     assert ids(engine, "b") == [1, 2]

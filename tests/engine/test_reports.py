@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
+from lance_flight.backend_values import IfExists
 from lance_flight.catalog.roots.directory import Root, TableName
 from lance_flight.catalog.storage.store import Store
 from lance_flight.engine.engine import Engine
@@ -17,7 +18,6 @@ from lance_flight.engine.runtime.limits import Limits
 from lance_flight.engine.runtime.running_statement import Issuer, Kind, Record
 from lance_flight.engine.statements import reports
 from lance_flight.engine.statements.maintenance.compact import Compact
-from lance_flight.engine.writes.ingest import Existing
 from lance_flight.errors import Cancelled, NotFound, Refused, TicketError
 
 ROWS = pa.table({"k": list(range(8)), "x": list(range(8))})
@@ -37,7 +37,7 @@ def opened(root: Path, lifetime: float = 600.0) -> Engine:
 
 
 def add(engine: Engine) -> None:
-    engine.ingest(TableName("public", "t"), ROWS.to_reader(), create_missing=False, existing=Existing.APPEND)
+    engine.ingest(TableName("public", "t"), ROWS.to_reader(), create_missing=False, existing=IfExists.APPEND)
 
 
 def task_of(engine: Engine, sql: str, scope: Scope | None = None) -> Task:

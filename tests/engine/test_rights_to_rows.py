@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
+from lance_flight.backend_values import IfExists
 from lance_flight.catalog.roots.directory import PUBLIC, Root, TableName
 from lance_flight.catalog.storage.store import Store
 from lance_flight.engine.engine import Engine
@@ -30,7 +31,6 @@ from lance_flight.engine.statements.registry import STATEMENTS
 from lance_flight.engine.statements.set_option import SetOption
 from lance_flight.engine.statements.show import ShowMetadata, ShowTables
 from lance_flight.engine.statements.update import Update
-from lance_flight.engine.writes.ingest import Existing
 from lance_flight.errors import LanceFlightError, Refused
 
 from tests.engine.statement_needs import NEEDS
@@ -370,8 +370,8 @@ def test_rows_come_where_one_may_insert(untouched: Untouched, sql: str, says: st
     assert not told(root, sql, OWNER).startswith("Refused")
 
 
-@pytest.mark.parametrize("existing", [Existing.REPLACE, Existing.APPEND, Existing.FAIL])
-def test_an_ingest_that_makes_a_table_stores_rows_that_one_may_insert(root: Engine, existing: Existing) -> None:
+@pytest.mark.parametrize("existing", [IfExists.REPLACE, IfExists.APPEND, IfExists.FAIL])
+def test_an_ingest_that_makes_a_table_stores_rows_that_one_may_insert(root: Engine, existing: IfExists) -> None:
     access = Policies.parse(
         'roles.r = { members = ["*"], grants = ["INSERT ON fresh WHERE p = \'ours\'", "DDL ON fresh"] }'
     ).access("x")
@@ -434,7 +434,7 @@ def test_an_ingest_into_a_branch_is_governed_by_its_table(root: Engine) -> None:
     def ingest(values: list[str]) -> int:
         reader, scope = pa.table({"p": values}).to_reader(), Scope(access=PRINCIPALS["tenant"])
         name = TableName(PUBLIC, "vault@work")
-        return root.ingest(name, reader, create_missing=False, existing=Existing.APPEND, scope=scope)
+        return root.ingest(name, reader, create_missing=False, existing=IfExists.APPEND, scope=scope)
 
     assert ingest(["ours", "ours"]) == 2
     with pytest.raises(Refused):

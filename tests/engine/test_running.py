@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
+from lance_flight.backend_values import CancelStatus, IfExists
 from lance_flight.catalog.roots.directory import Root, TableName
 from lance_flight.catalog.storage.leases import SnapshotId, leased, leases
 from lance_flight.catalog.storage.store import Store
@@ -19,8 +20,7 @@ from lance_flight.engine.query.query_plans import QueryPlan
 from lance_flight.engine.query.scope import Scope
 from lance_flight.engine.runtime.limits import Limits
 from lance_flight.engine.runtime.running_statement import Issuer, Kind, Record, RunningStatement, State
-from lance_flight.engine.runtime.statement_registry import Cancellations, StatementRegistry
-from lance_flight.engine.writes.ingest import Existing
+from lance_flight.engine.runtime.statement_registry import StatementRegistry
 from lance_flight.errors import Cancelled, LanceFlightError, OutOfMemory, Refused
 
 from tests.engine.waiting import until
@@ -45,7 +45,7 @@ def engine(tmp_path: Path) -> Engine:
 def filled(engine: Engine) -> Engine:
     """An engine with a table of four partitions."""
     engine.update("CREATE TABLE t (k BIGINT, x BIGINT) PARTITIONED BY (bucket(4, k))")
-    engine.ingest(TableName("public", "t"), ROWS.to_reader(), create_missing=False, existing=Existing.APPEND)
+    engine.ingest(TableName("public", "t"), ROWS.to_reader(), create_missing=False, existing=IfExists.APPEND)
     return engine
 
 
@@ -113,7 +113,7 @@ def test_what_ends_in_its_first_call_is_told_once(
 
 
 def test_an_ingest_counts_what_it_is_given(engine: Engine, ended: list[Record]) -> None:
-    engine.ingest(TableName("public", "t"), ROWS.to_reader(), create_missing=False, existing=Existing.APPEND)
+    engine.ingest(TableName("public", "t"), ROWS.to_reader(), create_missing=False, existing=IfExists.APPEND)
     (record,) = ended
     assert (record.kind, record.sql, record.rows) == (Kind.INGEST, "INGEST INTO public.t", ROWS.num_rows)
 
@@ -141,7 +141,7 @@ def test_a_query_that_waits_for_its_reader_is_cancelled_with_its_tickets(engine:
     (task,) = planned(engine, "SELECT k FROM t").tasks
     with pytest.raises(Refused):
         engine.running.cancel(task.statement, BOB)
-    assert engine.running.cancel(task.statement, ALICE) is Cancellations.CANCELLED
+    assert engine.running.cancel(task.statement, ALICE) is CancelStatus.CANCELLED
     with pytest.raises(Cancelled):
         engine.run(task, ALICE)
     assert [record.outcome for record in ended] == ["cancelled"]
@@ -162,7 +162,7 @@ def test_a_query_that_computes_is_cancelled(engine: Engine, ended: list[Record],
     thread = threading.Thread(target=read)
     thread.start()
     until(lambda: any(record.state is State.RUNNING for record in engine.running.records()))
-    assert engine.running.cancel(running.id, ALICE) is Cancellations.CANCELLED
+    assert engine.running.cancel(running.id, ALICE) is CancelStatus.CANCELLED
     thread.join(10)
     assert len(failures) == 1
     assert [record.outcome for record in ended] == ["cancelled"]
@@ -181,7 +181,7 @@ def test_long_work_says_how_far_it_is(engine: Engine, monkeypatch: pytest.Monkey
     if sql == "REINDEX t":
         engine.update("CREATE INDEX i ON t (x) WITH (min_rows = 1)")
         engine.update("CREATE INDEX j ON t (k) WITH (min_rows = 1)")
-    engine.ingest(TableName("public", "t"), ROWS.to_reader(), create_missing=False, existing=Existing.APPEND)
+    engine.ingest(TableName("public", "t"), ROWS.to_reader(), create_missing=False, existing=IfExists.APPEND)
     seen: list[float | None] = []
     progressed = RunningStatement.progressed
 
@@ -212,7 +212,7 @@ def test_a_change_is_cancelled_before_its_commit(engine: Engine, ended: list[Rec
     thread.start()
     until(engine.running.records)
     (running,) = engine.running.records()
-    assert engine.running.cancel(running.id, ALICE) is Cancellations.CANCELLED
+    assert engine.running.cancel(running.id, ALICE) is CancelStatus.CANCELLED
     thread.join(10)
     assert len(failures) == 1
     assert [record.outcome for record in ended] == ["cancelled"]
@@ -232,7 +232,7 @@ def test_an_ingest_is_cancelled_between_its_batches(engine: Engine) -> None:
             TableName("public", "t"),
             reader,
             create_missing=False,
-            existing=Existing.APPEND,
+            existing=IfExists.APPEND,
             scope=Scope(issuer=ALICE),
         )
     assert engine.query("SELECT count(*) AS n FROM t").to_pylist() == [{"n": ROWS.num_rows}]
@@ -241,9 +241,9 @@ def test_an_ingest_is_cancelled_between_its_batches(engine: Engine) -> None:
 def test_a_commit_is_not_interrupted(engine: Engine) -> None:
     with engine.running.entered(Kind.UPDATE, "INSERT", ALICE) as running:
         with running.cancellation.committing():
-            assert engine.running.cancel(running.id, ALICE) is Cancellations.NOT_CANCELLABLE
+            assert engine.running.cancel(running.id, ALICE) is CancelStatus.NOT_CANCELLABLE
         running.cancellation.check()
-        assert engine.running.cancel(running.id, ALICE, seconds=0) is Cancellations.CANCELLING
+        assert engine.running.cancel(running.id, ALICE, seconds=0) is CancelStatus.CANCELLING
         with pytest.raises(Cancelled), running.cancellation.committing():
             pytest.fail("a cancelled statement began its commit")
 
@@ -251,7 +251,7 @@ def test_a_commit_is_not_interrupted(engine: Engine) -> None:
 def test_maintenance_that_has_begun_is_not_interrupted(
     engine: Engine, ended: list[Record], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    outcomes: list[Cancellations] = []
+    outcomes: list[CancelStatus] = []
     progressed = RunningStatement.progressed
 
     def cancelled(statement: RunningStatement, done: int, total: int) -> None:
@@ -260,7 +260,7 @@ def test_maintenance_that_has_begun_is_not_interrupted(
 
     monkeypatch.setattr(RunningStatement, "progressed", cancelled)
     report = engine.run(planned(engine, "VERIFY TABLE t").tasks[0], ALICE).read_all()
-    assert set(outcomes) == {Cancellations.NOT_CANCELLABLE}
+    assert set(outcomes) == {CancelStatus.NOT_CANCELLABLE}
     assert report.num_rows == 4
     assert [record.outcome for record in ended] == ["ok"]
 

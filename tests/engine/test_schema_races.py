@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
+from lance_flight.backend_values import IfExists
 from lance_flight.catalog.manifests.manifest import Manifest
 from lance_flight.catalog.manifests.snapshot import Snapshot
 from lance_flight.catalog.roots.directory import Root, TableName
@@ -15,7 +16,6 @@ from lance_flight.engine.engine import Engine
 from lance_flight.engine.query.scope import Scope
 from lance_flight.engine.runtime.client_sessions import ClientSession
 from lance_flight.engine.runtime.transactions import SqlTransaction
-from lance_flight.engine.writes.ingest import Existing
 from lance_flight.errors import AlreadyExists, DataError, LanceFlightError, NotFound, SerializationFailure
 from lance_flight.model.schema import NamespaceSchema
 
@@ -125,7 +125,7 @@ def test_an_ingest_that_began_before_fails_and_leaves_nothing(engine: Engine, ch
 
     reader = pa.RecordBatchReader.from_batches(schema, batches())
     with pytest.raises(SerializationFailure, match="changed in its schema"):
-        engine.ingest(T, reader, create_missing=False, existing=Existing.APPEND)
+        engine.ingest(T, reader, create_missing=False, existing=IfExists.APPEND)
     assert rows(engine) == HELD
     columns(engine)
     referred = {

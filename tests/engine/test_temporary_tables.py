@@ -8,6 +8,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
+from lance_flight.backend_values import IfExists
 from lance_flight.catalog.roots.directory import PUBLIC, Root, TableName
 from lance_flight.catalog.roots.temporary import TEMPORARY
 from lance_flight.catalog.storage.staging_area import PRIVATE
@@ -20,7 +21,6 @@ from lance_flight.engine.query.tasks import Task
 from lance_flight.engine.runtime.client_sessions import ClientSession
 from lance_flight.engine.runtime.clients import Clients
 from lance_flight.engine.runtime.limits import Limits
-from lance_flight.engine.writes.ingest import Existing
 from lance_flight.errors import NotFound, Refused, Unsupported
 
 POLICIES = Policies.parse("""
@@ -175,7 +175,7 @@ def test_a_transaction_reads_one_and_does_not_take_its_making_back(engine: Engin
         TableName(PUBLIC, "sent"),
         pa.table({"n": [7]}).to_reader(),
         create_missing=True,
-        existing=Existing.FAIL,
+        existing=IfExists.FAIL,
         scope=client.scope,
         temporary=True,
     )

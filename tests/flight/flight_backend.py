@@ -8,19 +8,10 @@ from datetime import datetime
 
 import pyarrow as pa
 from lance_flight.arrow_streams import decode_batch, encode_rows
+from lance_flight.backend_values import CancelStatus, Description, SettingValue
 from lance_flight.errors import InvalidInput, NotFound, SqlError
-from lance_flight.flight.backend import (
-    Caller,
-    CancelStatus,
-    Described,
-    IngestTarget,
-    Planned,
-    SqlInfoValue,
-    SqlOrPlan,
-    TableEntry,
-    Updated,
-)
-from lance_flight.flight.commands import SessionValue, SubstraitPlan
+from lance_flight.flight.backend import Caller, IngestTarget, Planned, SqlInfoValue, SqlOrPlan, TableEntry
+from lance_flight.flight.commands import SubstraitPlan
 
 KEY = bytes(range(32))
 
@@ -83,8 +74,8 @@ class CannedBackend:
     ended: list[tuple[bytes, bool]] = field(default_factory=list)
     savepoints: list[tuple[bytes, object]] = field(default_factory=list)
     info: dict[int, SqlInfoValue] = field(default_factory=dict)
-    sessions: dict[str, dict[str, SessionValue]] = field(default_factory=dict)
-    cookies: dict[str, dict[str, SessionValue]] = field(default_factory=dict)
+    sessions: dict[str, dict[str, SettingValue]] = field(default_factory=dict)
+    cookies: dict[str, dict[str, SettingValue]] = field(default_factory=dict)
     expires: datetime | None = None
     renewed: datetime | None = None
     cancelled: list[tuple[bytes, ...]] = field(default_factory=list)
@@ -101,7 +92,7 @@ class CannedBackend:
     def knows(self, cookie: str) -> bool:
         return cookie in self.cookies
 
-    def set_option(self, caller: Caller, name: str, value: SessionValue) -> None:
+    def set_option(self, caller: Caller, name: str, value: SettingValue | None) -> None:
         if name == self.unknown_option:
             raise NotFound(f"no option {name!r}")
         if value == self.wrong_value:
@@ -112,7 +103,7 @@ class CannedBackend:
         if value is not None:
             options[name] = value
 
-    def options(self, caller: Caller) -> Mapping[str, SessionValue]:
+    def options(self, caller: Caller) -> Mapping[str, SettingValue]:
         return self._options(caller)
 
     def close_session(self, caller: Caller) -> None:
@@ -121,7 +112,7 @@ class CannedBackend:
         self.cookies = {cookie: options for cookie, options in self.cookies.items() if options is not ended}
         self.sessions = {key: options for key, options in self.sessions.items() if options is not ended}
 
-    def _options(self, caller: Caller) -> dict[str, SessionValue]:
+    def _options(self, caller: Caller) -> dict[str, SettingValue]:
         if caller.cookie is not None:
             return self.cookies[caller.cookie]
         return self.sessions.setdefault(caller.session, {})
@@ -152,16 +143,16 @@ class CannedBackend:
     def sql_info(self) -> Mapping[int, SqlInfoValue]:
         return self.info
 
-    def describe(self, caller: Caller, statement: SqlOrPlan, *, transaction: bytes | None = None) -> Described:
+    def describe(self, caller: Caller, statement: SqlOrPlan, *, transaction: bytes | None = None) -> Description:
         sql = _text(statement)
         self.callers.append(caller)
         self.described.append(sql)
         self._fail(sql)
         if sql == ECHO:
-            return Described(schema=ECHO_PARAMETERS, parameters=ECHO_PARAMETERS)
+            return Description(schema=ECHO_PARAMETERS, parameters=ECHO_PARAMETERS)
         if sql in self.updates:
-            return Described(schema=None, parameters=ECHO_PARAMETERS if "$1" in sql else pa.schema([]))
-        return Described(schema=self._query(sql).schema)
+            return Description(schema=None, parameters=ECHO_PARAMETERS if "$1" in sql else pa.schema([]))
+        return Description(schema=self._query(sql).schema)
 
     def execute(
         self,
@@ -171,14 +162,14 @@ class CannedBackend:
         parameters: pa.RecordBatch | None = None,
         endpoints: int = 1,
         transaction: bytes | None = None,
-    ) -> Planned | Updated:
+    ) -> Planned | int:
         sql = _text(statement)
         self.callers.append(caller)
         rows = None if parameters is None else parameters.to_pylist()
         self.ran.append(Ran(sql=sql, parameters=rows, endpoints=endpoints, transaction=transaction))
         self._fail(sql)
         if sql in self.updates:
-            return Updated(rows=self.updates[sql] * (1 if rows is None else len(rows)))
+            return self.updates[sql] * (1 if rows is None else len(rows))
         if sql == ECHO:
             assert parameters is not None
             return Planned(schema=ECHO_PARAMETERS, payloads=(b"echo:" + encode_rows(parameters),))
@@ -199,9 +190,9 @@ class CannedBackend:
         *,
         parameters: pa.RecordBatch | None = None,
         transaction: bytes | None = None,
-    ) -> Updated:
+    ) -> int:
         outcome = self.execute(caller, statement, parameters=parameters, transaction=transaction)
-        if not isinstance(outcome, Updated):
+        if not isinstance(outcome, int):
             raise InvalidInput("a query was sent as an update")
         return outcome
 

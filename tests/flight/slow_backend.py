@@ -6,7 +6,7 @@ import threading
 from dataclasses import dataclass, field
 
 import pyarrow as pa
-from lance_flight.flight.backend import Caller, Planned, SqlOrPlan, Updated
+from lance_flight.flight.backend import Caller, Planned, SqlOrPlan
 
 from tests.flight.flight_backend import CannedBackend
 
@@ -29,7 +29,7 @@ class SlowBackend(CannedBackend):
         parameters: pa.RecordBatch | None = None,
         endpoints: int = 1,
         transaction: bytes | None = None,
-    ) -> Planned | Updated:
+    ) -> Planned | int:
         self.is_begun.set()
         assert self.go.wait(PATIENCE)
         return CannedBackend.execute(

@@ -7,8 +7,9 @@ import adbc_driver_manager
 import pyarrow as pa
 import pytest
 from adbc_driver_flightsql import DatabaseOptions
+from lance_flight.backend_values import IfExists
 from lance_flight.errors import NotFound, Refused, SqlError, Unsupported
-from lance_flight.flight.backend import IfExists, IfNotExists
+from lance_flight.flight.backend import IfNotExists
 from lance_flight.flight.server import FlightSqlServer
 
 from tests.flight.flight_backend import ECHO, ECHO_PARAMETERS, FLIGHTS, NUMBERS, CannedBackend, Ran

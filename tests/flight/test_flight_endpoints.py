@@ -6,8 +6,8 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 from google.protobuf.any_pb2 import Any as AnyMessage
+from lance_flight.backend_values import CancelStatus
 from lance_flight.flight import commands
-from lance_flight.flight.backend import CancelStatus
 from lance_flight.flight.commands import Action
 from lance_flight.flight.protocol import flight_actions_pb2 as actions_pb
 from lance_flight.flight.protocol import flight_sql_pb2 as pb

@@ -6,9 +6,10 @@ import grpc
 import pyarrow as pa
 import pytest
 from google.protobuf.any_pb2 import Any as AnyMessage
+from lance_flight.backend_values import IfExists
 from lance_flight.errors import Conflict
 from lance_flight.flight import commands
-from lance_flight.flight.backend import IfExists, IfNotExists, IngestTarget
+from lance_flight.flight.backend import IfNotExists, IngestTarget
 from lance_flight.flight.commands import Action, Command
 from lance_flight.flight.protocol import flight_sql_pb2 as pb
 from lance_flight.flight.server import FlightSqlServer

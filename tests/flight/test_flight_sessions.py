@@ -6,10 +6,11 @@ from collections.abc import Iterator
 from contextlib import ExitStack
 
 import pytest
+from lance_flight.backend_values import SettingValue
 from lance_flight.errors import Conflict
 from lance_flight.flight import commands
 from lance_flight.flight.calls import SESSION_COOKIE
-from lance_flight.flight.commands import Action, SessionValue
+from lance_flight.flight.commands import Action
 from lance_flight.flight.protocol import flight_actions_pb2 as pb
 from lance_flight.flight.server import FlightSqlServer
 from lance_flight.flight.sessions import value_message
@@ -36,7 +37,7 @@ class Client:
         body: bytes = result.body.to_pybytes()
         return body
 
-    def set(self, **options: SessionValue) -> dict[str, int]:
+    def set(self, **options: SettingValue | None) -> dict[str, int]:
         """Set options; what was wrong with those that could not be set."""
         request = commands.SetSessionOptions(
             session_options={name: value_message(value) for name, value in options.items()}
@@ -90,7 +91,7 @@ VALUES = {
 
 @pytest.mark.parametrize(("value", "kind"), VALUES.values(), ids=VALUES.keys())
 def test_a_value_of_every_kind_is_set_and_comes_back_as_it_was(
-    connect: Clients, value: SessionValue, kind: str
+    connect: Clients, value: SettingValue | None, kind: str
 ) -> None:
     client = connect()
     assert client.set(option=value) == {}

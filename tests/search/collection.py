@@ -8,13 +8,13 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+from lance_flight.backend_values import IfExists
 from lance_flight.catalog.roots.directory import PUBLIC, Root, TableName
 from lance_flight.catalog.storage.store import Store
 from lance_flight.engine.engine import Engine
 from lance_flight.engine.query.policies.access import UNLIMITED, Access
 from lance_flight.engine.query.scope import Scope
 from lance_flight.engine.query.tasks import Task
-from lance_flight.engine.writes.ingest import Existing
 from lance_flight.errors import LanceFlightError
 
 DIMENSIONS = 8
@@ -84,7 +84,7 @@ def engine(root: Path) -> Engine:
 
 
 def store(of: Engine, documents: Documents, name: str = "docs") -> None:
-    of.ingest(TableName(PUBLIC, name), documents.table.to_reader(), create_missing=False, existing=Existing.APPEND)
+    of.ingest(TableName(PUBLIC, name), documents.table.to_reader(), create_missing=False, existing=IfExists.APPEND)
 
 
 def made(root: Path, documents: Documents, partitioned_by: str = "tenant", *, stable_row_ids: bool = False) -> Engine:

@@ -7,9 +7,9 @@ from pathlib import Path
 import lance
 import pyarrow as pa
 import pytest
+from lance_flight.backend_values import IfExists
 from lance_flight.catalog.roots.directory import PUBLIC, TableName
 from lance_flight.engine.engine import Engine
-from lance_flight.engine.writes.ingest import Existing
 from lance_flight.errors import DataError
 
 from tests.search.collection import DIMENSIONS, Documents, made, query, store, told
@@ -167,7 +167,7 @@ def test_null_inside_a_vector_is_not_written(tmp_path: Path, sql: str) -> None:
 
 def ingest(of: Engine, table: str, column: pa.Array) -> int:
     rows, name = pa.table({"embedding": column}), TableName(PUBLIC, table)
-    return of.ingest(name, rows.to_reader(), create_missing=True, existing=Existing.APPEND)
+    return of.ingest(name, rows.to_reader(), create_missing=True, existing=IfExists.APPEND)
 
 
 @pytest.mark.parametrize("kind", [pa.float32(), pa.float64(), pa.float16(), pa.uint8()], ids=str)

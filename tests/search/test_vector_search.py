@@ -10,10 +10,10 @@ import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from lance_flight.backend_values import IfExists
 from lance_flight.catalog.roots.directory import PUBLIC, TableName
 from lance_flight.engine.engine import Engine
 from lance_flight.engine.query.policies.file import Policies
-from lance_flight.engine.writes.ingest import Existing
 from lance_flight.errors import InvalidInput, NotFound, SqlError
 
 from tests.search.collection import DIMENSIONS, Documents, engine, literal, made, query, store, told
@@ -172,7 +172,7 @@ def test_numbers_that_are_written_become_the_nearest_floats(tmp_path: Path) -> N
 def test_vectors_of_another_size_are_not_stored(docs: Engine, kind: pa.DataType) -> None:
     rows = pa.table({"id": [1], "embedding": pa.array([[1, 2, 3]], kind)}).to_reader()
     with pytest.raises(InvalidInput, match=r"column 'embedding' .*fixed_size_list<item: float>\[8\]"):
-        docs.ingest(TableName(PUBLIC, "docs"), rows, create_missing=False, existing=Existing.APPEND)
+        docs.ingest(TableName(PUBLIC, "docs"), rows, create_missing=False, existing=IfExists.APPEND)
 
 
 def test_explain_says_which_partitions_are_searched(docs: Engine) -> None:

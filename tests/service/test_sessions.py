@@ -11,11 +11,11 @@ import pyarrow as pa
 import pytest
 from adbc_driver_flightsql import dbapi
 from adbc_driver_manager import Error
+from lance_flight.backend_values import SettingValue
 from lance_flight.flight.commands import (
     Action,
     CloseSession,
     GetSessionOptions,
-    SessionValue,
     SetSessionOptions,
 )
 from lance_flight.flight.protocol import flight_actions_pb2 as pb
@@ -28,7 +28,7 @@ from tests.service.server_process import Server, serving
 
 COOKIES = {"adbc.flight.sql.rpc.with_cookie_middleware": "true"}
 OPTION = "adbc.flight.sql.session.option"
-DEFAULTS: Mapping[str, SessionValue] = {
+DEFAULTS: Mapping[str, SettingValue | None] = {
     "branch": "main",
     "catalog": "lance",
     "dynamic_pruning": True,
@@ -158,7 +158,7 @@ class Raw:
         self._client = flight.connect(server.uri, middleware=[jar])
         self.close = self._client.close
 
-    def set(self, **values: SessionValue) -> dict[str, int]:
+    def set(self, **values: SettingValue | None) -> dict[str, int]:
         """Set options; what was wrong with those that could not be set."""
         body = self.act(
             SetSessionOptions(session_options={name: value_message(value) for name, value in values.items()})
@@ -178,13 +178,13 @@ class Raw:
 
 
 @pytest.mark.parametrize("value", [1, 0.5, ("off",), (), ""])
-def test_a_value_of_another_kind_is_none_of_a_switch(server: Server, value: SessionValue) -> None:
+def test_a_value_of_another_kind_is_none_of_a_switch(server: Server, value: SettingValue | None) -> None:
     with closing(Raw(server, CookieJar())) as client:
         assert client.set(dynamic_pruning=value) == {"dynamic_pruning": pb.SetSessionOptionsResult.INVALID_VALUE}
 
 
 @pytest.mark.parametrize("value", [-1, 0.5, True, "x", ("7",)])
-def test_a_value_of_another_kind_is_no_number(server: Server, value: SessionValue) -> None:
+def test_a_value_of_another_kind_is_no_number(server: Server, value: SettingValue | None) -> None:
     with closing(Raw(server, CookieJar())) as client:
         assert client.set(group_rows=value) == {"group_rows": pb.SetSessionOptionsResult.INVALID_VALUE}
         assert client.set(group_rows=7) == {}

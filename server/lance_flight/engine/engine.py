@@ -9,6 +9,7 @@ from functools import partial
 
 import pyarrow as pa
 
+from lance_flight.backend_values import Description, IfExists
 from lance_flight.catalog.roots.directory import Root, TableName
 from lance_flight.catalog.roots.temporary import NO_TABLES, Temporary
 from lance_flight.catalog.storage.leases import SnapshotLease, leases
@@ -16,7 +17,7 @@ from lance_flight.engine.query.endpoints import is_ordered, split
 from lance_flight.engine.query.plan_cache import PlanCache
 from lance_flight.engine.query.planned_query import PlannedQuery
 from lance_flight.engine.query.policies.access import UNLIMITED, Access
-from lance_flight.engine.query.query_plans import Description, QueryPlan, tasks_of
+from lance_flight.engine.query.query_plans import QueryPlan, tasks_of
 from lance_flight.engine.query.scope import ALONE, Scope
 from lance_flight.engine.query.sessions import Sessions, in_transaction, temporary_of
 from lance_flight.engine.query.tasks import Task
@@ -335,7 +336,7 @@ class Engine:
         reader: pa.RecordBatchReader,
         *,
         create_missing: bool,
-        existing: ingest.Existing,
+        existing: IfExists,
         properties: TableProperties = PLAIN,
         scope: Scope = ALONE,
         temporary: bool = False,

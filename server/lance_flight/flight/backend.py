@@ -14,12 +14,11 @@ from typing import Any, Protocol, TypeAlias
 
 import pyarrow as pa
 
-from lance_flight.flight.commands import SessionValue, SubstraitPlan
+from lance_flight.backend_values import CancelStatus, Description, IfExists, SettingValue
+from lance_flight.flight.commands import SubstraitPlan
 
 SqlOrPlan: TypeAlias = str | SubstraitPlan
 """What a client can have run."""
-
-"""The ingest option that partitions a table which the ingest creates, as in CREATE TABLE … PARTITIONED BY (…)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,17 +41,6 @@ class Caller:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Described:
-    """A statement that was planned and not run.
-
-    `schema` is None for a statement that returns no rows (DDL and DML).
-    """
-
-    schema: pa.Schema | None
-    parameters: pa.Schema = field(default_factory=lambda: pa.schema([]))
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Planned:
     """A query ready to be read: one payload for each endpoint.
 
@@ -72,34 +60,11 @@ class Planned:
     expires: datetime | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Updated:
-    """A statement that returns no rows and has been run, once; `rows` were affected (-1: unknown)."""
-
-    rows: int
-
-
-class CancelStatus(Enum):
-    """What came of a request to cancel: it has ended, it will, or it is too late for that."""
-
-    CANCELLED = "cancelled"
-    CANCELLING = "cancelling"
-    NOT_CANCELLABLE = "not cancellable"
-
-
 class IfNotExists(Enum):
     """What an ingest does when its table is missing."""
 
     CREATE = "create"
     FAIL = "fail"
-
-
-class IfExists(Enum):
-    """What an ingest does when its table is there."""
-
-    FAIL = "fail"
-    APPEND = "append"
-    REPLACE = "replace"
 
 
 TABLE, LOCAL_TEMPORARY = "TABLE", "LOCAL TEMPORARY"
@@ -148,7 +113,7 @@ SqlInfoValue: TypeAlias = str | bool | int | None
 class Backend(Protocol):
     """Runs SQL. Every method may raise an error of `lance_flight.errors`, and runs on a thread of its own."""
 
-    def describe(self, caller: Caller, statement: SqlOrPlan, *, transaction: bytes | None = None) -> Described:
+    def describe(self, caller: Caller, statement: SqlOrPlan, *, transaction: bytes | None = None) -> Description:
         """Plan a statement without running any of it."""
         ...
 
@@ -168,14 +133,14 @@ class Backend(Protocol):
         """Return whether a cookie finds a session that has not ended."""
         ...
 
-    def set_option(self, caller: Caller, name: str, value: SessionValue) -> None:
+    def set_option(self, caller: Caller, name: str, value: SettingValue | None) -> None:
         """Set an option of the caller's session, None: to its default.
 
         Raises `NotFound` for a name that no option has, and `InvalidInput` for a value that it cannot have.
         """
         ...
 
-    def options(self, caller: Caller) -> Mapping[str, SessionValue]:
+    def options(self, caller: Caller) -> Mapping[str, SettingValue]:
         """All options of the caller's session."""
         ...
 
@@ -218,10 +183,11 @@ class Backend(Protocol):
         parameters: pa.RecordBatch | None = None,
         endpoints: int = 1,
         transaction: bytes | None = None,
-    ) -> Planned | Updated:
+    ) -> Planned | int:
         """Plan a query (`parameters`: one row), or run any other statement once per row of `parameters`.
 
-        One that returns a report is run as well: the payload gives what it has done.
+        The latter returns how many rows it has affected (-1: unknown). A statement that returns a report is run as well: the
+        payload gives what it has done.
         """
         ...
 
@@ -232,8 +198,11 @@ class Backend(Protocol):
         *,
         parameters: pa.RecordBatch | None = None,
         transaction: bytes | None = None,
-    ) -> Updated:
-        """Run a statement once per row of `parameters`; `InvalidInput` for a query. What returns a report counts its rows."""
+    ) -> int:
+        """Run a statement once per row of `parameters` and return how many rows it has affected, or its report has.
+
+        `InvalidInput` for a query.
+        """
         ...
 
     def read(self, caller: Caller, payload: bytes) -> Rows:

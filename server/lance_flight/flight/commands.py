@@ -13,8 +13,6 @@ from google.protobuf.message import Message
 from lance_flight.flight.protocol import flight_actions_pb2 as actions_pb
 from lance_flight.flight.protocol import flight_sql_pb2 as sql_pb
 
-SessionValue: TypeAlias = str | bool | int | float | tuple[str, ...] | None
-
 GetSqlInfo = sql_pb.CommandGetSqlInfo
 GetXdbcTypeInfo = sql_pb.CommandGetXdbcTypeInfo
 GetCatalogs = sql_pb.CommandGetCatalogs

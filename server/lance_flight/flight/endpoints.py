@@ -11,9 +11,10 @@ import pyarrow as pa
 from google.protobuf.timestamp_pb2 import Timestamp
 from pyarrow import flight
 
+from lance_flight.backend_values import CancelStatus
 from lance_flight.errors import InvalidInput, TicketExpired
 from lance_flight.flight import schemas
-from lance_flight.flight.backend import Backend, CancelStatus, Planned, Rows
+from lance_flight.flight.backend import Backend, Planned, Rows
 from lance_flight.flight.calls import Call
 from lance_flight.flight.commands import CancelFlightInfo, CancelQuery, RenewFlightEndpoint, TicketStatementQuery
 from lance_flight.flight.protocol import flight_actions_pb2 as actions_pb

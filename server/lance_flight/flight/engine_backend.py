@@ -9,6 +9,7 @@ from datetime import datetime
 
 import pyarrow as pa
 
+from lance_flight.backend_values import CancelStatus, Description, SettingValue
 from lance_flight.catalog.roots.directory import PUBLIC, TableName
 from lance_flight.engine.engine import Engine
 from lance_flight.engine.query.policies.access import Access
@@ -21,16 +22,12 @@ from lance_flight.engine.runtime.running_statement import Issuer
 from lance_flight.engine.sql import substrait
 from lance_flight.engine.sql.references import CATALOG
 from lance_flight.engine.statements import settings
-from lance_flight.engine.writes.ingest import Existing
 from lance_flight.engine.writes.table_properties import TableProperties
 from lance_flight.errors import Conflict, NotFound, Unsupported
 from lance_flight.flight.backend import (
     LOCAL_TEMPORARY,
     TABLE,
     Caller,
-    CancelStatus,
-    Described,
-    IfExists,
     IfNotExists,
     IngestTarget,
     Planned,
@@ -38,9 +35,7 @@ from lance_flight.flight.backend import (
     SqlInfoValue,
     SqlOrPlan,
     TableEntry,
-    Updated,
 )
-from lance_flight.flight.commands import SessionValue
 from lance_flight.flight.protocol import flight_sql_pb2 as pb
 
 
@@ -51,9 +46,8 @@ class EngineBackend:
         self._engine = engine
         self._policies = policies
 
-    def describe(self, caller: Caller, statement: SqlOrPlan, *, transaction: bytes | None = None) -> Described:
-        description = self._engine.describe(_sql(statement), self._scope(caller, transaction))
-        return Described(schema=description.schema, parameters=description.parameters)
+    def describe(self, caller: Caller, statement: SqlOrPlan, *, transaction: bytes | None = None) -> Description:
+        return self._engine.describe(_sql(statement), self._scope(caller, transaction))
 
     def connected(self, caller: Caller) -> None:
         if caller.is_connection:
@@ -65,7 +59,7 @@ class EngineBackend:
     def knows(self, cookie: str) -> bool:
         return self._engine.clients.knows(cookie)
 
-    def set_option(self, caller: Caller, name: str, value: SessionValue) -> None:
+    def set_option(self, caller: Caller, name: str, value: SettingValue | None) -> None:
         session = self._session(caller)
         settings.assign(session, name, value)
         if _is_own(session, caller):
@@ -76,7 +70,7 @@ class EngineBackend:
                 ):  # one that has failed is left to its rollback
                     settings.adopt(session, begun)
 
-    def options(self, caller: Caller) -> Mapping[str, SessionValue]:
+    def options(self, caller: Caller) -> Mapping[str, SettingValue]:
         return settings.options(self._session(caller))
 
     def close_session(self, caller: Caller) -> None:
@@ -110,11 +104,11 @@ class EngineBackend:
         parameters: pa.RecordBatch | None = None,
         endpoints: int = 1,
         transaction: bytes | None = None,
-    ) -> Planned | Updated:
+    ) -> Planned | int:
         sql, scope = _sql(statement), self._scope(caller, transaction)
         plan = self._engine.execute(sql, parameters, endpoints=endpoints, scope=scope)
         if isinstance(plan, int):
-            return Updated(rows=plan)
+            return plan
         return Planned(
             schema=plan.schema,
             payloads=tuple(task.to_bytes() for task in plan.tasks),
@@ -130,8 +124,8 @@ class EngineBackend:
         *,
         parameters: pa.RecordBatch | None = None,
         transaction: bytes | None = None,
-    ) -> Updated:
-        return Updated(rows=self._engine.update(_sql(statement), parameters, self._scope(caller, transaction)))
+    ) -> int:
+        return self._engine.update(_sql(statement), parameters, self._scope(caller, transaction))
 
     def read(self, caller: Caller, payload: bytes) -> Rows:
         session = self._session(caller)
@@ -141,7 +135,7 @@ class EngineBackend:
         issuer = _issuer(caller, self._session(caller))
         tasks = [Task.from_bytes(payload) for payload in payloads]
         statements = {task.statement for task in tasks if task.report is None}
-        outcomes = [CancelStatus(self._engine.running.cancel(statement, issuer).value) for statement in statements]
+        outcomes = [self._engine.running.cancel(statement, issuer) for statement in statements]
         done = [CancelStatus.NOT_CANCELLABLE for task in tasks if task.report is not None]
         return max([*outcomes, *done], key=list(CancelStatus).index)
 
@@ -168,7 +162,7 @@ class EngineBackend:
             TableName(db_schema, target.table),
             reader,
             create_missing=target.if_not_exists is IfNotExists.CREATE,
-            existing=_EXISTING[target.if_exists],
+            existing=target.if_exists,
             properties=TableProperties.of_ingest(dict(target.options)),
             scope=self._scope(caller, transaction),
             temporary=target.temporary,
@@ -246,13 +240,6 @@ def _is_own(session: ClientSession, caller: Caller) -> bool:
     Of a mere connection nobody knows whether it is not an older one, of a client that has gone with its transaction.
     """
     return session.is_introduced or not caller.is_connection
-
-
-_EXISTING = {
-    IfExists.FAIL: Existing.FAIL,
-    IfExists.APPEND: Existing.APPEND,
-    IfExists.REPLACE: Existing.REPLACE,
-}
 
 
 def _said_of(plan: QueryPlan) -> dict[str, object]:

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from typing import cast
 
+from lance_flight.backend_values import SettingValue
 from lance_flight.errors import InvalidInput, NotFound
 from lance_flight.flight.backend import Backend
 from lance_flight.flight.calls import Call
-from lance_flight.flight.commands import SessionValue, SetSessionOptions
+from lance_flight.flight.commands import SetSessionOptions
 from lance_flight.flight.protocol import flight_actions_pb2 as pb
 
 
@@ -36,7 +37,7 @@ def close(backend: Backend, call: Call) -> bytes:
     return _encoded(pb.CloseSessionResult(status=pb.CloseSessionResult.CLOSED))
 
 
-def value_message(value: SessionValue) -> pb.SessionOptionValue:
+def value_message(value: SettingValue | None) -> pb.SessionOptionValue:
     """Return the message of an option's value."""
     match value:
         case None:
@@ -53,14 +54,14 @@ def value_message(value: SessionValue) -> pb.SessionOptionValue:
             return pb.SessionOptionValue(string_list_value=pb.SessionOptionValue.StringListValue(values=value))
 
 
-def _read_value(message: pb.SessionOptionValue) -> SessionValue:
+def _read_value(message: pb.SessionOptionValue) -> SettingValue | None:
     match message.WhichOneof("option_value"):
         case None:
             return None
         case "string_list_value":
             return tuple(message.string_list_value.values)
         case name:
-            return cast("SessionValue", getattr(message, name))
+            return cast("SettingValue", getattr(message, name))
 
 
 def _encoded(message: pb.SetSessionOptionsResult | pb.GetSessionOptionsResult | pb.CloseSessionResult) -> bytes:

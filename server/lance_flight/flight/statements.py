@@ -14,7 +14,7 @@ import pyarrow as pa
 from pyarrow import flight
 
 from lance_flight.flight import schemas
-from lance_flight.flight.backend import Backend, Planned, Updated
+from lance_flight.flight.backend import Backend, Planned
 from lance_flight.flight.calls import Call
 from lance_flight.flight.commands import (
     PreparedStatementQuery,
@@ -60,7 +60,7 @@ class Statements:
                     outcome.ordered,
                     outcome.app_metadata,
                 )
-            case Updated(rows=rows):
+            case int() as rows:
                 return flight.FlightInfo(schemas.NO_ROWS, descriptor, self.endpoints.of_no_rows(call), rows)
 
     def get_schema(self, call: Call, command: StatementCommand) -> pa.Schema:

@@ -12,8 +12,9 @@ from typing import TypeVar
 import pyarrow as pa
 from pyarrow import flight
 
+from lance_flight.backend_values import IfExists
 from lance_flight.errors import InvalidInput, LimitExceeded
-from lance_flight.flight.backend import Backend, IfExists, IfNotExists, IngestTarget
+from lance_flight.flight.backend import Backend, IfNotExists, IngestTarget
 from lance_flight.flight.calls import NO_OPTIONS, Call
 from lance_flight.flight.commands import (
     PreparedStatementQuery,
@@ -98,10 +99,11 @@ class Updates:
         return _update_result(self.backend.ingest(call.caller, target, whole, transaction=transaction))
 
     def _run(self, call: Call, statement: Statement) -> bytes:
-        updated = self.backend.update(
-            call.caller, statement.text, parameters=statement.parameters, transaction=statement.transaction_id
+        return _update_result(
+            self.backend.update(
+                call.caller, statement.text, parameters=statement.parameters, transaction=statement.transaction_id
+            )
         )
-        return _update_result(updated.rows)
 
 
 def _to_the_end(batches: Iterable[pa.RecordBatch], call: Call, what: str) -> Iterator[pa.RecordBatch]:

@@ -16,14 +16,6 @@ from lance_flight.engine.runtime.running_statement import RunningStatement
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Description:
-    """A statement that was planned and not run; `schema` is None where it returns no rows."""
-
-    schema: pa.Schema | None
-    parameters: pa.Schema
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class QueryPlan:
     """A query ready to run: its exact schema, one task for each endpoint, the snapshot of each table.
 

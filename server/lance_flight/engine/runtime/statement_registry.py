@@ -14,10 +14,10 @@ import weakref
 from collections import OrderedDict
 from collections.abc import Callable, Generator, Iterator
 from contextlib import closing, contextmanager
-from enum import Enum
 
 import pyarrow as pa
 
+from lance_flight.backend_values import CancelStatus
 from lance_flight.engine.runtime.admission import AdmissionQueue, AdmissionSlot
 from lance_flight.engine.runtime.limits import NO_LIMITS, Limits
 from lance_flight.engine.runtime.running_statement import Issuer, Kind, Record, RunningStatement, State
@@ -33,14 +33,6 @@ PATIENCE = 1.0
 """Seconds that a cancellation waits for its statement to end."""
 
 log = logging.getLogger(__name__)
-
-
-class Cancellations(Enum):
-    """What came of a request to cancel."""
-
-    CANCELLED = "cancelled"
-    CANCELLING = "cancelling"
-    NOT_CANCELLABLE = "not cancellable"
 
 
 Ended = Callable[[Record], None]
@@ -148,7 +140,7 @@ class StatementRegistry:
                 with self._changed:
                     statement.awaited.discard(part)
 
-    def kill(self, statement_id: str, issuer: Issuer, *, is_admin: bool) -> Cancellations:
+    def kill(self, statement_id: str, issuer: Issuer, *, is_admin: bool) -> CancelStatus:
         """Cancel a statement that is known here, anybody's for an administrator; `NotFound` for any other."""
         with self._changed:
             statement = self._statements.get(statement_id)
@@ -156,24 +148,24 @@ class StatementRegistry:
                 raise NotFound(f"no statement {statement_id!r} is running; expected the id of one in system.queries")
         return self.cancel(statement_id, statement.issuer)
 
-    def cancel(self, statement_id: str, issuer: Issuer, *, seconds: float = PATIENCE) -> Cancellations:
+    def cancel(self, statement_id: str, issuer: Issuer, *, seconds: float = PATIENCE) -> CancelStatus:
         """Cancel a statement of the same principal, and wait a moment for its end; its tickets are refused from now on."""
         with self._changed:
             statement = self._statements.get(statement_id)
             if statement is None:
                 self._refuse_tickets(statement_id)
-                return Cancellations.CANCELLED
+                return CancelStatus.CANCELLED
             if statement.issuer.principal != issuer.principal:
                 raise Refused(f"statement {statement_id!r} was begun by another principal")
             if not statement.cancellation.cancel(lambda: Cancelled("the statement was cancelled")):
-                return Cancellations.NOT_CANCELLABLE
+                return CancelStatus.NOT_CANCELLABLE
             self._refuse_tickets(statement_id)
             has_ended = self._changed.wait_for(lambda: not statement.active, seconds)
         if not has_ended:
-            return Cancellations.CANCELLING
+            return CancelStatus.CANCELLING
         statement.failure = statement.failure or Cancelled.code
         self._settle(statement, Cancelled.code)
-        return Cancellations.CANCELLED
+        return CancelStatus.CANCELLED
 
     def _enter(self, statement: RunningStatement) -> None:
         statement.limit(self._timeout)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from lance_flight.engine.runtime.statement_registry import Cancellations
+from lance_flight.backend_values import CancelStatus
 from lance_flight.engine.sql.cursor import Cursor
 from lance_flight.engine.statements.kinds import Server, SessionStatement
 from lance_flight.errors import Conflict
@@ -26,6 +26,6 @@ class Kill(SessionStatement):
     def run(self, server: Server) -> int:
         scope = server.scope
         outcome = server.running.kill(self.statement, scope.issuer, is_admin=scope.access.is_admin)
-        if outcome is Cancellations.NOT_CANCELLABLE:
+        if outcome is CancelStatus.NOT_CANCELLABLE:
             raise Conflict(f"statement {self.statement!r} is committing and cannot be ended any more")
         return 1

@@ -6,15 +6,13 @@ import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from types import MappingProxyType
-from typing import TypeAlias
 
+from lance_flight.backend_values import SettingValue
 from lance_flight.engine.runtime.client_sessions import ClientSession, Isolation
 from lance_flight.engine.runtime.transactions import SqlTransaction
 from lance_flight.engine.sql.references import CATALOG
 from lance_flight.errors import InvalidInput, NotFound
 from lance_flight.model.naming import check_label
-
-SettingValue: TypeAlias = str | bool | int | float | tuple[str, ...]
 
 MAIN, NEWEST = "main", "newest"
 MOST_LANES = 256

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from enum import Enum
 from functools import partial
 from typing import Self
 
 import pyarrow as pa
 
+from lance_flight.backend_values import IfExists
 from lance_flight.catalog.namespace import PartitionedNamespace
 from lance_flight.catalog.plain_table import PlainTable, write_plain
 from lance_flight.catalog.roots.directory import Root, Table, TableName
@@ -29,14 +29,6 @@ from lance_flight.model.schema import NamespaceSchema
 from lance_flight.model.spec import PartitionSpec
 
 
-class Existing(Enum):
-    """What to do with a table that is there already."""
-
-    FAIL = "fail"
-    APPEND = "append"
-    REPLACE = "replace"
-
-
 def schema_of(table: Table) -> pa.Schema:
     """The columns of a table as a client sees them."""
     return table.snapshot().schema.plain
@@ -54,7 +46,7 @@ def create(
     properties: TableProperties,
     data: Iterable[pa.Table],
     *,
-    existing: Existing = Existing.FAIL,
+    existing: IfExists = IfExists.FAIL,
     transaction: SqlTransaction | None = None,
     cancellation: Cancellation | None = None,
     policy: RowPolicy = EVERY_ROW,
@@ -64,7 +56,7 @@ def create(
     `existing` says what becomes of the rows where another table has taken the name by the time they are stored.
     """
     table = _NewTable.of(name, schema, properties)
-    where = {"partitioned": table.spec is not None, "replace": existing is Existing.REPLACE}
+    where = {"partitioned": table.spec is not None, "replace": existing is IfExists.REPLACE}
 
     def build(place: Store) -> int:
         count = table.made(place, data)
@@ -79,7 +71,7 @@ def create(
         return _append(root, root.table(name), mine.rows(), policy, Cancellation())
 
     if transaction is None:
-        return root.create(name, build, on_conflict=join if existing is Existing.APPEND else None, **where)
+        return root.create(name, build, on_conflict=join if existing is IfExists.APPEND else None, **where)
     draft = root.draft(name, build, **where)
     transaction.create(draft)
     return draft.count
@@ -131,7 +123,7 @@ def ingest(
     reader: pa.RecordBatchReader,
     *,
     create_missing: bool,
-    existing: Existing,
+    existing: IfExists,
     properties: TableProperties = PLAIN,
     transaction: SqlTransaction | None = None,
     cancellation: Cancellation | None = None,
@@ -141,10 +133,10 @@ def ingest(
     tables, cancellation = transaction or root, cancellation or Cancellation()
     there = tables.has(name)
     policy = access.rows([Privilege.INSERT], root.governing(name))
-    if there and existing is Existing.FAIL:
+    if there and existing is IfExists.FAIL:
         raise AlreadyExists(f"table {name.name!r} is there already; expected an ingest that appends or replaces")
     data = _tables(reader)
-    if existing is Existing.REPLACE if there else create_missing:
+    if existing is IfExists.REPLACE if there else create_missing:
         access.check_all_rows(Privilege.INSERT, name)
         new = partial(create, root, name, storable(reader.schema), properties, data, existing=existing, policy=policy)
         return new(transaction=transaction, cancellation=cancellation)

@@ -1,0 +1,36 @@
+"""Values that the dispatch of Flight SQL and the engine exchange, neither of which imports the other."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import TypeAlias
+
+import pyarrow as pa
+
+SettingValue: TypeAlias = str | bool | int | float | tuple[str, ...]
+"""What an option of a session can be set to."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Description:
+    """A statement that was planned and not run; `schema` is None where it returns no rows (DDL and DML)."""
+
+    schema: pa.Schema | None
+    parameters: pa.Schema = field(default_factory=lambda: pa.schema([]))
+
+
+class CancelStatus(Enum):
+    """The outcome of a request to cancel a statement: it has ended, it will, or it is too late for that."""
+
+    CANCELLED = "cancelled"
+    CANCELLING = "cancelling"
+    NOT_CANCELLABLE = "not cancellable"
+
+
+class IfExists(Enum):
+    """What an ingest does when its table is there."""
+
+    FAIL = "fail"
+    APPEND = "append"
+    REPLACE = "replace"
