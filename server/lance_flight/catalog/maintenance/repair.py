@@ -19,7 +19,7 @@ from lance_flight.catalog.commits.removals import all_removed, edit_of
 from lance_flight.catalog.manifests.snapshot import PIN_COLUMNS, PartitionTable, Snapshot
 from lance_flight.catalog.namespace import PartitionedNamespace
 from lance_flight.catalog.storage.conflicts import conflicts
-from lance_flight.catalog.storage.store import VERSIONS
+from lance_flight.catalog.storage.version_names import VERSIONS
 from lance_flight.catalog.tables import partitions
 from lance_flight.catalog.tables.filling import partly_stored
 from lance_flight.catalog.tables.schema_adapter import identified

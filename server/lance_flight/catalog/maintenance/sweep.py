@@ -6,7 +6,6 @@ newest. What it takes for a write in progress, for a week, is decided here by th
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
@@ -18,16 +17,13 @@ from lance import LanceDataset
 from lance_flight.catalog.storage import branches
 from lance_flight.catalog.storage.conflicts import conflicts
 from lance_flight.catalog.storage.leases import SnapshotId
-from lance_flight.catalog.storage.store import VERSIONS, Store, StoredFile
+from lance_flight.catalog.storage.store import Store, StoredFile
+from lance_flight.catalog.storage.version_names import VERSIONS, is_detached, parse_version
 from lance_flight.catalog.tables import partitions
 from lance_flight.model.pins import BranchVersion, Version
 
 LOOSE_FILES = frozenset({"data", "_deletions"})
 """Directories of a table whose files are written before they are part of a version."""
-
-_MANIFEST = re.compile(r"(d?)(\d+)\.manifest")
-_NEWEST_FIRST_DIGITS = 20
-_NEWEST_FIRST = (1 << 64) - 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,10 +63,8 @@ class Listing:
         """The versions of each branch (None: the main one), oldest first."""
         found: dict[str | None, list[StoredVersion]] = {}
         for file, branch in self._in({VERSIONS}):
-            match = _MANIFEST.fullmatch(PurePosixPath(file.path).name)
-            if match is not None and not match[1]:
-                number = int(match[2])
-                version = _NEWEST_FIRST - number if len(match[2]) == _NEWEST_FIRST_DIGITS else number
+            version = parse_version(PurePosixPath(file.path).name)
+            if version is not None:
                 stored = StoredVersion(id=(branch, version), modified=file.modified, size=file.size)
                 found.setdefault(branch, []).append(stored)
         return {branch: sorted(versions, key=lambda v: v.id[1]) for branch, versions in found.items()}
@@ -78,8 +72,7 @@ class Listing:
     @property
     def has_detached(self) -> bool:
         """Whether there are versions outside any branch, which nothing here can follow."""
-        names = (_MANIFEST.fullmatch(PurePosixPath(file.path).name) for file, _ in self._in({VERSIONS}))
-        return any(match is not None and match[1] for match in names)
+        return any(is_detached(PurePosixPath(file.path).name) for file, _ in self._in({VERSIONS}))
 
     def below(self, branch: str) -> list[StoredFile]:
         """Everything that lies in the directory of a branch."""

@@ -26,7 +26,8 @@ from lance_flight.catalog.manifests.new_partitions import NewPartitions
 from lance_flight.catalog.manifests.snapshot import PartitionTable, Snapshot
 from lance_flight.catalog.namespace import PartitionedNamespace
 from lance_flight.catalog.plain_table import PlainTable
-from lance_flight.catalog.storage.store import VERSIONS, Store
+from lance_flight.catalog.storage.store import Store
+from lance_flight.catalog.storage.version_names import VERSIONS
 from lance_flight.catalog.tables.casting import readable
 from lance_flight.catalog.tables.pinned_tables import source_of
 from lance_flight.catalog.tables.scan import Scan, Source

@@ -14,7 +14,8 @@ from typing import Protocol, Self, TypeVar
 from lance_flight.catalog.namespace import PartitionedNamespace
 from lance_flight.catalog.plain_table import PlainTable
 from lance_flight.catalog.roots.directory_manifest import NOTHING, DirectoryManifest, Listed, Listing, Path
-from lance_flight.catalog.storage.store import VERSIONS, Store
+from lance_flight.catalog.storage.store import Store
+from lance_flight.catalog.storage.version_names import VERSIONS, is_version_name
 from lance_flight.catalog.table import Table
 from lance_flight.errors import Corrupt, NotFound, OutsideRoot, nearest
 from lance_flight.model.naming import LONGEST_FILE_NAME, MANIFEST, PLAIN_SUFFIX
@@ -376,7 +377,7 @@ def _is_table(place: Store) -> bool:
 
 def _has_versions(place: Store) -> bool:
     """Return whether a Lance table lies right at `place`, as opposed to a table or schema called `_versions` below it."""
-    return any(name.endswith(".manifest") for name in place.child(VERSIONS).files())
+    return any(is_version_name(name) for name in place.child(VERSIONS).files())
 
 
 def _is_safe(name: str) -> bool:

@@ -1,4 +1,4 @@
-"""The newest version of a table, found without listing all of them.
+"""Finds the newest version of a table without listing all of them.
 
 A local directory is listed whole, a quarter of a millisecond for every thousand versions, however few are new. Versions
 follow each other without a gap at the head, so it is enough to look for the one after the version that was the newest a
@@ -15,12 +15,11 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 from lance_flight.catalog.storage.leases import GRACE
-from lance_flight.catalog.storage.store import VERSIONS, Store
+from lance_flight.catalog.storage.store import Store
+from lance_flight.catalog.storage.version_names import VERSIONS, version_name
 
 TRUSTED_SECONDS = GRACE / 2
 """Vacuum leaves what was the newest version within `GRACE`: for less than that, nothing behind it can be missing."""
-
-_NEWEST_FIRST = (1 << 64) - 1
 
 VersionFile: TypeAlias = tuple[int, int, int, int]
 """A version, and what tells its file from that of the same version of a table that was made again."""
@@ -39,7 +38,7 @@ class _Seen:
 
 
 class LatestVersion:
-    """Which version of one table was the newest when somebody last looked. Safe to share among threads."""
+    """Remembers which version of one table was the newest. Safe to share among threads."""
 
     def __init__(self, table: Store, clock: Callable[[], float] = time.monotonic) -> None:
         self._place = None if table.is_remote else table.uri
@@ -79,7 +78,7 @@ class LatestVersion:
 def version_file(table: str, version: int) -> VersionFile | None:
     """The file of a version of the table in a local directory; None where there is none of our naming, or it is a link."""
     try:
-        found = os.lstat(f"{table}/{VERSIONS}/{_NEWEST_FIRST - version:020}.manifest")
+        found = os.lstat(f"{table}/{VERSIONS}/{version_name(version)}")
     except OSError:
         return None
     if stat.S_ISLNK(found.st_mode):

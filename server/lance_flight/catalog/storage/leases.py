@@ -25,7 +25,8 @@ from typing import Self
 from weakref import WeakValueDictionary
 
 from lance_flight.catalog.storage.staging_area import PRIVATE
-from lance_flight.catalog.storage.store import VERSIONS, Store
+from lance_flight.catalog.storage.store import Store
+from lance_flight.catalog.storage.version_names import VERSIONS
 from lance_flight.errors import NotFound, OutsideRoot
 from lance_flight.model.naming import MANIFEST
 

@@ -15,10 +15,10 @@ from collections.abc import Iterator
 from contextlib import suppress
 from typing import TypeAlias
 
+from lance_flight.catalog.storage.version_names import VERSIONS, version_names
 from lance_flight.errors import OutsideRoot
 from lance_flight.model.naming import MANIFEST
 
-_NEWEST_FIRST = (1 << 64) - 1
 _MOST_TABLES = 65_536
 _SETTLED_NS = 100_000_000
 """A directory that changed later than this before it was examined may change once more within one tick of its clock."""
@@ -71,10 +71,10 @@ def check_place(top: str, table: str) -> None:
 
 
 def check_version(top: str, table: str, version: int) -> None:
-    """Raises `OutsideRoot` where the file of a table's version is a symbolic link."""
-    for name in (f"{_NEWEST_FIRST - version:020}.manifest", f"{version}.manifest"):
+    """Raise `OutsideRoot` where the file of a table's version is a symbolic link."""
+    for name in version_names(version):
         with suppress(OSError):
-            path = f"{table}/_versions/{name}"
+            path = f"{table}/{VERSIONS}/{name}"
             if stat.S_ISLNK(os.lstat(path).st_mode):
                 raise _followed(top, path)
             return

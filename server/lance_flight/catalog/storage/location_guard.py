@@ -1,4 +1,4 @@
-"""Whether a table still lies where it did when a writer opened it.
+"""Checks that a table still lies where a writer opened it.
 
 Lance commits wherever it is told to, and makes the directories: to a table that was renamed or dropped meanwhile it commits
 without a word, and nobody finds what was written. So each commit looks once more whether the version it went on top of
@@ -12,12 +12,10 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from lance_flight.catalog.storage.store import VERSIONS, Store
+from lance_flight.catalog.storage.store import Store
+from lance_flight.catalog.storage.version_names import VERSIONS, is_version_name, version_name, version_names
 from lance_flight.errors import SerializationFailure
 from lance_flight.model.naming import MANIFEST
-
-_NEWEST_FIRST = (1 << 64) - 1
-_MANIFEST = ".manifest"
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +28,7 @@ class LocationGuard:
 
     @classmethod
     def of(cls, place: Store, version: int) -> LocationGuard:
-        """The version as it lies there now."""
+        """Record the version as it lies there now."""
         return cls(place, version, None if place.is_remote else _file(place, version))
 
     @property
@@ -39,12 +37,12 @@ class LocationGuard:
         return self.file is None or _file(self.place, self.version) == self.file
 
     def check(self, table: str) -> None:
-        """After a commit on top of it: `SerializationFailure` if it has gone, and the commit with it."""
+        """Raise `SerializationFailure` after a commit whose base has gone, and remove what the commit has made."""
         if self.is_there:
             return
-        made = [name for name in self.place.child(VERSIONS).files() if name.endswith(_MANIFEST)]
+        made = [name for name in self.place.child(VERSIONS).files() if is_version_name(name)]
         # What Lance has made of an empty place is nobody's; where another table lies by now there are its own versions.
-        if made == _names(self.version + 1)[:1]:
+        if made == [version_name(self.version + 1)]:
             self.place.remove()
             if self.place.name == MANIFEST:
                 with suppress(OSError):
@@ -52,12 +50,8 @@ class LocationGuard:
         raise SerializationFailure(f"table {table!r} was dropped or renamed by another writer")
 
 
-def _names(version: int) -> list[str]:
-    return [f"{_NEWEST_FIRST - version:020}{_MANIFEST}", f"{version}{_MANIFEST}"]
-
-
 def _file(place: Store, version: int) -> tuple[int, int] | None:
-    for name in _names(version):
+    for name in version_names(version):
         with suppress(OSError):
             found = os.stat(f"{place.uri}/{VERSIONS}/{name}")  # noqa: PTH116 - several times quicker
             return found.st_ino, found.st_mtime_ns

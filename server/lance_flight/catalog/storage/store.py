@@ -21,10 +21,10 @@ from lance.schema import LanceSchema
 
 from lance_flight.catalog.storage import links
 from lance_flight.catalog.storage.filesystems import filesystem
+from lance_flight.catalog.storage.version_names import VERSIONS, version_names
 from lance_flight.errors import Corrupt, NotFound, OutsideRoot
 from lance_flight.model.naming import MANIFEST
 
-VERSIONS = "_versions"
 HERE = "."
 """The location of a table right in the directory that it is the only table of."""
 SMALL_BYTES = 1 << 20
@@ -32,7 +32,6 @@ SMALL_BYTES = 1 << 20
 UNREADABLE = (OSError, ValueError, RuntimeError)
 """What Lance raises for files that are not there, or not what they should be."""
 
-_NEWEST = 2**64 - 1
 _LANCE_SOURCE = re.compile(r",? ?/\S+\.rs:\d+:\d+")
 
 
@@ -279,7 +278,7 @@ class Store:
             case None:
                 return self.has(VERSIONS)
             case int(number):
-                return any(self.has(f"{VERSIONS}/{name}.manifest") for name in (number, f"{_NEWEST - number:020}"))
+                return any(self.has(f"{VERSIONS}/{name}") for name in version_names(number))
             case str(tag):
                 return f"{tag}.json" in self.child("_refs", "tags").files()
 

@@ -1,0 +1,53 @@
+"""The names of the files of a Lance table's versions, in its directory `_versions`.
+
+A version is named by its distance to the largest number of 64 bits, in 20 digits, so that the newest comes first in order; in tables
+of older releases by its number alone. The name of a detached version, which belongs to no branch, begins with a `d`.
+"""
+
+from __future__ import annotations
+
+import re
+
+VERSIONS = "_versions"
+
+_SUFFIX = ".manifest"
+_LARGEST = (1 << 64) - 1
+_DIGITS = 20
+_NAME = re.compile(rf"(d?)(\d+){re.escape(_SUFFIX)}")
+
+
+def version_name(version: int) -> str:
+    """Return the name that a version is written under.
+
+    >>> version_name(1)
+    '18446744073709551614.manifest'
+    """
+    return f"{_LARGEST - version:0{_DIGITS}}{_SUFFIX}"
+
+
+def version_names(version: int) -> tuple[str, str]:
+    """Return both names that a version may have, the usual one first."""
+    return version_name(version), f"{version}{_SUFFIX}"
+
+
+def is_version_name(name: str) -> bool:
+    """Return whether a file in `_versions` is a version, of whatever naming."""
+    return name.endswith(_SUFFIX)
+
+
+def is_detached(name: str) -> bool:
+    """Return whether a name is that of a detached version."""
+    found = _NAME.fullmatch(name)
+    return found is not None and bool(found[1])
+
+
+def parse_version(name: str) -> int | None:
+    """Parse the name of a version of a branch; None for any other name.
+
+    >>> parse_version("18446744073709551614.manifest"), parse_version("7.manifest"), parse_version("d7.manifest")
+    (1, 7, None)
+    """
+    found = _NAME.fullmatch(name)
+    if found is None or found[1]:
+        return None
+    return _LARGEST - int(found[2]) if len(found[2]) == _DIGITS else int(found[2])
