@@ -16,11 +16,10 @@ import pyarrow as pa
 
 from lance_flight.catalog.history.row_history import DELETE, INSERT, RowsMoved, Step, pinned, steps_between
 from lance_flight.catalog.manifests.snapshot import Snapshot
+from lance_flight.catalog.storage.opening import OPENERS
 from lance_flight.catalog.table import Table
 from lance_flight.catalog.tables.pinned_tables import PinnedTable
 from lance_flight.errors import NotFound, QueryFailed, Unsupported
-
-OPENERS = 8
 
 MayHold = Callable[[Snapshot], Collection[str]]
 """The object ids of those partition tables of a snapshot that can hold rows which are asked for."""

@@ -8,7 +8,6 @@ compacted is good for the version that was read alone, and is given up with the 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass, replace
 from functools import partial
 from itertools import islice
@@ -25,6 +24,7 @@ from lance_flight.catalog.commits.transaction import Transaction
 from lance_flight.catalog.maintenance.index_segments import stage_without
 from lance_flight.catalog.maintenance.indexing import IndexingReport, refresh_indices
 from lance_flight.catalog.manifests.snapshot import PartitionTable, Snapshot
+from lance_flight.catalog.storage.opening import map_tables
 from lance_flight.catalog.storage.store import Store
 from lance_flight.catalog.storage.whole_files import DATA
 from lance_flight.catalog.table import Table
@@ -36,8 +36,6 @@ from lance_flight.errors import OutcomeUnknown, SerializationFailure
 from lance_flight.faults import failpoint
 from lance_flight.model.pins import Pin
 from lance_flight.model.rules import check_least
-
-OPENERS = 4
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -188,9 +186,8 @@ def compact(
 
 
 def _due(store: Store, snapshot: Snapshot, rules: CompactionRules, tables: Sequence[PartitionTable]) -> list[_Due]:
-    with ThreadPoolExecutor(OPENERS, thread_name_prefix="compaction") as pool:
-        found = pool.map(partial(_planned, store, snapshot, rules), tables)
-        return [each for each in found if each is not None]
+    found = map_tables(partial(_planned, store, snapshot, rules), tables, "compaction")
+    return [each for each in found if each is not None]
 
 
 def _planned(root: Store, snapshot: Snapshot, rules: CompactionRules, table: PartitionTable) -> _Due | None:

@@ -30,6 +30,7 @@ from lance_flight.catalog.manifests.evolution import Evolution
 from lance_flight.catalog.manifests.indices import IndexDefinition, IndexRules, index_named, indices_of, note_of
 from lance_flight.catalog.manifests.snapshot import PartitionTable, Snapshot
 from lance_flight.catalog.manifests.version_log import said_of
+from lance_flight.catalog.storage.opening import OPENERS, map_tables
 from lance_flight.catalog.storage.store import Store
 from lance_flight.catalog.table import Table
 from lance_flight.catalog.tables import partitions
@@ -42,7 +43,6 @@ from lance_flight.faults import failpoint
 from lance_flight.model.index_kinds import Family, OptionValue
 from lance_flight.model.pins import FixedPin
 
-OPENERS = 8
 TABLES_PER_COMMIT = 256
 """Work that is interrupted is lost back to the last commit."""
 LARGE_PART = 0.5
@@ -257,9 +257,8 @@ def drop_index(namespace: Table, name: str) -> int:
     def without(snapshot: Snapshot) -> Evolution | None:
         left = [each for each in indices_of(snapshot) if each.name != name]
         tables = snapshot.all_tables()
-        with ThreadPoolExecutor(OPENERS, thread_name_prefix="indexing") as pool:
-            pins = pool.map(partial(_without, namespace.store, name), tables)
-            moved = {table.object_id: pin for table, pin in zip(tables, pins, strict=True) if pin is not None}
+        pins = map_tables(partial(_without, namespace.store, name), tables, "indexing")
+        moved = {table.object_id: pin for table, pin in zip(tables, pins, strict=True) if pin is not None}
         rows = repinned(snapshot.rows_of(list(moved)), list(moved.values())) if moved else None
         return Evolution(operation=f"drop index {name} of {len(moved)} partitions", rows=rows, notes=note_of(left))
 

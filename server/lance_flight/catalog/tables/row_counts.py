@@ -1,29 +1,27 @@
-"""How many rows partition tables have at their pins: read from their metadata once, since a version never changes."""
+"""Counts the rows of partition tables at their pins, from their metadata, once for each version: one never changes."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
 from threading import Lock
 
+from lance_flight.catalog.storage.opening import map_tables
 from lance_flight.catalog.tables.pinned_tables import PinnedTable
 from lance_flight.model.pins import FixedPin
 
-READERS = 8
 KEPT = 1_000_000
 _known: dict[tuple[str, FixedPin], int] = {}
 _lock = Lock()
 
 
 def row_counts(tables: Sequence[PinnedTable]) -> list[int]:
-    """The number of live rows of each table."""
+    """Count the live rows of each table."""
     keys = [(table.store.uri, table.pin) for table in tables]
     with _lock:
         known = {key: _known[key] for key in keys if key in _known}
     missing = {key: table for key, table in zip(keys, tables, strict=True) if key not in known}
     if missing:
-        with ThreadPoolExecutor(READERS) as pool:
-            counted = list(pool.map(lambda table: int(table.open().count_rows()), missing.values()))
+        counted = map_tables(lambda table: int(table.open().count_rows()), missing.values(), "row-counts")
         found = dict(zip(missing, counted, strict=True))
         known |= found
         with _lock:

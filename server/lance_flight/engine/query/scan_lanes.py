@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 
 from lance_flight.catalog.manifests.indices import indices_of
 from lance_flight.catalog.manifests.snapshot import Snapshot
+from lance_flight.catalog.storage.opening import map_tables
 from lance_flight.catalog.tables.merged import MERGED_TABLES, sources
 from lance_flight.catalog.tables.pinned_tables import PinnedTable
 from lance_flight.catalog.tables.scan import Open, Source
@@ -16,7 +16,6 @@ from lance_flight.planning.predicates import Column, Compare, Op, Predicate, con
 
 Work = tuple[Predicate | None, list[Open]]
 BTREE = "btree"
-OPENERS = 8
 
 
 def deal(
@@ -55,8 +54,7 @@ def _open_merged(tables: Sequence[PinnedTable], log: ScanLog) -> list[Source]:
 def _opened(tables: Sequence[PinnedTable]) -> list[Source]:
     if len(tables) == 1:
         return [tables[0].source]
-    with ThreadPoolExecutor(OPENERS) as pool:
-        return list(pool.map(lambda table: table.source, tables))
+    return map_tables(lambda table: table.source, tables, "opener")
 
 
 def open_part(source: Source, part: int, of: int) -> list[Source]:

@@ -7,7 +7,6 @@ A partitioned table takes its snapshot when its name is resolved, and keeps it f
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import islice
@@ -21,6 +20,7 @@ import pyarrow as pa
 
 from lance_flight.catalog.manifests.indices import indices_of
 from lance_flight.catalog.manifests.snapshot import PartitionTable, Snapshot, SpecTables
+from lance_flight.catalog.storage.opening import map_tables
 from lance_flight.catalog.storage.store import UNREADABLE, Store
 from lance_flight.catalog.table import Table
 from lance_flight.catalog.tables import partitions
@@ -41,7 +41,6 @@ from lance_flight.planning.row_filters import terms
 
 T = TypeVar("T")
 
-RESOLVERS = 8
 _coded: WeakKeyDictionary[Snapshot, Partitions] = WeakKeyDictionary()
 
 
@@ -93,9 +92,10 @@ class UnpinnedResolver:
 
     def _learn(self, tables: Sequence[PartitionTable]) -> None:
         if tables:
-            with ThreadPoolExecutor(RESOLVERS) as pool:
-                found = pool.map(lambda table: partitions.resolve(self._store.child(table.location), table.pin), tables)
-                self.known |= {table.object_id: pin for table, pin in zip(tables, found, strict=True)}
+            found = map_tables(
+                lambda table: partitions.resolve(self._store.child(table.location), table.pin), tables, "resolver"
+            )
+            self.known |= {table.object_id: pin for table, pin in zip(tables, found, strict=True)}
 
 
 Prunings = Mapping[str, Sequence[Pruning]]

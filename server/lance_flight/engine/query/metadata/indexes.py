@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import Any
 
@@ -11,14 +10,13 @@ import pyarrow as pa
 
 from lance_flight.catalog.manifests.indices import IndexDefinition, indices_of
 from lance_flight.catalog.manifests.snapshot import PartitionTable
+from lance_flight.catalog.storage.opening import map_tables
 from lance_flight.catalog.tables import partitions
 from lance_flight.catalog.tables.casting import physical
 from lance_flight.catalog.tables.index_coverage import Coverage
 from lance_flight.catalog.tables.schema_adapter import identified
 from lance_flight.engine.query.metadata.table import MetadataTable
 from lance_flight.engine.query.tables import TableView
-
-OPENERS = 8
 
 _SCHEMA = pa.schema(
     [
@@ -61,8 +59,7 @@ def _indexes(view: TableView, names: list[str]) -> pa.Table:
 
 def _counts(view: TableView, definition: IndexDefinition, column: str) -> dict[str, int]:
     tables = view.snapshot.all_tables()
-    with ThreadPoolExecutor(OPENERS, thread_name_prefix="indexes") as pool:
-        found = list(pool.map(partial(_of_table, view, definition, column), tables))
+    found = map_tables(partial(_of_table, view, definition, column), tables, "indexes")
     return {
         "tables": len(found),
         "indexed_tables": sum(indexed > 0 for _, indexed, _ in found),

@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
 
 import pyarrow as pa
 
 from lance_flight.catalog.manifests.snapshot import PIN_COLUMNS, PartitionTable, SpecTables
+from lance_flight.catalog.storage.opening import map_tables
 from lance_flight.catalog.tables import partitions
 from lance_flight.engine.query.metadata.table import MetadataTable
 from lance_flight.engine.query.tables import TableView
 from lance_flight.errors import Corrupt, NotFound
 from lance_flight.model.spec import PartitionField
 
-OPENERS = 8
 _SIZES = (
     ("rows", pa.int64()),
     ("bytes", pa.int64()),
@@ -95,5 +94,4 @@ def _sizes(view: TableView, tables: list[PartitionTable]) -> list[_Sizes]:
         files = int(version["metadata"]["total_data_files"])
         return rows, size_in_bytes, files, version["timestamp"].astimezone(UTC)
 
-    with ThreadPoolExecutor(OPENERS) as pool:
-        return list(pool.map(size, tables))
+    return map_tables(size, tables, "sizes")
