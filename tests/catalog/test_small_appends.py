@@ -78,7 +78,7 @@ def test_tables_of_equal_columns_and_other_numbers_have_layouts_of_their_own(tmp
     evolved.drop_columns(["x"])
     evolved.add_columns(pa.schema({"x": pa.int64()}))
     found = [layout.for_table(dataset) for dataset in (moved, evolved, plain, moved, evolved, plain)]
-    assert [each and each.fields for each in found] == [(0, 1), (1, 2), None] * 2
+    assert [each and each.file.fields for each in found] == [(0, 1), (1, 2), None] * 2
 
 
 def folded(sizes: list[int], changed: int) -> list[int]:

@@ -1,4 +1,4 @@
-"""Data files with the columns of a table, laid out as the one that Lance itself has written for the same columns.
+"""Writes data files of a table, laid out as the one that Lance itself has written for the same columns.
 
 Lance's own way looks through the table and its columns each time, which takes as long as the file.
 """
@@ -6,6 +6,8 @@ Lance's own way looks through the table and its columns each time, which takes a
 from __future__ import annotations
 
 import secrets
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 
 import pyarrow as pa
 from lance import FragmentMetadata, LanceDataset
@@ -17,11 +19,52 @@ from lance_flight.catalog.storage.store import SMALL_BYTES, Store
 from lance_flight.catalog.storage.whole_files import DATA, check_file
 
 
+@dataclass(frozen=True, slots=True)
+class FileLayout:
+    """How a data file holds the fields of a table: their numbers, which of its columns each is, and its version of Lance's format."""
+
+    fields: tuple[int, ...]
+    column_indices: tuple[int, ...]
+    major: int
+    minor: int
+
+    @classmethod
+    def of(cls, file: DataFile) -> FileLayout:
+        """Return the layout of a file that Lance has written."""
+        return cls(tuple(file.fields), tuple(file.column_indices), file.file_major_version, file.file_minor_version)
+
+    @property
+    def version(self) -> str:
+        """The version of the format as Lance is told it."""
+        return f"{self.major}.{self.minor}"
+
+    def numbered(self, numbers: Sequence[int]) -> FileLayout:
+        """Return the same layout in a table that gives its fields these numbers."""
+        return replace(self, fields=tuple(numbers[number] for number in self.fields))
+
+    def writer(
+        self, place: Store, schema: pa.Schema, *, is_small: bool, cache_bytes: int | None = None
+    ) -> LanceFileWriter:
+        """Begin a file at a place; one that `is_small` is kept in memory until it is whole."""
+        return LanceFileWriter(
+            place.uri_for_small_files if is_small else place.uri,
+            schema,
+            data_cache_bytes=cache_bytes,
+            version=self.version,
+            storage_options=place.options or None,
+        )
+
+    def fragment(self, name: str, size: int, rows: int) -> FragmentMetadata:
+        """Describe a file of this layout, as a commit refers to it."""
+        file = DataFile(name, list(self.fields), list(self.column_indices), self.major, self.minor, size)
+        return FragmentMetadata(id=0, files=[file], physical_rows=rows)
+
+
 class FurtherFiles:
     """Writes data files of one table; Lance writes the first one for each set of columns. Safe to share among threads."""
 
     def __init__(self) -> None:
-        self._first: tuple[LanceSchema, DataFile] | None = None
+        self._first: tuple[LanceSchema, FileLayout] | None = None
 
     def write(self, table: Store, dataset: LanceDataset, rows: pa.Table) -> FragmentMetadata:
         """Write rows as one file that nothing refers to yet; `dataset` is the table, at a version with their columns."""
@@ -30,31 +73,13 @@ class FurtherFiles:
             (written,) = write_fragments(
                 rows, dataset, schema=rows.schema, mode="append", storage_options=table.options or None
             )
-            self._first = columns, written.files[0]
+            self._first = columns, FileLayout.of(written.files[0])
         else:
-            written = _write_like(first[1], table, rows)
+            name, layout = f"{secrets.token_hex(16)}.lance", first[1]
+            writer = layout.writer(table.child(DATA, name), rows.schema, is_small=rows.nbytes <= SMALL_BYTES)
+            writer.write_batch(rows)
+            writer.close()
+            written = layout.fragment(name, writer.size_bytes, rows.num_rows)
         for file in written.files:
             check_file(table.uri, file.path, file.file_size_bytes)
         return written
-
-
-def _write_like(first: DataFile, table: Store, rows: pa.Table) -> FragmentMetadata:
-    name = f"{secrets.token_hex(16)}.lance"
-    place = table.child(DATA, name)
-    writer = LanceFileWriter(
-        place.uri_for_small_files if rows.nbytes <= SMALL_BYTES else place.uri,
-        rows.schema,
-        version=f"{first.file_major_version}.{first.file_minor_version}",
-        storage_options=table.options or None,
-    )
-    writer.write_batch(rows)
-    writer.close()
-    file = DataFile(
-        name,
-        list(first.fields),
-        list(first.column_indices),
-        first.file_major_version,
-        first.file_minor_version,
-        writer.size_bytes,
-    )
-    return FragmentMetadata(id=0, files=[file], physical_rows=rows.num_rows)

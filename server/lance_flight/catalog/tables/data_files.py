@@ -14,11 +14,11 @@ from functools import cached_property, lru_cache, partial
 
 import pyarrow as pa
 from lance import FragmentMetadata, LanceDataset
-from lance.file import LanceFileWriter
-from lance.fragment import DataFile, write_fragments
+from lance.fragment import write_fragments
 from lance.schema import LanceSchema
 
 from lance_flight.catalog.storage.file_versions import check_values, unstorable_in
+from lance_flight.catalog.storage.further_files import FileLayout
 from lance_flight.catalog.storage.store import Store
 from lance_flight.catalog.storage.whole_files import DATA, check_file
 from lance_flight.catalog.tables.lance_fields import new_schema, numbers
@@ -35,9 +35,7 @@ class Layout:
     """How Lance lays the columns of one schema out in a data file, and numbers them in a table."""
 
     schema: pa.Schema
-    fields: tuple[int, ...]
-    column_indices: tuple[int, ...]
-    version: tuple[int, int]
+    file: FileLayout
     _known: deque[tuple[LanceSchema, str, Layout | None]] = field(
         default_factory=partial(deque, maxlen=KEPT_TABLES), init=False, repr=False, compare=False
     )
@@ -56,13 +54,7 @@ class Layout:
             mode="create",
             data_storage_version=file_version,
         )
-        (file,) = fragment.files
-        return cls(
-            schema,
-            tuple(file.fields),
-            tuple(file.column_indices),
-            (file.file_major_version, file.file_minor_version),
-        )
+        return cls(schema, FileLayout.of(fragment.files[0]))
 
     @classmethod
     def of_new(cls, schema: pa.Schema, file_version: str) -> Layout:
@@ -74,8 +66,8 @@ class Layout:
     @lru_cache(KEPT_LAYOUTS)
     def _of_new(cls, serialized: bytes, file_version: str) -> Layout:
         schema = pa.ipc.read_schema(pa.py_buffer(serialized))
-        found, known = cls.of(schema, file_version), numbers(new_schema(schema))
-        return replace(found, fields=tuple(known[number] for number in found.fields))
+        found = cls.of(schema, file_version)
+        return replace(found, file=found.file.numbered(numbers(new_schema(schema))))
 
     def for_table(self, dataset: LanceDataset) -> Layout | None:
         """The layout of the same columns in a table that is there, in its version of Lance's format.
@@ -99,18 +91,13 @@ class Layout:
             mine.nullable and not their.nullable for mine, their in zip(self.schema, there, strict=True)
         ):
             return None
-        mine, known = Layout.of(there, file_version), numbers(dataset.lance_schema)
-        return replace(mine, fields=tuple(known[number] for number in mine.fields))
-
-    @cached_property
-    def file_version(self) -> str:
-        """The version of Lance's format as Lance is told it."""
-        return ".".join(map(str, self.version))
+        mine = Layout.of(there, file_version)
+        return replace(mine, file=mine.file.numbered(numbers(dataset.lance_schema)))
 
     @cached_property
     def problems(self) -> list[str]:
         """What is wrong with the columns that files of this version cannot hold."""
-        return unstorable_in(self.schema, self.file_version)
+        return unstorable_in(self.schema, self.file.version)
 
 
 def _nullable(field: pa.Field) -> pa.Field:
@@ -133,39 +120,24 @@ class OpenFile:
 
     def __init__(self, table: Store, layout: Layout, *, cache_bytes: int, is_small: bool = False) -> None:
         self._place, self._table = table.uri, f"table {table.name!r}"
-        self._file_version = layout.file_version
         if layout.problems:
             raise SchemaError(self._table, layout.problems)
         self.name = f"{secrets.token_hex(16)}.lance"
         self.rows = 0
         self._layout = layout
-        place = table.child(DATA, self.name)
-        self._writer = LanceFileWriter(
-            place.uri_for_small_files if is_small else place.uri,
-            layout.schema,
-            data_cache_bytes=cache_bytes,
-            version=self._file_version,
-            storage_options=table.options or None,
+        self._writer = layout.file.writer(
+            table.child(DATA, self.name), layout.schema, is_small=is_small, cache_bytes=cache_bytes
         )
 
     def write(self, batches: Iterable[pa.RecordBatch]) -> None:
         """Add rows; they are of exactly the layout's schema."""
         for batch in batches:
-            check_values(pa.Table.from_batches([batch]), self._file_version, self._table)
+            check_values(pa.Table.from_batches([batch]), self._layout.file.version, self._table)
             self._writer.write_batch(aligned(batch))
             self.rows += batch.num_rows
 
     def close(self) -> FragmentMetadata:
         """End the file and return what a commit needs to know of it."""
         self._writer.close()
-        major, minor = self._layout.version
-        file = DataFile(
-            path=self.name,
-            fields=list(self._layout.fields),
-            column_indices=list(self._layout.column_indices),
-            file_major_version=major,
-            file_minor_version=minor,
-            file_size_bytes=self._writer.size_bytes,
-        )
         check_file(self._place, self.name, self._writer.size_bytes)
-        return FragmentMetadata(id=0, files=[file], physical_rows=self.rows)
+        return self._layout.file.fragment(self.name, self._writer.size_bytes, self.rows)
