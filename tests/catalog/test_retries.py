@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from lance_flight.catalog.storage.retries import ONCE, RetryPolicy, retry
+from lance_flight.catalog.storage.retries import ADOPT, ONCE, RetryPolicy, retry
 from lance_flight.errors import Conflict, NotFound, SerializationFailure
 
 THRICE = RetryPolicy(3, first_pause=0)
@@ -55,3 +55,18 @@ def test_what_it_does_not_wait_for_is_raised_at_once() -> None:
     with pytest.raises(NotFound):
         retry(THRICE, "t", work, on=Conflict)
     assert attempts == [0]
+
+
+@pytest.mark.parametrize(
+    ("policy", "why"),
+    [
+        pytest.param(THRICE, "it met another writer", id="a race"),
+        pytest.param(ADOPT, "something was added, or it met another writer", id="one step after another"),
+    ],
+)
+def test_each_further_attempt_is_logged_with_why_it_is_made(
+    caplog: pytest.LogCaptureFixture, policy: RetryPolicy, why: str
+) -> None:
+    with caplog.at_level("INFO"):
+        retry(policy, "t", lambda attempt: None if attempt == 0 else attempt)
+    assert caplog.messages == [f"attempt 1 on t: {why}"]

@@ -23,11 +23,15 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class RetryPolicy:
-    """Number of attempts, and the pauses between them: random, up to `first_pause` seconds and twice as long each time."""
+    """Number of attempts, and the pauses between them: random, up to `first_pause` seconds and twice as long each time.
+
+    `why` is what the log says of a further attempt.
+    """
 
     attempts: int
     first_pause: float = 0.01
     longest_pause: float = 0.5
+    why: str = "it met another writer"
 
     def pause(self, attempt: int) -> None:
         """Wait after an attempt, for a random time, so that writers that met do not meet again."""
@@ -40,7 +44,7 @@ COMMIT = RetryPolicy(40)
 """Of a change of `__manifest`, which is worked out again on the newest snapshot."""
 STAGE = RetryPolicy(20, first_pause=0)
 """Of a version of one partition table on top of its pin; writers that have not committed yet are overwritten."""
-ADOPT = RetryPolicy(10, first_pause=0)
+ADOPT = RetryPolicy(10, first_pause=0, why="something was added, or it met another writer")
 """Of adding to a namespace of another writer what our writes need."""
 MOVE_ROWS = RetryPolicy(10)
 """Of moving the rows of some partition tables, which are read again each time."""
@@ -61,7 +65,7 @@ def retry(
     met: Exception | None = None
     for attempt in range(policy.attempts):
         if attempt:
-            log.info("work on %s met another writer, attempt %d", name, attempt)
+            log.info("attempt %d on %s: %s", attempt, name, policy.why)
             policy.pause(attempt - 1)
         try:
             result = work(attempt)
