@@ -33,3 +33,11 @@ def test_a_dropped_entry_gives_its_room_back() -> None:
     cache.pop("never there")
     cache.put("b", b"5678")
     assert cache.get("b") == b"5678"
+
+
+def test_entries_are_discarded_by_their_values() -> None:
+    cache = LruCache[str, bytes](9, most_weight=9, weigh=len)
+    for name, value in {"a": b"old", "b": b"new", "c": b"old"}.items():
+        cache.put(name, value)
+    cache.discard(lambda value: value == b"old")
+    assert (len(cache), cache.weight, cache.get("b")) == (1, 3, b"new")

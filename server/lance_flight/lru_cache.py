@@ -50,6 +50,17 @@ class LruCache(Generic[K, V]):
             while len(self._entries) > self._most or self._weight > self._most_weight:
                 self._drop(next(iter(self._entries)))
 
+    @property
+    def weight(self) -> int:
+        """What all entries weigh together."""
+        return self._weight
+
+    def discard(self, is_gone: Callable[[V], bool]) -> None:
+        """Drop every entry whose value a test holds for."""
+        with self._lock:
+            for key in [key for key, value in self._entries.items() if is_gone(value)]:
+                self._drop(key)
+
     def pop(self, key: K) -> V | None:
         """Drop a key, and return its value; None without one."""
         with self._lock:

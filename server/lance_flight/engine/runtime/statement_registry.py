@@ -22,6 +22,7 @@ from lance_flight.engine.runtime.admission import AdmissionQueue, AdmissionSlot
 from lance_flight.engine.runtime.limits import NO_LIMITS, Limits
 from lance_flight.engine.runtime.running_statement import Issuer, Kind, Record, RunningStatement, State
 from lance_flight.errors import Cancelled, LanceFlightError, NotFound, Refused, StorageFull
+from lance_flight.lru_cache import LruCache
 
 ID_BYTES = 8
 MOST_WAITING = 10_000
@@ -50,7 +51,7 @@ class StatementRegistry:
         self._turns = AdmissionQueue(limits.running_statements, limits.waiting_statements)
         self._watcher: threading.Thread | None = None
         self._statements: OrderedDict[str, RunningStatement] = OrderedDict()
-        self._cancelled: OrderedDict[str, None] = OrderedDict()
+        self._cancelled = LruCache[str, str](MOST_CANCELLED)
         self._observers: list[Ended] = []
         self._changed = threading.Condition(threading.RLock())
 
@@ -75,7 +76,7 @@ class StatementRegistry:
     def of_ticket(self, statement_id: str, part: int, sql: str, issuer: Issuer) -> RunningStatement:
         """The query that a ticket belongs to, be it one that was planned elsewhere; `Cancelled` if it was cancelled."""
         with self._changed:
-            if statement_id in self._cancelled:
+            if self._cancelled.get(statement_id):
                 raise Cancelled("the statement of this ticket was cancelled")
             statement = self._statements.get(statement_id)
             if statement is None or statement.was_left:
@@ -153,13 +154,13 @@ class StatementRegistry:
         with self._changed:
             statement = self._statements.get(statement_id)
             if statement is None:
-                self._refuse_tickets(statement_id)
+                self._cancelled.put(statement_id, Cancelled.code)
                 return CancelStatus.CANCELLED
             if statement.issuer.principal != issuer.principal:
                 raise Refused(f"statement {statement_id!r} was begun by another principal")
             if not statement.cancellation.cancel(lambda: Cancelled("the statement was cancelled")):
                 return CancelStatus.NOT_CANCELLABLE
-            self._refuse_tickets(statement_id)
+            self._cancelled.put(statement_id, Cancelled.code)
             has_ended = self._changed.wait_for(lambda: not statement.active, seconds)
         if not has_ended:
             return CancelStatus.CANCELLING
@@ -186,11 +187,6 @@ class StatementRegistry:
                     statement.watch()
             elif statement.expires < now:
                 self._settle(statement, "abandoned", is_over=True)
-
-    def _refuse_tickets(self, statement_id: str) -> None:
-        self._cancelled[statement_id] = None
-        while len(self._cancelled) > MOST_CANCELLED:
-            self._cancelled.popitem(last=False)
 
     def _settle(self, statement: RunningStatement, outcome: str, *, is_over: bool = False) -> None:
         """What has ended is told; what waits for its reader stays, but for those that have waited longest."""

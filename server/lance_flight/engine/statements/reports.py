@@ -7,10 +7,8 @@ its ticket, so that any server gives it; a large one is kept by the server that 
 from __future__ import annotations
 
 import time
-from collections import OrderedDict
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
-from threading import Lock
 
 import pyarrow as pa
 
@@ -25,6 +23,7 @@ from lance_flight.engine.runtime.transactions import SqlTransaction
 from lance_flight.engine.sql.references import table_name
 from lance_flight.engine.statements.kinds import MaintenanceStatement, MaintenanceWork
 from lance_flight.errors import NotFound, TicketError, Unsupported
+from lance_flight.lru_cache import LruCache
 
 MOST_TICKET_BYTES = 64 << 10
 MOST_BYTES = 64 << 20
@@ -39,7 +38,7 @@ _COMPRESSION = "zstd"
 def maintenance_work(
     root: Root, transaction: SqlTransaction | None, statement: MaintenanceStatement, progress: Progress | None = None
 ) -> MaintenanceWork:
-    """The work of a maintenance statement on its table; nothing is done yet."""
+    """Return the work of a maintenance statement on its table; nothing is done yet."""
     name = table_name(statement.table)
     if transaction is not None:
         raise Unsupported(f"table {name.name!r} is maintained outside of any transaction; commit first")
@@ -56,16 +55,15 @@ class _Kept:
 class Reports:
     """The reports of one server that are too large for their tickets, as compressed Arrow IPC. Safe to share among threads.
 
-    Each is kept for `seconds`; the oldest ones go where there are more than `MOST_REPORTS`, or than `MOST_BYTES` in all.
+    Each is kept for `seconds`; those that were read longest ago go where there are more than `MOST_REPORTS`, or than `MOST_BYTES` in all.
     """
 
     def __init__(self, seconds: float) -> None:
         self._seconds = seconds
-        self._kept: OrderedDict[str, _Kept] = OrderedDict()
-        self._lock = Lock()
+        self._kept = LruCache[str, _Kept](MOST_REPORTS, most_weight=MOST_BYTES, weigh=lambda kept: len(kept.content))
 
     def plan(self, running: RunningStatement, report: pa.Table, scope: Scope) -> QueryPlan:
-        """The plan of a statement that has run: its one task gives the report."""
+        """Plan a statement that has run: its one task gives the report."""
         running.rows, running.size = report.num_rows, report.nbytes
         content = encode_rows(report, _COMPRESSION)
         if len(content) > MOST_TICKET_BYTES:
@@ -75,15 +73,12 @@ class Reports:
         return QueryPlan(schema=report.schema, tasks=tasks, expires=self._expiry(), rows=report.num_rows)
 
     def _keep(self, statement: str, content: bytes) -> None:
-        with self._lock:
-            self._drop_expired()
-            self._kept[statement] = _Kept(content, time.monotonic() + self._seconds)
-            self._kept.move_to_end(statement)
-            while len(self._kept) > MOST_REPORTS or sum(len(kept.content) for kept in self._kept.values()) > MOST_BYTES:
-                self._kept.popitem(last=False)
+        now = time.monotonic()
+        self._kept.discard(lambda kept: kept.expires < now)
+        self._kept.put(statement, _Kept(content, now + self._seconds))
 
     def read(self, task: Task) -> pa.Table:
-        """The report of a task; `NotFound` where it is kept by another server, or no longer."""
+        """Return the report of a task; `NotFound` where it is kept by another server, or no longer."""
         return _decoded(task.report or self._found(task).content)
 
     def renew(self, task: Task) -> datetime:
@@ -103,11 +98,6 @@ class Reports:
 
     def _expiry(self) -> datetime:
         return datetime.now(UTC) + timedelta(seconds=self._seconds)
-
-    def _drop_expired(self) -> None:
-        now = time.monotonic()
-        for statement in [statement for statement, kept in self._kept.items() if kept.expires < now]:
-            del self._kept[statement]
 
 
 def _decoded(content: bytes) -> pa.Table:
