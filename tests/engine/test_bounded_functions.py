@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from datetime import datetime, timedelta
+
 import pyarrow as pa
 import pytest
 from datafusion import SessionContext
@@ -46,6 +48,28 @@ def test_values_and_types_are_those_of_datafusion(expression: str) -> None:
     kind = computed_type(expression, ROWS)
     assert kind == expected.type
     assert compute(expression, ROWS, kind).to_pylist() == expected.to_pylist()
+
+
+EVEN = [
+    pytest.param("range({}, {}, INTERVAL '12 hours')", 0, 24, [0, 12], id="up"),
+    pytest.param("range({}, {}, INTERVAL '1 day 1 hour')", 0, 51, [0, 25, 50], id="up, past the end"),
+    pytest.param("generate_series({}, {}, INTERVAL '12 hours')", 0, 24, [0, 12, 24], id="up, with the end"),
+    pytest.param("generate_series({}, {}, INTERVAL '-1 day -12 hours')", 48, 0, [48, 12], id="down"),
+    pytest.param("generate_series({}, {}, INTERVAL '-1 day')", 48, 0, [48, 24, 0], id="down, with the end"),
+    pytest.param("generate_series({}, {}, INTERVAL '1 hour')", 3, 3, [3], id="one"),
+    pytest.param("range({}, {}, INTERVAL '1 hour')", 3, 3, [], id="none"),
+    pytest.param("generate_series({}, {}, INTERVAL '-1 hour')", 3, 5, [], id="away from the end"),
+]
+
+
+@pytest.mark.parametrize(("call", "start", "stop", "expected"), EVEN)
+def test_moments_are_as_far_from_each_other_as_the_interval_says(
+    call: str, start: int, stop: int, expected: list[int]
+) -> None:
+    zero = datetime(1970, 1, 1)
+    bounds = [f"TIMESTAMP '{zero + timedelta(hours=hours)}'" for hours in (start, stop)]
+    found = compute(call.format(*bounds), ROWS, computed_type(call.format(*bounds), ROWS))
+    assert found.to_pylist() == [[zero + timedelta(hours=hours) for hours in expected]] * len(ROWS)
 
 
 TOO_LARGE = [

@@ -86,20 +86,28 @@ def _series(columns: Sequence[pa.Array], *, inclusive: bool) -> pa.Array:
 
 def _steps(start: int, stop: int, step: Any, left: int, kind: pa.DataType, *, inclusive: bool) -> np.ndarray[Any, Any]:
     """The numbers, or ticks of a temporal type, of one row."""
-    if isinstance(step, int):
-        if step == 0:
-            raise SqlError("step can't be 0 for function range(start [, stop, step])")
-        count = max(0, (stop - start + (inclusive * (1 if step > 0 else -1)) + step - (1 if step > 0 else -1)) // step)
-        _check("range", count, left, "elements")
-        return start + step * np.arange(count, dtype=np.int64)
-    found, at, is_up = [], start, step > (0, 0, 0)
-    if tuple(step) == (0, 0, 0):
+    if step == 0 or (not isinstance(step, int) and tuple(step) == (0, 0, 0)):
         raise SqlError("step can't be 0 for function range(start [, stop, step])")
+    if isinstance(step, int):
+        return _even_steps(start, stop, step, left, inclusive=inclusive)
+    left, is_up = min(left, MOST_BYTES >> 8), step > (0, 0, 0)
+    each = _later(0, step, _per_day(kind)) if step[0] == 0 else 0
+    if each and is_up == (each > 0):
+        return _even_steps(start, stop, each, left, inclusive=inclusive)
+    found, at = [], start
     while (at < stop if is_up else at > stop) or (inclusive and at == stop):
         found.append(at)
-        _check("range", len(found), min(left, MOST_BYTES >> 8), "elements")
+        _check("range", len(found), left, "elements")
         at = _later(at, step, _per_day(kind))
     return np.array(found, np.int64)
+
+
+def _even_steps(start: int, stop: int, step: int, left: int, *, inclusive: bool) -> np.ndarray[Any, Any]:
+    """The numbers of one row whose distance is always the same, counted before they are made."""
+    sign = 1 if step > 0 else -1
+    count = max(0, (stop - start + inclusive * sign + step - sign) // step)
+    _check("range", count, left, "elements")
+    return start + step * np.arange(count, dtype=np.int64)
 
 
 def _per_day(kind: pa.DataType) -> int:
