@@ -20,6 +20,8 @@ from adbc_driver_flightsql import dbapi
 from adbc_driver_manager import Error
 from pyarrow import flight
 
+from tests.service.forked import Forked
+
 COMMAND = str(Path(sys.executable).with_name("lance-flight"))
 SERVE = (COMMAND, "serve", "--no-supervise", "--create")
 """One process, which a test can kill, over a root that need not be there."""
@@ -36,7 +38,7 @@ class Server:
 
     root: Path
     uri: str
-    process: subprocess.Popen[str]
+    process: subprocess.Popen[str] | Forked
 
     @cached_property
     def connection(self) -> dbapi.Connection:
@@ -92,19 +94,29 @@ class Server:
 
 @contextmanager
 def serving(
-    root: Path, *arguments: str, environment: Mapping[str, str] | None = None, log: Path | None = None
+    root: Path,
+    *arguments: str,
+    environment: Mapping[str, str] | None = None,
+    log: Path | None = None,
+    is_forked: bool = True,
 ) -> Iterator[Server]:
     """A server over `root` on a free port; it is asked to stop, and must exit with 0, at the end."""
-    with serving_uri(str(root), _ready_file(root), *arguments, environment=environment, log=log) as server:
+    ready = _ready_file(root)
+    with serving_uri(str(root), ready, *arguments, environment=environment, log=log, is_forked=is_forked) as server:
         yield server
 
 
 @contextmanager
 def serving_uri(
-    root: str, ready: Path, *arguments: str, environment: Mapping[str, str] | None = None, log: Path | None = None
+    root: str,
+    ready: Path,
+    *arguments: str,
+    environment: Mapping[str, str] | None = None,
+    log: Path | None = None,
+    is_forked: bool = True,
 ) -> Iterator[Server]:
     """The same for a root of any kind; `ready` is the file that the server writes, `log` one for what it logs."""
-    with started_uri(root, ready, *arguments, environment=environment, log=log) as server:
+    with started_uri(root, ready, *arguments, environment=environment, log=log, is_forked=is_forked) as server:
         yield server
         server.close()
         server.process.terminate()
@@ -120,19 +132,39 @@ def started(root: Path, *arguments: str, environment: Mapping[str, str] | None =
 
 @contextmanager
 def started_uri(
-    root: str, ready: Path, *arguments: str, environment: Mapping[str, str] | None, log: Path | None = None
+    root: str,
+    ready: Path,
+    *arguments: str,
+    environment: Mapping[str, str] | None,
+    log: Path | None = None,
+    is_forked: bool = True,
 ) -> Iterator[Server]:
-    """The same for a root of any kind; `ready` is the file that the server writes."""
+    """The same for a root of any kind; `ready` is the file that the server writes.
+
+    It is forked from a process that has imported all it needs, or the command itself for who looks at how that starts.
+    """
     ready.unlink(missing_ok=True)
     command = [*SERVE, root, "--port", "0", "--ready-file", str(ready), *arguments]
-    with (
-        nullcontext() if log is None else log.open("w") as errors,
-        subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=errors, text=True, env=environment) as process,
-    ):
+    start = Forked if is_forked else _command
+    with start(command[1:], environment=environment, log=log) as process:
         try:
             yield Server(Path(root), _uri(ready, process), process)
         finally:
             process.kill()
+
+
+@contextmanager
+def _command(
+    arguments: Sequence[str], *, environment: Mapping[str, str] | None, log: Path | None
+) -> Iterator[subprocess.Popen[str]]:
+    """The command as somebody types it."""
+    with (
+        nullcontext() if log is None else log.open("w") as errors,
+        subprocess.Popen(
+            [COMMAND, *arguments], stdout=subprocess.DEVNULL, stderr=errors, text=True, env=environment
+        ) as process,
+    ):
+        yield process
 
 
 def _ready_file(root: Path) -> Path:
@@ -140,7 +172,7 @@ def _ready_file(root: Path) -> Path:
     return root.parent / f"{root.name}.{next(_NUMBERS)}.ready"
 
 
-def _exit_code(process: subprocess.Popen[str]) -> int:
+def _exit_code(process: subprocess.Popen[str] | Forked) -> int:
     """How a server that was asked to stop ended; one that does not end first shows where its threads are."""
     try:
         return process.wait(_PATIENCE)
@@ -151,7 +183,7 @@ def _exit_code(process: subprocess.Popen[str]) -> int:
         raise
 
 
-def _uri(ready: Path, process: subprocess.Popen[str]) -> str:
+def _uri(ready: Path, process: subprocess.Popen[str] | Forked) -> str:
     """What the ready file says, as soon as there is one."""
     for _ in range(int(_PATIENCE / _TICK)):
         if ready.exists():

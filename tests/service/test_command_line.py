@@ -96,7 +96,7 @@ def test_anyone_may_be_served_when_asked_for(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_a_server_ends_with_zero_when_it_is_told_to(tmp_path: Path, number: signal.Signals) -> None:
-    with serving(tmp_path / "root") as server:
+    with serving(tmp_path / "root", is_forked=False) as server:
         server.ingest("t", pa.table({"id": [1]}))
         server.process.send_signal(number)
         assert server.process.wait(60) == 0
@@ -271,10 +271,11 @@ def test_help_needs_nothing_heavy() -> None:
     assert ended.stdout.decode().strip() == "[]"
 
 
-def test_a_server_leaves_pandas_alone(server: Server) -> None:
+def test_a_server_leaves_pandas_alone(tmp_path: Path) -> None:
     assert importlib.util.find_spec("pandas") is not None
-    server.query("SELECT 1 AS one")
-    mapped = Path(f"/proc/{server.process.pid}/maps").read_text()
+    with serving(tmp_path / "root", is_forked=False) as server:
+        server.query("SELECT 1 AS one")
+        mapped = Path(f"/proc/{server.process.pid}/maps").read_text()
     assert "pyarrow" in mapped
     assert "pandas" not in mapped
 

@@ -70,7 +70,7 @@ def log(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def server(place: Place, log: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     root = tmp_path_factory.mktemp("identity") / "root"
-    with serving(root, *place.arguments, "--log-level", "debug", log=log) as running:
+    with serving(root, *place.arguments, "--log-level", "debug", log=log, is_forked=False) as running:
         yield running
 
 
