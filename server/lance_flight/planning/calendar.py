@@ -19,8 +19,8 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from lance_flight.model.domains import PART_ORDER, Domain, Mask
 from lance_flight.model.zones import UTC, zone_of
-from lance_flight.planning.domains import PART_ORDER, Domain, Mask
 from lance_flight.planning.partitions import DictionaryColumn
 
 FIRST_YEAR, LAST_YEAR = -32_767, 32_767

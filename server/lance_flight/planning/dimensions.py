@@ -19,11 +19,11 @@ from pyarrow import types
 from lance_flight.errors import LanceFlightError
 from lance_flight.model.arrays import contiguous
 from lance_flight.model.hashing import bucket
+from lance_flight.model.key_types import common_type, in_type, keeps, value_type
 from lance_flight.model.schema import NamespaceSchema
 from lance_flight.model.spec import Evaluate, Expression, PartitionField
 from lance_flight.model.transforms import Bucket, Day, Hour, Identity, Month, MultiBucket, Transform, Truncate, Year
 from lance_flight.model.zones import zone_of
-from lance_flight.planning.key_types import common_type, in_type, keeps, value_type
 from lance_flight.planning.partitions import Partitions, SpecPartitions
 from lance_flight.planning.reasons import describe
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
+from lance_flight.model.domains import Domain
 from lance_flight.model.schema import NamespaceSchema
 from lance_flight.planning.branches import MAX_BRANCHES, branches, simplified
 from lance_flight.planning.constraints import Aspect, aspect, constraint
-from lance_flight.planning.domains import Domain
 from lance_flight.planning.predicates import (
     Constant,
     DatePart,

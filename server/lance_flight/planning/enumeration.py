@@ -15,9 +15,9 @@ import numpy as np
 import pyarrow as pa
 
 from lance_flight.errors import LanceFlightError
+from lance_flight.model.domains import Domain, Mask, plain
+from lance_flight.model.ordering import Ordering
 from lance_flight.model.spec import Evaluate, Expression, PartitionField
-from lance_flight.planning.domains import Domain, Mask, plain
-from lance_flight.planning.ordering import Ordering
 from lance_flight.planning.partitions import DictionaryColumn
 
 MAX_COMBINATIONS = 65_536

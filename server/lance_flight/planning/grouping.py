@@ -12,9 +12,9 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from lance_flight.model.domains import Mask
 from lance_flight.model.spec import Evaluate
 from lance_flight.planning.dimensions import Dimension, Side, Tables, Uncomputable
-from lance_flight.planning.domains import Mask
 from lance_flight.planning.partitions import DictionaryColumn
 
 Rows = npt.NDArray[np.int64]

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from itertools import combinations, islice
 
+from lance_flight.model.key_types import common_type
 from lance_flight.model.spec import Expression
 from lance_flight.model.transforms import Bucket, Day, Hour, Identity, Month, MultiBucket, Truncate, Year
 from lance_flight.planning.dimensions import Dimension, Side, Tables, common, obstacle
-from lance_flight.planning.key_types import common_type
 from lance_flight.planning.reasons import describe
 
 MAX_REASONS = 4

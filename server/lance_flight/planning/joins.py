@@ -14,9 +14,9 @@ import numpy as np
 import pyarrow as pa
 
 from lance_flight.errors import LanceFlightError
+from lance_flight.model.domains import Mask
 from lance_flight.model.spec import Evaluate, Expression
 from lance_flight.planning.dimensions import Dimension, Side, Tables, common
-from lance_flight.planning.domains import Mask
 from lance_flight.planning.grouping import Column, Group, Groups, NotCopartitioned, columns_of, grouped
 from lance_flight.planning.join_reasons import why_apart, why_incomparable
 

@@ -8,12 +8,12 @@ from types import MappingProxyType
 import numpy as np
 from pyarrow import DataType, types
 
+from lance_flight.model.key_types import value_type
 from lance_flight.model.transforms import Day, Hour, Identity, Month, Truncate, Year
 from lance_flight.model.zones import zone_of
 from lance_flight.planning.dimensions import Dimension, Side, Tables, common
 from lance_flight.planning.grouping import Groups, NotCopartitioned, columns_of, grouped
 from lance_flight.planning.join_reasons import why_apart, why_incomparable
-from lance_flight.planning.key_types import value_type
 
 __all__ = ["in_order"]
 

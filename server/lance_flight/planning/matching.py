@@ -9,6 +9,7 @@ import numpy as np
 import pyarrow as pa
 
 from lance_flight.errors import LanceFlightError
+from lance_flight.model.domains import Domain, Mask
 from lance_flight.model.spec import Expression, PartitionField
 from lance_flight.model.transforms import (
     Day,
@@ -21,7 +22,6 @@ from lance_flight.model.transforms import (
 )
 from lance_flight.planning.calendar import calendar_problem, calendar_rows
 from lance_flight.planning.constraints import Aspect
-from lance_flight.planning.domains import Domain, Mask
 from lance_flight.planning.enumeration import (
     MAX_COMBINATIONS,
     Candidates,

@@ -17,8 +17,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lance_flight.model.arrays import contiguous
+from lance_flight.model.domains import Mask, plain
 from lance_flight.model.spec import PartitionField, PartitionSpec
-from lance_flight.planning.domains import Mask, plain
 
 FEW_VALUES = 1_000
 """So many are looked up one by one, which takes less time than to call Arrow."""

@@ -12,10 +12,10 @@ from types import MappingProxyType
 
 import pyarrow as pa
 
+from lance_flight.model.domains import Domain, Mask
+from lance_flight.model.ordering import Key
 from lance_flight.model.spec import PartitionField
 from lance_flight.model.transforms import Identity, Truncate
-from lance_flight.planning.domains import Domain, Mask
-from lance_flight.planning.ordering import Key
 
 
 def accepted(field: PartitionField, values: pa.Array, domain: Domain) -> Mask | None:

@@ -12,14 +12,14 @@ from dataclasses import dataclass, replace
 import numpy as np
 import numpy.typing as npt
 
+from lance_flight.model.domains import Domain, Mask
+from lance_flight.model.ordering import ordering
 from lance_flight.model.schema import NamespaceSchema
 from lance_flight.model.spec import Evaluate
 from lance_flight.planning.disjuncts import Disjunct, NormalForm
-from lance_flight.planning.domains import Domain, Mask
 from lance_flight.planning.enumeration import Expressions, Sources, Unresolved
 from lance_flight.planning.matching import Match, MatchResult
 from lance_flight.planning.negation import not_true
-from lance_flight.planning.ordering import ordering
 from lance_flight.planning.partitions import Component, Part, Partitions, SpecPartitions
 from lance_flight.planning.predicates import ALWAYS, Predicate, all_of, conjuncts
 from lance_flight.planning.reasons import PruningReport, Unused

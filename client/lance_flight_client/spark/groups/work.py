@@ -9,7 +9,7 @@ from types import MappingProxyType
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from lance_flight.planning.key_types import common_type
+from lance_flight.model.key_types import common_type
 
 from lance_flight_client.spark.reading.portion import DirectPortion
 from lance_flight_client.spark.types import carried_schema

@@ -12,8 +12,8 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from lance_flight.model.ordering import Key, Ordering, integers
 from lance_flight.model.zones import in_zone
-from lance_flight.planning.ordering import Key, Ordering, integers
 
 Mask: TypeAlias = npt.NDArray[np.bool_]
 

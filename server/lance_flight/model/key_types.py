@@ -7,8 +7,8 @@ from collections.abc import Sequence
 import pyarrow as pa
 from pyarrow import types
 
+from lance_flight.model.domains import plain
 from lance_flight.model.hashing import HashKind, hash_class
-from lance_flight.planning.domains import plain
 
 UTC = "UTC"
 _DECIMAL128_DIGITS, _DECIMAL256_DIGITS = 38, 76
