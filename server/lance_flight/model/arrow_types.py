@@ -251,3 +251,13 @@ _DECIMAL = ("decimal[precision, scale]", _decimal)
 
 # Arrow prints these units although the types have no other.
 _FIXED_UNITS = MappingProxyType({"date32": ("day",), "date64": ("ms",)})
+
+
+def is_string(kind: pa.DataType) -> bool:
+    """Return whether `kind` is a string type."""
+    return bool(types.is_string(kind) or types.is_large_string(kind) or types.is_string_view(kind))
+
+
+def is_number(kind: pa.DataType) -> bool:
+    """Return whether `kind` is an integer, float or decimal."""
+    return bool(types.is_integer(kind) or types.is_floating(kind) or types.is_decimal(kind))

@@ -5,7 +5,6 @@ Spec: Partition Spec, Partition Field Schema, Appendix A. Parsing names every pr
 
 from __future__ import annotations
 
-import dataclasses
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -16,9 +15,11 @@ import pyarrow as pa
 from lance_flight.errors import SchemaError, SpecError, SqlError
 from lance_flight.model.arrow_json import type_from_json, type_to_json
 from lance_flight.model.hashing import hash_class
+from lance_flight.model.key_types import common_type, value_type
 from lance_flight.model.naming import partition_column
 from lance_flight.model.schema import NamespaceSchema
-from lance_flight.model.transforms import TRANSFORMS, Day, Hour, Month, Transform, Year
+from lance_flight.model.transforms import TRANSFORMS, Transform
+from lance_flight.model.transforms.transform import Nulls, Rule
 from lance_flight.model.zones import is_utc
 
 SPEC_KEY = "partition_spec_v"
@@ -28,14 +29,30 @@ Evaluate = Callable[[str, Sequence[pa.Array], pa.DataType], pa.Array]
 
 
 @dataclass(frozen=True, slots=True)
-class Expression:
+class Expression(Rule):
     """A custom partition expression: DataFusion SQL over col0, col1 … (spec: Partition Expression).
 
     `type` is what it is called where a transform has a name.
     """
 
-    type: ClassVar[str] = "expression"
     sql: str
+    type: ClassVar[str] = "expression"
+    nulls: ClassVar[Nulls] = Nulls.UNKNOWN
+    needs_values: ClassVar[bool] = True
+    family: ClassVar[str] = "expression"
+    contrast: ClassVar[str] = "the expressions differ"
+
+    def as_sql(self, columns: Sequence[str]) -> str:
+        quoted = self.sql.replace("'", "''")
+        return f"expr('{quoted}', {', '.join(columns)})"
+
+    def comparison_type(self, kinds: Sequence[Sequence[pa.DataType]], result_type: pa.DataType) -> pa.DataType | None:
+        return common_type([result_type]) if all(len(set(some)) == 1 for some in kinds) else None
+
+    def comparison_obstacle(self, sources: Sequence[pa.DataType], result_type: pa.DataType) -> str | None:
+        if any(pa.types.is_floating(value_type(kind)) for kind in sources):
+            return "an expression may tell 0.0 from −0.0, and one NaN from another"
+        return None if common_type([result_type]) else f"values of {result_type} are not compared"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -135,7 +152,7 @@ class PartitionField:
     def was_computed_otherwise(self, schema: NamespaceSchema) -> bool:
         """Return whether releases before `DERIVED_VALUES` gave it other values: parts in UTC, NULL for a field inside a struct."""
         is_nested = any(len(schema.source_paths.get(n, ())) > 1 for n in self.source_ids)
-        is_part = isinstance(self.rule, Year | Month | Day | Hour)
+        is_part = self.rule.date_part is not None
         return is_nested or (is_part and not all(map(is_utc, self.source_types(schema))))
 
     def source_types(self, schema: NamespaceSchema) -> list[pa.DataType]:
@@ -264,7 +281,7 @@ def _transform_from_json(value: Any, problems: list[str]) -> Transform | None:
     if known is None:
         problems.append(f"transform is {value!r}; expected an object whose type is one of {', '.join(TRANSFORMS)}")
         return None
-    names = [parameter.name for parameter in dataclasses.fields(known)]
+    names = known.parameters()
     wrong = [name for name in names if not _is_int(value.get(name)) or value[name] < 1]
     problems += [f"{kind} has {name} = {value.get(name)!r}; expected an integer ≥ 1" for name in wrong]
     transform: Transform | None = None if wrong else known(*(value[name] for name in names))

@@ -23,6 +23,9 @@ from lance_flight.model.domains import PART_ORDER, Domain, Mask
 from lance_flight.model.zones import UTC, zone_of
 from lance_flight.planning.partitions import DictionaryColumn
 
+UNITS = MappingProxyType({"year": 86_400, "month": 86_400, "day": 86_400, "hour": 3_600})
+"""The `date_part` of each transform that prunes here, from coarse to fine, and of how many seconds of local time it is made."""
+
 FIRST_YEAR, LAST_YEAR = -32_767, 32_767
 """The years that Arrow's calendar kernels tell apart."""
 

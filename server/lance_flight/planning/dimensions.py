@@ -14,16 +14,13 @@ from itertools import product
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-from pyarrow import types
 
 from lance_flight.errors import LanceFlightError
 from lance_flight.model.arrays import contiguous
-from lance_flight.model.hashing import bucket
-from lance_flight.model.key_types import common_type, in_type, keeps, value_type
+from lance_flight.model.key_types import in_type, value_type
 from lance_flight.model.schema import NamespaceSchema
 from lance_flight.model.spec import Evaluate, Expression, PartitionField
-from lance_flight.model.transforms import Bucket, Day, Hour, Identity, Month, MultiBucket, Transform, Truncate, Year
-from lance_flight.model.zones import zone_of
+from lance_flight.model.transforms.transform import Transform
 from lance_flight.planning.partitions import Partitions, SpecPartitions
 from lance_flight.planning.reasons import describe
 
@@ -52,7 +49,7 @@ class Side:
     def holds(self, dimension: Dimension) -> bool:
         """Return whether the keys say what a dimension is."""
         allowed = [self.parts.get(place) for place in dimension.places]
-        return all(some is None or dimension.rule.type in some for some in allowed)
+        return all(some is None or dimension.rule.date_part in some for some in allowed)
 
     def key_type(self, place: int) -> pa.DataType:
         """The type of the column that a key is."""
@@ -74,9 +71,7 @@ class Dimension:
     @classmethod
     def of(cls, each: PartitionField, places: tuple[int, ...]) -> Dimension:
         """Return what a partition field is, given the keys that its source columns are."""
-        rule = each.rule
-        if isinstance(rule, MultiBucket) and len(places) == 1:
-            rule = Bucket(rule.num_buckets)  # the hash of one column is the same
+        rule = each.rule if isinstance(each.rule, Expression) else each.rule.over(len(places))
         return cls(rule, places, each.result_type if isinstance(rule, Expression) else None, each)
 
     def on(self, side: Side) -> PartitionField:
@@ -90,21 +85,13 @@ class Dimension:
     def type(self, sides: Sequence[Side]) -> pa.DataType | None:
         """The type in which the values of these sides are compared; None where equal keys may have different ones."""
         kinds = [[side.key_type(place) for side in sides] for place in self.places]
-        if isinstance(self.rule, Expression):
-            return common_type([self.field.result_type]) if all(len(set(some)) == 1 for some in kinds) else None
-        if isinstance(self.rule, Truncate) and types.is_floating(value_type(kinds[0][0])):
-            # What is cut off is rounded, by its width.
-            return common_type(kinds[0]) if len({value_type(kind) for kind in kinds[0]}) == 1 else None
-        if isinstance(self.rule, Year | Month | Day | Hour) and not all(self.places[0] in side.parts for side in sides):
-            # One instant has another local time in every zone.
-            return pa.int64() if len({zone_of(kind) for kind in kinds[0]}) == 1 else None
-        return common_type(kinds[0]) if isinstance(self.rule, Identity | Truncate) else pa.int64()
+        if self.rule.date_part is not None and all(self.places[0] in side.parts for side in sides):
+            return pa.int64()  # the keys are its values, in whatever zone
+        return self.rule.comparison_type(kinds, self.field.result_type)
 
     def follows_from(self, other: Dimension) -> bool:
-        """Return whether this is a coarser bucket of the same keys, or the same."""
-        if not (isinstance(self.rule, Bucket | MultiBucket) and isinstance(other.rule, Bucket | MultiBucket)):
-            return self == other
-        return self.places == other.places and other.rule.num_buckets % self.rule.num_buckets == 0
+        """Return whether this is coarser than another dimension of the same keys (a bucket), or the same."""
+        return self == other or (self.places == other.places and self.rule.from_finer(other.rule) is not None)
 
 
 class Uncomputable(LanceFlightError):
@@ -158,7 +145,7 @@ class Tables:
     @cached_property
     def identities(self) -> dict[int, PartitionField]:
         """The identity fields, by the place of their key."""
-        return {each.places[0]: own for each, own in self.fields.items() if isinstance(each.rule, Identity)}
+        return {each.places[0]: own for each, own in self.fields.items() if each.rule.keeps_value}
 
     def determines(self, dimension: Dimension) -> bool:
         """Return whether the partition values say what a row's value is."""
@@ -175,9 +162,10 @@ class Tables:
     def _values(self, dimension: Dimension, evaluate: Evaluate | None) -> pa.Array:
         if dimension in self.fields:
             return self._stored(self.fields[dimension])
-        finer = next((each for own, each in self.fields.items() if dimension.follows_from(own)), None)
-        if finer is not None and isinstance(dimension.rule, Bucket | MultiBucket):
-            return bucket(self._stored(finer).cast(pa.int32()), dimension.rule.num_buckets)
+        for own, each in self.fields.items():
+            coarsen = dimension.rule.from_finer(own.rule) if dimension.places == own.places else None
+            if coarsen is not None:
+                return coarsen(self._stored(each))
         return self._computed(dimension, evaluate)
 
     def _computed(self, dimension: Dimension, evaluate: Evaluate | None) -> pa.Array:
@@ -209,11 +197,11 @@ def common(tables: Sequence[Tables]) -> dict[Dimension, pa.DataType]:
     shared = [
         each for each, kind in types_of.items() if kind is not None and all(some.determines(each) for some in tables)
     ]
-    known = {each.places[0] for each in shared if isinstance(each.rule, Identity)}
+    known = {each.places[0] for each in shared if each.rule.keeps_value}
     return {
         each: types_of[each]
         for each in shared
-        if isinstance(each.rule, Identity)
+        if each.rule.keeps_value
         or not (known >= set(each.places) or any(each != other and each.follows_from(other) for other in shared))
     }
 
@@ -223,14 +211,7 @@ def obstacle(each: PartitionField, side: Side) -> str | None:
     if not set(each.source_ids) <= set(side.keys):
         return "it is not of keys alone"
     kinds = [side.key_type(side.keys.index(number)) for number in each.source_ids]
-    if isinstance(each.rule, Expression):
-        if any(types.is_floating(value_type(kind)) for kind in kinds):
-            return "an expression may tell 0.0 from −0.0, and one NaN from another"
-        return None if common_type([each.result_type]) else f"values of {each.result_type} are not compared"
-    if isinstance(each.rule, Identity | Truncate):
-        kept = keeps(each.result_type, kinds[0])
-        return None if kept else f"its values are {each.result_type}, those of the column {kinds[0]}"
-    return None if types.is_integer(each.result_type) else f"its values are {each.result_type}; expected an integer"
+    return each.rule.comparison_obstacle(kinds, each.result_type)
 
 
 def _dimensions(each: PartitionField, keys: Sequence[int]) -> Iterator[Dimension]:

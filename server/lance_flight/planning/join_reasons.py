@@ -6,14 +6,11 @@ from collections.abc import Iterator, Sequence
 from itertools import combinations, islice
 
 from lance_flight.model.key_types import common_type
-from lance_flight.model.spec import Expression
-from lance_flight.model.transforms import Bucket, Day, Hour, Identity, Month, MultiBucket, Truncate, Year
+from lance_flight.planning.calendar import UNITS
 from lance_flight.planning.dimensions import Dimension, Side, Tables, common, obstacle
 from lance_flight.planning.reasons import describe
 
 MAX_REASONS = 4
-_CALENDAR = (Year, Month, Day, Hour)
-_FAMILIES = (_CALENDAR, (Bucket, MultiBucket), (Truncate,), (Expression,), (Identity,))
 
 
 def why_incomparable(sides: Sequence[Side]) -> str | None:
@@ -73,33 +70,22 @@ def _difference(one: Tables, other: Tables) -> str:
 
 def _distance(a: Dimension, b: Dimension) -> tuple[bool, bool, bool]:
     """Return how far from one another two fields are, for the pair that is worth a word."""
-    kinds = next((kinds for kinds in _FAMILIES if isinstance(a.rule, kinds)), ())
-    return not set(a.places) & set(b.places), not isinstance(b.rule, kinds), a.places != b.places
+    return not set(a.places) & set(b.places), a.rule.family != b.rule.family, a.places != b.places
 
 
 def _contrast(a: Dimension, b: Dimension) -> str:
     if not set(a.places) & set(b.places):
         return "these are of different keys"
     if a == b:
-        is_part = isinstance(a.rule, Year | Month | Day | Hour)
-        return "their columns are of different zones" if is_part else "their columns are of different types"
-    match a.rule, b.rule:
-        case ((Year() | Month() | Day() | Hour()), (Year() | Month() | Day() | Hour())):
-            coarse, fine = sorted((a.rule, b.rule), key=lambda rule: _CALENDAR.index(type(rule)))
-            return f"{fine.type} alone does not determine {_a(coarse.type)}"
-        case ((Bucket() | MultiBucket()), (Bucket() | MultiBucket())) if a.places == b.places:
-            return "neither count divides the other"
-        case MultiBucket(), MultiBucket() if set(a.places) == set(b.places):
-            return "their keys stand in another order"
-        case Truncate(), Truncate():
-            return "their widths differ"
-        case Expression(), Expression():
-            return "the expressions differ"
-    return "neither determines the other"
-
-
-def _a(word: str) -> str:
-    return f"{'an' if word == 'hour' else 'a'} {word}"
+        return f"their columns are of different {'types' if a.rule.date_part is None else 'zones'}"
+    if a.rule.family != b.rule.family:
+        return "neither determines the other"
+    if a.rule.date_part in UNITS and b.rule.date_part in UNITS:
+        coarse, fine = sorted((a.rule, b.rule), key=lambda rule: [*UNITS].index(str(rule.date_part)))
+        return f"{fine.type} alone does not determine a {coarse.type}"
+    if a.places != b.places:
+        return "their keys stand in another order" if set(a.places) == set(b.places) else "neither determines the other"
+    return a.rule.contrast
 
 
 def _of(each: Dimension, tables: Tables) -> str:

@@ -16,6 +16,7 @@ import pyarrow as pa
 from lance_flight.errors import LanceFlightError
 from lance_flight.model.domains import Mask
 from lance_flight.model.spec import Evaluate, Expression
+from lance_flight.model.transforms.transform import Nulls
 from lance_flight.planning.dimensions import Dimension, Side, Tables, common
 from lance_flight.planning.grouping import Column, Group, Groups, NotCopartitioned, columns_of, grouped
 from lance_flight.planning.join_reasons import why_apart, why_incomparable
@@ -111,6 +112,6 @@ def _taken(columns: Mapping[Dimension, Column], *, inner: bool) -> Mask:
     """The tables with a row that may find another: a transform gives NULL for NULL alone, an expression for anything."""
     taken = np.ones(len(next(iter(columns.values())).ranks), np.bool_)
     for dimension, column in columns.items():
-        if inner and not isinstance(dimension.rule, Expression):
+        if inner and dimension.rule.nulls is not Nulls.UNKNOWN:
             taken &= ~column.null
     return taken

@@ -3,22 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from types import MappingProxyType
 
 import numpy as np
 from pyarrow import DataType, types
 
 from lance_flight.model.key_types import value_type
-from lance_flight.model.transforms import Day, Hour, Identity, Month, Truncate, Year
 from lance_flight.model.zones import zone_of
+from lance_flight.planning.calendar import UNITS
 from lance_flight.planning.dimensions import Dimension, Side, Tables, common
 from lance_flight.planning.grouping import Groups, NotCopartitioned, columns_of, grouped
 from lance_flight.planning.join_reasons import why_apart, why_incomparable
 
 __all__ = ["in_order"]
-
-_CALENDAR = MappingProxyType({Year: 86_400, Month: 86_400, Day: 86_400, Hour: 3_600})
-"""The parts of a timestamp from coarse to fine, and of how many seconds of local time their values are made."""
 
 
 def in_order(side: Side, *, descending: bool, nulls_first: bool) -> Groups | NotCopartitioned:
@@ -55,17 +51,18 @@ def in_order(side: Side, *, descending: bool, nulls_first: bool) -> Groups | Not
 
 def _ascending(found: Sequence[Dimension], kind: DataType) -> list[Dimension]:
     """The finest dimensions that, taken together, never fall while a key of this type rises."""
-    by_rule = {type(each.rule): each for each in found}
-    if Identity in by_rule:
-        return [by_rule[Identity]]
+    same = [each for each in found if each.rule.keeps_value]
+    if same:
+        return same[:1]
+    by_part = {each.rule.date_part: each for each in found}
     run = []
     zone = zone_of(kind)
-    for part, seconds in _CALENDAR.items():
+    for part, seconds in UNITS.items():
         # Where clocks are set back from one day, or hour, to the one before, its rows lie on both sides of the other's.
-        if part not in by_rule or zone is None or not zone.keeps_order(seconds):
+        if part not in by_part or zone is None or not zone.keeps_order(seconds):
             break
-        run.append(by_rule[part])
-    return run or [each for each in found if isinstance(each.rule, Truncate)][:1]
+        run.append(by_part[part])
+    return run or [each for each in found if each.rule.monotonic][:1]
 
 
 def _why_unordered(side: Side) -> str | None:

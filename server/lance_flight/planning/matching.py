@@ -11,16 +11,8 @@ import pyarrow as pa
 from lance_flight.errors import LanceFlightError
 from lance_flight.model.domains import Domain, Mask
 from lance_flight.model.spec import Expression, PartitionField
-from lance_flight.model.transforms import (
-    Day,
-    Hour,
-    Identity,
-    Month,
-    MultiBucket,
-    Truncate,
-    Year,
-)
-from lance_flight.planning.calendar import calendar_problem, calendar_rows
+from lance_flight.model.transforms.transform import Nulls
+from lance_flight.planning.calendar import UNITS, calendar_problem, calendar_rows
 from lance_flight.planning.constraints import Aspect
 from lance_flight.planning.enumeration import (
     MAX_COMBINATIONS,
@@ -33,9 +25,6 @@ from lance_flight.planning.enumeration import (
     stored,
 )
 from lance_flight.planning.partitions import Component
-from lance_flight.planning.projection import accepted, cut
-
-_TIME_PARTS = (Year, Month, Day, Hour)
 
 Say = tuple[int, Aspect, str]
 """What a leaf says: its source column, the aspect, and the date part where it is one."""
@@ -82,7 +71,7 @@ class Match:
         """Decide which fields are enumerated, compute their transforms, and ask for their expressions."""
         lists = self._lists()
         wanted = self._enumerable(lists)
-        if len(wanted) == 1 and isinstance(wanted[0].rule, Identity):
+        if len(wanted) == 1 and wanted[0].rule.keeps_value:
             return
         together = count([lists[number] for number in _sources(wanted)]) <= MAX_COMBINATIONS
         for group in [wanted] if together and wanted else [[each] for each in wanted]:
@@ -111,7 +100,7 @@ class Match:
         found = {number: self.sources.candidates(number) for number in known}
         lists = {number: some for number, some in found.items() if some is not None}
         given = lists.keys() & self.sources.constrained
-        identities = {each.source_ids[0]: each for each in self.component.fields if isinstance(each.rule, Identity)}
+        identities = {each.source_ids[0]: each for each in self.component.fields if each.rule.keeps_value}
         for each in self.component.fields:
             if given & set(each.source_ids):
                 for number in set(each.source_ids) & identities.keys() - lists.keys():
@@ -145,7 +134,7 @@ class Match:
         for each in rest:
             self._not_null(each, findings)
             self._in_order(each, findings)
-        self._times([each for each in rest if isinstance(each.rule, _TIME_PARTS)], findings)
+        self._times([each for each in rest if each.rule.date_part in UNITS], findings)
         return findings
 
     def _look_up(self, points: _Points, findings: MatchResult) -> list[PartitionField]:
@@ -168,43 +157,46 @@ class Match:
         return [each for each, _ in known]
 
     def _not_null(self, each: PartitionField, findings: MatchResult) -> None:
-        """A NULL value says that the source is NULL (every source, for multi_bucket)."""
-        if isinstance(each.rule, Expression):
+        """A NULL value says that the source is NULL, or every source."""
+        if each.rule.nulls is Nulls.UNKNOWN:
             return
         certain = [n for n in each.source_ids if n in self.sources.domains and not self.sources.domains[n].nulls]
         if certain:
             findings.rows &= ~self.component.coded(each).is_null
             findings.used.update((number, Aspect.NULLNESS, "") for number in certain)
-            if not isinstance(each.rule, MultiBucket):
+            if each.rule.nulls is Nulls.OF_ITS_SOURCE:
                 findings.exact.add((certain[0], Aspect.NULLNESS, ""))
 
     def _in_order(self, each: PartitionField, findings: MatchResult) -> None:
         number = each.source_ids[0]
-        if number not in self.sources.constrained or not isinstance(each.rule, Identity | Truncate):
+        if number not in self.sources.constrained:
             return
         domain = self.sources.domains[number]
+        image = each.rule.image(domain, each.result_type)
+        if image is None:
+            return
         coded = self.component.coded(each)
-        inside = accepted(each, coded.values, domain)
-        if inside is None:
-            findings.object([number], f"the values of {each.field_id} do not compare with {domain.order.kind}")
+        inside = image if isinstance(image, str) else _accepted(each, coded.values, image)
+        if isinstance(image, str) or isinstance(inside, str):
+            findings.object([number], str(inside))
             return
         findings.rows &= coded.rows(inside, null=domain.nulls)
-        if isinstance(each.rule, Identity):
+        if each.rule.keeps_value:
             findings.used.add(number)
             self._note_exact(each, findings)
             return
         findings.used.update((number, aspect, "") for aspect in _ranging(domain))
-        if cut(domain, each.rule).excluded:
+        if image.excluded:
             findings.used.add((number, Aspect.EXCLUDED, ""))
 
     def _note_exact(self, each: PartitionField, findings: MatchResult) -> None:
         number = each.source_ids[0]
-        if isinstance(each.rule, Identity) and not self.sources.domains[number].order.is_float:
+        if each.rule.keeps_value and not self.sources.domains[number].order.is_float:
             findings.exact.add(number)
 
     def _times(self, fields: Sequence[PartitionField], findings: MatchResult) -> None:
         for number in {each.source_ids[0] for each in fields} & self.sources.constrained:
-            mine = {each.rule.type: each for each in fields if each.source_ids[0] == number}
+            mine = {str(each.rule.date_part): each for each in fields if each.source_ids[0] == number}
             domain = self.sources.domains[number]
             problem = calendar_problem(domain)
             if problem is not None:
@@ -220,6 +212,14 @@ class Match:
             }
             findings.used.update((number, Aspect.PART, name) for name in mine.keys() | more)
             findings.exact.update((number, Aspect.PART, name) for name in mine)
+
+
+def _accepted(each: PartitionField, values: pa.Array, image: Domain) -> Mask | str:
+    """A flag for each of a field's distinct values that is in a domain, or why they do not compare."""
+    try:
+        return image.accepts(values.cast(image.order.kind))
+    except pa.ArrowInvalid:
+        return f"the values of {each.field_id} do not compare with {image.order.kind}"
 
 
 def _ranging(domain: Domain) -> list[Aspect]:

@@ -6,7 +6,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from lance_flight.model.spec import Expression, PartitionField, PartitionSpec
-from lance_flight.model.transforms import Bucket, MultiBucket
 from lance_flight.planning.branches import MAX_BRANCHES
 from lance_flight.planning.constraints import Aspect
 from lance_flight.planning.disjuncts import Conjunct, Disjunct, Stated
@@ -83,7 +82,7 @@ class PruningReport:
     def _need(self, each: PartitionField, stated: Stated) -> str:
         shown = describe(each, self.names)
         _, aspect, part = stated.says
-        if isinstance(each.rule, Bucket | MultiBucket | Expression):
+        if each.rule.needs_values:
             return f"{shown} needs = or IN on {_and(self.names.get(n, f'column {n}') for n in each.source_ids)}"
         if aspect is Aspect.PART:
             return f"{shown} does not keep the {part}"

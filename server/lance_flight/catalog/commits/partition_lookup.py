@@ -20,7 +20,6 @@ from lance_flight.catalog.tables.pinned_tables import source_of
 from lance_flight.catalog.tables.scan import Scan
 from lance_flight.model.grouping import match
 from lance_flight.model.spec import Evaluate, PartitionField
-from lance_flight.model.transforms import Identity
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +59,7 @@ def _known(tables: SpecTables, snapshot: Snapshot, fields: Sequence[PartitionFie
     sources = {
         field.source_ids[0]: field.column
         for field in sure
-        if isinstance(field.rule, Identity) and snapshot.schema.column(field.source_ids[0]) is not None
+        if field.rule.keeps_value and snapshot.schema.column(field.source_ids[0]) is not None
     }
     columns = {}
     for field in fields if len(tables) else ():

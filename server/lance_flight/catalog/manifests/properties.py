@@ -15,9 +15,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lance_flight.errors import Unsupported
+from lance_flight.model.arrow_types import is_string
 from lance_flight.model.naming import spec_id_of
 from lance_flight.model.spec import SPEC_KEY
-from lance_flight.model.transforms import is_string
 
 SCHEMA_KEY = "schema"
 NAMESPACE_KEY = "lance_flight:namespace_key"

@@ -29,7 +29,6 @@ from lance_flight.model.naming import BELOW_A_SPEC, SEPARATOR, TABLE, spec_id_of
 from lance_flight.model.pins import Latest, Pin, PlainVersion, Version, pin_from_columns
 from lance_flight.model.schema import NamespaceSchema
 from lance_flight.model.spec import PartitionSpec
-from lance_flight.model.transforms import Identity
 
 PIN_COLUMNS = ("read_version", "read_branch", "read_tag")
 
@@ -79,7 +78,7 @@ class SpecTables:
 
     def _identities(self, indices: np.ndarray | None) -> list[IdentityValues]:
         """The values under the identity of the tables in some rows."""
-        columns = {f.source_ids[0]: self.values[f.column] for f in self.spec.fields if isinstance(f.rule, Identity)}
+        columns = {f.source_ids[0]: self.values[f.column] for f in self.spec.fields if f.rule.keeps_value}
         rows = range(len(self)) if indices is None else indices.tolist()
         if not columns:
             return [NO_VALUES] * len(rows)

@@ -20,9 +20,9 @@ from lance_flight.catalog.manifests.snapshot import Snapshot
 from lance_flight.catalog.storage.addresses import ROW_ADDRESS
 from lance_flight.catalog.storage.store import UNREADABLE, Store
 from lance_flight.errors import Corrupt, InvalidInput
+from lance_flight.model.arrow_types import is_string
 from lance_flight.model.schema import NamespaceSchema
 from lance_flight.model.spec import SPEC_KEY, PartitionSpec, check_any_spec, specs_from_metadata
-from lance_flight.model.transforms import is_string
 
 
 def read_snapshot(dataset: LanceDataset, place: Store, table_branch: str | None = None) -> Snapshot | None:

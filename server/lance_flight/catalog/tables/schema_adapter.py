@@ -17,9 +17,9 @@ from lance import LanceDataset
 
 from lance_flight.catalog.tables.filling import NO_FILLS, Fill, Fills
 from lance_flight.catalog.tables.lance_fields import field_id, numbered_columns
+from lance_flight.model.arrow_types import is_string
 from lance_flight.model.nested import children, rebuilt
 from lance_flight.model.schema import FIELD_ID, TABLE_FIELD_ID, NamespaceSchema
-from lance_flight.model.transforms import is_string
 
 
 def namespace_id(field: pa.Field) -> int | None:

@@ -17,7 +17,7 @@ from datafusion import Expr, LogicalPlan
 from datafusion.expr import Filter, Projection, TableScan
 
 from lance_flight.engine.query.partition_wise.plans import unaliased
-from lance_flight.model.transforms import is_string
+from lance_flight.model.arrow_types import is_string
 from lance_flight.planning.predicates import (
     ALWAYS,
     And,

@@ -153,14 +153,7 @@ def _shown(field: PartitionField, schema: NamespaceSchema) -> str:
     """A field as PARTITIONED BY says it."""
     paths = [schema.source_paths.get(number) for number in field.source_ids]
     columns = ["NULL" if path is None else str(Column(path[0], path[1:])) for path in paths]
-    if isinstance(field.rule, Expression):
-        quoted = field.rule.sql.replace("'", "''")
-        text = f"expr('{quoted}', {', '.join(columns)})"
-    elif field.rule.type == "identity":
-        text = columns[0]
-    else:
-        text = f"{field.rule.type}({', '.join([*map(str, field.rule.arguments.values()), *columns])})"
-    return f"{text} AS {field.field_id}"
+    return f"{field.rule.as_sql(columns)} AS {field.field_id}"
 
 
 def _field(schema: NamespaceSchema, definition: PartitionDef, field_id: str) -> PartitionField:
@@ -176,11 +169,7 @@ def _field(schema: NamespaceSchema, definition: PartitionDef, field_id: str) -> 
         return PartitionField(
             field_id=field_id, source_ids=source_ids, rule=Expression(definition.expression), result_type=kind
         )
-    transform: Transform = (
-        TRANSFORMS[definition.transform]()
-        if definition.argument is None
-        else TRANSFORMS[definition.transform](definition.argument)
-    )
+    transform: Transform = TRANSFORMS[definition.transform](*definition.arguments)
     problems = list(transform.problems(sources))
     if problems:
         raise SpecError(field_id, problems)
@@ -205,8 +194,10 @@ def _missing(schema: NamespaceSchema, path: Path) -> str:
 def _default_name(definition: PartitionDef) -> str:
     """The column's name for identity, else `<column>_<transform>`."""
     columns = "_".join(name for path in definition.columns for name in path)
-    suffix = {"identity": "", "expression": "_expr"}.get(definition.transform, f"_{definition.transform}")
-    return columns + suffix
+    name: str = (
+        TRANSFORMS[definition.transform].default_name(columns) if definition.expression is None else f"{columns}_expr"
+    )
+    return name
 
 
 def _unused_name(name: str, taken: set[str]) -> str:

@@ -7,21 +7,19 @@ from dataclasses import dataclass
 from lance_flight.engine.sql.cursor import Cursor
 from lance_flight.errors import SqlError
 from lance_flight.model.schema import Path
-
-PARTITION_TRANSFORMS = ("year", "month", "day", "hour")
-SIZED_TRANSFORMS = ("bucket", "multi_bucket", "truncate")
+from lance_flight.model.transforms import TRANSFORMS
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PartitionDef:
-    """One field of PARTITIONED BY: a transform (with its number) or an expression of columns, and perhaps a name.
+    """One field of PARTITIONED BY: a transform (with its parameters) or an expression of columns, and perhaps a name.
 
     A column is a path: its name, and those of fields inside its structs.
     """
 
     transform: str
     columns: tuple[Path, ...]
-    argument: int | None = None
+    arguments: tuple[int, ...] = ()
     expression: str | None = None
     field_id: str | None = None
 
@@ -57,23 +55,24 @@ def _fields(cursor: Cursor) -> tuple[PartitionDef, ...]:
 
 def _field(cursor: Cursor) -> PartitionDef:
     name = cursor.name("a column or a transform")
-    transform, argument, expression = "identity", None, None
+    transform, expression = "identity", None
+    arguments: list[int] = []
     columns: tuple[Path, ...] = (_inside(cursor, name),)
     if cursor.accept("("):
         transform = name
         if name == "expr":
             transform, expression = "expression", cursor.string("the expression, a string")
             cursor.expect(",")
-        elif name in SIZED_TRANSFORMS:
-            argument = cursor.number(f"the number of {name}")
-            cursor.expect(",")
-        elif name != "identity" and name not in PARTITION_TRANSFORMS:
-            known = ", ".join(("identity", *PARTITION_TRANSFORMS, *SIZED_TRANSFORMS, "expr"))
-            raise SqlError(f"no partition transform {name!r}; expected one of {known}")
+        elif name not in TRANSFORMS:
+            raise SqlError(f"no partition transform {name!r}; expected one of {', '.join((*TRANSFORMS, 'expr'))}")
+        else:
+            for _ in TRANSFORMS[name].parameters():
+                arguments.append(cursor.number(f"the number of {name}"))
+                cursor.expect(",")
         columns = _column_list(cursor)
     field_id = cursor.name("a field id") if cursor.accept("AS") else None
     return PartitionDef(
-        transform=transform, columns=columns, argument=argument, expression=expression, field_id=field_id
+        transform=transform, columns=columns, arguments=tuple(arguments), expression=expression, field_id=field_id
     )
 
 

@@ -19,7 +19,7 @@ from lance_flight.engine.writes.definitions import storable
 from lance_flight.engine.writes.row_changes import Target
 from lance_flight.engine.writes.row_queries import RowChanges, RowQuery
 from lance_flight.errors import DataError, SqlError
-from lance_flight.model.transforms import is_string
+from lance_flight.model.arrow_types import is_string
 
 
 class Finding(Protocol):

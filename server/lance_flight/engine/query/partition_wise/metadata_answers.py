@@ -24,7 +24,6 @@ from lance_flight.engine.query.tables import Prunings, Rows, TableView
 from lance_flight.engine.sql.functions import inner_context
 from lance_flight.engine.sql.references import quoted
 from lance_flight.model.spec import PartitionField
-from lance_flight.model.transforms import Identity
 
 _CALL = re.compile(r"(?P<function>count|min|max)\((?P<distinct>DISTINCT )?(?P<of>.*)\)", re.DOTALL)
 _ROWS = "Int64(1)"
@@ -128,7 +127,7 @@ def _identity(view: TableView, kept: Rows, name: str) -> PartitionField | None:
 
 
 def _holds(field: PartitionField, number: int) -> bool:
-    return isinstance(field.rule, Identity) and field.source_ids == (number,)
+    return field.rule.keeps_value and field.source_ids == (number,)
 
 
 def _partitions(view: TableView, kept: Rows, fields: dict[str, PartitionField]) -> pa.Table:

@@ -18,7 +18,6 @@ from lance_flight.engine.query.policies.conditions import Condition
 from lance_flight.engine.query.tables import partitions_of
 from lance_flight.errors import Refused
 from lance_flight.model.spec import PartitionSpec
-from lance_flight.model.transforms import Identity
 from lance_flight.planning.predicates import Predicate, all_of, any_of
 from lance_flight.planning.pruning import prune
 from lance_flight.planning.row_filters import columns_of, row_filter
@@ -110,4 +109,4 @@ _visible: WeakKeyDictionary[Snapshot, dict[RowPolicy, Snapshot]] = WeakKeyDictio
 
 def _identities(spec: PartitionSpec) -> set[int]:
     """The columns that a spec has a field of by identity."""
-    return {field.source_ids[0] for field in spec.fields if isinstance(field.rule, Identity)}
+    return {field.source_ids[0] for field in spec.fields if field.rule.keeps_value}
