@@ -21,6 +21,7 @@ from lance_flight.flight.identity import static_tokens
 from lance_flight.flight.identity.passwords import Cost, StoredPassword
 from lance_flight.flight.identity.users import Users
 from lance_flight.flight.status import flight_error
+from lance_flight.model.transforms import TRANSFORMS
 from lance_flight_client.spark.pipelines.program import parser as spark_parser
 
 from tests.documents import DOCUMENTS, PAGES, TOP, blocks, rows_of, text_of, without_code
@@ -29,6 +30,7 @@ _LINK = re.compile(r"(?<!!)\[[^\]\n]*(?:\n[^\]\n]*)?\]\(([^)\s]+)\)")
 _INLINE_CODE = re.compile(r"`[^`\n]*`")
 _HEADING = re.compile(r"^#{1,6} (.+)$", re.MULTILINE)
 README_LINES = 200
+SOURCES = TOP / "server" / "lance_flight"
 FOREIGN_OPTIONS = {"--add-opens", "--group", "--scenario", "--port"}
 """Options of Java, uv and `tests.conformance`."""
 
@@ -173,6 +175,11 @@ def kinds_of_error(base: type[LanceFlightError] = LanceFlightError) -> Iterator[
         yield from kinds_of_error(each)
 
 
+def test_documented_partition_fields_are_those_of_the_code() -> None:
+    named = re.findall(r"`(\w+)\(", text_of("server/docs/sql.md", "Partition fields").partition(", each with")[0])
+    assert named == [*(name for name in TRANSFORMS if name != "identity"), "expr"]
+
+
 def test_documented_errors_are_those_of_the_code() -> None:
     documented = {row[0].strip("`"): row[1] for row in rows_of("server/docs/errors.md")[2:]}
     known = {"internal": STATUS[type(flight_error(KeyError("x"))).__name__]}
@@ -254,6 +261,21 @@ def test_options_that_documents_name_are_those_of_the_programs() -> None:
     }
     known = {*options_of(parser()), *options_of(spark_parser()), *FOREIGN_OPTIONS}
     assert named - known == set()
+
+
+def test_the_table_of_what_to_change_names_files_and_packages() -> None:
+    """A path of a cell starts at the package, or beside the last one that does."""
+    missing = []
+    for what, where in rows_of("server/README.md", "Where to change what")[2:]:
+        beside = SOURCES
+        for code in re.findall(r"`([\w./]+(?:\.py|/))`", where):
+            top = TOP if code.startswith("client/") else SOURCES
+            found = next((at for at in (top / code, beside / code) if at.exists()), None)
+            if found is None:
+                missing.append((what, code))
+            elif found == top / code:
+                beside = found if found.is_dir() else found.parent
+    assert missing == []
 
 
 def test_every_file_that_documents_name_is_there() -> None:

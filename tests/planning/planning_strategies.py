@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from decimal import Decimal
 from functools import reduce
+from itertools import product
 from typing import Any
 
 import numpy as np
@@ -16,16 +17,7 @@ import pyarrow.compute as pc
 from hypothesis import strategies as st
 from lance_flight.model.schema import NamespaceSchema
 from lance_flight.model.spec import Expression, PartitionField, PartitionSpec
-from lance_flight.model.transforms import (
-    Bucket,
-    Day,
-    Hour,
-    Identity,
-    Month,
-    MultiBucket,
-    Truncate,
-    Year,
-)
+from lance_flight.model.transforms import TRANSFORMS, MultiBucket, Transform
 from lance_flight.planning.predicates import (
     Column,
     Compare,
@@ -47,6 +39,8 @@ from tests.planning.planning_oracle import field, truth
 
 NEGATIVE_NAN = struct.unpack("<d", struct.pack("<Q", 0xFFF8_0000_0000_0000))[0]
 MICROSECONDS = 1_000_000
+SIZES = (1, 2, 3, 7, 10)
+"""Counts of buckets and widths."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,10 +162,6 @@ class Statement:
         return [leaf for part in self.parts for leaf in part.leaves()] if self.parts else [self.sql]
 
 
-def is_date(kind: pa.DataType) -> bool:
-    return pa.types.is_timestamp(kind) or pa.types.is_date(kind)
-
-
 @st.composite
 def schemas(draw: st.DrawFn) -> NamespaceSchema:
     names = draw(st.lists(st.sampled_from(sorted(KINDS)), min_size=1, max_size=3, unique=True))
@@ -190,14 +180,18 @@ def rows_of(draw: st.DrawFn, schema: NamespaceSchema) -> pa.Table:
     return pa.table(values, schema=schema.plain)
 
 
+def is_date(kind: pa.DataType) -> bool:
+    return pa.types.is_timestamp(kind) or pa.types.is_date(kind)
+
+
+def transforms_of(kind: pa.DataType) -> list[Transform]:
+    """Every transform of the table that takes a column of a type, in a few sizes."""
+    ways = [(made, size) for made in TRANSFORMS.values() for size in product(SIZES, repeat=len(made.parameters()))]
+    return [rule for made, size in ways for rule in [made(*size)] if not list(rule.problems([kind]))]
+
+
 def _rules(name: str, kind: pa.DataType) -> list[tuple[Any, pa.DataType]]:
-    rules = [(Identity(), kind), (Bucket(1), pa.int32()), (Bucket(3), pa.int32()), (Bucket(7), pa.int32())]
-    if is_date(kind):
-        rules += [(part(), pa.int32()) for part in (Year, Month, Day)]
-    if pa.types.is_timestamp(kind):
-        rules.append((Hour(), pa.int32()))
-    if pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind) or name in ("s", "ls"):
-        rules += [(Truncate(width), kind) for width in (1, 2, 10)]
+    rules: list[tuple[Any, pa.DataType]] = [(rule, rule.result_type([kind])) for rule in transforms_of(kind)]
     if name in _EXPRESSIONS:
         sql, result = _EXPRESSIONS[name]
         rules.append((Expression(sql), result))
