@@ -11,12 +11,13 @@ from hypothesis import given, note
 from hypothesis import strategies as st
 from lance_flight.engine.writes.definitions import partition_spec, partitioning
 from lance_flight.engine.writes.partition_fields import parse_partition_by
+from lance_flight.errors import DataError
 from lance_flight.model.domains import Domain, plain
 from lance_flight.model.ordering import ordering
-from lance_flight.model.transforms import TRANSFORMS, Transform
+from lance_flight.model.transforms import TRANSFORMS, Transform, Truncate
 from lance_flight.model.transforms.transform import Nulls
 
-from tests.planning.planning_cases import one_column
+from tests.planning.planning_cases import compare, one_column, partitions, pruned
 from tests.planning.planning_oracle import evaluate
 from tests.planning.planning_strategies import KINDS, Kind, transforms_of
 
@@ -70,6 +71,16 @@ def test_the_image_of_a_domain_has_the_value_of_each_source_in_it(rules: Rules, 
     note(f"{inside} {found}")
     assert image.accepts(found).all()
     assert not rule.needs_values
+
+
+def test_an_image_that_cannot_be_computed_prunes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*_: object) -> None:
+        raise DataError("beyond the calendar")
+
+    monkeypatch.setattr(Truncate, "image", fail)
+    found = pruned(partitions([Truncate(10)], [pa.int64()], [0, 10]), one_column(pa.int64()), compare(">", 10))
+    assert found.kept.tolist() == [0, 1]
+    assert [(each.predicate, each.why) for each in found.unused] == [("x > 10", "beyond the calendar")]
 
 
 @every_transform

@@ -172,7 +172,7 @@ class Match:
         if number not in self.sources.constrained:
             return
         domain = self.sources.domains[number]
-        image = each.rule.image(domain, each.result_type)
+        image = _image(each, domain)
         if image is None:
             return
         coded = self.component.coded(each)
@@ -212,6 +212,14 @@ class Match:
             }
             findings.used.update((number, Aspect.PART, name) for name in mine.keys() | more)
             findings.exact.update((number, Aspect.PART, name) for name in mine)
+
+
+def _image(each: PartitionField, domain: Domain) -> Domain | str | None:
+    """The values that a field has for sources in a domain, or why they are not known."""
+    try:
+        return each.rule.image(domain, each.result_type)
+    except (LanceFlightError, pa.ArrowException) as exc:
+        return str(exc)
 
 
 def _accepted(each: PartitionField, values: pa.Array, image: Domain) -> Mask | str:
