@@ -9,7 +9,8 @@ from datetime import UTC, datetime
 import lance
 from lance import LanceDataset
 
-from lance_flight.model.index_kinds import IndexKind
+from lance_flight.catalog.manifests.indices import IndexDefinition
+from lance_flight.model.index_kinds import KINDS, IndexKind
 
 INDICES = "_indices"
 """The directory of a Lance table with the files of its indices."""
@@ -76,6 +77,22 @@ def segments(index: lance.IndexDescription) -> Iterator[lance.Index]:
 def all_segments(dataset: LanceDataset) -> Iterator[lance.Index]:
     """Those of all indices that a table has."""
     return (segment for index in dataset.describe_indices() for segment in segments(index))
+
+
+def definitions(dataset: LanceDataset) -> Iterator[IndexDefinition]:
+    """Return the definitions of the indices of a plain table, as far as Lance tells them; those of other kinds are left out.
+
+    An index that another writer has made is kept up to date whatever the number of rows.
+    """
+    kinds = {_plain(name): kind for name, kind in KINDS.items()}
+    for index in dataset.describe_indices():
+        kind = kinds.get(_plain(index.index_type))
+        if kind is not None and len(index.fields) == 1:
+            told = dict(index.details or {})
+            told |= told.get("compression") or {}
+            told["metric"] = str(told.get("metric_type", "")).lower()
+            options = {name: told[name] for name, of in kind.options.items() if type(told.get(name)) is of}
+            yield IndexDefinition(name=index.name, field_id=int(index.fields[0]), kind=kind.name, options=options)
 
 
 def _is_of(dataset: LanceDataset, column: str, kind: IndexKind) -> Callable[[lance.IndexDescription], bool]:

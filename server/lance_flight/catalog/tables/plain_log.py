@@ -6,6 +6,7 @@ commit after it.
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
@@ -16,12 +17,14 @@ import pyarrow as pa
 from lance import LanceDataset, LanceOperation
 
 from lance_flight.catalog.manifests.head_notes import NOTES
+from lance_flight.catalog.manifests.indices import INDICES
 from lance_flight.catalog.manifests.manifest import manifest_schema
 from lance_flight.catalog.manifests.properties import FILE_VERSION, NAMESPACE_KEY, SCHEMA_KEY, STABLE_ROW_IDS
 from lance_flight.catalog.manifests.snapshot import PartitionTable, Snapshot
 from lance_flight.catalog.manifests.version_log import OPERATION, VersionLog
 from lance_flight.catalog.storage.conflicts import conflicts
 from lance_flight.catalog.storage.store import HERE, UNREADABLE, Store
+from lance_flight.catalog.tables.index_coverage import definitions
 from lance_flight.catalog.tables.lance_fields import numbered_columns
 from lance_flight.errors import LanceFlightError, NotFound
 from lance_flight.model.file_versions import FILE_VERSIONS
@@ -101,7 +104,7 @@ def plain_snapshot(dataset: LanceDataset) -> Snapshot:
     return Snapshot(
         version=int(dataset.version),
         committed_at=version["timestamp"].astimezone(UTC),
-        rows=_rows(int(dataset.version), pending.get(NOTES) or dataset.metadata.get(NOTES, "{}")),
+        rows=_rows(int(dataset.version), _notes(dataset, pending.get(NOTES) or dataset.metadata.get(NOTES, "{}"))),
         pending=pending,
         metadata=metadata,
         specs=(UNPARTITIONED,),
@@ -114,6 +117,16 @@ def own_table(snapshot: Snapshot) -> PartitionTable:
     """Return a plain table as the partition of its own snapshot."""
     (table,) = snapshot.all_tables()
     return table
+
+
+def _notes(dataset: LanceDataset, noted: str) -> str:
+    """Return what is noted of a table, with the definitions of the indices that another writer has made."""
+    if not dataset.has_index:
+        return noted
+    notes = json.loads(noted)
+    known = {entry[0] for entry in notes.get(INDICES, [])}
+    others = [each.to_json() for each in definitions(dataset) if each.name not in known]
+    return json.dumps(notes | {INDICES: [*notes.get(INDICES, []), *others]}) if others else noted
 
 
 def _name_of(operation: LanceOperation.BaseOperation) -> str:
