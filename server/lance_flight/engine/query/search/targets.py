@@ -171,12 +171,15 @@ def check_free(target: Target, result: pa.Field) -> None:
 def _of_view(view: TableView, scan: PlannedRead | None, targets: Targets) -> Target:
     tables: list[tuple[Predicate | None, Sequence[PinnedTable]]] = []
     indices = _options(view)
-    report = f"table {view.name}, snapshot {view.snapshot.version}: no partition can match"
+    report = f"table {view.name}, snapshot {view.snapshot.version}"
     if scan is not None:
         pruning = view.log.prunings[view.key][-1]
         for mine, version in zip(view.snapshot.tables, pruning.versions, strict=True):
             tables.append((version.unfiltered, view.floating.pinned(mine.tables(version.kept), targets)))
-        report = view.log.reports[-1]()
+        if view.snapshot.is_partitioned:
+            report = view.log.reports[-1]()
+    elif view.snapshot.is_partitioned:
+        report += ": no partition can match"
     return Target(
         name=view.name,
         columns=view.schema,

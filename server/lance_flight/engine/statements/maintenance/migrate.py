@@ -31,5 +31,5 @@ class Migrate(MaintenanceStatement):
         return cls(table=table, dry_run=dry_run)
 
     def work(self, table: Table, progress: Progress | None) -> MaintenanceWork:
-        namespace = partitioned(table)
+        namespace = partitioned(table, "has no manifest to migrate")
         return MaintenanceWork(MIGRATION_SCHEMA, lambda: migrate(namespace, dry_run=self.dry_run).rows)

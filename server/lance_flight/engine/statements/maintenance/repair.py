@@ -31,5 +31,5 @@ class Repair(MaintenanceStatement):
         return cls(table=table, dry_run=dry_run)
 
     def work(self, table: Table, progress: Progress | None) -> MaintenanceWork:
-        namespace = partitioned(table)
+        namespace = partitioned(table, "has no manifest to repair")
         return MaintenanceWork(REPAIR_SCHEMA, lambda: repair(namespace, dry_run=self.dry_run).rows)

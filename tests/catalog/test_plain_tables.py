@@ -1,0 +1,204 @@
+"""Commits to plain tables beside other writers, Lance's own among them: nothing is lost, doubled, or put into another table."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from shutil import rmtree
+
+import lance
+import pyarrow as pa
+import pytest
+from lance_flight.catalog.bulk.shared_writes import Replaces, SharedWrite
+from lance_flight.catalog.commits import commit
+from lance_flight.catalog.commits.commit_tokens import CommitToken, named_commits
+from lance_flight.catalog.plain_table import PlainTable
+from lance_flight.catalog.storage.retries import RetryPolicy
+from lance_flight.catalog.storage.store import Store
+from lance_flight.catalog.tables.partitions import open_table
+from lance_flight.engine.sql.functions import evaluate
+from lance_flight.errors import AlreadyCommitted, Conflict, NotFound, SerializationFailure
+
+ROWS = pa.table({"id": pa.array([1, 2], pa.int32()), "word": ["a", "b"]})
+MORE = pa.table({"id": pa.array([3], pa.int32()), "word": ["c"]})
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Path:
+    lance.write_dataset(ROWS, str(tmp_path / "t.lance"))
+    return tmp_path / "t.lance"
+
+
+def opened(place: Path) -> PlainTable:
+    return PlainTable(Store(str(place)))
+
+
+def ids(place: Path) -> list[int | None]:
+    return sorted(lance.dataset(str(place)).to_table()["id"].to_pylist())
+
+
+def by_lance(place: Path, change: Callable[[lance.LanceDataset], object]) -> None:
+    change(lance.dataset(str(place)))
+
+
+OTHERS = [
+    pytest.param(lambda d: lance.write_dataset(MORE, d, mode="append"), [1, 2, 3, 3], id="rows come"),
+    pytest.param(lambda d: d.delete("id = 1"), [2, 3], id="rows go"),
+    pytest.param(lambda d: d.create_scalar_index("id", "BTREE"), [1, 2, 3], id="an index"),
+    pytest.param(lambda d: d.update_metadata({"k": "v"}), [1, 2, 3], id="metadata"),
+]
+
+
+@pytest.mark.parametrize(("other", "left"), OTHERS)
+def test_an_append_goes_on_top_of_what_others_did(
+    place: Path, other: Callable[[lance.LanceDataset], object], left: list[int]
+) -> None:
+    table = opened(place)
+    transaction = table.begin()
+    table.write(transaction, [MORE], evaluate)
+    by_lance(place, other)
+    table.commits.commit(transaction)
+    assert ids(place) == left
+    assert table.snapshot().version == lance.dataset(str(place)).version == 3
+
+
+COLUMN_CHANGES = [
+    pytest.param(lambda d: d.alter_columns({"path": "id", "data_type": pa.int64()}), id="another type"),
+    pytest.param(lambda d: d.add_columns({"twice": "id * 2"}), id="a computed column"),
+]
+
+
+@pytest.mark.parametrize("change", [*COLUMN_CHANGES, pytest.param(lambda d: d.drop_columns(["word"]), id="one less")])
+def test_rows_for_columns_that_have_changed_are_refused(
+    place: Path, change: Callable[[lance.LanceDataset], object]
+) -> None:
+    table = opened(place)
+    transaction = table.begin()
+    table.write(transaction, [MORE], evaluate)
+    by_lance(place, change)
+    with pytest.raises(SerializationFailure, match="changed in its schema"), table.changing(transaction):
+        table.commits.commit(transaction)
+    found = lance.dataset(str(place))
+    assert (found.version, found.to_table().num_rows) == (2, 2)
+
+
+@pytest.mark.parametrize("change", COLUMN_CHANGES)
+def test_columns_that_change_while_rows_are_committed_refuse_them(
+    place: Path, monkeypatch: pytest.MonkeyPatch, change: Callable[[lance.LanceDataset], object]
+) -> None:
+    table = opened(place)
+    transaction = table.begin()
+    table.write(transaction, [MORE], evaluate)
+    # What was the newest version a moment ago is what Lance is told to commit on top of.
+    known = table.snapshot()
+    by_lance(place, change)
+    monkeypatch.setattr(table.log, "snapshot", lambda *_: known)
+    monkeypatch.setattr(commit, "COMMIT", RetryPolicy(2))
+    with pytest.raises(Conflict), table.changing(transaction):
+        table.commits.commit(transaction)
+    found = lance.dataset(str(place))
+    assert (found.version, found.to_table().num_rows) == (2, 2), "no row has NULL for a value that was given"
+
+
+@pytest.mark.parametrize("reader", ["a change", "an append"])
+def test_a_table_that_was_made_again_takes_no_rows_of_the_one_before(place: Path, reader: str) -> None:
+    table = opened(place)
+    transaction = table.begin()
+    table.write(transaction, [MORE], evaluate)
+    if reader == "a change":
+        transaction.parts["v1$dataset"].rewrites = True
+    rmtree(place)
+    lance.write_dataset(ROWS.slice(1), str(place))
+    with pytest.raises(SerializationFailure, match=r"dropped or replaced|changed by another writer"):
+        table.commits.commit(transaction)
+    assert ids(place) == [2]
+    assert lance.dataset(str(place)).version == 1
+
+
+def test_a_snapshot_of_a_table_that_was_made_again_is_not_read(place: Path) -> None:
+    table = opened(place)
+    (before,) = table.snapshot().all_tables()
+    rmtree(place)
+    lance.write_dataset(ROWS.slice(1), str(place))
+    (after,) = opened(place).snapshot().all_tables()
+    assert before.pin != after.pin
+    with pytest.raises(NotFound):
+        open_table(table.store, before)
+
+
+def test_a_commit_id_is_committed_once_by_however_many(place: Path) -> None:
+    table = opened(place)
+    writes = [SharedWrite.begin(table) for _ in range(2)]
+    parts = [write.write([MORE], evaluate) for write in writes]
+    writes[0].commit(parts[0], evaluate, once=CommitToken.now("load 1", 1))
+    with pytest.raises(AlreadyCommitted, match="load 1"):
+        writes[1].commit(parts[1], evaluate, once=CommitToken.now("load 1", 1))
+    assert ids(place) == [1, 2, 3]
+    by_lance(place, lambda dataset: lance.write_dataset(MORE, dataset, mode="append"))
+    assert [token.id for token in named_commits(opened(place).snapshot())] == ["load 1"]
+
+
+def test_of_two_commits_with_an_id_that_meet_one_is_refused(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    first, second = opened(place), opened(place)
+    transactions = []
+    for table in (first, second):
+        transaction = table.begin()
+        transaction.once = CommitToken.now("load 1", 1)
+        table.write(transaction, [MORE], evaluate)
+        transactions.append(transaction)
+    known = second.snapshot()
+    first.commits.commit(transactions[0])
+    monkeypatch.setattr(second.log, "snapshot", lambda *_: known)
+    monkeypatch.setattr(commit, "COMMIT", RetryPolicy(2))
+    with pytest.raises(Conflict):
+        second.commits.commit(transactions[1])
+    assert ids(place) == [1, 2, 3]
+
+
+def test_an_id_is_known_after_its_writer_died_right_after_the_commit(
+    place: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    table = opened(place)
+    transaction = table.begin()
+    transaction.once = CommitToken.now("load 1", 1)
+    table.write(transaction, [MORE], evaluate)
+    monkeypatch.setattr(table.log, "follow", lambda _: None)
+    table.commits.commit(transaction)
+    again = opened(place)
+    assert [token.id for token in named_commits(again.snapshot())] == ["load 1"]
+    again.append([MORE], evaluate)
+    assert [token.id for token in named_commits(again.snapshot())] == ["load 1"]
+
+
+@pytest.mark.parametrize("replaces", [Replaces.TABLE, Replaces.PARTITIONS])
+def test_several_processes_replace_all_rows(place: Path, replaces: Replaces) -> None:
+    write = SharedWrite.begin(opened(place))
+    parts = [part for rows in (MORE, ROWS.slice(1)) for part in write.write([rows], evaluate)]
+    write.commit(parts, evaluate, replaces=replaces)
+    assert ids(place) == [2, 3]
+
+
+def test_a_write_that_is_given_up_leaves_no_file(place: Path) -> None:
+    before = {path for path in place.rglob("*") if path.is_file()}
+    write = SharedWrite.begin(opened(place))
+    write.discard(write.write([MORE], evaluate))
+    assert {path for path in place.rglob("*") if path.is_file()} == before
+
+
+FOREIGN = [
+    pytest.param({"data_storage_version": "2.0"}, id="2.0"),
+    pytest.param({"data_storage_version": "2.1"}, id="2.1"),
+    pytest.param({"data_storage_version": "legacy"}, id="the first format"),
+    pytest.param({"enable_stable_row_ids": True}, id="stable row ids"),
+    pytest.param({"enable_v2_manifest_paths": False}, id="old names of versions"),
+]
+
+
+@pytest.mark.parametrize("options", FOREIGN)
+def test_tables_of_every_kind_take_rows(tmp_path: Path, options: dict[str, object]) -> None:
+    place = tmp_path / "t.lance"
+    lance.write_dataset(ROWS, str(place), **options)
+    stored = str(lance.dataset(str(place)).data_storage_version)
+    assert opened(place).append([MORE], evaluate) == 1
+    assert ids(place) == [1, 2, 3]
+    assert str(lance.dataset(str(place)).data_storage_version) == stored
