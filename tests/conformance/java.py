@@ -15,6 +15,8 @@ from tests.service.server_process import Server
 DRIVER = "org.apache.arrow:flight-sql-jdbc-driver:18.3.0"
 PROGRAM = Path(__file__).parent / "jdbc" / "Conformance.java"
 PATIENCE = 300.0
+JAVA = ("java", "--add-opens=java.base/java.nio=ALL-UNNAMED", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC")
+"""A program of seconds, which compilers that optimise would take longer over than it runs."""
 
 
 def is_installed() -> bool:
@@ -40,8 +42,7 @@ def said_of(server: Server, jar: Path, scratch: Path) -> Mapping[str, str]:
     types = scratch / "types.tsv"
     types.write_text("".join(f"{sample.table}\t{sample.literal}\n" for sample in SAMPLES))
     url = f"jdbc:arrow-flight-sql://{server.uri.removeprefix('grpc://')}/?useEncryption=false"
-    java = ["java", "--add-opens=java.base/java.nio=ALL-UNNAMED", "-Duser.timezone=UTC", "-cp", str(jar)]
-    command = [*java, str(PROGRAM), url, str(types)]
+    command = [*JAVA, "-Duser.timezone=UTC", "-cp", str(jar), str(PROGRAM), url, str(types)]
     ran = subprocess.run(command, check=False, timeout=PATIENCE, capture_output=True, text=True)
     assert ran.returncode == 0, ran.stderr
     return said_in(ran.stdout)
