@@ -8,9 +8,11 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, settings
+from xdist.scheduler import LoadFileScheduling
 
 from tests.slow_tests import is_slow
 
@@ -36,8 +38,32 @@ def say(request: pytest.FixtureRequest) -> Callable[[str], None]:
     return lambda line: request.node.user_properties.append((_SAID, line))
 
 
+SPARK, CLUSTER = "tests/spark/", "tests/spark/test_cluster.py"
+"""What shares a JVM, but for a module that starts its own ones."""
+
+
+class OneSpark(LoadFileScheduling):
+    """Gives whole modules to a worker, and all of Spark's to one, which starts a JVM and warms it up once."""
+
+    def _split_scope(self, nodeid: str) -> str:
+        is_shared = nodeid.startswith(SPARK) and not nodeid.startswith(CLUSTER)
+        return SPARK if is_shared else str(super()._split_scope(nodeid))
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> OneSpark | None:
+    return OneSpark(config, log) if config.getoption("dist") == "loadfile" else None
+
+
+def turn(item: pytest.Item) -> int:
+    """When a test is given to a worker: what takes long comes first, so that nobody waits for it at the end."""
+    return 0 if item.nodeid.startswith(SPARK) else 1 if is_slow(item.path) else 2
+
+
 @pytest.hookimpl(tryfirst=True)  # before `-m` looks at the markers
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    if hasattr(config, "workerinput"):
+        items.sort(key=turn)
     for item in items:
         if is_slow(item.path):
             item.add_marker(pytest.mark.slow)
