@@ -2,11 +2,7 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
-from lance_flight.catalog.roots.directory import Root
-from lance_flight.catalog.storage.store import Store
 from lance_flight.engine.engine import Engine
 from lance_flight.engine.query.policies.access import Access
 from lance_flight.engine.query.scope import Scope
@@ -15,12 +11,10 @@ from lance_flight.errors import SqlError
 ALICE, BOB = (Scope(access=Access(name)) for name in ("alice", "bob"))
 
 
-@pytest.fixture
-def engine(tmp_path: Path) -> Engine:
-    made = Engine(Root(Store(str(tmp_path))), target_partitions=2)
-    made.update("CREATE TABLE t (id BIGINT, owner VARCHAR) PARTITIONED BY (owner)")
-    made.update("INSERT INTO t VALUES (1, 'alice'), (2, 'bob'), (3, 'carol')")
-    return made
+@pytest.fixture(autouse=True)
+def tables(engine: Engine) -> None:
+    engine.update("CREATE TABLE t (id BIGINT, owner VARCHAR) PARTITIONED BY (owner)")
+    engine.update("INSERT INTO t VALUES (1, 'alice'), (2, 'bob'), (3, 'carol')")
 
 
 def rows(engine: Engine, sql: str, scope: Scope) -> list[tuple[object, ...]]:

@@ -9,7 +9,7 @@ from pathlib import Path
 import lance
 import pyarrow as pa
 import pytest
-from lance_flight.catalog.roots.directory import Root, TableName
+from lance_flight.catalog.roots.directory import TableName
 from lance_flight.catalog.storage.store import Store
 from lance_flight.catalog.tables import partitions
 from lance_flight.engine.engine import Engine
@@ -28,13 +28,11 @@ def place(tmp_path: Path) -> Path:
     return tmp_path / "t"
 
 
-@pytest.fixture
-def engine(tmp_path: Path) -> Engine:
+@pytest.fixture(autouse=True)
+def tables(engine: Engine, tmp_path: Path) -> None:
     """Four partitions, of which the first has a fixed version and the others have none."""
-    engine = Engine(Root(Store(str(tmp_path))), target_partitions=2)
     ingest.create(engine.root, TableName("public", "t"), ROWS.schema, TableProperties.by("part"), [ROWS])
     manifest(tmp_path / "t").update({"read_version": "NULL"}, where="partition_field_part > 1")
-    return engine
 
 
 @pytest.fixture

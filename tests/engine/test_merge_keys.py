@@ -2,11 +2,7 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
-from lance_flight.catalog.roots.directory import Root
-from lance_flight.catalog.storage.store import Store
 from lance_flight.engine.engine import Engine
 from lance_flight.engine.query import few_keys, tables
 
@@ -41,14 +37,12 @@ CASES = {
 }
 
 
-@pytest.fixture
-def engine(tmp_path: Path) -> Engine:
-    made = Engine(Root(Store(str(tmp_path))), target_partitions=2)
-    made.update("CREATE TABLE t (id BIGINT NOT NULL, p BIGINT, v DOUBLE) PARTITIONED BY (p)")
-    made.update("INSERT INTO t SELECT value, value % 10, 1.0 FROM generate_series(1, 100)")
-    made.update("CREATE TABLE s (id INT, p INT, v DOUBLE)")
-    made.update("INSERT INTO s VALUES (1, 1, 5), (2, 2, 6), (NULL, NULL, 7), (1000, 3, 8), (2000, NULL, 9)")
-    return made
+@pytest.fixture(autouse=True)
+def target_and_source(engine: Engine) -> None:
+    engine.update("CREATE TABLE t (id BIGINT NOT NULL, p BIGINT, v DOUBLE) PARTITIONED BY (p)")
+    engine.update("INSERT INTO t SELECT value, value % 10, 1.0 FROM generate_series(1, 100)")
+    engine.update("CREATE TABLE s (id INT, p INT, v DOUBLE)")
+    engine.update("INSERT INTO s VALUES (1, 1, 5), (2, 2, 6), (NULL, NULL, 7), (1000, 3, 8), (2000, NULL, 9)")
 
 
 def merged(engine: Engine, source: str, clauses: str, monkeypatch: pytest.MonkeyPatch) -> tuple[int, int]:

@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pyarrow as pa
 import pytest
-from lance_flight.catalog.roots.directory import Root, TableName
-from lance_flight.catalog.storage.store import Store
+from lance_flight.catalog.roots.directory import TableName
 from lance_flight.engine.engine import Engine
 from lance_flight.engine.writes import ingest
 from lance_flight.engine.writes.table_properties import PLAIN, TableProperties
@@ -16,13 +13,11 @@ from lance_flight.errors import SqlError
 ROWS = pa.table({"id": [1, 2], "at": pa.array([1, 2], pa.time64("us"))})
 
 
-@pytest.fixture
-def engine(tmp_path: Path) -> Engine:
+@pytest.fixture(autouse=True)
+def tables(engine: Engine) -> None:
     """A partitioned table `t` and a plain one `p` of the same rows."""
-    engine = Engine(Root(Store(str(tmp_path))), target_partitions=2)
     ingest.create(engine.root, TableName("public", "t"), ROWS.schema, TableProperties.by("id"), [ROWS])
     ingest.create(engine.root, TableName("public", "p"), ROWS.schema, PLAIN, [ROWS])
-    return engine
 
 
 REFUSED = [

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 from collections import Counter
-from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pytest
 from datafusion import DataFrame, SessionContext
-from lance_flight.catalog.roots.directory import Root
 from lance_flight.catalog.storage.store import Store
 from lance_flight.engine.engine import Engine
 from lance_flight.engine.query.tasks import Task
@@ -36,14 +34,12 @@ QUERIES = {
 }
 
 
-@pytest.fixture
-def engine(tmp_path: Path) -> Engine:
-    engine = Engine(Root(Store(str(tmp_path))), target_partitions=2)
+@pytest.fixture(autouse=True)
+def tables(engine: Engine) -> None:
     engine.update("CREATE TABLE t (k BIGINT, id BIGINT, name VARCHAR) PARTITIONED BY (k)")
     engine.update("CREATE TABLE p (k BIGINT, id BIGINT)")
     for table, more in (("t", ", 'a'"), ("p", "")):
         engine.update(f"INSERT INTO {table} VALUES " + ", ".join(f"({n % 3}, {n}{more})" for n in range(9)))
-    return engine
 
 
 @pytest.fixture

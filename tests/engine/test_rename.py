@@ -47,11 +47,6 @@ from tests.engine.directory_namespace import lay_out, listed
 LAYOUTS = pytest.mark.parametrize("layout", ["", "id"], ids=["plain", "partitioned"])
 
 
-@pytest.fixture
-def engine(tmp_path: Path) -> Engine:
-    return Engine(Root(Store(str(tmp_path))), target_partitions=2)
-
-
 def put(engine: Engine, name: str, layout: str, *ids: int, schema: str = "public") -> None:
     data = pa.table({"id": list(ids)})
     create(engine.root, TableName(schema, name), data.schema, TableProperties.by(layout), [data])

@@ -35,13 +35,11 @@ CHANGES = {
 EACH = pytest.mark.parametrize("change", CHANGES.values(), ids=CHANGES)
 
 
-@pytest.fixture
-def engine(tmp_path: Path) -> Engine:
+@pytest.fixture(autouse=True)
+def tables(engine: Engine) -> None:
     """A table of two partitions, with three rows."""
-    engine = Engine(Root(Store(str(tmp_path))), target_partitions=2)
     engine.update("CREATE TABLE t (id BIGINT, p VARCHAR, n INT) PARTITIONED BY (p)")
     engine.update(f"INSERT INTO t (id, p) VALUES {', '.join(map(str, HELD))}")
-    return engine
 
 
 def place(engine: Engine) -> Path:

@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pyarrow as pa
 import pytest
-from lance_flight.catalog.roots.directory import Root, TableName
-from lance_flight.catalog.storage.store import Store
+from lance_flight.catalog.roots.directory import TableName
 from lance_flight.engine.engine import Engine
 from lance_flight.engine.writes import ingest
 from lance_flight.engine.writes.table_properties import TableProperties
@@ -15,11 +12,9 @@ from lance_flight.engine.writes.table_properties import TableProperties
 ROWS = pa.table({"id": [1, 2, 3, 4, 5], "n": ["a", "b", "c", "z", None]})
 
 
-@pytest.fixture
-def engine(tmp_path: Path) -> Engine:
-    engine = Engine(Root(Store(str(tmp_path))), target_partitions=2)
+@pytest.fixture(autouse=True)
+def tables(engine: Engine) -> None:
     ingest.create(engine.root, TableName("public", "t"), ROWS.schema, TableProperties.by("n"), [ROWS])
-    return engine
 
 
 @pytest.mark.parametrize(

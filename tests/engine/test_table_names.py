@@ -7,18 +7,11 @@ from pathlib import Path
 import lance
 import pyarrow as pa
 import pytest
-from lance_flight.catalog.roots.directory import Root
-from lance_flight.catalog.storage.store import Store
 from lance_flight.engine.engine import Engine
 from lance_flight.errors import InvalidInput, NotFound
 
 LAYOUTS = pytest.mark.parametrize("layout", ["", " PARTITIONED BY (id)"], ids=["plain", "partitioned"])
 OF_LANCE = ["_versions", "_transactions", "_indices", "_deletions", "_refs", "data", "tree"]
-
-
-@pytest.fixture
-def engine(tmp_path: Path) -> Engine:
-    return Engine(Root(Store(str(tmp_path))), target_partitions=2)
 
 
 def listed(engine: Engine) -> list[str]:

@@ -31,12 +31,10 @@ grants = ["SELECT, WRITE ON events WHERE tenant = CURRENT_USER"]
 A, NOBODY = (POLICIES.access(name) for name in ("a", "nobody"))
 
 
-@pytest.fixture
-def engine(tmp_path: Path) -> Engine:
-    made = Engine(Root(Store(str(tmp_path))), target_partitions=2)
-    made.update("CREATE TABLE events (tenant VARCHAR, n BIGINT) PARTITIONED BY (tenant)")
-    made.update("INSERT INTO events VALUES ('a', 1), ('other', 777)")
-    return made
+@pytest.fixture(autouse=True)
+def tables(engine: Engine) -> None:
+    engine.update("CREATE TABLE events (tenant VARCHAR, n BIGINT) PARTITIONED BY (tenant)")
+    engine.update("INSERT INTO events VALUES ('a', 1), ('other', 777)")
 
 
 class Client:
