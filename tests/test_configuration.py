@@ -10,6 +10,8 @@ from typing import Any
 import pytest
 from lance_flight import cli, config
 from lance_flight.cli import config as command
+from lance_flight.cli.service import limits_of
+from lance_flight.engine.runtime.limits import NO_LIMITS
 from lance_flight.errors import InvalidInput
 
 SETTINGS = pytest.mark.parametrize("setting", config.settings(), ids=lambda setting: setting.name)
@@ -174,3 +176,17 @@ def test_dictionaries_are_taken_from_callers_on_this_machine_whom_nobody_asks(
 def test_a_word_for_dictionaries_that_is_none_is_refused() -> None:
     with pytest.raises(InvalidInput, match=r"setting 'dictionary_ingest' is 'maybe'; expected one of auto, on, off"):
         config.load({"dictionary_ingest": "maybe"}, environment={})
+
+
+def test_every_limit_follows_from_settings() -> None:
+    changed = {
+        setting.name: f"/{setting.name}" if isinstance(setting.default, str) else 12_345_678
+        for setting in config.settings()
+        if setting.metadata["section"] == config.LIMITS
+    }
+    limits, without = dataclasses.asdict(limits_of(config.ServerConfig(**changed))), dataclasses.asdict(NO_LIMITS)
+    assert [name for name in without if limits[name] == without[name]] == ["write_memory"], "12 MB are too few to share"
+    assert {limits[name] for name in limits.keys() & changed.keys() - {"running_statements"}} == {
+        12_345_678,
+        "/spill_directory",
+    }

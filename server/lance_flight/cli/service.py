@@ -8,7 +8,7 @@ import secrets
 import socket
 import sys
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, NoReturn
@@ -21,7 +21,7 @@ from lance_flight.catalog.roots.directory import Root
 from lance_flight.catalog.storage.staging_area import PRIVATE, settle_abandoned
 from lance_flight.catalog.storage.store import Store, caches
 from lance_flight.cli.identity import certificates, gate
-from lance_flight.config import LOOPBACK, ServerConfig
+from lance_flight.config import LOOPBACK, ServerConfig, settings
 from lance_flight.engine.engine import Engine
 from lance_flight.engine.query.policies.file import PolicyFile
 from lance_flight.engine.runtime.limits import Limits
@@ -78,7 +78,7 @@ def build(
     A root that is not there is made with `create` alone.
     """
     caches.indices = config.index_cache or machine.memory() // INDICES_OF_MEMORY
-    limits = _limits(config)
+    limits = limits_of(config)
     write_memory.total, write_memory.per_write = limits.write_memory, limits.statement_memory
     store = root_store(root, config.storage, create=create)
     settle_abandoned(store)
@@ -118,28 +118,24 @@ def _write_memory(server_memory: int) -> int:
     return part if part >= LEAST_BYTES else 0
 
 
-def _limits(config: ServerConfig) -> Limits:
+def limits_of(config: ServerConfig) -> Limits:
+    """The limits that a configuration asks for: those of settings of the same name, and those that follow from several."""
     server_memory = config.server_memory_limit or machine.memory() // 2
     running = config.running_statements or max(LEAST_RUNNING, RUNNING_PER_CORE * machine.cores())
-    return Limits(
-        server_memory=server_memory,
-        write_memory=_write_memory(server_memory),
-        statement_memory=config.memory_limit or None,
-        spill_directory=config.spill_directory or None,
-        running_statements=min(running, max(server_memory // config.memory_limit, 1))
+    names = {limit.name for limit in fields(Limits)} & {setting.name for setting in settings()}
+    likewise = {name: getattr(config, name) for name in names}
+    derived = {
+        "server_memory": server_memory,
+        "write_memory": _write_memory(server_memory),
+        "statement_memory": config.memory_limit or None,
+        "spill_directory": config.spill_directory or None,
+        "running_statements": min(running, max(server_memory // config.memory_limit, 1))
         if config.memory_limit
         else running,
-        waiting_statements=config.waiting_statements,
-        ingest_idle_timeout=config.ingest_idle_timeout,
-        batch=config.batch_limit,
-        sessions=config.sessions,
-        sessions_per_principal=config.sessions_per_principal,
-        session_idle_timeout=config.session_idle_timeout,
-        statement_timeout=config.statement_timeout,
-        planning_timeout=config.planning_timeout,
-        statement_text=config.statement_limit or None,
-        ticket_lifetime=config.ticket_lifetime,
-    )
+        "batch": config.batch_limit,
+        "statement_text": config.statement_limit or None,
+    }
+    return Limits(**{**likewise, **derived})
 
 
 def _why(host: str, port: int) -> str:
