@@ -11,10 +11,10 @@ from typing import Any
 
 import pytest
 from lance_flight.errors import InvalidInput
-from lance_flight_client.spark.options import MEANINGS, NamedTable, ReadOptions
+from lance_flight_client.spark.options import NamedTable, ReadOptions, meanings
 from lance_flight_client.spark.reading.through_flight import Access, table_query
 from lance_flight_client.spark.streaming import options as stream_options
-from lance_flight_client.spark.writing import options as write_options
+from lance_flight_client.spark.writing.options import WriteOptions
 
 DOCS = Path(__file__).parent.parent.parent / "client" / "docs"
 SECRET = "5ecret"  # noqa: S105 - nobody's
@@ -29,6 +29,7 @@ MEANT = [
     pytest.param({"table": "Two Words"}, "table", NamedTable("public", "Two Words"), id="a name as it is"),
     pytest.param({"snapshot": "12"}, "at", 12, id="a version"),
     pytest.param({"tag": "audited"}, "at", "audited", id="a tag"),
+    pytest.param({"tag": ""}, "at", "", id="an empty tag, which no table has"),
     pytest.param({"time": "2026-01-31"}, "at", datetime(2026, 1, 31, tzinfo=UTC), id="a moment"),
     pytest.param(
         {"time": "2026-01-31T02:00:00+02:00"}, "at", datetime(2026, 1, 31, tzinfo=UTC), id="a moment with a zone"
@@ -107,7 +108,11 @@ def test_the_query_for_a_table_quotes_what_it_is_given() -> None:
 def test_the_pages_about_spark_list_every_option_with_its_meaning() -> None:
     reading, _, writing = (DOCS / "spark-read-write.md").read_text().partition("\n## Write\n")
     streaming = (DOCS / "streams.md").read_text()
-    tables = ((reading, MEANINGS), (writing, write_options.MEANINGS), (streaming, stream_options.READ_MEANINGS))
-    for text, meanings in tables:
+    tables = (
+        (reading, meanings(ReadOptions)),
+        (writing, meanings(WriteOptions)),
+        (streaming, stream_options.READ_MEANINGS),
+    )
+    for text, expected in tables:
         documented = dict(re.findall(r"^\| `(\w+)` \| (.*?) \|$", text, re.MULTILINE))
-        assert documented == dict(meanings)
+        assert documented == dict(expected)

@@ -4,40 +4,19 @@ from __future__ import annotations
 
 import difflib
 import re
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field, fields
 from datetime import UTC, datetime
 from types import MappingProxyType
-from typing import NamedTuple
+from typing import Any, NamedTuple
 from urllib.parse import urlsplit
 
 from lance_flight.errors import InvalidInput
+from lance_flight.model.file_versions import FILE_VERSIONS
 
 STORAGE = "storage."
 """What the names of storage options begin with (`storage.aws_region`)."""
 
-MEANINGS: Mapping[str, str] = MappingProxyType(
-    {
-        "root": "directory or object-store URI of the tables, which are read directly",
-        "uri": "server to read through instead: grpc://host:port or grpc+tls://host:port",
-        "table": "table to read: name or schema.name, quoted if a part contains a dot",
-        "query": "with uri: SQL query to read instead of a table",
-        "snapshot": "read the table at this version",
-        "tag": "read the table at this tag",
-        "time": "read the table as of this time (ISO 8601; UTC unless an offset is given)",
-        "filter": "read only rows that satisfy this SQL condition over the table's columns",
-        "columns": "read only these columns: names separated by commas, quoted if they contain one",
-        "partitions": "maximum number of input partitions (default: one per million rows)",
-        "username": "with uri: user to log in as",
-        "password": "with uri: password of the user",
-        "token": "with uri: bearer token, instead of username and password",
-        "tls_roots": "with grpc+tls: PEM file of the certificates to trust",
-    }
-)
-"""Every option, and what it means; beside them there are storage options."""
-
-_SERVER = ("query", "username", "password", "token", "tls_roots")
-_OF_TABLES = ("snapshot", "tag", "time", "filter", "columns")
 _POINTS = ("snapshot", "tag", "time")
 _SCHEMES = ("grpc", "grpc+tcp", "grpc+tls")
 
@@ -49,56 +28,6 @@ class NamedTable(NamedTuple):
     name: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ReadOptions:
-    """What is read, from where, and how; `at` is a version, a tag or a moment (None: the newest version)."""
-
-    root: str | None = None
-    uri: str | None = None
-    table: NamedTable | None = None
-    query: str | None = None
-    at: int | str | datetime | None = None
-    filter: str | None = None
-    columns: tuple[str, ...] | None = None
-    partitions: int | None = None
-    username: str | None = None
-    password: str | None = field(default=None, repr=False)
-    token: str | None = field(default=None, repr=False)
-    tls_roots: str | None = None
-    storage: Mapping[str, str] = field(default_factory=dict, repr=False)
-
-    @classmethod
-    def parse(cls, options: Mapping[str, str]) -> ReadOptions:
-        """Read options as Spark gives them; `InvalidInput` names everything that is wrong with them.
-
-        >>> ReadOptions.parse({"root": "/data", "table": "flights", "snapshot": "12"}).at
-        12
-        """
-        given = {name.lower(): value for name, value in options.items()}
-        storage = {name.removeprefix(STORAGE): text for name, text in given.items() if name.startswith(STORAGE)}
-        plain = {name: text for name, text in given.items() if not name.startswith(STORAGE)}
-        reading = OptionReading(plain)
-        parsed = cls(
-            root=plain.get("root"),
-            uri=plain.get("uri"),
-            table=reading.table("table"),
-            query=plain.get("query"),
-            at=reading.point(),
-            filter=plain.get("filter"),
-            columns=reading.columns("columns"),
-            partitions=reading.number("partitions", least=1),
-            username=plain.get("username"),
-            password=plain.get("password"),
-            token=plain.get("token"),
-            tls_roots=plain.get("tls_roots"),
-            storage=storage,
-        )
-        problems = [*unknown(plain, MEANINGS), *reading.problems, *_combined(plain, storage)]
-        if problems:
-            raise InvalidInput("options of lance_flight: " + "; ".join(problems))
-        return parsed
-
-
 @dataclass(frozen=True, slots=True)
 class OptionReading:
     """Options on their way into values, and what was wrong with them."""
@@ -106,13 +35,20 @@ class OptionReading:
     given: Mapping[str, str]
     problems: list[str] = field(default_factory=list)
 
-    def number(self, name: str, *, least: int) -> int | None:
+    def values(self, kind: type[Any]) -> dict[str, Any]:
+        """The value of each option that a class declares."""
+        return {each.name: each.metadata["read"](self, each.name) for each in fields(kind) if each.metadata}
+
+    def text(self, name: str) -> str | None:
+        return self.given.get(name)
+
+    def number(self, name: str) -> int | None:
         text = self.given.get(name)
         if text is None:
             return None
-        if text.isdecimal() and int(text) >= least:
+        if text.isdecimal() and int(text) >= 1:
             return int(text)
-        self._wrong(name, text, f"a number from {least} on")
+        self._wrong(name, text, "a number from 1 on")
         return None
 
     def switch(self, name: str) -> bool:
@@ -121,17 +57,20 @@ class OptionReading:
             self._wrong(name, text, "true or false")
         return text == "true"
 
-    def point(self) -> int | str | datetime | None:
-        version = self.number("snapshot", least=1)
-        if version is not None:
-            return version
-        moment = self.given.get("time")
-        if moment is None:
-            return self.given.get("tag")
+    def file_version(self, name: str) -> str | None:
+        text = self.given.get(name)
+        if text is not None and text not in FILE_VERSIONS:
+            self._wrong(name, text, ", ".join(FILE_VERSIONS))
+        return text
+
+    def moment(self, name: str) -> datetime | None:
+        text = self.given.get(name)
+        if text is None:
+            return None
         try:
-            found = datetime.fromisoformat(moment)
+            found = datetime.fromisoformat(text)
         except ValueError:
-            self._wrong("time", moment, "a moment in ISO 8601")
+            self._wrong(name, text, "a moment in ISO 8601")
             return None
         return found if found.tzinfo else found.replace(tzinfo=UTC)
 
@@ -160,6 +99,91 @@ class OptionReading:
         self.problems.append(f"{name!r} is {text!r}; expected {expected}")
 
 
+def option(
+    meaning: str,
+    read: Callable[[OptionReading, str], Any] = OptionReading.text,
+    *,
+    goes_with: str = "",
+    is_secret: bool = False,
+) -> Any:
+    """Declares an option of Spark's: what it means, how its text is read, and which other option it goes with alone."""
+    metadata = {"meaning": meaning, "read": read, "goes_with": goes_with}
+    return field(default=None, repr=not is_secret, metadata=metadata)
+
+
+def meanings(kind: type[Any]) -> Mapping[str, str]:
+    """Every option that a class declares, and what it means; beside them there are storage options."""
+    return MappingProxyType({each.name: each.metadata["meaning"] for each in fields(kind) if each.metadata})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReadOptions:
+    """What is read, from where, and how: each option, once."""
+
+    root: str | None = option("directory or object-store URI of the tables, which are read directly")
+    uri: str | None = option("server to read through instead: grpc://host:port or grpc+tls://host:port")
+    table: NamedTable | None = option(  # noqa: RUF009 - a field
+        "table to read: name or schema.name, quoted if a part contains a dot", OptionReading.table
+    )
+    query: str | None = option("with uri: SQL query to read instead of a table", goes_with="uri")
+    snapshot: int | None = option("read the table at this version", OptionReading.number, goes_with="table")
+    tag: str | None = option("read the table at this tag", goes_with="table")
+    time: datetime | None = option(  # noqa: RUF009 - a field
+        "read the table as of this time (ISO 8601; UTC unless an offset is given)",
+        OptionReading.moment,
+        goes_with="table",
+    )
+    filter: str | None = option(
+        "read only rows that satisfy this SQL condition over the table's columns", goes_with="table"
+    )
+    columns: tuple[str, ...] | None = option(
+        "read only these columns: names separated by commas, quoted if they contain one",
+        OptionReading.columns,
+        goes_with="table",
+    )
+    partitions: int | None = option(
+        "maximum number of input partitions (default: one per million rows)", OptionReading.number
+    )
+    username: str | None = option("with uri: user to log in as", goes_with="uri")
+    password: str | None = option("with uri: password of the user", goes_with="uri", is_secret=True)
+    token: str | None = option(
+        "with uri: bearer token, instead of username and password", goes_with="uri", is_secret=True
+    )
+    tls_roots: str | None = option("with grpc+tls: PEM file of the certificates to trust", goes_with="uri")
+    storage: Mapping[str, str] = field(default_factory=dict, repr=False)
+
+    @property
+    def at(self) -> int | str | datetime | None:
+        """The version, tag or moment that is read; None: the newest version."""
+        return next((point for point in (self.snapshot, self.tag, self.time) if point is not None), None)
+
+    @classmethod
+    def parse(cls, options: Mapping[str, str]) -> ReadOptions:
+        """Read options as Spark gives them; `InvalidInput` names everything that is wrong with them.
+
+        >>> ReadOptions.parse({"root": "/data", "table": "flights", "snapshot": "12"}).at
+        12
+        """
+        plain, storage = parted(options)
+        reading = OptionReading(plain)
+        parsed = cls(**reading.values(cls), storage=storage)
+        problems = [*unknown(plain, meanings(cls)), *reading.problems, *_combined(plain, storage)]
+        if problems:
+            raise InvalidInput("options of lance_flight: " + "; ".join(problems))
+        return parsed
+
+
+def parted(options: Mapping[str, str]) -> tuple[dict[str, str], dict[str, str]]:
+    """Options by their names in lower case, and apart from them those of the storage without their prefix."""
+    given = {name.lower(): text for name, text in options.items()}
+    storage = {name.removeprefix(STORAGE): text for name, text in given.items() if name.startswith(STORAGE)}
+    return {name: text for name, text in given.items() if not name.startswith(STORAGE)}, storage
+
+
+def _going_with(name: str) -> list[str]:
+    return [each.name for each in fields(ReadOptions) if each.metadata.get("goes_with") == name]
+
+
 def _names(text: str, sign: str) -> list[str]:
     """Names separated by a sign, as they are or in quotes; none where they are anything else.
 
@@ -179,11 +203,11 @@ def _names(text: str, sign: str) -> list[str]:
     return [] if text.endswith(sign) else names
 
 
-def unknown(given: Mapping[str, str], meanings: Mapping[str, str]) -> Iterator[str]:
+def unknown(given: Mapping[str, str], known: Mapping[str, str]) -> Iterator[str]:
     """Return what is wrong with options that are none of those with meanings."""
-    for name in given.keys() - meanings.keys():
-        near = difflib.get_close_matches(name, [*meanings, STORAGE], n=1)
-        yield f"no option {name!r}; " + (f"did you mean {near[0]!r}?" if near else f"expected {', '.join(meanings)}")
+    for name in given.keys() - known.keys():
+        near = difflib.get_close_matches(name, [*known, STORAGE], n=1)
+        yield f"no option {name!r}; " + (f"did you mean {near[0]!r}?" if near else f"expected {', '.join(known)}")
 
 
 def _combined(given: Mapping[str, str], storage: Mapping[str, str]) -> Iterator[str]:
@@ -193,11 +217,13 @@ def _combined(given: Mapping[str, str], storage: Mapping[str, str]) -> Iterator[
     if ("table" in given) == ("query" in given) and ("root" not in given or "query" not in given):
         yield "expected 'table'" + " or 'query'" * ("uri" in given) + ", and not both" * ("query" in given)
     if "root" in given:
-        yield from (f"{name!r} goes with 'uri', not with 'root'" for name in _SERVER if name in given)
+        yield from (f"{name!r} goes with 'uri', not with 'root'" for name in _going_with("uri") if name in given)
     elif storage:
         yield f"{STORAGE + min(storage)!r} goes with 'root': a server knows its own storage"
     if "query" in given:
-        yield from (f"{name!r} goes with 'table'; say it in the query" for name in _OF_TABLES if name in given)
+        yield from (
+            f"{name!r} goes with 'table'; say it in the query" for name in _going_with("table") if name in given
+        )
     points = [name for name in _POINTS if name in given]
     if len(points) > 1:
         yield f"expected one of {', '.join(points)}, not several"

@@ -8,8 +8,7 @@ from types import MappingProxyType
 
 from lance_flight.errors import InvalidInput
 
-from lance_flight_client.spark.options import OptionReading
-from lance_flight_client.spark.writing import options as write_options
+from lance_flight_client.spark.options import OptionReading, meanings
 from lance_flight_client.spark.writing.options import TABLE, WriteOptions
 
 READ_MEANINGS: Mapping[str, str] = MappingProxyType(
@@ -33,7 +32,7 @@ _OF_TABLE = ("root", "table", "partition_by", "stable_row_ids", "file_version")
 WRITE_MEANINGS: Mapping[str, str] = MappingProxyType(
     {
         "stream": "a name for this stream, which its table knows it by: each of its batches is committed once",
-        **{name: write_options.MEANINGS[name] for name in _OF_TABLE},
+        **{name: meanings(WriteOptions)[name] for name in _OF_TABLE},
     }
 )
 """Every option of `writeStream`, and what it means; beside them there are storage options."""
@@ -60,7 +59,7 @@ class StreamReadOptions:
         given = {name.lower(): text for name, text in options.items()}
         reading = OptionReading(given)
         starting = given.get("starting", TABLE_FIRST)
-        versions = reading.number("versions_per_trigger", least=1) or VERSIONS_PER_TRIGGER
+        versions = reading.number("versions_per_trigger") or VERSIONS_PER_TRIGGER
         changes = given.get("changes", FAIL)
         problems = [f"{name!r} goes with .read, not with .readStream" for name in _NOT_STREAMED if name in given]
         problems += reading.problems
@@ -110,7 +109,7 @@ class StreamWriteOptions:
         stream = given.pop("stream", None)
         if stream is None:
             raise InvalidInput(f"options of lance_flight: expected 'stream': {WRITE_MEANINGS['stream']}")
-        refused = sorted(given.keys() & (write_options.MEANINGS.keys() - WRITE_MEANINGS.keys()))
+        refused = sorted(given.keys() & (meanings(WriteOptions).keys() - WRITE_MEANINGS.keys()))
         if refused:
             raise InvalidInput(f"options of lance_flight: {refused[0]!r} goes with .write, not with .writeStream")
         written = {**given, "overwrite": TABLE} if complete else given
