@@ -21,6 +21,7 @@ from lance_flight.flight.identity import static_tokens
 from lance_flight.flight.identity.passwords import Cost, StoredPassword
 from lance_flight.flight.identity.users import Users
 from lance_flight.flight.status import flight_error
+from lance_flight.model.index_kinds import KINDS
 from lance_flight.model.transforms import TRANSFORMS
 from lance_flight_client.spark.pipelines.program import parser as spark_parser
 
@@ -178,6 +179,11 @@ def kinds_of_error(base: type[LanceFlightError] = LanceFlightError) -> Iterator[
 def test_documented_partition_fields_are_those_of_the_code() -> None:
     named = re.findall(r"`(\w+)\(", text_of("server/docs/sql.md", "Partition fields").partition(", each with")[0])
     assert named == [*(name for name in TRANSFORMS if name != "identity"), "expr"]
+
+
+def test_documented_kinds_of_index_are_those_of_the_code() -> None:
+    (kinds,) = (cells[1] for cells in rows_of("server/docs/search.md") if "[USING kind]" in cells[0])
+    assert set(re.findall(r"`(\w+)`", kinds)) == {*KINDS, "hnsw"}
 
 
 def test_documented_errors_are_those_of_the_code() -> None:
