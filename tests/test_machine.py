@@ -10,7 +10,7 @@ import pytest
 from lance_flight import machine
 from lance_flight.cli import service
 from lance_flight.config import ServerConfig
-from lance_flight.machine import Limits, control_group_limits
+from lance_flight.machine import ControlGroupLimits, control_group_limits
 
 GIB = 1 << 30
 UNLIMITED_V1 = "9223372036854771712"
@@ -36,79 +36,79 @@ def tree(place: Path, groups: str, mounts: str, files: Mapping[str, str]) -> Pat
 
 
 CASES = [
-    pytest.param("", "", {}, Limits(), id="no control groups"),
-    pytest.param("0::/\n", "", {}, Limits(), id="none mounted"),
+    pytest.param("", "", {}, ControlGroupLimits(), id="no control groups"),
+    pytest.param("0::/\n", "", {}, ControlGroupLimits(), id="none mounted"),
     pytest.param(
         "0::/\n", V2.format(group="/", place="{place}"),
         {"cgroup/memory.max": str(4 * GIB), "cgroup/cpu.max": "200000 100000"},
-        Limits(cores=2.0, memory=4 * GIB), id="v2, a container",
+        ControlGroupLimits(cores=2.0, memory=4 * GIB), id="v2, a container",
     ),
     pytest.param(
         "0::/a/b\n", V2.format(group="/", place="{place}"),
         {"cgroup/a/memory.max": str(2 * GIB), "cgroup/a/b/memory.max": str(8 * GIB),
          "cgroup/a/cpu.max": "max 100000", "cgroup/a/b/cpu.max": "150000 100000"},
-        Limits(cores=1.5, memory=2 * GIB), id="v2, nested, the outer one smaller",
+        ControlGroupLimits(cores=1.5, memory=2 * GIB), id="v2, nested, the outer one smaller",
     ),
     pytest.param(
         "0::/a/b\n", V2.format(group="/", place="{place}"),
         {"cgroup/a/memory.max": str(8 * GIB), "cgroup/a/b/memory.max": str(2 * GIB), "cgroup/a/cpu.max": "100000 100000",
          "cgroup/a/b/cpu.max": "max 100000"},
-        Limits(cores=1.0, memory=2 * GIB), id="v2, nested, the inner one smaller",
+        ControlGroupLimits(cores=1.0, memory=2 * GIB), id="v2, nested, the inner one smaller",
     ),
     pytest.param(
         "0::/a\n", V2.format(group="/", place="{place}"),
         {"cgroup/a/memory.max": "max", "cgroup/a/cpu.max": "max 100000", "cgroup/a/cpuset.cpus.effective": ""},
-        Limits(), id="v2, max",
+        ControlGroupLimits(), id="v2, max",
     ),
     pytest.param(
         "0::/a\n", V2.format(group="/", place="{place}"), {"cgroup/a/memory.high": str(GIB), "cgroup/a/memory.max": "max"},
-        Limits(memory=GIB), id="v2, throttled before its limit",
+        ControlGroupLimits(memory=GIB), id="v2, throttled before its limit",
     ),
     pytest.param(
         "0::/a\n", V2.format(group="/", place="{place}"), {"cgroup/a/cpuset.cpus.effective": "0-2,5,8-9"},
-        Limits(cores=6), id="v2, a set of cores",
+        ControlGroupLimits(cores=6), id="v2, a set of cores",
     ),
     pytest.param(
         "0::/docker/abc\n", V2.format(group="/", place="{place}"), {"cgroup/memory.max": str(GIB)},
-        Limits(memory=GIB), id="v2, a path of the host's",
+        ControlGroupLimits(memory=GIB), id="v2, a path of the host's",
     ),
     pytest.param(
         "0::/../../other\n", V2.format(group="/", place="{place}"),
-        {"cgroup/memory.max": str(GIB), "other/memory.max": "1"}, Limits(memory=GIB), id="v2, a path above the mount",
+        {"cgroup/memory.max": str(GIB), "other/memory.max": "1"}, ControlGroupLimits(memory=GIB), id="v2, a path above the mount",
     ),
     pytest.param(
         "0::/pod/one\n", V2.format(group="/pod", place="{place}"), {"cgroup/one/memory.max": str(GIB)},
-        Limits(memory=GIB), id="v2, a mount of a group",
+        ControlGroupLimits(memory=GIB), id="v2, a mount of a group",
     ),
     pytest.param(
         "4:memory:/docker/abc\n3:cpu,cpuacct:/docker/abc\n0::/\n",
         "\n".join([v1(1, "memory"), v1(2, "cpu", controllers="cpu,cpuacct")]),
         {"memory/docker/memory.limit_in_bytes": UNLIMITED_V1, "memory/docker/abc/memory.limit_in_bytes": str(4 * GIB),
          "cpu/docker/abc/cpu.cfs_quota_us": "50000", "cpu/docker/abc/cpu.cfs_period_us": "100000"},
-        Limits(cores=0.5, memory=4 * GIB), id="v1",
+        ControlGroupLimits(cores=0.5, memory=4 * GIB), id="v1",
     ),
     pytest.param(
         "4:memory:/docker/abc\n3:cpu:/docker/abc\n", "\n".join([v1(1, "memory", "/docker/abc"), v1(2, "cpu", "/docker/abc")]),
         {"memory/memory.limit_in_bytes": str(GIB), "cpu/cpu.cfs_quota_us": "300000", "cpu/cpu.cfs_period_us": "100000"},
-        Limits(cores=3.0, memory=GIB), id="v1, in a container",
+        ControlGroupLimits(cores=3.0, memory=GIB), id="v1, in a container",
     ),
     pytest.param(
         "4:memory:/\n3:cpu:/\n2:cpuset:/\n", "\n".join([v1(1, "memory"), v1(2, "cpu"), v1(3, "cpuset")]),
         {"memory/memory.limit_in_bytes": UNLIMITED_V1, "cpu/cpu.cfs_quota_us": "-1", "cpu/cpu.cfs_period_us": "100000",
          "cpuset/cpuset.cpus": "0-63"},
-        Limits(cores=64, memory=int(UNLIMITED_V1)), id="v1, unlimited",
+        ControlGroupLimits(cores=64, memory=int(UNLIMITED_V1)), id="v1, unlimited",
     ),
     pytest.param(
         "4:memory:/a\n0::/b\n", "\n".join([v1(1, "memory"), V2.format(group="/", place="{place}")]),
         {"memory/a/memory.limit_in_bytes": str(2 * GIB), "cgroup/b/cpu.max": "400000 100000", "cgroup/a/cpu.max": "1 1000"},
-        Limits(cores=4.0, memory=2 * GIB), id="both versions",
+        ControlGroupLimits(cores=4.0, memory=2 * GIB), id="both versions",
     ),
 ]  # fmt: skip
 
 
 @pytest.mark.parametrize(("groups", "mounts", "files", "limits"), CASES)
 def test_the_smallest_limit_counts(
-    tmp_path: Path, groups: str, mounts: str, files: Mapping[str, str], limits: Limits
+    tmp_path: Path, groups: str, mounts: str, files: Mapping[str, str], limits: ControlGroupLimits
 ) -> None:
     place = tmp_path / "a place"
     place.mkdir()

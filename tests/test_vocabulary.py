@@ -17,11 +17,14 @@ RETIRED_CLASSES = {
     "Alternative": "Disjunct",
     "Apart": "NotCopartitioned",
     "Bindings": "LruCache",
+    "Cancellations": "CancelStatus",
     "Coded": "DictionaryColumn",
+    "Described": "Description",
     "Divider": "CopartitioningAnalysis",
     "Draft": "StagedTable",
     "Edit": "TableUpdate",
     "Execution": "QueryOptions",
+    "Existing": "IfExists",
     "Findings": "MatchResult",
     "Floating": "UnpinnedResolver",
     "FoundChanges": "RowDelta",
@@ -78,6 +81,12 @@ RETIRED_NAMES = {
 }
 """Of functions, parameters and attributes."""
 
+NAMED_TWICE = {
+    "Column",  # of grouped tables, and of predicates
+    "Truncate",  # the statement of SQL, and the transform of the spec
+}
+"""Names of two public classes."""
+
 PERSONS = re.compile(r"\b(somebody|someone|nobody|anybody|whoever)\b", re.IGNORECASE)
 MOST_PERSONS = 81
 """First sentences that speak of a person where a client, a writer or a reader is meant; the number only falls."""
@@ -114,6 +123,16 @@ def test_what_retired_names_are_called_is_there() -> None:
     modules = {name.rpartition("/")[2] for name in RETIRED_MODULES.values()}
     wanted = {*RETIRED_CLASSES.values(), *modules, *RETIRED_NAMES.values()}
     assert wanted <= found, f"{wanted - found} is nowhere"
+
+
+def test_no_two_public_classes_have_one_name() -> None:
+    places: dict[str, list[str]] = {}
+    for path, tree in trees():
+        for kind, name in defined(tree):
+            if kind == "class" and not name.startswith("_"):
+                places.setdefault(name, []).append(str(path.relative_to(TOP)))
+    twice = {name: found for name, found in places.items() if len(found) > 1}
+    assert twice.keys() == NAMED_TWICE, twice
 
 
 def test_first_sentences_speak_of_fewer_and_fewer_persons() -> None:

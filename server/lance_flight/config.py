@@ -293,8 +293,8 @@ def _check(setting: dataclasses.Field[Any], value: Any) -> None:
 
 
 @dataclass(frozen=True, slots=True)
-class Source:
-    """Where some settings come from, in words, and their values."""
+class SettingsSource:
+    """Values of some settings, and in words where they come from."""
 
     name: str
     values: Mapping[str, Any]
@@ -302,7 +302,7 @@ class Source:
 
 def sources(
     arguments: Mapping[str, Any], *, file: str | None = None, environment: Mapping[str, str] | None = None
-) -> tuple[Source, ...]:
+) -> tuple[SettingsSource, ...]:
     """Everything that says something about a setting, the weakest first; None among the `arguments` says nothing.
 
     Without a `file` the environment may name one, as LANCE_FLIGHT_CONFIG.
@@ -311,14 +311,21 @@ def sources(
     file = file or environment.get(ENVIRONMENT_PREFIX + CONFIG)
     texts = [(setting, name, environment[name]) for setting in settings() for name in _variables(setting, environment)]
     return (
-        Source("default", {setting.name: setting.default for setting in settings()}),
-        *([Source(f"file {file}", _from_file(Path(file)))] if file else []),
-        *(Source(f"environment {name}", {setting.name: _parsed(setting, text)}) for setting, name, text in texts),
-        *(Source(f"option {flag(name)}", {name: value}) for name, value in arguments.items() if value is not None),
+        SettingsSource("default", {setting.name: setting.default for setting in settings()}),
+        *([SettingsSource(f"file {file}", _from_file(Path(file)))] if file else []),
+        *(
+            SettingsSource(f"environment {name}", {setting.name: _parsed(setting, text)})
+            for setting, name, text in texts
+        ),
+        *(
+            SettingsSource(f"option {flag(name)}", {name: value})
+            for name, value in arguments.items()
+            if value is not None
+        ),
     )
 
 
-def merged(found: Sequence[Source]) -> ServerConfig:
+def merged(found: Sequence[SettingsSource]) -> ServerConfig:
     """The configuration that some sources make, each overruling the ones before; whether it can be is not checked."""
     values = {name: value for source in found for name, value in source.values.items()}
     return ServerConfig(**values)
@@ -331,7 +338,7 @@ def load(
     return merged(sources(arguments, file=file, environment=environment)).checked()
 
 
-def as_toml(found: Sequence[Source]) -> str:
+def as_toml(found: Sequence[SettingsSource]) -> str:
     """The configuration that some sources make, as a file of its own, with where each value comes from; secrets are left out.
 
     >>> print(as_toml(sources({"port": 0}, environment={})).splitlines()[2])

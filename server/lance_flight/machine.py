@@ -14,20 +14,20 @@ PROCESS = Path("/proc/self")
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
+class ControlGroupLimits:
     """What the control groups of a process leave of cores and bytes; infinite where they say nothing."""
 
     cores: float = math.inf
     memory: float = math.inf
 
 
-def control_group_limits(process: Path = PROCESS) -> Limits:
+def control_group_limits(process: Path = PROCESS) -> ControlGroupLimits:
     """The smallest limits of the groups of a process, those above them included; `process` is a directory like /proc/self."""
     cores, memory = [math.inf], [math.inf]
     for group in _groups(process):
         cores += [_quota_v2(group), _quota_v1(group), _cpus(group)]
         memory += [_number(group / name) for name in ("memory.max", "memory.high", "memory.limit_in_bytes")]
-    return Limits(cores=min(cores), memory=min(memory))
+    return ControlGroupLimits(cores=min(cores), memory=min(memory))
 
 
 @functools.cache

@@ -6,11 +6,11 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 
-from lance_flight.engine.runtime.running_statement import Kind, Record, State
+from lance_flight.engine.runtime.running_statement import Record, State, StatementKind
 
 RECORD = Record(
     id="0123456789abcdef",
-    kind=Kind.QUERY,
+    kind=StatementKind.QUERY,
     sql="SELECT 1",
     principal="alice",
     session="s1",

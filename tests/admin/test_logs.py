@@ -10,7 +10,7 @@ from collections.abc import Iterator
 import pytest
 from lance_flight.admin.logs import FIELDS, JsonLines, TextLines
 from lance_flight.admin.statement_log import StatementLog
-from lance_flight.engine.runtime.running_statement import Kind
+from lance_flight.engine.runtime.running_statement import StatementKind
 
 from tests.admin.records import RECORD, record
 
@@ -86,9 +86,9 @@ def test_the_text_of_a_statement_is_bounded(
 
 def test_what_was_only_prepared_is_logged_where_it_failed(written: dict[str, io.StringIO]) -> None:
     log = StatementLog(100)
-    log.ended(record(kind=Kind.PREPARE))
+    log.ended(record(kind=StatementKind.PREPARE))
     assert written["json"].getvalue() == ""
-    log.ended(record(kind=Kind.PREPARE, outcome="invalid_sql"))
+    log.ended(record(kind=StatementKind.PREPARE, outcome="invalid_sql"))
     assert json.loads(written["json"].getvalue())["outcome"] == "invalid_sql"
 
 

@@ -6,7 +6,7 @@ import pytest
 from lance_flight import errors
 from lance_flight.admin.metrics import Load, Metrics
 from lance_flight.catalog.commits.commit_counts import CommitEvent
-from lance_flight.engine.runtime.running_statement import Kind
+from lance_flight.engine.runtime.running_statement import StatementKind
 from prometheus_client.parser import text_string_to_metric_families
 
 from tests.admin.records import RECORD, record
@@ -41,7 +41,7 @@ def metrics() -> Metrics:
 
 
 def test_statements_are_counted_by_kind_and_outcome(metrics: Metrics) -> None:
-    for made in (RECORD, RECORD, record(outcome="conflict", kind=Kind.UPDATE, rows=-1, size=0)):
+    for made in (RECORD, RECORD, record(outcome="conflict", kind=StatementKind.UPDATE, rows=-1, size=0)):
         metrics.ended(made)
     said = samples(metrics)
     assert {
@@ -98,7 +98,7 @@ def test_names_and_texts_of_clients_are_nowhere(metrics: Metrics) -> None:
 
 def test_there_is_an_outcome_for_each_code_of_error_and_few_others(metrics: Metrics) -> None:
     codes = {error.code for error in vars(errors).values() if isinstance(error, type) and issubclass(error, Exception)}
-    for kind in Kind:
+    for kind in StatementKind:
         for code in (*codes, "ok", "closed", "abandoned", "internal"):
             metrics.ended(record(kind=kind, outcome=code))
     assert len(metrics.page().body.splitlines()) < 500

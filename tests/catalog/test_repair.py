@@ -11,7 +11,7 @@ import pyarrow as pa
 import pytest
 from lance.namespace import DirectoryNamespace
 from lance_flight.catalog.maintenance import repair as repairing
-from lance_flight.catalog.maintenance.repair import Finding, RepairReport, repair
+from lance_flight.catalog.maintenance.repair import RepairFinding, RepairReport, repair
 from lance_flight.catalog.namespace import PartitionedNamespace
 from lance_flight.catalog.storage.store import Store
 from lance_flight.engine.sql.functions import evaluate
@@ -151,7 +151,7 @@ def test_a_version_that_is_gone_is_reported_and_its_row_stays(place: Path) -> No
     versions[0].unlink()
     for report in (dry(place), mend(place)):
         assert report.findings == (
-            Finding(
+            RepairFinding(
                 kind="missing version",
                 name=broken.object_id,
                 what=f"directory {broken.row['location']!r} has no Version(version=3)",

@@ -11,7 +11,7 @@ from pathlib import Path
 import lance
 import pytest
 from lance_flight.catalog.maintenance.compaction import compact
-from lance_flight.catalog.maintenance.sweep import Amount
+from lance_flight.catalog.maintenance.sweep import SweepTotals
 from lance_flight.catalog.maintenance.vacuum import VacuumReport, VacuumRules, vacuum
 from lance_flight.catalog.namespace import PartitionedNamespace
 from lance_flight.catalog.storage import leases
@@ -414,5 +414,5 @@ def test_nothing_that_a_remaining_snapshot_pins_is_ever_removed(tmp_path: Path, 
 
 
 def test_amounts_add_up() -> None:
-    assert Amount(versions=1, files=2, bytes=3) + Amount(files=1) == Amount(versions=1, files=3, bytes=3)
-    assert not Amount()
+    assert SweepTotals(versions=1, files=2, bytes=3) + SweepTotals(files=1) == SweepTotals(versions=1, files=3, bytes=3)
+    assert not SweepTotals()

@@ -17,7 +17,7 @@ from lance_flight.catalog.roots.directory import Root, TableName
 from lance_flight.catalog.storage.store import Store
 from lance_flight.engine.engine import Engine
 from lance_flight.engine.query.plan_cache import PlanCache
-from lance_flight.engine.query.policies.access import Access, Grant, Privilege, Tables
+from lance_flight.engine.query.policies.access import Access, Grant, GrantedTables, Privilege
 from lance_flight.engine.query.scope import Scope
 from lance_flight.engine.query.sessions import Sessions
 from lance_flight.engine.query.tasks import Task
@@ -168,7 +168,7 @@ SESSIONS = {
     "lanes": Scope(ClientSession(execution=QueryOptions(target_partitions=1))),
     "a snapshot": Scope(ClientSession(execution=QueryOptions(snapshot="2"))),
     "a principal": Scope(access=Access("alice")),
-    "a policy": Scope(access=Access("", grants=(Grant(privileges=frozenset(Privilege), tables=Tables()),))),
+    "a policy": Scope(access=Access("", grants=(Grant(privileges=frozenset(Privilege), tables=GrantedTables()),))),
 }
 
 

@@ -15,7 +15,7 @@ from lance_flight.engine.query.policies.access import Access
 from lance_flight.engine.query.scope import Scope
 from lance_flight.engine.query.tasks import Task
 from lance_flight.engine.runtime.limits import Limits
-from lance_flight.engine.runtime.running_statement import Issuer, Kind, Record
+from lance_flight.engine.runtime.running_statement import Issuer, Record, StatementKind
 from lance_flight.engine.statements import reports
 from lance_flight.engine.statements.maintenance.compact import Compact
 from lance_flight.errors import Cancelled, NotFound, Refused, TicketError
@@ -163,5 +163,5 @@ def test_a_client_that_goes_away_ends_only_what_has_not_begun(
             engine.plan("ALTER TABLE t COMPACT", scope=scope)
         assert not worked
     assert [(record.kind, record.outcome) for record in ended if "COMPACT" in record.sql] == [
-        (Kind.UPDATE, "ok" if error is None else "cancelled")
+        (StatementKind.UPDATE, "ok" if error is None else "cancelled")
     ]

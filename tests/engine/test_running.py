@@ -19,7 +19,7 @@ from lance_flight.engine.engine import Engine
 from lance_flight.engine.query.query_plans import QueryPlan
 from lance_flight.engine.query.scope import Scope
 from lance_flight.engine.runtime.limits import Limits
-from lance_flight.engine.runtime.running_statement import Issuer, Kind, Record, RunningStatement, State
+from lance_flight.engine.runtime.running_statement import Issuer, Record, RunningStatement, State, StatementKind
 from lance_flight.engine.runtime.statement_registry import StatementRegistry
 from lance_flight.errors import Cancelled, LanceFlightError, OutOfMemory, Refused
 
@@ -66,7 +66,7 @@ def planned(engine: Engine, sql: str, endpoints: int = 1) -> QueryPlan:
 def test_a_query_is_one_statement_from_its_plan_to_its_last_row(engine: Engine, ended: list[Record]) -> None:
     (task,) = planned(engine, "SELECT k, x FROM t WHERE k = 7").tasks
     (waiting,) = engine.running.records()
-    assert (waiting.id, waiting.state, waiting.kind) == (task.statement, State.PLANNED, Kind.QUERY)
+    assert (waiting.id, waiting.state, waiting.kind) == (task.statement, State.PLANNED, StatementKind.QUERY)
     reader = engine.run(task, ALICE)
     batch = reader.read_next_batch()
     (streaming,) = engine.running.records()
@@ -94,16 +94,16 @@ def test_a_query_with_several_endpoints_ends_with_the_last_one(engine: Engine, e
 
 
 OUTCOMES = [
-    pytest.param("INSERT INTO t VALUES (1, 1), (2, 2)", (Kind.UPDATE, "ok", 2), id="a change"),
-    pytest.param("SELECT nothing FROM t", (Kind.QUERY, "invalid_sql", 0), id="a query that cannot be planned"),
-    pytest.param("NONSENSE", (Kind.QUERY, "invalid_sql", 0), id="no SQL"),
-    pytest.param("INSERT INTO t SELECT 1, 1 / 0", (Kind.UPDATE, "query_failed", 0), id="a change that fails"),
+    pytest.param("INSERT INTO t VALUES (1, 1), (2, 2)", (StatementKind.UPDATE, "ok", 2), id="a change"),
+    pytest.param("SELECT nothing FROM t", (StatementKind.QUERY, "invalid_sql", 0), id="a query that cannot be planned"),
+    pytest.param("NONSENSE", (StatementKind.QUERY, "invalid_sql", 0), id="no SQL"),
+    pytest.param("INSERT INTO t SELECT 1, 1 / 0", (StatementKind.UPDATE, "query_failed", 0), id="a change that fails"),
 ]
 
 
 @pytest.mark.parametrize(("sql", "expected"), OUTCOMES)
 def test_what_ends_in_its_first_call_is_told_once(
-    engine: Engine, ended: list[Record], sql: str, expected: tuple[Kind, str, int]
+    engine: Engine, ended: list[Record], sql: str, expected: tuple[StatementKind, str, int]
 ) -> None:
     with suppress(LanceFlightError):
         engine.execute(sql)
@@ -115,7 +115,7 @@ def test_what_ends_in_its_first_call_is_told_once(
 def test_an_ingest_counts_what_it_is_given(engine: Engine, ended: list[Record]) -> None:
     engine.ingest(TableName("public", "t"), ROWS.to_reader(), create_missing=False, existing=IfExists.APPEND)
     (record,) = ended
-    assert (record.kind, record.sql, record.rows) == (Kind.INGEST, "INGEST INTO public.t", ROWS.num_rows)
+    assert (record.kind, record.sql, record.rows) == (StatementKind.INGEST, "INGEST INTO public.t", ROWS.num_rows)
 
 
 def test_a_reader_that_stops_early_has_closed_its_statement(engine: Engine, ended: list[Record]) -> None:
@@ -239,7 +239,7 @@ def test_an_ingest_is_cancelled_between_its_batches(engine: Engine) -> None:
 
 
 def test_a_commit_is_not_interrupted(engine: Engine) -> None:
-    with engine.running.entered(Kind.UPDATE, "INSERT", ALICE) as running:
+    with engine.running.entered(StatementKind.UPDATE, "INSERT", ALICE) as running:
         with running.cancellation.committing():
             assert engine.running.cancel(running.id, ALICE) is CancelStatus.NOT_CANCELLABLE
         running.cancellation.check()
@@ -302,7 +302,7 @@ def test_a_client_that_is_answered_while_it_is_asked_for_has_not_gone() -> None:
         answered.set()
 
     leaving = [threading.Thread(target=leave)]
-    entered = running.entered(Kind.QUERY, "SELECT 1", Issuer(is_gone=is_gone))
+    entered = running.entered(StatementKind.QUERY, "SELECT 1", Issuer(is_gone=is_gone))
     statement = entered.__enter__()
     statement.awaited.add(0)
     running.watch()

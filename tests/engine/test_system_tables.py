@@ -8,13 +8,13 @@ import pytest
 from lance_flight.catalog.roots.directory import Root
 from lance_flight.catalog.storage.store import Store
 from lance_flight.engine.engine import Engine
-from lance_flight.engine.query.policies.access import UNLIMITED, Access, Grant, Privilege, Tables
+from lance_flight.engine.query.policies.access import UNLIMITED, Access, Grant, GrantedTables, Privilege
 from lance_flight.engine.query.scope import Scope
 from lance_flight.engine.runtime.running_statement import Issuer
 from lance_flight.errors import NotFound
 
-READ = Grant(privileges=frozenset({Privilege.SELECT}), tables=Tables())
-ALL = Grant(privileges=frozenset({Privilege.SELECT, Privilege.ADMIN}), tables=Tables())
+READ = Grant(privileges=frozenset({Privilege.SELECT}), tables=GrantedTables())
+ALL = Grant(privileges=frozenset({Privilege.SELECT, Privilege.ADMIN}), tables=GrantedTables())
 ALICE, BOB = Access("alice", (READ,)), Access("bob", (READ,))
 ADMIN = Access("carol", (ALL,))
 

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from lance_flight.engine.query.tasks import Task
 from lance_flight.flight import commands
-from lance_flight.flight.identity.session_tokens import Session
+from lance_flight.flight.identity.session_tokens import TokenClaims
 from lance_flight.flight.tickets import Prepared, RowsTicket
 from lance_flight.flight.wire import encode_action, encode_command
 
@@ -24,7 +24,7 @@ REAL = {
     "actions": encode_action(commands.CreatePreparedStatement(query="SELECT 1"))[1],
     "tickets": decoding._SEALER.ticket(RowsTicket(payload=b"payload"), "alice"),
     "handles": decoding._SEALER.handle(Prepared(text="SELECT 1"), "alice"),
-    "session tokens": decoding._SESSIONS.give(Session(user="alice", mark="m")).removeprefix("lfs_").encode(),
+    "session tokens": decoding._SESSIONS.give(TokenClaims(user="alice", mark="m")).removeprefix("lfs_").encode(),
     "tasks": Task(sql="SELECT 1").to_bytes(),
     "headers": b"Basic YWxpY2U6c2VjcmV0",
     "JSON web tokens": signed().encode(),

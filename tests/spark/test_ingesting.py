@@ -14,7 +14,7 @@ from lance_flight.errors import AlreadyCommitted, LanceFlightError
 from lance_flight_client.errors import JobFailed
 from lance_flight_client.spark.pipelines.errors import plain_errors
 from lance_flight_client.spark.pipelines.ingesting import described, earlier_commit, ingest
-from lance_flight_client.spark.pipelines.job import Job, Source, Target, Write
+from lance_flight_client.spark.pipelines.job import Job, JobSource, JobTarget, Write
 from lance_flight_client.spark.pipelines.program import main
 from pyspark.sql import SparkSession
 
@@ -23,25 +23,25 @@ from tests.service.server_process import Server, files
 ROWS = [(number, number % 3) for number in range(9)]
 
 
-def as_parquet(place: Path) -> Source:
+def as_parquet(place: Path) -> JobSource:
     for part in (ROWS[:4], ROWS[4:]):
         table = pa.table({"id": [row[0] for row in part], "p": [row[1] for row in part]})
         pq.write_table(table, place / f"{len(part)}.parquet")
-    return Source(paths=(str(place / "*.parquet"),))
+    return JobSource(paths=(str(place / "*.parquet"),))
 
 
-def as_csv(place: Path) -> Source:
+def as_csv(place: Path) -> JobSource:
     for part in (ROWS[:4], ROWS[4:]):
         text = "".join(f"{number};{p}\n" for number, p in part)
         (place / f"{len(part)}.csv").write_text("id;p\n" + text)
     paths = (str(place / "4.csv"), str(place / "5.csv"))
-    return Source(paths=paths, schema="id BIGINT, p BIGINT", options={"header": "true", "sep": ";"})
+    return JobSource(paths=paths, schema="id BIGINT, p BIGINT", options={"header": "true", "sep": ";"})
 
 
-def as_json(place: Path) -> Source:
+def as_json(place: Path) -> JobSource:
     lines = [json.dumps({"id": number, "p": p}) for number, p in ROWS]
     (place / "rows").write_text("\n".join(lines))
-    return Source(paths=(str(place),), format="json")
+    return JobSource(paths=(str(place),), format="json")
 
 
 SOURCES = [
@@ -52,13 +52,13 @@ SOURCES = [
 
 
 @pytest.fixture
-def target(server: Server, table: str) -> Target:
-    return Target(root=str(server.root), table=table, partition_by="p")
+def target(server: Server, table: str) -> JobTarget:
+    return JobTarget(root=str(server.root), table=table, partition_by="p")
 
 
 @pytest.mark.parametrize("source", SOURCES)
 def test_files_of_every_format(
-    spark: SparkSession, server: Server, target: Target, tmp_path: Path, source: Any
+    spark: SparkSession, server: Server, target: JobTarget, tmp_path: Path, source: Any
 ) -> None:
     said = str(ingest(spark, Job(source=source(tmp_path), target=target)))
     version = server.value(f"SELECT max(version) FROM {target.table}$snapshots")
@@ -67,7 +67,7 @@ def test_files_of_every_format(
 
 
 def test_rows_and_columns_are_chosen_in_sql(
-    spark: SparkSession, server: Server, target: Target, tmp_path: Path
+    spark: SparkSession, server: Server, target: JobTarget, tmp_path: Path
 ) -> None:
     source = replace(as_parquet(tmp_path), where="id >= 4", columns=("id * 2 AS double", "p"))
     assert ingest(spark, Job(source=source, target=target)).report is not None
@@ -84,7 +84,7 @@ WRITES = [
 
 @pytest.mark.parametrize(("write", "then"), WRITES)
 def test_rows_are_written_as_the_job_says(
-    spark: SparkSession, server: Server, target: Target, tmp_path: Path, *, write: Write, then: list[Any]
+    spark: SparkSession, server: Server, target: JobTarget, tmp_path: Path, *, write: Write, then: list[Any]
 ) -> None:
     job = Job(source=as_parquet(tmp_path), target=target, write=replace(write, mode="append"))
     ingest(spark, job)
@@ -96,7 +96,7 @@ def test_rows_are_written_as_the_job_says(
 def test_a_job_with_a_commit_id_is_run_once(
     spark: SparkSession,
     server: Server,
-    target: Target,
+    target: JobTarget,
     tmp_path: Path,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
@@ -116,7 +116,7 @@ def test_a_job_with_a_commit_id_is_run_once(
 
 
 def test_what_would_be_done_is_said_and_not_done(
-    spark: SparkSession, server: Server, target: Target, tmp_path: Path
+    spark: SparkSession, server: Server, target: JobTarget, tmp_path: Path
 ) -> None:
     source = replace(as_parquet(tmp_path), where="id >= 4")
     before = files(server.root)
@@ -166,7 +166,7 @@ def describe(spark: SparkSession, job: Job) -> None:
 @pytest.mark.parametrize("do", [run, describe])
 @pytest.mark.parametrize(("change", "told"), WRONG)
 def test_what_cannot_be_done_is_said_in_one_line(
-    spark: SparkSession, target: Target, tmp_path: Path, *, change: Any, told: tuple[str, str], do: Any
+    spark: SparkSession, target: JobTarget, tmp_path: Path, *, change: Any, told: tuple[str, str], do: Any
 ) -> None:
     before = files(Path(target.root))
     with pytest.raises((LanceFlightError, JobFailed)) as raised, plain_errors():
@@ -179,7 +179,7 @@ def test_what_cannot_be_done_is_said_in_one_line(
 
 
 def test_a_row_that_cannot_be_read_fails_the_job(
-    spark: SparkSession, server: Server, target: Target, tmp_path: Path
+    spark: SparkSession, server: Server, target: JobTarget, tmp_path: Path
 ) -> None:
     source = as_csv(tmp_path)
     with (tmp_path / "5.csv").open("a") as file:

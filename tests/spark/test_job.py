@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from lance_flight.errors import InvalidInput
-from lance_flight_client.spark.pipelines.job import SETTINGS, Job, Source, Target, Write
+from lance_flight_client.spark.pipelines.job import SETTINGS, Job, JobSource, JobTarget, Write
 from lance_flight_client.spark.pipelines.job_reading import read_job
 from lance_flight_client.spark.pipelines.program import main, parser
 from lance_flight_client.spark.pipelines.program.arguments import given
@@ -44,14 +44,14 @@ spark.master = "local[2]"
 spark.sql.adaptive.enabled = false
 """
 AS_JOB = Job(
-    source=Source(
+    source=JobSource(
         paths=("in/*.csv.gz", "more.csv"),
         options={"header": "true", "sep": ";", "maxColumns": "30"},
         schema="id BIGINT",
         where="id > 0",
         columns=("*", "id % 2 AS half"),
     ),
-    target=Target(
+    target=JobTarget(
         root="lake",
         table="s.t",
         partition_by="bucket(4, id)",
@@ -108,7 +108,7 @@ def test_a_file_and_flags_say_the_same(tmp_path: Path) -> None:
 
 def test_what_is_not_said_has_its_default(tmp_path: Path) -> None:
     job = read(written(tmp_path, LEAST))
-    assert job == Job(source=Source(paths=("a.csv",)), target=Target(root="lake", table="t"))
+    assert job == Job(source=JobSource(paths=("a.csv",)), target=JobTarget(root="lake", table="t"))
     assert (job.source.kind, job.source.columns, job.write_mode) == ("csv", ("*",), "append")
     assert job.write_options == {"root": "lake", "table": "t"}
 

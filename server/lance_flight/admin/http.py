@@ -22,15 +22,15 @@ _log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
-    """What is sent back."""
+class HttpResponse:
+    """A response: its status, its text and the type of it."""
 
     status: HTTPStatus
     body: str
     content_type: str = PLAIN
 
 
-Page = Callable[[], Answer]
+Page = Callable[[], HttpResponse]
 
 
 class AdminServer:
@@ -59,13 +59,13 @@ class AdminServer:
 def health_pages(readiness: Readiness) -> Mapping[str, Page]:
     """`/healthz` answers while the process lives; `/readyz` answers 503, and why, while no calls are taken."""
 
-    def ready() -> Answer:
+    def ready() -> HttpResponse:
         obstacle = readiness.obstacle()
         if obstacle is not None:
-            return Answer(HTTPStatus.SERVICE_UNAVAILABLE, f"{obstacle}\n")
-        return Answer(HTTPStatus.OK, "ok\n")
+            return HttpResponse(HTTPStatus.SERVICE_UNAVAILABLE, f"{obstacle}\n")
+        return HttpResponse(HTTPStatus.OK, "ok\n")
 
-    return {"/healthz": lambda: Answer(HTTPStatus.OK, "ok\n"), "/readyz": ready}
+    return {"/healthz": lambda: HttpResponse(HTTPStatus.OK, "ok\n"), "/readyz": ready}
 
 
 class _Listener(ThreadingHTTPServer):
@@ -91,7 +91,7 @@ class _Handler(BaseHTTPRequestHandler):
     def do_GET(self) -> None:
         """The page of this path, or a list of those there are."""
         page = self.pages.get(self.path.partition("?")[0])
-        answer = Answer(HTTPStatus.NOT_FOUND, "\n".join([*self.pages, ""])) if page is None else page()
+        answer = HttpResponse(HTTPStatus.NOT_FOUND, "\n".join([*self.pages, ""])) if page is None else page()
         body = answer.body.encode()
         self.send_response(answer.status)
         self.send_header("Content-Type", answer.content_type)

@@ -22,7 +22,7 @@ from prometheus_client import (
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, InfoMetricFamily, Metric
 from prometheus_client.registry import Collector
 
-from lance_flight.admin.http import Answer
+from lance_flight.admin.http import HttpResponse
 from lance_flight.catalog.commits.commit_counts import CommitEvent
 from lance_flight.engine.runtime.running_statement import Record
 
@@ -91,9 +91,9 @@ class Metrics:
         self._scanned.inc(record.partitions_scanned)
         self._listed.inc(record.partitions_total)
 
-    def page(self) -> Answer:
+    def page(self) -> HttpResponse:
         """Everything, in Prometheus's text format."""
-        return Answer(HTTPStatus.OK, generate_latest(self._registry).decode(), CONTENT_TYPE_LATEST)
+        return HttpResponse(HTTPStatus.OK, generate_latest(self._registry).decode(), CONTENT_TYPE_LATEST)
 
 
 _COMMITS: Mapping[CommitEvent, tuple[str, str]] = {

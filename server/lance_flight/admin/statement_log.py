@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 
 from lance_flight.admin.logs import FIELDS
-from lance_flight.engine.runtime.running_statement import Kind, Record
+from lance_flight.engine.runtime.running_statement import Record, StatementKind
 
 _log = logging.getLogger("lance_flight.statements")
 
@@ -22,7 +22,7 @@ class StatementLog:
 
     def ended(self, record: Record) -> None:
         """Log one statement."""
-        if record.kind is not Kind.PREPARE or record.outcome != "ok":
+        if record.kind is not StatementKind.PREPARE or record.outcome != "ok":
             _log.info("ended", extra={FIELDS: self._fields(record)})
 
     def _fields(self, record: Record) -> dict[str, object]:

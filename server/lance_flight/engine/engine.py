@@ -28,7 +28,7 @@ from lance_flight.engine.runtime.clients import Clients
 from lance_flight.engine.runtime.limits import NO_LIMITS, Limits
 from lance_flight.engine.runtime.memory import Memory
 from lance_flight.engine.runtime.receiving import Receiver
-from lance_flight.engine.runtime.running_statement import Issuer, Kind, RunningStatement, State
+from lance_flight.engine.runtime.running_statement import Issuer, RunningStatement, State, StatementKind
 from lance_flight.engine.runtime.statement_registry import StatementRegistry
 from lance_flight.engine.runtime.transactions import SqlTransaction
 from lance_flight.engine.sql.parameters import check_parameters, parameter_schema
@@ -77,7 +77,7 @@ class Engine:
 
     def describe(self, sql: str, scope: Scope = ALONE) -> Description:
         """The result schema and the parameters of a statement, none of which is run."""
-        with self.running.entered(Kind.PREPARE, sql, scope.issuer) as running:
+        with self.running.entered(StatementKind.PREPARE, sql, scope.issuer) as running:
             return self._described(running, scope)
 
     def _described(self, running: RunningStatement, scope: Scope) -> Description:
@@ -124,11 +124,11 @@ class Engine:
 
         One that returns a report is run as well, and its plan gives what it has done.
         """
-        with self.running.entered(Kind.QUERY, sql, scope.issuer) as running:
+        with self.running.entered(StatementKind.QUERY, sql, scope.issuer) as running:
             statement = permitted(self._parsed(sql, scope), scope.access, self.sessions.seen(scope))
             if isinstance(statement, RowsStatement):
                 return self._planned(running, statement, parameters, endpoints, scope)
-            running.kind = Kind.UPDATE
+            running.kind = StatementKind.UPDATE
             if isinstance(statement, MaintenanceStatement):
                 return self._maintained(running, statement, parameters, scope)
             running.rows = self._changed(running, statement, parameters, scope)
@@ -349,7 +349,7 @@ class Engine:
 
         def work() -> int:
             with (
-                self.running.entered(Kind.INGEST, f"INGEST INTO {name}", scope.issuer) as running,
+                self.running.entered(StatementKind.INGEST, f"INGEST INTO {name}", scope.issuer) as running,
                 self._turn(running, scope) as (transaction, turn),
             ):
                 batches = running.received(receiver.received(running.cancellation), turn)

@@ -40,8 +40,8 @@ def no_bindings() -> LruCache[str, bytes]:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Statement:
-    """SQL text, or a plan, with all that it needs to be run."""
+class BoundStatement:
+    """SQL text, or a plan, with the transaction and the parameters that it is run with."""
 
     text: SqlOrPlan
     transaction_id: bytes | None = None
@@ -83,13 +83,13 @@ class PreparedStatements:
         answer: bytes = pb.DoPutPreparedStatementResult(prepared_statement_handle=bound).SerializeToString()
         return answer
 
-    def statement(self, call: Call, handle: bytes) -> Statement:
-        """The statement of `handle`, with the parameters in the handle, else those remembered for it."""
+    def statement(self, call: Call, handle: bytes) -> BoundStatement:
+        """Return the statement of `handle`, with the parameters in the handle, else those remembered for it."""
         prepared = self.sealer.open_handle(handle, call.caller.principal)
         encoded = prepared.parameters
         if encoded is None:
             encoded = self.bindings.get(prepared.identity)
-        return Statement(
+        return BoundStatement(
             text=prepared.text,
             transaction_id=None
             if prepared.transaction_id is None

@@ -24,7 +24,7 @@ from lance_flight.flight.commands import (
 )
 from lance_flight.flight.endpoints import Endpoints
 from lance_flight.flight.normalise import client_schema
-from lance_flight.flight.prepared import PreparedStatements, Statement, whole_plan
+from lance_flight.flight.prepared import BoundStatement, PreparedStatements, whole_plan
 
 StatementCommand: TypeAlias = StatementQuery | StatementSubstraitPlan | PreparedStatementQuery
 
@@ -69,11 +69,11 @@ class Statements:
         described = self.backend.describe(call.caller, statement.text, transaction=statement.transaction_id)
         return schemas.NO_ROWS if described.schema is None else client_schema(described.schema)
 
-    def _statement(self, call: Call, command: StatementCommand) -> Statement:
+    def _statement(self, call: Call, command: StatementCommand) -> BoundStatement:
         match command:
             case StatementQuery():
-                return Statement(text=command.query, transaction_id=optional(command, "transaction_id"))
+                return BoundStatement(text=command.query, transaction_id=optional(command, "transaction_id"))
             case StatementSubstraitPlan():
-                return Statement(text=whole_plan(command), transaction_id=optional(command, "transaction_id"))
+                return BoundStatement(text=whole_plan(command), transaction_id=optional(command, "transaction_id"))
             case PreparedStatementQuery(prepared_statement_handle=handle):
                 return self.prepared.statement(call, handle)

@@ -26,7 +26,7 @@ from lance_flight.flight.commands import (
     optional,
 )
 from lance_flight.flight.dictionaries import decoded, decoded_schema, refuse_dictionaries
-from lance_flight.flight.prepared import PreparedStatements, Statement, whole_plan
+from lance_flight.flight.prepared import BoundStatement, PreparedStatements, whole_plan
 from lance_flight.flight.protocol import flight_sql_pb2 as pb
 
 NO_BOUND = sys.maxsize
@@ -55,11 +55,13 @@ class Updates:
 
     def statement_update(self, call: Call, command: StatementUpdate) -> bytes:
         """Run a statement. Its stream has no schema, so nobody may look for one."""
-        return self._run(call, Statement(text=command.query, transaction_id=optional(command, "transaction_id")))
+        return self._run(call, BoundStatement(text=command.query, transaction_id=optional(command, "transaction_id")))
 
     def statement_substrait_plan(self, call: Call, command: StatementSubstraitPlan) -> bytes:
         """Run a plan; its stream has no schema either."""
-        return self._run(call, Statement(text=whole_plan(command), transaction_id=optional(command, "transaction_id")))
+        return self._run(
+            call, BoundStatement(text=whole_plan(command), transaction_id=optional(command, "transaction_id"))
+        )
 
     def prepared_statement_update(
         self, call: Call, command: PreparedStatementUpdate, reader: flight.MetadataRecordBatchReader
@@ -71,7 +73,7 @@ class Updates:
             return self._run(call, statement)
         return self._run(
             call,
-            Statement(text=statement.text, transaction_id=statement.transaction_id, parameters=parameters),
+            BoundStatement(text=statement.text, transaction_id=statement.transaction_id, parameters=parameters),
         )
 
     def prepared_statement_query(
@@ -98,7 +100,7 @@ class Updates:
         transaction = optional(command, "transaction_id")
         return _update_result(self.backend.ingest(call.caller, target, whole, transaction=transaction))
 
-    def _run(self, call: Call, statement: Statement) -> bytes:
+    def _run(self, call: Call, statement: BoundStatement) -> bytes:
         return _update_result(
             self.backend.update(
                 call.caller, statement.text, parameters=statement.parameters, transaction=statement.transaction_id

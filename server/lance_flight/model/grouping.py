@@ -45,7 +45,7 @@ def _numbered(column: pa.Array) -> tuple[np.ndarray, int]:
 
 
 @dataclass(frozen=True, slots=True)
-class Groups:
+class RowGroups:
     """Rows sorted by group: `order` takes them there (None: they are there); group i is `starts[i]:starts[i + 1]`.
 
     `first` is the first row of each group, in the old order.
@@ -59,7 +59,7 @@ class Groups:
         return len(self.first)
 
 
-def group(columns: Sequence[pa.Array | pa.ChunkedArray], rows: int) -> Groups:
+def group(columns: Sequence[pa.Array | pa.ChunkedArray], rows: int) -> RowGroups:
     """The rows grouped by `columns`, in their old order within each group."""
     codes = group_codes(columns, rows)
     if codes.size and codes.max() < RADIX_SORTED:
@@ -69,7 +69,7 @@ def group(columns: Sequence[pa.Array | pa.ChunkedArray], rows: int) -> Groups:
     arranged = codes if is_sorted else codes[order]
     edges = np.flatnonzero(arranged[1:] != arranged[:-1]) + 1
     starts = np.concatenate([[0], edges, [rows]]) if rows else np.zeros(1, np.int64)
-    return Groups(None if is_sorted else order, starts, order[starts[:-1]])
+    return RowGroups(None if is_sorted else order, starts, order[starts[:-1]])
 
 
 def match(needles: pa.Table, haystack: pa.Table) -> np.ndarray:

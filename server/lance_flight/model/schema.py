@@ -30,8 +30,8 @@ Path: TypeAlias = tuple[str, ...]
 """The name of a column, and those of the fields inside structs down to one of them."""
 
 
-class Source(NamedTuple):
-    """A column, or a field inside structs, and where it is."""
+class SourceColumn(NamedTuple):
+    """A column, or a field inside structs, with its path."""
 
     path: Path
     field: pa.Field
@@ -153,7 +153,7 @@ class NamespaceSchema:
         }
 
     @cached_property
-    def sources(self) -> dict[int, Source]:
+    def sources(self) -> dict[int, SourceColumn]:
         """What a partition field can be computed from, by id: the columns, and the fields inside structs.
 
         Elements of lists and maps are left out: a row has any number of them.
@@ -212,9 +212,9 @@ def _is_hidden(schema: pa.Schema, path: str) -> bool:
     return False
 
 
-def _sources(field: pa.Field, above: Path) -> Iterator[Source]:
+def _sources(field: pa.Field, above: Path) -> Iterator[SourceColumn]:
     path = (*above, field.name)
-    yield Source(path, field)
+    yield SourceColumn(path, field)
     if pa.types.is_struct(field.type):
         for child in children(field.type):
             yield from _sources(child, path)

@@ -16,7 +16,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from lance_flight_client.spark.clustering import cluster_by_partition
 from lance_flight_client.spark.commits import committed
-from lance_flight_client.spark.pipelines.job import APPEND, OVERWRITE, OVERWRITE_TABLE, Job, Source
+from lance_flight_client.spark.pipelines.job import APPEND, OVERWRITE, OVERWRITE_TABLE, Job, JobSource
 from lance_flight_client.spark.roots import store_of
 from lance_flight_client.spark.source import FORMAT
 from lance_flight_client.spark.writing.options import WriteOptions
@@ -89,7 +89,7 @@ def ingest(spark: SparkSession, job: Job) -> Ingested:
     return Ingested(table=job.target.table, report=report, seconds=time.perf_counter() - began)
 
 
-def source_rows(spark: SparkSession, source: Source) -> DataFrame:
+def source_rows(spark: SparkSession, source: JobSource) -> DataFrame:
     """The rows that a job reads, with the columns that it stores."""
     kind = source.kind or ""
     reader = spark.read.format(kind).options(**{**STRICT.get(kind, {}), **source.options})

@@ -31,7 +31,7 @@ MODES = (APPEND, OVERWRITE, OVERWRITE_TABLE) = ("append", "overwrite", "overwrit
 
 
 @dataclass(frozen=True, slots=True)
-class Kind:
+class SettingType:
     """What the values of a setting are: `read` gives them as a job has them, and None for anything else."""
 
     metavar: str
@@ -72,26 +72,26 @@ def _pairs(value: Any) -> dict[str, str] | None:
     return flat
 
 
-def _one_of(words: tuple[str, ...]) -> Kind:
-    return Kind("|".join(words), f"one of {', '.join(words)}", lambda value: value if value in words else None)
+def _one_of(words: tuple[str, ...]) -> SettingType:
+    return SettingType("|".join(words), f"one of {', '.join(words)}", lambda value: value if value in words else None)
 
 
-TEXT = Kind("TEXT", "a text", _text)
-SQL = Kind("SQL", "SQL as a text", _text)
-PATHS = Kind("PATH", "a path, or a list of them", _texts)
-EXPRESSIONS = Kind("SQL", "an SQL expression, or a list of them", _texts)
-COUNT = Kind("N", "a whole number from 1 on", _count)
-SWITCH = Kind("", "true or false", _switch)
-PAIRS = Kind("KEY=VALUE", "names, each with a text, a number, true or false", _pairs)
+TEXT = SettingType("TEXT", "a text", _text)
+SQL = SettingType("SQL", "SQL as a text", _text)
+PATHS = SettingType("PATH", "a path, or a list of them", _texts)
+EXPRESSIONS = SettingType("SQL", "an SQL expression, or a list of them", _texts)
+COUNT = SettingType("N", "a whole number from 1 on", _count)
+SWITCH = SettingType("", "true or false", _switch)
+PAIRS = SettingType("KEY=VALUE", "names, each with a text, a number, true or false", _pairs)
 
 
-def _setting(kind: Kind, flag: str, means: str, *, is_secret: bool = False, **default: Any) -> Any:
+def _setting(kind: SettingType, flag: str, means: str, *, is_secret: bool = False, **default: Any) -> Any:
     metadata = {"kind": kind, "flag": flag, "means": means, "is_secret": is_secret}
     return field(repr=not is_secret, metadata=metadata, **default)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Source:
+class JobSource:
     """The rows of a job: files that Spark reads, and what becomes of their columns."""
 
     paths: tuple[str, ...] = _setting(PATHS, "--source", "files, directories or globs that Spark reads")
@@ -121,7 +121,7 @@ class Source:
     def kind(self) -> str | None:
         """The format of the files; None where it is not given, and their endings do not tell.
 
-        >>> Source(paths=("in/*.csv.gz",)).kind, Source(paths=("a.csv", "b.json")).kind
+        >>> JobSource(paths=("in/*.csv.gz",)).kind, JobSource(paths=("a.csv", "b.json")).kind
         ('csv', None)
         """
         told = {ENDINGS.get(_ending(path)) for path in self.paths}
@@ -129,7 +129,7 @@ class Source:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Target:
+class JobTarget:
     """The table that the rows of a job go to."""
 
     root: str = _setting(TEXT, "--root", "the directory or object-store URI of the tables")
@@ -173,8 +173,8 @@ class Write:
 class Job:
     """What is ingested, from where, into what, and how; `spark` are settings of the session."""
 
-    source: Source
-    target: Target
+    source: JobSource
+    target: JobTarget
     write: Write = field(default_factory=Write)
     spark: Mapping[str, str] = _setting(
         PAIRS, "--conf", "a setting of Spark's (spark.master=local[4])", is_secret=True, default_factory=dict
@@ -207,7 +207,7 @@ class Setting:
 
     section: str
     name: str
-    kind: Kind
+    kind: SettingType
     flag: str
     means: str
     is_secret: bool
@@ -218,7 +218,7 @@ class Setting:
         return f"{self.section}.{self.name}" if self.section else self.name
 
 
-SECTIONS: Mapping[str, type[Any]] = MappingProxyType({"source": Source, "target": Target, "write": Write})
+SECTIONS: Mapping[str, type[Any]] = MappingProxyType({"source": JobSource, "target": JobTarget, "write": Write})
 
 
 def _settings(section: str, kind: type[Any]) -> list[Setting]:

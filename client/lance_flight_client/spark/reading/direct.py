@@ -26,13 +26,13 @@ from pyspark.sql.types import StructType
 
 from lance_flight_client.spark.options import ReadOptions
 from lance_flight_client.spark.reading.balancing import balanced, tasks_for
-from lance_flight_client.spark.reading.portion import DirectPortion, Piece
+from lance_flight_client.spark.reading.portion import DirectPortion, TablePiece
 from lance_flight_client.spark.roots import store_of
 from lance_flight_client.spark.types import carried_schema, spark_schema
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class PrunedTables:
     """What a read found: the filters by spec version, what they do not say of the condition, and the tables that are left.
 
     These stand in the order of the tables of `planned`, which a plain table has not.
@@ -40,7 +40,7 @@ class Found:
 
     filters: Mapping[int, RowFilter]
     condition: str | None
-    pieces: Sequence[Piece]
+    pieces: Sequence[TablePiece]
     planned: PlannedScan | None = None
 
 
@@ -81,7 +81,7 @@ class DirectPlan:
         ]
         return [self.portion(found, task) for task in balanced(parts, tasks) or [[]]]
 
-    def portion(self, found: Found, pieces: Sequence[Piece]) -> DirectPortion:
+    def portion(self, found: PrunedTables, pieces: Sequence[TablePiece]) -> DirectPortion:
         """The task that reads some of the tables that were found."""
         return DirectPortion(
             name=self.table.name,
@@ -94,14 +94,14 @@ class DirectPlan:
             pieces=pieces,
         )
 
-    def found(self) -> Found:
+    def found(self) -> PrunedTables:
         """Plan the read."""
         table = Root(store_of(self.options.root or "", self.options.storage)).table(self.table)
         snapshot = table.snapshot(self.version)
         self._check(snapshot.committed_at)
         planned = plan_scan(table, self.options.filter, snapshot=snapshot)
         pieces = [
-            Piece(
+            TablePiece(
                 spec_id=each.spec_id,
                 part=TablePart(
                     PinnedTable(
@@ -114,7 +114,7 @@ class DirectPlan:
             for each in planned.tables
         ]
         filters = {each.spec_id: each.filter for each in planned.tables}
-        return Found(filters, planned.condition, pieces, planned)
+        return PrunedTables(filters, planned.condition, pieces, planned)
 
     def _check(self, committed_at: datetime) -> None:
         if committed_at != self.committed_at:

@@ -19,7 +19,7 @@ from lance_flight_client.spark.types import carried_batch, carried_schema
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Piece:
+class TablePiece:
     """A table of a spec version, or a part of one."""
 
     spec_id: int
@@ -40,7 +40,7 @@ class DirectPortion:
     columns: Sequence[str]
     filters: Mapping[int, RowFilter] = field(repr=False)
     condition: str | None
-    pieces: Sequence[Piece] = field(repr=False)
+    pieces: Sequence[TablePiece] = field(repr=False)
 
     def batches(self) -> Iterator[pa.RecordBatch]:
         """The rows (`source.Portion`)."""

@@ -38,8 +38,8 @@ _ANSWERS = (flight.FlightError, pa.ArrowException, KeyError)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Access:
-    """How a server is reached, and as whom."""
+class ServerAccess:
+    """The address of a server, and the credentials that it is called with."""
 
     uri: str
     username: str | None = None
@@ -48,7 +48,7 @@ class Access:
     tls_roots: bytes | None = field(default=None, repr=False)
 
     @classmethod
-    def of(cls, options: ReadOptions) -> Access:
+    def of(cls, options: ReadOptions) -> ServerAccess:
         """Return what the options say; `InvalidInput` for a file of certificates that cannot be read."""
         try:
             roots = None if options.tls_roots is None else Path(options.tls_roots).read_bytes()
@@ -80,7 +80,7 @@ class Access:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Answer:
+class ServerPlan:
     """What a server plans for a query: columns, one ticket and its locations for each endpoint, the versions of its tables.
 
     `rows` is how many these have, where it says so.
@@ -96,7 +96,7 @@ class Answer:
 class FlightPortion:
     """What one task reads: endpoint `number` of the `of` in the answer to `sql`, where up to `asked` were asked for."""
 
-    access: Access
+    access: ServerAccess
     sql: str
     asked: int
     number: int
@@ -145,10 +145,10 @@ class FlightPortion:
 class FlightPlan:
     """The answer to a query (`source.ReadPlan`); `sql` asks for the same versions of tables again, where it can say them."""
 
-    access: Access
+    access: ServerAccess
     sql: str
     asked: int
-    answer: Answer
+    answer: ServerPlan
 
     @property
     def schema(self) -> StructType:
@@ -173,7 +173,7 @@ class FlightPlan:
 
 def plan(options: ReadOptions) -> FlightPlan:
     """Have the server plan the read; `ServerError` is what it says instead."""
-    access, asked = Access.of(options), options.partitions or ENDPOINTS
+    access, asked = ServerAccess.of(options), options.partitions or ENDPOINTS
     sql = table_query(options, options.at)
     with closing(access.connect(access.uri)) as client:
         try:
@@ -215,18 +215,18 @@ def _quoted(name: str) -> str:
     return '"' + name.replace('"', '""') + '"'
 
 
-def _check_query(client: flight.FlightClient, access: Access, sql: str) -> None:
+def _check_query(client: flight.FlightClient, access: ServerAccess, sql: str) -> None:
     """Refuse a statement that returns no rows before it is run: asking for its endpoints would run it."""
     schema = client.get_schema(_descriptor(sql), access.call(client)).schema
     if not schema.names:
         raise InvalidInput(f"query {sql!r} returns no rows; expected one that does")
 
 
-def _ask(access: Access, client: flight.FlightClient, sql: str, endpoints: int) -> Answer:
+def _ask(access: ServerAccess, client: flight.FlightClient, sql: str, endpoints: int) -> ServerPlan:
     info = client.get_flight_info(_descriptor(sql), access.call(client, endpoints))
     said = json.loads(info.app_metadata or b"{}")
     snapshots: Mapping[str, int] = said.get("snapshots", {})
-    return Answer(
+    return ServerPlan(
         schema=info.schema,
         endpoints=[
             (endpoint.ticket.ticket, [location.uri.decode() for location in endpoint.locations])

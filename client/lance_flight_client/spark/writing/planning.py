@@ -42,7 +42,7 @@ log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PlannedTable:
+class WriteTarget:
     """The table that a write goes to: its version (None where it has to be made), and how it is partitioned."""
 
     version: int | None
@@ -74,15 +74,15 @@ def make_table(options: WriteOptions, schema: StructType) -> None:
     _Target.of(options, schema).made()
 
 
-def planned_table(options: WriteOptions, schema: StructType) -> PlannedTable:
+def planned_table(options: WriteOptions, schema: StructType) -> WriteTarget:
     """The table of a write, checked against its columns, and not made; errors as of `new_writer`."""
     target = _Target.of(options, schema)
     if target.is_missing:
         fields, spec = target.definition()
-        return PlannedTable(version=None, partitioning=partitioning(spec, fields))
+        return WriteTarget(version=None, partitioning=partitioning(spec, fields))
     snapshot = target.found().snapshot()
     target.names(snapshot)
-    return PlannedTable(version=snapshot.version, partitioning=partitioning(snapshot.current_spec, snapshot.schema))
+    return WriteTarget(version=snapshot.version, partitioning=partitioning(snapshot.current_spec, snapshot.schema))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

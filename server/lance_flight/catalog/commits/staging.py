@@ -14,7 +14,7 @@ from functools import partial
 import pyarrow as pa
 from lance import FragmentMetadata, LanceOperation
 
-from lance_flight.catalog.commits.transaction import Part, Staged, Transaction
+from lance_flight.catalog.commits.transaction import PartitionChange, Staged, Transaction
 from lance_flight.catalog.manifests.head_notes import NOTES, notes_text
 from lance_flight.catalog.manifests.idempotency import remembering
 from lance_flight.catalog.manifests.new_partitions import NewPartitions
@@ -41,7 +41,7 @@ class _Target:
     """One partition table of a commit: the parts that change it, and the table as it is now (None: not there yet)."""
 
     object_id: str
-    parts: tuple[Part, ...]
+    parts: tuple[PartitionChange, ...]
     table: PartitionTable | None
 
 
@@ -166,7 +166,9 @@ def gone(group: Sequence[Transaction], snapshot: Snapshot) -> tuple[str, ...]:
     return (*sorted(tables), *sorted(namespaces - needed))
 
 
-def _operations(head: Part, rest: Sequence[Part], *, is_staged: bool) -> list[LanceOperation.BaseOperation]:
+def _operations(
+    head: PartitionChange, rest: Sequence[PartitionChange], *, is_staged: bool
+) -> list[LanceOperation.BaseOperation]:
     """Return what is still to be put on the table: what `head` has not staged, with the rows that the rest adds."""
     operations: list[LanceOperation.BaseOperation]
     if is_staged or head.rewrites:
@@ -191,7 +193,7 @@ def _fragments(operation: LanceOperation.BaseOperation) -> list[FragmentMetadata
     raise AssertionError(f"{operation} on a table that is not there")
 
 
-def _move(root: Store, part: Part, location: str, place: str, base: FixedPin | None) -> None:
+def _move(root: Store, part: PartitionChange, location: str, place: str, base: FixedPin | None) -> None:
     """Take added rows along to where the table is now.
 
     Somebody else made it first for the same values, or the row of the table refers to another branch of it.
@@ -232,7 +234,7 @@ def _targets(group: Sequence[Transaction], snapshot: Snapshot) -> Iterator[_Targ
         names = NewPartitions(snapshot, spec, namespace_key(snapshot)).object_ids(values)
         for i, row, name in zip(new, match(values, tables.values), names, strict=True):
             ids[i] = tables.table(int(row)).object_id if row >= 0 else name
-    together: dict[str, list[Part]] = {}
+    together: dict[str, list[PartitionChange]] = {}
     for object_id, part in zip(ids, parts, strict=True):
         together.setdefault(object_id, []).append(part)
     found = snapshot.tables_named(list(together))

@@ -37,7 +37,7 @@ class Staged:
 
 
 @dataclass(slots=True, kw_only=True)
-class Part:
+class PartitionChange:
     """All that a transaction does to one partition.
 
     `table` is the partition table in the transaction's first snapshot. `waiting` is not staged yet. Rows that were only
@@ -69,7 +69,7 @@ class Transaction:
         self.step = 0
         self._snapshots = {0: base}
         self.serializable = serializable
-        self.parts: dict[str, Part] = {}
+        self.parts: dict[str, PartitionChange] = {}
         self.has_read = False
         self.reads: set[str] = set()
         self.did: list[str] = []
@@ -107,7 +107,7 @@ class Transaction:
         for edit in edits:
             part = self.parts.get(edit.object_id)
             if part is None:
-                part = self.parts[edit.object_id] = Part(
+                part = self.parts[edit.object_id] = PartitionChange(
                     table=edit.table,
                     added=replace(edit, fragments=[], files=[], removal=None, replaces=False, rows=0),
                     owns_directory=edit.table is None,
@@ -121,7 +121,7 @@ class Transaction:
     def attach(self, edit: TableUpdate, pin: FixedPin, did: str) -> None:
         """Take over a table that is whole already, for a partition that nobody has; its directory is the transaction's."""
         self.did.append(did)
-        self.parts[edit.object_id] = Part(
+        self.parts[edit.object_id] = PartitionChange(
             table=None,
             added=edit,
             staged=Staged(edit.location, None, pin),

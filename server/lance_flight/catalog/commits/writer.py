@@ -31,7 +31,7 @@ from lance_flight.catalog.tables.rows import aligned
 from lance_flight.faults import failpoint
 from lance_flight.machine import cores
 from lance_flight.model.arrays import contiguous
-from lance_flight.model.grouping import Groups, group, match
+from lance_flight.model.grouping import RowGroups, group, match
 from lance_flight.model.naming import directory_name
 from lance_flight.model.schema import Path
 from lance_flight.model.spec import Evaluate, PartitionField
@@ -216,7 +216,7 @@ class PartitionWriter:
             self._writes_all = True
             self._write_gathered(self._pending.values())
 
-    def _grouped(self, chunk: pa.Table) -> tuple[Groups, list[int]]:
+    def _grouped(self, chunk: pa.Table) -> tuple[RowGroups, list[int]]:
         """Return the rows of a chunk by partition, and the numbers of the partitions; a plain table is its only one."""
         if self._spec.fields:
             values = partition_values(chunk, self._spec.fields, self._schema.source_paths, self._evaluate)
@@ -225,7 +225,7 @@ class PartitionWriter:
         only = np.zeros(1, np.int64)
         if not self._pending:
             self._begin(only, self._known, only)
-        return Groups(None, np.array([0, chunk.num_rows]), only), [0]
+        return RowGroups(None, np.array([0, chunk.num_rows]), only), [0]
 
     def _write_gathered(self, partitions: Iterable[_Pending], *, is_end: bool = False) -> None:
         """Begin to write the gathered rows of some partitions; at the end their files are closed, too."""

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from lance import LanceDataset
 
-from lance_flight.catalog.maintenance.sweep import Listing
+from lance_flight.catalog.maintenance.sweep import TableFiles
 from lance_flight.catalog.storage.branches import open_branch
 from lance_flight.catalog.storage.leases import (
     EXPIRING,
@@ -64,7 +64,7 @@ def expire(namespace: Store, manifest: Store, *, retain: float, now: float, anno
     A snapshot goes once it has not been the newest one of its branch for `retain` seconds (and `leases.GRACE` at
     least). Never the newest, one with a tag, one that a branch begins at, or one that a reader holds.
     """
-    chains = Listing(manifest.tree()).chains
+    chains = TableFiles(manifest.tree()).chains
     everything = {version.id for versions in chains.values() for version in versions}
     newest = {versions[-1].id for versions in chains.values()}
     limit = now - max(retain, GRACE)

@@ -33,7 +33,7 @@ OBJECT_ID = "object_id"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Finding:
+class RepairFinding:
     """One thing that is wrong with the object `name`; `mended` says how it was put right, or why it was not."""
 
     kind: str
@@ -57,7 +57,7 @@ class RepairReport:
     """Everything that was found; with `dry_run` nothing was changed."""
 
     dry_run: bool
-    findings: tuple[Finding, ...]
+    findings: tuple[RepairFinding, ...]
 
     @property
     def is_whole(self) -> bool:
@@ -83,7 +83,7 @@ def repair(namespace: PartitionedNamespace, *, dry_run: bool = True) -> RepairRe
     return RepairReport(dry_run=dry_run, findings=tuple(findings))
 
 
-def _columns(namespace: PartitionedNamespace, *, dry_run: bool) -> Iterator[Finding]:
+def _columns(namespace: PartitionedNamespace, *, dry_run: bool) -> Iterator[RepairFinding]:
     """Columns of `__manifest` that a stock writer dropped, each from the newest version that has it."""
     newest = namespace.manifest.open()
     for older, lost in _lost(namespace, newest):
@@ -92,14 +92,14 @@ def _columns(namespace: PartitionedNamespace, *, dry_run: bool) -> Iterator[Find
         if not dry_run:
             with conflicts(f"another writer changed {namespace.store.name!r} first"):
                 newest.merge(before, OBJECT_ID)
-        yield Finding(
+        yield RepairFinding(
             kind="lost columns",
             name=MANIFEST,
             what=f"the newest version has no {', '.join(lost)}; version {older.version} has",
             mended=None if dry_run else f"restored from version {older.version}",
         )
         for object_id in now.filter(pc.invert(pc.is_in(now, value_set=before[OBJECT_ID]))).to_pylist():
-            yield Finding(
+            yield RepairFinding(
                 kind="new row",
                 name=object_id,
                 what=f"came after version {older.version}: its {', '.join(lost)} are unknown and count as NULL",
@@ -121,7 +121,7 @@ def _lost(namespace: PartitionedNamespace, newest: LanceDataset) -> Iterator[tup
             yield older, lost
 
 
-def _directories(namespace: PartitionedNamespace, *, dry_run: bool) -> Iterator[Finding]:
+def _directories(namespace: PartitionedNamespace, *, dry_run: bool) -> Iterator[RepairFinding]:
     """Rows of `__manifest` without a table, or without the version that they pin."""
     gone = []
     for table in _tables(namespace.snapshot()):
@@ -131,13 +131,13 @@ def _directories(namespace: PartitionedNamespace, *, dry_run: bool) -> Iterator[
         except NotFound:
             if place.has(VERSIONS):
                 what = f"directory {table.location!r} has no {table.pin}"
-                yield Finding(kind="missing version", name=table.object_id, what=what)
+                yield RepairFinding(kind="missing version", name=table.object_id, what=what)
             else:
                 gone.append(table)
     if gone and not dry_run:
         _forget(namespace, [_is(table.object_id) for table in gone])
     for table in gone:
-        yield Finding(
+        yield RepairFinding(
             kind="missing directory",
             name=table.object_id,
             what=f"there is no table in {table.location!r}",
@@ -145,7 +145,7 @@ def _directories(namespace: PartitionedNamespace, *, dry_run: bool) -> Iterator[
         )
 
 
-def _repeats(namespace: PartitionedNamespace, *, dry_run: bool) -> Iterator[Finding]:
+def _repeats(namespace: PartitionedNamespace, *, dry_run: bool) -> Iterator[RepairFinding]:
     """Several tables for one partition value: the rows of all are taken into the largest."""
     snapshot = namespace.snapshot()
     for tables in snapshot.tables:
@@ -155,7 +155,7 @@ def _repeats(namespace: PartitionedNamespace, *, dry_run: bool) -> Iterator[Find
             same = np.arange(start, stop) if groups.order is None else groups.order[start:stop]
             opened = [(table, partitions.open_table(namespace.store, table)) for table in tables.tables(same)]
             (kept, into), *others = sorted(opened, key=lambda each: -each[1].count_rows())
-            finding = Finding(
+            finding = RepairFinding(
                 kind="two tables",
                 name=kept.object_id,
                 what=f"{', '.join(repr(table.object_id) for table, _ in others)} has the same partition values",

@@ -27,15 +27,15 @@ LOOSE_FILES = frozenset({"data", "_deletions"})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Amount:
-    """How much goes, or went."""
+class SweepTotals:
+    """Number of versions, files and bytes that are removed, or would be."""
 
     versions: int = 0
     files: int = 0
     bytes: int = 0
 
-    def __add__(self, other: Amount) -> Amount:
-        return Amount(
+    def __add__(self, other: SweepTotals) -> SweepTotals:
+        return SweepTotals(
             versions=self.versions + other.versions, files=self.files + other.files, bytes=self.bytes + other.bytes
         )
 
@@ -52,7 +52,7 @@ class StoredVersion:
     size: int
 
 
-class Listing:
+class TableFiles:
     """The files of one table at one moment."""
 
     def __init__(self, files: Iterable[StoredFile]) -> None:
@@ -106,13 +106,13 @@ class Sweep:
     over: AbstractSet[SnapshotId]
     before: float
 
-    def run(self, *, dry_run: bool) -> Amount:
+    def run(self, *, dry_run: bool) -> SweepTotals:
         """Take it away, or only say how much it would be."""
         # What a link leads to is not listed, and its versions would not keep the files that they name.
         self.store.check_links()
-        listing = Listing(self.store.tree())
+        listing = TableFiles(self.store.tree())
         dead = self._dead_files(listing)
-        total = Amount(files=len(dead), bytes=sum(file.size for file in dead))
+        total = SweepTotals(files=len(dead), bytes=sum(file.size for file in dead))
         for branch, versions in listing.chains.items():
             if branch is not None and not any(version.id in self.kept for version in versions):
                 total += self._drop(branch, versions, listing, dry_run=dry_run)
@@ -125,7 +125,7 @@ class Sweep:
     def _may_go(self, version: StoredVersion) -> bool:
         return version.id not in self.kept and (version.id in self.over or version.modified < self.before)
 
-    def _dead_files(self, listing: Listing) -> list[StoredFile]:
+    def _dead_files(self, listing: TableFiles) -> list[StoredFile]:
         """Old files that no version refers to, the newest versions asked first."""
         loose = listing.loose(self.before)
         if listing.has_detached:
@@ -139,28 +139,32 @@ class Sweep:
             loose = {name: file for name, file in loose.items() if name not in names}
         return list(loose.values())
 
-    def _drop(self, branch: str, versions: list[StoredVersion], listing: Listing, *, dry_run: bool) -> Amount:
+    def _drop(self, branch: str, versions: list[StoredVersion], listing: TableFiles, *, dry_run: bool) -> SweepTotals:
         """Remove a branch that no snapshot refers to any more; one that is not called like ours is somebody else's."""
         if not branches.is_table_branch(branch) or not all(map(self._may_go, versions)):
-            return Amount()
+            return SweepTotals()
         newest = self.store.open()
         if any(found["parent_branch"] == branch for found in newest.branches.list().values()):
-            return Amount()
+            return SweepTotals()
         files = listing.below(branch)
         if not dry_run:
             newest.branches.delete(branch)
-        return Amount(versions=len(versions), files=len(files), bytes=sum(file.size for file in files))
+        return SweepTotals(versions=len(versions), files=len(files), bytes=sum(file.size for file in files))
 
-    def _trim(self, branch: str | None, versions: list[StoredVersion], listing: Listing, *, dry_run: bool) -> Amount:
+    def _trim(
+        self, branch: str | None, versions: list[StoredVersion], listing: TableFiles, *, dry_run: bool
+    ) -> SweepTotals:
         """Remove the versions of one branch that may go."""
         *older, newest = versions
         going = [version for version in older if self._may_go(version)]
-        extra = Amount()
+        extra = SweepTotals()
         base = next((version for version in reversed(older) if version.id in self.kept), None)
         if base is not None and self._may_go(newest):
             only = self._only_in(newest, base, listing)
             if only and dry_run:
-                extra = Amount(versions=1, files=1 + len(only), bytes=newest.size + sum(file.size for file in only))
+                extra = SweepTotals(
+                    versions=1, files=1 + len(only), bytes=newest.size + sum(file.size for file in only)
+                )
             elif only and self._restore(base):
                 going.append(newest)
         if not going:
@@ -178,9 +182,9 @@ class Sweep:
             + stats.index_files_removed
             + stats.transaction_files_removed
         )
-        return extra + Amount(versions=stats.old_versions, files=files, bytes=stats.bytes_removed)
+        return extra + SweepTotals(versions=stats.old_versions, files=files, bytes=stats.bytes_removed)
 
-    def _only_in(self, newest: StoredVersion, base: StoredVersion, listing: Listing) -> list[StoredFile]:
+    def _only_in(self, newest: StoredVersion, base: StoredVersion, listing: TableFiles) -> list[StoredFile]:
         """The files that a dead newest version adds to the one below it that stays."""
         names, kept = self._names(newest), self._names(base)
         if names is None or kept is None:

@@ -17,7 +17,7 @@ from functools import partial
 import pyarrow as pa
 
 from lance_flight.catalog.maintenance.expiry import Expiry, Pins, expire, pins_of
-from lance_flight.catalog.maintenance.sweep import Amount, Sweep
+from lance_flight.catalog.maintenance.sweep import Sweep, SweepTotals
 from lance_flight.catalog.storage.leases import leases
 from lance_flight.catalog.storage.location_guard import LocationGuard
 from lance_flight.catalog.storage.store import HERE, Store
@@ -70,7 +70,7 @@ class Removed:
 
     kind: str
     name: str
-    amount: Amount
+    amount: SweepTotals
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -110,9 +110,9 @@ class VacuumReport:
         return pa.Table.from_pylist(rows, schema=VACUUM_SCHEMA)
 
     @property
-    def total(self) -> Amount:
+    def total(self) -> SweepTotals:
         """All of it together."""
-        return sum((each.amount for each in self.removed), Amount())
+        return sum((each.amount for each in self.removed), SweepTotals())
 
 
 def vacuum(
@@ -199,7 +199,7 @@ class _Run:
             return
         files = list(place.tree())
         if is_over or all(file.modified < self.before for file in files):
-            amount = Amount(files=len(files), bytes=sum(file.size for file in files))
+            amount = SweepTotals(files=len(files), bytes=sum(file.size for file in files))
             self.removed.append(Removed(kind="directory", name=name, amount=amount))
             if not self.rules.dry_run:
                 self.check()

@@ -18,8 +18,8 @@ from lance_flight.engine.runtime.cancellation import Cancellation
 from lance_flight.errors import Cancelled, StatementTimeout
 
 
-class Kind(Enum):
-    """What a statement is to its client."""
+class StatementKind(Enum):
+    """The kind of a statement, as metrics and logs name it."""
 
     PREPARE = "prepare"
     QUERY = "query"
@@ -65,7 +65,7 @@ class Record:
     """
 
     id: str
-    kind: Kind
+    kind: StatementKind
     sql: str
     principal: str
     session: str
@@ -88,7 +88,7 @@ class Record:
 class RunningStatement:
     """One statement while it runs. Its threads write what they know of it; `record` says it to others."""
 
-    def __init__(self, statement_id: str, kind: Kind, sql: str, issuer: Issuer) -> None:
+    def __init__(self, statement_id: str, kind: StatementKind, sql: str, issuer: Issuer) -> None:
         self.id = statement_id
         self.kind = kind
         self.sql = sql

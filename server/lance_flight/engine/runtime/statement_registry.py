@@ -20,7 +20,7 @@ import pyarrow as pa
 from lance_flight.backend_values import CancelStatus
 from lance_flight.engine.runtime.admission import AdmissionQueue, AdmissionSlot
 from lance_flight.engine.runtime.limits import NO_LIMITS, Limits
-from lance_flight.engine.runtime.running_statement import Issuer, Kind, Record, RunningStatement, State
+from lance_flight.engine.runtime.running_statement import Issuer, Record, RunningStatement, State, StatementKind
 from lance_flight.errors import Cancelled, LanceFlightError, NotFound, Refused, StorageFull
 from lance_flight.lru_cache import LruCache
 
@@ -65,7 +65,7 @@ class StatementRegistry:
             return [statement.record() for statement in self._statements.values()]
 
     @contextmanager
-    def entered(self, kind: Kind, sql: str, issuer: Issuer) -> Iterator[RunningStatement]:
+    def entered(self, kind: StatementKind, sql: str, issuer: Issuer) -> Iterator[RunningStatement]:
         """A new statement, which ends with the block unless its endpoints are awaited by then."""
         statement = RunningStatement(secrets.token_hex(ID_BYTES), kind, sql, issuer)
         with self._changed:
@@ -80,7 +80,9 @@ class StatementRegistry:
                 raise Cancelled("the statement of this ticket was cancelled")
             statement = self._statements.get(statement_id)
             if statement is None or statement.was_left:
-                statement = RunningStatement(statement_id or secrets.token_hex(ID_BYTES), Kind.QUERY, sql, issuer)
+                statement = RunningStatement(
+                    statement_id or secrets.token_hex(ID_BYTES), StatementKind.QUERY, sql, issuer
+                )
                 statement.awaited.add(part)
                 statement.keep(self._ticket_lifetime)
                 self._enter(statement)

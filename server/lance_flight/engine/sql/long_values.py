@@ -23,7 +23,7 @@ _LITERAL_ROWS = re.compile(rf"{_ROW}(?:\s*+,{_ROW}){{0,2000}}+")
 _SEPARATOR = re.compile(r"\s*+(?:(?P<comma>,)|;?\s*+\Z)")
 
 
-class Piece(NamedTuple):
+class PartialQuery(NamedTuple):
     """A query that gives some of the rows; `is_literal` where they are made of plain literals alone."""
 
     sql: str
@@ -50,20 +50,20 @@ def insert_head(text: str) -> list[Token] | None:
     return None
 
 
-def pieces(query: str) -> Iterator[Piece]:
+def pieces(query: str) -> Iterator[PartialQuery]:
     """A query in parts that give its rows one after another: a long VALUES list in several ones, any other as it is.
 
     >>> list(pieces("VALUES (1), (2)"))
-    [Piece(sql='VALUES (1), (2)', is_literal=False)]
+    [PartialQuery(sql='VALUES (1), (2)', is_literal=False)]
     """
     if len(query) < LONG or query[: len(_VALUES)].upper() != _VALUES:
-        yield Piece(query, is_literal=False)
+        yield PartialQuery(query, is_literal=False)
         return
     at, has_more = len(_VALUES), True
     while has_more:
         literal = _LITERAL_ROWS.match(query, at)
         stop = _end_of_rows(query, at) if literal is None else literal.end()
-        yield Piece(f"{_VALUES} {query[at:stop]}", is_literal=literal is not None)
+        yield PartialQuery(f"{_VALUES} {query[at:stop]}", is_literal=literal is not None)
         at, has_more = _after_comma(query, stop)
 
 

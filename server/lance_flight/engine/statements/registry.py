@@ -3,7 +3,12 @@
 from __future__ import annotations
 
 from lance_flight.engine.statements.alterations.branches import CreateBranch, DropBranch, PublishBranch
-from lance_flight.engine.statements.alterations.columns import AddColumn, AlterColumn, DropColumn, RenameColumn
+from lance_flight.engine.statements.alterations.columns import (
+    AddColumnStatement,
+    AlterColumn,
+    DropColumnStatement,
+    RenameColumnStatement,
+)
 from lance_flight.engine.statements.alterations.partitioning import SetPartitionedBy
 from lance_flight.engine.statements.alterations.partitions import AttachTable, DetachPartition, DropPartition
 from lance_flight.engine.statements.alterations.rename import Rename
@@ -45,9 +50,9 @@ STATEMENTS: tuple[type[Statement], ...] = (
     Insert,
     SetOption,
     Kill,
-    AddColumn,
-    DropColumn,
-    RenameColumn,
+    AddColumnStatement,
+    DropColumnStatement,
+    RenameColumnStatement,
     AlterColumn,
     Rename,
     SetPartitionedBy,

@@ -22,8 +22,8 @@ PREFIX = "lfs_"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Session:
-    """Whose a token is; each token is another session."""
+class TokenClaims:
+    """What a session token says of its user; each token is another session."""
 
     user: str
     mark: str
@@ -37,13 +37,13 @@ class SessionTokens:
     lifetime: float
     now: Callable[[], float] = time.time
 
-    def give(self, session: Session) -> str:
-        """A new token."""
+    def give(self, session: TokenClaims) -> str:
+        """Make a new token."""
         value = [session.mark, int(self.now() + self.lifetime), secrets.token_hex(8)]
         sealed = self.sealer.session(session.user, json.dumps(value, separators=(",", ":")).encode())
         return PREFIX + urlsafe_b64encode(sealed).decode().rstrip("=")
 
-    def take(self, token: str) -> Session | None:
+    def take(self, token: str) -> TokenClaims | None:
         """Return whose a token is; None for one that was not given under this key, or has expired."""
         encoded = token.removeprefix(PREFIX)
         try:
@@ -52,7 +52,7 @@ class SessionTokens:
         except (ValueError, TicketError):
             return None
         mark, expires, _ = json.loads(said)
-        return Session(user=user, mark=mark) if self.now() < expires else None
+        return TokenClaims(user=user, mark=mark) if self.now() < expires else None
 
 
 def mark_of(stored: str) -> str:

@@ -19,7 +19,7 @@ from lance_flight.flight.identity.credentials import Basic, Bearer, Credential
 from lance_flight.flight.identity.password_checks import PasswordChecks
 from lance_flight.flight.identity.passwords import Cost, StoredPassword
 from lance_flight.flight.identity.principal import Principal, Proof
-from lance_flight.flight.identity.session_tokens import PREFIX, Session, SessionTokens, mark_of
+from lance_flight.flight.identity.session_tokens import PREFIX, SessionTokens, TokenClaims, mark_of
 from lance_flight.flight.identity.tables import Entry, entries, principal_name
 
 _KEYS = frozenset({"password", "groups"})
@@ -75,7 +75,7 @@ class UsersFile:
         if principal.proof is not Proof.PASSWORD:
             return None
         user = self._file.value.named.get(principal.name)
-        return None if user is None else self._tokens.give(Session(user=user.name, mark=user.mark))
+        return None if user is None else self._tokens.give(TokenClaims(user=user.name, mark=user.mark))
 
     def _by_password(self, name: str, password: str) -> Principal | None:
         users = self._file.value

@@ -17,7 +17,7 @@ from lance_flight.model.index_kinds import KINDS
 
 from lance_flight_client.errors import JobFailed
 from lance_flight_client.index_arguments import add_index_arguments
-from lance_flight_client.spark.pipelines.job import COUNT, EXPRESSIONS, PAIRS, PATHS, SETTINGS, SWITCH, Kind
+from lance_flight_client.spark.pipelines.job import COUNT, EXPRESSIONS, PAIRS, PATHS, SETTINGS, SWITCH, SettingType
 
 PROGRAM = "python -m lance_flight_client.spark"
 
@@ -79,7 +79,7 @@ def _ingest(command: argparse.ArgumentParser) -> None:
     command.add_argument("--dry-run", action="store_true", help="say what would be done, and write nothing")
 
 
-_ARGUMENTS: Mapping[Kind, Mapping[str, Any]] = MappingProxyType(
+_ARGUMENTS: Mapping[SettingType, Mapping[str, Any]] = MappingProxyType(
     {
         SWITCH: {"action": argparse.BooleanOptionalAction},
         COUNT: {"type": int, "metavar": COUNT.metavar},
@@ -90,7 +90,7 @@ _ARGUMENTS: Mapping[Kind, Mapping[str, Any]] = MappingProxyType(
 )
 
 
-def _argument(kind: Kind) -> Mapping[str, Any]:
+def _argument(kind: SettingType) -> Mapping[str, Any]:
     return _ARGUMENTS.get(kind, {"metavar": kind.metavar})
 
 

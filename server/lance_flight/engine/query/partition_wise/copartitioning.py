@@ -19,8 +19,8 @@ from lance_flight.engine.query.partition_wise.plans import (
     BOTH_SIDES,
     LEFT_ONLY,
     RIGHT_ONLY,
-    Column,
     ColumnKey,
+    ColumnReference,
     Node,
     alias_key,
     column_key,
@@ -230,7 +230,7 @@ _JOINED: Mapping[str, Callable[[bool, bool], bool]] = {
 """Whether a join can have rows, by whether its sides have."""
 
 
-def _united(parts: Sequence[Divisible], columns: Sequence[Column]) -> Key | None:
+def _united(parts: Sequence[Divisible], columns: Sequence[ColumnReference]) -> Key | None:
     """The key that all parts of a union hold in the column of one place."""
     sources: list[Path] = []
     for part, column in zip(parts, columns, strict=True):

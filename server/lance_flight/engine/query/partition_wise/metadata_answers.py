@@ -17,7 +17,14 @@ from datafusion.expr import Aggregate, Projection, SubqueryAlias, TableScan
 
 from lance_flight.engine.query.partition_wise.column_lineage import Origin, origin
 from lance_flight.engine.query.partition_wise.plan_rebuilding import named, numbered
-from lance_flight.engine.query.partition_wise.plans import Column, Node, column_key, expressions, table_key, unaliased
+from lance_flight.engine.query.partition_wise.plans import (
+    ColumnReference,
+    Node,
+    column_key,
+    expressions,
+    table_key,
+    unaliased,
+)
 from lance_flight.engine.query.partition_wise.statistics import read_tables
 from lance_flight.engine.query.session import Session
 from lance_flight.engine.query.tables import Prunings, Rows, TableView
@@ -44,7 +51,7 @@ class MetadataPart:
     def __str__(self) -> str:
         return f"answered from metadata: {self.node.said}, of {self.partitions} partitions of {self.table}"
 
-    def frame(self, columns: list[Column]) -> DataFrame:
+    def frame(self, columns: list[ColumnReference]) -> DataFrame:
         """The answer for a plan above it, with its columns called so."""
         return named(self.session.datafusion, self.session.datafusion.read_table(pads.dataset(self.rows)), columns)
 

@@ -16,7 +16,7 @@ from datafusion import functions as f
 from datafusion.expr import Aggregate
 
 from lance_flight.engine.query.partition_wise.plan_rebuilding import named
-from lance_flight.engine.query.partition_wise.plans import Column, Node, expressions, unaliased
+from lance_flight.engine.query.partition_wise.plans import ColumnReference, Node, expressions, unaliased
 
 _CALL = re.compile(r"(?P<function>count|sum|min|max)\((?!DISTINCT ).*\)", re.DOTALL)
 _MERGED: Mapping[str, Callable[[Expr], Expr]] = MappingProxyType(
@@ -31,7 +31,7 @@ def is_mergeable(node: Node) -> bool:
     return all(_function(each) for each in expressions(node.variant.aggregate_exprs()))
 
 
-def merged(context: SessionContext, node: Node, rows: pads.Dataset, columns: list[Column]) -> DataFrame:
+def merged(context: SessionContext, node: Node, rows: pads.Dataset, columns: list[ColumnReference]) -> DataFrame:
     """The aggregate of all groups; `rows` are those of each, with their columns called by their places."""
     names = rows.schema.names
     functions = [_function(each) for each in expressions(node.variant.aggregate_exprs())]

@@ -17,7 +17,7 @@ from lance_flight.engine.query.partition_wise.lanes import Task, run
 from lance_flight.engine.query.partition_wise.metadata_answers import MetadataPart, from_metadata
 from lance_flight.engine.query.partition_wise.partial import is_mergeable, merged
 from lance_flight.engine.query.partition_wise.plan_rebuilding import computed, named, numbered
-from lance_flight.engine.query.partition_wise.plans import Column, Node, column_key, has_subquery
+from lance_flight.engine.query.partition_wise.plans import ColumnReference, Node, column_key, has_subquery
 from lance_flight.engine.query.partition_wise.statistics import read_tables
 from lance_flight.engine.query.session import Session
 from lance_flight.engine.query.tables import Prunings, TableView, side_of
@@ -71,7 +71,7 @@ class GroupedPart:
         """Its rows, with its columns in their places."""
         return self._run(self._frame())
 
-    def frame(self, columns: list[Column]) -> DataFrame:
+    def frame(self, columns: list[ColumnReference]) -> DataFrame:
         """Its rows for a plan above it, with its columns called so."""
         context, frame = self.session.datafusion, self._frame()
         rows = computed(numbered(frame.schema()), partial(self._run, frame))

@@ -27,7 +27,7 @@ from datafusion.expr import (
 )
 
 from lance_flight.engine.query.computed_tables import ComputedTable
-from lance_flight.engine.query.partition_wise.plans import Column, Node, expressions, is_null_aware, join_type
+from lance_flight.engine.query.partition_wise.plans import ColumnReference, Node, expressions, is_null_aware, join_type
 from lance_flight.engine.sql.references import quoted
 from lance_flight.errors import Unsupported
 
@@ -51,7 +51,7 @@ def numbered(schema: pa.Schema) -> pa.Schema:
     return pa.schema([field.with_name(f"c{place}") for place, field in enumerate(schema)])
 
 
-def named(context: SessionContext, frame: DataFrame, columns: Sequence[Column]) -> DataFrame:
+def named(context: SessionContext, frame: DataFrame, columns: Sequence[ColumnReference]) -> DataFrame:
     """The rows of a frame, with its columns called as expressions above a part name them."""
     names = frame.schema().names
     return frame.select(*(Expr.from_bytes(_alias(n, c), context) for n, c in zip(names, columns, strict=True)))
@@ -157,13 +157,13 @@ _BUILDERS: Mapping[type[Any], Callable[..., DataFrame]] = MappingProxyType(
 )
 
 
-def _alias(name: str, column: Column) -> bytes:
+def _alias(name: str, column: ColumnReference) -> bytes:
     """`name AS relation.column`: LogicalExprNode.alias over LogicalExprNode.column in datafusion.proto."""
     source = _field(1, _field(1, name.encode()))
     return _field(2, _field(1, source) + _field(2, column.name.encode()) + _relation(column.relation))
 
 
-def _column(column: Column) -> bytes:
+def _column(column: ColumnReference) -> bytes:
     """LogicalExprNode.column, its relation as SQL writes it."""
     relation = quoted(*column.relation)
     named = _field(1, column.name.encode())

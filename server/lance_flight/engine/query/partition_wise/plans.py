@@ -32,7 +32,7 @@ BOTH_SIDES = frozenset({"Inner", "Left", "Right", "Full"})
 
 
 @dataclass(frozen=True, slots=True)
-class Column:
+class ColumnReference:
     """A column as expressions name it: its relation (catalog, schema and table, as far as they are said) and its name."""
 
     relation: tuple[str, ...]
@@ -69,7 +69,7 @@ class Node:
         return str(self.plan.display())
 
     @cached_property
-    def outputs(self) -> list[Column] | None:
+    def outputs(self) -> list[ColumnReference] | None:
         """Its columns in order; None where they are not known."""
         return _outputs(self)
 
@@ -80,7 +80,7 @@ def expressions(raw: Sequence[Any]) -> list[Expr]:
 
 
 def column_key(expression: Expr) -> ColumnKey | None:
-    """The column that an expression is, by `Column.key`."""
+    """The column that an expression is, by `ColumnReference.key`."""
     if expression.variant_name() != "Column":
         return None
     found = expression.to_variant()
@@ -169,7 +169,7 @@ def _variant(plan: LogicalPlan) -> Any:
         return None
 
 
-def _outputs(node: Node) -> list[Column] | None:
+def _outputs(node: Node) -> list[ColumnReference] | None:
     below = [child.outputs for child in node.inputs]
     known = [some for some in below if some is not None]
     if len(known) != len(below):
@@ -178,23 +178,23 @@ def _outputs(node: Node) -> list[Column] | None:
     return None if name is None else name(node.variant, *known)
 
 
-def _scanned(scan: TableScan) -> list[Column]:
+def _scanned(scan: TableScan) -> list[ColumnReference]:
     relation = tuple(part for part in scan.fqn() if part)
-    return [Column(relation, name) for _, name in scan.projection()]
+    return [ColumnReference(relation, name) for _, name in scan.projection()]
 
 
-def _aggregated(aggregate: Aggregate, below: list[Column]) -> list[Column] | None:
+def _aggregated(aggregate: Aggregate, below: list[ColumnReference]) -> list[ColumnReference] | None:
     grouped = expressions(aggregate.group_by_exprs())
     if any(each.variant_name() == "GroupingSet" for each in grouped):
         return None
     return _named([*grouped, *expressions(aggregate.aggregate_exprs())], below)
 
 
-def _windowed(window: WindowExpr, below: list[Column]) -> list[Column]:
-    return [*below, *(Column((), each.schema_name()) for each in expressions(window.get_window_expr()))]
+def _windowed(window: WindowExpr, below: list[ColumnReference]) -> list[ColumnReference]:
+    return [*below, *(ColumnReference((), each.schema_name()) for each in expressions(window.get_window_expr()))]
 
 
-def _joined(join: Join, left: list[Column], right: list[Column]) -> list[Column] | None:
+def _joined(join: Join, left: list[ColumnReference], right: list[ColumnReference]) -> list[ColumnReference] | None:
     kind = join_type(join)
     if kind in BOTH_SIDES:
         return left + right
@@ -203,21 +203,21 @@ def _joined(join: Join, left: list[Column], right: list[Column]) -> list[Column]
     return right if kind in RIGHT_ONLY else None
 
 
-def _named(said: Sequence[Expr], below: Sequence[Column]) -> list[Column] | None:
+def _named(said: Sequence[Expr], below: Sequence[ColumnReference]) -> list[ColumnReference] | None:
     """Return what expressions over the columns `below` are called."""
     known = {each.key: each for each in below}
-    found: list[Column | None] = []
+    found: list[ColumnReference | None] = []
     for expression in said:
         relation, name = alias_key(expression) or ("", expression.schema_name())
         if column_key(expression) is not None:
             found.append(known.get((relation, name)))
         else:
             # A relation of several parts cannot be told from one with dots in its name.
-            found.append(None if "." in relation else Column((relation,) if relation else (), name))
+            found.append(None if "." in relation else ColumnReference((relation,) if relation else (), name))
     return [each for each in found if each is not None] if None not in found else None
 
 
-_OUTPUTS: Mapping[type[Any], Callable[..., list[Column] | None]] = MappingProxyType(
+_OUTPUTS: Mapping[type[Any], Callable[..., list[ColumnReference] | None]] = MappingProxyType(
     {
         TableScan: _scanned,
         SubqueryAlias: lambda alias, below: [replace(each, relation=(alias.alias(),)) for each in below],

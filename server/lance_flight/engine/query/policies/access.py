@@ -30,8 +30,8 @@ OF_ROWS = frozenset({Privilege.SELECT, Privilege.INSERT, Privilege.UPDATE, Privi
 
 
 @dataclass(frozen=True, slots=True)
-class Tables:
-    """Which tables a grant is about: all of them, all of a schema (`name` None), or one."""
+class GrantedTables:
+    """The tables that a grant is about: all of them, all of a schema (`name` None), or one."""
 
     db_schema: str | None = None
     name: str | None = None
@@ -48,7 +48,7 @@ class Grant:
     """Some privileges on some tables; with a condition, on the rows that fulfil it alone."""
 
     privileges: frozenset[Privilege]
-    tables: Tables
+    tables: GrantedTables
     condition: Condition | None = None
 
 
@@ -72,7 +72,7 @@ class Access:
     def is_admin(self) -> bool:
         """Whether the principal may look at, and end, what others do."""
         return self.grants is None or any(
-            grant.tables == Tables() and Privilege.ADMIN in grant.privileges for grant in self.grants
+            grant.tables == GrantedTables() and Privilege.ADMIN in grant.privileges for grant in self.grants
         )
 
     def sees(self, table: TableName) -> bool:

@@ -19,7 +19,7 @@ from types import MappingProxyType
 from typing import Any, Self
 
 from lance_flight.catalog.roots.directory import PUBLIC
-from lance_flight.engine.query.policies.access import OF_ROWS, Access, Grant, Privilege, Tables
+from lance_flight.engine.query.policies.access import OF_ROWS, Access, Grant, GrantedTables, Privilege
 from lance_flight.engine.query.policies.conditions import Condition
 from lance_flight.engine.sql.cursor import Cursor
 from lance_flight.errors import InvalidInput, Refused, SqlError
@@ -133,10 +133,10 @@ def _privileges(cursor: Cursor) -> frozenset[Privilege]:
     raise cursor.error("a privilege")
 
 
-def _tables(cursor: Cursor) -> Tables:
+def _tables(cursor: Cursor) -> GrantedTables:
     if cursor.accept("*"):
-        return Tables()
+        return GrantedTables()
     name = cursor.name("a table, schema.* or *")
     if not cursor.accept("."):
-        return Tables(PUBLIC, name)
-    return Tables(name) if cursor.accept("*") else Tables(name, cursor.name("a table or *"))
+        return GrantedTables(PUBLIC, name)
+    return GrantedTables(name) if cursor.accept("*") else GrantedTables(name, cursor.name("a table or *"))

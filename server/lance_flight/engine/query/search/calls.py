@@ -42,7 +42,7 @@ SIGNATURES: Mapping[str, Signature] = MappingProxyType(
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Call:
+class SearchCall:
     """One call: its function, where it stands in the text, and the texts of its arguments by name."""
 
     function: str
@@ -51,7 +51,7 @@ class Call:
     arguments: Mapping[str, str]
 
 
-def calls(sql: str) -> Iterator[Call]:
+def calls(sql: str) -> Iterator[SearchCall]:
     """The outermost calls of search functions, in order; `SqlError` for arguments that they do not take.
 
     >>> [dict(call.arguments) for call in calls("SELECT * FROM vector_search('t', 'v', [1, 2], k => 3)")]
@@ -68,7 +68,7 @@ def calls(sql: str) -> Iterator[Call]:
         if function in SIGNATURES and token.kind not in QUOTED and cursor.peek("("):
             cursor.expect("(")
             arguments = _arguments(cursor, function)
-            yield Call(
+            yield SearchCall(
                 function=function, start=token.start, stop=cursor.tokens[cursor.at - 1].stop, arguments=arguments
             )
 

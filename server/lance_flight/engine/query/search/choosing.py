@@ -26,8 +26,8 @@ SEARCHES = "$search"
 _ADDRESSES = tuple(field.name for field in ADDRESS_FIELDS)
 
 
-class Runner(Protocol):
-    """What runs a query within the statement (`session.Session`)."""
+class QueryRunner(Protocol):
+    """Runs a query within the statement (`session.Session`)."""
 
     log: ScanLog
     inner: dict[str, pads.Dataset]
@@ -70,7 +70,7 @@ def check_not_volatile(condition: str) -> None:
         raise Unsupported(f"filter {condition!r} of a search calls {name}; expected what is the same each time")
 
 
-def chosen(runner: Runner, view: TableView, alias: str, condition: str, targets: Targets) -> ChosenRows:
+def chosen(runner: QueryRunner, view: TableView, alias: str, condition: str, targets: Targets) -> ChosenRows:
     """The rows of a table that fulfil a condition, in the tables that its last plan has left, numbered by `targets`.
 
     They are found when the statement is run: not while DataFusion reads a search, when nothing else of it may run.

@@ -19,10 +19,17 @@ from lance_flight.catalog.search.text_search import TextSearch
 from lance_flight.catalog.tables.scan import ADDRESS_FIELDS
 from lance_flight.engine.query.provider import ScanLog
 from lance_flight.engine.query.search.arguments import MOST_ROWS, Arguments
-from lance_flight.engine.query.search.calls import FULL_TEXT_SEARCH, HYBRID_SEARCH, NUMBERS, VECTOR_SEARCH, Call, calls
+from lance_flight.engine.query.search.calls import (
+    FULL_TEXT_SEARCH,
+    HYBRID_SEARCH,
+    NUMBERS,
+    VECTOR_SEARCH,
+    SearchCall,
+    calls,
+)
 from lance_flight.engine.query.search.choosing import SEARCHES
-from lance_flight.engine.query.search.table import Found, SearchTable
-from lance_flight.engine.query.search.targets import Planner, Target, check_free, target
+from lance_flight.engine.query.search.table import SearchResult, SearchTable
+from lance_flight.engine.query.search.targets import Planner, SearchTarget, check_free, target
 from lance_flight.engine.query.search.vectors import nearest
 from lance_flight.engine.sql.parameters import parameter_count
 from lance_flight.engine.sql.references import CATALOG, enclosed, quoted
@@ -53,7 +60,9 @@ def with_searches(
     return edited(sql, edits)
 
 
-def _parameter_types(call: Call, searched: Target, arguments: Arguments) -> Iterator[tuple[str, pa.DataType]]:
+def _parameter_types(
+    call: SearchCall, searched: SearchTarget, arguments: Arguments
+) -> Iterator[tuple[str, pa.DataType]]:
     """The types of arguments that are parameters."""
     for name, text in call.arguments.items():
         if text.startswith("$") and parameter_count(text):
@@ -74,15 +83,15 @@ def _evaluated(planner: Planner, parameters: pa.RecordBatch | None, text: str) -
     return rows[0]
 
 
-def _vector_search(planner: Planner, searched: Target, arguments: Arguments) -> Found:
+def _vector_search(planner: Planner, searched: SearchTarget, arguments: Arguments) -> SearchResult:
     return _found(planner, searched, nearest(searched, arguments, "column", arguments.count))
 
 
-def _full_text_search(planner: Planner, searched: Target, arguments: Arguments) -> Found:
+def _full_text_search(planner: Planner, searched: SearchTarget, arguments: Arguments) -> SearchResult:
     return _found(planner, searched, _text(searched, arguments, "column", arguments.count))
 
 
-def _hybrid_search(planner: Planner, searched: Target, arguments: Arguments) -> Found:
+def _hybrid_search(planner: Planner, searched: SearchTarget, arguments: Arguments) -> SearchResult:
     """The best of two lists, by what place rows have in them."""
     count = arguments.count
     depth = arguments.number("depth", most=MOST_ROWS) or _depth(count)
@@ -95,7 +104,7 @@ def _hybrid_search(planner: Planner, searched: Target, arguments: Arguments) -> 
         columns = [*(name for name in names if name != SCORE.name), *_ADDRESSES]
         return _fused([run.best(search, columns) for search in searches], count).select(names)
 
-    return Found(
+    return SearchResult(
         schema=pa.schema([*searched.columns, SCORE]),
         find=find,
         report="; ".join(_said(search, searched) for search in searches),
@@ -130,9 +139,9 @@ def _fused(lists: list[pa.Table], count: int) -> pa.Table:
     return rows.take(chosen["place_min"]).append_column(SCORE, chosen["score_sum"].cast(SCORE.type))
 
 
-def _found(planner: Planner, searched: Target, search: AnySearch) -> Found:
+def _found(planner: Planner, searched: SearchTarget, search: AnySearch) -> SearchResult:
     check_free(searched, search.result)
-    return Found(
+    return SearchResult(
         schema=pa.schema([*searched.columns, search.result]),
         find=partial(_Run(planner.log, planner.target_partitions, searched, search.is_merging).best, search),
         report=_said(search, searched),
@@ -146,7 +155,7 @@ class _Run:
 
     log: ScanLog
     target_partitions: int
-    searched: Target
+    searched: SearchTarget
     is_merging: bool
 
     def best(self, search: AnySearch, names: list[str]) -> pa.Table:
@@ -166,7 +175,7 @@ class _Run:
 _ADDRESSES = tuple(field.name for field in ADDRESS_FIELDS)
 
 
-def _text(searched: Target, arguments: Arguments, column: str, count: int) -> TextSearch:
+def _text(searched: SearchTarget, arguments: Arguments, column: str, count: int) -> TextSearch:
     name = arguments.name(column)
     kind = searched.column(name).type
     if not (pa.types.is_string(kind) or pa.types.is_large_string(kind)):
@@ -199,7 +208,7 @@ def _is_global(arguments: Arguments) -> bool:
     return given.lower() == _STATISTICS[0]
 
 
-def _said(search: AnySearch, searched: Target) -> str:
+def _said(search: AnySearch, searched: SearchTarget) -> str:
     """Return what EXPLAIN tells of a search."""
     match search:
         case VectorSearch():
@@ -209,6 +218,6 @@ def _said(search: AnySearch, searched: Target) -> str:
     return f"search: {what}\n{searched.report}"
 
 
-_FUNCTIONS: Mapping[str, Callable[[Planner, Target, Arguments], Found]] = MappingProxyType(
+_FUNCTIONS: Mapping[str, Callable[[Planner, SearchTarget, Arguments], SearchResult]] = MappingProxyType(
     {VECTOR_SEARCH: _vector_search, FULL_TEXT_SEARCH: _full_text_search, HYBRID_SEARCH: _hybrid_search}
 )

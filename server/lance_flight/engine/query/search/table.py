@@ -15,7 +15,7 @@ from lance_flight.errors import LanceFlightError
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Found:
+class SearchResult:
     """The rows of a search: their `schema`, how they are found (some columns of them), and what EXPLAIN says of that."""
 
     schema: pa.Schema
@@ -27,7 +27,7 @@ class Found:
 class SearchTable(ComputedTable):
     """The rows of one call, in one lane: their search has as many as it likes."""
 
-    def __init__(self, found: Found, log: ScanLog) -> None:
+    def __init__(self, found: SearchResult, log: ScanLog) -> None:
         super().__init__(found.schema, [self._rows])
         self._found = found
         self._log = log

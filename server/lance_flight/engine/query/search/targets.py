@@ -68,7 +68,7 @@ class Planner(Protocol):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Target:
+class SearchTarget:
     """A table as a search reads it: its columns, the tables of it with their residual filters.
 
     Where those do not say which rows count, `chosen` does. `metrics` are those that its indices measure vectors by, by column,
@@ -114,7 +114,7 @@ class Target:
         )
 
 
-def target(planner: Planner, table: str, condition: str | None) -> Target:
+def target(planner: Planner, table: str, condition: str | None) -> SearchTarget:
     """The table of a name, and what a condition in SQL leaves of it; `Unsupported` for one that no row decides by itself."""
     cursor = Cursor.over(table, planner.db_schema)
     reference = references.table(cursor)
@@ -162,13 +162,13 @@ def _whole(condition: str) -> str:
     return condition
 
 
-def check_free(target: Target, result: pa.Field) -> None:
+def check_free(target: SearchTarget, result: pa.Field) -> None:
     """Refuse a table that has a column of the name that the search gives its own."""
     if result.name in target.columns.names:
         raise SchemaError(f"table {target.name!r}", [f"column {result.name!r} is what a search calls its own"])
 
 
-def _of_view(view: TableView, scan: PlannedRead | None, targets: Targets) -> Target:
+def _of_view(view: TableView, scan: PlannedRead | None, targets: Targets) -> SearchTarget:
     tables: list[tuple[Predicate | None, Sequence[PinnedTable]]] = []
     indices = _options(view)
     report = f"table {view.name}, snapshot {view.snapshot.version}"
@@ -180,7 +180,7 @@ def _of_view(view: TableView, scan: PlannedRead | None, targets: Targets) -> Tar
             report = view.log.reports[-1]()
     elif view.snapshot.is_partitioned:
         report += ": no partition can match"
-    return Target(
+    return SearchTarget(
         name=view.name,
         columns=view.schema,
         ids=view.ids,

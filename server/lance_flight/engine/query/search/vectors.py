@@ -10,13 +10,13 @@ import pyarrow as pa
 
 from lance_flight.catalog.search.searching import VectorSearch
 from lance_flight.engine.query.search.arguments import Arguments
-from lance_flight.engine.query.search.targets import Target
+from lance_flight.engine.query.search.targets import SearchTarget
 from lance_flight.errors import SqlError
 from lance_flight.model.index_kinds import fitting_metric
 from lance_flight.model.vectors import is_vector
 
 
-def nearest(searched: Target, arguments: Arguments, column: str, count: int) -> VectorSearch:
+def nearest(searched: SearchTarget, arguments: Arguments, column: str, count: int) -> VectorSearch:
     """The search for the `count` vectors that are nearest to the one of a call, in the column that its argument `column` names."""
     name = arguments.name(column)
     field = _of_vectors(searched.column(name))

@@ -45,7 +45,7 @@ class _ColumnAlteration(HistoryAlteration):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class AddColumn(_ColumnAlteration):
+class AddColumnStatement(_ColumnAlteration):
     """ALTER TABLE t ADD COLUMN path type [NOT NULL] [DEFAULT value | AS (expression)]: all but the path as SQL text."""
 
     forms = ("ALTER TABLE t ADD COLUMN",)
@@ -58,7 +58,7 @@ class AddColumn(_ColumnAlteration):
     expression: str | None = None
 
     @classmethod
-    def read(cls, cursor: Cursor, table: TableRef) -> AddColumn:
+    def read(cls, cursor: Cursor, table: TableRef) -> AddColumnStatement:
         path = _path(cursor)
         kind = cursor.type(",", "NOT", "NULL", "DEFAULT", "AS")
         if not kind:
@@ -85,7 +85,7 @@ class AddColumn(_ColumnAlteration):
 
 
 @dataclass(frozen=True, slots=True)
-class DropColumn(_ColumnAlteration):
+class DropColumnStatement(_ColumnAlteration):
     """ALTER TABLE t DROP COLUMN path."""
 
     forms = ("ALTER TABLE t DROP COLUMN",)
@@ -94,7 +94,7 @@ class DropColumn(_ColumnAlteration):
     path: Path
 
     @classmethod
-    def read(cls, cursor: Cursor, table: TableRef) -> DropColumn:
+    def read(cls, cursor: Cursor, table: TableRef) -> DropColumnStatement:
         return cls(table, _path(cursor))
 
     @property
@@ -106,7 +106,7 @@ class DropColumn(_ColumnAlteration):
 
 
 @dataclass(frozen=True, slots=True)
-class RenameColumn(_ColumnAlteration):
+class RenameColumnStatement(_ColumnAlteration):
     """ALTER TABLE t RENAME COLUMN path TO name."""
 
     forms = ("ALTER TABLE t RENAME COLUMN",)
@@ -118,7 +118,7 @@ class RenameColumn(_ColumnAlteration):
     name: str
 
     @classmethod
-    def read(cls, cursor: Cursor, table: TableRef) -> RenameColumn:
+    def read(cls, cursor: Cursor, table: TableRef) -> RenameColumnStatement:
         path = _path(cursor)
         cursor.expect("TO")
         name = cursor.name("the new name")
