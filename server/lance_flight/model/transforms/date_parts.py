@@ -20,7 +20,7 @@ FIRST_DAY, LAST_DAY = -12_687_428, 11_248_737  # -32767-01-01 and 32767-12-31
 
 
 @dataclass(frozen=True, slots=True)
-class DatePart(Transform):
+class DatePartTransform(Transform):
     """One `date_part` of a date or timestamp, in the column's zone if it has one."""
 
     date_part: ClassVar[str]
@@ -55,28 +55,28 @@ class DatePart(Transform):
         return pa.int64() if len({zone_of(kind) for kind in kinds[0]}) == 1 else None
 
 
-class Year(DatePart):
+class Year(DatePartTransform):
     """`date_part('year')`."""
 
     type: ClassVar[str] = "year"
     date_part: ClassVar[str] = "year"
 
 
-class Month(DatePart):
+class Month(DatePartTransform):
     """`date_part('month')`: 1–12, whatever the year."""
 
     type: ClassVar[str] = "month"
     date_part: ClassVar[str] = "month"
 
 
-class Day(DatePart):
+class Day(DatePartTransform):
     """`date_part('day')`: 1–31, whatever the month."""
 
     type: ClassVar[str] = "day"
     date_part: ClassVar[str] = "day"
 
 
-class Hour(DatePart):
+class Hour(DatePartTransform):
     """`date_part('hour')`: 0–23, whatever the day."""
 
     type: ClassVar[str] = "hour"
