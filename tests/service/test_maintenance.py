@@ -88,8 +88,8 @@ REFUSED = {
     "ALTER TABLE nothing_here COMPACT": "not_found",
     "VACUUM nothing_here": "not_found",
     "REPAIR TABLE nothing_here": "not_found",
-    "ALTER TABLE plain COMPACT": "unsupported",
-    "VACUUM plain DRY RUN": "unsupported",
+    "ALTER TABLE plain REWRITE PARTITIONS": "unsupported",
+    "REPAIR TABLE plain DRY RUN": "unsupported",
     "ALTER TABLE t": "invalid_sql",
     "ALTER VIEW t COMPACT": "invalid_sql",
     "ALTER TABLE t COMPACT NOW": "invalid_sql",
@@ -148,7 +148,7 @@ def test_a_command_without_a_table_takes_them_all(tmp_path: Path) -> None:
             server.ingest(table, ROWS, "append")
         server.ingest("plain", ROWS)
     done = run("compact", str(tmp_path / "root"))
-    assert [line.split(":")[0] for line in done.stdout.decode().splitlines()] == ["one", "two"]
+    assert [line.split(":")[0] for line in done.stdout.decode().splitlines()] == ["one", "plain", "two"]
     manifest = lance.dataset(str(tmp_path / "root" / "one" / "__manifest"))
     manifest.drop_columns(["partition_field_p"])
     looked = run("repair", str(tmp_path / "root"))
@@ -167,7 +167,7 @@ def test_a_command_without_a_table_takes_them_all(tmp_path: Path) -> None:
     ("arguments", "says"),
     [
         (["compact", "root", "nothing"], "not_found"),
-        (["compact", "root", "plain"], "unsupported"),
+        (["rewrite", "root", "plain"], "unsupported"),
         (["compact", "nowhere"], "not a directory"),
         (["compact", "root", "--files", "-1"], "files is -1"),
         (["vacuum", "root", "--retain", "1"], "refused"),

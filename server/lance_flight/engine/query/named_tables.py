@@ -56,7 +56,7 @@ class NamedTables:
     At which version each is read stands in `readings` afterwards. Rows of the target are in tables numbered by `targets`. What
     the principal may not read is not seen by anything that is built on a view.
 
-    `views` are the tables by `schema.name`, and `divisible` those whose rows are read, in portions if need be. They are pruned
+    `views` are the tables by `schema.name`, and `scanned` those whose rows are read, in portions if need be. They are pruned
     by `hints`, too. `providers` are those that DataFusion reads them by: the ones of an
     earlier run (`known`) read the tables of this one, as long as their columns are the same.
     """
@@ -71,7 +71,7 @@ class NamedTables:
         self.targets = Targets()
         self.readings: dict[str, Reading] = dict(context.readings)
         self.views: dict[str, TableView] = {}
-        self.divisible: dict[str, TableView] = {}
+        self.scanned: dict[str, TableView] = {}
         self.providers: dict[TableName, Provider] = {}
         self.hints = Hints()
         self.is_steady = True
@@ -98,13 +98,18 @@ class NamedTables:
                 built = _metadata_table(metadata, found, view, is_whole=self._policy(table).is_everything)
                 return self._computed(built, view.failure)
             if extra_columns is None:
-                self.divisible[f"{name.db_schema}.{name.name}"] = view
+                self.scanned[f"{name.db_schema}.{name.name}"] = view
             return self._provider(name, view)
 
         return self._tables.read(table, opened)
 
+    @property
+    def divisible(self) -> dict[str, TableView]:
+        """Return those of the scanned tables that have partitions, by which a query may be divided."""
+        return {name: view for name, view in self.scanned.items() if view.snapshot.is_partitioned}
+
     def provider_of(self, key: str) -> Provider:
-        """Return what DataFusion reads a table of `divisible` by."""
+        """Return what DataFusion reads a table of `scanned` by."""
         return next(each for name, each in self.providers.items() if f"{name.db_schema}.{name.name}" == key)
 
     def _provider(self, name: TableName, readable: TableView) -> Provider:

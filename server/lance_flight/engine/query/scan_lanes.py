@@ -32,7 +32,7 @@ def deal(
     lanes: list[list[Work]] = [[] for _ in range(target_partitions)]
     for rest, tables in kept:
         if len(tables) < target_partitions:
-            log.tables_read += len(tables)
+            log.tables_read += sum(table.partition is not None for table in tables)
             opened = _opened(tables)
             for way, lane in enumerate(lanes):
                 mine = [part for source in opened for part in open_part(source, way, target_partitions)]

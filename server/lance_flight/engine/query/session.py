@@ -131,6 +131,11 @@ class Session:
         return self.named.views
 
     @property
+    def scanned(self) -> Mapping[str, TableView]:
+        """Those whose rows are read."""
+        return self.named.scanned
+
+    @property
     def divisible(self) -> Mapping[str, TableView]:
         """Those whose rows are read."""
         return self.named.divisible

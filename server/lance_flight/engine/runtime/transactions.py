@@ -138,11 +138,11 @@ class SqlTransaction:
         """Return the changes to a table; `Unsupported` where another one was changed before, or a plain one cannot be."""
         if self._inner is None or not self._writes(table):
             if not self.is_draft(table):
+                self.check_branch(table)
                 if self.explicit and not table.is_partitioned:
                     raise Unsupported(
                         f"table {table.name!r} is not partitioned and cannot be written inside a transaction; commit first"
                     )
-                self.check_branch(table)
                 self._only(table.store.name)
             place = table.place
             self._inner = table.begin(self._snapshots.get(place), serializable=self.serializable)

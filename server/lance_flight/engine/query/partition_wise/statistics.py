@@ -41,7 +41,7 @@ class RowCounts:
         return self._known[name]
 
     def _count(self, name: str) -> int:
-        view = self.session.divisible.get(name)
+        view = self.session.scanned.get(name)
         if view is None:
             return 0
         return sum(int(counts.sum()) for counts in view.row_counts(read_tables(self.prunings.get(name, ()))))

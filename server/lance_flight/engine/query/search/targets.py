@@ -38,7 +38,7 @@ class Planner(Protocol):
     first: list[Callable[[], None]]
 
     @property
-    def divisible(self) -> Mapping[str, TableView]:
+    def scanned(self) -> Mapping[str, TableView]:
         """The tables whose rows are read, by `schema.name`."""
         ...
 
@@ -134,7 +134,7 @@ def target(planner: Planner, table: str, condition: str | None) -> SearchTarget:
             " a condition on the columns of a row, without queries; WHERE filters what was found"
         )
     key = f"{db_schema}.{reference.name}"
-    view = planner.divisible.get(key)
+    view = planner.scanned.get(key)
     if view is None:
         raise Unsupported(
             f"{table!r} is no table that can be searched; expected a table, not a query or what a function returns"
