@@ -184,10 +184,18 @@ def manifest_indices(place: Path) -> int:
     return len(list((place / "__manifest" / INDICES).iterdir()))
 
 
-def test_a_plain_table_is_refused(spark: SparkSession, server: Server, table: str) -> None:
+def test_a_plain_table_is_maintained_but_has_no_partitions_to_rewrite(
+    spark: SparkSession, server: Server, table: str
+) -> None:
     server.run(f"CREATE TABLE {table} (id BIGINT)")
+    for number in range(3):
+        server.run(f"INSERT INTO {table} VALUES ({number})")
+    report = maintenance.compact(spark, str(server.root), table)
+    assert [(each.files_before, each.files_after) for each in report.tables] == [(3, 1)]
+    assert maintenance.verify(spark, str(server.root), table).is_sound
+    assert server.rows(f"SELECT id FROM {table} ORDER BY id") == [(0,), (1,), (2,)]
     with pytest.raises(Unsupported, match=f"'{table}' is not partitioned"):
-        maintenance.compact(spark, str(server.root), table)
+        maintenance.rewrite(spark, str(server.root), table)
 
 
 @dataclass(frozen=True)

@@ -10,10 +10,12 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+import lance
+import pyarrow as pa
 import pytest
 from lance_flight.catalog.maintenance.vacuum import VacuumRules, vacuum
 from lance_flight.catalog.storage.leases import leases
-from lance_flight.errors import Conflict, InvalidInput, NotFound, QueryFailed, SchemaError, Unsupported
+from lance_flight.errors import Conflict, InvalidInput, NotFound, QueryFailed, SchemaError
 from lance_flight_client.spark.options import ReadOptions
 from lance_flight_client.spark.reading import direct
 from lance_flight_client.spark.source import Portion
@@ -293,10 +295,21 @@ def test_options_of_a_stream_are_none_of_a_read() -> None:
         check_no_stream({"root": "/r", "Starting": "latest"})
 
 
-def test_what_has_no_snapshots_is_no_stream(place: Path) -> None:
-    run(place, "CREATE TABLE plain (id INT)")
-    with pytest.raises(Unsupported, match="'plain' is not partitioned"):
-        Query(place, table="plain")
+def test_the_rows_of_a_plain_table_are_streamed_once(tmp_path: Path) -> None:
+    lance.write_dataset(pa.table({"id": pa.array([1, 2], pa.int32())}), str(tmp_path / "t.lance"))
+    query = Query(tmp_path / "t")
+    assert query.rest() == [[1, 2]]
+    run(tmp_path / "t", "INSERT INTO t VALUES (3)")
+    lance.write_dataset(pa.table({"id": pa.array([4], pa.int32())}), str(tmp_path / "t.lance"), mode="append")
+    lance.dataset(str(tmp_path / "t.lance")).optimize.compact_files()
+    query.start()
+    assert query.rest() == [[3, 4]]
+    run(tmp_path / "t", "DELETE FROM t WHERE id = 3")
+    with pytest.raises(QueryFailed, match="delete 1 rows"):
+        query.batch()
+
+
+def test_a_snapshot_that_is_not_there_begins_no_stream(place: Path) -> None:
     with pytest.raises(NotFound, match="table 't' has no snapshot 99; the newest is"):
         Query(place, starting="99").batch()
 

@@ -8,6 +8,7 @@ from datetime import UTC, date, datetime
 from decimal import Decimal
 from pathlib import Path
 
+import lance
 import pyarrow as pa
 import pytest
 from lance_flight.model.hashing import murmur3
@@ -122,6 +123,24 @@ def test_overwrite_replaces(
     check(server, events, kept + MORE)
     assert version(server, events) == before + 1
     assert server.value(f"SELECT count(*) FROM {events}@{before}") == len(FIRST)
+
+
+def test_a_plain_table_is_written_in_one_version_and_replaced(
+    spark: SparkSession, server: Server, events: str, table: str
+) -> None:
+    plain = f"{table}_plain"
+    server.run(f"CREATE TABLE {plain} AS SELECT id, country, at FROM {events}")
+    place = server.root / f"{plain}.lance"
+    before = lance.dataset(str(place)).version
+    write(frame(spark, MORE), server.root, plain, commit_id="more")
+    write(frame(spark, MORE), server.root, plain, commit_id="more")
+    read = f"SELECT id, country, at FROM {plain} ORDER BY id"
+    assert server.rows(read) == sorted(FIRST + MORE)
+    assert server.rows(f"{read}".replace(plain, f"{plain}@{before + 1}")) == sorted(FIRST + MORE)
+    write(frame(spark, MORE), server.root, plain, "overwrite")
+    assert lance.dataset(str(place)).to_table(columns=["id"])["id"].to_pylist() == [event[0] for event in MORE]
+    known = spark.read.format("lance_flight").options(root=str(server.root), table=plain, filter="id > 103").load()
+    assert sorted(row["id"] for row in known.collect()) == [104, 105]
 
 
 def test_overwriting_with_nothing(spark: SparkSession, server: Server, events: str) -> None:

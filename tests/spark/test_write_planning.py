@@ -10,7 +10,7 @@ import pytest
 from lance_flight.catalog.roots.directory import Root
 from lance_flight.catalog.storage.store import Store
 from lance_flight.engine.engine import Engine
-from lance_flight.errors import DataError, InvalidInput, LanceFlightError, NotFound, SchemaError, SpecError, Unsupported
+from lance_flight.errors import DataError, InvalidInput, LanceFlightError, NotFound, SchemaError, SpecError
 from lance_flight_client.spark.commits import committed
 from lance_flight_client.spark.names import matched
 from lance_flight_client.spark.writing.options import WriteOptions
@@ -108,7 +108,12 @@ def test_values_that_cannot_be_stored_are_named(root: Path, columns: dict[str, l
     ("options", "error", "message"),
     [
         pytest.param({"table": "tt"}, NotFound, "no table 'tt'; did you mean 't'.*'partition_by'", id="no table"),
-        pytest.param({"table": "plain"}, Unsupported, "'plain' is not partitioned", id="a plain table"),
+        pytest.param(
+            {"table": "plain", "partition_by": "id"},
+            SpecError,
+            "'plain' is there already and not partitioned",
+            id="a plain table",
+        ),
         pytest.param(
             {"partition_by": "id"}, SpecError, r"partitioned by bucket\(2, id\) .*; got id", id="another spec"
         ),

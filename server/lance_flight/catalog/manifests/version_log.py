@@ -75,11 +75,15 @@ class VersionLog(ABC):
         """Return the Lance table itself, at a version or at its newest."""
         return self._open_newest() if version is None else self._place.open(version)
 
+    def open_known(self, version: int) -> LanceDataset:
+        """Return the Lance table at the version that was the newest one a moment ago, for what it says of itself."""
+        return self._place.open(version)
+
     def _open_newest(self) -> LanceDataset:
         known = self._newest.look()
         if known is not None:
             with suppress(NotFound):
-                return self._place.open(known)
+                return self.open_known(known)
         began = self._newest.now()
         dataset = self._place.open()
         self._newest.saw(int(dataset.version), began)

@@ -14,6 +14,7 @@ from datetime import UTC
 from types import MappingProxyType
 
 import pyarrow as pa
+import pyarrow.compute as pc
 from lance import LanceDataset, LanceOperation
 
 from lance_flight.catalog.manifests.head_notes import NOTES
@@ -24,6 +25,7 @@ from lance_flight.catalog.manifests.snapshot import PartitionTable, Snapshot
 from lance_flight.catalog.manifests.version_log import OPERATION, VersionLog
 from lance_flight.catalog.storage.conflicts import conflicts
 from lance_flight.catalog.storage.store import HERE, UNREADABLE, Store
+from lance_flight.catalog.storage.table_cache import kept_tables
 from lance_flight.catalog.tables.index_coverage import definitions
 from lance_flight.catalog.tables.lance_fields import numbered_columns
 from lance_flight.errors import LanceFlightError, NotFound
@@ -73,13 +75,18 @@ class PlainLog(VersionLog):
         removed: Sequence[str] = (),
         properties: Mapping[str, str] = MappingProxyType({}),
     ) -> int | None:
-        # What was staged is visible; rows say which version that is, if anything was.
+        # What was staged is visible; rows say which version that is, if anything was. One without a version is the head row.
         versions: list[int] = rows["read_version"].drop_null().to_pylist()
         visible = max([base.version, *versions])
-        # It is committed, whatever comes of this: the next writer finds what is still missing.
-        with suppress(LanceFlightError, *UNREADABLE):
-            self.follow(self.snapshot(visible))
+        if not pc.all(rows["read_version"].is_valid()).as_py():
+            # It is committed, whatever comes of this: the next writer finds what is still missing.
+            with suppress(LanceFlightError, *UNREADABLE):
+                self.follow(self.snapshot(visible))
         return visible
+
+    def open_known(self, version: int) -> LanceDataset:
+        # What this process has just committed is not read again.
+        return kept_tables.open(self.store, version)
 
     def follow(self, snapshot: Snapshot) -> None:
         """Put into the table's metadata what the commit of a snapshot has said of it, so that later versions have it, too."""

@@ -90,7 +90,7 @@ def _whole_partitions(session: Session, prunings: Prunings, node: Node) -> tuple
         (node,) = node.inputs
     if not isinstance(node.variant, TableScan) or node.variant.fetch() is not None:
         return None
-    view = session.scanned.get(table_key(node.variant, session.db_schema))
+    view = session.divisible.get(table_key(node.variant, session.db_schema))
     planned = () if view is None else prunings.get(view.key, ())
     if view is None or len(planned) != 1 or session.share.of > 1:
         return None
