@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -78,6 +79,11 @@ class Server:
             if partition_by is not None:
                 cursor.adbc_statement.set_options(**{PARTITION_BY: partition_by})
             return int(cursor.adbc_ingest(table, data, mode=mode, **at))
+
+    def copy(self, table: str, name: str) -> str:
+        """Put a copy of a partitioned table beside it, which is quicker than writing it again; its name."""
+        shutil.copytree(self.root / table, self.root / name)
+        return name
 
     def refuses(self, sql: str, parameters: Sequence[Any] | None = None) -> str:
         """Run a statement that must fail; what the server says."""

@@ -41,15 +41,20 @@ def other(server: Server) -> Iterator[Server]:
 
 
 @pytest.fixture
-def many(server: Server, table: str) -> str:
+def many(server: Server, template: str, table: str) -> str:
+    return server.copy(template, table)
+
+
+@pytest.fixture(scope="module")
+def template(server: Server) -> str:
     """A table of two partitions of three files each, under an index that knows the first of them, and a spec that is older."""
-    server.run(f"CREATE TABLE {table} (id BIGINT, p VARCHAR) PARTITIONED BY (p)")
-    server.ingest(table, ROWS.slice(0, 2), "append")
-    server.run(f"CREATE INDEX i ON {table} (id) WITH (min_rows = 1)")
+    server.run("CREATE TABLE aged (id BIGINT, p VARCHAR) PARTITIONED BY (p)")
+    server.ingest("aged", ROWS.slice(0, 2), "append")
+    server.run("CREATE INDEX i ON aged (id) WITH (min_rows = 1)")
     for start in (2, 4):
-        server.ingest(table, ROWS.slice(start, 2), "append")
-    server.run(f"ALTER TABLE {table} SET PARTITIONED BY (bucket(2, id))")
-    return table
+        server.ingest("aged", ROWS.slice(start, 2), "append")
+    server.run("ALTER TABLE aged SET PARTITIONED BY (bucket(2, id))")
+    return "aged"
 
 
 def executed(server: Server, sql: str) -> None:

@@ -16,15 +16,21 @@ from tests.service.server_process import Server
 from tests.stock import StoredTable, manifest, manifest_rows, stored_by_value, stored_tables
 
 
-@pytest.fixture
-def flights(server: Server, table: str) -> str:
-    """Three months of two origins and of none."""
-    server.run(f"CREATE TABLE {table} (day DATE, origin VARCHAR, n INT) PARTITIONED BY (month(day) AS month, origin)")
+@pytest.fixture(scope="module")
+def template(server: Server) -> str:
+    """Three months of two origins and of none, which nobody changes."""
+    server.run("CREATE TABLE months (day DATE, origin VARCHAR, n INT) PARTITIONED BY (month(day) AS month, origin)")
     server.run(
-        f"INSERT INTO {table} SELECT CAST('2025-0' || m || '-01' AS DATE), o, n FROM (VALUES (1), (2), (3)) AS a(m),"
+        "INSERT INTO months SELECT CAST('2025-0' || m || '-01' AS DATE), o, n FROM (VALUES (1), (2), (3)) AS a(m),"
         " (VALUES ('JFK'), ('EWR'), (NULL)) AS b(o), (VALUES (1), (2)) AS c(n)"
     )
-    return table
+    return "months"
+
+
+@pytest.fixture
+def flights(server: Server, template: str, table: str) -> str:
+    """Three months of two origins and of none."""
+    return server.copy(template, table)
 
 
 Value = tuple[int, str | None]

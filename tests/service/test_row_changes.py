@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+import shutil
 import struct
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -49,14 +50,19 @@ class Held:
         return self.server.root / self.name
 
     @property
+    def stored_at(self) -> Path:
+        """The directory of the table."""
+        return self.place.with_suffix(".lance") if self.layout == "plain" else self.place
+
+    @property
     def version(self) -> int:
         """How many commits there were."""
-        place = f"{self.place}.lance" if self.layout == "plain" else f"{self.place}/__manifest"
+        place = self.stored_at if self.layout == "plain" else self.place / "__manifest"
         return int(lance.dataset(place).version)
 
     def files(self) -> set[str]:
         """Every file of the table."""
-        return files(self.place.with_suffix(".lance") if self.layout == "plain" else self.place)
+        return files(self.stored_at)
 
     def rows(self) -> list[Row]:
         """All rows, as the service shows them."""
@@ -65,7 +71,7 @@ class Held:
     def stored(self) -> list[Row]:
         """All rows, as they lie there, each of which must be in its own partition."""
         if self.layout == "plain":
-            found = lance.dataset(f"{self.place}.lance").to_table()
+            found = lance.dataset(self.stored_at).to_table()
         else:
             found = stored_rows(self.place)
             for table in stored_tables(self.place):
@@ -108,11 +114,21 @@ def after(changes: Mapping[int, tuple[str | None, Any] | None]) -> list[Row]:
     return [(number, *row) for number, row in (left | dict(changes)).items() if row is not None]
 
 
+@pytest.fixture(scope="module")
+def templates(server: Server) -> Mapping[str, Held]:
+    """A table of each layout, which nobody changes."""
+    made = {layout: Held(server, f"template_{number}", layout) for number, layout in enumerate(LAYOUTS)}
+    for layout, held in made.items():
+        server.run(f"CREATE TABLE {held.name} ({COLUMNS}){LAYOUTS[layout]}")
+        server.run(f"INSERT INTO {held.name} VALUES (1, 'a', 1), (2, 'b', 2), (3, NULL, 3), (4, 'a', NULL)")
+    return made
+
+
 @pytest.fixture
-def held(server: Server, table: str, layout: str) -> Held:
-    server.run(f"CREATE TABLE {table} ({COLUMNS}){LAYOUTS[layout]}")
-    server.run(f"INSERT INTO {table} VALUES (1, 'a', 1), (2, 'b', 2), (3, NULL, 3), (4, 'a', NULL)")
-    return Held(server, table, layout)
+def held(server: Server, table: str, layout: str, templates: Mapping[str, Held]) -> Held:
+    held = Held(server, table, layout)
+    shutil.copytree(templates[layout].stored_at, held.stored_at)
+    return held
 
 
 @pytest.fixture(scope="module", autouse=True)

@@ -149,12 +149,18 @@ def raw(server: Server) -> Iterator[Raw]:
         yield opened
 
 
+@pytest.fixture(scope="module")
+def template(server: Server) -> str:
+    """A table with two partitions of one row, which nobody changes."""
+    server.run("CREATE TABLE held (id BIGINT NOT NULL, p VARCHAR) PARTITIONED BY (p)")
+    server.run("INSERT INTO held VALUES (1, 'a'), (2, 'b')")
+    return "held"
+
+
 @pytest.fixture
-def held(server: Server, table: str) -> str:
+def held(server: Server, template: str, table: str) -> str:
     """A table with two partitions of one row."""
-    server.run(f"CREATE TABLE {table} (id BIGINT NOT NULL, p VARCHAR) PARTITIONED BY (p)")
-    server.run(f"INSERT INTO {table} VALUES (1, 'a'), (2, 'b')")
-    return table
+    return server.copy(template, table)
 
 
 BEFORE = [(1, "a"), (2, "b")]
