@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import pickle
 import random
+import shutil
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
@@ -79,9 +80,10 @@ CHANGES = {
 }
 
 
-@pytest.fixture
-def place(tmp_path: Path) -> Path:
+@pytest.fixture(scope="module")
+def template(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Rows 1 to 4 in three partitions; the first one had more, and lies in two files."""
+    made = tmp_path_factory.mktemp("template")
     for sql in (
         "CREATE TABLE plain (id INT NOT NULL, name VARCHAR, x INT)",
         "INSERT INTO plain VALUES (90, 'z', 90), (91, 'z', 91)",
@@ -89,8 +91,13 @@ def place(tmp_path: Path) -> Path:
         "INSERT INTO t VALUES (0, 'a', 0), (1, 'a', 1)",
         "INSERT INTO t VALUES (2, 'a', 2), (3, 'b', 3), (4, NULL, 4)",
     ):
-        run(tmp_path / "t", sql)
-    return tmp_path / "t"
+        run(made / "t", sql)
+    return made
+
+
+@pytest.fixture
+def place(template: Path, tmp_path: Path) -> Path:
+    return Path(shutil.copytree(template, tmp_path, dirs_exist_ok=True)) / "t"
 
 
 def read(place: Path, additions: Sequence[object], names: Sequence[str] = ("id", "name")) -> Rows:

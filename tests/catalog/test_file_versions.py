@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -63,15 +64,21 @@ def made(root: Path, properties: TableProperties, data: pa.Table, name: str = "t
     ingest.create(engine(root).root, TableName("public", name), data.schema, properties, [data])
 
 
-@pytest.fixture
-def root(tmp_path: Path) -> Path:
+@pytest.fixture(scope="module")
+def template(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A namespace `t` by `p`: its partition `d` made by us, the others attached."""
-    made(tmp_path, TableProperties.by("p"), rows("d", 1000))
+    place = tmp_path_factory.mktemp("template")
+    made(place, TableProperties.by("p"), rows("d", 1000))
     for value, first in FIRST.items():
         (version,) = BEFORE[value]
-        lance.write_dataset(rows(value, first), str(tmp_path / f"{value}.lance"), data_storage_version=version)
-        engine(tmp_path).update(f"ALTER TABLE t ATTACH TABLE '{value}.lance' PARTITION (p = '{value}')")
-    return tmp_path
+        lance.write_dataset(rows(value, first), str(place / f"{value}.lance"), data_storage_version=version)
+        engine(place).update(f"ALTER TABLE t ATTACH TABLE '{value}.lance' PARTITION (p = '{value}')")
+    return place
+
+
+@pytest.fixture
+def root(template: Path, tmp_path: Path) -> Path:
+    return Path(shutil.copytree(template, tmp_path, dirs_exist_ok=True))
 
 
 def values(root: Path, sql: str, target_partitions: int = 1) -> list[Any]:

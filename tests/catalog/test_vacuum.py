@@ -37,13 +37,19 @@ vacuum(PartitionedNamespace.open(Store(sys.argv[1])), VacuumRules(retain_hours=0
 HISTORIES = 40 if os.environ.get("LANCE_FLIGHT_TESTS") == "full" else 4
 
 
-@pytest.fixture
-def place(tmp_path: Path) -> Path:
+@pytest.fixture(scope="module")
+def template(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A namespace of five snapshots after the first, with two partitions."""
-    PartitionedNamespace.create(Store(str(tmp_path / "t")), SCHEMA, SPEC)
+    made = tmp_path_factory.mktemp("template") / "t"
+    PartitionedNamespace.create(Store(str(made)), SCHEMA, SPEC)
     for number in range(1, 6):
-        opened(tmp_path / "t").append([rows((number, "a"), (number + 10, "b"))], evaluate)
-    return tmp_path / "t"
+        opened(made).append([rows((number, "a"), (number + 10, "b"))], evaluate)
+    return made
+
+
+@pytest.fixture
+def place(template: Path, tmp_path: Path) -> Path:
+    return Path(shutil.copytree(template, tmp_path / "t"))
 
 
 def clean(place: Path, rules: VacuumRules = ALL_THAT_MAY_GO) -> VacuumReport:

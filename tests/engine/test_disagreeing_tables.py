@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from datetime import date
 from pathlib import Path
 from typing import Any
@@ -26,12 +27,18 @@ WHOLE = {"n": 7, "d": date(2025, 1, 1), "s": {"x": 1, "y": "one"}, "l": [{"x": 2
 VALUES = ("a", "b", "c", "d")
 
 
-@pytest.fixture
-def root(tmp_path: Path) -> Path:
+@pytest.fixture(scope="module")
+def template(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A table `t` by `p`, with one row in each partition."""
+    place = tmp_path_factory.mktemp("template")
     data = pa.Table.from_pylist([{"id": n, "p": p, **WHOLE} for n, p in enumerate(VALUES)], schema=SCHEMA)
-    ingest.create(engine(tmp_path).root, TableName("public", "t"), SCHEMA, TableProperties.by("p"), [data])
-    return tmp_path
+    ingest.create(engine(place).root, TableName("public", "t"), SCHEMA, TableProperties.by("p"), [data])
+    return place
+
+
+@pytest.fixture
+def root(template: Path, tmp_path: Path) -> Path:
+    return Path(shutil.copytree(template, tmp_path, dirs_exist_ok=True))
 
 
 def engine(root: Path) -> Engine:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import shutil
 import weakref
 from collections.abc import Callable
 from dataclasses import replace
@@ -61,17 +62,20 @@ def begun(monkeypatch: pytest.MonkeyPatch) -> list[None]:
     return counted
 
 
-@pytest.fixture
-def engine(tmp_path: Path) -> Engine:
-    return filled(Engine(Root(Store(str(tmp_path / "root"))), target_partitions=2))
-
-
-def filled(engine: Engine) -> Engine:
-    """An engine with a partitioned table `t` and a plain one `p` of the same rows."""
+@pytest.fixture(scope="module")
+def template(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A partitioned table `t` and a plain one `p` of the same rows."""
+    made = tmp_path_factory.mktemp("template")
+    engine = Engine(Root(Store(str(made))), target_partitions=2)
     for name, by in (("t", "PARTITIONED BY (k)"), ("p", "")):
         engine.update(f"CREATE TABLE {name} (k BIGINT, id BIGINT) {by}")
         put(engine, name)
-    return engine
+    return made
+
+
+@pytest.fixture
+def engine(template: Path, tmp_path: Path) -> Engine:
+    return Engine(Root(Store(str(shutil.copytree(template, tmp_path / "root")))), target_partitions=2)
 
 
 def put(engine: Engine, name: str) -> None:
