@@ -230,6 +230,19 @@ def test_a_library_is_imported_by_its_own_layer_only(name: str) -> None:
                 assert any(is_under(name, owner) for owner in owners), f"{name} imports {target}"
 
 
+TRANSFORMS = "lance_flight.model.transforms"
+ANY_TRANSFORM = {f"{TRANSFORMS}.{name}" for name in ("TRANSFORMS", "Transform", "transform")}
+
+
+@pytest.mark.parametrize("name", [name for name in MODULES if not is_under(name, TRANSFORMS)])
+def test_no_module_asks_for_one_transform_among_others(name: str) -> None:
+    for target in imports(name):
+        is_any = target == TRANSFORMS or any(is_under(target, each) for each in ANY_TRANSFORM)
+        assert is_any or not is_under(target, TRANSFORMS), (
+            f"{name} imports {target}: what sets a transform apart is a member of `Rule`"
+        )
+
+
 def test_the_modules_import_each_other_without_cycles() -> None:
     graph = {name: {t for t in map(module_of, imports(name)) if t is not None and t != name} for name in MODULES}
     resolved: set[str] = set()
