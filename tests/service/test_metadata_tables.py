@@ -9,7 +9,6 @@ from typing import Any
 import lance
 import pyarrow as pa
 import pytest
-from lance_flight.engine.query.metadata.tables import METADATA_TABLES, OF_EVERYBODY
 
 from tests.service.server_process import Server
 from tests.stock import manifest, stored_tables
@@ -260,9 +259,3 @@ def test_a_plain_table_has_no_partitions_and_says_so(server: Server, table: str)
     server.run(f"CREATE TABLE {table} (id INT)")
     for sql in (f"SHOW PARTITIONS {table}", f"SELECT * FROM {table}$partitions"):
         assert f"table '{table}' is not partitioned" in server.refuses(sql)
-
-
-def test_every_metadata_table_is_known_to_tell_of_all_rows_or_of_a_view() -> None:
-    """A new one is decided upon: what tells of rows that a policy hides is one of `OF_EVERYBODY`."""
-    of_a_view = {"partitions", "files", "indexes", "tags", "branches"}
-    assert {*METADATA_TABLES} == OF_EVERYBODY | of_a_view

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
+from typing import NamedTuple
 
 from lance_flight.catalog.table import Table
 from lance_flight.engine.query.metadata.files import files_table
@@ -15,20 +16,34 @@ from lance_flight.engine.query.metadata.specs import specs_table
 from lance_flight.engine.query.metadata.table import MetadataTable
 from lance_flight.engine.query.tables import TableView
 
-METADATA_TABLES: Mapping[str, Callable[[Table, TableView], MetadataTable]] = MappingProxyType(
+Build = Callable[[Table, TableView], MetadataTable]
+
+
+class _Listed(NamedTuple):
+    """A metadata table: what builds it, and two questions that each is asked.
+
+    `tells_of_all` has changes to all rows, also those that a row policy hides; the others speak of the partition tables of a
+    view, or of names. `of_partitions` is what a plain table has not.
+    """
+
+    build: Build
+    tells_of_all: bool
+    of_partitions: bool
+
+
+_TABLES: Mapping[str, _Listed] = MappingProxyType(
     {
-        "partitions": lambda _, view: partitions_table(view),
-        "snapshots": lambda table, _: snapshots_table(table),
-        "specs": specs_table,
-        "files": lambda _, view: files_table(view),
-        "indexes": lambda _, view: indexes_table(view),
-        "tags": lambda table, _: tags_table(table),
-        "branches": lambda table, _: branches_table(table),
+        "partitions": _Listed(lambda _, view: partitions_table(view), tells_of_all=False, of_partitions=True),
+        "snapshots": _Listed(lambda table, _: snapshots_table(table), tells_of_all=True, of_partitions=False),
+        "specs": _Listed(specs_table, tells_of_all=True, of_partitions=True),
+        "files": _Listed(lambda _, view: files_table(view), tells_of_all=False, of_partitions=False),
+        "indexes": _Listed(lambda _, view: indexes_table(view), tells_of_all=False, of_partitions=False),
+        "tags": _Listed(lambda table, _: tags_table(table), tells_of_all=False, of_partitions=False),
+        "branches": _Listed(lambda table, _: branches_table(table), tells_of_all=False, of_partitions=True),
     }
 )
-OF_EVERYBODY = frozenset({"snapshots", "specs"})
-"""Those that tell of changes to all rows; the others speak of the partition tables of a view, or of names."""
-OF_PARTITIONS = frozenset({"partitions", "specs", "branches"})
-"""Those that a plain table has not."""
+METADATA_TABLES: Mapping[str, Build] = MappingProxyType({name: each.build for name, each in _TABLES.items()})
+OF_EVERYBODY = frozenset(name for name, each in _TABLES.items() if each.tells_of_all)
+OF_PARTITIONS = frozenset(name for name, each in _TABLES.items() if each.of_partitions)
 LINEAGE = "lineage"
 """The one that has the rows themselves, each with its lineage: a view (`named_tables.py`)."""
