@@ -9,7 +9,7 @@ from typing import TypeAlias
 import pyarrow as pa
 
 SettingValue: TypeAlias = str | bool | int | float | tuple[str, ...]
-"""What an option of a session can be set to."""
+"""Type of the value of a session option."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,7 +29,7 @@ class CancelStatus(Enum):
 
 
 class IfExists(Enum):
-    """What an ingest does when its table is there."""
+    """Action of an ingest whose target table exists."""
 
     FAIL = "fail"
     APPEND = "append"

@@ -1,4 +1,4 @@
-"""One frozen configuration, from defaults < file < environment < arguments.
+"""Server configuration, merged from defaults < file < environment < arguments into one frozen value.
 
 Every setting stands once, in `ServerConfig`; the command line, the environment (`LANCE_FLIGHT_<NAME>`), the TOML file
 and the table in server/docs/configuration.md are made from it or checked against it.
@@ -34,7 +34,7 @@ TICKETS, LIMITS, STORAGE, OPERATION = "Tickets and policies", "Resources and lim
 
 
 def _setting(section: str, default: Any, help_text: str, **facts: Any) -> Any:
-    """Declares a setting of a section: `least` and `most` of a number, `among` for a word, `is_secret`, and the `old_name` of a renamed one."""
+    """Declare a setting of a section: `least`/`most` of a number, `among` for a word, `is_secret`, and the `old_name` of a renamed one."""
     metadata = {"section": section, "help": help_text, **facts}
     return field(default=default, repr=not facts.get("is_secret"), metadata=metadata)
 
@@ -218,7 +218,7 @@ class ServerConfig:
     )
 
     def checked(self) -> ServerConfig:
-        """This configuration; `InvalidInput` for a value that cannot be, `Refused` where it would serve strangers unasked."""
+        """Validate and return this configuration; `InvalidInput` for a bad value, `Refused` for serving remote clients unauthenticated."""
         for setting in settings():
             _check(setting, getattr(self, setting.name))
         self.storage  # noqa: B018 - checks it
@@ -241,12 +241,12 @@ class ServerConfig:
 
     @property
     def has_authentication(self) -> bool:
-        """Whether callers are asked who they are."""
+        """True if a users file, tokens file, JWT keys or a TLS client authority is configured."""
         return bool(self.users_file or self.tokens_file or self.jwt_keys or self.tls_client_ca)
 
     @property
     def takes_dictionaries(self) -> bool:
-        """Whether ingests may have dictionary-encoded columns."""
+        """True if ingests may have dictionary-encoded columns."""
         if self.dictionary_ingest == "auto":
             return not self.has_authentication and self.host in LOOPBACK
         return self.dictionary_ingest == "on"
@@ -261,7 +261,7 @@ class ServerConfig:
 
 
 def storage_from_environment(environment: Mapping[str, str]) -> dict[str, str]:
-    """The storage options that LANCE_FLIGHT_STORAGE_OPTIONS holds, for commands that have no setting but this one.
+    """Parse the storage options in LANCE_FLIGHT_STORAGE_OPTIONS, for commands that have no setting but this one.
 
     >>> storage_from_environment({"LANCE_FLIGHT_STORAGE_OPTIONS": "aws_region=eu-north-1, allow_http=true"})
     {'aws_region': 'eu-north-1', 'allow_http': 'true'}
@@ -270,12 +270,12 @@ def storage_from_environment(environment: Mapping[str, str]) -> dict[str, str]:
 
 
 def settings() -> tuple[dataclasses.Field[Any], ...]:
-    """Every setting, in order."""
+    """Return every setting, in order."""
     return dataclasses.fields(ServerConfig)
 
 
 def sections() -> dict[str, list[dataclasses.Field[Any]]]:
-    """The settings of each section, in order."""
+    """Return the settings of each section, in order."""
     found: dict[str, list[dataclasses.Field[Any]]] = {}
     for setting in settings():
         found.setdefault(setting.metadata["section"], []).append(setting)
@@ -334,7 +334,7 @@ def merged(found: Sequence[SettingsSource]) -> ServerConfig:
 def load(
     arguments: Mapping[str, Any], *, file: str | None = None, environment: Mapping[str, str] | None = None
 ) -> ServerConfig:
-    """The configuration from a TOML file, the environment and arguments, each overruling the one before."""
+    """Load and validate the configuration from a TOML file, the environment and arguments, each overriding the one before."""
     return merged(sources(arguments, file=file, environment=environment)).checked()
 
 
@@ -357,12 +357,12 @@ def as_toml(found: Sequence[SettingsSource]) -> str:
 
 
 def variable(setting: dataclasses.Field[Any]) -> str:
-    """The environment variable of a setting."""
+    """Return the name of the environment variable of a setting."""
     return ENVIRONMENT_PREFIX + setting.name.upper()
 
 
 def _variables(setting: dataclasses.Field[Any], environment: Mapping[str, str]) -> Iterator[str]:
-    """The environment variables that give a setting, the weakest first."""
+    """Yield the environment variables that are set for a setting, the weakest first; warn of an old name."""
     old = setting.metadata.get("old_name")
     if old is not None and (name := ENVIRONMENT_PREFIX + old.upper()) in environment:
         warn_of_old_name(name, variable(setting))
@@ -372,7 +372,7 @@ def _variables(setting: dataclasses.Field[Any], environment: Mapping[str, str]) 
 
 
 def flag(name: str) -> str:
-    """The option of the command line for a setting."""
+    """Return the command-line option of a setting."""
     return "--" + name.replace("_", "-")
 
 

@@ -43,7 +43,7 @@ from typing import ClassVar, Self
 
 _FULL = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
 _SYSTEM_ERROR = re.compile(r"\(os error (?P<number>\d+)\)")
-"""How errors of the system are written in Rust, by Lance and DataFusion."""
+"""Matches the number of an operating-system error in a message of Rust code (Lance and DataFusion)."""
 
 
 class LanceFlightError(Exception):
@@ -102,7 +102,7 @@ class TicketError(InvalidInput):
 
 
 class TicketExpired(TicketError):
-    """A ticket that was redeemed too late: what it reads may be gone."""
+    """A ticket that was redeemed after it expired: the versions that it reads may have been deleted."""
 
     code = "ticket_expired"
 
@@ -114,7 +114,7 @@ class NotFound(LanceFlightError):
 
     @classmethod
     def named(cls, kind: str, name: str, known: Iterable[str]) -> NotFound:
-        """`NotFound` for `name`, with the nearest of the `known` names.
+        """Return `NotFound` for `name`, with the nearest of the `known` names.
 
         >>> str(NotFound.named("table", "fligths", ["flights", "planes"]))
         "no table 'fligths'; did you mean 'flights'?"
@@ -125,7 +125,7 @@ class NotFound(LanceFlightError):
 
 
 def nearest(name: str, known: Iterable[str], likeness: float = 0.6) -> list[str]:
-    """The names that `name` may have been meant to be, the likeliest first; a `likeness` of 1 is that of equal names."""
+    """Return up to three `known` names that are similar to `name`, the likeliest first; a `likeness` of 1 demands equality."""
     return difflib.get_close_matches(name, list(known), n=3, cutoff=likeness)
 
 
@@ -148,7 +148,7 @@ class QueryFailed(LanceFlightError):
 
 
 class OutOfMemory(QueryFailed):
-    """A query that needs more memory than there is for it; the others go on."""
+    """A query that exceeds its memory limit; other queries continue."""
 
     code = "out_of_memory"
 
@@ -160,7 +160,7 @@ class Conflict(LanceFlightError):
 
 
 class SerializationFailure(Conflict):
-    """What a transaction read, or wrote over, was changed by another one first; nothing of it is visible."""
+    """A concurrent transaction changed what this transaction read or wrote over; nothing of this one is visible."""
 
     code = "serialization_failure"
 
@@ -219,7 +219,7 @@ class LimitExceeded(LanceFlightError):
 
 
 class Unauthenticated(LanceFlightError):
-    """Nothing that came with a call proves who its caller is."""
+    """A call without valid credentials."""
 
     code = "unauthenticated"
 

@@ -46,7 +46,7 @@ POINTS: Mapping[str, str] = MappingProxyType(
 
 
 class _Fault:
-    """One point, how many times it is passed before it happens there, and what."""
+    """A fault to inject: its failpoint, the pass at which it happens, and whether it kills the process or raises an error."""
 
     def __init__(self, text: str) -> None:
         self.point, number, how = (*text.split(":"), "", "")[:3]
@@ -72,6 +72,6 @@ _fault = _Fault(os.environ[VARIABLE]) if os.environ.get(VARIABLE) else None
 
 
 def failpoint(point: str) -> None:
-    """Say that a write has come to one of `POINTS`."""
+    """Trigger the configured fault if it is at this one of `POINTS`; called by a write that reaches the point."""
     if _fault is not None and _fault.point == point:
         _fault.passed()

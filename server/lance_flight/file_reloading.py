@@ -1,4 +1,4 @@
-"""Files that an operator changes while a server runs: what they say counts at once."""
+"""Reload files that an operator changes while the server runs."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _log = logging.getLogger(__name__)
 
 
 class Watched(Generic[_T]):
-    """What a file says, parsed again whenever it has changed. Safe to share among threads.
+    """Parsed content of a file, parsed again whenever the file has changed. Safe to share among threads.
 
     Making one raises `InvalidInput` for a file that cannot be read. One that later cannot be gives nothing until it can, but
     an error of `closed`: whom it was to take the access from is not known.
@@ -84,7 +84,7 @@ class Watched(Generic[_T]):
 
 
 def warn_if_open(path: str, what: str) -> None:
-    """Log a warning for a file with secrets that others than its owner can read."""
+    """Log a warning for a file with secrets that the group or other users of the system can read."""
     mode = stat.S_IMODE(os.stat(path).st_mode)  # noqa: PTH116
     if mode & (stat.S_IRGRP | stat.S_IROTH):
         _log.warning("%s %r can be read by others (mode %o); expected 600", what, path, mode)

@@ -52,7 +52,7 @@ class LruCache(Generic[K, V]):
 
     @property
     def weight(self) -> int:
-        """What all entries weigh together."""
+        """Return the total weight of the entries."""
         return self._weight
 
     def discard(self, is_gone: Callable[[V], bool]) -> None:

@@ -56,7 +56,7 @@ class _Mount:
 
 
 def _groups(process: Path) -> Iterator[Path]:
-    """The directories of the groups that a process is in, and of those above them as far as they are mounted."""
+    """Yield the directories of the control groups of a process, and of their ancestors as far as they are mounted."""
     mounts = list(_mounts(process))
     for line in _lines(process / "cgroup"):
         _, controllers, group = line.split(":", 2)
@@ -89,13 +89,13 @@ def _mounts(process: Path) -> Iterator[_Mount]:
 
 
 def _quota_v2(group: Path) -> float:
-    """`cpu.max`: `max 100000`, or microseconds of a period."""
+    """Return the cores that `cpu.max` allows (quota / period, in microseconds); infinite for `max`."""
     quota, *period = _text(group / "cpu.max").split() or ["max"]
     return math.inf if quota == "max" else _ratio(quota, period[0] if period else "100000")
 
 
 def _quota_v1(group: Path) -> float:
-    """`cpu.cfs_quota_us`: −1, or microseconds of a period."""
+    """Return the cores that `cpu.cfs_quota_us` allows (quota / period, in microseconds); infinite for −1."""
     return _ratio(_text(group / "cpu.cfs_quota_us"), _text(group / "cpu.cfs_period_us"))
 
 

@@ -1,1 +1,1 @@
-"""What those who run a server ask of it: whether it lives and takes calls, and what it has done."""
+"""Administration of a server: health, readiness, metrics, logs and traces."""

@@ -2,7 +2,7 @@
 
 
 def bracketed(host: str) -> str:
-    """A host as it stands before a port.
+    """Return a host as it is written before a port, with IPv6 addresses in brackets.
 
     >>> bracketed("::1"), bracketed("127.0.0.1")
     ('[::1]', '127.0.0.1')

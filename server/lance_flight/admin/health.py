@@ -37,11 +37,11 @@ class HealthServer:
 
     @property
     def uri(self) -> str:
-        """Where it listens: `grpc://host:port`."""
+        """Return the address of this service: `grpc://host:port`."""
         return f"grpc://{bracketed(self._host)}:{self._port}"
 
     def set_serving(self, *, serving: bool) -> None:
-        """Tell everyone who asks, and everyone who watches."""
+        """Set the status that Check returns, and notify every Watch."""
         status = health_pb2.HealthCheckResponse.SERVING if serving else health_pb2.HealthCheckResponse.NOT_SERVING
         for name in SERVICES:
             self._servicer.set(name, status)

@@ -47,7 +47,7 @@ class AdminServer:
 
     @property
     def url(self) -> str:
-        """Where it listens: `http://host:port`."""
+        """Return the address of this server: `http://host:port`."""
         return f"http://{bracketed(self._host)}:{self._http.server_port}"
 
     def close(self) -> None:
@@ -57,7 +57,7 @@ class AdminServer:
 
 
 def health_pages(readiness: Readiness) -> Mapping[str, Page]:
-    """`/healthz` answers while the process lives; `/readyz` answers 503, and why, while no calls are taken."""
+    """Return the pages `/healthz` (200 while the process lives) and `/readyz` (503 with the reason while no calls are taken)."""
 
     def ready() -> HttpResponse:
         obstacle = readiness.obstacle()
@@ -69,7 +69,7 @@ def health_pages(readiness: Readiness) -> Mapping[str, Page]:
 
 
 class _Listener(ThreadingHTTPServer):
-    """Does not ask the network for the name of this host, which may take long and is nobody's concern."""
+    """HTTP server that does not resolve the name of its host, which may take long and is not used."""
 
     def server_bind(self) -> None:
         """Bind, as the server of any protocol does."""
@@ -89,7 +89,7 @@ class _Handler(BaseHTTPRequestHandler):
     server_version, sys_version = "lance-flight", ""
 
     def do_GET(self) -> None:
-        """The page of this path, or a list of those there are."""
+        """Send the page of this path; a 404 with the list of pages for an unknown path."""
         page = self.pages.get(self.path.partition("?")[0])
         answer = HttpResponse(HTTPStatus.NOT_FOUND, "\n".join([*self.pages, ""])) if page is None else page()
         body = answer.body.encode()
@@ -104,5 +104,5 @@ class _Handler(BaseHTTPRequestHandler):
     do_HEAD = do_GET  # noqa: N815
 
     def log_message(self, format: str, *values: object) -> None:
-        """Probes come every few seconds: nobody wants to read of them but when looking for them."""
+        """Log requests at debug level, because probes come every few seconds."""
         _log.debug(format, *values)

@@ -1,4 +1,4 @@
-"""What a server writes on standard error: one line for each thing that happens, to be read by people or by programs."""
+"""Log lines on standard error, one for each event, as text or JSON."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _PLAIN = re.compile(r"[\w./:@+-]+")
 
 
 class LogFormat(Enum):
-    """How a line is written."""
+    """Format of a log line."""
 
     TEXT = "text"
     JSON = "json"
@@ -29,16 +29,16 @@ class TextLines(logging.Formatter):
         super().__init__("%(asctime)s %(levelname)s %(name)s: %(message)s")
 
     def formatMessage(self, record: logging.LogRecord) -> str:  # noqa: N802 - the name that logging calls
-        """One line; a traceback follows on lines of its own."""
+        """Format a record as one line; a traceback follows on lines of its own."""
         values = (f"{name}={_text(value)}" for name, value in _fields(record).items())
         return " ".join([super().formatMessage(record), *values])
 
 
 class JsonLines(logging.Formatter):
-    """One JSON object on a line: `time` (UTC), `level`, `logger`, `message`, the named values, a traceback as `exception`."""
+    """Formats a record as a line of JSON: `time` (UTC), `level`, `logger`, `message`, the named values, a traceback as `exception`."""
 
     def format(self, record: logging.LogRecord) -> str:
-        """One line, whatever it holds."""
+        """Format a record as one line; values that JSON cannot represent are converted by `str`."""
         said = {
             "time": datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds"),
             "level": record.levelname.lower(),

@@ -1,4 +1,4 @@
-"""What a server has done, in counts, as Prometheus reads them.
+"""Metrics of a server in the Prometheus text format.
 
 Labels are the kinds of statements, their states and the codes of errors: there are few of each, and none tells who ran what.
 """
@@ -33,7 +33,7 @@ SECONDS = (0.001, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 6
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Load:
-    """What others count.
+    """Counts and gauges that other parts of the server keep, read when metrics are scraped.
 
     Statements by their state, calls, sessions, open transactions and kept plans (in bytes, too) now, bytes of Arrow; how often a plan
     was found and not, commits ever, and restarts by their reason.
@@ -53,7 +53,7 @@ class Load:
 
 
 class Metrics:
-    """Counts statements that end, and tells what `load` says at the moment that it is asked."""
+    """Counts statements that end, and reports `load` as of the moment of the scrape."""
 
     def __init__(self, load: Callable[[], Load]) -> None:
         disable_created_metrics()  # type: ignore[no-untyped-call]
@@ -105,7 +105,7 @@ _COMMITS: Mapping[CommitEvent, tuple[str, str]] = {
 
 
 class _LoadCollector(Collector):
-    """What is true now and counted by others."""
+    """Collector of the values in `Load`, read at each scrape."""
 
     def __init__(self, load: Callable[[], Load]) -> None:
         self._load = load
@@ -134,5 +134,5 @@ class _LoadCollector(Collector):
         yield InfoMetricFamily(f"{PREFIX}build", "This server.", {"version": version("lance-flight")})
 
     def describe(self) -> list[Metric]:
-        """Nothing: asking for the load is left to who wants to know it."""
+        """Return no descriptions: describing by collecting would read the load at registration."""
         return []

@@ -1,4 +1,4 @@
-"""Whether a server takes calls: one answer for HTTP and for gRPC."""
+"""Readiness of a server for calls, shared by the HTTP and gRPC health checks."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from enum import Enum
 from threading import Lock
 
 PROBE_SECONDS = 5.0
-"""How long a probe may take before its answer is no."""
+"""Seconds that a probe may take before the server counts as not ready."""
 
 
 class Phase(Enum):
-    """Where a server is in its life; each says why no call is taken, but for `SERVING`."""
+    """Phase of a server's life; each value is the reason for taking no calls, empty for `SERVING`."""
 
     STARTING = "the server is starting"
     SERVING = ""
@@ -20,7 +20,7 @@ class Phase(Enum):
 
 
 class Readiness:
-    """Whether calls are taken. Safe to share among threads.
+    """Readiness for calls: the server's phase, and a probe of its data. Safe to share among threads.
 
     `probe` raises what keeps the server from its data; it runs at most once at a time, however many ask and however long it takes.
 
@@ -41,7 +41,7 @@ class Readiness:
         self._phase = Phase.STARTING
 
     def enter(self, phase: Phase) -> None:
-        """The server goes on to another phase of its life."""
+        """Set the phase of the server's life."""
         self._phase = phase
 
     def obstacle(self) -> str | None:

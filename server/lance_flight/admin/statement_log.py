@@ -50,5 +50,5 @@ def _milliseconds(seconds: float) -> float:
 
 
 def shortened(text: str, characters: int) -> str:
-    """The beginning of a text that is longer."""
+    """Truncate a text to a number of characters, ending with an ellipsis if it was longer."""
     return text if len(text) <= characters else text[: characters - 1] + "…"

@@ -47,7 +47,7 @@ class Tracing:
         self.tracer = self._provider.get_tracer(NAME)
 
     def ended(self, record: Record) -> None:
-        """The span of a statement, below that of the call that began it."""
+        """Record the span of a statement that has ended, as a child of the span of the call that began it."""
         began = int(record.began.timestamp() * NANOSECONDS)
         span = self.tracer.start_span(
             record.kind.value, context=record.trace, start_time=began, attributes=self._attributes(record)

@@ -65,7 +65,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 class Parser(argparse.ArgumentParser):
-    """Says what is wrong with arguments in one line, with the nearest option and where to look."""
+    """Argument parser that reports an error in one line, with the nearest option and a pointer to `--help`."""
 
     commands: Mapping[str, Parser] = MappingProxyType({})
     of_command: str | None = None

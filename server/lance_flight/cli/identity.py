@@ -1,4 +1,4 @@
-"""Who may come in, by the configuration of a server.
+"""Builds the authentication of a server from its configuration.
 
 What reads JSON web tokens and certificates is loaded where it is asked for: a server without starts sooner.
 """
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 def gate(config: ServerConfig, key: bytes) -> Gate:
-    """The gate of a server, whose `key` signs the tokens that it gives; `InvalidInput` for a file that cannot be read."""
+    """Build the gate of a server, whose `key` signs the tokens that it issues; raise `InvalidInput` for an unreadable file."""
     tokens = SessionTokens(sealer=TicketSealer(key), lifetime=config.token_lifetime)
     users = UsersFile(config.users_file, tokens) if config.users_file else None
     others = _bearers(config)
@@ -45,7 +45,7 @@ def certificates(config: ServerConfig) -> TlsFiles | None:
 
 
 def _bearers(config: ServerConfig) -> Iterator[Authenticator]:
-    """Those that know tokens of others."""
+    """Yield the configured authenticators of bearer tokens that this server does not issue: static tokens and JSON web tokens."""
     if config.tokens_file:
         yield TokensFile(config.tokens_file)
     if config.jwt_keys:

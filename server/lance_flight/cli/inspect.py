@@ -48,7 +48,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 def existing_root(root: str) -> Store:
-    """The store of a root that must be there; how an object store is reached is in the environment, as for `serve`."""
+    """Open the store of a root that must exist; options of an object store come from the environment, as for `serve`."""
     if "://" not in root and not Path(root).is_dir():
         raise InvalidInput(f"root {root!r} is not a directory")
     if "://" not in root:
@@ -57,7 +57,7 @@ def existing_root(root: str) -> Store:
 
 
 def named(table: str) -> TableName:
-    """The table that `[schema.]name` means."""
+    """Parse `[schema.]name` as a table name; the schema defaults to `public`."""
     db_schema, _, name = table.rpartition(".")
     return TableName(db_schema or PUBLIC, name)
 

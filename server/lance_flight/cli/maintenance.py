@@ -1,4 +1,4 @@
-"""What the commands that maintain tables share: the tables that they are run on, and sizes for people."""
+"""Helpers of the maintenance commands: the tables to run on, and human-readable sizes."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ UNITS = ("kB", "MB", "GB", "TB")
 
 
 def each_table(options: argparse.Namespace, maintain: Maintain, *, only_partitioned: bool = False) -> int:
-    """Maintain the named table, or all of them, or all that are partitioned; one that fails does not keep the others from it."""
+    """Maintain the named table, all tables, or all partitioned ones; continue after a failure, and return the exit status."""
     root = Root(existing_root(options.root))
     if options.table is not None:
         name = named(options.table)
@@ -37,7 +37,7 @@ def each_table(options: argparse.Namespace, maintain: Maintain, *, only_partitio
 
 
 def readable(size: int) -> str:
-    """A number of bytes for people.
+    """Format a number of bytes with a decimal unit.
 
     >>> readable(999), readable(112_456), readable(5_000_000_000)
     ('999 bytes', '112.5 kB', '5.0 GB')

@@ -1,4 +1,4 @@
-"""The ports of administration that a configuration asks for, and what is told there and logged of statements.
+"""Admin ports that a configuration asks for, and the metrics, logs and traces of statements.
 
 What they need is loaded with them: a server without them starts sooner.
 """
@@ -58,7 +58,7 @@ class Operations:
 
     @property
     def middleware(self) -> Mapping[str, Any]:
-        """What the server needs of Flight's middleware."""
+        """Return the Flight middleware of the server: tracing, if it is configured."""
         if self._tracing is None:
             return {}
         tracing = importlib.import_module("lance_flight.flight.tracing")
@@ -78,7 +78,7 @@ class Operations:
             running.observe(self._tracing.ended)
 
     def enter(self, phase: Phase) -> None:
-        """Tell everyone who asks that the server goes on to another phase of its life."""
+        """Move readiness and the health service to another phase of the server's life."""
         self._readiness.enter(phase)
         if self._health is not None:
             self._health.set_serving(serving=phase is Phase.SERVING)

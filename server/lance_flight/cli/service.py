@@ -35,9 +35,9 @@ KEY_FILE = "ticket.key"
 
 LEAST_RUNNING, RUNNING_PER_CORE = 16, 4
 INDICES_OF_MEMORY = 16
-"""One part of so many of the machine's memory keeps indices."""
+"""Divisor: 1/16 of the machine's memory is the default size of the index cache."""
 WRITES_OF_MEMORY = 8
-"""One part of so many of what statements may hold is for rows on their way into tables."""
+"""Divisor: 1/8 of the memory of statements is for rows that are being written into tables."""
 
 log = logging.getLogger(__name__)
 
@@ -73,7 +73,7 @@ def build(
     *,
     create: bool = False,
 ) -> Service:
-    """A server that accepts connections already; `middleware` is Flight's, beside that of the server itself.
+    """Build a server that accepts connections already; `middleware` is Flight's, added to the server's own.
 
     A root that is not there is made with `create` alone.
     """
@@ -161,7 +161,7 @@ def leave(status: int) -> NoReturn:
 
 
 def ticket_key(store: Store, config: ServerConfig) -> bytes:
-    """The key that signs tickets: from its file, else one that is kept in the root for whoever serves it."""
+    """Return the key that signs tickets: from its file, else one stored in the root and shared by every server of the root."""
     if config.ticket_key_file:
         try:
             key = Path(config.ticket_key_file).read_bytes()

@@ -24,9 +24,9 @@ from lance_flight.flight.lifecycle import serve_until
 from lance_flight.flight.self_check import SelfCheck
 
 BEATS = 4
-"""How often a server calls itself in the time after which it is taken for one that hangs."""
+"""Heartbeats that a server sends within the time after which it counts as unresponsive."""
 BEAT_SECONDS = 5.0
-"""And at least so often."""
+"""Longest time between two heartbeats."""
 
 log = logging.getLogger(__name__)
 
@@ -93,12 +93,12 @@ def _beat(life: Life, settings: ServerConfig, uri: str, stop: threading.Event) -
 
 
 def _ports(addresses: Mapping[str, str]) -> dict[str, int]:
-    """The ports of addresses."""
+    """Extract the port of each address."""
     return {name: urlsplit(address).port or 0 for name, address in addresses.items()}
 
 
 def _stop(stop: threading.Event, number: int, frame: FrameType | None) -> None:
-    """End when the running calls have ended; at once when told a second time."""
+    """Stop after the running calls have ended; a second signal ends the process at once."""
     if stop.is_set():
         service.leave(128 + number)
     stop.set()

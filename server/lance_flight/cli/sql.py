@@ -43,7 +43,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 def credentials(options: argparse.Namespace) -> Credentials:
-    """Return who asks; what is secret comes from files, the environment or the terminal."""
+    """Return the client's credentials; secrets are read from files, the environment or the terminal."""
     if options.user is not None and options.token_file is not None:
         raise InvalidInput("--user and --token-file were given; expected one of them")
     token = _content(options.token_file)

@@ -22,7 +22,7 @@ from types import FrameType, MappingProxyType
 FORWARDED = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGUSR1)
 STOPPING = frozenset({signal.SIGTERM, signal.SIGINT})
 ENDING = STOPPING | {signal.SIGHUP}
-"""Signals that end a server without a fault of its own; whoever started it sees it ended by them."""
+"""Signals that end a server without a fault of its own; the supervisor then ends itself by the same signal."""
 
 QUICK_SECONDS = 10.0
 """A server that lives for less has died at once."""
@@ -33,7 +33,7 @@ BACKOFF_SECONDS = 0.05
 LOOKS = 8
 """A server is silent for so many looks at its pipe before it is ended: time that the parent itself was stopped counts as one."""
 DUMP_SECONDS = 0.5
-"""What a server gets to write where its threads are."""
+"""Seconds that an unresponsive server has for writing the stacks of its threads."""
 REPEAT_SECONDS = 0.05
 """A SIGINT that comes again so soon is the same one: it was seen to arrive twice, a millisecond apart."""
 _PR_SET_PDEATHSIG = 1
@@ -42,7 +42,7 @@ log = logging.getLogger(__name__)
 
 
 class Reason(StrEnum):
-    """Why a server was started again."""
+    """Reason for a restart of the server."""
 
     CRASH = "crash"
     UNRESPONSIVE = "unresponsive"
@@ -50,7 +50,7 @@ class Reason(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Life:
-    """One run of a server, as its process knows it: the restarts before it, the ports that it had, the pipe to its parent."""
+    """State of one server process: the restarts before it, the ports of its predecessor, and the pipe to the parent."""
 
     restarts: Mapping[str, int] = field(default_factory=lambda: dict.fromkeys(Reason, 0))
     ports: Mapping[str, int] = field(default_factory=lambda: MappingProxyType({}))
@@ -123,7 +123,7 @@ class Supervisor:
         return self._stopped_by is not None or status == 0 or is_refused or -status in ENDING
 
     def _ended(self, status: int) -> int:
-        """End as the server did; one that a signal ended is told by that."""
+        """Exit with the status of the server; if a signal ended it, end this process by that signal."""
         if -status in ENDING:
             number = self._stopped_by or -status
             signal.signal(number, signal.SIG_DFL)
