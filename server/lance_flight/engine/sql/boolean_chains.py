@@ -60,7 +60,7 @@ def chain_edits(tokens: Sequence[Token]) -> list[TableUpdate]:
 
 
 def _long_chains(tokens: Sequence[Token]) -> Iterator[tuple[_Expression, int]]:
-    """The conditions that are long chains, each with the place after its last token."""
+    """Yield the conditions that are long chains, each with the place after its last token."""
     opened = [_Expression(0, is_condition=False)]
     for place, token in enumerate(tokens):
         found, word = opened[-1], token.word
@@ -93,7 +93,7 @@ def _is_call(tokens: Sequence[Token], place: int) -> bool:
 
 
 def _edits(tokens: Sequence[Token], found: _Expression, stop: int, listed: set[str] | None) -> Iterator[TableUpdate]:
-    """The edits of one condition: of its chain of OR, and of the chains of AND in that."""
+    """Yield the edits of one condition: of its chain of OR, and of the chains of AND in that."""
     operands: list[_Operand] = []
     start, ands = found.start, list[int]()
     for place in [*found.booleans, stop]:
@@ -113,7 +113,7 @@ def _between(start: int, places: Sequence[int], stop: int) -> list[_Operand]:
 def _chain(
     tokens: Sequence[Token], operands: list[_Operand], word: str, listed: set[str] | None
 ) -> Iterator[TableUpdate]:
-    """The edits of one chain, if it is long; `listed` are the columns that have a list already, None: all of them."""
+    """Yield the edits of one chain if it is long; `listed` are the columns that have an IN list already, None: all of them."""
     if len(operands) <= SHORT_CHAIN or any(start >= stop for start, stop in operands):
         return
     kept, edits = (operands, []) if listed is None else _lists(tokens, operands, word, listed)
@@ -131,7 +131,7 @@ def _chain(
 
 
 def _balanced(tokens: Sequence[Token], operands: Sequence[_Operand]) -> Iterator[TableUpdate]:
-    """Brackets that make a tree of a chain."""
+    """Yield brackets that turn a chain of operands into a balanced tree."""
     if len(operands) > 1:
         first, last = tokens[operands[0].start].start, tokens[operands[-1].stop - 1].stop
         half = len(operands) // 2
@@ -167,7 +167,7 @@ def _lists(
 
 
 def _comparison(tokens: Sequence[Token], sign: str) -> tuple[str, Kind, str] | None:
-    """The column, the kind of the literal and the literal of `column <sign> literal`; None for anything else."""
+    """Return the column, the kind of the literal and the literal of `column <sign> literal`; None for anything else."""
     literal, at = tokens[-1], len(tokens) - 1
     if literal.kind is not Kind.STRING and not (literal.kind is Kind.NUMBER and literal.text.isdigit()):
         return None

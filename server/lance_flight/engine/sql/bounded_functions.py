@@ -85,7 +85,7 @@ def _series(columns: Sequence[pa.Array], *, inclusive: bool) -> pa.Array:
 
 
 def _steps(start: int, stop: int, step: Any, left: int, kind: pa.DataType, *, inclusive: bool) -> np.ndarray[Any, Any]:
-    """The numbers, or ticks of a temporal type, of one row."""
+    """Compute the numbers, or ticks of a temporal type, of one row."""
     if step == 0 or (not isinstance(step, int) and tuple(step) == (0, 0, 0)):
         raise SqlError("step can't be 0 for function range(start [, stop, step])")
     if isinstance(step, int):
@@ -103,7 +103,7 @@ def _steps(start: int, stop: int, step: Any, left: int, kind: pa.DataType, *, in
 
 
 def _even_steps(start: int, stop: int, step: int, left: int, *, inclusive: bool) -> np.ndarray[Any, Any]:
-    """The numbers of one row whose distance is always the same, counted before they are made."""
+    """Compute the numbers of one row with a constant step; their count is checked before they are allocated."""
     sign = 1 if step > 0 else -1
     count = max(0, (stop - start + inclusive * sign + step - sign) // step)
     _check("range", count, left, "elements")
@@ -111,12 +111,12 @@ def _even_steps(start: int, stop: int, step: int, left: int, *, inclusive: bool)
 
 
 def _per_day(kind: pa.DataType) -> int:
-    """Ticks of a temporal type in a day."""
+    """Return the ticks of a temporal type in a day."""
     return 1 if pa.types.is_date32(kind) else _PER_SECOND[kind.unit] * 86_400
 
 
 def _later(at: int, step: Any, per_day: int) -> int:
-    """A tick count later by an interval of months, days and nanoseconds; a day that a month lacks is its last one."""
+    """Add an interval of months, days and nanoseconds to a tick count; a day that a month lacks becomes its last one."""
     months, days, nanos = step
     day, rest = divmod(at, per_day)
     if months:
@@ -204,7 +204,7 @@ LISTS: Mapping[str, tuple[ResultType, Compute]] = MappingProxyType(
 
 
 def _count(values: pa.Array) -> pa.Array:
-    """Counts that a batch of texts or lists is padded to."""
+    """Check the counts that a batch of texts or lists is padded to, and return them."""
     wanted = np.maximum(values.fill_null(0).to_numpy(zero_copy_only=False).astype(np.float64), 0)
     _check("this call", float(wanted.sum()), MOST_ELEMENTS, "characters or elements")
     return values
@@ -222,7 +222,7 @@ def _short(values: pa.Array) -> pa.Array:
 
 
 def _compared(values: pa.Array) -> pa.Array:
-    """Texts of which each takes at most its length times that of another one: the sum of squares bounds that of products."""
+    """Check texts whose comparison costs the product of two lengths, and return them; the sum of squares bounds that of products."""
     lengths = pc.utf8_length(values).cast(pa.float64())
     most = MOST_COMPARED if len(values) > 1 else MOST_COMPARED_ONCE
     _check("levenshtein", pc.sum(pc.multiply(lengths, lengths)).as_py() or 0, most, "pairs of characters")
@@ -277,7 +277,7 @@ def guard_edits(text: str, tokens: Sequence[Token]) -> list[TableUpdate]:
 
 
 def _arguments(tokens: Sequence[Token], opened: int) -> Iterator[tuple[int, int]]:
-    """The tokens of each argument of a call whose bracket opens at a place."""
+    """Yield the token range of each argument of a call whose bracket opens at a place."""
     depth, start = 0, opened + 1
     for place in range(opened, len(tokens)):
         sign = tokens[place].text if tokens[place].kind is Kind.SIGN else ""
@@ -301,7 +301,7 @@ def _is_small(argument: Sequence[Token]) -> bool:
 
 
 def without_guards(name: str) -> str:
-    """The name of a result column as it would be without guards.
+    """Return the name of a result column without the calls of guards in it.
 
     >>> without_guards("lpad(a,__bounded_count(b + (c)))")
     'lpad(a,b + (c))'

@@ -139,7 +139,7 @@ CHEAP_FUNCTIONS = frozenset(
         *("decimal", "numeric", "timestamp", "time", "binary", "into", "unnest", "group", "sum", "current_user"),
     ]
 )
-"""What may stand before a bracket without any cost that grows faster than the text of its constants."""
+"""Functions and words before a bracket whose cost grows no faster than the text of their constants."""
 
 
 def is_costly(text: str, tokens: Sequence[Token]) -> bool:
@@ -199,12 +199,12 @@ class _Level:
         return 1
 
     def end_operand(self) -> None:
-        """An operand of AND or OR is over."""
+        """End an operand of AND or OR."""
         self.operand = max(self.operand, self.operators + self.deepest)
         self.operators = self.deepest = 0
 
     def end_expression(self) -> None:
-        """An expression is over: the depth of the level is that of its deepest one."""
+        """End an expression: the depth of the level is that of its deepest one."""
         self.end_operand()
         self.depth = max(self.depth, self.operand + self.booleans)
         self.operand = self.booleans = 0

@@ -54,7 +54,7 @@ INSTEAD = {
     "the name of a window, beyond the SELECT list": "write the window out, as in OVER (PARTITION BY …)",
     "the name of a window in OVER (…)": "write the window out, as in OVER (PARTITION BY …)",
 }
-"""What to write instead of each clause; those that a rewrite knows stand here for what it cannot."""
+"""Replacement to suggest for each clause; clauses that a rewrite handles are listed for the forms that it cannot."""
 
 FOLLOWED: dict[str, tuple[tuple[frozenset[str], str], ...]] = {
     "CLUSTER": ((frozenset(["BY"]), "CLUSTER BY"),),
@@ -95,7 +95,7 @@ AFTER_TABLE: dict[str, tuple[tuple[frozenset[str], str], ...]] = {
         (frozenset(["("]), "WITH (…) after a table"),
     ),
 }
-"""Those that belong to a table of a FROM, or to a join."""
+"""Clauses that belong to a table of a FROM, or to a join."""
 NEVER_COLUMN_ALIASES = frozenset(["WITH", "SORT", "TOP", "LATERAL", "FETCH", "CLUSTER", "DISTRIBUTE", "INTO"])
 SET_OPERATORS = frozenset(["UNION", "EXCEPT", "INTERSECT", "MINUS"])
 AFTER_FROM = frozenset(["WHERE", "GROUP", "HAVING", "QUALIFY", "WINDOW", "ORDER", "LIMIT", "OFFSET"])
@@ -198,7 +198,7 @@ EXPECTED_BEFORE = {
     "EXTEND": frozenset([">"]),
     "TO": frozenset(["SIMILAR"]),
 }
-"""What stands before some of `BEFORE_OPERAND`, where they are no names themselves."""
+"""Tokens that precede some of `BEFORE_OPERAND` where these are clauses and not names."""
 WILDCARD_OPTIONS = frozenset(["EXCLUDE", "EXCEPT", "REPLACE", "RENAME"])
 TWO_WORDS = frozenset(["ORDER", "WITHIN", "IGNORE", "RESPECT"])
-"""What errors name together with the word that follows."""
+"""Words that errors name together with the word that follows."""

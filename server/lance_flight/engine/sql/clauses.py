@@ -46,7 +46,7 @@ TableUpdate = tuple[int, int, str]
 
 
 class _Kind(Enum):
-    """What a bracket holds."""
+    """Content of a bracket."""
 
     QUERY = "query"
     TABLES = "tables"
@@ -79,7 +79,7 @@ class _Level:
 
 
 def clause_edits(text: str, tokens: Sequence[Token]) -> list[TableUpdate]:
-    """The edits that make DataFusion plan every clause of a text; `Unsupported` names a clause that it would drop."""
+    """Return the edits that make DataFusion plan every clause of a text; raise `Unsupported` for a clause that it would drop."""
     return _Reader(text, tokens).read() if SUSPECTS.search(text) else []
 
 
@@ -98,7 +98,7 @@ class _Reader(TokenPlaces):
         self.resume = 0
 
     def read(self) -> list[TableUpdate]:
-        """The edits of the whole text."""
+        """Return the edits of the whole text."""
         for at, token in enumerate(self.tokens):
             if at < self.resume:
                 continue
@@ -164,7 +164,7 @@ class _Reader(TokenPlaces):
             self._name_query(level)
 
     def _end(self, level: _Level) -> None:
-        """What is known of a query when it ends, or its next part begins: `FROM t` alone selects all columns."""
+        """Finish a query, or one part of it: `FROM t` alone selects all columns."""
         if level.lone_from is not None:
             start = self.tokens[level.lone_from].start
             self.edits.append((start, start, "SELECT * "))
@@ -274,7 +274,7 @@ class _Reader(TokenPlaces):
     # Rewrites.
 
     def _grouped(self, level: _Level, at: int) -> list[TableUpdate] | None:
-        """`GROUP BY a, b WITH ROLLUP` as `GROUP BY ROLLUP (a, b)`."""
+        """Rewrite `GROUP BY a, b WITH ROLLUP` as `GROUP BY ROLLUP (a, b)`."""
         items = _items(self.tokens, level.group, at)
         is_simple = all(
             item
@@ -290,7 +290,7 @@ class _Reader(TokenPlaces):
         return [(start, start, f"{modifier.word} ("), (self.tokens[at].start, modifier.stop, ")")]
 
     def _sampled(self, level: _Level, at: int) -> list[TableUpdate] | None:
-        """`t AS x TABLESAMPLE BERNOULLI (10)` as a query over `t` that keeps each row with that probability."""
+        """Rewrite `t AS x TABLESAMPLE BERNOULLI (10)` as a query over `t` that keeps each row with that probability."""
         named = TABLE.fullmatch(self.sql, self.tokens[level.table].start, self.tokens[at - 1].stop)
         sample = SAMPLE.match(self.sql, self.tokens[at].start)
         if named is None or sample is None or not (sample["method"] or sample["unit"]):

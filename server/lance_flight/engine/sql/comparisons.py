@@ -58,7 +58,7 @@ _INFIX = frozenset(
 
 
 def comparison_edits(tokens: Sequence[Token]) -> list[tuple[int, int, str]]:
-    """The edits (start, stop, new text) that put brackets around each comparison that something looser follows."""
+    """Return edits (start, stop, new text) that put brackets around each IS [NOT] DISTINCT FROM followed by a looser operator."""
     places = [
         at
         for at, token in enumerate(tokens)
@@ -93,13 +93,13 @@ class _Operands(TokenPlaces):
         self.partners |= {closing: opening for opening, closing in self.partners.items()}
 
     def left(self, at: int) -> int:
-        """The first token of the operand that ends at `at`."""
+        """Return the first token of the operand that ends at `at`."""
         while at >= 0 and not self._starts_operand(at):
             at = self.partners.get(at, at) - 1
         return at + 1
 
     def right(self, at: int) -> int:
-        """The token after the operand that begins at `at`."""
+        """Return the token after the operand that begins at `at`."""
         betweens = 0
         while at < len(self.tokens):
             word, is_infix = self.word_at(at), self.ends_operand(at - 1) and not self.is_name(at)
@@ -136,7 +136,7 @@ class _Operands(TokenPlaces):
         return at >= 0
 
     def _pairs(self) -> list[tuple[int, int]]:
-        """Each bracket, and each CASE, with what closes it."""
+        """Pair each bracket, and each CASE, with the token that closes it."""
         pairs: list[tuple[int, int]] = []
         opened: list[int] = []
         for at, token in enumerate(self.tokens):

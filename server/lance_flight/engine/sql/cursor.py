@@ -31,7 +31,7 @@ class Cursor:
 
     @classmethod
     def over(cls, text: str, db_schema: str | None = None, sent: str | None = None, first: int = 0) -> Cursor:
-        """A cursor at the first token of one statement; a closing semicolon is dropped."""
+        """Return a cursor at the first token of one statement; a closing semicolon is dropped."""
         tokens = tokenize(text)
         while tokens and tokens[-1].is_sign(";"):
             tokens.pop()
@@ -41,7 +41,7 @@ class Cursor:
 
     @property
     def done(self) -> bool:
-        """Whether every token was read."""
+        """True if every token was read."""
         return self.at >= len(self.tokens)
 
     @property
@@ -103,7 +103,7 @@ class Cursor:
 
     @property
     def at_literal(self) -> bool:
-        """Whether a number or a text in quotes comes next."""
+        """True if the next token is a number or a quoted text."""
         return not self.done and self.tokens[self.at].kind in (Kind.NUMBER, Kind.STRING)
 
     def literal(self, what: str) -> str:
@@ -117,7 +117,7 @@ class Cursor:
         return sign + self._read(what, Kind.NUMBER, *([] if sign else [Kind.STRING])).text
 
     def source(self, start: int, stop: int) -> str:
-        """The text of the tokens `start` to `stop`, as it was written."""
+        """Return the text of the tokens `start` to `stop`, as it was written."""
         if start >= stop:
             return ""
         return self.text[self.tokens[start].start : self.tokens[stop - 1].stop]

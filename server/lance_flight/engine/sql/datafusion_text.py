@@ -16,7 +16,7 @@ MOST_KEPT = 512
 
 @dataclass(frozen=True, slots=True)
 class DataFusionText:
-    """A query's text with its `calls` of functions whose types are told to DataFusion; planning it may be costly."""
+    """SQL text for DataFusion with its `calls` of typed functions, and whether planning it may be costly."""
 
     calls: TypedCalls
     is_costly: bool

@@ -49,7 +49,7 @@ def session_config(target_partitions: int = 1) -> SessionConfig:
 
 
 def inner_context() -> SessionContext:
-    """A context for what a statement computes beside its query: expressions, casts, conditions."""
+    """Create a context for computations outside the query of a statement: expressions, casts, conditions."""
     return SessionContext(session_config(), RuntimeEnvBuilder().with_greedy_memory_pool(INNER_MEMORY))
 
 
@@ -88,7 +88,7 @@ def compute(expression: str, columns: pa.RecordBatch, kind: pa.DataType) -> pa.A
 
 
 def computed_type(expression: str, columns: pa.RecordBatch) -> pa.DataType:
-    """The type of the values of an expression over columns by their names.
+    """Return the type of an expression over columns by their names.
 
     >>> computed_type("a + 1", pa.record_batch({"a": pa.array([], pa.int32())}))
     DataType(int64)
@@ -112,7 +112,7 @@ def check_condition(condition: str, source: pa.Schema) -> None:
 
 
 def columns_in(expression: str, names: Iterable[str]) -> list[str]:
-    """The columns that an expression may speak of; what is called like one (a function, say) counts too.
+    """Return the columns that an expression may refer to; a name of another thing (a function, say) counts too.
 
     >>> columns_in('upper(Origin) = "Dest"', ["origin", "Dest", "carrier"])
     ['origin', 'Dest']
@@ -123,7 +123,7 @@ def columns_in(expression: str, names: Iterable[str]) -> list[str]:
 
 
 def cast(column: pa.Array, kind: pa.DataType) -> pa.Array:
-    """`column` as SQL casts it, which for text is how a literal of that type is read.
+    """Cast `column` by SQL's rules; text is read as a literal of that type.
 
     >>> cast(pa.array(["01:02", None]), pa.time64("us")).to_pylist()
     [datetime.time(1, 2), None]
@@ -138,7 +138,7 @@ def cast(column: pa.Array, kind: pa.DataType) -> pa.Array:
 
 
 def result_type(expression: str, sources: Sequence[pa.DataType]) -> pa.DataType:
-    """The type of an expression over columns of these types."""
+    """Return the type of an expression over columns of these types."""
     return _computed(expression, [pa.nulls(0, source) for source in sources]).type
 
 
@@ -218,7 +218,7 @@ _WIDER = {
 
 
 def _computed(expression: str, columns: Sequence[pa.Array]) -> pa.Array:
-    """The values of an expression; a column of type null is NULL in whatever type the expression wants there."""
+    """Evaluate an expression; a column of type null is NULL in whatever type the expression expects there."""
     if not any(pa.types.is_null(column.type) for column in columns):
         return _computed_over(expression, _numbered(columns))
     try:
@@ -247,7 +247,7 @@ def _computed_over(expression: str, columns: pa.RecordBatch) -> pa.Array:
 
 
 def _planned_over(query: str, source: pa.RecordBatch, expression: str) -> DataFrame:
-    """A query over one batch, called `source`; positions in errors are those of the expression in it."""
+    """Plan a query over one batch, called `source`; positions in errors are those of the expression in it."""
     context = inner_context()
     context.register_record_batches("source", [[source]])
     with located(expression, query):

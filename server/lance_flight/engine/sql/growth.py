@@ -32,7 +32,7 @@ _GROWING = re.compile(
 
 @dataclass(slots=True)
 class _Level:
-    """One bracket as far as it was read: the growth of its expressions, and of the subqueries that they read."""
+    """State of one bracket while it is read: the growth of its expressions, and of the subqueries that they read."""
 
     call: str = ""
     named: str = ""
@@ -128,7 +128,7 @@ class _Statement:
             level.base = max(level.base, self._named.get(folded(token), 1))
 
     def growth(self) -> int:
-        """The growth of the whole, once all was read."""
+        """Return the growth of the whole statement, once all tokens were read."""
         while len(self._levels) > 1:
             self._close()
         return self._levels[0].growth()
@@ -150,7 +150,7 @@ def _call(tokens: Sequence[Token], place: int) -> str:
 
 
 def _name(tokens: Sequence[Token], place: int) -> str:
-    """The name of the WITH query whose bracket opens at a place."""
+    """Return the name of the WITH query whose bracket opens at a place."""
     at = place - 1
     while at > 0 and tokens[at].word in {"NOT", "MATERIALIZED"}:
         at -= 1

@@ -65,7 +65,7 @@ LONGEST = max(map(len, _INSTEAD))
 
 
 def instead_of(tokens: Sequence[Token], ours: Container[tuple[str, ...]] = ()) -> str | None:
-    """What to write instead of a statement that another system has; None for any other, and for one that begins with words of `ours`.
+    """Return the suggested replacement for a statement of another system; None for any other, and for one that begins with words of `ours`.
 
     >>> from lance_flight.engine.sql.tokens import tokenize
     >>> instead_of(tokenize("show databases"))

@@ -31,7 +31,7 @@ class PartialQuery(NamedTuple):
 
 
 def insert_head(text: str) -> list[Token] | None:
-    """The tokens of a long INSERT up to its VALUES, which stands for all that follows; None for any other statement.
+    """Return the tokens of a long INSERT up to VALUES, whose token spans the rest of the text; None for any other statement.
 
     >>> insert_head("INSERT INTO t VALUES (1)") is None
     True
@@ -84,7 +84,7 @@ def _after_comma(query: str, start: int) -> tuple[int, bool]:
 
 
 def _end_of_rows(query: str, start: int) -> int:
-    """The end of some rows that begin at a place, in brackets."""
+    """Return the end of a run of bracketed rows that begins at a place."""
     depth = stop = 0
     for token in tokens_of(query[start:]):
         sign = token.text if token.kind is Kind.SIGN else ""

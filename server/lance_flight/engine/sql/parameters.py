@@ -21,7 +21,7 @@ def parameter_schema(
     target: pa.Schema | None = None,
     given: Mapping[str, pa.DataType] = MappingProxyType({}),
 ) -> pa.Schema:
-    """One nullable field for each of `$1`, `$2` … (`?` numbered in order).
+    """Return the schema of the parameters: one nullable field for each of `$1`, `$2` … (`?` numbered in order).
 
     A type is one that is `given`, or taken from the plan where it knows one, for INSERT … VALUES from the `target` column of the same
     place, and is utf8 otherwise.
@@ -77,7 +77,7 @@ def _fitting(column: pa.Array, wanted: pa.DataType | None) -> pa.Array:
 
 
 def _placeholders(plan: LogicalPlan) -> Iterator[tuple[str, pa.DataType]]:
-    """The typed placeholders of a plan's filters and projections."""
+    """Yield the typed placeholders of a plan's filters and projections."""
     for expression in _expressions(plan):
         yield from _typed(expression)
     for child in plan.inputs():

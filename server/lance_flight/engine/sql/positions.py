@@ -10,7 +10,7 @@ from lance_flight.engine.sql.tokens import Kind, Token, tokenize
 from lance_flight.errors import LimitExceeded, SqlError, Unsupported
 
 _POSITION = re.compile(r"[; ]*\bat Line: (?P<line>\d+), Column: (?P<column>\d+)")
-"""As sqlparser writes it. One that is of the sent text is written otherwise, so that it is left alone from there on."""
+"""Matches a position as sqlparser writes it; positions in the sent text are written differently, so that they are not matched again."""
 _MOST_ALIKE = 1_000
 _MOST_NEIGHBOURS = 50
 
@@ -29,7 +29,7 @@ def located(sent: str | None, planned: str) -> Iterator[None]:
 
 
 def with_sent_position(message: str, planned: str, sent: str | None) -> str:
-    """A message about `planned` with its position in `sent`, the text that `planned` was made of.
+    """Translate the position in a message about `planned` to `sent`, the text that `planned` was made from.
 
     >>> with_sent_position("found: y at Line: 1, Column: 16", "SELECT (x AND) y", "SELECT x AND y")
     'found: y at line 1, column 14'
@@ -47,7 +47,7 @@ def with_sent_position(message: str, planned: str, sent: str | None) -> str:
 
 
 def sent_start(planned: str, offset: int, sent: str) -> int | None:
-    """The start in `sent` of the token that stands at `offset` in `planned`: the one with the most equal neighbours."""
+    """Return the start in `sent` of the token at `offset` in `planned`: the token with the most equal neighbours."""
     ours, theirs = _known(planned), _known(sent)
     at = next((place for place, token in enumerate(ours) if token.stop > offset), None)
     if at is None:

@@ -1,4 +1,4 @@
-"""How statements name tables and columns."""
+"""References to tables and columns in statements."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def table(cursor: Cursor) -> TableRef:
 
 
 def table_name(reference: TableRef) -> TableName:
-    """The table that a statement means: one of `public` unless it says otherwise."""
+    """Resolve a reference to a table name; the schema defaults to `public`."""
     return TableName(reference.db_schema or PUBLIC, reference.name)
 
 
@@ -46,7 +46,7 @@ def names(cursor: Cursor) -> tuple[str, ...]:
 
 
 def quoted(*parts: str) -> str:
-    """A name as SQL takes it, whatever it is made of.
+    """Quote the parts of a name for SQL.
 
     >>> quoted("public", "my table")
     '"public"."my table"'
@@ -55,5 +55,5 @@ def quoted(*parts: str) -> str:
 
 
 def enclosed(expression: str) -> str:
-    """An expression as a part of another; a comment at its end does not reach beyond it."""
+    """Put an expression into brackets; a line break ends a comment at its end."""
     return f"({expression}\n)"

@@ -24,7 +24,7 @@ _BINARY = {"VARBINARY", "BINARY", "BLOB"}
 
 
 def for_datafusion(text: str) -> str:
-    """`text` as DataFusion plans it: `?` numbered, type names that it has, no clause that it would drop (`Unsupported`).
+    """Rewrite `text` for DataFusion: `?` numbered, its own type names, no clause that it would drop (`Unsupported`).
 
     >>> for_datafusion("SELECT CAST(a AS TIMESTAMP), b::varbinary FROM t WHERE c = ?")
     'SELECT CAST(a AS TIMESTAMP(6)), b::BYTEA FROM t WHERE c = $1'
@@ -49,7 +49,7 @@ def for_datafusion(text: str) -> str:
 
 
 def numbered(text: str) -> str:
-    """`text` with each `?` as the parameter that it is, so that its parts may be put into another order.
+    """Replace each `?` in `text` by the numbered parameter, so that parts of the text may be reordered.
 
     >>> numbered("UPDATE t SET a = ? WHERE b = ?")
     'UPDATE t SET a = $1 WHERE b = $2'
@@ -64,7 +64,7 @@ def numbered(text: str) -> str:
 
 
 def _apart(text: str, token: Token, new: str) -> str:
-    """`new` in place of a token, kept from becoming one word with what stands beside it."""
+    """Return `new` in place of a token, padded with spaces where it would join a word beside it."""
     before, after = text[token.start - 1 : token.start], text[token.stop : token.stop + 1]
     return " " * _is_of_word(before) + new + " " * _is_of_word(after)
 
@@ -74,7 +74,7 @@ def _is_of_word(sign: str) -> bool:
 
 
 def sql_type(text: str) -> str:
-    """A column type as DataFusion reads it.
+    """Rewrite a column type to a name that DataFusion accepts.
 
     >>> sql_type("timestamptz"), sql_type("VARBINARY(10)"), sql_type("BIGINT UNSIGNED")
     ('timestamptz(6)', 'BYTEA', 'BIGINT UNSIGNED')
@@ -98,7 +98,7 @@ def _type_edits(tokens: list[Token], place: int) -> list[tuple[int, int, str]]:
 
 
 def _type_places(tokens: list[Token]) -> Iterable[int]:
-    """The places of type names: after `::`, after AS inside CAST or TRY_CAST, and before a literal."""
+    """Yield the places of type names: after `::`, after AS inside CAST or TRY_CAST, and before a literal."""
     casts: list[bool] = []
     for place in range(1, len(tokens)):
         before = tokens[place - 1]

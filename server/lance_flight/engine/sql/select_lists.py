@@ -15,7 +15,7 @@ _AFTER_LIST = frozenset(
 
 
 def with_distinct_names(text: str) -> str:
-    """A query whose select items that repeat an earlier one of their list have a name of their own.
+    """Add an alias to each select item that repeats an earlier one of its list.
 
     DataFusion refuses two columns of one name. An INSERT takes columns by their places: there the name is no matter.
 
@@ -37,7 +37,7 @@ def with_distinct_names(text: str) -> str:
 
 
 def _items(tokens: list[Token], start: int) -> Iterator[list[Token]]:
-    """The items of the list that begins at `start`, each as its tokens."""
+    """Yield the tokens of each item of the select list that begins at `start`."""
     if start < len(tokens) and tokens[start].word in {"DISTINCT", "ALL"}:
         start += 1
     item: list[Token] = []

@@ -20,13 +20,13 @@ OLDEST, NEWEST = "0.20.0", "0.85.0"
 """The versions of Substrait that are read: from the oldest that there are plans of in the tests to DataFusion's own."""
 
 _PANIC = "PanicException"
-"""What DataFusion ends with at an index out of bounds: not an `Exception`, and in no module that could be imported."""
+"""Type name of DataFusion's panic at an index out of bounds, which is no `Exception` and in no importable module."""
 
 _STATEMENT = re.compile(rf"\s*{WORD}\s+'(?P<plan>[^']*)'\s*;?\s*", re.IGNORECASE)
 
 
 def statement_of(plan: bytes) -> str:
-    """The statement that is this plan.
+    """Return the statement that carries a Substrait plan.
 
     >>> statement_of(b"plan")
     "SUBSTRAIT 'cGxhbg=='"
@@ -35,7 +35,7 @@ def statement_of(plan: bytes) -> str:
 
 
 def plan_in(statement: str) -> bytes | None:
-    """The plan that a statement is; None for SQL.
+    """Decode the Substrait plan of a statement; return None for SQL.
 
     >>> plan_in("SUBSTRAIT 'cGxhbg=='")
     b'plan'
@@ -50,7 +50,7 @@ def plan_in(statement: str) -> bytes | None:
 
 
 def planned(context: SessionContext, plan: bytes) -> DataFrame:
-    """A plan over the tables of `context`.
+    """Plan a Substrait plan over the tables of `context`.
 
     DataFusion reads queries alone: relations that write are refused here, as is all else that it does not know.
     """

@@ -13,7 +13,7 @@ from lance_flight.engine.sql.cursor import Cursor
 from lance_flight.errors import NotFound
 
 Point = int | str | datetime
-"""Where in a table's history: a version, a tag, or the newest version as old as a moment."""
+"""Point in a table's history: a version, a tag, or the newest version that is not later than a time."""
 
 _VERSION = re.compile(r"[0-9]{1,20}")
 _REFERENCE = re.compile(r"(?P<table>.+?)(?:@(?P<at>[^$@]+))?(?:\$(?P<metadata>[a-z]+))?", re.DOTALL)
@@ -42,7 +42,7 @@ class Reference:
 
 
 def point(text: str) -> Point:
-    """A version number, a point in time (UTC unless it says otherwise), or a tag.
+    """Parse a version number, a point in time (UTC unless it has a zone), or a tag.
 
     >>> point("12"), point("2026-01-31").isoformat(), point("audited")
     (12, '2026-01-31T00:00:00+00:00', 'audited')
@@ -68,7 +68,7 @@ def read_as_of(cursor: Cursor) -> Point | None:
 
 @contextmanager
 def naming(table: TableName, at: Point | None) -> Iterator[None]:
-    """Says of a version that is not there which table has it not, and nothing of where that table lies."""
+    """Replace an error about a missing version by one that names the table and the point, not the table's location."""
     try:
         yield
     except (NotFound, OverflowError) as exc:

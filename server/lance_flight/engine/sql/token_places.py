@@ -1,4 +1,4 @@
-"""What stands at a place of a list of tokens: where an operand ends, and what is a name."""
+"""Classification of tokens by their neighbours: ends of operands, and names."""
 
 from __future__ import annotations
 
@@ -17,19 +17,19 @@ class TokenPlaces:
         """The opening brackets, one after another, that were passed over last."""
 
     def text(self, at: int) -> str:
-        """The text of a token; nothing beyond the ends."""
+        """Return the text of a token; an empty string beyond the ends."""
         return self.tokens[at].text if 0 <= at < len(self.tokens) else ""
 
     def kind(self, at: int) -> Kind | None:
-        """The kind of a token; None beyond the ends."""
+        """Return the kind of a token; None beyond the ends."""
         return self.tokens[at].kind if 0 <= at < len(self.tokens) else None
 
     def word_at(self, at: int) -> str:
-        """A word in capitals; nothing where there is none."""
+        """Return a word in capitals; an empty string for any other token."""
         return self.tokens[at].word if 0 <= at < len(self.tokens) else ""
 
     def first_word(self, at: int) -> str:
-        """The first word inside the brackets that open here."""
+        """Return the first word inside the brackets that open at a token."""
         if at not in self._brackets:
             end = at
             while self.is_sign(end, "("):

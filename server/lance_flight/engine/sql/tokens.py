@@ -14,7 +14,7 @@ from lance_flight.errors import LimitExceeded, SqlError
 
 
 class Kind(Enum):
-    """What a token is."""
+    """Kind of a token."""
 
     WORD = "word"
     NAME = "name"
@@ -39,7 +39,7 @@ STRINGS = frozenset({Kind.STRING, Kind.ESCAPED})
 
 
 class Token(NamedTuple):
-    """One token: its text (what stands between the quotes, where there are some), and where it stands."""
+    """Token of SQL text: its kind, its text (without quotes), and its offsets."""
 
     kind: Kind
     text: str
@@ -57,12 +57,12 @@ class Token(NamedTuple):
 
 
 def folded(token: Token) -> str:
-    """The name that an identifier stands for: in lower case unless it is in quotes."""
+    """Return the name of an identifier: in lower case unless it is quoted."""
     return token.text if token.kind in QUOTED else token.text.lower()
 
 
 def tokenize(text: str) -> list[Token]:
-    """The tokens of a text, without its comments; `SqlError` for a string, name or comment that has no end, `LimitExceeded` for too many.
+    """Split a text into tokens, without comments; `SqlError` for an unterminated string, name or comment, `LimitExceeded` for too many.
 
     >>> [token.text for token in tokenize("SELECT $$it's$$ || ? -- why?")]
     ['SELECT', "it's", '|', '|', '?']
@@ -145,7 +145,7 @@ def _end_of_comment(text: str, start: int) -> int:
 
 
 def edited(text: str, edits: Iterable[tuple[int, int, str]]) -> str:
-    """`text` with each stretch (start, end) replaced."""
+    """Return `text` with each range (start, end) replaced."""
     parts: list[str] = []
     at = 0
     for start, end, new in sorted(edits, key=itemgetter(0, 1)):

@@ -31,7 +31,7 @@ _RELATIONS = frozenset(["FROM", "JOIN", "LATERAL"])
 
 @dataclass(frozen=True, slots=True)
 class TypedFunction:
-    """A function: the type of its values by those of its arguments (`SqlError` for others), and its values."""
+    """Function computed in Python: its result type for argument types (`SqlError` if it takes none such), and its values."""
 
     result: Callable[[str, Sequence[pa.DataType]], pa.DataType]
     compute: Callable[[Sequence[pa.Array]], pa.Array]
@@ -56,13 +56,13 @@ FUNCTIONS: Mapping[str, TypedFunction] = MappingProxyType(
 
 
 def shown_name(column: str) -> str:
-    """The name of a result column with the functions under their own names."""
+    """Return the name of a result column with the user's names of functions."""
     return without_guards(_CALL_NAME.sub(lambda found: found["word"], column))
 
 
 @dataclass(slots=True)
 class TypedCalls:
-    """The calls of such functions in one query, each under a name of its own, and whether others are guarded."""
+    """Calls of typed functions in one query, each under a generated name, and whether other calls are guarded."""
 
     sql: str
     calls: dict[str, str]
@@ -70,7 +70,7 @@ class TypedCalls:
 
     @classmethod
     def of(cls, sql: str) -> TypedCalls:
-        """Give every call its own name, and guard the arguments of others."""
+        """Give every call of a typed function its own name, and guard the arguments of other calls."""
         tokens = tokenize(sql)
         edits: list[tuple[int, int, str]] = []
         calls: dict[str, str] = {}
@@ -145,7 +145,7 @@ def _result(function: TypedFunction, word: str, kinds: Sequence[pa.DataType], *,
 
 
 def _arrow_types(context: SessionContext, text: str) -> list[pa.DataType]:
-    """Types as DataFusion prints them, read by DataFusion itself."""
+    """Parse types as DataFusion prints them, using DataFusion itself."""
     cursor = Cursor.over(text)
     names = [cursor.until(",")]
     while cursor.accept(","):

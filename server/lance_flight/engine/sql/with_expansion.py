@@ -49,7 +49,7 @@ def _check_expanded(relations: int, name: str) -> None:
 
 
 def _with_queries(tokens: Sequence[Token]) -> Iterator[_Query]:
-    """Every `name [(columns)] AS [NOT] [MATERIALIZED] (…)` of a statement, in the order of their beginnings."""
+    """Yield every `name [(columns)] AS [NOT] [MATERIALIZED] (…)` of a statement, in the order of their beginnings."""
     closing = _closing_places(tokens)
     opening = {stop: start for start, stop in closing.items()}
     for place, token in enumerate(tokens):
@@ -67,7 +67,7 @@ def _with_queries(tokens: Sequence[Token]) -> Iterator[_Query]:
 
 
 def _closing_places(tokens: Sequence[Token]) -> dict[int, int]:
-    """The place of the closing bracket of each opening one."""
+    """Map the place of each opening bracket to that of its closing one."""
     opened: list[int] = []
     closing: dict[int, int] = {}
     for place, token in enumerate(tokens):
