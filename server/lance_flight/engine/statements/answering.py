@@ -56,7 +56,7 @@ class Answering:
 def _plan_key(
     statement: RowsStatement, context: StatementContext, branch: str | None, parameters: pa.RecordBatch | None
 ) -> PlanKey | None:
-    """Return what a query's plan is kept under; None for one that others may not run: of a transaction, of temporary tables, row by row."""
+    """Return the plan-cache key of a query; None if its plan cannot be shared: in a transaction, over temporary tables, or row by row."""
     text = statement.text
     is_shared = context.transaction is None and not context.access.own
     is_one = parameters is None or parameters.num_rows == 1

@@ -36,7 +36,7 @@ class RowByRow:
 
 
 def answer_by_rows(statement: RowsStatement, parameters: pa.RecordBatch | None, answer_to: AnswerTo) -> Answer:
-    """The answer to all rows of parameters; `InvalidInput` for several where the statement is no query."""
+    """Return the answer to all rows of parameters; raise `InvalidInput` for several if the statement is no query."""
     if parameters is None or parameters.num_rows == 1:
         return answer_to(parameters)
     if statement.text is None:

@@ -1,4 +1,4 @@
-"""What a statement that changes something is carried out within."""
+"""Context in which a statement that changes data or tables is executed."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ NewSession: TypeAlias = Callable[..., Session]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Changes:
-    """Where a statement is carried out: once for each of `bindings` (one row of parameters, or None), all together.
+    """Context of a changing statement, executed once for each of `bindings` (one row of parameters, or None), atomically together.
 
     Without a `transaction` it is one of its own. `access` says which rows may be written. What is made among `temporary`
     tables, and what drops one, takes effect at once. `progress` is told how far long work is.
@@ -46,7 +46,7 @@ class Changes:
         return self.transaction or self.root
 
     def policy(self, writing: frozenset[Privilege], name: TableName) -> RowPolicy:
-        """The rows that a statement may write to a table, or to a branch of one."""
+        """Return the row policy of writes to a table, or to a branch of one."""
         return self.access.rows(writing, self.root.governing(name))
 
     def together(self, work: Callable[[SqlTransaction], int]) -> int:
@@ -70,7 +70,7 @@ class Changes:
 
 
 def temporary_root(temporary: TemporaryTables | None, name: TableName, root: Root) -> Root:
-    """Return where a temporary table is made; refused where nobody could tell whose it is."""
+    """Return the root in which to make a temporary table; raise `Unsupported` if the session is not bound to one client."""
     if temporary is None:
         raise Unsupported(
             f"temporary table {name.name!r} needs a session that is its client's alone: by a cookie, by the token of a"

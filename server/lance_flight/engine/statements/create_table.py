@@ -79,7 +79,7 @@ class CreateTable(ChangeStatement):
 
 @dataclass(frozen=True, slots=True)
 class _Making:
-    """One table that is made, among those of `root`."""
+    """Creation of one table below `root`."""
 
     statement: CreateTable
     root: Root

@@ -81,7 +81,7 @@ class DescribeNamespace(RowsStatement):
         return described
 
     def _properties(self, tables: Root | SqlTransaction, db_schema: str) -> _Properties:
-        """The longest table name that the parts begin with counts: a schema and a table, or a table of `db_schema`."""
+        """Resolve the longest prefix that names a table: a schema and a table, or a table of `db_schema`."""
         parts = self.parts
         if parts[0] == CATALOG and len(parts) > 1 and not tables.has(TableName(db_schema, CATALOG)):
             parts = parts[1:]
@@ -131,7 +131,7 @@ class _Properties:
 
 
 def _columns(table: Table) -> tuple[pa.Schema, Mapping[str, int], Mapping[str, str]]:
-    """The columns of a table, their field ids, and the partition fields that they feed."""
+    """Return the columns of a table, their field ids, and the partition fields that use them."""
     snapshot = table.snapshot()
     return snapshot.schema.plain, snapshot.schema.ids if table.is_partitioned else {}, _uses(snapshot)
 

@@ -134,7 +134,7 @@ class Reindex(MaintenanceStatement):
 
 
 def _indexed(reference: TableRef, changes: Changes) -> tuple[Table, set[str]]:
-    """A table that gets an index or loses one, a part of its tables at a time, and the names of those that it has."""
+    """Return a table whose indices are changed in steps, some of its tables at a time, and the names of the indices that it has."""
     changes.begin_steps("indices are not made or dropped")
     table = changes.root.table(table_name(reference))
     return table, {each.name for each in indices_of(table.snapshot())}

@@ -71,7 +71,7 @@ class Insert(ChangeStatement):
         return changes.together(partial(self._insert, changes))
 
     def _insert(self, changes: Changes, transaction: SqlTransaction) -> int:
-        """The rows of all bindings in one commit."""
+        """Write the rows of all bindings in one commit, and return their number."""
         target = self._target(transaction)
         name = table_name(self.table)
         writing = _OVERWRITING if self.overwrite else frozenset({Privilege.INSERT})
@@ -95,7 +95,7 @@ class Insert(ChangeStatement):
                 yield assigned(pa.Table.from_arrays(batch.columns, names=target.names), target)
 
     def _target(self, tables: Root | SqlTransaction) -> pa.Schema:
-        """The target columns in their order; an unknown one, or a missing NOT NULL one, is named."""
+        """Return the target columns in their order; raise an error that names an unknown or a missing NOT NULL column."""
         schema = tables.read(table_name(self.table), ingest.schema_of)
         if self.columns is None:
             return schema

@@ -30,13 +30,13 @@ Required = tuple[Privilege, TableName]
 """A privilege that is needed on all rows of a table."""
 
 REMOVING = (Privilege.SELECT, Privilege.DELETE)
-"""Rows that go are counted in the reply, and chosen by what they hold: who may not read them learns of neither."""
+"""Privileges for removing rows: SELECT too, since the reply counts them and the condition depends on their values."""
 MAKING = (Privilege.DDL, Privilege.INSERT)
 """A table that is made with rows."""
 
 
 class Statement(ABC):
-    """One statement as it was read.
+    """Base of parsed statements.
 
     Computing with stored rows, counting them, naming their values in errors, or moving them to another name or partition
     requires SELECT on them.
@@ -50,7 +50,7 @@ class Statement(ABC):
     One without further words takes whatever other forms with its first word do not.
     """
     nests: ClassVar[bool] = False
-    """Whether another statement stands inside it."""
+    """True if another statement is part of this one."""
     read: ClassVar[Callable[..., Statement]]
     """The class method that reads what follows the words of a form: `read(cursor)`. What it leaves is refused.
 
@@ -59,7 +59,7 @@ class Statement(ABC):
 
     @property
     def label(self) -> str:
-        """What error messages call it."""
+        """Return the name of the statement in error messages."""
         return type(self).__name__
 
     @abstractmethod
@@ -137,7 +137,7 @@ class ChangeStatement(Statement):
     __slots__ = ()
 
     def parameters(self, sql: str, changes: Changes) -> pa.Schema:
-        """The parameters of the statement, whose text is `sql`, with their types; nothing is run."""
+        """Return the parameters of the statement, whose text is `sql`, with their types, without running it."""
         return parameter_schema(sql, None)
 
     @abstractmethod
@@ -147,7 +147,7 @@ class ChangeStatement(Statement):
 
 @dataclass(frozen=True, slots=True)
 class MaintenanceWork:
-    """What a maintenance statement does when it is `run`, and the `schema` of its report.
+    """Work of a maintenance statement: the function to `run`, and the `schema` of its report.
 
     It commits in steps of its own, and is not to be interrupted.
     """
@@ -168,7 +168,7 @@ class MaintenanceStatement(TableStatement):
 
 @dataclass(frozen=True, slots=True)
 class Server:
-    """What a statement about the server and its sessions is run within; `transaction` waits for that of its session."""
+    """Context of a statement about the server and its sessions; `transaction` waits for that of the statement's session."""
 
     running: StatementRegistry
     scope: Scope

@@ -71,7 +71,7 @@ class Merge(Merging, RowChange):
 
 
 def _source(cursor: Cursor) -> tuple[str, str]:
-    """The text of a MERGE's source, without its alias, and the name that the statement has for it."""
+    """Read the source of a MERGE: its text without the alias, and the name by which the statement refers to it."""
     if cursor.peek("("):
         relation = cursor.bracketed()
         called = alias(cursor, "ON")

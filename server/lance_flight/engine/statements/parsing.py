@@ -126,4 +126,4 @@ _READERS = _readers(STATEMENTS)
 _BEGINNINGS = frozenset(
     tuple(form.split(f" {TABLE} ")[0].split()[: habits.LONGEST]) for statement in STATEMENTS for form in statement.forms
 )
-"""What begins a statement of ours is no habit of another system."""
+"""First words of the supported statements, which are not mistaken for statements of another system."""

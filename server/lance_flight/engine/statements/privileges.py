@@ -12,7 +12,7 @@ S = TypeVar("S", bound=Statement)
 
 
 def permitted(statement: S, access: Access, root: Root) -> S:
-    """A statement that its caller may run, as far as that can be known before its tables are opened."""
+    """Check the privileges of a statement as far as they are known before its tables are opened, and return the statement."""
     for privilege, table in statement.required(access.own):
         access.check_all_rows(privilege, root.governing(table))
     return statement

@@ -30,7 +30,7 @@ MOST_BYTES = 64 << 20
 MOST_REPORTS = 256
 
 KEPT_HERE = b""
-"""What a task says in place of a report that is kept by its server."""
+"""Marker in a task whose report is stored on this server."""
 
 _COMPRESSION = "zstd"
 

@@ -1,4 +1,4 @@
-"""What UPDATE, DELETE, MERGE and TRUNCATE have in common: they change the rows of one table, as a part of the transaction."""
+"""Base classes of UPDATE, DELETE, MERGE and TRUNCATE, which change rows of one table within a transaction."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class TargetChange(ChangeStatement):
     @property
     @abstractmethod
     def writing(self) -> frozenset[Privilege]:
-        """What it does to rows that come."""
+        """Return the privileges that the rows it writes require."""
 
     @abstractmethod
     def change(
@@ -55,7 +55,7 @@ class TargetChange(ChangeStatement):
         return changes.together(partial(self._change_each, changes))
 
     def _change_each(self, changes: Changes, transaction: SqlTransaction) -> int:
-        """The changes of each binding, made to what the ones before it left."""
+        """Apply the change for each binding, each to the result of the ones before it; return the number of rows."""
         policy = changes.policy(self.writing, self.target_name)
         if len(changes.bindings) > 1:
             self._check_repeated(transaction)
@@ -72,7 +72,7 @@ class TargetChange(ChangeStatement):
         return count
 
     def _check_repeated(self, transaction: SqlTransaction) -> None:
-        """Refuse several rows of parameters where each would be a commit of its own: for a plain table that others see."""
+        """Refuse several rows of parameters if each would be a visible commit of its own: for a plain table that is no draft."""
         table = transaction.table(self.target_name)
         if not table.is_partitioned and not transaction.is_draft(table):
             raise Unsupported(
@@ -95,11 +95,11 @@ class RowChange(TargetChange):
     @property
     @abstractmethod
     def changing(self) -> frozenset[Privilege]:
-        """What it does to rows that are there."""
+        """Return the privileges that the existing rows it changes require."""
 
     @abstractmethod
     def query(self, session: Session, schema: pa.Schema, *, keeps_ids: bool) -> RowQuery:
-        """The query that finds its rows in a target of these columns, whose rows may keep their ids."""
+        """Build the query that finds the rows to change in a target of these columns, whose rows may keep their ids."""
 
     def narrow(self, session: Session, frame: DataFrame) -> None:
         """Restrict what `frame`, its query, reads of the target, before it is run."""
@@ -108,7 +108,7 @@ class RowChange(TargetChange):
         return ()
 
     def query_in(self, session: Session) -> RowQuery:
-        """The query that finds its rows, in a session that has it as target."""
+        """Build the query that finds the rows to change, in a session that has the target registered."""
         transaction = session.transaction or SqlTransaction(session.root)
         target = WritableTable(transaction.table(self.target_name), transaction)
         return self.query(session, target.columns, keeps_ids=target.keeps_row_ids)

@@ -37,13 +37,13 @@ def assign(session: ClientSession, name: str, value: SettingValue | None) -> Non
 
 
 def options(session: ClientSession) -> dict[str, SettingValue]:
-    """Every setting of a session with its value, as `assign` takes it."""
+    """Return every setting of a session with its value, in the form that `assign` takes."""
     return {name: setting.read(session) for name, setting in _SETTINGS.items()}
 
 
 @dataclass(frozen=True, slots=True)
 class _Setting:
-    """How a setting is read from a session, and written to it once its value is checked."""
+    """Accessors of a session setting: read its value, and write a new one after validating it."""
 
     read: Callable[[ClientSession], SettingValue]
     write: Callable[[ClientSession, SettingValue], None]
@@ -78,7 +78,7 @@ def _set_branch(session: ClientSession, value: SettingValue) -> None:
 
 
 def _switch(name: str) -> _Setting:
-    """One way of running queries, which is on or off."""
+    """Return the setting of an execution option that is on or off."""
 
     def choose(session: ClientSession, value: SettingValue) -> None:
         chosen = _SWITCHED.get(value.lower()) if isinstance(value, str) else value
@@ -90,7 +90,7 @@ def _switch(name: str) -> _Setting:
 
 
 def _as_text(value: SettingValue) -> SettingValue:
-    """A whole number as SET would give it; anything else as it is."""
+    """Convert a whole number to text, the form in which SET gives it; return other values unchanged."""
     return str(value) if isinstance(value, int) and not isinstance(value, bool) else value
 
 

@@ -1,4 +1,4 @@
-"""What the forms of ALTER TABLE have in common."""
+"""Base classes of the forms of ALTER TABLE."""
 
 from __future__ import annotations
 

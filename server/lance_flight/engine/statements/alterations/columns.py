@@ -29,7 +29,7 @@ class _ColumnAlteration(HistoryAlteration):
     @property
     @abstractmethod
     def operation(self) -> str:
-        """What the history of the table calls it."""
+        """Return the name of the operation in the table's history."""
 
     @abstractmethod
     def change(self) -> SchemaChange:
@@ -37,7 +37,7 @@ class _ColumnAlteration(HistoryAlteration):
 
     @property
     def values(self) -> SqlExpression | None:
-        """What a new column is computed by."""
+        """Return the expression that computes a new column; None without one."""
         return None
 
     def alter(self, root: Root, name: TableName, table: Table) -> None:
@@ -172,7 +172,7 @@ class AlterColumn(_ColumnAlteration):
 
 
 def _path(cursor: Cursor) -> Path:
-    """A column, or one inside others: names with dots between them."""
+    """Read the path of a column or a nested field: names separated by dots."""
     names = [cursor.name("the name of a column")]
     while cursor.accept("."):
         names.append(cursor.name("the name of a column"))

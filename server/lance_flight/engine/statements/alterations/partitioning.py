@@ -34,7 +34,7 @@ class SetPartitionedBy(HistoryAlteration):
         partitioned(table, "cannot become so").evolve(self._evolution)
 
     def _evolution(self, snapshot: Snapshot) -> Evolution | None:
-        """The next spec version, unless it would be the current one once more."""
+        """Return the next spec version; None if its fields equal those of the current one."""
         number = snapshot.current_spec.id + 1
         spec = partition_spec(snapshot.schema, self.fields, number=number, earlier=snapshot.specs)
         if spec.fields == snapshot.current_spec.fields:
