@@ -103,7 +103,7 @@ class Engine:
         raise TypeError(f"{statement.label} is of no kind of statement")
 
     def _parsed(self, sql: str, scope: Scope) -> Statement:
-        """A statement that is not too long."""
+        """Parse a statement; raise `LimitExceeded` if its text is too long."""
         size, most = len(sql.encode()), self.limits.statement_text
         if most is not None and size > most:
             raise LimitExceeded(
@@ -232,7 +232,7 @@ class Engine:
         access: Access = UNLIMITED,
         session: ClientSession | None = None,
     ) -> pa.RecordBatchReader:
-        """The rows of one task as a reader of Arrow's."""
+        """Run one task and return its rows as a `RecordBatchReader`."""
         rows = self.stream(task, issuer, access, session)
         return pa.RecordBatchReader.from_batches(rows.schema, rows)
 
@@ -243,7 +243,7 @@ class Engine:
         access: Access = UNLIMITED,
         session: ClientSession | None = None,
     ) -> BatchStream:
-        """The rows of one task, in exactly the schema of its plan, as far as whoever redeems it may see them.
+        """Run one task and stream its rows in exactly the schema of its plan, restricted to what the issuer may see.
 
         The temporary tables of a `session` are read for that one alone.
         """
@@ -258,7 +258,7 @@ class Engine:
         return BatchStream(schema, self.running.streamed(running, task.share.part, issuer, batches))
 
     def _check_reader(self, task: Task, access: Access, temporary: Temporary) -> None:
-        """Refuse the report of a statement to whoever may not run it."""
+        """Refuse the report of a statement to a caller who may not run that statement."""
         access = access.owning(temporary.names)
         permitted(parse(task.sql, task.db_schema), access, temporary.over(self.root.guarded(access)))
 
@@ -270,7 +270,7 @@ class Engine:
         return answered.schema, self._held(answered, holds)
 
     def _held(self, answered: Answer, holds: list[SnapshotLease]) -> Generator[pa.RecordBatch]:
-        """The rows of a statement; the snapshots that they come from stay for as long as they are being read, and no longer."""
+        """Yield the rows of a statement, and hold the leases of their snapshots until the last one was read."""
         try:
             yield from answered.batches()
             self._answering.keep(answered)
@@ -293,7 +293,7 @@ class Engine:
         return answered
 
     def query(self, sql: str, parameters: pa.RecordBatch | None = None) -> pa.Table:
-        """All rows of a query at once; for small results within the server."""
+        """Run a query and return all its rows at once; for small results within the server."""
         planned = self.plan(sql, parameters) if isinstance(parse(sql), MaintenanceStatement) else None
         return self.run(Task(sql=sql, parameters=parameters) if planned is None else planned.tasks[0]).read_all()
 
@@ -369,27 +369,27 @@ class Engine:
         return receiver.run(work)
 
     def schemas(self, access: Access = UNLIMITED) -> list[tuple[str, str]]:
-        """Every schema with its catalog."""
+        """Return every schema with its catalog."""
         return [(CATALOG, name) for name in self.root.guarded(access).schemas()]
 
     def tables(self, access: Access = UNLIMITED, temporary: Temporary = NO_TABLES) -> Iterator[tuple[str, TableName]]:
-        """Every table with its catalog."""
+        """Return every table with its catalog."""
         return ((CATALOG, name) for name in temporary.over(self.root.guarded(access)).tables())
 
     def schema_of(self, name: TableName, access: Access = UNLIMITED, temporary: Temporary = NO_TABLES) -> pa.Schema:
-        """The columns of a table as a client sees them."""
+        """Return the columns of a table as a client sees them."""
         return temporary.over(self.root.guarded(access)).read(name, ingest.schema_of)
 
     @contextmanager
     def _turn(self, running: RunningStatement, scope: Scope) -> Iterator[tuple[SqlTransaction | None, AdmissionSlot]]:
-        """The transaction that a statement belongs to, and then its turn to work: whoever waits for the former has no turn."""
+        """Enter the transaction of a statement, then wait for an admission slot; waiting for the transaction occupies no slot."""
         running.limit(scope.execution.statement_timeout)
         with self._transaction(scope) as transaction, self.running.turn(running, scope.issuer) as turn:
             yield transaction, turn
 
     @contextmanager
     def _transaction(self, scope: Scope) -> Iterator[SqlTransaction | None]:
-        """The transaction that a statement belongs to, its own while it runs; None for one by itself."""
+        """Lock the open transaction of a statement while it runs; yield None if the statement has its own."""
         if scope.transaction is None:
             yield None
             return

@@ -1,1 +1,1 @@
-"""What every statement runs within: sessions and transactions of clients, turns, limits, cancellation; nothing here knows SQL."""
+"""Execution environment of statements: client sessions, transactions, admission, limits and cancellation, independent of SQL."""

@@ -1,4 +1,4 @@
-"""Who works next: so many statements at a time, and those that wait take turns."""
+"""Admission control: a bounded number of running statements, and a fair queue for the waiting ones."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from lance_flight.errors import LimitExceeded
 
 @dataclass(slots=True, eq=False)
 class _Waiter:
-    """Somebody who waits, and is woken when it is his turn, or his statement is cancelled."""
+    """Waiting call, woken when it is admitted or its statement is cancelled."""
 
     woken: threading.Event = field(default_factory=threading.Event)
     is_admitted: bool = False
@@ -36,7 +36,7 @@ class _Queue:
         self._count += 1
 
     def pop(self) -> _Waiter:
-        """Return whose turn it is; whoever shares his principal, and then his session, comes after all others."""
+        """Remove and return the next waiter; the others of its principal, and then of its session, move behind all other waiters."""
         principal, sessions = self._waiting.popitem(last=False)
         session, waiters = sessions.popitem(last=False)
         waiter = waiters.popleft()
@@ -48,7 +48,7 @@ class _Queue:
         return waiter
 
     def remove(self, principal: str, session: str, waiter: _Waiter) -> None:
-        """Forget somebody who waits no longer."""
+        """Remove a waiter that no longer waits."""
         sessions = self._waiting[principal]
         sessions[session].remove(waiter)
         if not sessions[session]:
@@ -117,7 +117,7 @@ class AdmissionSlot:
     _is_held: bool = False
 
     def take(self, *, is_new: bool = False) -> None:
-        """Wait for it; who goes on with something waits however many there are."""
+        """Wait for admission; only a new statement is subject to the limit on the length of the queue."""
         self.turns.take(self.principal, self.session, self.cancellation, is_new=is_new)
         self._is_held = True
 
@@ -129,7 +129,7 @@ class AdmissionSlot:
 
     @contextmanager
     def paused(self) -> Iterator[None]:
-        """Wait for the client inside the block, while others work; where that fails it stays given up."""
+        """Release the slot inside the block, in which the call waits for its client; an error in the block leaves it released."""
         self.leave()
         yield
         self.take()

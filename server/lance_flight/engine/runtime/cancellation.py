@@ -18,7 +18,7 @@ Reason = Callable[[], Cancelled]
 
 
 class Cancellation:
-    """Whether one statement is to end, and what has to be woken for that. Safe to share among threads.
+    """Cancellation flag of one statement, with the callbacks that wake its waiting work. Safe to share among threads.
 
     Work that goes on in steps calls `check` before each; work that waits for something else says how to wake it. A commit
     is never interrupted: from its beginning on the statement cannot be cancelled.
@@ -34,12 +34,12 @@ class Cancellation:
 
     @property
     def is_cancelled(self) -> bool:
-        """Whether the statement is to end."""
+        """True if the statement was cancelled."""
         return self._reason is not None
 
     @property
     def is_committing(self) -> bool:
-        """Whether it is too late for that."""
+        """True while a commit runs, during which the statement cannot be cancelled."""
         return self._is_committing
 
     def cancel(self, reason: Reason) -> bool:
@@ -72,7 +72,7 @@ class Cancellation:
                 del self._wakers[number]
 
     def awaited(self, work: Callable[[], T], seconds: float = 0.0) -> T:
-        """The result of `work`, which runs in a thread of its own, unless the statement is cancelled first.
+        """Run `work` in a thread of its own and return its result, unless the statement is cancelled first.
 
         Raises TimeoutError after so many `seconds` (0: never). Work that is given up goes on until its end (`after_abandoned`).
         """
@@ -108,7 +108,7 @@ class Cancellation:
 
     @contextmanager
     def committing(self) -> Iterator[None]:
-        """A commit, after which the statement can be cancelled again: where it failed, it may be run anew."""
+        """Guard a commit against cancellation; afterwards the statement can be cancelled again, since a failed commit may be retried."""
         self.begin_commit()
         try:
             yield

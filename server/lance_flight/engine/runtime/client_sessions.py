@@ -17,18 +17,18 @@ from lance_flight.engine.runtime.transactions import SqlTransaction
 from lance_flight.errors import Conflict, OutcomeUnknown
 
 ANONYMOUS = "anonymous"
-"""Whom sessions belong to where nobody says who he is."""
+"""Principal of sessions without authentication."""
 
 SHOWN_BYTES = 4
 
 
 def new_session_id() -> str:
-    """Return what others call a new session, who could not find it by that."""
+    """Return a random public id for a new session; the session cannot be accessed by it."""
     return secrets.token_hex(SHOWN_BYTES)
 
 
 class Isolation(Enum):
-    """What a transaction is kept from."""
+    """Isolation level of a transaction."""
 
     SNAPSHOT = "snapshot"
     SERIALIZABLE = "serializable"
@@ -57,7 +57,7 @@ class ClientSession:
 
     @property
     def is_serializable(self) -> bool:
-        """Whether its next transaction is."""
+        """True if the session's next transaction is serializable."""
         return self.isolation is Isolation.SERIALIZABLE
 
 
@@ -77,7 +77,7 @@ class OpenTransaction:
 
     @contextmanager
     def statement(self) -> Iterator[SqlTransaction]:
-        """The transaction, for one statement."""
+        """Lock the transaction for one statement; a torn one is rolled back and remembered as failed."""
         with self._lock:
             self._check()
             try:
@@ -123,7 +123,7 @@ class OpenTransaction:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KnownSession:
-    """What is known of a session at one moment."""
+    """Snapshot of a session's state, for system tables."""
 
     id: str
     principal: str

@@ -1,4 +1,4 @@
-"""What the server remembers of its clients: whose sessions there are, by what they are found, and when they end."""
+"""Registry of client sessions and open transactions: lookup by key, and expiry."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ class Clients:
         self._lock = threading.Lock()
 
     def session(self, key: str, principal: str = ANONYMOUS) -> ClientSession:
-        """The session of a client, by whatever tells it apart; a new one where its principal has none."""
+        """Return the session of a client by its key; create one if the principal has none there."""
         self._forget_idle()
         with self._lock:
             kept = self._sessions.get(key)
@@ -83,7 +83,7 @@ class Clients:
             return _COOKIE + cookie in self._sessions or cookie in self._offered
 
     def session_of(self, cookie: str, principal: str = ANONYMOUS) -> ClientSession:
-        """The session that a cookie finds; `Conflict` where it has ended, `Refused` where it is another principal's."""
+        """Return the session of a cookie; `Conflict` if it has ended, `Refused` if it belongs to another principal."""
         self._forget_idle()
         with self._lock:
             kept = self._sessions.get(_COOKIE + cookie)
@@ -139,7 +139,7 @@ class Clients:
         return transaction.id
 
     def transaction(self, transaction_id: bytes) -> OpenTransaction:
-        """The open transaction with this id."""
+        """Return the open transaction with this id; raise `NotFound` without one."""
         with self._lock:
             found = self._open.get(transaction_id)
             if found is None:
@@ -150,7 +150,7 @@ class Clients:
             return found
 
     def own(self, principal: str, transaction_id: bytes) -> OpenTransaction:
-        """The open transaction with this id; `Refused` where it is another principal's."""
+        """Return the open transaction with this id; raise `Refused` if it belongs to another principal."""
         found = self.transaction(transaction_id)
         if found.session.principal != principal:
             raise Refused("the transaction belongs to another principal")
@@ -164,7 +164,7 @@ class Clients:
         return transaction_id if following is None else following.id
 
     def joined(self, session: ClientSession) -> OpenTransaction | None:
-        """The open transaction of a session, for what comes without an id; refused where there are several."""
+        """Return the open transaction of a session, for calls without a transaction id; raise `InvalidInput` if there are several."""
         match list(session.open):
             case []:
                 return None
@@ -193,7 +193,7 @@ class Clients:
             return len({id(kept.session) for kept in self._sessions.values()}), len(self._open)
 
     def known(self) -> list[KnownSession]:
-        """Every session, the one that was used last at the end."""
+        """Return the state of every session, the most recently used one last."""
         self._forget_idle()
         with self._lock:
             # One that is found by several keys was used when any of them was.
@@ -254,7 +254,7 @@ class Clients:
             raise LimitExceeded(f"{whose} {most} sessions with open transactions; expected one of them to end first")
 
     def _unknown(self, forgotten: Sequence[ClientSession]) -> list[ClientSession]:
-        """Those of some sessions that no key finds any longer."""
+        """Return the sessions among some that no key refers to any longer."""
         known = {id(kept.session) for kept in self._sessions.values()} if forgotten else set()
         return [session for session in forgotten if id(session) not in known]
 

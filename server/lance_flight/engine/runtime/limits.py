@@ -1,4 +1,4 @@
-"""What one server gives to its clients."""
+"""Limits of one server on its clients' use of resources."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ class Limits:
 
     server_memory: int | None = None
     write_memory: int = 0
-    """What of `server_memory` rows on their way into tables are held in."""
+    """Share of `server_memory` for rows that are being written into tables, in bytes."""
     statement_memory: int | None = None
     spill_directory: str | None = None
     statement_timeout: float = 0.0

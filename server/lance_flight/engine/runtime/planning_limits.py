@@ -31,7 +31,7 @@ class PlanningLimits:
     is_costly: bool = False
 
     def run(self, plan: Callable[[], T]) -> T:
-        """The result of `plan`; `Cancelled` or `StatementTimeout` as soon as the statement is cancelled, or its time is over."""
+        """Run `plan` and return its result; raise `Cancelled` or `StatementTimeout` as soon as the statement is cancelled or times out."""
         self.cancellation.check()
         if not self.is_costly:
             return plan()

@@ -1,4 +1,4 @@
-"""How the queries of a client are run, which it may choose."""
+"""Options for running queries, which a client may set."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QueryOptions:
-    """How queries are run, as a client may choose it.
+    """Options for running queries, which a client may set.
 
     `partition_wise_join`: in groups of partition tables where that is possible; small groups together, up to `group_rows` rows.
     `dynamic_pruning`: a join's few keys of one side prune the partitions of the other.

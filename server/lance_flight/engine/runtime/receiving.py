@@ -61,7 +61,7 @@ class Receiver:
         return outcome[0]
 
     def received(self, cancellation: Cancellation) -> Iterator[pa.RecordBatch]:
-        """The batches, for the thread that works; the reason of a cancellation while it waits for one."""
+        """Yield the batches to the working thread; raise the reason of a cancellation while waiting for one."""
         while True:
             with cancellation.waking(self._wake), self._changed:
                 self._is_wanted = True

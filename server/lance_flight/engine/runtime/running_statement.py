@@ -1,4 +1,4 @@
-"""One statement while it runs: who began it, what it does, and how far it is."""
+"""State of one running statement: its issuer, its activity and its progress."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class StatementKind(Enum):
 
 
 class State(Enum):
-    """What a statement is doing; a `PLANNED` one waits for its reader."""
+    """Activity of a statement; a `PLANNED` one waits for its reader."""
 
     QUEUED = "queued"
     PLANNING = "planning"
@@ -42,7 +42,7 @@ _AT_WORK = (State.QUEUED, State.PLANNING, State.RUNNING)
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Issuer:
-    """Whose statement it is: principal, session and address; `is_gone` says that nobody waits for it any more.
+    """Issuer of a statement: principal, session and address; `is_gone` returns whether the client has disconnected.
 
     `trace` is the context of a trace that the statement belongs to, for who traces.
     """
@@ -56,7 +56,7 @@ class Issuer:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Record:
-    """What is known of a statement at one moment.
+    """Snapshot of a statement's state.
 
     `rows` and `size` (bytes) are those that were sent to its client, or stored; partitions are those of all tables that it reads.
     `progress` is how much of its work is done, 0 to 1; None where nobody can say.
@@ -86,7 +86,7 @@ class Record:
 
 
 class RunningStatement:
-    """One statement while it runs. Its threads write what they know of it; `record` says it to others."""
+    """Mutable state of one running statement, written by its threads; `record` returns a snapshot."""
 
     def __init__(self, statement_id: str, kind: StatementKind, sql: str, issuer: Issuer) -> None:
         self.id = statement_id
@@ -115,7 +115,7 @@ class RunningStatement:
 
     @property
     def state(self) -> State:
-        """What it is doing."""
+        """Return the current activity of the statement."""
         return self._state
 
     def at(self, state: State) -> None:
@@ -127,7 +127,7 @@ class RunningStatement:
 
     @property
     def scanned(self) -> tuple[int, int] | None:
-        """How many partitions are scanned, of how many; None before that is known."""
+        """Return the numbers of scanned and of all partitions; None before they are known."""
         found = list(self.partitions.values())
         return (sum(scanned for scanned, _ in found), sum(total for _, total in found)) if found else None
 
@@ -144,7 +144,7 @@ class RunningStatement:
         self.expires = time.monotonic() + seconds
 
     def watch(self) -> None:
-        """Cancel it if its time is over, or everybody who waited for it has gone; nobody may come or go meanwhile."""
+        """Cancel the statement if it has timed out or all its clients have disconnected; the caller keeps them from changing meanwhile."""
         if self._timeout and self._worked() > self._timeout:
             seconds = self._timeout
             self.cancellation.cancel(
@@ -155,13 +155,13 @@ class RunningStatement:
             self.cancellation.cancel(lambda: Cancelled("the client disconnected"))
 
     def _worked(self) -> float:
-        """The seconds in which it did not wait for its client."""
+        """Return the seconds that the statement has worked, without the time that it waited for its client."""
         with self._lock:
             seconds = {**self._seconds, self._state: self._seconds[self._state] + time.monotonic() - self._since}
         return sum(seconds[state] for state in _AT_WORK)
 
     def received(self, batches: Iterator[pa.RecordBatch], turn: AdmissionSlot) -> Iterator[pa.RecordBatch]:
-        """Return the same batches as they are received from the client, counted; others may work while it waits for them."""
+        """Yield and count batches received from the client; the admission slot is released while waiting for each."""
         counted = self.counted(batches)
         while True:
             self.at(State.STREAMING)

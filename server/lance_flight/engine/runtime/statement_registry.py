@@ -1,4 +1,4 @@
-"""The statements that are running: who began them, what they do, and how far they are.
+"""Registry of running statements, with their issuers, states and progress, cancellation and timeouts.
 
 A query is one statement from its planning until each of its endpoints was read; between, it waits for its reader. Tickets
 carry its id, so that another server that is given one knows it by the same id.
@@ -60,7 +60,7 @@ class StatementRegistry:
         self._observers.append(ended)
 
     def records(self) -> list[Record]:
-        """Every statement that has not ended."""
+        """Return a record of every statement that has not ended."""
         with self._changed:
             return [statement.record() for statement in self._statements.values()]
 
@@ -74,7 +74,7 @@ class StatementRegistry:
             yield statement
 
     def of_ticket(self, statement_id: str, part: int, sql: str, issuer: Issuer) -> RunningStatement:
-        """The query that a ticket belongs to, be it one that was planned elsewhere; `Cancelled` if it was cancelled."""
+        """Return the query that a ticket belongs to, registering one planned on another server; `Cancelled` if it was cancelled."""
         with self._changed:
             if self._cancelled.get(statement_id):
                 raise Cancelled("the statement of this ticket was cancelled")
@@ -114,7 +114,7 @@ class StatementRegistry:
 
     @contextmanager
     def turn(self, statement: RunningStatement, issuer: Issuer, *, is_new: bool = True) -> Iterator[AdmissionSlot]:
-        """A turn to work for a call, for which others may have to be waited for; it may be paused."""
+        """Hold an admission slot inside the block, after waiting for it; the slot may be paused."""
         statement.at(State.QUEUED)
         turn = AdmissionSlot(self._turns, issuer.principal, issuer.session, statement.cancellation)
         turn.take(is_new=is_new)
@@ -126,7 +126,7 @@ class StatementRegistry:
     def streamed(
         self, statement: RunningStatement, part: int, issuer: Issuer, batches: Generator[pa.RecordBatch]
     ) -> Iterator[pa.RecordBatch]:
-        """The batches of one endpoint as they are sent; the statement has ended when it was the last one.
+        """Yield the batches of one endpoint as they are sent; the statement ends with its last endpoint.
 
         However that comes, `batches` are closed: the error of a cancelled statement would keep them.
         """
@@ -144,7 +144,7 @@ class StatementRegistry:
                     statement.awaited.discard(part)
 
     def kill(self, statement_id: str, issuer: Issuer, *, is_admin: bool) -> CancelStatus:
-        """Cancel a statement that is known here, anybody's for an administrator; `NotFound` for any other."""
+        """Cancel a statement of the principal, or any for an administrator; raise `NotFound` if none is registered here."""
         with self._changed:
             statement = self._statements.get(statement_id)
             if statement is None or not (is_admin or statement.issuer.principal == issuer.principal):
@@ -178,7 +178,7 @@ class StatementRegistry:
             self._watcher.start()
 
     def watch(self) -> None:
-        """End what has run for too long, or for nobody, and forget what nobody has come for."""
+        """Cancel statements that timed out or whose clients disconnected, and forget planned ones that were never read."""
         with self._changed:
             statements = list(self._statements.values())
         now = time.monotonic()
@@ -191,7 +191,7 @@ class StatementRegistry:
                 self._settle(statement, "abandoned", is_over=True)
 
     def _settle(self, statement: RunningStatement, outcome: str, *, is_over: bool = False) -> None:
-        """What has ended is told; what waits for its reader stays, but for those that have waited longest."""
+        """Report a statement that has ended; keep one that waits for its reader, but drop the oldest if too many wait."""
         ended = []
         with self._changed:
             if not statement.active and statement.awaited and statement.failure is None and not is_over:
@@ -207,7 +207,7 @@ class StatementRegistry:
             self._tell(record)
 
     def _forget(self, statement: RunningStatement, outcome: str) -> Record:
-        """A statement has ended; by its id another one may be known already, begun by a client that came again."""
+        """Mark a statement as ended; another one under its id, begun by a client's retry, stays registered."""
         statement.has_ended = True
         if self._statements.get(statement.id) is statement:
             del self._statements[statement.id]

@@ -25,7 +25,7 @@ atexit.register(time.sleep, SETTLING_SECONDS)
 
 
 def cancellable(start: Callable[[], RecordBatchStream], cancellation: Cancellation) -> Iterator[pa.RecordBatch]:
-    """The batches of the stream that `start` begins, until the statement is cancelled.
+    """Yield the batches of the stream that `start` opens, until the statement is cancelled.
 
     Whoever has a reference to the stream keeps it running, so that there is none but the one in here.
     """
@@ -66,7 +66,7 @@ class _Waiting:
         self._done: Callable[[_Waiting], object] = _ignored
 
     def next_of(self, stream: RecordBatchStream) -> pa.RecordBatch | BaseException | None:
-        """The next batch; None at the end, and when it was cancelled; an error, which may not keep the stream."""
+        """Return the next batch; None at the end and after a cancellation; an error, which must not reference the stream."""
         _set_running_loop(self)  # type: ignore[arg-type]
         try:
             asked = stream.__anext__()
@@ -102,7 +102,7 @@ class _Waiting:
         return self
 
     def add_done_callback(self, call: Callable[[_Waiting], object]) -> None:
-        """What tells DataFusion that nobody waits any more."""
+        """Keep the callback that tells DataFusion to stop waiting."""
         self._done = call
 
     def cancelled(self) -> bool:
@@ -119,4 +119,4 @@ class _Waiting:
 
 
 def _ignored(_: _Waiting) -> None:
-    """There is nobody to tell."""
+    """Ignore a callback that has no receiver."""

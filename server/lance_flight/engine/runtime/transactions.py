@@ -25,7 +25,7 @@ T = TypeVar("T")
 
 
 class SqlTransaction:
-    """What the statements of one transaction share. Not safe to share among threads.
+    """State shared by the statements of one transaction. Not safe to share among threads.
 
     With `explicit` each change is staged at once, so that the next statement sees it. `serializable` ones are refused
     at their commit where another transaction has changed what they read. One that is `torn` holds half a statement,
@@ -47,7 +47,7 @@ class SqlTransaction:
 
     @property
     def is_untouched(self) -> bool:
-        """Whether nothing was read or written yet."""
+        """True if nothing was read or written yet."""
         return not (self._snapshots or self._inner or self._draft or self._dropped)
 
     def read(self, name: TableName, read: Callable[[Table], T]) -> T:
@@ -59,7 +59,7 @@ class SqlTransaction:
         return self._root.read(name, read)
 
     def table(self, name: TableName) -> Table:
-        """The table that has a name inside this transaction."""
+        """Return the table of a name as this transaction sees it."""
         return self.read(name, lambda table: table)
 
     def has(self, name: TableName) -> bool:
@@ -69,7 +69,7 @@ class SqlTransaction:
         return self._dropped != name and self._root.has(name)
 
     def kinds(self) -> dict[TableName, bool]:
-        """All tables inside this transaction, and whether each of them is partitioned."""
+        """Map each table that this transaction sees to whether it is partitioned."""
         kinds = self._root.kinds()
         if self._dropped is not None:
             kinds.pop(self._dropped, None)
@@ -78,7 +78,7 @@ class SqlTransaction:
         return kinds
 
     def is_draft(self, table: Table) -> bool:
-        """Return whether this transaction has made a table, which nobody else can see."""
+        """Return whether this transaction has created a table, which no other transaction can see."""
         return self._draft is not None and self._draft.table.store.uri == table.store.uri
 
     def create(self, draft: StagedTable) -> None:
@@ -165,15 +165,15 @@ class SqlTransaction:
         self._root = self._root.on_branch(name)
 
     def guard(self, guard: Visibility) -> None:
-        """Show, from now on, what somebody may see."""
+        """Restrict the visible tables to those of a `Visibility` from now on."""
         self._root = self._root.guarded(guard)
 
     def know(self, tables: Root | None, names: frozenset[TableName]) -> None:
-        """Take these temporary tables, and no others, for those of the session (`Root.with_temporary`)."""
+        """Use these temporary tables, and no other ones, as those of the session (`Root.with_temporary`)."""
         self._root = self._root.with_temporary(tables, names)
 
     def seen_with(self, root: Root) -> SqlTransaction:
-        """The tables as they are now, for reading, with the temporary ones of `root` and no others."""
+        """Return a view of the transaction for reading, with the temporary tables of `root` alone."""
         view = copy(self)
         view.know(root.temporary, root.temporary_names)
         return view
@@ -215,7 +215,7 @@ class SqlTransaction:
             self._draft.close()
 
     def _let_go(self) -> None:
-        """Let vacuum have what this transaction has read, whoever still refers to it."""
+        """Release the snapshot leases of what this transaction has read, even if it is still referenced."""
         self.holds.clear()
         if self._inner is not None:
             self._inner.hold = None
@@ -250,7 +250,7 @@ def autocommit(
     serializable: bool = False,
     policy: RetryPolicy = STATEMENT,
 ) -> int:
-    """Run one statement as a transaction of its own, again where others have changed what it read."""
+    """Run one statement as a transaction of its own, and retry it if a concurrent transaction changed what it read."""
 
     def run(_: int) -> int:
         transaction = SqlTransaction(root, serializable=serializable)
