@@ -55,7 +55,7 @@ class _LaneScanner:
     filter: pc.Expression | None
 
     def to_batches(self) -> Iterator[pa.RecordBatch]:
-        """The rows for which the filter is TRUE; it may speak of columns beyond those that are returned."""
+        """Yield the rows for which the filter is TRUE; it may use columns beyond those that are returned."""
         names = self.projected_schema.names
         condition, columns = (None, ()) if self.filter is None else arrow_filter(self.filter, self.lane.table)
         for batch in self.lane.compute(list(dict.fromkeys([*names, *columns]))):

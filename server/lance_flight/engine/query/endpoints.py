@@ -1,4 +1,4 @@
-"""What is said of a query before it runs: into how many endpoints it may be split, whether its rows have an order."""
+"""Properties of a query that are decided before it runs: the number of its endpoints, and whether its rows are ordered."""
 
 from __future__ import annotations
 

@@ -16,7 +16,7 @@ EXPLAIN_SCHEMA = pa.schema(
 
 
 def explain(session: Session, frame: DataFrame, *, analyze: bool) -> pa.Table:
-    """The plans of a query; with `analyze` it is run, and what was really read is said."""
+    """Return the plans of a query; `analyze` runs it and adds the rows, opened tables and time that it took."""
     division = divide(session, frame, ask_keys=analyze, is_told=True)
     rows = [("logical_plan", session.optimised(division.whole).display_indent())]
     rows.append(("physical_plan", session.plan(division.whole).display_indent()))

@@ -11,7 +11,7 @@ MOST_KEYS = 10_000
 
 
 def few_keys(session: Session, keys: DataFrame) -> pa.Array | None:
-    """The different values of the only column of `keys`, but for NULL, which equals nothing; None where there are too many."""
+    """Return the distinct non-NULL values of the only column of `keys`; None if there are too many."""
     # One more than may be: what a limit has cut off is not known, whether NULL is among the rest or not.
     distinct = keys.distinct().limit(MOST_KEYS + 1)
     batches = list(session.stream(distinct))

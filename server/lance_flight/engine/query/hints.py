@@ -1,4 +1,4 @@
-"""What the optimised plan says about a scan beyond the filters that are pushed into it.
+"""Predicates of an optimised plan on a scan, beyond the filters that are pushed into it.
 
 LIKE, functions of a column and IS NOT DISTINCT FROM stay above the scan (decision 20); they cannot filter there, but
 they can prune. A table that is scanned several times gets the union: what holds for each scan holds for all.
@@ -45,7 +45,7 @@ _NOT_PUSHED = "DataFusion keeps it above the scan, and it says nothing about par
 
 @dataclass(frozen=True, slots=True)
 class LogicalScan:
-    """One scan of an optimised plan: its table (`schema.table`), the filter pushed into it, and what the plan requires beyond."""
+    """One scan of an optimised plan: its table (`schema.table`), the filter pushed into it, and the predicate above it."""
 
     table: str
     pushed: Predicate
@@ -53,7 +53,7 @@ class LogicalScan:
 
 
 def logical_scans(plan: LogicalPlan, default_schema: str) -> tuple[LogicalScan, ...] | None:
-    """The scans of an optimised plan; None where some of them hide inside an expression."""
+    """Return the scans of an optimised plan; None if some of them may be in a subquery within an expression."""
     if "Subquery:" in plan.display_indent():
         return None
     return tuple(_scans(plan, [], default_schema))
@@ -92,7 +92,7 @@ def _condition(above: Sequence[Filter | Projection]) -> Predicate:
 
 
 def _columns(node: Projection) -> dict[str, Column]:
-    """The columns of a projection that are one of its input, or a field inside one, by their names."""
+    """Map the output names of a projection to its input columns, or fields inside these, that pass unchanged."""
     found: dict[str, list[Column | None]] = defaultdict(list)
     for raw in node.projections():
         expression = Expr(raw)
@@ -126,7 +126,7 @@ def _below(predicate: Predicate, columns: Mapping[str, Column]) -> Predicate:
 
 
 def predicate(expression: Any) -> Predicate:
-    """A DataFusion expression as far as partitions can use it."""
+    """Translate a DataFusion expression to a predicate; subexpressions that pruning cannot use become `Opaque`."""
     if expression.variant_name() in {"Column", "Literal"}:
         return Opaque(_text(expression), _NOT_PUSHED)
     operator, operands = expression.rex_call_operator(), expression.rex_call_operands()
@@ -136,7 +136,7 @@ def predicate(expression: Any) -> Predicate:
 
 
 def _chain(expression: Any, operator: str) -> list[Any]:
-    """The operands of a chain of one operator, which DataFusion nests to the left, however long it is."""
+    """Return the operands of a chain of one operator, which DataFusion nests to the left, without recursion."""
     waiting, found = [expression], []
     while waiting:
         current = waiting.pop()
@@ -215,7 +215,7 @@ def _term(expression: Any) -> Term | None:
 
 
 def _path(expression: Any) -> tuple[str, ...] | None:
-    """The name of the column that an expression is, and those of the fields inside it."""
+    """Return the name of a column, followed by those of the nested fields that the expression takes from it; None for any other."""
     if expression.variant_name() == "Column":
         return (expression.to_variant().name(),)
     if expression.variant_name() != "ScalarFunction" or expression.rex_call_operator() != "get_field":

@@ -36,7 +36,7 @@ TARGET_ROWS = "rows"
 
 @dataclass(slots=True)
 class Hints:
-    """What is known of the rows that count beyond the filters of scans: by table (`schema.name`), and of the target."""
+    """Predicates inferred beyond the filters of scans: by table (`schema.name`), and on the target of the statement."""
 
     by_table: Mapping[str, Predicate] = field(default_factory=dict)
     of_target: Predicate = ALWAYS
@@ -46,7 +46,7 @@ class Hints:
         self.by_table = {**self.by_table, table: all_of([self.by_table.get(table, ALWAYS), predicate])}
 
     def of(self, table: str, *, is_target: bool) -> Predicate:
-        """All that is known of a table."""
+        """Return the conjunction of the predicates known for a table."""
         return all_of([self.by_table.get(table, ALWAYS), self.of_target if is_target else ALWAYS])
 
 
@@ -83,7 +83,7 @@ class NamedTables:
         self._known = known or {}
 
     def dataset(self, name: TableName) -> pads.Dataset:
-        """The table behind a name as it stands in SQL, as DataFusion reads it; `NotFound` if there is none."""
+        """Return the dataset of a table name as written in SQL; raise `NotFound` if there is none."""
         if name in self.providers:
             return self.providers[name]
         named = self._reference(name)
@@ -142,7 +142,7 @@ class NamedTables:
         return named
 
     def changes(self, name: TableName, first: Point, last: Point) -> ComputedTable:
-        """The rows that came and went between two points of a table's history."""
+        """Return the rows added and removed between two points of a table's history."""
         self.is_steady = False
 
         def opened(table: Table) -> ComputedTable:
@@ -161,7 +161,7 @@ class NamedTables:
         return self._context.access.rows(needed, self._context.root.governing(name))
 
     def _version(self, table: Table, name: TableName, at: Point) -> int:
-        """The version that a point stands for, the same one for as long as the statement runs."""
+        """Resolve a point to a version, which stays the same while the statement runs."""
         key = f"{name}$changes@{at}"
         if key not in self.readings:
             with naming(name, at):
@@ -176,7 +176,7 @@ class NamedTables:
         at: Any,
         extra_columns: str | None = None,
     ) -> TableView:
-        """A view of a table with what is to stand `extra_columns` its columns."""
+        """Return the view of a table at a point, with `extra_columns`: the addresses or the lineage of its rows."""
         key = f"{name.db_schema}.{reference}"
         if key in self.views:
             return self.views[key]
@@ -208,7 +208,7 @@ class NamedTables:
         return view
 
     def _noting(self, table: Table) -> Callable[[Sequence[str]], None] | None:
-        """Return what is told of the partition tables that are read, where others may not change them meanwhile."""
+        """Return the callback that records the partition tables read by a serializable transaction; None outside one."""
         transaction = self._context.transaction
         if transaction is None or not transaction.serializable:
             return None
@@ -221,7 +221,7 @@ class NamedTables:
         return view.pruned if isinstance(view, TableView) and view.snapshot is snapshot else []
 
     def _snapshot(self, table: Table, reading: Reading | None, at: Any) -> tuple[Snapshot, int | None]:
-        """The snapshot to read, and how many statements of the transaction it shows."""
+        """Return the snapshot to read, and the number of the transaction's statements that it reflects."""
         transaction = self._context.transaction
         if transaction is not None and reading is not None and reading.step is not None:
             return transaction.snapshot_at(reading.step), reading.step

@@ -26,16 +26,16 @@ from lance_flight.planning.row_filters import RowFilter, row_filter
 from lance_flight.thread_states import keep_worker_state
 
 Compute: TypeAlias = Callable[[list[str]], Iterable[pa.RecordBatch]]
-"""Rows with some columns, and maybe others beside, computed anew by each call."""
+"""Function that computes rows anew with the named columns, and possibly further ones."""
 
 
 @dataclass(slots=True)
 class ScanLog:
-    """What the scans of one run of a statement did: reports for EXPLAIN, and the error that ended one of them.
+    """Record of the scans in one run of a statement: reports for EXPLAIN, and the error that ended a scan.
 
-    `cancellation` ends them. Of the plan that was made last, `scans` are those of stored tables, `prunings` what they leave of
-    partitioned ones by `schema.name`, and `searches` those of what is found when it is read, without a filter upon that. `partitions` says of each table, by its place and snapshot, how many partitions are scanned of
-    how many.
+    `cancellation` ends them. Of the plan that was made last, `scans` are those of stored tables, `prunings` their results for
+    partitioned ones by `schema.name`, and `searches` the functions that compute search results, without a filter on them.
+    `partitions` holds for each table, by its place and snapshot, how many partitions are scanned of how many.
     """
 
     cancellation: Cancellation = field(default_factory=Cancellation)
@@ -65,7 +65,7 @@ class ScanLog:
 
 
 class ScanPlan(Protocol):
-    """One scan, planned: groups of tables that need the same filter, dealt out to lanes."""
+    """Plan of one scan: groups of tables that need the same filter, distributed over lanes."""
 
     @property
     def lanes(self) -> Sequence[Sequence[tuple[Predicate | None, Sequence[Open]]]]:
@@ -74,7 +74,7 @@ class ScanPlan(Protocol):
 
 
 class Readable(Protocol):
-    """What a provider reads: a schema, and how a scan of it is planned."""
+    """Source of a provider: a schema, and the planning of scans."""
 
     @property
     def schema(self) -> pa.Schema:
@@ -135,14 +135,14 @@ class Provider(pads.Dataset):
 
 @dataclass(frozen=True, slots=True)
 class Projection:
-    """What DataFusion asks of a scanner while it plans: the schema of the columns it wants."""
+    """Minimal scanner that DataFusion inspects during planning: the schema of the columns it selects."""
 
     projected_schema: pa.Schema
 
 
 @dataclass(frozen=True, slots=True)
 class PlannedRead:
-    """One scan as it was planned: what is read, in which lanes, under which filter of DataFusion's."""
+    """One planned scan: its source, its lanes, and the filter that DataFusion pushed into it."""
 
     readable: Readable
     plan: ScanPlan
@@ -155,7 +155,7 @@ class PlannedRead:
         columns: Sequence[str] | None,
         batch_rows: int = BATCH_ROWS,
     ) -> Iterator[pa.RecordBatch]:
-        """The rows of some tables, with these columns (None: all)."""
+        """Yield the rows of some tables, with these columns (None: all)."""
         schema = projected(self.readable.schema, columns)
         with self.log.noting(self.readable.failure):
             for residual, tables in work:
@@ -180,7 +180,7 @@ class PlannedRead:
 
 @dataclass(frozen=True, slots=True)
 class _Lane:
-    """One partition of DataFusion's plan: some tables, read one after another."""
+    """One scan partition of DataFusion's plan: tables that are read one after another."""
 
     planned: PlannedRead
     work: Sequence[tuple[Predicate | None, Sequence[Open]]]
@@ -203,19 +203,19 @@ class _LaneScanner:
     batch_size: int
 
     def to_batches(self) -> Iterator[pa.RecordBatch]:
-        """The lane's rows, which DataFusion's workers take batch by batch."""
+        """Yield the lane's rows, which DataFusion's workers take batch by batch."""
         keep_worker_state()
         yield from self.lane.planned.batches(self.lane.work, self.projected_schema.names, self.batch_size)
 
 
 def arrow_filter(filter: pc.Expression, source: pa.Schema) -> tuple[pc.Expression | None, tuple[str, ...]]:
-    """A pushed filter as Arrow runs it, floats compared as SQL does, and the columns of `source` that it speaks of."""
+    """Return a pushed filter for Arrow, with floats compared as in SQL, and the columns of `source` that it uses."""
     condition = filter_of(_read(filter), filter, source)
     return condition.rest, condition.columns
 
 
 def _read(filter: pc.Expression) -> Predicate:
-    """A pushed filter as a predicate: one nested too deeply to be read prunes nothing, and filters all the same."""
+    """Translate a pushed filter to a predicate; one nested too deeply becomes `Opaque`: it prunes nothing but still filters."""
     try:
         return predicate_from_arrow(filter)
     except RecursionError:
@@ -223,7 +223,7 @@ def _read(filter: pc.Expression) -> Predicate:
 
 
 def filter_of(residual: Predicate | None, pushed: pc.Expression | None, source: pa.Schema) -> RowFilter:
-    """The residual; where it cannot be said, the whole filter as DataFusion gave it."""
+    """Return the residual as a row filter, or DataFusion's whole filter if the residual cannot be expressed."""
     try:
         return row_filter(residual)
     except Unsupported:
@@ -231,5 +231,5 @@ def filter_of(residual: Predicate | None, pushed: pc.Expression | None, source: 
 
 
 def projected(schema: pa.Schema, columns: Sequence[str] | None) -> pa.Schema:
-    """Some columns of a schema, None: all."""
+    """Select some columns of a schema, None: all."""
     return schema if columns is None else pa.schema([schema.field(name) for name in columns])

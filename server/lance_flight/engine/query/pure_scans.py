@@ -42,7 +42,7 @@ def _is_computed(plan: LogicalPlan) -> bool:
 
 
 def bare_columns(plan: LogicalPlan) -> list[str] | None:
-    """The columns of a table that an optimised plan returns as they are, in order; None where it does anything else."""
+    """Return the table's columns that an optimised plan returns unchanged, in order; None if it does anything else."""
     node = plan.to_variant()
     if isinstance(node, TableScan):
         return [name for _, name in node.projection()] if _is_whole(node) else None
@@ -57,7 +57,7 @@ def bare_columns(plan: LogicalPlan) -> list[str] | None:
 
 
 def stream(log: ScanLog, columns: list[str], schema: pa.Schema) -> Iterator[pa.RecordBatch] | None:
-    """The rows of the only scan or search that was planned, under the names of `schema`; None unless there is just one."""
+    """Stream the only planned scan or search, under the names of `schema`; None unless there is just one."""
     batches: Iterable[pa.RecordBatch]
     read = list(dict.fromkeys(columns))
     match log.scans, log.searches:
@@ -83,7 +83,7 @@ def _is_whole(scan: Any) -> bool:
 
 
 def _column(expression: Any) -> str | None:
-    """The column that an expression is, whatever it is called in the result."""
+    """Return the column that an expression refers to, without its aliases; None for any other expression."""
     kind = expression.variant_name()
     if kind == "Alias":
         return _column(expression.to_variant().expr())

@@ -1,4 +1,4 @@
-"""What planning a statement gives whoever asked for it."""
+"""Results of planning a statement: its schema, its tasks and its snapshots."""
 
 from __future__ import annotations
 

@@ -58,7 +58,7 @@ def _opened(tables: Sequence[PinnedTable]) -> list[Source]:
 
 
 def open_part(source: Source, part: int, of: int) -> list[Source]:
-    """One part of a table; none where it has fewer fragments than there are parts."""
+    """Return one part of a table; an empty list if the table has fewer fragments than parts."""
     mine = source.part(part, of)
     return [mine] if mine.fragments else []
 

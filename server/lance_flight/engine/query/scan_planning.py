@@ -1,4 +1,4 @@
-"""`plan_scan`: which partition tables a filter leaves, for whoever reads them by other means than SQL.
+"""`plan_scan`: the partition tables that a filter leaves, for readers outside SQL.
 
 Bulk pipelines and `lance-flight inspect --where` plan with it; the server's own scans use the same pruning.
 """
@@ -31,7 +31,7 @@ from lance_flight.planning.row_filters import RowFilter
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlannedTable:
-    """One table to read: where it lies, at which pin, and what of the filter is still to be applied (None: nothing).
+    """One table to read: its location and pin, and the residual of the filter that is still to be applied (None: nothing).
 
     `filter` is the part of that which a reader can apply as it reads, `context` what the snapshot says of its rows.
     """
@@ -67,7 +67,7 @@ class PlannedScan:
         return tuple(version.kept for version in self.pruning.versions)
 
     def side(self, name: str, keys: Sequence[str]) -> Side:
-        """This scan as one side of a join by these columns (`planning.joins`), under a name for messages."""
+        """Return this scan as one side of a join by these columns (`planning.joins`), under a name for messages."""
         return side_of(name, self.snapshot, self.kept, [(key,) for key in keys])
 
 

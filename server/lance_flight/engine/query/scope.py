@@ -1,4 +1,4 @@
-"""Where a statement belongs."""
+"""Context that a client's call gives its statement."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from lance_flight.engine.runtime.running_statement import Issuer
 
 @dataclass(frozen=True, slots=True)
 class Scope:
-    """Where a statement belongs: the session of its client, the transaction it is part of, who began it, and what he may do.
+    """Context of a statement: the session of its client, its transaction, its issuer and the issuer's rights.
 
     It knows the `temporary` tables that there were when it came, and makes others in `own_tables`, where it may.
     """
@@ -40,19 +40,19 @@ class Scope:
 
     @property
     def principal(self) -> str:
-        """Who runs it."""
+        """Return the principal that the statement runs for."""
         return ANONYMOUS if self.session is None else self.session.principal
 
     @property
     def db_schema(self) -> str:
-        """Where its tables without a schema are."""
+        """Return the schema of table names without one."""
         return PUBLIC if self.session is None else self.session.db_schema
 
     @property
     def execution(self) -> QueryOptions:
-        """How its queries are run."""
+        """Return the options for running its queries."""
         return QueryOptions() if self.session is None else self.session.execution
 
 
 ALONE = Scope()
-"""A statement of nobody's session, and a transaction of its own."""
+"""Scope without a client session; its statements run in transactions of their own."""

@@ -99,17 +99,17 @@ class Session:
 
     @property
     def may_read_directly(self) -> bool:
-        """Whether it names a stored table, or a search: what else it reads is DataFusion's own."""
+        """True if the query names a stored table or a search, whose rows can be read without DataFusion."""
         return bool(self.named.providers or self.inner)
 
     @property
     def is_costly(self) -> bool:
-        """Whether planning its query may take long, and computing what it folds as well."""
+        """True if planning the query, or computing the constants that planning folds, may take long."""
         return self._limits.is_costly
 
     @property
     def is_steady(self) -> bool:
-        """Whether its plans read stored tables alone, so that they may be run again."""
+        """True if its plans read stored tables alone, so that they may be run again."""
         return self._is_steady and self.named.is_steady and not self.inner and not self.first
 
     def again(self, context: StatementContext) -> bool:
@@ -121,7 +121,7 @@ class Session:
         return self.named.providers == known
 
     def end(self) -> None:
-        """Let go of the scans of the run that is over, and of who is told how far it is."""
+        """Release the scans of the run that is over, and its progress callback."""
         self.progress = None
         self.log.begin_plan()
 
@@ -137,7 +137,7 @@ class Session:
 
     @property
     def divisible(self) -> Mapping[str, TableView]:
-        """Those whose rows are read."""
+        """Return the tables whose rows are read."""
         return self.named.divisible
 
     def frame(self, sql: str, parameters: pa.RecordBatch | None = None) -> DataFrame:
@@ -177,7 +177,7 @@ class Session:
         return self.planned(lambda: self.datafusion.sql_with_options(sql, QUERIES_ONLY))
 
     def optimised(self, frame: DataFrame) -> LogicalPlan:
-        """The optimised plan of a query; what DataFusion refuses only now (types that do not compare …) is `SqlError`."""
+        """Return the optimised plan of a query; raise `SqlError` for what DataFusion refuses only now (types that do not compare …)."""
         known = self._optimised
         if known is None or known[0] is not frame:
             if self.is_costly:
@@ -286,7 +286,7 @@ class Session:
             yield from frame.collect()
 
     def directly(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """The batches of a query that needs no DataFusion to run."""
+        """Yield the batches of a query that runs without DataFusion."""
         self._run_first()
         yield from batches
 
@@ -324,7 +324,7 @@ class Session:
 
     @contextmanager
     def lanes(self, target_partitions: int) -> Iterator[None]:
-        """Frames that are made inside run their queries on so many lanes, whenever they do."""
+        """Set the target partitions of frames that are made inside the block, whenever these run."""
         self.datafusion.sql(f"SET datafusion.execution.target_partitions = {target_partitions}")
         try:
             yield
@@ -332,16 +332,16 @@ class Session:
             self.datafusion.sql(f"SET datafusion.execution.target_partitions = {self.target_partitions}")
 
     def frame_of(self, plan: LogicalPlan, target_partitions: int) -> DataFrame:
-        """A frame of an optimised plan, or of a part of one."""
+        """Return a frame of an optimised plan, or of a part of one."""
         with self.lanes(target_partitions):
             return self.datafusion.create_dataframe_from_logical_plan(plan)
 
     def changes(self, name: TableName, first: Point, last: Point) -> ComputedTable:
-        """The rows that came and went between two points of a table's history."""
+        """Return the rows added and removed between two points of a table's history."""
         return self.named.changes(name, first, last)
 
     def resolve(self, db_schema: str, reference: str) -> pads.Dataset | None:
-        """The table behind a name as it stands in SQL (`t`, `t@12`, `t@tag`, `t@time`, `t$partitions`), if there is one."""
+        """Resolve a table name as written in SQL (`t`, `t@12`, `t@tag`, `t@time`, `t$partitions`); None if there is no such table."""
         system = self.context.system
         if db_schema == SYSTEM and system is not None and (found := system.table(reference)) is not None:
             self._is_steady = False
@@ -373,7 +373,7 @@ def shaped(batches: Iterator[pa.RecordBatch], schema: pa.Schema) -> Iterator[pa.
 
 
 def _weak(method: Callable[..., T]) -> Callable[..., T]:
-    """A method that does not keep its object."""
+    """Wrap a method so that the wrapper does not keep its object alive."""
     reference = WeakMethod(method)
 
     def call(*arguments: Any) -> T:

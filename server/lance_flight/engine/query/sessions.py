@@ -34,11 +34,11 @@ class Sessions:
     planning_timeout: float = 0.0
 
     def seen(self, scope: Scope) -> Root:
-        """The root as a statement sees it."""
+        """Return the root as a statement sees it."""
         return scope.temporary.over(self.root.on_branch(scope.branch).guarded(scope.access))
 
     def of_scope(self, scope: Scope, running: RunningStatement) -> StatementContext:
-        """The context of a statement where it belongs, without its transaction."""
+        """Return the context of a statement in its scope, without its transaction."""
         return StatementContext(
             root=self.seen(scope),
             target_partitions=self.target_partitions,
@@ -54,7 +54,7 @@ class Sessions:
     def of_task(
         self, task: Task, running: RunningStatement, access: Access, temporary: Temporary, holds: list[SnapshotLease]
     ) -> StatementContext:
-        """The context of a task, of the snapshots that it was planned with."""
+        """Return the context of a task, with the snapshots that it was planned with."""
         return StatementContext(
             root=temporary.over(self.root.on_branch(task.branch).guarded(access)),
             target_partitions=self.target_partitions,
@@ -86,7 +86,7 @@ class Sessions:
         return begin
 
     def begin(self, context: StatementContext) -> Session:
-        """A session for what is planned for the first time."""
+        """Begin a session for a statement that is planned for the first time."""
         return Session(context)
 
     def _system(self, access: Access) -> SystemTables:
@@ -105,14 +105,14 @@ def in_transaction(
     target: TableName | None = None,
     changing: frozenset[Privilege] = frozenset(),
 ) -> StatementContext:
-    """Return the same in a transaction, which holds the snapshots that nobody else does."""
+    """Return the context in a transaction, which then holds the leases of snapshots unless the caller does."""
     if holds is None and transaction is not None:
         holds = transaction.holds
     return replace(context, transaction=transaction, holds=holds, target=target, changing=changing)
 
 
 def temporary_of(task: Task, session: ClientSession | None) -> Temporary:
-    """The temporary tables that a task knows, as the session of whoever redeems it has them."""
+    """Return the temporary tables of a task, readable if the redeeming session is the one that created them."""
     names = frozenset(TableName(PUBLIC, name) for name in task.temporary)
     is_its_own = session is not None and session.id == task.session
     return Temporary(names, session.temporary.known().root if session is not None and is_its_own else None)

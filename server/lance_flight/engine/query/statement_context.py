@@ -34,7 +34,7 @@ class Reading:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StatementContext:
-    """Context of one statement: what it sees of the root, for whom, how, and within which limits.
+    """Context of one statement: its view of the root, its principal, its options and its limits.
 
     `root` is the root as the statement sees it, and inside a `transaction` its tables are read as that sees them. Names without a
     schema are tables of `db_schema`. `readings` fixes the versions of tables (from a ticket); others are read at their newest

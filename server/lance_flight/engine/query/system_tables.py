@@ -33,16 +33,16 @@ class SystemTables:
     principal: str | None = None
 
     def table(self, name: str) -> ComputedTable | None:
-        """The table of that name, if there is one."""
+        """Return the system table of a name; None if there is none."""
         found = _TABLES.get(name)
         return None if found is None else found.of(self)
 
     def queries(self) -> list[Record]:
-        """The statements that have not ended."""
+        """Return the running statements that the principal may see."""
         return [record for record in self.running.records() if self.principal in (None, record.principal)]
 
     def sessions(self) -> list[_Session]:
-        """The sessions."""
+        """Return the sessions that the principal may see."""
         running = [record.session for record in self.queries()]
         known = (session for session in self.clients.known() if self.principal in (None, session.principal))
         return [_Session(session, running.count(session.id)) for session in known]
@@ -72,7 +72,7 @@ class _SystemTable(Generic[_Of]):
     columns: tuple[_Column[_Of], ...]
 
     def of(self, tables: SystemTables) -> ComputedTable:
-        """The rows that a principal sees."""
+        """Return the table with the rows that a principal may see."""
         schema = pa.schema([pa.field(each.name, each.type, each.is_nullable) for each in self.columns])
 
         def rows(_: list[str]) -> list[pa.RecordBatch]:

@@ -29,7 +29,7 @@ class TableCatalog(CatalogProvider):
 
 
 class _Schema(SchemaProvider):
-    """One SQL schema."""
+    """Schema provider of one SQL schema."""
 
     owner_name = None
 

@@ -70,7 +70,7 @@ class _Rows:
         return pa.schema([*_OWN, *self.lineage, *self.columns])
 
     def of(self, step: Step, moved: RowsMoved, names: Sequence[str]) -> Iterator[pa.RecordBatch]:
-        """Some columns of rows that came or went."""
+        """Yield some columns of the rows added or removed by one step."""
         schema = pa.schema([self.schema.field(name) for name in names])
         readable = pa.schema([*self.lineage, *self.stored])
         stored = pa.schema([readable.field(name) for name in names if name in readable.names])
@@ -90,7 +90,7 @@ class _Rows:
 def changes_table(
     table: Table, name: TableName, ends: tuple[int, ...], policy: RowPolicy, *, target_partitions: int, log: ScanLog
 ) -> ComputedTable:
-    """The changes of a table between two of its versions, to the rows that a policy allows, read in `target_partitions` lanes."""
+    """Return the changes of a table between two versions, limited to the rows that a policy allows, in `target_partitions` lanes."""
     first, last = ends
     if first > last:
         raise SqlError(
@@ -124,14 +124,14 @@ def changes_table(
 
 @dataclass(frozen=True, slots=True)
 class _Changes:
-    """What all lanes share: the rows that they give, and what becomes of an error."""
+    """State shared by all lanes: the rows to return, and the translation of errors."""
 
     rows: _Rows
     failure: Callable[[Exception], LanceFlightError]
     log: ScanLog
 
     def read(self, steps: Sequence[Step], names: list[str]) -> Iterator[pa.RecordBatch]:
-        """Some columns of the rows of some steps, one after another."""
+        """Yield some columns of the rows of some steps, one after another."""
         with self.log.noting(self.failure):
             for step in steps:
                 for moved in step.moved(self.rows.stored, self.rows.ids):
@@ -139,7 +139,7 @@ class _Changes:
 
 
 def _identity(table: Table, version: int) -> datetime:
-    """Return when a version was committed: a table that was made again has others."""
+    """Return the commit time of a version, which differs if the table was dropped and created again."""
     committed_at: datetime = table.log.open(version).get_version()["timestamp"]
     return committed_at
 
@@ -170,5 +170,5 @@ def _shown(argument: Expr) -> str:
 
 
 def _nullable(schema: pa.Schema) -> pa.Schema:
-    """The columns without what holds for the newest rows alone."""
+    """Return the columns as nullable and without metadata, which hold for the newest rows alone."""
     return pa.schema([field.remove_metadata().with_nullable(nullable=True) for field in schema])

@@ -46,13 +46,13 @@ _coded: WeakKeyDictionary[Snapshot, Partitions] = WeakKeyDictionary()
 
 @dataclass(frozen=True, slots=True)
 class Split:
-    """One of `of` equal parts of a scan: the part that one endpoint streams."""
+    """One of `of` equal splits of a scan: the one that an endpoint streams."""
 
     part: int = 0
     of: int = 1
 
     def pick(self, items: Sequence[T]) -> list[T]:
-        """The items of this part."""
+        """Return the items of this split."""
         return list(items[self.part :: self.of])
 
 
@@ -64,7 +64,7 @@ class Lanes:
 
 
 class UnpinnedResolver:
-    """The versions that rows without a fixed one stand for in one statement: asked when first needed, and then kept.
+    """Resolves the versions of unpinned tables for one statement: each is looked up when first needed, and then cached.
 
     `known` holds them by object id. Safe to share among the scans of the statement.
     """
@@ -76,7 +76,7 @@ class UnpinnedResolver:
         self._lock = Lock()
 
     def pinned(self, tables: Sequence[PartitionTable], numbers: Targets | None = None) -> list[PinnedTable]:
-        """Each table at the version that the statement reads; `NotFound` names one that is not there."""
+        """Return each table at the version that the statement reads; raise `NotFound` for a missing one."""
         with self._lock:
             self._learn([t for t in tables if not isinstance(t.pin, FixedPin) and t.object_id not in self.known])
         return [
@@ -99,7 +99,7 @@ class UnpinnedResolver:
 
 
 Prunings = Mapping[str, Sequence[Pruning]]
-"""What the scans of a query leave of each partitioned table, by `schema.name`."""
+"""Pruning results of a query's scans, for each partitioned table by `schema.name`."""
 Rows = tuple[npt.NDArray[np.int64], ...]
 """Partition tables of a snapshot: for each spec version the rows of `SpecTables`."""
 
@@ -112,20 +112,20 @@ class Targets:
         self._numbers: dict[str, int] = {}
 
     def number(self, table: PartitionTable) -> int:
-        """The number of a table: what `TABLE_NUMBER` says of its rows."""
+        """Return the number of a table, which `TABLE_NUMBER` gives for its rows; assign one if it has none."""
         if table.object_id not in self._numbers:
             self._numbers[table.object_id] = len(self.tables)
             self.tables.append(table)
         return self._numbers[table.object_id]
 
     def number_of(self, object_id: str) -> int | None:
-        """The number of a table, if it has one."""
+        """Return the number of a table; None if it has none."""
         return self._numbers.get(object_id)
 
 
 @dataclass(frozen=True, slots=True)
 class Pruned:
-    """What pruning a snapshot for rows where `predicate`, and beyond it `hint`, is TRUE has found.
+    """Result of pruning a snapshot for rows where `predicate`, and beyond it `hint`, is TRUE.
 
     `chosen` are the tables that a whole scan reads then; none before one was planned, or where they are too many to be kept.
     """
@@ -190,7 +190,7 @@ class TableView:
         return Lanes(deal(self._chosen(pruning), target_partitions, self.log, merging=not self.extra_columns))
 
     def _chosen(self, pruning: Pruning) -> list[tuple[Predicate | None, list[PinnedTable]]]:
-        """The tables that a scan reads, by what their rows are filtered by; known where the same was read before."""
+        """Return the tables that a scan reads, by residual filter; reused if the same pruning was read before."""
         is_whole = self.only is None and self.share.of == 1 and self.targets is None
         known = [each.chosen for each in self.pruned if each.pruning is pruning and is_whole]
         if known and known[0]:
@@ -210,7 +210,7 @@ class TableView:
         return kept
 
     def _among(self, kept: npt.NDArray[np.int64], version: int) -> npt.NDArray[np.int64]:
-        """Those of the `kept` tables of a spec version that may be read."""
+        """Return those of the `kept` tables of a spec version that may be read."""
         return kept if self.only is None else np.intersect1d(kept, self.only[version], assume_unique=True)
 
     def prune(self, predicate: Predicate) -> Pruning:
@@ -236,7 +236,7 @@ class TableView:
 
     @property
     def has_expressions(self) -> bool:
-        """Whether partitions are made by a custom expression in any spec."""
+        """True if any spec has a partition field with a custom expression."""
         return any(isinstance(each.rule, Expression) for spec in self.snapshot.specs for each in spec.fields)
 
     def _report(self, pruning: Pruning, predicate: Predicate) -> str:
@@ -246,7 +246,7 @@ class TableView:
         return report(self.name, pruning, self.snapshot.version, indices)
 
     def _indices(self, predicate: Predicate) -> list[str]:
-        """The indices that Lance may look into for rows where `predicate` is TRUE, for EXPLAIN."""
+        """Return the indices that Lance may use for rows where `predicate` is TRUE, for EXPLAIN."""
         spoken = {self.ids[name]: name for name in terms(predicate) if name in self.ids}
         if not spoken:
             return []
@@ -291,7 +291,7 @@ def failure(name: str, store: Store, exc: Exception, *, unchanged: Callable[[], 
 
 
 def partitions_of(snapshot: Snapshot) -> Partitions:
-    """The partition values of a snapshot as planning wants them; made once for as long as the snapshot lives."""
+    """Return the partition values of a snapshot in planning's form, cached while the snapshot lives."""
     found = _coded.get(snapshot)
     if found is None:
         found = Partitions.together([_partitions_of(each, snapshot.doubtful_fields) for each in snapshot.tables])
@@ -300,7 +300,7 @@ def partitions_of(snapshot: Snapshot) -> Partitions:
 
 
 def _partitions_of(tables: SpecTables, doubtful: frozenset[str]) -> SpecPartitions:
-    """Those of one spec version, by the fields that can be relied on."""
+    """Return the partition values of one spec version, with the doubtful fields separated."""
     fields = tables.spec.fields
     sure = tuple(each for each in fields if each.field_id not in doubtful)
     left = tuple(each for each in fields if each.field_id in doubtful)
@@ -314,7 +314,7 @@ def side_of(
     columns: Sequence[Path],
     parts: Mapping[int, frozenset[str]] | None = None,
 ) -> Side:
-    """One scan of a table for `planning.joins`: the tables that it reads, and the columns that are its keys."""
+    """Return one scan of a table for `planning.joins`: the tables that it reads, and the columns that are its keys."""
     return Side(
         name=name,
         schema=snapshot.schema,

@@ -25,7 +25,7 @@ _EXECUTION = tuple(each.name for each in fields(QueryOptions))
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Task:
-    """One endpoint's work for a `statement`; one inside a `transaction` can be done by the server that holds it alone.
+    """Work of one endpoint for a `statement`; one inside a `transaction` can run on the server that holds it alone.
 
     `branch` and `db_schema` are those that its session was on. The names of `temporary` meant tables of that session, which it
     alone can read. One with a `report` has been done: it gives the report alone (`engine.statements.reports`).
@@ -45,7 +45,7 @@ class Task:
     report: bytes | None = None
 
     def to_bytes(self) -> bytes:
-        """As compact JSON."""
+        """Serialize the task as compact JSON."""
         value = {
             "sql": self.sql,
             "statement": self.statement,

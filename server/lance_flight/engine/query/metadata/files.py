@@ -10,7 +10,7 @@ from lance_flight.engine.query.tables import TableView
 
 
 def files_table(view: TableView) -> MetadataTable:
-    """One row per data file of each partition table."""
+    """Return `t$files`: one row per data file of each partition table."""
     schema = pa.schema(
         [
             pa.field("object_id", pa.utf8(), nullable=False),

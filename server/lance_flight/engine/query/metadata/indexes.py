@@ -36,7 +36,7 @@ _COUNTED = frozenset({"tables", "indexed_tables", "rows", "indexed_rows", "segme
 
 
 def indexes_table(view: TableView) -> MetadataTable:
-    """One row per index; its counts only where they are asked for, as every table is opened for them."""
+    """Return `t$indexes`: one row per index; counts are computed only if selected, since every table is opened for them."""
     return MetadataTable(_SCHEMA, partial(_indexes, view))
 
 
@@ -70,7 +70,7 @@ def _counts(view: TableView, definition: IndexDefinition, column: str) -> dict[s
 
 
 def _of_table(view: TableView, definition: IndexDefinition, column: str, table: PartitionTable) -> tuple[int, int, int]:
-    """The rows of a table, those that its index is about, and its segments."""
+    """Return the rows of a table, those that its index covers, and the segments of the index."""
     dataset = partitions.open_table(view.store, table)
     rows = {fragment.fragment_id: fragment.count_rows() for fragment in dataset.get_fragments()}
     found = physical(identified(dataset, view.snapshot.schema), column, definition.field_id)

@@ -11,7 +11,7 @@ from lance_flight.engine.query.metadata.table import MetadataTable
 
 
 def tags_table(table: Table) -> MetadataTable:
-    """One row per tag of a table: its name, and the version that it refers to."""
+    """Return `t$tags`: one row per tag of a table, with its name and the version that it refers to."""
     schema = pa.schema(
         [
             pa.field("name", pa.utf8(), nullable=False),
@@ -23,7 +23,7 @@ def tags_table(table: Table) -> MetadataTable:
 
 
 def branches_table(table: Table) -> MetadataTable:
-    """One row per branch: its name, the version of the main branch that it begins with, and its own newest one."""
+    """Return `t$branches`: one row per branch, with its name, the main branch's version that it forked from, and its newest version."""
     schema = pa.schema(
         [
             pa.field("name", pa.utf8(), nullable=False),

@@ -25,7 +25,7 @@ _FIXED_COLUMNS = frozenset({"spec_id", "object_id", "location", *PIN_COLUMNS, *(
 
 
 def partitions_table(view: TableView) -> MetadataTable:
-    """One row per partition table: its spec version, its values, its pin, its size, when its version was written."""
+    """Return `t$partitions`: one row per partition table, with its spec version, values, pin, size and the time of its version."""
     specs = view.snapshot.specs
     values = {_shown(field): field for spec in specs for field in spec.fields}
     schema = pa.schema(
@@ -56,13 +56,13 @@ def partitions_table(view: TableView) -> MetadataTable:
 
 
 def row_count(view: TableView, tables: SpecTables) -> int | None:
-    """The rows of all tables of a spec; None where one of them cannot be read."""
+    """Return the number of rows in all tables of a spec; None if one of them cannot be read."""
     counted = [rows for rows, *_ in _sizes(view, tables.tables()) if rows is not None]
     return sum(counted) if len(counted) == len(tables) else None
 
 
 def _shown(field: PartitionField) -> str:
-    """The column of a partition field in `t$partitions`: its id, unless a column there has that name already."""
+    """Return the column of a partition field in `t$partitions`: its id, or its column's name if the id is a fixed column there."""
     return field.column if field.field_id in _FIXED_COLUMNS else field.field_id
 
 
@@ -82,7 +82,7 @@ def _partition_rows(tables: SpecTables, schema: pa.Schema) -> pa.Table:
 
 
 def _sizes(view: TableView, tables: list[PartitionTable]) -> list[_Sizes]:
-    """The columns of `_SIZES` for each table, from the metadata of its version; NULL for one that cannot be read."""
+    """Return the columns of `_SIZES` for each table, from the metadata of its version; NULL for one that cannot be read."""
 
     def size(table: PartitionTable) -> _Sizes:
         try:

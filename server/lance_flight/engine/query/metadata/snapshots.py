@@ -17,7 +17,7 @@ from lance_flight.model.pins import Latest
 
 
 def snapshots_table(table: Table) -> MetadataTable:
-    """One row per snapshot: when it was committed, by what, and which tables it touched."""
+    """Return `t$snapshots`: one row per snapshot, with the time and operation of its commit and the numbers of tables it touched."""
     schema = pa.schema(
         [
             pa.field("version", pa.int64(), nullable=False),
@@ -53,7 +53,7 @@ def snapshots_table(table: Table) -> MetadataTable:
 
 
 def _pins(table: Table, version: int) -> dict[str, Any]:
-    """The pin of each partition table in one version."""
+    """Map each partition table of one version to its pin."""
     rows = table.log.rows_at(version)
     tables = rows.filter(pc.equal(rows["object_type"], "table"))
     pins = zip(*(tables[name].to_pylist() for name in PIN_COLUMNS if name in tables.column_names), strict=True)

@@ -1,4 +1,4 @@
-"""Which snapshot brought each partition spec, found by bisection: their numbers only grow."""
+"""Finds the snapshot that introduced each partition spec, by bisection: spec numbers only grow."""
 
 from __future__ import annotations
 

@@ -37,7 +37,7 @@ _SCHEMA = pa.schema(
 
 
 def specs_table(table: Table, view: TableView) -> MetadataTable:
-    """One row per partition field of each spec version: what it computes, what brought the spec, what lies under it."""
+    """Return `t$specs`: one row per partition field of each spec version, with its transform, the spec's commit and its tables."""
     snapshot = view.snapshot
 
     def build(names: list[str]) -> pa.Table:
@@ -57,7 +57,7 @@ def specs_table(table: Table, view: TableView) -> MetadataTable:
 
 
 def _fields(spec: PartitionSpec, schema: NamespaceSchema) -> Iterator[dict[str, Any]]:
-    """The partition fields of a spec: what each of them computes."""
+    """Yield a row for each partition field of a spec, with its sources, transform and type."""
     for position, field in enumerate(spec.fields):
         rule = field.rule
         transform = None if isinstance(rule, Expression) else json.dumps({"type": rule.type, **rule.arguments})

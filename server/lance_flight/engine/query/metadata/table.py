@@ -1,4 +1,4 @@
-"""What a metadata table is."""
+"""Definition of a metadata table."""
 
 from __future__ import annotations
 

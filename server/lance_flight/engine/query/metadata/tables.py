@@ -46,4 +46,4 @@ METADATA_TABLES: Mapping[str, Build] = MappingProxyType({name: each.build for na
 OF_EVERYBODY = frozenset(name for name, each in _TABLES.items() if each.tells_of_all)
 OF_PARTITIONS = frozenset(name for name, each in _TABLES.items() if each.of_partitions)
 LINEAGE = "lineage"
-"""The one that has the rows themselves, each with its lineage: a view (`named_tables.py`)."""
+"""Metadata table of the rows themselves, each with its lineage: a view (`named_tables.py`)."""

@@ -1,4 +1,4 @@
-"""Where the columns of a plan's nodes come from: the scan that reads them, if their values are just those that it reads."""
+"""Column lineage in a plan: the scan whose column a node returns unchanged."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class Origin:
 
 
 def origin(node: Node, column: ColumnKey) -> Origin | None:
-    """The origin of a column of a node."""
+    """Return the origin of a column of a node; None if its values are computed."""
     find = _ORIGINS.get(type(node.variant))
     return None if find is None else find(node, column)
 

@@ -1,4 +1,4 @@
-"""Which parts of a plan may be run group by group, and by what.
+"""Co-partitioning analysis: the parts of a plan that can be run group by group, and the keys of the groups.
 
 A part is divisible by a key if its rows are those of its groups together, wherever the rows of its tables are divided so
 that equal values of the key are in one group. Whether the partitions of the tables are such groups is for
@@ -43,12 +43,12 @@ _TEXTS = frozenset({"Utf8", "LargeUtf8", "Utf8View"})
 
 
 WORTH = (Join, Aggregate, Sort, WindowExpr)
-"""What does more than to take rows one by one."""
+"""Plan nodes that do more than process single rows, so that running them in groups pays."""
 
 
 @dataclass(frozen=True, slots=True)
 class Scanned:
-    """One scan of a partitioned table: which table (`schema.table`), and the types of its columns."""
+    """One scan of a partitioned table: its table (`schema.table`), and the types of its columns."""
 
     table: str
     schema: pa.Schema
@@ -84,7 +84,7 @@ class Divisible:
 
     @property
     def does(self) -> str:
-        """What is done in each group."""
+        """Describe the operations that run in each group."""
         return "; ".join(node.said for node in self.node.walk() if isinstance(node.variant, WORTH))
 
 
@@ -109,7 +109,7 @@ class CopartitioningAnalysis:
         self._obstacles[node] = why
 
     def part(self, node: Node) -> Divisible | None:
-        """The node as a divisible part, if it is one."""
+        """Return the node as a divisible part; None if it is not divisible."""
         if node not in self._found:
             self._found[node] = self._part(node)
         return self._found[node]
@@ -227,7 +227,7 @@ _JOINED: Mapping[str, Callable[[bool, bool], bool]] = {
     "RightSemi": lambda left, right: left and right,
     "RightAnti": lambda _, right: right,
 }
-"""Whether a join can have rows, by whether its sides have."""
+"""Whether a join of each type can return rows, given whether its left and right sides can."""
 
 
 def _united(parts: Sequence[Divisible], columns: Sequence[ColumnReference]) -> Key | None:
@@ -242,7 +242,7 @@ def _united(parts: Sequence[Divisible], columns: Sequence[ColumnReference]) -> K
 
 
 def _met(left: Divisible, on_left: Expr, right: Divisible, on_right: Expr, kind: str) -> Iterable[Key]:
-    """The keys of two sides that an equality makes one."""
+    """Yield the keys that an equality of two sides combines into one."""
     for mine in _carried(left, on_left):
         for theirs in _carried(right, on_right):
             if mine.parts != theirs.parts:
@@ -256,7 +256,7 @@ def _met(left: Divisible, on_left: Expr, right: Divisible, on_right: Expr, kind:
 
 
 def _carried(part: Divisible, expression: Expr) -> list[Key]:
-    """The keys that an expression is: a column, a date part of one, or one as a wider type, in which unequal values stay so."""
+    """Return the keys that an expression preserves: a column, a date part of one, or a cast to a type that keeps values distinct."""
     dated = date_part(expression)
     if dated is not None:
         name, column = dated
@@ -280,7 +280,7 @@ def _carried(part: Divisible, expression: Expr) -> list[Key]:
 
 
 def _holding(part: Divisible, column: ColumnKey | None) -> list[Key]:
-    """The keys that a column holds.
+    """Return the keys that a column holds.
 
     DataFusion calls what it takes out of a struct by its name alone, even above the alias of a table.
     """
@@ -294,7 +294,7 @@ def _keeps_apart(part: Divisible, key: Key, kind: str) -> bool:
 
 
 def _said(part: Divisible, said: Iterable[Expr]) -> list[Key]:
-    """The keys that are among some expressions, by what these are called above."""
+    """Return the keys among some expressions, under the names of their output columns."""
     found: dict[tuple[tuple[Path, ...], frozenset[str] | None], frozenset[ColumnKey]] = {}
     for expression in said:
         name = alias_key(expression) or ("", expression.schema_name())

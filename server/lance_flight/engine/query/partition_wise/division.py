@@ -1,4 +1,4 @@
-"""How a query is run: what is left of it for DataFusion as it stands, and what is run by partitions."""
+"""Division of a query into parts that run by partitions, and the rest that DataFusion runs as it is."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _OFF = "SET partition_wise_join = 'off' keeps this session from it"
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Division:
-    """How a query is run: which parts of it by partitions, and what kept others from it.
+    """Execution plan of a query: the parts that run by partitions, and the reasons why other parts do not.
 
     `whole` is the query itself, and `outer` what is left of it over the rows of its parts: None where the only part is
     all of it. `pruned` says what keys of joins did.
@@ -43,7 +43,7 @@ class Division:
 
     @property
     def notes(self) -> Iterator[tuple[str, str]]:
-        """What EXPLAIN says of it, under its titles."""
+        """Yield the titles and texts that EXPLAIN shows of the division."""
         for note in self.pruned:
             yield "dynamic pruning", note
         for part in self.parts:
@@ -63,13 +63,13 @@ class Division:
         return self._above(self.outer or self.whole)
 
     def _above(self, outer: DataFrame) -> Iterator[pa.RecordBatch]:
-        """A query with workers that wait for lanes, one for each part: when too many do already, it is run as a whole."""
+        """Run the plan above the parts, or the whole query if too many of DataFusion's workers already wait for lanes."""
         with admission.of(len(self.parts), ADMISSION_SECONDS) as is_admitted:
             yield from self.session.stream(outer if is_admitted else self.whole)
 
 
 def rows(session: Session, frame: DataFrame, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
-    """The rows of a query that is prepared, in exactly `schema`."""
+    """Run a prepared query and yield its rows in exactly `schema`."""
     return shaped(divide(session, frame).batches(), schema)
 
 

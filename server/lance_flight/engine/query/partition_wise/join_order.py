@@ -18,7 +18,7 @@ TOO_LARGE = 2
 
 
 def small_first(session: Session, root: Node, counts: RowCounts) -> DataFrame | None:
-    """The query with the smaller sides of its joins on the left; None if they are there already, or cannot be put there."""
+    """Return the query with the smaller sides of its joins on the left; None if nothing changes, or the plan cannot be rebuilt."""
     exchanged = frozenset(node for node in root.walk() if _is_wrong(node, counts))
     if not exchanged:
         return None

@@ -37,7 +37,7 @@ _RIGHT_NEEDS_MATCH = frozenset({"Inner", "Left", "LeftSemi", "RightSemi", "LeftA
 
 @dataclass(frozen=True, slots=True, eq=False)
 class KeyPruning:
-    """One equality of a join that can prune: `table` (`schema.name`) by what `expression` is in the rows of `keys`."""
+    """An equality of a join that can prune: partitions of `table` (`schema.name`) by the values of `expression` in the rows of `keys`."""
 
     scan: Node
     table: str

@@ -24,7 +24,7 @@ AHEAD = 2
 
 
 class Admission:
-    """How many of DataFusion's workers may wait for lanes at the same time: some must be left, which the lanes need.
+    """Bounds the number of DataFusion's workers that wait for lanes at the same time, since the lanes need some of them.
 
     Safe to share among threads.
     """
@@ -35,7 +35,7 @@ class Admission:
 
     @contextmanager
     def of(self, workers: int, seconds: float) -> Iterator[bool]:
-        """Whether so many more may wait before the time is over; they do for as long as the block lasts."""
+        """Reserve workers inside the block; yield whether they became free within `seconds`."""
         with self._changed:
             admitted = self._changed.wait_for(lambda: self._free >= workers, seconds)
             self._free -= workers if admitted else 0
@@ -51,7 +51,7 @@ admission = Admission(int(os.environ["TOKIO_WORKER_THREADS"]) - cores())
 
 
 def run(tasks: Sequence[Task], lanes: int) -> Iterator[pa.RecordBatch]:
-    """The batches of all tasks, in any order but those of one; when the reader goes the lanes end with their next batch.
+    """Run tasks in lanes and yield their batches, in order within each task; closing the iterator ends the lanes at their next batch.
 
     A task that there is not enough memory for beside the others is run again by itself.
     """
@@ -98,7 +98,7 @@ class _Lanes:
             self._changed.notify_all()
 
     def _drain(self) -> None:
-        """What one lane does."""
+        """Run tasks in one lane until none is left, and pass an error to the reader."""
         try:
             while (task := self._next()) is not None:
                 self._run(task)
@@ -108,7 +108,7 @@ class _Lanes:
             self._put(None)
 
     def _run(self, task: Task) -> None:
-        """Run a task beside others, and by itself if that takes more memory than there is."""
+        """Run a task concurrently with other tasks, and once more alone if memory did not suffice."""
         for alone in (False, True):
             begun = False
             try:
@@ -125,7 +125,7 @@ class _Lanes:
 
     @contextmanager
     def _turn(self, *, alone: bool) -> Iterator[None]:
-        """One task of several, or of one, at a time. Whoever waits to be alone lets nobody else begin."""
+        """Hold a shared slot for one task, or an exclusive one if `alone`; a waiting exclusive task keeps new tasks from beginning."""
         with self._changed:
             self._changed.wait_for(lambda: not self._is_alone)
             if alone:
@@ -148,7 +148,7 @@ class _Lanes:
             return self._tasks.popleft() if self._tasks else None
 
     def _put(self, item: pa.RecordBatch | BaseException | None) -> bool:
-        """Wait for room; False if nobody reads any more."""
+        """Wait for room and enqueue an item; return False if the reader has closed the iterator."""
         with self._changed:
             self._changed.wait_for(lambda: self._is_closed or len(self._waiting) < self._bound)
             if self._is_closed:

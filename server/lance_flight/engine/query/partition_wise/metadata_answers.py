@@ -57,7 +57,7 @@ class MetadataPart:
 
 
 def from_metadata(session: Session, prunings: Prunings, node: Node) -> MetadataPart | None:
-    """The answer of an aggregate, if metadata has it."""
+    """Return the part that answers an aggregate from metadata alone; None if rows have to be read."""
     if not isinstance(node.variant, Aggregate) or node.outputs is None:
         return None
     found = _whole_partitions(session, prunings, node.inputs[0])
@@ -85,7 +85,7 @@ def may_answer(node: Node) -> bool:
 
 
 def _whole_partitions(session: Session, prunings: Prunings, node: Node) -> tuple[TableView, Rows] | None:
-    """The table that a part reads nothing but whole partitions of, and those."""
+    """Return the table that a node reads by whole partitions alone, with these partitions; None for any other node."""
     while isinstance(node.variant, Projection | SubqueryAlias):
         (node,) = node.inputs
     if not isinstance(node.variant, TableScan) or node.variant.fetch() is not None:
@@ -99,14 +99,14 @@ def _whole_partitions(session: Session, prunings: Prunings, node: Node) -> tuple
 
 
 def _source(node: Node, expression: Expr) -> str | None:
-    """The column of the table that an expression is."""
+    """Return the table's column that an expression refers to; None if it is computed."""
     column = column_key(expression)
     found: Origin | None = None if column is None else origin(node.inputs[0], column)
     return None if found is None else found.name
 
 
 def _said(node: Node, expression: Expr) -> tuple[str, str | None] | None:
-    """An aggregate over partitions instead of rows, and the column that it is of."""
+    """Return an aggregate rewritten over partitions instead of rows, with its column; None if that is impossible."""
     found = _CALL.fullmatch(unaliased(expression).schema_name())
     if found is None:
         return None
@@ -123,7 +123,7 @@ def _said(node: Node, expression: Expr) -> tuple[str, str | None] | None:
 
 
 def _identity(view: TableView, kept: Rows, name: str) -> PartitionField | None:
-    """The field that holds a column as it is, in all specs that have tables to read; floats are not as they were."""
+    """Return the identity field of a column in all specs that have tables to read; None without one, or for floats, which it may alter."""
     number = view.snapshot.schema.ids[name]
     if pa.types.is_floating(view.snapshot.schema.plain.field(name).type):
         return None
@@ -138,7 +138,7 @@ def _holds(field: PartitionField, number: int) -> bool:
 
 
 def _partitions(view: TableView, kept: Rows, fields: dict[str, PartitionField]) -> pa.Table:
-    """The partitions that have rows: the values of the fields, and how many rows."""
+    """Return the partitions that have rows: the values of the fields, and the number of rows."""
     schema = pa.schema([*(view.schema.field(name) for name in fields), pa.field(_COUNT, pa.int64())])
     parts = []
     for tables, rows, counts in zip(view.snapshot.tables, kept, view.row_counts(kept), strict=True):

@@ -64,11 +64,11 @@ class GroupedPart:
 
     @property
     def node(self) -> Node:
-        """What it is in the plan."""
+        """Return the node of the plan that this part replaces."""
         return self.part.node
 
     def batches(self) -> Iterator[pa.RecordBatch]:
-        """Its rows, with its columns in their places."""
+        """Run the part and yield its rows, with the columns in their positions."""
         return self._run(self._frame())
 
     def frame(self, columns: list[ColumnReference]) -> DataFrame:
@@ -91,14 +91,14 @@ class GroupedPart:
 
     @property
     def _ways(self) -> int:
-        """How many threads of DataFusion's one group has."""
+        """Return the target partitions of each group's plan: all for an ordered part, else one."""
         return self.session.target_partitions if self.is_ordered else 1
 
     def _frame(self) -> DataFrame:
         return self.session.frame_of(self.node.plan, self._ways)
 
     def _run(self, frame: DataFrame) -> Iterator[pa.RecordBatch]:
-        """The rows of all groups, each planned as a lane comes to it."""
+        """Yield the rows of all groups; each group is planned when a lane takes it."""
         tables = [scan.table for scan in self.part.scans]
         portions = [dict(zip(tables, step.rows, strict=True)) for step in self.steps]
         tasks: list[Task] = [partial(self.session.stream_portion, frame, portion, self._ways) for portion in portions]
@@ -115,7 +115,7 @@ class GroupedPart:
 
 Part: TypeAlias = GroupedPart | MetadataPart
 Matching: TypeAlias = tuple[tuple[str, ...], tuple[tuple[tuple[Path, ...], frozenset[str] | None], ...], bool]
-"""What decides the groups of a part: its tables, the columns of its keys, and whether all its joins are inner."""
+"""Cache key of the groups of a part: its tables, the columns of its keys, and whether all its joins are inner."""
 
 
 class Chooser:
@@ -128,7 +128,7 @@ class Chooser:
         self._matched: dict[Matching, Groups | NotCopartitioned] = {}
 
     def chosen(self, node: Node) -> Iterator[Part]:
-        """The parts in and below a node."""
+        """Yield the parts in and below a node."""
         found = self._answered(node) or self._ordered(node) or self._grouped(node) or self._partial(node)
         if found is not None:
             yield found
@@ -137,7 +137,7 @@ class Chooser:
             yield from self.chosen(child)
 
     def _answered(self, node: Node) -> MetadataPart | None:
-        """An aggregate under what needs no other rows."""
+        """Return the part that answers an aggregate from metadata, looking through nodes with a single input."""
         while len(node.inputs) == 1 and not isinstance(node.variant, Aggregate):
             (node,) = node.inputs
         return from_metadata(self._session, self._prunings, node)
@@ -162,7 +162,7 @@ class Chooser:
         )
 
     def _match(self, part: Divisible, views: Sequence[TableView]) -> Groups | NotCopartitioned:
-        """The groups of a part; nodes on top of one another mostly ask for the same."""
+        """Return the groups of a part, cached because nested nodes mostly need the same ones."""
         tables = tuple(scan.table for scan in part.scans)
         inner = part.is_inner and len(set(tables)) == len(tables)
         asked = tables, tuple((key.sources, key.parts) for key in part.keys), inner
@@ -172,14 +172,14 @@ class Chooser:
         return self._matched[asked]
 
     def _partial(self, node: Node) -> GroupedPart | None:
-        """An aggregate whose groups are not those of the part below, which is worth it by itself."""
+        """Return a part that pre-aggregates each group, for an aggregate with other keys than the part below it."""
         if not is_mergeable(node) or has_subquery(node):
             return None
         found = self._grouped(node.inputs[0])
         return None if found is None else replace(found, part=replace(found.part, node=node), is_partial=True)
 
     def _ordered(self, node: Node) -> GroupedPart | None:
-        """A sort whose first key has the order of the partitions."""
+        """Return a part that sorts group by group, for a sort whose first key has the order of the partitions."""
         if not isinstance(node.variant, Sort) or not (part := self._divider.part(node.inputs[0])):
             return None
         first = node.variant.sort_exprs()[0]
@@ -227,7 +227,7 @@ class Chooser:
 
 
 def _agreeing(part: Divisible) -> Divisible:
-    """The part with the keys alone that are the same column in all scans of one table: these read the same tables."""
+    """Return the part with the keys that are the same column in all scans of one table, which read the same partitions."""
 
     def agrees(key: Key) -> bool:
         columns: dict[str, Path] = {}
@@ -240,7 +240,7 @@ def _agreeing(part: Divisible) -> Divisible:
 
 
 def _first(rows: int | None, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """The first so many rows; nothing more is asked for when there are enough."""
+    """Yield the first `rows` rows (None: all), without reading further batches once there are enough."""
     left = rows
     for batch in batches:
         yield batch if left is None else batch.slice(0, left)

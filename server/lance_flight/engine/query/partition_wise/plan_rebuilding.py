@@ -1,4 +1,4 @@
-"""What stands above the parts that are run in groups, built again over their rows.
+"""Rebuilds the plan above the parts that are run in groups, over the rows of these parts.
 
 Every node is made anew of the very expressions that it had. They name columns with their relations, which the rows of a
 part do not have: those are given by aliases with a relation, which Python can only say in DataFusion's protobuf.
@@ -33,7 +33,7 @@ from lance_flight.errors import Unsupported
 
 
 def computed(schema: pa.Schema, batches: Callable[[], Iterator[pa.RecordBatch]]) -> ComputedTable:
-    """The rows of a part as DataFusion reads them: one lane, which `batches` begins anew each time that it is read.
+    """Return the rows of a part as a table for DataFusion: one lane, for which `batches` is called anew at each read.
 
     Their columns are called as in `schema`.
     """
@@ -63,7 +63,7 @@ def rebuilt(
     replaced: Mapping[Node, DataFrame],
     exchanged: frozenset[Node] = frozenset(),
 ) -> DataFrame:
-    """The plan below `node` with frames in place of some nodes, and with joins whose sides are `exchanged`.
+    """Rebuild the plan below `node` with frames in place of some nodes, and with the sides of `exchanged` joins swapped.
 
     `Unsupported` if it cannot be built again.
     """
@@ -179,7 +179,7 @@ def _relation(parts: Sequence[str]) -> bytes:
 
 
 def _field(number: int, payload: bytes) -> bytes:
-    """A field of bytes in the protobuf wire format."""
+    """Encode a length-delimited field in the protobuf wire format."""
     return bytes([number << 3 | 2]) + _varint(len(payload)) + payload
 
 

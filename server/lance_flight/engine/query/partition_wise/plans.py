@@ -1,4 +1,4 @@
-"""DataFusion's logical plans as a tree of nodes: what each does, which columns it returns, and which are others unchanged."""
+"""DataFusion's logical plans as a tree of nodes: their operations, their output columns, and the columns that pass unchanged."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from datafusion.expr import (
 )
 
 ColumnKey: TypeAlias = tuple[str, str]
-"""What tells a column apart from the others of a node: its relation as one text, and its name."""
+"""Identifies a column among those of a node: its relation as one text, and its name."""
 
 LEFT_ONLY = frozenset({"LeftSemi", "LeftAnti"})
 RIGHT_ONLY = frozenset({"RightSemi", "RightAnti"})
@@ -40,13 +40,13 @@ class ColumnReference:
 
     @property
     def key(self) -> ColumnKey:
-        """What tells it apart from the other columns of a node."""
+        """Return the key that identifies the column among those of a node."""
         return ".".join(self.relation), self.name
 
 
 @dataclass(frozen=True, eq=False)
 class Node:
-    """One node of a plan. `variant` is DataFusion's class of its kind, None where it has none in Python."""
+    """One node of a plan. `variant` is DataFusion's Python class of its kind, None if there is none."""
 
     plan: LogicalPlan
     variant: Any
@@ -54,18 +54,18 @@ class Node:
 
     @classmethod
     def of(cls, plan: LogicalPlan) -> Node:
-        """The tree of a plan."""
+        """Build the tree of a plan."""
         return cls(plan, _variant(plan), tuple(cls.of(child) for child in plan.inputs()))
 
     def walk(self) -> Iterator[Node]:
-        """This node and all below."""
+        """Yield this node and all nodes below it."""
         yield self
         for child in self.inputs:
             yield from child.walk()
 
     @cached_property
     def said(self) -> str:
-        """What the node does, in one line, as EXPLAIN shows it."""
+        """Return a description of the node in one line, as EXPLAIN shows it."""
         return str(self.plan.display())
 
     @cached_property
@@ -75,7 +75,7 @@ class Node:
 
 
 def expressions(raw: Sequence[Any]) -> list[Expr]:
-    """The expressions that a variant holds."""
+    """Wrap the raw expressions of a variant."""
     return [Expr(each) for each in raw]
 
 
@@ -88,20 +88,20 @@ def column_key(expression: Expr) -> ColumnKey | None:
 
 
 def table_key(scan: TableScan, default_schema: str) -> str:
-    """The table that a scan reads, as sessions know it: `schema.table`."""
+    """Return the table that a scan reads, in the form that sessions use: `schema.table`."""
     _, db_schema, table = scan.fqn()
     return f"{db_schema or default_schema}.{table}"
 
 
 def unaliased(expression: Expr) -> Expr:
-    """The expression without the names it is given."""
+    """Return the expression without its aliases."""
     while expression.variant_name() == "Alias":
         expression = Expr(expression.to_variant().expr())
     return expression
 
 
 def date_part(expression: Expr) -> tuple[str, ColumnKey] | None:
-    """The part and the column of a `date_part` call."""
+    """Return the part and the column of a `date_part` call; None for any other expression."""
     if expression.variant_name() != "ScalarFunction" or expression.rex_call_operator() != "date_part":
         return None
     part, of = expression.rex_call_operands()
@@ -113,7 +113,7 @@ def date_part(expression: Expr) -> tuple[str, ColumnKey] | None:
 
 
 def field_inside(expression: Expr) -> tuple[ColumnKey, tuple[str, ...]] | None:
-    """The column of a `get_field` call, and the names of the fields down to what it takes out."""
+    """Return the column of a `get_field` call, and the path of nested fields that it takes; None for any other expression."""
     if expression.variant_name() != "ScalarFunction" or expression.rex_call_operator() != "get_field":
         return None
     of, *names = expression.rex_call_operands()
@@ -134,7 +134,7 @@ def alias_key(expression: Expr) -> ColumnKey | None:
 
 
 def window_columns(window: WindowExpr) -> frozenset[ColumnKey]:
-    """The columns that all windows of a node partition by."""
+    """Return the columns that all windows of a node partition by."""
     shared: frozenset[ColumnKey] | None = None
     for each in window.get_window_expr():
         keys = {column_key(part) for part in expressions(window.get_partition_exprs(each))}
@@ -144,7 +144,7 @@ def window_columns(window: WindowExpr) -> frozenset[ColumnKey]:
 
 
 def join_type(join: Any) -> str:
-    """The type of a join as DataFusion prints it: Inner, Left, LeftSemi and so on."""
+    """Return the type of a join as DataFusion prints it: Inner, Left, LeftSemi and so on."""
     return str(join.join_type())
 
 

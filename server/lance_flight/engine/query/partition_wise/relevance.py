@@ -1,4 +1,4 @@
-"""Whether a node has anything to do with partitions: what a quick look says before scans are planned for it."""
+"""Quick check whether a node concerns partitions, made before scans are planned for it."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def concerns_partitions(session: Session, node: Node) -> bool:
 
 
 def _columns(node: Node) -> Iterator[ColumnKey]:
-    """The columns that decide which rows a node treats together, or first."""
+    """Yield the columns by which a node groups its rows, or the first one that it sorts by."""
     if isinstance(node.variant, Sort):
         first = column_key(Expr(node.variant.sort_exprs()[0].expr()))
         yield from [] if first is None else [first]

@@ -1,4 +1,4 @@
-"""How many rows the tables of a plan have, from their metadata: what decides which side of a join is the small one."""
+"""Row counts of the tables of a plan, from their metadata; used for deciding which side of a join is smaller."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from lance_flight.planning.pruning import Pruning
 
 
 def read_tables(prunings: Sequence[Pruning]) -> Rows:
-    """The partition tables that any of the scans of a table reads."""
+    """Return the partition tables that any of the scans of a table reads."""
     versions = [pruning.versions for pruning in prunings] or [()]
     return tuple(
         np.unique(np.concatenate([each[place].kept for each in versions])) for place in range(len(versions[0]))

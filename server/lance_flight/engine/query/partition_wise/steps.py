@@ -16,7 +16,7 @@ FIRST_ROWS = 10
 
 
 def joined(groups: Sequence[Group], views: Sequence[TableView], enough: int) -> tuple[Group, ...]:
-    """The groups, neighbours put together until they have `enough` rows; but all apart where a table is in several."""
+    """Merge neighbouring groups until they have `enough` rows; groups stay separate if they share a table."""
     return _steps(groups, views, enough, growing=1)
 
 

@@ -1,1 +1,1 @@
-"""Who may do what: roles from a file, and row policies that a statement meets before it opens a partition table."""
+"""Authorization: roles from a file, and row policies that are enforced before a partition table is opened."""

@@ -1,4 +1,4 @@
-"""What one principal may do: privileges on tables, each on all of their rows or on some."""
+"""Rights of one principal: privileges on tables, each on all of their rows or on some."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from lance_flight.errors import Refused
 
 
 class Privilege(Enum):
-    """What a role may do with a table, by the word that a policy file has for it."""
+    """Privilege of a role on a table, by its word in a policy file."""
 
     SELECT = "SELECT"
     INSERT = "INSERT"
@@ -22,7 +22,7 @@ class Privilege(Enum):
     DDL = "DDL"
     """CREATE, DROP and ALTER TABLE, what they do to columns, tags, branches and partitions."""
     ADMIN = "ADMIN"
-    """Maintenance; on `*` also what the server itself does for others: their statements, their sessions."""
+    """Maintenance; on `*` also access to the statements and sessions of other principals."""
 
 
 OF_ROWS = frozenset({Privilege.SELECT, Privilege.INSERT, Privilege.UPDATE, Privilege.DELETE})
@@ -54,7 +54,7 @@ class Grant:
 
 @dataclass(frozen=True, slots=True)
 class Access:
-    """Who a statement is run for, and what is granted to it (None: everything).
+    """Principal of a statement, with its grants (None: everything).
 
     It is also the guard of a root (`catalog.names.Visibility`): tables without any grant are not there. The temporary tables of the
     statement's session are the principal's `own`, which need no grant; the guard is about lasting ones alone.
@@ -70,7 +70,7 @@ class Access:
 
     @property
     def is_admin(self) -> bool:
-        """Whether the principal may look at, and end, what others do."""
+        """True if the principal may see and cancel the statements of other principals."""
         return self.grants is None or any(
             grant.tables == GrantedTables() and Privilege.ADMIN in grant.privileges for grant in self.grants
         )
@@ -88,18 +88,18 @@ class Access:
         )
 
     def check_definition(self, table: TableName) -> None:
-        """`Refused` where the principal may not make, rename or drop a table of this name."""
+        """Raise `Refused` if the principal may not create, rename or drop a table of this name."""
         self.check(Privilege.DDL, table)
 
     def check(self, privilege: Privilege, table: TableName) -> None:
-        """`Refused` where the principal has a privilege on no row of a table."""
+        """Raise `Refused` if the principal has a privilege on no row of a table."""
         if not any(True for _ in self._conditions(privilege, table)):
             raise Refused(
                 f"{self.principal!r} has no {privilege.value} on table {table.name!r}; a role in the policy file grants it"
             )
 
     def rows(self, privileges: Collection[Privilege], table: TableName) -> RowPolicy:
-        """The rows of a table on which the principal has all of some privileges; `Refused` where it has one on none."""
+        """Return the policy of the rows on which the principal has all of some privileges; `Refused` if it has one of them on none."""
         if self.grants is None or table in self.own:
             return EVERY_ROW
         parts = []
@@ -111,7 +111,7 @@ class Access:
         return RowPolicy(table.name, self.principal, tuple(dict.fromkeys(parts)))
 
     def check_all_rows(self, privilege: Privilege, table: TableName) -> None:
-        """`Refused` where the principal has a privilege on some rows of a table only, or on none."""
+        """Raise `Refused` unless the principal has a privilege on all rows of a table."""
         policy = self.rows([privilege], table)
         if not policy.is_everything:
             raise Refused(
@@ -130,4 +130,4 @@ class Access:
 
 
 UNLIMITED = Access()
-"""Nobody is asked: there is no policy file."""
+"""Access without any restriction, used if there is no policy file."""

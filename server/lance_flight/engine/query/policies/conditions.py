@@ -1,4 +1,4 @@
-"""The condition of a row policy: comparisons of columns with literals, read by us and by nobody else.
+"""Parser of row policy conditions: comparisons of columns with literals, independent of DataFusion.
 
 ```text
 condition  = conjunction { OR conjunction }

@@ -1,4 +1,4 @@
-"""The policy file: roles, who has them, and what they grant.
+"""Parser of the policy file: roles, their members, and their grants.
 
 ```toml
 [roles.tenant_a]
@@ -41,7 +41,7 @@ _KEYS = frozenset({"members", "grants"})
 
 @dataclass(frozen=True, slots=True)
 class Role:
-    """What its members may do."""
+    """Role of a policy file: its members, and the grants to them."""
 
     members: frozenset[str]
     grants: tuple[Grant, ...]

@@ -36,7 +36,7 @@ class RowPolicy:
 
     @property
     def is_everything(self) -> bool:
-        """Whether all rows fulfil it."""
+        """True if the policy allows all rows."""
         return not self.parts
 
     def predicate(self, columns: pa.Schema) -> Predicate:
@@ -44,7 +44,7 @@ class RowPolicy:
         return all_of([any_of([each.bound(columns, self.user) for each in part]) for part in self.parts])
 
     def visible(self, snapshot: Snapshot) -> Snapshot:
-        """A snapshot with the partition tables that are allowed, and no others.
+        """Return a snapshot restricted to the partition tables that are allowed.
 
         `Refused` where a partition of any spec may hold rows of both kinds.
         """
@@ -71,14 +71,14 @@ class RowPolicy:
             yield table
 
     def check_unpartitioned(self) -> None:
-        """`Refused` unless all rows are allowed: of a table without partitions none can be told apart."""
+        """Raise `Refused` unless all rows are allowed: a table without partitions cannot be restricted."""
         if not self.is_everything:
             raise Refused(
                 f"table {self.table!r} is not partitioned, and {self.user!r} may have some of its rows alone ({self})"
             )
 
     def check_whole_partitions(self, snapshot: Snapshot) -> None:
-        """`Refused` unless all rows in the partition of an allowed row are allowed, whatever spec they lie under."""
+        """Raise `Refused` unless all rows in the partition of an allowed row are allowed, under each spec."""
         if self.is_everything:
             return
         named = {snapshot.schema.ids[name] for name in columns_of(self.predicate(snapshot.schema.plain))}
@@ -108,5 +108,5 @@ _visible: WeakKeyDictionary[Snapshot, dict[RowPolicy, Snapshot]] = WeakKeyDictio
 
 
 def _identities(spec: PartitionSpec) -> set[int]:
-    """The columns that a spec has a field of by identity."""
+    """Return the source columns of a spec's identity fields."""
     return {field.source_ids[0] for field in spec.fields if field.rule.keeps_value}

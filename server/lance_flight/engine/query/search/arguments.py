@@ -35,7 +35,7 @@ class Arguments:
     is_bound: bool
 
     def value(self, name: str) -> pa.Scalar | None:
-        """The value of an argument; None where it was not given, is NULL, or not known yet."""
+        """Return the value of an argument; None if it was not given, is NULL, or is not known yet."""
         text = self.texts.get(name)
         if text is None or (not self.is_bound and parameter_count(text) > 0):
             return None
@@ -43,7 +43,7 @@ class Arguments:
         return value if value.is_valid else None
 
     def text(self, name: str) -> str | None:
-        """The value of an argument that is a text."""
+        """Return the value of a text argument."""
         value = self.value(name)
         if value is None:
             return None
@@ -52,14 +52,14 @@ class Arguments:
         return str(value.as_py())
 
     def name(self, name: str) -> str:
-        """An argument that says what is searched: it must be known before any parameter is."""
+        """Return an argument that names what to search, which must be known before parameters are bound."""
         found = self.text(name)
         if not found:
             raise SqlError(f"{name} of {self.function} is {self.texts[name]}; expected a name, as a text in quotes")
         return found
 
     def number(self, name: str, *, least: int = 1, most: int = 2**31 - 1) -> int | None:
-        """The value of an argument that is a whole number."""
+        """Return the value of an argument that is a whole number."""
         value = self.value(name)
         if value is None:
             return None
@@ -70,11 +70,11 @@ class Arguments:
 
     @property
     def count(self) -> int:
-        """How many rows are wanted."""
+        """Return the number of rows to find."""
         return self.number("k", most=MOST_ROWS) or DEFAULT_ROWS
 
     def switch(self, name: str, *, default: bool) -> bool:
-        """The value of an argument that is true or false."""
+        """Return the value of an argument that is true or false."""
         value = self.value(name)
         if value is None:
             return default
@@ -89,7 +89,7 @@ class Arguments:
 
 
 def _written(text: str) -> pa.Scalar | None:
-    """A literal as it is written, a list of numbers among them; None for anything else, which is to be computed."""
+    """Return the value of a literal or a list of numbers; None for an expression that has to be computed."""
     if _NUMBERS.fullmatch(text):
         return pa.scalar(json.loads(text), pa.list_(pa.float64()))
     match tokenize(text):

@@ -18,7 +18,7 @@ VECTOR_SEARCH, FULL_TEXT_SEARCH, HYBRID_SEARCH = "vector_search", "full_text_sea
 
 @dataclass(frozen=True, slots=True)
 class Signature:
-    """What a function takes: `placed` arguments, which must all be given, and `named` ones, which may be."""
+    """Signature of a search function: `placed` (positional, required) and `named` (optional) arguments."""
 
     placed: tuple[str, ...]
     named: tuple[str, ...]
@@ -99,7 +99,7 @@ def _arguments(cursor: Cursor, function: str) -> Mapping[str, str]:
 
 
 def _name(cursor: Cursor) -> str | None:
-    """The name of an argument that is given by name."""
+    """Return the name of an argument that is given by name; None for a positional one."""
     at = cursor.at
     if at + 2 < len(cursor.tokens) and cursor.tokens[at + 1].is_sign("=") and cursor.tokens[at + 2].is_sign(">"):
         name = cursor.name("the name of an argument")

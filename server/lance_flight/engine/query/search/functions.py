@@ -46,7 +46,7 @@ RANK_CONSTANT = 60.0
 def with_searches(
     planner: Planner, tables: dict[str, pads.Dataset], sql: str, parameters: pa.RecordBatch | None, *, is_bound: bool
 ) -> str:
-    """The query with a name for each call of a search; the tables of these names are put into `tables`."""
+    """Replace each call of a search by the name of a table, and put these tables into `tables`."""
     edits = []
     for call in calls(sql):
         arguments = Arguments(call.function, call.arguments, partial(_evaluated, planner, parameters), is_bound)
@@ -74,7 +74,7 @@ def _parameter_types(
 
 
 def _evaluated(planner: Planner, parameters: pa.RecordBatch | None, text: str) -> pa.Scalar:
-    """The one value of an expression; a query in brackets is one, too."""
+    """Evaluate an expression, or a query in brackets, to one value."""
     frame = planner.frame(f"SELECT {enclosed(text)} AS value", parameters)
     planner.prepare(frame)
     rows = [row for batch in planner.stream(frame) for row in batch.column(0)]
@@ -127,7 +127,7 @@ def _depth(count: int) -> int:
 
 
 def _fused(lists: list[pa.Table], count: int) -> pa.Table:
-    """The rows of several lists, each best first, in the order of their reciprocal ranks together."""
+    """Merge several lists of rows, each best first, by the sums of their reciprocal ranks."""
     ranks = [np.arange(1, rows.num_rows + 1) for rows in lists]
     rows = pa.concat_tables(lists).combine_chunks()
     scores = pa.array(np.concatenate([1.0 / (RANK_CONSTANT + rank) for rank in ranks]))
@@ -151,7 +151,7 @@ def _found(planner: Planner, searched: SearchTarget, search: AnySearch) -> Searc
 
 @dataclass(frozen=True, slots=True)
 class _Run:
-    """What a search needs when it is run; what DataFusion holds must not hold the statement."""
+    """State that a search needs at run time; it must not reference the statement, because DataFusion keeps it."""
 
     log: ScanLog
     target_partitions: int
@@ -159,7 +159,7 @@ class _Run:
     is_merging: bool
 
     def best(self, search: AnySearch, names: list[str]) -> pa.Table:
-        """Some columns of the best rows, those of `ADDRESS_FIELDS` among them if they are wanted."""
+        """Return some columns of the best rows, those of `ADDRESS_FIELDS` among them if they are requested."""
         made = {field.name: field for field in (search.result, *ADDRESS_FIELDS)}
         vectors = [search.column] if isinstance(search, VectorSearch) else []
         wanted = list(dict.fromkeys([*names, search.result.name, ADDRESS.name, *vectors]))

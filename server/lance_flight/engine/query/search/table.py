@@ -1,4 +1,4 @@
-"""What a search gives, as DataFusion reads it: a table that is found when it is read."""
+"""Table of search results for DataFusion, computed when it is read."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class SearchTable(ComputedTable):
             yield from self._found.find(names).to_batches()
 
     def _awaited(self, names: list[str]) -> Iterator[pa.RecordBatch]:
-        """Return the same for whoever reads without DataFusion, which lets a statement end before its search does."""
+        """Yield the rows to a reader outside DataFusion, which may end its statement before the search ends."""
         yield from self._log.cancellation.awaited(partial(list, self._rows(names)))
 
     def get_fragments(self, filter: pc.Expression | None = None) -> Iterator[Lane]:

@@ -1,4 +1,4 @@
-"""What is searched: the partition tables that a filter leaves, each with what is still to be filtered in it."""
+"""Targets of a search: the partition tables that a filter leaves, each with its residual filter."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from lance_flight.planning.predicates import Predicate
 
 
 class Planner(Protocol):
-    """What a search needs of the statement that it is part of (`session.Session`)."""
+    """Interface that a search uses of its statement (`session.Session`)."""
 
     db_schema: str
     target_partitions: int
@@ -55,7 +55,7 @@ class Planner(Protocol):
         ...
 
     def optimised(self, frame: DataFrame) -> LogicalPlan:
-        """The optimised plan of a query."""
+        """Return the optimised plan of a query."""
         ...
 
     def plan(self, frame: DataFrame) -> ExecutionPlan:
@@ -87,13 +87,13 @@ class SearchTarget:
     chosen: ChosenRows | None = None
 
     def column(self, name: str) -> pa.Field:
-        """A column that is searched; `NotFound` with the nearest names."""
+        """Return a column to search; raise `NotFound` with the nearest names."""
         if name not in self.columns.names:
             raise NotFound.named("column", name, self.columns.names)
         return self.columns.field(name)
 
     def work(self, search: Search, schema: pa.Schema, *, merging: bool) -> list[tuple[Scan, Open]]:
-        """The scans that find rows with some columns, those among them that a scan makes; `merging` makes one of many tables."""
+        """Return the scans that find rows with some columns, computed ones included; `merging` combines many tables into one."""
         return [
             (self._scan(residual, search, schema), opened)
             for residual, tables in self.tables
@@ -155,7 +155,7 @@ def target(planner: Planner, table: str, condition: str | None) -> SearchTarget:
 
 
 def _whole(condition: str) -> str:
-    """A condition that is one; `SqlError` where a bracket ends it that it has not opened."""
+    """Return a condition that is complete; raise `SqlError` for one with an unmatched closing bracket."""
     cursor = Cursor.over(condition)
     cursor.until()
     cursor.end()
@@ -194,7 +194,7 @@ def _of_view(view: TableView, scan: PlannedRead | None, targets: Targets) -> Sea
 
 
 def _options(view: TableView) -> Mapping[Family, Mapping[str, Mapping[str, OptionValue]]]:
-    """The columns that have an index, with the options of that, for each family."""
+    """Return the indexed columns, with the options of the index, for each family."""
     found: dict[Family, dict[str, Mapping[str, OptionValue]]] = {family: {} for family in Family}
     for index in indices_of(view.snapshot):
         found[index.of_kind.family][view.snapshot.schema.names[index.field_id]] = index.options

@@ -1,4 +1,4 @@
-"""What a search for vectors is told of them: the column that has them, the one that is searched for, how they are compared."""
+"""Arguments of a vector search: the column, the query vector, and the metric."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def nearest(searched: SearchTarget, arguments: Arguments, column: str, count: in
 
 
 def _of_vectors(field: pa.Field) -> pa.Field:
-    """A column that has vectors."""
+    """Return the column if it holds vectors; raise `SqlError` otherwise."""
     kind = field.type
     if not is_vector(kind):
         raise SqlError(
@@ -44,7 +44,7 @@ def _of_vectors(field: pa.Field) -> pa.Field:
 
 
 def _query_vector(field: pa.Field, arguments: Arguments) -> pa.Array | None:
-    """The vector as the column has its vectors; None where it is a parameter that is not bound yet."""
+    """Convert the query vector to the column's type; None if it is a parameter that is not bound yet."""
     kind = field.type
     value = arguments.value("vector")
     if value is None:
