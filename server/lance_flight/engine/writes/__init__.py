@@ -1,1 +1,1 @@
-"""What changes tables: rows, columns, partitions and indices, each carried out in one commit or within a transaction."""
+"""Changes of tables: rows, columns, partitions and indices, each in one commit or within a transaction."""

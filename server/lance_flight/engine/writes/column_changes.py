@@ -57,13 +57,13 @@ def alter_column(
 
 
 def added_column(path: Path, text: str, *, nullable: bool, default: str | None) -> AddColumn:
-    """A new column; its type and what it holds in rows that say nothing of it are SQL text."""
+    """Build a new column from SQL texts of its type and of the default for rows without a value."""
     kind = arrow_type(text)
     return AddColumn(path=path, type=kind, nullable=nullable, default=_default(path, kind, default))
 
 
 def widened_column(path: Path, text: str) -> WidenColumn:
-    """A column of another type, which is SQL text."""
+    """Build the change of a column to another type, given as SQL text."""
     return WidenColumn(path, arrow_type(text))
 
 
@@ -92,7 +92,7 @@ def backfill(
 
 @dataclass(frozen=True, slots=True)
 class _Changing:
-    """One change of columns, as it is to be made on a snapshot (`schema_evolution.Decide`); `said` is the history's name of it."""
+    """Change of columns, to be applied to a snapshot (`schema_evolution.Decide`); `said` is its name in the table's history."""
 
     root: Root
     name: TableName
@@ -110,7 +110,7 @@ class _Changing:
 
 
 def _default(path: Path, kind: pa.DataType, text: str | None) -> str | None:
-    """A default as the schema keeps it: text that casts to the very value."""
+    """Convert a default to the form that the schema stores: text that casts to exactly the same value."""
     if text is None:
         return None
     if len(path) > 1:
@@ -134,7 +134,7 @@ def _check_storable(schema: NamespaceSchema, file_version: str) -> None:
 
 
 def _check_expressions(snapshot: Snapshot, after: NamespaceSchema) -> None:
-    """A custom partition expression must give the same values over columns of the new types, and one where they are gone."""
+    """Check that custom partition expressions give the same values for the new types, and some value where columns are dropped."""
     for spec in snapshot.specs:
         for field in spec.fields:
             types = field.source_types(after)

@@ -1,4 +1,4 @@
-"""The values of a new column: of an SQL expression over the others, or of a function in Python."""
+"""Values of a new column: from an SQL expression over the existing columns, or from a Python function."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def computed(
 
 
 def type_of(values: SqlExpression, before: NamespaceSchema) -> pa.DataType:
-    """The type that an expression has by itself."""
+    """Return the type that an expression has before any cast."""
     names = _sources(values, before)
     return computed_type(values.sql, _batch(names, [pa.nulls(0, before.arrow.field(n).type) for n in names], 0))
 
@@ -113,7 +113,7 @@ def _values(
 
 
 def _called(call: Callable[[pa.RecordBatch], pa.Array], batch: pa.RecordBatch, column: AddColumn) -> pa.Array:
-    """Return what a function returns, checked: it is somebody else's."""
+    """Call a user's function and check the type and the number of the values that it returns."""
     returned = call(batch)
     try:
         found = returned if isinstance(returned, (pa.Array, pa.ChunkedArray)) else pa.array(returned, column.type)

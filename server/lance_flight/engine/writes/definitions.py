@@ -1,4 +1,4 @@
-"""What CREATE TABLE says, as schemas and partition specs."""
+"""Schemas and partition specs from the definitions of CREATE TABLE."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from lance_flight.planning.predicates import Column
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ColumnDef:
-    """One column of CREATE TABLE; `type` is SQL text."""
+    """Column definition of CREATE TABLE; `type` is SQL text."""
 
     name: str
     type: str
@@ -35,7 +35,7 @@ class ColumnDef:
 
 
 def arrow_schema(columns: Sequence[ColumnDef]) -> pa.Schema:
-    """The schema that column definitions describe; every type that is not one is named."""
+    """Build the schema that column definitions describe; raise an error that names every invalid type."""
     fields, problems = [], []
     for column in columns:
         try:
@@ -58,7 +58,7 @@ def column_problems(schema: pa.Schema, file_version: str | None = None) -> list[
 
 
 def arrow_type(text: str) -> pa.DataType:
-    """The Arrow type of an SQL type: TIMESTAMP is microseconds, VARCHAR is utf8.
+    """Return the Arrow type of an SQL type: TIMESTAMP is microseconds, VARCHAR is utf8.
 
     >>> arrow_type("TIMESTAMP"), arrow_type("BIGINT UNSIGNED")
     (TimestampType(timestamp[us]), DataType(uint64))
@@ -74,7 +74,7 @@ def arrow_type(text: str) -> pa.DataType:
 
 
 def storable(schema: pa.Schema) -> pa.Schema:
-    """The schema of a query or an ingest as a table stores it: no views, dictionaries, small decimals, metadata."""
+    """Convert the schema of a query or an ingest to stored types: no views, dictionaries, small decimals, metadata."""
     return pa.schema([pa.field(f.name, _storable_type(f.type), f.nullable) for f in schema])
 
 
@@ -99,7 +99,7 @@ def partition_spec(
     number: int = 1,
     earlier: Sequence[PartitionSpec] = (),
 ) -> PartitionSpec:
-    """The partition spec that definitions describe over `schema`; every problem of every field is named.
+    """Build the partition spec that definitions describe over `schema`; raise an error that names every problem of every field.
 
     A field that an `earlier` spec has under the same derivation keeps its id, and another one gets an id of its own
     (spec: Field ID Reuse).
@@ -145,12 +145,12 @@ def check_partitioning(name: str, table: Table, definitions: Sequence[PartitionD
 
 
 def partitioning(spec: PartitionSpec, schema: NamespaceSchema) -> str:
-    """The fields of a spec over the columns of `schema`, as PARTITIONED BY says them."""
+    """Render the fields of a spec over the columns of `schema` in the syntax of PARTITIONED BY."""
     return ", ".join(_shown(field, schema) for field in spec.fields)
 
 
 def _shown(field: PartitionField, schema: NamespaceSchema) -> str:
-    """A field as PARTITIONED BY says it."""
+    """Render a field in the syntax of PARTITIONED BY."""
     paths = [schema.source_paths.get(number) for number in field.source_ids]
     columns = ["NULL" if path is None else str(Column(path[0], path[1:])) for path in paths]
     return f"{field.rule.as_sql(columns)} AS {field.field_id}"
@@ -192,7 +192,7 @@ def _missing(schema: NamespaceSchema, path: Path) -> str:
 
 
 def _default_name(definition: PartitionDef) -> str:
-    """The column's name for identity, else `<column>_<transform>`."""
+    """Return the default name of a field: the column's name for identity, else `<column>_<transform>`."""
     columns = "_".join(name for path in definition.columns for name in path)
     name: str = (
         TRANSFORMS[definition.transform].default_name(columns) if definition.expression is None else f"{columns}_expr"

@@ -30,7 +30,7 @@ from lance_flight.model.spec import PartitionSpec
 
 
 def schema_of(table: Table) -> pa.Schema:
-    """The columns of a table as a client sees them."""
+    """Return the columns of a table as a client sees them."""
     return table.snapshot().schema.plain
 
 
@@ -51,7 +51,7 @@ def create(
     cancellation: Cancellation | None = None,
     policy: RowPolicy = EVERY_ROW,
 ) -> int:
-    """A new table with these rows; it is there whole, or not at all, from the commit of its `transaction` on.
+    """Create a table with these rows, atomically at the commit of its `transaction`.
 
     `existing` says what becomes of the rows where another table has taken the name by the time they are stored.
     """
@@ -79,7 +79,7 @@ def create(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _NewTable:
-    """What is made: columns with their ids, and a partition spec (None: a plain table)."""
+    """Definition of a table to create: columns with their ids, and a partition spec (None: a plain table)."""
 
     columns: pa.Schema
     schema: NamespaceSchema
@@ -113,7 +113,7 @@ class _NewTable:
         return made.append(data, evaluate, operation="create with")
 
     def opened(self, place: Store) -> Table:
-        """One that is made."""
+        """Open a table that was created with this definition."""
         return PlainTable(place) if self.spec is None else PartitionedNamespace.open(place)
 
 

@@ -9,7 +9,7 @@ from lance_flight.engine.query.scan_planning import plan_scan
 
 
 def tables_where(namespace: PartitionedNamespace, condition: str) -> Choose:
-    """The tables that may hold rows for which a condition is true, as pruning finds them; a wrong one is refused now."""
+    """Return a function that prunes a snapshot's tables by a condition; an invalid condition is refused at once."""
     plan_scan(namespace, condition)
 
     def choose(snapshot: Snapshot) -> list[PartitionTable]:

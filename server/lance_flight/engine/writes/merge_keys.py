@@ -1,4 +1,4 @@
-"""Which rows of its target a MERGE can match: those whose join keys stand in the source, asked before the target is read.
+"""Prunes the target of a MERGE by the join keys that occur in its source, evaluated before the target is read.
 
 Only keys of a source that gives the same rows whenever it is read (a table, a list of values) are asked for; any other one is
 evaluated once, by the statement itself.
@@ -44,7 +44,7 @@ def _is_stable(statement: Merging, db_schema: str) -> bool:
 
 
 def _keys(plan: LogicalPlan, alias: str) -> Iterator[tuple[str, Any]]:
-    """The columns of the target that a join compares, with what it compares them to."""
+    """Yield the columns of the target that a join compares, with the expressions they are compared to."""
     node = plan.to_variant()
     # Where NULL matches NULL the values that are not NULL say too little.
     if type(node).__name__ == "Join" and not node.null_equals_null():
@@ -57,7 +57,7 @@ def _keys(plan: LogicalPlan, alias: str) -> Iterator[tuple[str, Any]]:
 
 
 def _values(session: Session, source: DataFrame, key: Any) -> pa.Array | None:
-    """The different values of a key; None where there are too many, or none at all."""
+    """Return the distinct values of a key; None if there are too many, or none at all."""
     keys = source.select(Expr(key).alias("key"))
     session.prepare(keys)
     values = few_keys(session, keys)

@@ -33,7 +33,7 @@ SCHEMA_AND_TABLE = 2
 
 
 def drop_partition(name: TableName, given: Sequence[PartitionValue], transaction: SqlTransaction) -> int:
-    """Take the rows of some partition values away, with the tables that hold no others; how many rows they were."""
+    """Remove the rows of some partition values, with the tables that hold no other rows; return the number of rows."""
     table = partitioned(transaction.table(name))
     inner = transaction.writing(table)
     edits = dropped(table.store, inner.snapshot, values_of(inner.snapshot.current_spec, given), evaluate)
@@ -113,7 +113,7 @@ def _copied(table: PartitionedNamespace, snapshot: Snapshot, partition: Partitio
 
 
 def plain_name(path: str) -> TableName:
-    """The table of a root that a path means, `schema/x.lance` or `x.lance` or `x`."""
+    """Parse a path (`schema/x.lance`, `x.lance` or `x`) as the name of a table of the root."""
     parts = PurePosixPath(path).parts
     if not parts or "://" in path or PurePosixPath(path).is_absolute() or ".." in parts:
         raise NotFound(f"{path!r} does not stay inside the root; expected the name of a table of it, or its path")
@@ -123,14 +123,14 @@ def plain_name(path: str) -> TableName:
 
 
 def _spec_of(snapshot: Snapshot, given: Sequence[PartitionValue]) -> PartitionSpec:
-    """The newest spec that has exactly these fields; the current one, which says what is wrong, where none has."""
+    """Return the newest spec that has exactly these fields; the current one without any, for whose fields the errors are reported."""
     wanted = {value.field_id for value in given}
     found = (spec for spec in reversed(snapshot.specs) if {field.field_id for field in spec.fields} == wanted)
     return next(found, snapshot.current_spec)
 
 
 def _all_values(spec: PartitionSpec, given: Sequence[PartitionValue]) -> pa.Table:
-    """The values of one partition; `SqlError` names the fields that are missing."""
+    """Return the values of one partition; raise `SqlError` that names the missing fields."""
     values = values_of(spec, given)
     missing = [field.field_id for field in spec.fields if field.column not in values.column_names]
     if missing:
@@ -139,12 +139,12 @@ def _all_values(spec: PartitionSpec, given: Sequence[PartitionValue]) -> pa.Tabl
 
 
 def _default_name(name: TableName, values: pa.Table) -> str:
-    """The table and the values, in what SQL needs no quotes for."""
+    """Derive a table name from the table and the values, in characters that need no quotes in SQL."""
     return re.sub(r"\W", "_", "_".join([name.name, *(display(column[0]) for column in values.columns)])).lower()
 
 
 def values_of(spec: PartitionSpec, given: Sequence[PartitionValue]) -> pa.Table:
-    """One row of partition values as a statement gives them, in the order of the spec's fields."""
+    """Return one row of partition values from a statement's literals, in the order of the spec's fields."""
     fields = {field.field_id: field for field in spec.fields}
     for value in given:
         if value.field_id not in fields:

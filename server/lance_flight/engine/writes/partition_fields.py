@@ -12,7 +12,7 @@ from lance_flight.model.transforms import TRANSFORMS
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PartitionDef:
-    """One field of PARTITIONED BY: a transform (with its parameters) or an expression of columns, and perhaps a name.
+    """Field of PARTITIONED BY: a transform (with its parameters) or an expression of columns, and an optional name.
 
     A column is a path: its name, and those of fields inside its structs.
     """
@@ -25,7 +25,7 @@ class PartitionDef:
 
 
 def parse_partition_by(text: str) -> tuple[PartitionDef, ...]:
-    """The fields of a PARTITIONED BY list without its brackets, as an ingest option carries it.
+    """Parse a PARTITIONED BY list without its brackets, the format of the ingest option.
 
     >>> [field.transform for field in parse_partition_by("year(ts), bucket(16, id), country")]
     ['year', 'bucket', 'identity']
@@ -85,7 +85,7 @@ def _column_list(cursor: Cursor) -> tuple[Path, ...]:
 
 
 def _inside(cursor: Cursor, name: str) -> Path:
-    """A column and the fields inside it, of which the first name was read."""
+    """Read the rest of a column path, whose first name was read."""
     path = [name]
     while cursor.accept("."):
         path.append(cursor.name("the name of a field inside the column"))

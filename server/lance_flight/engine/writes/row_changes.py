@@ -1,4 +1,4 @@
-"""What UPDATE, DELETE and MERGE are made of: targets, assignments and conditions, read token by token.
+"""Parsers for the parts of UPDATE, DELETE and MERGE: targets, assignments and conditions.
 
 Conditions and expressions stay SQL text: `row_queries.py` puts them into the queries that find the rows.
 """
@@ -32,7 +32,7 @@ class Assignment:
 
 
 class Matched(Enum):
-    """Which rows a WHEN clause of MERGE is about."""
+    """Rows that a WHEN clause of MERGE applies to."""
 
     BOTH = "MATCHED"
     SOURCE_ONLY = "NOT MATCHED"

@@ -27,7 +27,7 @@ class Finding(Protocol):
 
     @property
     def label(self) -> str:
-        """What error messages, and the history of a table, call it."""
+        """Return the name of the statement in error messages, and in a table's history."""
         ...
 
     @property
@@ -41,7 +41,7 @@ class Finding(Protocol):
 
 
 class RowDelta:
-    """What one statement changes in the rows of its target, whose columns are `target`.
+    """Changes that one statement makes to the rows of its target, whose columns are `target`.
 
     Iterating runs its query and gives the rows that come; what goes is known afterwards.
     """
@@ -75,7 +75,7 @@ class RowDelta:
 
     @property
     def count(self) -> int:
-        """How many rows were inserted, changed and removed."""
+        """Return the number of rows inserted, changed and removed."""
         return sum(int(part.num_rows) for part in self._gone) + self._inserted
 
     @property
@@ -96,7 +96,7 @@ class RowDelta:
         return {tables[int(number)]: part for number, part in zip(found, parts, strict=True)}
 
     def number_of(self, object_id: str) -> int | None:
-        """The number of a partition table among the origins of the rows that come."""
+        """Return the number of a partition table among the origins of the new rows; None if it has none."""
         return self._session.named.targets.number_of(object_id)
 
     def _assigned(self, rows: pa.Table) -> pa.Table:
@@ -115,7 +115,7 @@ class RowDelta:
 
 
 def assigned(table: pa.Table, target: pa.Schema) -> pa.Table:
-    """Rows as SQL assigns them: text is read as a literal, numbers are rounded; the rest has to fit."""
+    """Convert rows by SQL's rules of assignment: text is read as a literal, numbers are rounded; other values have to fit."""
     for place, name in enumerate(table.column_names):
         field, column = target.field(name), table.column(place)
         if is_string(column.type) and not is_string(field.type):

@@ -53,7 +53,7 @@ class RowQuery:
 
 
 def delete_query(target: Target, where: str | None, db_schema: str) -> RowQuery:
-    """The addresses of the rows that a DELETE takes away."""
+    """Build the query for the addresses of the rows that a DELETE removes."""
     columns = ", ".join(_of(target.alias, _ADDRESS_NAMES))
     sql = f"SELECT {columns} FROM {_from(target, db_schema)}{_where(where)}"  # noqa: S608 - quoted
     return RowQuery(sql, lambda batch: RowChanges(pa.Table.from_batches([batch])))
@@ -68,7 +68,7 @@ def update_query(
     *,
     keeps_ids: bool,
 ) -> RowQuery:
-    """The addresses of the rows that an UPDATE changes, and what they become; their ids, too, if they keep them."""
+    """Build the query for the addresses and the new values of the rows that an UPDATE changes, with their ids if they keep them."""
     values = _values(assignments, target.alias, schema)
     columns = ", ".join([*_of(target.alias, _address_names(keeps_ids=keeps_ids)), *_named(values, "v")])
     sql = f"SELECT {columns} FROM {_from(target, db_schema)}{_where(where)}"  # noqa: S608 - quoted
@@ -130,7 +130,7 @@ def _merged(batch: pa.Table, clauses: Sequence[MergeClause], schema: pa.Schema, 
 
 
 def _action(statement: Merging, clauses: Sequence[MergeClause]) -> str:
-    """The number of the first clause that a pair of rows is for; NULL where there is none."""
+    """Build the CASE that gives the number of the first clause that applies to a pair of rows; NULL if none does."""
     in_target = f"{_of(statement.target.alias, _ADDRESS_NAMES)[1]} IS NOT NULL"
     in_source = f"{quoted(statement.source_alias, _IN_SOURCE)} IS NOT NULL"
     applies = {
@@ -148,7 +148,7 @@ def _action(statement: Merging, clauses: Sequence[MergeClause]) -> str:
 
 
 def _resolved(clause: MergeClause, source_alias: str, schema: pa.Schema, source: pa.Schema) -> MergeClause:
-    """The clause with its `*` written out, and its columns known."""
+    """Return the clause with its `*` expanded, and its columns checked."""
     if clause.takes_all:
         taken = [Assignment(name, quoted(source_alias, name)) for name in schema.names if name in source.names]
         if not taken:
@@ -202,5 +202,5 @@ def _where(condition: str | None) -> str:
 
 
 def source_query(statement: Merging) -> str:
-    """The source of a MERGE, as a query of its own."""
+    """Return the query for the source of a MERGE."""
     return f"SELECT * FROM {_relation(statement)}"  # noqa: S608 - the client's own text

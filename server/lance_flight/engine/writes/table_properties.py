@@ -1,4 +1,4 @@
-"""How a table is made: what CREATE TABLE says of it beside its columns, and an ingest by options."""
+"""Properties of a new table beside its columns, from CREATE TABLE or from the options of an ingest."""
 
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ class TableProperties:
 
     @classmethod
     def by(cls, fields: str | None) -> Self:
-        """A table by what an ingest option says of its fields, as in PARTITIONED BY (…); a plain one without."""
+        """Build the properties of a table partitioned by a list of fields as in PARTITIONED BY (…); of a plain one without."""
         return cls(partitioned_by=parse_partition_by(fields) if fields else ())
 
     @classmethod
     def of_ingest(cls, options: Mapping[str, str]) -> Self:
-        """Those that the options of an ingest name; `InvalidInput` for others.
+        """Build the properties from the options of an ingest; raise `InvalidInput` for an unknown option.
 
         >>> TableProperties.of_ingest({"partition_by": "year(ts)", "stable_row_ids": "true"}).stable_row_ids
         True
@@ -42,7 +42,7 @@ class TableProperties:
         return cls.by(options.get(PARTITION_BY)).having(rest, known=(PARTITION_BY, *_OF_WITH))
 
     def having(self, options: Mapping[str, object], known: Sequence[str] = _OF_WITH) -> Self:
-        """Return the same with the options of WITH; `InvalidInput` for others, by what may be `known`."""
+        """Return the properties with the options of WITH; raise `InvalidInput` for an unknown one, listing the `known` ones."""
         for name in options:
             if name not in _OF_WITH:
                 expected = f"{', '.join(known[:-1])} or {known[-1]}"

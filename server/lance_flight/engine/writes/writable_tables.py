@@ -35,7 +35,7 @@ class WritableTable:
 
     @property
     def keeps_row_ids(self) -> bool:
-        """Whether a row that is changed keeps its id."""
+        """True if a changed row keeps its id."""
         return self.transaction.snapshot(self.table).has_stable_row_ids
 
     @property
