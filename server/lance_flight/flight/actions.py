@@ -1,4 +1,4 @@
-"""What DoAction carries: the lives of prepared statements, of transactions, of results and of sessions.
+"""DoAction requests: prepared statements, transactions, cancellation of queries, and sessions.
 
 `_ANSWERS` is the whole of it: a further action is one more entry there, and one in `OFFERED`.
 """
@@ -43,7 +43,7 @@ class Actions:
     endpoints: Endpoints
 
     def run(self, call: Call, name: str, action: Action) -> Iterable[bytes]:
-        """The bodies of the results of the action called `name`."""
+        """Run an action called `name`, and return the bodies of its results."""
         answer = _ANSWERS.get(type(action))
         if answer is None:
             raise Unsupported(f"the action {name} is not offered")

@@ -1,4 +1,4 @@
-"""What the Flight SQL dispatch asks of whoever runs the SQL.
+"""Interface between the Flight SQL dispatch and the engine that runs the SQL.
 
 The dispatch knows no engine: it decodes commands, calls a `Backend` and encodes what comes back.
 `lance_flight.engine` is one backend; the protocol tests have another one with canned answers.
@@ -18,12 +18,12 @@ from lance_flight.backend_values import CancelStatus, Description, IfExists, Set
 from lance_flight.flight.commands import SubstraitPlan
 
 SqlOrPlan: TypeAlias = str | SubstraitPlan
-"""What a client can have run."""
+"""Statement that a client submits: SQL text or a Substrait plan."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Caller:
-    """Who is calling: the principal and its groups, where the connection comes from, and what tells its session apart.
+    """Caller of a method: its principal and groups, its address, and the key of its session.
 
     `is_connection` says that this is nothing but the connection. `cookie` is the one that this server has given to its
     client, if it came with one, and tells the session apart by itself. `is_gone` says whether the client still waits for an
@@ -61,7 +61,7 @@ class Planned:
 
 
 class IfNotExists(Enum):
-    """What an ingest does when its table is missing."""
+    """Action of an ingest whose target table is missing."""
 
     CREATE = "create"
     FAIL = "fail"
@@ -73,7 +73,7 @@ TABLE, LOCAL_TEMPORARY = "TABLE", "LOCAL TEMPORARY"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class IngestTarget:
-    """Where an ingest goes, and what to do if the table is missing or there (proto: CommandStatementIngest)."""
+    """Target of an ingest, and the actions for a missing and for an existing table (proto: CommandStatementIngest)."""
 
     table: str
     catalog: str | None = None
@@ -86,7 +86,7 @@ class IngestTarget:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TableEntry:
-    """One table as the metadata commands list it; "" is «without a catalog», «without a schema»."""
+    """Table as the metadata commands list it; "" stands for no catalog or no schema."""
 
     catalog: str
     db_schema: str
@@ -103,7 +103,7 @@ class Rows(Protocol):
         ...
 
     def __iter__(self) -> Iterator[pa.RecordBatch]:
-        """The batches, once."""
+        """Iterate over the batches, once."""
         ...
 
 
@@ -118,7 +118,7 @@ class Backend(Protocol):
         ...
 
     def connected(self, caller: Caller) -> None:
-        """A client asks what the server is, which is the first that it does on a new connection.
+        """Begin a new session for a client that asks for SqlInfo, the first call of drivers on a new connection.
 
         Where nothing but the connection tells its session apart, this is another one than the session that had the same
         address before.
@@ -141,7 +141,7 @@ class Backend(Protocol):
         ...
 
     def options(self, caller: Caller) -> Mapping[str, SettingValue]:
-        """All options of the caller's session."""
+        """Return all options of the caller's session."""
         ...
 
     def close_session(self, caller: Caller) -> None:
@@ -153,7 +153,7 @@ class Backend(Protocol):
         ...
 
     def current(self, caller: Caller, transaction: bytes) -> bytes:
-        """The transaction that a statement prepared in `transaction` belongs to now: the next one of its session, once that has ended.
+        """Return the transaction that a statement prepared in `transaction` belongs to: the session's next one, once that has ended.
 
         Drivers keep a prepared statement beyond the end of its transaction when the same text is run again.
         """
@@ -172,7 +172,7 @@ class Backend(Protocol):
         ...
 
     def roll_back_open(self) -> int:
-        """Roll back every open transaction that runs no statement, whoever has begun it; how many those were."""
+        """Roll back every open transaction that runs no statement, of all principals; return their number."""
         ...
 
     def execute(
@@ -206,7 +206,7 @@ class Backend(Protocol):
         ...
 
     def read(self, caller: Caller, payload: bytes) -> Rows:
-        """The rows of one payload of a `Planned`, in exactly its schema."""
+        """Return the rows of one payload of a `Planned`, in exactly its schema."""
         ...
 
     def cancel(self, caller: Caller, payloads: Sequence[bytes]) -> CancelStatus:
@@ -227,21 +227,21 @@ class Backend(Protocol):
         ...
 
     def sql_info(self) -> Mapping[int, SqlInfoValue]:
-        """The values of SqlInfo codes that are not those of `lance_flight.flight.sql_info`."""
+        """Return the values of SqlInfo codes that differ from those of `lance_flight.flight.sql_info`."""
         ...
 
     def catalogs(self, caller: Caller) -> Iterable[str]:
-        """The names of all catalogs."""
+        """Return the names of all catalogs."""
         ...
 
     def db_schemas(self, caller: Caller) -> Iterable[tuple[str, str]]:
-        """All (catalog, schema) pairs."""
+        """Return all (catalog, schema) pairs."""
         ...
 
     def tables(self, caller: Caller) -> Iterable[TableEntry]:
-        """All tables and views that the caller may see; none of them has to be opened for it."""
+        """Return all tables and views that the caller may see, without opening any of them."""
         ...
 
     def table_schema(self, caller: Caller, table: TableEntry) -> pa.Schema:
-        """The columns of one table that `tables` has listed; `NotFound` if it has gone since."""
+        """Return the columns of one table that `tables` has listed; raise `NotFound` if it was dropped since."""
         ...

@@ -1,4 +1,4 @@
-"""What is known of a call beside its command: who calls, what its headers ask for, and that it is running.
+"""Context of a call beside its command: its caller, the options in its headers, and its registration as running.
 
 `CallMiddleware` is the one place that reads headers and writes them. A caller whom the gate does not let in gets no further.
 """
@@ -50,7 +50,7 @@ _CODECS = ("lz4", "zstd")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Call:
-    """One call: its caller, how many endpoints its answer may have, and the codec of its record batches.
+    """Context of one call: its caller, the most endpoints that its answer may have, and the codec of its record batches.
 
     `ingest_options` are for drivers that can send headers with an ingest and no options. `offered` is a cookie that the
     answer carries, which is to find the caller's session.
@@ -66,7 +66,7 @@ class Call:
 
 
 class InFlight:
-    """How many calls are running, and whether there may be more."""
+    """Counter of running calls, which can be closed for new ones."""
 
     def __init__(self) -> None:
         self._count = 0
@@ -77,7 +77,7 @@ class InFlight:
         return self._count
 
     def enter(self, *, goes_on: bool = False) -> None:
-        """One more call has begun; `Unavailable` once no more are taken, unless it goes on with what was begun before."""
+        """Count a call that begins; raise `Unavailable` once new calls are refused, unless it continues an earlier one."""
         with self._changed:
             if self._is_closed and not goes_on:
                 raise Unavailable(
@@ -86,7 +86,7 @@ class InFlight:
             self._count += 1
 
     def leave(self) -> None:
-        """A call has ended, its stream included."""
+        """Count a call as ended, its stream included."""
         with self._changed:
             self._count -= 1
             self._changed.notify_all()
@@ -103,7 +103,7 @@ class InFlight:
 
 
 class Waiting:
-    """Whether the client of a call waits for its answer; nobody does once the call has ended. Safe to share among threads."""
+    """Tracks whether the client of a call still waits for its answer; never after the call has ended. Safe to share among threads."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -115,18 +115,18 @@ class Waiting:
         self._is_cancelled = is_cancelled
 
     def end(self) -> None:
-        """The call has ended, and what belongs to it may be gone."""
+        """Mark the call as ended; its cancellation state may not be read afterwards."""
         with self._lock:
             self._has_ended = True
 
     def is_gone(self) -> bool:
-        """Return whether nobody waits any more."""
+        """Return whether the call has ended or its client has disconnected."""
         with self._lock:
             return self._has_ended or (self._is_cancelled is not None and self._is_cancelled())
 
 
 class CallMiddleware(flight.ServerMiddleware):
-    """One call: its principal, its headers by lower-case name, and what becomes of its cookie.
+    """Middleware of one call: its principal, its headers by lower-case name, and its session cookie.
 
     `principal` is None where the certificate of the connection tells it, which is known to the handlers alone; `granted` the
     token that a Handshake is answered with. `cookie` is the one that came, which is `ended` when it finds no session, and
@@ -158,18 +158,18 @@ class CallMiddleware(flight.ServerMiddleware):
         self.thread_state: ThreadState | None = None
 
     def principal(self, certificate: bytes) -> Principal:
-        """Return who calls, over a connection with the certificate of this name."""
+        """Return the principal of the call, over a connection with the certificate of this name."""
         return self._principal or self._gate.certified(certificate.decode())
 
     def sending_headers(self) -> dict[str, str]:
-        """The token of a Handshake, a new cookie, or the end of one that finds nothing, so that the next call goes without it."""
+        """Send the token of a Handshake, a new cookie, or the deletion of a cookie that finds no session."""
         headers = {} if self.granted is None else {_AUTHORIZATION: f"Bearer {self.granted}"}
         if self.ended:
             return headers | {"set-cookie": f"{SESSION_COOKIE}=; Max-Age=0"}
         return headers if self.offered is None else headers | {"set-cookie": f"{SESSION_COOKIE}={self.offered}"}
 
     def call_completed(self, exception: Exception | None) -> None:
-        """The call has ended, with or without an error."""
+        """Mark the call as ended, with or without an error."""
         self.waiting.end()
         self._in_flight.leave()
         if self.thread_state is not None:
@@ -188,7 +188,7 @@ class CallMiddlewareFactory(flight.ServerMiddlewareFactory):
 
     @handler
     def start_call(self, info: flight.CallInfo, headers: Mapping[str, Sequence[str]]) -> CallMiddleware:
-        """A new call that is let in; other errors in headers are left to `call_of`, which can report them better.
+        """Admit a new call or raise `Unauthenticated`; other errors in headers are left to `call_of`, which can report them better.
 
         The headers of an answer leave before its handler is called. So every action of a client without a session of
         its own is answered with a cookie, whether it is an action that needs one or not.
@@ -277,7 +277,7 @@ def _has_session_token(principal: Principal | None, headers: Mapping[str, Sequen
 
 
 def _told_by(principal: Principal, headers: Mapping[str, Sequence[str]]) -> str | None:
-    """The header that tells a session apart; None: nothing but its connection does."""
+    """Return the header that identifies the session; None if only the connection does."""
     if _has_session_token(principal, headers):
         return _AUTHORIZATION
     return _COOKIES if headers.get(_COOKIES) else None

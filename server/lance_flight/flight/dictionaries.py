@@ -36,13 +36,13 @@ def refuse_dictionaries(schema: pa.Schema, what: str, why: str) -> None:
 
 
 def decoded_schema(schema: pa.Schema) -> pa.Schema:
-    """The schema of `decoded` batches: columns that hold dictionaries have the types of the values, others stay."""
+    """Return the schema of `decoded` batches: columns that contain dictionaries get the types of the values."""
     fields = [f.with_type(client_type(f.type)) if has_dictionary(f.type) else f for f in schema]
     return pa.schema(fields, metadata=schema.metadata)
 
 
 def decoded(batches: Iterable[pa.RecordBatch], schema: pa.Schema) -> Iterator[pa.RecordBatch]:
-    """`batches` in the types of `decoded_schema`."""
+    """Convert `batches` to the types of `decoded_schema`."""
     for batch in batches:
         columns = [
             column if column.type == field.type else convert(column, field.type)

@@ -1,4 +1,4 @@
-"""What a server encrypts its connections with."""
+"""Certificates and key for a server's TLS connections."""
 
 from __future__ import annotations
 

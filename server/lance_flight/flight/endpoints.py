@@ -43,18 +43,18 @@ class Endpoints:
     now: Callable[[], datetime] = _now
 
     def of(self, call: Call, planned: Planned) -> list[flight.FlightEndpoint]:
-        """An endpoint for each payload of a query."""
+        """Return an endpoint for each payload of a query."""
         return [
             self._endpoint(call, RowsTicket(payload=payload, expires=planned.expires), planned.endpoint_metadata)
             for payload in planned.payloads
         ]
 
     def of_no_rows(self, call: Call) -> list[flight.FlightEndpoint]:
-        """The endpoint of a statement that returns no rows and has been run."""
+        """Return the endpoint of a statement that returns no rows and has been run."""
         return [self._endpoint(call, NoRowsTicket())]
 
     def read(self, call: Call, ticket: TicketStatementQuery) -> Rows:
-        """The rows of one endpoint; `TicketExpired` where it is too late for them."""
+        """Return the rows of one endpoint; raise `TicketExpired` if its ticket has expired."""
         match self.sealer.open_ticket(ticket.statement_handle, call.caller.principal):
             case RowsTicket() as opened:
                 self._check_time(opened)

@@ -224,7 +224,7 @@ def _sql(statement: SqlOrPlan) -> str:
 
 
 def _milliseconds(seconds: float) -> int:
-    """As SqlInfo says it: in 32 bits."""
+    """Convert seconds to milliseconds, limited to the 32 bits of SqlInfo."""
     return min(round(seconds * 1000), (1 << 31) - 1)
 
 

@@ -23,7 +23,7 @@ TOKEN = "auth-token-bin"  # noqa: S105 - the header, not what stands in it
 
 
 class Handshake(flight.ServerAuthHandler):
-    """Ends a Handshake; without a handler it is answered UNIMPLEMENTED."""
+    """Server side of a Handshake; without a handler gRPC answers it with UNIMPLEMENTED."""
 
     def __init__(self, gate: Gate) -> None:
         super().__init__()
@@ -31,7 +31,7 @@ class Handshake(flight.ServerAuthHandler):
         self._known: dict[int, bool] = {}
 
     def begin(self, headers: Mapping[str, Sequence[str | bytes]]) -> bool:
-        """Return whether a call has still to say who it is.
+        """Return whether a Handshake has to authenticate by a message, since its headers carry no credential.
 
         `authenticate` is called after this on the same thread, and is told nothing of the call.
         """
@@ -62,7 +62,7 @@ class Handshake(flight.ServerAuthHandler):
 
 
 def with_token(headers: Mapping[str, Sequence[str]]) -> Mapping[str, Sequence[str]]:
-    """The token of Flight's first way, where there is one, as a bearer token."""
+    """Add the token of Flight's basic handshake, if there is one, to the headers as a bearer token."""
     tokens = [_text(token) for token in headers.get(TOKEN, ()) if token]
     if not tokens or headers.get(AUTHORIZATION):
         return headers
@@ -70,7 +70,7 @@ def with_token(headers: Mapping[str, Sequence[str]]) -> Mapping[str, Sequence[st
 
 
 def _password(message: bytes) -> Basic:
-    """The user and the password of a Handshake's message."""
+    """Decode the user and the password of a Handshake's message."""
     try:
         said = flight.BasicAuth.deserialize(message)
     except pa.ArrowInvalid as exc:

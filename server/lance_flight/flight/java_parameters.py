@@ -1,4 +1,4 @@
-"""What clients in Java are told of parameters.
+"""Parameter types that are reported to clients in Java.
 
 The Flight SQL JDBC driver (18.3) writes milliseconds into a parameter of any unit, and days into a date of milliseconds:
 without a word, what is stored is another moment. So it is told of the units that it writes; bound values are cast to
@@ -10,11 +10,11 @@ from __future__ import annotations
 import pyarrow as pa
 
 USER_AGENT = "grpc-java"
-"""What the user agent of every client in Java begins with."""
+"""Prefix of the user agent of every gRPC client in Java."""
 
 
 def java_parameters(parameters: pa.Schema) -> pa.Schema:
-    """The parameters with the units that the driver writes.
+    """Replace the units of parameters by those that the driver writes.
 
     >>> java_parameters(pa.schema({"$1": pa.timestamp("us", "UTC"), "$2": pa.time64("ns")}))
     $1: timestamp[ms, tz=UTC]

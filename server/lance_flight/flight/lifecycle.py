@@ -21,13 +21,13 @@ if TYPE_CHECKING:
     from lance_flight.flight.tls import TlsFiles
 
 CLOSING_SECONDS = 2.0
-"""How long connections may take to close after the last call."""
+"""Time that connections have to close after the last call."""
 CERTIFICATE_SECONDS = 2.0
-"""How often files of certificates are looked at."""
+"""Interval between checks of the certificate files."""
 SIGNAL_SECONDS = 1.0
-"""How long a signal may wait that the system has given to another thread than the main one, which is not woken by it then."""
+"""Longest delay of a signal that the system delivers to another thread than the main one, which is not woken by it then."""
 TAKING_OVER_SECONDS = 10.0
-"""How long an address may take to become free for the successor of a server."""
+"""Longest wait for an address to become free for the successor of a server."""
 _TAKING_OVER_STEP = 0.002
 
 _log = logging.getLogger(__name__)
@@ -73,7 +73,7 @@ def serve_until(
 
 
 def succeeded(server: FlightSqlServer, tls: Tls) -> FlightSqlServer:
-    """A server with other certificates in the place of one that takes no connections any more.
+    """Replace a server that accepts no more connections by one with other certificates.
 
     Calls that run on the old one end there, as they would have. gRPC keeps an address to one server: connections that are
     made in the milliseconds between the two are refused, and drivers try again.
@@ -93,7 +93,7 @@ def succeeded(server: FlightSqlServer, tls: Tls) -> FlightSqlServer:
 
 
 def _closing(server: FlightSqlServer) -> threading.Thread:
-    """A server that takes no more connections, in a thread that lives until its last call has ended."""
+    """Shut a server down for new connections, in a thread that lives until its last call has ended."""
     closing = threading.Thread(target=server.shutdown, name="flight-shutdown", daemon=True)
     closing.start()
     return closing

@@ -1,4 +1,4 @@
-"""One builder for each metadata command: `schema()` is what its result looks like, `build()` fills it.
+"""Builders of the metadata commands' results: `schema()` is the schema of a result, `build()` fills it.
 
 Everything that comes from a client is compared here with names that the backend lists; none of it becomes SQL.
 """
@@ -31,7 +31,7 @@ class Builder:
     columns: Callable[[Any, Backend, Caller], Sequence[Sequence[Any] | pa.Array]]
 
     def build(self, command: MetadataCommand, backend: Backend, caller: Caller) -> pa.Table:
-        """The result of `command`, with exactly `schema(command)`."""
+        """Build the result of `command`, with exactly `schema(command)`."""
         schema = self.schema(command)
         columns = self.columns(command, backend, caller)
         return pa.Table.from_arrays(
@@ -44,12 +44,12 @@ class Builder:
 
 
 def schema_of(command: MetadataCommand) -> pa.Schema:
-    """The schema of the result of `command`."""
+    """Return the schema of the result of `command`."""
     return _BUILDERS[type(command)].schema(command)
 
 
 def build(command: MetadataCommand, backend: Backend, caller: Caller) -> pa.Table:
-    """The result of `command` as `caller` may see it."""
+    """Build the result of `command` as `caller` may see it."""
     return _BUILDERS[type(command)].build(command, backend, caller)
 
 

@@ -28,7 +28,7 @@ _ALIGNED_ROWS = 64
 
 
 def client_schema(schema: pa.Schema) -> pa.Schema:
-    """`schema` with the types that are sent; names, nullability and metadata stay."""
+    """Return `schema` with the types that are sent; names, nullability and metadata stay."""
     sent = [_client_field(field) for field in schema]
     if all(field is other for field, other in zip(sent, schema, strict=True)):
         return schema
@@ -38,7 +38,7 @@ def client_schema(schema: pa.Schema) -> pa.Schema:
 def client_batches(
     batches: Iterable[pa.RecordBatch], schema: pa.Schema, wanted: pa.Schema | None = None
 ) -> Iterator[pa.RecordBatch]:
-    """The rows of `batches` in the types that are `wanted`, `client_schema(schema)`, in messages of at most `LARGEST_MESSAGE` bytes.
+    """Convert `batches` to the types `wanted` (default: `client_schema(schema)`), in messages of at most `LARGEST_MESSAGE` bytes.
 
     A single row that is larger stays whole.
     """
@@ -53,7 +53,7 @@ def client_batches(
 
 
 def convert(array: pa.Array, wanted: pa.DataType) -> pa.Array:
-    """`array` as `wanted`, which is `client_type(array.type)`."""
+    """Convert `array` to `wanted`, which is `client_type(array.type)`."""
     if array.type == wanted:
         return array
     if isinstance(array.type, pa.BaseExtensionType):
@@ -63,7 +63,7 @@ def convert(array: pa.Array, wanted: pa.DataType) -> pa.Array:
 
 
 def client_type(kind: pa.DataType) -> pa.DataType:
-    """The type that is sent for a column of type `kind`."""
+    """Return the type that is sent for a column of type `kind`."""
     if isinstance(kind, pa.BaseExtensionType):
         storage = client_type(kind.storage_type)
         return kind if storage == kind.storage_type else storage

@@ -6,7 +6,7 @@ from pyarrow import flight
 
 _EVERY = {"0.0.0.0": "127.0.0.1", "[::]": "[::1]"}  # noqa: S104 - what is listened on, as it is called
 _UNTRACED = (b"traceparent", b"00-11111111111111111111111111111111-1111111111111111-00")
-"""A context that is not sampled, below which samplers make no span unless they are told to."""
+"""Trace context that is not sampled, so that parent-based samplers make no span for the check."""
 
 
 class SelfCheck:

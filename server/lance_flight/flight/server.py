@@ -53,7 +53,7 @@ from lance_flight.lru_cache import LruCache
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Shared:
-    """What a server and its successor have in common."""
+    """State that a server hands to its successor."""
 
     in_flight: InFlight = field(default_factory=InFlight)
     bindings: LruCache[str, bytes] = field(default_factory=no_bindings)
@@ -122,11 +122,11 @@ class FlightSqlServer(flight.FlightServerBase):
 
     @property
     def uri(self) -> str:
-        """Where this server listens: `grpc://host:port`, or `grpc+tls://host:port`."""
+        """Return the address of this server: `grpc://host:port`, or `grpc+tls://host:port`."""
         return f"grpc{'' if self.tls is None else '+tls'}://{_bracketed(self._host)}:{self.port}"
 
     def successor(self, tls: Tls) -> FlightSqlServer:
-        """A server with other certificates at the same address, which must be free, that goes on where this one ends."""
+        """Start a server with other certificates at the same address, which must be free; it takes over the state of this one."""
         return self._another(port=self.port, tls=tls)
 
     def roll_back_open(self) -> int:
@@ -231,7 +231,7 @@ class FlightSqlServer(flight.FlightServerBase):
 
 
 def _bracketed(host: str) -> str:
-    """A host as it stands in a URI: an address of IPv6 is full of colons."""
+    """Return a host as it is written in a URI, with IPv6 addresses in brackets."""
     return f"[{host}]" if ":" in host else host
 
 

@@ -175,12 +175,12 @@ _CHILD_OF: Mapping[int, int] = {code: child for child, values in enumerate(_CHIL
 
 
 def known_codes(asked: Sequence[int]) -> list[int]:
-    """The codes of `asked` that have a value, in ascending order; no codes at all ask for every one."""
+    """Return the codes of `asked` that have a value, in ascending order; all known codes if none are given."""
     return sorted(_CHILD_OF.keys() & set(asked) if asked else _CHILD_OF)
 
 
 def values(codes: Sequence[int], own: Values) -> pa.UnionArray:
-    """The value of each of `codes`, each in its child of `schemas.SQL_INFO_VALUE`; those of `own` go before ours."""
+    """Return the value of each of `codes`, each in its child of `schemas.SQL_INFO_VALUE`; `own` values override the defaults."""
     children: list[list[Any]] = [[] for _ in _CHILDREN]
     offsets = []
     for code in codes:

@@ -16,7 +16,7 @@ _LONGEST = 2**31 - 1
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SqlType:
-    """One row of CommandGetXdbcTypeInfo, under the column names of its result."""
+    """Row of CommandGetXdbcTypeInfo, under the column names of its result."""
 
     type_name: str
     data_type: int
@@ -200,7 +200,7 @@ _FRACTION_DIGITS = {"s": 0, "ms": 3, "us": 6, "ns": 9}
 
 
 def sql_type(kind: pa.DataType) -> SqlType | None:
-    """The SQL type of a column that is sent as `kind`; None for a nested type."""
+    """Return the SQL type of a column that is sent as `kind`; None for a nested type."""
     if isinstance(kind, pa.BaseExtensionType):
         return sql_type(kind.storage_type)
     if pa.types.is_timestamp(kind):
@@ -209,7 +209,7 @@ def sql_type(kind: pa.DataType) -> SqlType | None:
 
 
 def type_name(kind: pa.DataType) -> str:
-    """The SQL name of the type of a column that is sent as `kind`.
+    """Return the SQL name of the type of a column that is sent as `kind`.
 
     >>> type_name(pa.timestamp("us", "UTC")), type_name(pa.list_(pa.int64()))
     ('TIMESTAMPTZ', 'ARRAY')
@@ -221,7 +221,7 @@ def type_name(kind: pa.DataType) -> str:
 
 
 def precision(kind: pa.DataType) -> int | None:
-    """Digits, characters or bits of a column that is sent as `kind`; None where it has no such limit."""
+    """Return the digits, characters or bits of a column that is sent as `kind`; None if it has no such limit."""
     if pa.types.is_decimal(kind):
         return int(kind.precision)
     known = sql_type(kind)

@@ -64,7 +64,7 @@ class Statements:
                 return flight.FlightInfo(schemas.NO_ROWS, descriptor, self.endpoints.of_no_rows(call), rows)
 
     def get_schema(self, call: Call, command: StatementCommand) -> pa.Schema:
-        """The schema of a query's rows, an empty one for any other statement; nothing is run."""
+        """Return the schema of a query's rows, an empty one for any other statement, without running it."""
         statement = self._statement(call, command)
         described = self.backend.describe(call.caller, statement.text, transaction=statement.transaction_id)
         return schemas.NO_ROWS if described.schema is None else client_schema(described.schema)

@@ -49,7 +49,7 @@ _R = TypeVar("_R")
 
 
 _CONNECTION_ERROR: type[Exception] = flight.FlightError
-"""What pyarrow raises in a handler when the client disconnected, or a deadline has passed."""
+"""Exception that pyarrow raises in a handler when the client disconnected, or a deadline has passed."""
 
 
 class _Untraced(Exception):
@@ -124,7 +124,7 @@ def builtin_error(error: BaseException) -> Exception:
 
 
 def _known(error: BaseException) -> BaseException:
-    """Return our error for one of the system's that clients are told of, whichever write met it; others as they are."""
+    """Translate a system error that clients should see, such as a full device, to an error of lance-flight; return any other unchanged."""
     if isinstance(error, LanceFlightError) or (full := StorageFull.of(error, "the root")) is None:
         return error
     _log.error("%s", full, exc_info=error)
@@ -151,7 +151,7 @@ handler = _raising(flight_error)
 """Makes an RPC handler raise only what pyarrow puts on the wire as it should be."""
 
 schema_handler = _raising(builtin_error)
-"""The same for GetSchema, where pyarrow lets only builtin exceptions through."""
+"""Decorator like `handler` for GetSchema, where pyarrow passes builtin exceptions alone."""
 
 
 def guarded_stream(items: Iterator[_R]) -> Iterator[_R]:

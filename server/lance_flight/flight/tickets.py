@@ -47,7 +47,7 @@ class _Kind(Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RowsTicket:
-    """One endpoint of a query: the payload that the backend reads its rows from, until it `expires`."""
+    """Ticket of one endpoint of a query: the payload that the backend reads its rows from, until it `expires`."""
 
     payload: bytes
     expires: datetime | None = None
@@ -124,7 +124,7 @@ class TicketSealer:
         return signed + self._mac(signed)
 
     def _mac(self, signed: bytes) -> bytes:
-        """The HMAC-SHA256 of bytes; unlike `hmac.digest` it lets go of Python's lock for long ones alone."""
+        """Compute the HMAC-SHA256 of bytes; unlike `hmac.digest` it releases Python's lock for long ones alone."""
         keyed = self._keyed.copy()
         keyed.update(signed)
         return keyed.digest()

@@ -21,7 +21,7 @@ _log = logging.getLogger(__name__)
 
 @dataclass(slots=True, kw_only=True)
 class TlsFiles:
-    """Where certificates are kept: paths of PEM files."""
+    """Paths of the PEM files of a server's certificates and key."""
 
     certificate: str
     key: str
@@ -63,7 +63,7 @@ class TlsFiles:
         )
 
     def _checked(self, tls: Tls) -> x509.Certificate:
-        """The server's own certificate, if everything fits."""
+        """Check that certificates and key fit together, and return the server's own certificate."""
         first = _certificates(tls.certificate, self.certificate)[0]
         if _public(first.public_key()) != self._public_half(tls.key):
             raise InvalidInput(f"key {self.key!r} is not that of certificate {self.certificate!r}")

@@ -15,7 +15,7 @@ SERVICE = "arrow.flight.protocol.FlightService"
 
 
 class TracingMiddleware(flight.ServerMiddleware):
-    """One call; `context` is that of its span, for the spans of what it makes run."""
+    """Middleware that traces one call; `context` is that of its span, the parent of its statements' spans."""
 
     def __init__(self, span: trace.Span) -> None:
         super().__init__()
@@ -38,7 +38,7 @@ class TracingMiddlewareFactory(flight.ServerMiddlewareFactory):
         self._tracer = tracer
 
     def start_call(self, info: flight.CallInfo, headers: Mapping[str, Sequence[str]]) -> TracingMiddleware:
-        """A new call."""
+        """Begin the span of a call."""
         method = "".join(word.title() for word in info.method.name.split("_"))
         return TracingMiddleware(
             self._tracer.start_span(

@@ -1,4 +1,4 @@
-"""What DoPut carries: updates, the parameters of prepared statements, and rows to store."""
+"""DoPut streams: updates, the parameters of prepared statements, and rows to store."""
 
 from __future__ import annotations
 
@@ -109,7 +109,7 @@ class Updates:
 
 
 def _to_the_end(batches: Iterable[pa.RecordBatch], call: Call, what: str) -> Iterator[pa.RecordBatch]:
-    """The batches of a stream; an error where it ends because its client went away, which gRPC calls an end like any.
+    """Yield the validated batches of a stream; raise an error if it ends because the client disconnected, which gRPC reports as its end.
 
     Each is looked through: Arrow believes what a batch says of itself, and offsets that lead out of it end the process.
     """
@@ -164,7 +164,7 @@ def _chosen(known: Mapping[int, _E], number: int, name: str) -> _E:
 def _parameters(
     reader: flight.MetadataRecordBatchReader, call: Call, most_bytes: int = NO_BOUND
 ) -> pa.RecordBatch | None:
-    """All rows of parameters in one batch; None for a stream without columns, or without even a schema."""
+    """Read all rows of parameters into one batch; None for a stream without columns, or without even a schema."""
     what = "the parameters of a statement"
     # A stream without a schema has no rows either; whether its client went away is asked at its end, below.
     with contextlib.suppress(OSError, pa.ArrowInvalid):

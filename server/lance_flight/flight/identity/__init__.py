@@ -1,4 +1,4 @@
-"""Who calls: from the credentials that come with a call to a principal, or to nobody.
+"""Authentication: maps the credentials of a call to a principal.
 
 `credentials` reads what a call carries, `gate` tries a table of authenticators on it: `users` (passwords, and the session
 tokens that they are exchanged for), `static_tokens`, `json_web_tokens`.

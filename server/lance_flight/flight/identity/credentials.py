@@ -1,4 +1,4 @@
-"""What a call carries to prove who its caller is: the header `authorization`, Basic (RFC 7617) or Bearer (RFC 6750)."""
+"""Credentials in the header `authorization`: Basic (RFC 7617) or Bearer (RFC 6750)."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ Credential: TypeAlias = Basic | Bearer
 
 
 def credential_of(headers: Mapping[str, Sequence[str | bytes]]) -> Credential | None:
-    """The credential among the headers of a call, if there is one; `Unauthenticated` for what is none.
+    """Parse the credential among the headers of a call; None without one, `Unauthenticated` for a malformed one.
 
     >>> credential_of({"authorization": ["Basic YWxpY2U6c2VjcmV0"]})
     Basic(user='alice')

@@ -1,4 +1,4 @@
-"""Who may come in: a table of authenticators, each of which knows credentials of its own."""
+"""Admission of callers by a table of authenticators, each for its own kind of credential."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class Authenticator(Protocol):
     """Knows principals by one kind of credential, or several."""
 
     def principal(self, credential: Credential) -> Principal | None:
-        """Whom the credential proves; None for one of another kind, or one that proves nobody.
+        """Return the principal of a credential; None for a credential of another kind, or an invalid one.
 
         Raises `Unauthenticated` where its holder may know more than that: a token that has expired.
         """
@@ -26,16 +26,16 @@ class Authenticator(Protocol):
 
 
 class Granter(Protocol):
-    """Gives tokens to those whom a password has proven."""
+    """Issues tokens to principals that were authenticated by a password."""
 
     def token(self, principal: Principal) -> str | None:
-        """A bearer token to come back with, if there is one for this principal."""
+        """Return a bearer token for the principal's next calls; None if it gets none."""
         ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Gate:
-    """Lets callers in whom one of the authenticators knows.
+    """Admits callers that one of the authenticators recognises.
 
     Without any, whoever comes is anonymous, whatever he carries. With some, those without a credential are if
     `allow_anonymous`, and are told by their certificate if `has_certificates`; one that proves nobody is never let in.
@@ -48,11 +48,11 @@ class Gate:
 
     @property
     def is_open(self) -> bool:
-        """Whether nobody is asked who he is."""
+        """True if callers are not authenticated."""
         return not self.authenticators and not self.has_certificates
 
     def admit(self, headers: Mapping[str, Sequence[str | bytes]]) -> Principal | None:
-        """Return who calls with these headers; None: whose certificate it is. `Unauthenticated` for anybody else."""
+        """Return the principal of these headers; None if the certificate decides it. Raise `Unauthenticated` without a valid credential."""
         if self.is_open:
             return ANONYMOUS
         credential = credential_of(headers)
@@ -65,7 +65,7 @@ class Gate:
         raise Unauthenticated("the call says nothing of who calls; expected a user and a password, or a bearer token")
 
     def certified(self, name: str) -> Principal:
-        """Return who calls with the certificate of this name and no other credential."""
+        """Return the principal of a call whose only credential is a certificate of this name."""
         if not name or name == ANONYMOUS.name:
             raise Unauthenticated("the certificate of the client has no name that a principal can have")
         return Principal(name=name, proof=Proof.CERTIFICATE)
@@ -81,7 +81,7 @@ class Gate:
         return None if self.granter is None or principal is None else self.granter.token(principal)
 
     def known(self, credential: Credential) -> Principal:
-        """Whom a credential proves; `Unauthenticated` where it proves nobody."""
+        """Return the principal of a credential; raise `Unauthenticated` for an invalid one."""
         for authenticator in self.authenticators:
             principal = authenticator.principal(credential)
             if principal is not None and principal.name != ANONYMOUS.name:
@@ -92,4 +92,4 @@ class Gate:
 
 
 OPEN = Gate()
-"""Asks nobody who he is."""
+"""Gate that authenticates no caller."""

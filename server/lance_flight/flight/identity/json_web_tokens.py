@@ -1,4 +1,4 @@
-"""Tokens that somebody else has signed: JSON web tokens (RFC 7519) of one issuer, for one audience."""
+"""Tokens of an external issuer: JSON web tokens (RFC 7519) of one issuer, for one audience."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from lance_flight.flight.identity.principal import Principal, Proof
 ALGORITHMS = frozenset(
     {"RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "ES512", "ES256K", "EdDSA"}
 )
-"""Those with a public key. None that a server could sign with itself, and never "none"."""
+"""Accepted signature algorithms: public-key ones alone, none that the server could sign with itself, and never "none"."""
 
 _PARTS = 3
 _REQUIRED = ("exp", "iss", "aud")
@@ -25,7 +25,7 @@ _REQUIRED = ("exp", "iss", "aud")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TokenRules:
-    """Which tokens count, and what they say of their principal.
+    """Rules for accepting a token, and the claims that name its principal and groups.
 
     `leeway`, in seconds, is how far the clocks may be apart.
     """
@@ -53,7 +53,7 @@ class JsonWebTokens:
         self._keys = keys
 
     def principal(self, credential: Credential) -> Principal | None:
-        """Whom a token names, if its signature and its claims hold."""
+        """Return the principal that a token names, after checking its signature and claims."""
         if not isinstance(credential, Bearer) or credential.token.count(".") != _PARTS - 1:
             return None
         claims = self._claims(credential.token)
@@ -101,7 +101,7 @@ class JsonWebTokens:
 
 
 def _claim(claims: Mapping[str, Any], name: str) -> Any:
-    """A claim by its name, else by its path: `realm_access.roles`."""
+    """Return a claim by its name, else by its path: `realm_access.roles`."""
     if name in claims:
         return claims[name]
     found: Any = claims

@@ -1,4 +1,4 @@
-"""The public keys that JSON web tokens are signed with (JWKS, RFC 7517), from a file or from whoever signs them."""
+"""Public keys of JSON web tokens (JWKS, RFC 7517), from a file or from the issuer's URL."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ from lance_flight.file_reloading import Watched
 MOST_BYTES = 1 << 20
 MOST_KEYS = 100
 FETCH_SECONDS = 5.0
-"""How long an answer may take."""
+"""Timeout of one fetch."""
 REFRESH_SECONDS = 3600.0
-"""How old keys may be before they are fetched again."""
+"""Age at which keys are fetched again."""
 RETRY_SECONDS = 30.0
-"""How soon keys are fetched again because of a token whose key is not among them: strangers can send any number of those."""
+"""Least time between fetches for tokens with unknown keys, which unauthenticated clients can send in any number."""
 
 _log = logging.getLogger(__name__)
 
@@ -36,7 +36,7 @@ class KeySet(Protocol):
     """Public keys by their ids."""
 
     def key(self, key_id: str | None, algorithm: str) -> PyJWK | None:
-        """The key with this id, for its own algorithm, else for this one; without an id the only one, if there is one only."""
+        """Return the key with this id, for its own algorithm, else for this one; without an id the only key, if there is just one."""
         ...
 
 
@@ -88,7 +88,7 @@ class KeysUrl:
 
 
 def parse(text: str) -> _Keys:
-    """The keys of a set that can check signatures; `InvalidInput` for what is no set.
+    """Parse a key set and return the keys that can check signatures; raise `InvalidInput` for an invalid set.
 
     Keys of kinds that are not known here are left out, as the RFC wants it.
     """

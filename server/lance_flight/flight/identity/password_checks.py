@@ -1,4 +1,4 @@
-"""Checking passwords without letting anybody use up the machine with wrong ones."""
+"""Rate limiting of password checks, so that wrong passwords cannot exhaust the machine."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _REST = 3.0
 
 
 class PasswordChecks:
-    """One password is checked at a time, whoever asks, and a few may wait for it. Safe to share among threads.
+    """Checks one password at a time for all callers, with a short queue. Safe to share among threads.
 
     What came out is remembered, under a key of this process: clients that send a password with every call, right or wrong,
     have it checked once.

@@ -30,7 +30,7 @@ _BLOCK = 128
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cost:
-    """What a check costs: 128 · 2^log_n · r bytes of memory, passed over p times; the default is OWASP's advice of 2024."""
+    """Cost parameters of a check: 128 · 2^log_n · r bytes of memory, passed over p times; the default is OWASP's advice of 2024."""
 
     log_n: int = 15
     r: int = 8
@@ -38,12 +38,12 @@ class Cost:
 
     @property
     def memory(self) -> int:
-        """In bytes."""
+        """Return the memory of a check, in bytes."""
         return _BLOCK * self.r << self.log_n
 
     @property
     def is_bounded(self) -> bool:
-        """Whether a server would take it on itself."""
+        """True if the cost is within the limits of a server."""
         return (
             0 < self.log_n < MOST_MEMORY.bit_length()
             and 0 < self.r <= MOST_MEMORY
@@ -72,7 +72,7 @@ class StoredPassword:
 
     @classmethod
     def decoy(cls, cost: Cost) -> StoredPassword:
-        """One that no password matches, at the same cost."""
+        """Return a stored password that no password matches, at the same cost."""
         return cls(cost=cost, salt=secrets.token_bytes(_SALT_BYTES), hash=secrets.token_bytes(_HASH_BYTES))
 
     @classmethod

@@ -1,4 +1,4 @@
-"""Principals: who calls, and how that was proven."""
+"""Principals, and the proofs of their identity."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from enum import Enum
 
 
 class Proof(Enum):
-    """What has proven a principal."""
+    """Kind of credential that has proven a principal."""
 
     NOTHING = "nothing"
     PASSWORD = "password"  # noqa: S105 - the kind, not one of them
@@ -19,7 +19,7 @@ class Proof(Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Principal:
-    """Somebody by name, whatever has proven it: what belongs to a principal is found again with another proof."""
+    """Principal by name, independent of its proof: what belongs to it is found again with another kind of credential."""
 
     name: str
     groups: tuple[str, ...] = ()
@@ -27,4 +27,4 @@ class Principal:
 
 
 ANONYMOUS = Principal(name="anonymous")
-"""Everybody who need not say who he is; nobody can prove to be of this name."""
+"""Principal of callers that need no authentication; no credential can prove this name."""

@@ -18,7 +18,7 @@ from lance_flight.errors import TicketError
 from lance_flight.flight.tickets import TicketSealer
 
 PREFIX = "lfs_"
-"""What our own tokens begin with, so that they are told from others', by people as well."""
+"""Prefix of session tokens, which distinguishes them from tokens of other issuers."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,7 +31,7 @@ class TokenClaims:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SessionTokens:
-    """Gives tokens that are good for `lifetime` seconds, and takes them."""
+    """Issues and verifies session tokens, which are valid for `lifetime` seconds."""
 
     sealer: TicketSealer
     lifetime: float

@@ -26,7 +26,7 @@ from lance_flight.flight.identity.principal import Principal, Proof
 from lance_flight.flight.identity.tables import Entry, entries, principal_name
 
 PREFIX = "lft_"
-"""What the tokens that we make begin with; those of others may begin as they like."""
+"""Prefix of the tokens that `make_token` generates; tokens of other sources may have any."""
 
 _KEYS = frozenset({"sha256", "principal", "groups", "expires"})
 _SHA256 = re.compile(r"[0-9a-f]{64}")
@@ -35,7 +35,7 @@ _TOKEN_BYTES = 32
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StaticToken:
-    """Whom a token proves, and until when."""
+    """Static token: its principal, and its expiry."""
 
     principal: Principal
     expires: datetime | None = None
@@ -49,7 +49,7 @@ class TokensFile:
         self._now = now
 
     def principal(self, credential: Credential) -> Principal | None:
-        """Whom a token of the file proves."""
+        """Return the principal of a token in the file; None for an unknown one."""
         if not isinstance(credential, Bearer):
             return None
         found = self._file.value.get(hash_of(credential.token))
@@ -76,7 +76,7 @@ def parse(text: str) -> Mapping[str, StaticToken]:
 
 
 def make_token() -> str:
-    """A new token.
+    """Generate a new random token.
 
     >>> make_token() != make_token()
     True

@@ -17,33 +17,33 @@ _BARE = re.compile(r"[A-Za-z0-9_-]+")
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """One `[kind.name]` of a file; errors name it, and none of its values."""
+    """One `[kind.name]` of a file; errors quote its name, and none of its values."""
 
     kind: str
     name: str
     values: Mapping[str, Any]
 
     def text(self, key: str, default: str | None = None) -> str:
-        """A text that must be there, unless it has a default."""
+        """Return a required text, or the default of a missing one."""
         value = self.values.get(key, default)
         if not isinstance(value, str) or not value:
             raise self.wrong(f"{key!r} is no text" if key in self.values else f"{key!r} is missing")
         return value
 
     def groups(self) -> tuple[str, ...]:
-        """The names under `groups`."""
+        """Return the names under `groups`."""
         value = self.values.get("groups", [])
         if not isinstance(value, list) or not all(isinstance(name, str) and name for name in value):
             raise self.wrong("'groups' is no list of names")
         return tuple(value)
 
     def wrong(self, why: str) -> InvalidInput:
-        """An error about this entry."""
+        """Return an error about this entry."""
         return InvalidInput(f"[{self.kind}.{self.name}]: {why}")
 
 
 def entries(text: str, kind: str, keys: frozenset[str]) -> Iterator[Entry]:
-    """Every `[kind.name]` of a file; `InvalidInput` for anything else that stands in it."""
+    """Yield every `[kind.name]` of a file; raise `InvalidInput` for any other content."""
     try:
         found = tomllib.loads(text)
     except tomllib.TOMLDecodeError as exc:
@@ -61,7 +61,7 @@ def entries(text: str, kind: str, keys: frozenset[str]) -> Iterator[Entry]:
 
 
 def heading(kind: str, name: str) -> str:
-    """The line that an entry begins with.
+    """Return the line that begins an entry.
 
     >>> heading("users", "alice"), heading("users", "alice@example.com")
     ('[users.alice]', '[users."alice@example.com"]')
@@ -70,7 +70,7 @@ def heading(kind: str, name: str) -> str:
 
 
 def principal_name(entry: Entry, name: str) -> str:
-    """A name that a principal may have."""
+    """Return a name after checking that a principal may have it."""
     if name == ANONYMOUS.name or not name or any(not char.isprintable() for char in name):
         raise entry.wrong(f"no principal can be called {name!r}")
     return name

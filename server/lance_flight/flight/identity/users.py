@@ -29,7 +29,7 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class User:
-    """One user."""
+    """User of the users file: its name, password hash, groups, and a mark that its tokens carry."""
 
     name: str
     password: StoredPassword
@@ -71,7 +71,7 @@ class UsersFile:
         return None
 
     def token(self, principal: Principal) -> str | None:
-        """A session token for a principal that a password has proven."""
+        """Issue a session token to a principal that a password has proven; None for any other."""
         if principal.proof is not Proof.PASSWORD:
             return None
         user = self._file.value.named.get(principal.name)
