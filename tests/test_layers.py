@@ -132,7 +132,6 @@ DOORS = {
         # So is what a new column holds, and which tables are maintained.
         "lance_flight.engine.writes.column_changes",
         "lance_flight.engine.writes.computed_columns",
-        "lance_flight.engine.writes.maintenance",
     },
 }
 

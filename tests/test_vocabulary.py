@@ -60,7 +60,7 @@ RETIRED_MODULES = {
     "engine/query/partition_wise/concerns": "engine/query/partition_wise/relevance",
     "engine/query/partition_wise/divisible": "engine/query/partition_wise/copartitioning",
     "engine/query/partition_wise/origins": "engine/query/partition_wise/column_lineage",
-    "engine/query/partition_wise/products": "engine/query/partition_wise/cross_joins",
+    "engine/query/partition_wise/products": "engine/query/partition_wise/join_order",
     "engine/query/partition_wise/sides": "engine/query/partition_wise/join_order",
     "engine/query/partition_wise/spine": "engine/query/partition_wise/plan_rebuilding",
     "engine/runtime/execution": "engine/runtime/query_options",

@@ -84,14 +84,14 @@ import sys
 from lance_flight.catalog.roots.directory import Root
 from lance_flight.catalog.storage.store import Store
 from lance_flight.engine.engine import Engine
-from lance_flight.engine.query.policies.access import Access, Grant, Privilege, Tables
+from lance_flight.engine.query.policies.access import Access, Grant, Privilege, GrantedTables
 from lance_flight.engine.query.scope import Scope
 from lance_flight.errors import LanceFlightError
 
 engine = Engine(Root(Store(sys.argv[1])), target_partitions=1)
 engine.update("CREATE TABLE t (n BIGINT) PARTITIONED BY (n)")
 engine.update("INSERT INTO t VALUES (1), (2), (3)")
-readers = Access("reader", (Grant(privileges=frozenset({Privilege.SELECT}), tables=Tables()),))
+readers = Access("reader", (Grant(privileges=frozenset({Privilege.SELECT}), tables=GrantedTables()),))
 
 
 def told(sql, scope):

@@ -17,7 +17,7 @@ from lance_flight.engine.query.tasks import Task
 from lance_flight.engine.runtime.limits import Limits
 from lance_flight.engine.runtime.running_statement import Issuer, Record, StatementKind
 from lance_flight.engine.statements import reports
-from lance_flight.engine.statements.maintenance.compact import Compact
+from lance_flight.engine.statements.maintenance import Compact
 from lance_flight.errors import Cancelled, NotFound, Refused, TicketError
 
 ROWS = pa.table({"k": list(range(8)), "x": list(range(8))})

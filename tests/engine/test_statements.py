@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 import pytest
 from lance_flight.catalog.roots.directory import TableName
 from lance_flight.engine.query.policies.access import Privilege
+from lance_flight.engine.statements.kinds import permitted
 from lance_flight.engine.statements.parsing import parse
-from lance_flight.engine.statements.privileges import permitted
 from lance_flight.errors import SqlError
 
 from tests.engine.statement_needs import NEEDS

@@ -24,10 +24,10 @@ from lance_flight.catalog.manifests.indices import IndexRules
 from lance_flight.catalog.namespace import partitioned
 from lance_flight.catalog.roots.directory import Root, TableName
 from lance_flight.catalog.table import Table
+from lance_flight.engine.query.scan_planning import tables_where
 from lance_flight.engine.writes.column_changes import backfill as backfill_in
 from lance_flight.engine.writes.computed_columns import PythonFunction, SqlExpression
 from lance_flight.engine.writes.definitions import arrow_type
-from lance_flight.engine.writes.maintenance import tables_where
 from lance_flight.errors import InvalidInput
 from lance_flight.model.index_kinds import OptionValue
 

@@ -12,8 +12,8 @@ from lance_flight.catalog.namespace import partitioned
 from lance_flight.catalog.table import Table
 from lance_flight.cli.arguments import add_number, add_tables
 from lance_flight.cli.maintenance import each_table
+from lance_flight.engine.query.scan_planning import tables_where
 from lance_flight.engine.sql.functions import evaluate
-from lance_flight.engine.writes.maintenance import tables_where
 
 
 def arguments(command: argparse.ArgumentParser) -> None:

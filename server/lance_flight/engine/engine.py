@@ -22,7 +22,6 @@ from lance_flight.engine.query.scope import ALONE, Scope
 from lance_flight.engine.query.sessions import Sessions, in_transaction, temporary_of
 from lance_flight.engine.query.tasks import Task
 from lance_flight.engine.runtime.admission import AdmissionSlot
-from lance_flight.engine.runtime.batch_streams import BatchStream
 from lance_flight.engine.runtime.client_sessions import ClientSession
 from lance_flight.engine.runtime.clients import Clients
 from lance_flight.engine.runtime.limits import NO_LIMITS, Limits
@@ -30,6 +29,7 @@ from lance_flight.engine.runtime.memory import Memory
 from lance_flight.engine.runtime.receiving import Receiver
 from lance_flight.engine.runtime.running_statement import Issuer, RunningStatement, State, StatementKind
 from lance_flight.engine.runtime.statement_registry import StatementRegistry
+from lance_flight.engine.runtime.streams import BatchStream
 from lance_flight.engine.runtime.transactions import SqlTransaction
 from lance_flight.engine.sql.parameters import check_parameters, parameter_schema
 from lance_flight.engine.sql.references import CATALOG
@@ -43,9 +43,9 @@ from lance_flight.engine.statements.kinds import (
     Server,
     SessionStatement,
     Statement,
+    permitted,
 )
 from lance_flight.engine.statements.parsing import parse
-from lance_flight.engine.statements.privileges import permitted
 from lance_flight.engine.statements.reports import Reports, maintenance_work
 from lance_flight.engine.writes import ingest
 from lance_flight.engine.writes.table_properties import PLAIN, TableProperties

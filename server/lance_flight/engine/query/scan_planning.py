@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 
 import pyarrow.compute as pc
 
+from lance_flight.catalog.maintenance.rewriting import Choose
 from lance_flight.catalog.manifests.partition_context import PartitionContext
 from lance_flight.catalog.manifests.snapshot import PartitionTable, Snapshot
 from lance_flight.catalog.roots.directory import PUBLIC, Root
@@ -144,3 +145,14 @@ def _table(
         filter=filter,
         context=snapshot.context_of(table),
     )
+
+
+def tables_where(namespace: Table, condition: str) -> Choose:
+    """Return a function that prunes a snapshot's tables by a condition; an invalid condition is refused at once."""
+    plan_scan(namespace, condition)
+
+    def choose(snapshot: Snapshot) -> list[PartitionTable]:
+        planned = plan_scan(namespace, condition, snapshot=snapshot)
+        return list(snapshot.tables_named([table.object_id for table in planned.tables]).values())
+
+    return choose

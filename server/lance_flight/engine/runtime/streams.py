@@ -10,6 +10,7 @@ import atexit
 import time
 from asyncio import _set_running_loop
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from queue import SimpleQueue
 from typing import Any
 
@@ -120,3 +121,17 @@ class _Waiting:
 
 def _ignored(_: _Waiting) -> None:
     """Ignore a callback that has no receiver."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class BatchStream:
+    """Batches of one schema, each made when it is asked for.
+
+    A reader of Arrow's would hand each of them from Python to Arrow and back once more, and let go of Python's lock on both ways.
+    """
+
+    schema: pa.Schema
+    batches: Iterator[pa.RecordBatch]
+
+    def __iter__(self) -> Iterator[pa.RecordBatch]:
+        return self.batches

@@ -9,15 +9,15 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from typing import ClassVar, Protocol
+from typing import ClassVar, Protocol, TypeVar
 
 import pyarrow as pa
 from datafusion import DataFrame
 
 from lance_flight.catalog.bulk.pieces import Progress
-from lance_flight.catalog.roots.directory import TableName
+from lance_flight.catalog.roots.directory import Root, TableName
 from lance_flight.catalog.table import Table
-from lance_flight.engine.query.policies.access import Privilege
+from lance_flight.engine.query.policies.access import Access, Privilege
 from lance_flight.engine.query.scope import Scope
 from lance_flight.engine.query.session import Session
 from lance_flight.engine.runtime.statement_registry import StatementRegistry
@@ -26,6 +26,7 @@ from lance_flight.engine.sql.parameters import parameter_schema
 from lance_flight.engine.sql.references import TableRef, table_name
 from lance_flight.engine.statements.changes import Changes
 
+S = TypeVar("S", bound="Statement")
 Required = tuple[Privilege, TableName]
 """A privilege that is needed on all rows of a table."""
 
@@ -186,3 +187,10 @@ class SessionStatement(Statement):
     @abstractmethod
     def run(self, server: Server) -> int:
         """Carry it out; how many things were affected."""
+
+
+def permitted(statement: S, access: Access, root: Root) -> S:
+    """Check the privileges of a statement as far as they are known before its tables are opened, and return the statement."""
+    for privilege, table in statement.required(access.own):
+        access.check_all_rows(privilege, root.governing(table))
+    return statement

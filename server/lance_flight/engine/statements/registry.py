@@ -22,12 +22,7 @@ from lance_flight.engine.statements.indexes import CreateIndex, DropIndex, Reind
 from lance_flight.engine.statements.insert import Insert
 from lance_flight.engine.statements.kill import Kill
 from lance_flight.engine.statements.kinds import Statement
-from lance_flight.engine.statements.maintenance.compact import Compact
-from lance_flight.engine.statements.maintenance.migrate import Migrate
-from lance_flight.engine.statements.maintenance.repair import Repair
-from lance_flight.engine.statements.maintenance.rewrite_partitions import RewritePartitions
-from lance_flight.engine.statements.maintenance.vacuum import Vacuum
-from lance_flight.engine.statements.maintenance.verify import Verify
+from lance_flight.engine.statements.maintenance import Compact, Migrate, Repair, RewritePartitions, Vacuum, Verify
 from lance_flight.engine.statements.merge import Merge
 from lance_flight.engine.statements.queries import Query, SubstraitPlan
 from lance_flight.engine.statements.set_option import SetOption

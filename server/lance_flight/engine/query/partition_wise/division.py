@@ -12,7 +12,6 @@ from datafusion import DataFrame, LogicalPlan
 from lance_flight.engine.query.few_keys import MOST_KEYS
 from lance_flight.engine.query.partition_wise import join_order, key_pruning
 from lance_flight.engine.query.partition_wise.copartitioning import WORTH, CopartitioningAnalysis
-from lance_flight.engine.query.partition_wise.cross_joins import has_product
 from lance_flight.engine.query.partition_wise.lanes import admission
 from lance_flight.engine.query.partition_wise.parts import Chooser, GroupedPart, Part
 from lance_flight.engine.query.partition_wise.plan_rebuilding import rebuilt
@@ -121,7 +120,9 @@ class _Shape:
 
 def _shape(plan: LogicalPlan) -> _Shape:
     root = Node.of(plan)
-    return _Shape(root, has_product(root), tuple(node for node in root.walk() if isinstance(node.variant, WORTH)))
+    return _Shape(
+        root, join_order.has_product(root), tuple(node for node in root.walk() if isinstance(node.variant, WORTH))
+    )
 
 
 def _is_all(parts: tuple[Part, ...], root: Node) -> bool:

@@ -1,11 +1,11 @@
-"""The sides of joins: DataFusion builds its hash table of the left one, which so should be the smaller."""
+"""Joins as DataFusion runs them: which side its hash table is built of, and which look at every pair of rows."""
 
 from __future__ import annotations
 
 from functools import partial
 
 from datafusion import DataFrame
-from datafusion.expr import Join
+from datafusion.expr import Aggregate, Join, Projection, SubqueryAlias
 
 from lance_flight.engine.query.partition_wise.plan_rebuilding import rebuilt
 from lance_flight.engine.query.partition_wise.plans import BOTH_SIDES, Node, join_type
@@ -33,3 +33,17 @@ def _is_wrong(node: Node, counts: RowCounts) -> bool:
         return False
     left, right = (counts.of(side) for side in node.inputs)
     return right > 0 and left > TOO_LARGE * right and not node.variant.null_equals_null() and node.outputs is not None
+
+
+def has_product(root: Node) -> bool:
+    """Return whether a plan has a join without any equality, and with more than one row on both of its sides."""
+    return any(
+        isinstance(node.variant, Join) and not node.variant.on() and not any(map(_is_one_row, node.inputs))
+        for node in root.walk()
+    )
+
+
+def _is_one_row(node: Node) -> bool:
+    if isinstance(node.variant, Aggregate):
+        return not node.variant.group_by_exprs()
+    return isinstance(node.variant, Projection | SubqueryAlias) and _is_one_row(node.inputs[0])
