@@ -19,6 +19,8 @@ from tests.slow_tests import is_slow
 # Hundreds of processes are started, and each would compile all that it imports anew where that is not kept.
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 os.environ.setdefault("PYTHONPYCACHEPREFIX", str(Path(__file__).parent.parent / ".pytest_cache" / "bytecode"))
+# Nothing here multiplies matrices, and each process that imports numpy would keep a core busy for a while waiting for that.
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
 _SLOW = [HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.filter_too_much]
 
