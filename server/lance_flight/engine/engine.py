@@ -267,9 +267,9 @@ class Engine:
     ) -> tuple[pa.Schema, Generator[pa.RecordBatch]]:
         holds: list[SnapshotLease] = []
         answered = self._redeemed(running, task, holds, access, temporary)
-        return answered.schema, self._held(answered, holds)
+        return answered.schema, self._stream_held(answered, holds)
 
-    def _held(self, answered: Answer, holds: list[SnapshotLease]) -> Generator[pa.RecordBatch]:
+    def _stream_held(self, answered: Answer, holds: list[SnapshotLease]) -> Generator[pa.RecordBatch]:
         """Yield the rows of a statement, and hold the leases of their snapshots until the last one was read."""
         try:
             yield from answered.batches()

@@ -104,7 +104,7 @@ def flight_error(error: BaseException) -> Exception:
     """Return what a handler raises for `error`; one that is not ours is logged with its traceback."""
     if isinstance(error, Exception) and isinstance(error, _CONNECTION_ERROR):
         return error
-    error = _known(error)
+    error = _translate(error)
     if not isinstance(error, LanceFlightError):
         return _with_code(flight.FlightInternalError, _unexpected(error), "internal")
     builtin = _nearest(error, _BUILTIN)
@@ -117,13 +117,13 @@ def builtin_error(error: BaseException) -> Exception:
     """Return what is raised for `error` where a Flight error would lose its status and show its traceback."""
     if isinstance(error, _CONNECTION_ERROR):
         return Failed(str(error))
-    error = _known(error)
+    error = _translate(error)
     if not isinstance(error, LanceFlightError):
         return Failed(_unexpected(error))
     return (_nearest(error, _BUILTIN) or Failed)(_text(error))
 
 
-def _known(error: BaseException) -> BaseException:
+def _translate(error: BaseException) -> BaseException:
     """Translate a system error that clients should see, such as a full device, to an error of lance-flight; return any other unchanged."""
     if isinstance(error, LanceFlightError) or (full := StorageFull.of(error, "the root")) is None:
         return error

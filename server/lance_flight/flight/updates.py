@@ -147,14 +147,14 @@ def ingest_target(command: StatementIngest, headers: Mapping[str, str] = NO_OPTI
         table=command.table,
         catalog=optional(command, "catalog"),
         schema=optional(command, "schema"),
-        if_not_exists=_chosen(_IF_NOT_EXISTS, options.if_not_exist, "if_not_exist"),
-        if_exists=_chosen(_IF_EXISTS, options.if_exists, "if_exists"),
+        if_not_exists=_choose(_IF_NOT_EXISTS, options.if_not_exist, "if_not_exist"),
+        if_exists=_choose(_IF_EXISTS, options.if_exists, "if_exists"),
         temporary=command.temporary,
         options=tuple({**headers, **dict(sorted(command.options.items()))}.items()),
     )
 
 
-def _chosen(known: Mapping[int, _E], number: int, name: str) -> _E:
+def _choose(known: Mapping[int, _E], number: int, name: str) -> _E:
     if number not in known:
         expected = ", ".join(f"{code} ({option.value})" for code, option in known.items())
         raise InvalidInput(f"table_definition_options.{name} is {number}; expected one of {expected}")

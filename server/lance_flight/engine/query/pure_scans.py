@@ -67,10 +67,10 @@ def stream(log: ScanLog, columns: list[str], schema: pa.Schema) -> Iterator[pa.R
             batches = found(read)
         case _:
             return None
-    return (_named(batch, columns, schema) for batch in batches)
+    return (_rename_columns(batch, columns, schema) for batch in batches)
 
 
-def _named(batch: pa.RecordBatch, columns: list[str], schema: pa.Schema) -> pa.RecordBatch:
+def _rename_columns(batch: pa.RecordBatch, columns: list[str], schema: pa.Schema) -> pa.RecordBatch:
     if batch.schema.equals(schema):
         return batch
     arrays = batch.columns if batch.schema.names == columns else [batch.column(name) for name in columns]

@@ -150,7 +150,7 @@ def _read(arguments: Sequence[Expr], default_schema: str) -> tuple[TableName, Po
     if len(scalars) != _ARGUMENTS or len(values) != _ARGUMENTS or not isinstance(scalars[0], pa.StringScalar):
         raise SqlError(
             f"{TABLE_CHANGES} takes the name of a table and two of its versions, tags or times, as literals;"
-            f" got ({', '.join(map(_shown, arguments))})"
+            f" got ({', '.join(map(_format_argument, arguments))})"
         )
     cursor = Cursor.over(scalars[0].as_py())
     table = references.table(cursor)
@@ -165,7 +165,7 @@ def _point(value: pa.Scalar) -> Point:
     return point(str(value.as_py()))
 
 
-def _shown(argument: Expr) -> str:
+def _format_argument(argument: Expr) -> str:
     return str(argument).removeprefix("Expr(").removesuffix(")")
 
 

@@ -187,9 +187,9 @@ class TableView:
         if self.snapshot.is_partitioned or self._indices(predicate):
             self.log.reports.append(partial(self._report, pruning, predicate))
         target_partitions = 1 if is_lookup(predicate, self.snapshot) else self.target_partitions
-        return Lanes(deal(self._chosen(pruning), target_partitions, self.log, merging=not self.extra_columns))
+        return Lanes(deal(self._choose_tables(pruning), target_partitions, self.log, merging=not self.extra_columns))
 
-    def _chosen(self, pruning: Pruning) -> list[tuple[Predicate | None, list[PinnedTable]]]:
+    def _choose_tables(self, pruning: Pruning) -> list[tuple[Predicate | None, list[PinnedTable]]]:
         """Return the tables that a scan reads, by residual filter; reused if the same pruning was read before."""
         is_whole = self.only is None and self.share.of == 1 and self.targets is None
         known = [each.chosen for each in self.pruned if each.pruning is pruning and is_whole]

@@ -48,7 +48,7 @@ def with_sent_position(message: str, planned: str, sent: str | None) -> str:
 
 def sent_start(planned: str, offset: int, sent: str) -> int | None:
     """Return the start in `sent` of the token at `offset` in `planned`: the token with the most equal neighbours."""
-    ours, theirs = _known(planned), _known(sent)
+    ours, theirs = _tokens_of(planned), _tokens_of(sent)
     at = next((place for place, token in enumerate(ours) if token.stop > offset), None)
     if at is None:
         return None
@@ -64,7 +64,7 @@ def sent_start(planned: str, offset: int, sent: str) -> int | None:
     return theirs[best].start
 
 
-def _known(text: str) -> Sequence[Token]:
+def _tokens_of(text: str) -> Sequence[Token]:
     try:
         return tokenize(text)
     except SqlError:

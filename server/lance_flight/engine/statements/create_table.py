@@ -95,14 +95,14 @@ class _Making:
                 return 0
             raise AlreadyExists(f"table {name.name!r} is there already")
         try:
-            return self._made(name, binding)
+            return self._make(name, binding)
         except AlreadyExists:
             # Somebody else was faster; a name without a table is another matter.
             if self.statement.if_not_exists and tables.has(name):
                 return 0
             raise
 
-    def _made(self, name: TableName, binding: pa.RecordBatch | None) -> int:
+    def _make(self, name: TableName, binding: pa.RecordBatch | None) -> int:
         cancellation, properties = self.changes.cancellation, self.statement.properties
         create = partial(ingest.create, self.root, name, transaction=self.transaction, cancellation=cancellation)
         if self.statement.query is None:

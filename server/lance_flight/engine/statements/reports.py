@@ -79,15 +79,15 @@ class Reports:
 
     def read(self, task: Task) -> pa.Table:
         """Return the report of a task; `NotFound` where it is kept by another server, or no longer."""
-        return _decoded(task.report or self._found(task).content)
+        return _decoded(task.report or self._find(task).content)
 
     def renew(self, task: Task) -> datetime:
         """Keep the report of a task for as long as a new one, and return until when that is; errors as of `read`."""
         if not task.report:
-            self._keep(task.statement, self._found(task).content)
+            self._keep(task.statement, self._find(task).content)
         return self._expiry()
 
-    def _found(self, task: Task) -> _Kept:
+    def _find(self, task: Task) -> _Kept:
         kept = self._kept.get(task.statement)
         if kept is None:
             raise NotFound(

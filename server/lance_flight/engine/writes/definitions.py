@@ -146,10 +146,10 @@ def check_partitioning(name: str, table: Table, definitions: Sequence[PartitionD
 
 def partitioning(spec: PartitionSpec, schema: NamespaceSchema) -> str:
     """Render the fields of a spec over the columns of `schema` in the syntax of PARTITIONED BY."""
-    return ", ".join(_shown(field, schema) for field in spec.fields)
+    return ", ".join(_format_field(field, schema) for field in spec.fields)
 
 
-def _shown(field: PartitionField, schema: NamespaceSchema) -> str:
+def _format_field(field: PartitionField, schema: NamespaceSchema) -> str:
     """Render a field in the syntax of PARTITIONED BY."""
     paths = [schema.source_paths.get(number) for number in field.source_ids]
     columns = ["NULL" if path is None else str(Column(path[0], path[1:])) for path in paths]

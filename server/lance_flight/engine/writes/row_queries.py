@@ -70,7 +70,7 @@ def update_query(
 ) -> RowQuery:
     """Build the query for the addresses and the new values of the rows that an UPDATE changes, with their ids if they keep them."""
     values = _values(assignments, target.alias, schema)
-    columns = ", ".join([*_of(target.alias, _address_names(keeps_ids=keeps_ids)), *_named(values, "v")])
+    columns = ", ".join([*_of(target.alias, _address_names(keeps_ids=keeps_ids)), *_with_prefix(values, "v")])
     sql = f"SELECT {columns} FROM {_from(target, db_schema)}{_where(where)}"  # noqa: S608 - quoted
 
     def read(batch: pa.RecordBatch) -> RowChanges:
@@ -157,7 +157,7 @@ def _resolved(clause: MergeClause, source_alias: str, schema: pa.Schema, source:
                 f" {', '.join(schema.names)}"
             )
         return MergeClause(matched=clause.matched, condition=clause.condition, assignments=tuple(taken))
-    _known(clause.assignments or (), schema)
+    _check_known(clause.assignments or (), schema)
     return clause
 
 
@@ -168,12 +168,12 @@ def _relation(statement: Merging) -> str:
 
 def _values(assignments: Sequence[Assignment], alias: str, schema: pa.Schema) -> list[str]:
     """Return what each column of the target becomes."""
-    _known(assignments, schema)
+    _check_known(assignments, schema)
     assigned = {assignment.column: assignment.expression for assignment in assignments}
     return [enclosed(assigned[name]) if name in assigned else quoted(alias, name) for name in schema.names]
 
 
-def _known(assignments: Sequence[Assignment], schema: pa.Schema) -> None:
+def _check_known(assignments: Sequence[Assignment], schema: pa.Schema) -> None:
     for assignment in assignments:
         if assignment.column not in schema.names:
             raise NotFound.named("column", assignment.column, schema.names)
@@ -183,7 +183,7 @@ def _address_names(*, keeps_ids: bool) -> tuple[str, ...]:
     return (*_ADDRESS_NAMES, ROW_ID) if keeps_ids else _ADDRESS_NAMES
 
 
-def _named(values: Sequence[str], prefix: str) -> list[str]:
+def _with_prefix(values: Sequence[str], prefix: str) -> list[str]:
     return [f"{value} AS {quoted(f'{prefix}{place}')}" for place, value in enumerate(values)]
 
 

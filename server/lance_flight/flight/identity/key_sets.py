@@ -47,7 +47,7 @@ class KeysFile:
         self._file = Watched(path, parse, what="key set", is_secret=False)
 
     def key(self, key_id: str | None, algorithm: str) -> PyJWK | None:
-        return _chosen(self._file.value, key_id, algorithm)
+        return _choose_key(self._file.value, key_id, algorithm)
 
 
 class KeysUrl:
@@ -74,7 +74,7 @@ class KeysUrl:
                 # Whoever has waited here finds what the one before has fetched.
                 if self._is_due(age):
                     self._refresh()
-        return _chosen(self._keys, key_id, algorithm)
+        return _choose_key(self._keys, key_id, algorithm)
 
     def _is_due(self, age: float) -> bool:
         return self._tried is None or self._now() - self._tried >= age
@@ -125,7 +125,7 @@ class _NoRedirects(HTTPRedirectHandler):
         return None
 
 
-def _chosen(keys: _Keys, key_id: str | None, algorithm: str) -> PyJWK | None:
+def _choose_key(keys: _Keys, key_id: str | None, algorithm: str) -> PyJWK | None:
     is_only = key_id is None and len(keys) == 1
     described = next(iter(keys.values())) if is_only else keys.get(key_id)
     return None if described is None else PyJWK(dict(described), described.get("alg") or algorithm)

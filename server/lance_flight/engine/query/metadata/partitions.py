@@ -27,7 +27,7 @@ _FIXED_COLUMNS = frozenset({"spec_id", "object_id", "location", *PIN_COLUMNS, *(
 def partitions_table(view: TableView) -> MetadataTable:
     """Return `t$partitions`: one row per partition table, with its spec version, values, pin, size and the time of its version."""
     specs = view.snapshot.specs
-    values = {_shown(field): field for spec in specs for field in spec.fields}
+    values = {_column_name(field): field for spec in specs for field in spec.fields}
     schema = pa.schema(
         [
             pa.field("spec_id", pa.int32(), nullable=False),
@@ -61,13 +61,13 @@ def row_count(view: TableView, tables: SpecTables) -> int | None:
     return sum(counted) if len(counted) == len(tables) else None
 
 
-def _shown(field: PartitionField) -> str:
+def _column_name(field: PartitionField) -> str:
     """Return the column of a partition field in `t$partitions`: its id, or its column's name if the id is a fixed column there."""
     return field.column if field.field_id in _FIXED_COLUMNS else field.field_id
 
 
 def _partition_rows(tables: SpecTables, schema: pa.Schema) -> pa.Table:
-    known = {_shown(field): tables.values[field.column] for field in tables.spec.fields}
+    known = {_column_name(field): tables.values[field.column] for field in tables.spec.fields}
     columns = []
     for field in schema:
         if field.name == "spec_id":

@@ -54,14 +54,14 @@ def _renamed(node: Node, column: ColumnKey) -> Origin | None:
 
 
 def _projected(node: Node, column: ColumnKey) -> Origin | None:
-    return _said(node, column, expressions(node.variant.projections()))
+    return _origin_among(node, column, expressions(node.variant.projections()))
 
 
 def _grouped(node: Node, column: ColumnKey) -> Origin | None:
-    return _said(node, column, expressions(node.variant.group_by_exprs()))
+    return _origin_among(node, column, expressions(node.variant.group_by_exprs()))
 
 
-def _said(node: Node, column: ColumnKey, said: list[Any]) -> Origin | None:
+def _origin_among(node: Node, column: ColumnKey, said: list[Any]) -> Origin | None:
     for expression in said:
         if alias_key(expression) == column:
             inner = column_key(unaliased(expression))

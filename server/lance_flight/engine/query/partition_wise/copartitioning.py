@@ -126,7 +126,7 @@ class CopartitioningAnalysis:
             case Aggregate() as aggregate, [Divisible() as part]:
                 said = expressions(aggregate.group_by_exprs())
                 return self._within(
-                    node, part, _said(part, said), is_all=not said, what="the columns that it groups by"
+                    node, part, _output_keys(part, said), is_all=not said, what="the columns that it groups by"
                 )
             case WindowExpr() as window, [Divisible() as part]:
                 columns = window_columns(window)
@@ -141,7 +141,7 @@ class CopartitioningAnalysis:
                 )
             case Projection() as projection, [Divisible() as part]:
                 # A key that is not said above still divides what is below.
-                said = _said(part, expressions(projection.projections()))
+                said = _output_keys(part, expressions(projection.projections()))
                 held = {key.sources for key in said if key.parts is None}
                 lost = [replace(key, columns=frozenset()) for key in part.keys if key.sources not in held]
                 return replace(part, node=node, keys=(*said, *lost))
@@ -293,7 +293,7 @@ def _keeps_apart(part: Divisible, key: Key, kind: str) -> bool:
     return key.parts is None and all(_keeps(source, kind) for source in _types(part, key))
 
 
-def _said(part: Divisible, said: Iterable[Expr]) -> list[Key]:
+def _output_keys(part: Divisible, said: Iterable[Expr]) -> list[Key]:
     """Return the keys among some expressions, under the names of their output columns."""
     found: dict[tuple[tuple[Path, ...], frozenset[str] | None], frozenset[ColumnKey]] = {}
     for expression in said:

@@ -65,7 +65,7 @@ def from_metadata(session: Session, prunings: Prunings, node: Node) -> MetadataP
         return None
     view, kept = found
     grouped = [_source(node, unaliased(each)) for each in expressions(node.variant.group_by_exprs())]
-    said = [_said(node, each) for each in expressions(node.variant.aggregate_exprs())]
+    said = [_rewrite_aggregate(node, each) for each in expressions(node.variant.aggregate_exprs())]
     columns = {name for name in grouped if name is not None} | {name for _, name in filter(None, said) if name}
     fields = {name: _identity(view, kept, name) for name in columns}
     if None in grouped or None in said or None in fields.values():
@@ -81,7 +81,7 @@ def from_metadata(session: Session, prunings: Prunings, node: Node) -> MetadataP
 
 def may_answer(node: Node) -> bool:
     """Return whether metadata has such aggregates at all, whatever a scan leaves."""
-    return all(_said(node, each) is not None for each in expressions(node.variant.aggregate_exprs()))
+    return all(_rewrite_aggregate(node, each) is not None for each in expressions(node.variant.aggregate_exprs()))
 
 
 def _whole_partitions(session: Session, prunings: Prunings, node: Node) -> tuple[TableView, Rows] | None:
@@ -105,7 +105,7 @@ def _source(node: Node, expression: Expr) -> str | None:
     return None if found is None else found.name
 
 
-def _said(node: Node, expression: Expr) -> tuple[str, str | None] | None:
+def _rewrite_aggregate(node: Node, expression: Expr) -> tuple[str, str | None] | None:
     """Return an aggregate rewritten over partitions instead of rows, with its column; None if that is impossible."""
     found = _CALL.fullmatch(unaliased(expression).schema_name())
     if found is None:

@@ -57,7 +57,7 @@ class GroupedPart:
             lines[0] += "; the aggregates of the groups are put together"
         if len(self.steps) < count:
             lines[0] += f"; small ones together, in {len(self.steps)} {'step' if len(self.steps) == 1 else 'steps'}"
-        lines += [f"  {self._told(group)}" for group in self.groups.groups[:SHOWN_GROUPS]]
+        lines += [f"  {self._describe(group)}" for group in self.groups.groups[:SHOWN_GROUPS]]
         if count > SHOWN_GROUPS:
             lines.append(f"  and {count - SHOWN_GROUPS} more")
         return "\n".join(lines)
@@ -81,7 +81,7 @@ class GroupedPart:
             else named(context, context.read_table(rows), columns)
         )
 
-    def _told(self, group: Group) -> str:
+    def _describe(self, group: Group) -> str:
         counts = [sum(map(len, rows)) for rows in group.rows]
         tables = [
             f"{view.name} {count} {'table' if count == 1 else 'tables'}"

@@ -187,7 +187,7 @@ def _aggregated(aggregate: Aggregate, below: list[ColumnReference]) -> list[Colu
     grouped = expressions(aggregate.group_by_exprs())
     if any(each.variant_name() == "GroupingSet" for each in grouped):
         return None
-    return _named([*grouped, *expressions(aggregate.aggregate_exprs())], below)
+    return _output_names([*grouped, *expressions(aggregate.aggregate_exprs())], below)
 
 
 def _windowed(window: WindowExpr, below: list[ColumnReference]) -> list[ColumnReference]:
@@ -203,7 +203,7 @@ def _joined(join: Join, left: list[ColumnReference], right: list[ColumnReference
     return right if kind in RIGHT_ONLY else None
 
 
-def _named(said: Sequence[Expr], below: Sequence[ColumnReference]) -> list[ColumnReference] | None:
+def _output_names(said: Sequence[Expr], below: Sequence[ColumnReference]) -> list[ColumnReference] | None:
     """Return what expressions over the columns `below` are called."""
     known = {each.key: each for each in below}
     found: list[ColumnReference | None] = []
@@ -224,7 +224,7 @@ _OUTPUTS: Mapping[type[Any], Callable[..., list[ColumnReference] | None]] = Mapp
         Filter: lambda _, below: below,
         Sort: lambda _, below: below,
         Limit: lambda _, below: below,
-        Projection: lambda projection, below: _named(expressions(projection.projections()), below),
+        Projection: lambda projection, below: _output_names(expressions(projection.projections()), below),
         Aggregate: _aggregated,
         WindowExpr: _windowed,
         Union: lambda _, below, *__: [replace(each, relation=()) for each in below],

@@ -82,10 +82,12 @@ def _arguments(cursor: Cursor, function: str) -> Mapping[str, str]:
         name = _name(cursor)
         if name is None:
             if len(found) >= len(signature.placed):
-                raise SqlError(f"{function} takes {_shown(signature)}; expected no other value without a name")
+                raise SqlError(
+                    f"{function} takes {_format_signature(signature)}; expected no other value without a name"
+                )
             name = signature.placed[len(found)]
         elif name not in (*signature.placed, *signature.named):
-            raise SqlError(f"{function} takes no {name!r}; expected {_shown(signature)}")
+            raise SqlError(f"{function} takes no {name!r}; expected {_format_signature(signature)}")
         if name in found:
             raise SqlError(f"{function} is given {name!r} twice")
         text = cursor.until(",", ")")
@@ -94,7 +96,7 @@ def _arguments(cursor: Cursor, function: str) -> Mapping[str, str]:
         found[name] = text
     missing = [name for name in signature.placed if name not in found]
     if missing:
-        raise SqlError(f"{function} has no {', '.join(missing)}; expected {_shown(signature)}")
+        raise SqlError(f"{function} has no {', '.join(missing)}; expected {_format_signature(signature)}")
     return found
 
 
@@ -108,5 +110,5 @@ def _name(cursor: Cursor) -> str | None:
     return None
 
 
-def _shown(signature: Signature) -> str:
+def _format_signature(signature: Signature) -> str:
     return ", ".join([*signature.placed, *(f"{name} => …" for name in signature.named)])

@@ -84,11 +84,11 @@ def _evaluated(planner: Planner, parameters: pa.RecordBatch | None, text: str) -
 
 
 def _vector_search(planner: Planner, searched: SearchTarget, arguments: Arguments) -> SearchResult:
-    return _found(planner, searched, nearest(searched, arguments, "column", arguments.count))
+    return _run_search(planner, searched, nearest(searched, arguments, "column", arguments.count))
 
 
 def _full_text_search(planner: Planner, searched: SearchTarget, arguments: Arguments) -> SearchResult:
-    return _found(planner, searched, _text(searched, arguments, "column", arguments.count))
+    return _run_search(planner, searched, _text(searched, arguments, "column", arguments.count))
 
 
 def _hybrid_search(planner: Planner, searched: SearchTarget, arguments: Arguments) -> SearchResult:
@@ -107,7 +107,7 @@ def _hybrid_search(planner: Planner, searched: SearchTarget, arguments: Argument
     return SearchResult(
         schema=pa.schema([*searched.columns, SCORE]),
         find=find,
-        report="; ".join(_said(search, searched) for search in searches),
+        report="; ".join(_describe(search, searched) for search in searches),
         failure=searched.failure,
     )
 
@@ -139,12 +139,12 @@ def _fused(lists: list[pa.Table], count: int) -> pa.Table:
     return rows.take(chosen["place_min"]).append_column(SCORE, chosen["score_sum"].cast(SCORE.type))
 
 
-def _found(planner: Planner, searched: SearchTarget, search: AnySearch) -> SearchResult:
+def _run_search(planner: Planner, searched: SearchTarget, search: AnySearch) -> SearchResult:
     check_free(searched, search.result)
     return SearchResult(
         schema=pa.schema([*searched.columns, search.result]),
         find=partial(_Run(planner.log, planner.target_partitions, searched, search.is_merging).best, search),
-        report=_said(search, searched),
+        report=_describe(search, searched),
         failure=searched.failure,
     )
 
@@ -208,7 +208,7 @@ def _is_global(arguments: Arguments) -> bool:
     return given.lower() == _STATISTICS[0]
 
 
-def _said(search: AnySearch, searched: SearchTarget) -> str:
+def _describe(search: AnySearch, searched: SearchTarget) -> str:
     """Return what EXPLAIN tells of a search."""
     match search:
         case VectorSearch():

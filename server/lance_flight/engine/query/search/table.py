@@ -36,12 +36,12 @@ class SearchTable(ComputedTable):
         with self._log.noting(self._found.failure):
             yield from self._found.find(names).to_batches()
 
-    def _awaited(self, names: list[str]) -> Iterator[pa.RecordBatch]:
+    def _read_outside(self, names: list[str]) -> Iterator[pa.RecordBatch]:
         """Yield the rows to a reader outside DataFusion, which may end its statement before the search ends."""
         yield from self._log.cancellation.awaited(partial(list, self._rows(names)))
 
     def get_fragments(self, filter: pc.Expression | None = None) -> Iterator[Lane]:
         self._log.reports.append(partial(str, self._found.report))
         if filter is None:
-            self._log.searches.append(self._awaited)
+            self._log.searches.append(self._read_outside)
         return super().get_fragments(filter)
