@@ -17,7 +17,7 @@ from lance_flight.catalog.roots.directory import PUBLIC, Root, TableName
 from lance_flight.catalog.storage.store import Store
 from lance_flight.engine.engine import Engine
 from lance_flight.engine.query.scope import Scope
-from lance_flight.engine.runtime.client_sessions import ClientSession
+from lance_flight.engine.runtime.client_sessions import Session
 from lance_flight.engine.runtime.limits import Limits
 from lance_flight.engine.writes.table_properties import TableProperties
 from lance_flight.errors import QueryFailed
@@ -56,7 +56,7 @@ class Statement:
 
     def scope(self, engine: Engine) -> Scope:
         """A session with these settings."""
-        scope = Scope(ClientSession())
+        scope = Scope(Session())
         for name in self.off:
             engine.update(f"SET {name} = 'off'", scope=scope)
         return scope

@@ -17,7 +17,7 @@ from lance_flight.catalog.manifests.snapshot import Snapshot
 from lance_flight.catalog.roots.directory import Root
 from lance_flight.catalog.storage.store import Store
 from lance_flight.engine.engine import Engine
-from lance_flight.engine.query.session import Session
+from lance_flight.engine.query.session import QuerySession
 from lance_flight.engine.query.statement_context import StatementContext
 from lance_flight.engine.query.tables import partitions_of
 from lance_flight.planning.arrow_expression import predicate_from_arrow
@@ -92,7 +92,7 @@ class _Planner:
 
     def plan(self) -> Pruning:
         """From SQL to an execution plan."""
-        session = Session(StatementContext(root=self.root, target_partitions=CORES))
+        session = QuerySession(StatementContext(root=self.root, target_partitions=CORES))
         frame = session.frame(self.events.sql)
         session.prepare(frame)
         session.plan(frame)

@@ -14,7 +14,7 @@ from lance_flight import errors
 from lance_flight.cli import parser
 from lance_flight.engine.query.metadata.tables import LINEAGE, METADATA_TABLES
 from lance_flight.engine.query.policies.file import Policies
-from lance_flight.engine.runtime.client_sessions import ClientSession
+from lance_flight.engine.runtime.client_sessions import Session
 from lance_flight.engine.statements.settings import assign, options
 from lance_flight.errors import LanceFlightError
 from lance_flight.flight.identity import static_tokens
@@ -152,7 +152,7 @@ def test_documented_commands_are_those_of_the_program(command: list[str]) -> Non
 def test_documented_session_options_are_those_of_the_code() -> None:
     documented = {row[0].strip("`"): row[1].strip("`") for row in rows_of("server/docs/sql.md", "Session options")[2:]}
     shown = {True: "on", False: "off"}
-    known = options(ClientSession())
+    known = options(Session())
     assert documented == {
         name: shown[value] if isinstance(value, bool) else str(value) for name, value in known.items()
     }
@@ -161,7 +161,7 @@ def test_documented_session_options_are_those_of_the_code() -> None:
 def test_documented_values_of_session_options_are_taken() -> None:
     for name, default, example, _ in rows_of("server/docs/sql.md", "Session options")[2:]:
         for value in (default, example):
-            assign(ClientSession(), name.strip("`"), value.strip("`"))
+            assign(Session(), name.strip("`"), value.strip("`"))
 
 
 def test_documented_metadata_tables_are_those_of_the_code() -> None:

@@ -13,6 +13,11 @@ TOP = Path(__file__).parent.parent
 SOURCES = sorted(path for part in ("server", "client") for path in (TOP / part).rglob("*.py"))
 
 RETIRED_CLASSES = {
+    "ClientSession": "Session",
+    "Clients": "SessionRegistry",
+    "Gate": "Authentication",
+    "Hints": "InferredFilters",
+    "Reading": "TableVersion",
     "Account": "PruningReport",
     "Alternative": "Disjunct",
     "Apart": "NotCopartitioned",
@@ -45,6 +50,8 @@ RETIRED_CLASSES = {
     "Turns": "AdmissionQueue",
 }
 RETIRED_MODULES = {
+    "engine/runtime/clients": "engine/runtime/session_registry",
+    "flight/identity/gate": "flight/identity/authentication",
     "catalog/commits/commit_ids": "catalog/commits/commit_tokens",
     "catalog/commits/edits": "catalog/commits/table_updates",
     "catalog/commits/holdings": "catalog/commits/partition_lookup",

@@ -15,7 +15,7 @@ from lance_flight.catalog.roots.directory import Root, TableName
 from lance_flight.catalog.storage.store import Store
 from lance_flight.engine.engine import Engine
 from lance_flight.engine.query.scope import Scope
-from lance_flight.engine.runtime.client_sessions import ClientSession, Isolation
+from lance_flight.engine.runtime.client_sessions import Isolation, Session
 from lance_flight.engine.runtime.transactions import SqlTransaction
 from lance_flight.errors import SerializationFailure
 
@@ -78,7 +78,7 @@ class Table:
 
     def begin(self, isolation: Isolation) -> Scope:
         """Begin a transaction."""
-        session = ClientSession(isolation=isolation)
+        session = Session(isolation=isolation)
         return Scope(session, self.engine.clients.begin(session))
 
     def run(self, pair: Pair, *, first: bool, scope: Scope | None = None) -> None:
@@ -137,7 +137,7 @@ def check_second_run(table: Table, pair: Pair, isolation: Isolation, monkeypatch
         commit(transaction)
 
     monkeypatch.setattr(SqlTransaction, "commit", after_the_first)
-    table.run(pair, first=False, scope=Scope(ClientSession(isolation=isolation)))
+    table.run(pair, first=False, scope=Scope(Session(isolation=isolation)))
     assert commits == 1 + pair.fails(isolation)
     assert table.rows() == pair.in_turn or (not pair.fails(isolation) and table.rows() == pair.reversed)
 

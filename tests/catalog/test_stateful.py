@@ -15,7 +15,7 @@ from lance_flight.catalog.roots.directory import Root
 from lance_flight.catalog.storage.store import Store
 from lance_flight.engine.engine import Engine
 from lance_flight.engine.query.scope import Scope
-from lance_flight.engine.runtime.client_sessions import ClientSession
+from lance_flight.engine.runtime.client_sessions import Session
 from lance_flight.errors import SerializationFailure
 
 FULL = os.environ.get("LANCE_FLIGHT_TESTS") == "full"
@@ -38,7 +38,7 @@ class Writer:
 
     def __init__(self, root: str) -> None:
         self.engine = Engine(Root(Store(root)), target_partitions=1)
-        self.session = ClientSession()
+        self.session = Session()
         self.open: bytes | None = None
         self.base: Rows | None = None
         self.view: Rows = Counter()

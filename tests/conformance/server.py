@@ -13,8 +13,8 @@ from google.protobuf.any_pb2 import Any as AnyMessage
 from google.protobuf.message import DecodeError
 from lance_flight.flight.calls import call_of
 from lance_flight.flight.commands import StatementQuery
+from lance_flight.flight.identity.authentication import OPEN, Authentication
 from lance_flight.flight.identity.credentials import Basic, Bearer, Credential
-from lance_flight.flight.identity.gate import OPEN, Gate
 from lance_flight.flight.identity.principal import Principal, Proof
 from lance_flight.flight.server import FlightSqlServer
 from lance_flight.flight.wire import encode_command
@@ -87,7 +87,7 @@ class ConformanceServer(FlightSqlServer):
             host=host,
             port=port,
             middleware={HEADER: EchoedHeaders()},
-            gate=Gate(authenticators=(user,), granter=user) if scenario == AUTH else OPEN,
+            gate=Authentication(authenticators=(user,), granter=user) if scenario == AUTH else OPEN,
         )
         self._scenario = scenario
 

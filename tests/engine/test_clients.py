@@ -12,8 +12,8 @@ from lance_flight.catalog.storage.store import Store
 from lance_flight.engine.engine import Engine
 from lance_flight.engine.query.scope import Scope
 from lance_flight.engine.runtime.client_sessions import Isolation
-from lance_flight.engine.runtime.clients import Clients
 from lance_flight.engine.runtime.limits import Limits
+from lance_flight.engine.runtime.session_registry import SessionRegistry
 from lance_flight.errors import Conflict, InvalidInput, LimitExceeded, NotFound, Refused
 
 from tests.stock import stored_rows
@@ -42,7 +42,7 @@ class Served:
 
     def __post_init__(self) -> None:
         self.engine = Engine(Root(Store(str(self.place))), target_partitions=2)
-        self.clients = self.engine.clients = Clients(self.engine.root, self.limits, now=self.clock)
+        self.clients = self.engine.clients = SessionRegistry(self.engine.root, self.limits, now=self.clock)
         self.engine.update("CREATE TABLE t (id BIGINT, p VARCHAR) PARTITIONED BY (p)")
         self.engine.update("INSERT INTO t VALUES (1, 'a'), (2, 'b')")
 
@@ -171,7 +171,7 @@ def test_an_idle_session_is_forgotten_and_its_transactions_with_it(served: Serve
         served.clients.transaction(transaction(gone))
 
 
-def offered(clients: Clients, key: str, *, is_own: bool = False) -> str:
+def offered(clients: SessionRegistry, key: str, *, is_own: bool = False) -> str:
     """A cookie that finds the session of a key."""
     clients.offer(key, f"cookie of {key}", is_own=is_own)
     return f"cookie of {key}"

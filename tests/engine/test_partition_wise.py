@@ -21,7 +21,7 @@ from lance_flight.catalog.storage.store import Store
 from lance_flight.engine.engine import Engine
 from lance_flight.engine.query.partition_wise.division import Division, divide
 from lance_flight.engine.query.partition_wise.parts import GroupedPart
-from lance_flight.engine.query.session import Session, shaped
+from lance_flight.engine.query.session import QuerySession, shaped
 from lance_flight.engine.query.statement_context import StatementContext
 from lance_flight.engine.runtime.query_options import QueryOptions
 from lance_flight.engine.sql.functions import session_config
@@ -149,7 +149,7 @@ def difference(root: Root, memory: SessionContext, case: Case, execution: QueryO
 
 def run(root: Root, sql: str, execution: QueryOptions) -> tuple[pa.Table, Division]:
     """The rows of a query, and how it was run."""
-    session = Session(StatementContext(root=root, target_partitions=2, execution=execution))
+    session = QuerySession(StatementContext(root=root, target_partitions=2, execution=execution))
     frame = session.frame(parse(sql).sql)
     session.prepare(frame)
     division = divide(session, frame)

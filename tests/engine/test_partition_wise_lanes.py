@@ -16,12 +16,12 @@ from lance_flight.engine.engine import Engine
 from lance_flight.engine.query.partition_wise import division
 from lance_flight.engine.query.partition_wise.lanes import Admission
 from lance_flight.engine.query.scope import Scope
-from lance_flight.engine.runtime.client_sessions import ClientSession
+from lance_flight.engine.runtime.client_sessions import Session
 from lance_flight.engine.runtime.query_options import QueryOptions
 from lance_flight.errors import LanceFlightError, QueryFailed
 
-IN_GROUPS = Scope(session=ClientSession(execution=QueryOptions(group_rows=0)))
-PLAIN = Scope(session=ClientSession(execution=QueryOptions(partition_wise_join=False)))
+IN_GROUPS = Scope(session=Session(execution=QueryOptions(group_rows=0)))
+PLAIN = Scope(session=Session(execution=QueryOptions(partition_wise_join=False)))
 ROWS = 400
 JOIN = "FROM l JOIN r ON l.k = r.k"
 QUERIES = [

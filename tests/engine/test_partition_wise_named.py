@@ -7,12 +7,12 @@ from lance_flight.catalog.roots.directory import Root
 from lance_flight.catalog.storage.store import Store
 from lance_flight.engine.engine import Engine
 from lance_flight.engine.query.scope import Scope
-from lance_flight.engine.runtime.client_sessions import ClientSession
+from lance_flight.engine.runtime.client_sessions import Session
 from lance_flight.engine.runtime.query_options import QueryOptions
 
-PLAIN = Scope(session=ClientSession(execution=QueryOptions(partition_wise_join=False, dynamic_pruning=False)))
+PLAIN = Scope(session=Session(execution=QueryOptions(partition_wise_join=False, dynamic_pruning=False)))
 BY_PARTITIONS = [
-    Scope(session=ClientSession(execution=execution)) for execution in (QueryOptions(group_rows=0), QueryOptions())
+    Scope(session=Session(execution=execution)) for execution in (QueryOptions(group_rows=0), QueryOptions())
 ]
 
 

@@ -22,7 +22,7 @@ from lance_flight.engine.query.policies.access import Access, Grant, GrantedTabl
 from lance_flight.engine.query.scope import Scope
 from lance_flight.engine.query.sessions import Sessions
 from lance_flight.engine.query.tasks import Task
-from lance_flight.engine.runtime.client_sessions import ClientSession
+from lance_flight.engine.runtime.client_sessions import Session
 from lance_flight.engine.runtime.query_options import QueryOptions
 from lance_flight.engine.runtime.running_statement import Issuer
 from lance_flight.engine.statements.answering import Answering
@@ -168,9 +168,9 @@ def test_statements_beside_each_other_have_a_plan_each(engine: Engine, begun: li
 
 
 SESSIONS = {
-    "another schema": Scope(ClientSession(db_schema="other")),
-    "lanes": Scope(ClientSession(execution=QueryOptions(target_partitions=1))),
-    "a snapshot": Scope(ClientSession(execution=QueryOptions(snapshot="2"))),
+    "another schema": Scope(Session(db_schema="other")),
+    "lanes": Scope(Session(execution=QueryOptions(target_partitions=1))),
+    "a snapshot": Scope(Session(execution=QueryOptions(snapshot="2"))),
     "a principal": Scope(access=Access("alice")),
     "a policy": Scope(access=Access("", grants=(Grant(privileges=frozenset(Privilege), tables=GrantedTables()),))),
 }

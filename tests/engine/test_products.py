@@ -8,7 +8,7 @@ from lance_flight.catalog.storage.store import Store
 from lance_flight.engine.engine import Engine
 from lance_flight.engine.query.partition_wise.join_order import has_product
 from lance_flight.engine.query.partition_wise.plans import Node
-from lance_flight.engine.query.session import Session
+from lance_flight.engine.query.session import QuerySession
 from lance_flight.engine.query.statement_context import StatementContext
 
 
@@ -35,6 +35,6 @@ QUERIES = [
 
 @pytest.mark.parametrize(("sql", "expected", "answer"), QUERIES)
 def test_a_join_of_every_pair_is_found(engine: Engine, sql: str, expected: bool, answer: int) -> None:  # noqa: FBT001
-    session = Session(StatementContext(root=engine.root, target_partitions=2))
+    session = QuerySession(StatementContext(root=engine.root, target_partitions=2))
     assert has_product(Node.of(session.optimised(session.frame(sql)))) is expected
     assert engine.query(sql).to_pylist() == [{"n": answer}]

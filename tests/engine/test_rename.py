@@ -23,10 +23,10 @@ from lance_flight.catalog.storage.location_guard import LocationGuard
 from lance_flight.catalog.storage.store import Store
 from lance_flight.engine.engine import Engine
 from lance_flight.engine.query.scope import Scope
-from lance_flight.engine.query.session import Session
+from lance_flight.engine.query.session import QuerySession
 from lance_flight.engine.query.statement_context import StatementContext
 from lance_flight.engine.query.tasks import Task
-from lance_flight.engine.runtime.client_sessions import ClientSession
+from lance_flight.engine.runtime.client_sessions import Session
 from lance_flight.engine.runtime.transactions import SqlTransaction
 from lance_flight.engine.sql.functions import evaluate
 from lance_flight.engine.writes.ingest import create
@@ -108,7 +108,7 @@ def test_a_transaction_does_not_go_on_with_another_table(engine: Engine, layout:
     transaction = SqlTransaction(engine.root, explicit=True)
     query = "SELECT id FROM a"
 
-    def begun() -> Session:
+    def begun() -> QuerySession:
         return engine.sessions.begin(StatementContext(root=engine.root, target_partitions=2, transaction=transaction))
 
     def read() -> list[int]:
@@ -184,10 +184,10 @@ def test_what_cannot_be_renamed_stays_as_it_is(
 def test_nothing_is_renamed_on_a_branch_or_inside_a_transaction(engine: Engine) -> None:
     put(engine, "a", "id", 1)
     with pytest.raises(Unsupported, match="on the main branch only"):
-        engine.update("ALTER TABLE a RENAME TO b", scope=Scope(ClientSession(branch="x")))
-    transaction = engine.clients.begin(ClientSession())
+        engine.update("ALTER TABLE a RENAME TO b", scope=Scope(Session(branch="x")))
+    transaction = engine.clients.begin(Session())
     with pytest.raises(Unsupported, match="not altered inside a transaction"):
-        engine.update("ALTER TABLE a RENAME TO b", scope=Scope(ClientSession(), transaction))
+        engine.update("ALTER TABLE a RENAME TO b", scope=Scope(Session(), transaction))
     assert tables(engine) == ["public.a"]
 
 

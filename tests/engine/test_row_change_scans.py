@@ -8,7 +8,7 @@ import pytest
 from lance_flight.catalog.roots.directory import Root
 from lance_flight.catalog.storage.store import Store
 from lance_flight.engine.engine import Engine
-from lance_flight.engine.query.session import Session
+from lance_flight.engine.query.session import QuerySession
 from lance_flight.engine.query.sessions import Sessions
 
 HUNDRED = 100
@@ -50,10 +50,10 @@ READ = [
 def test_a_change_opens_the_tables_that_it_may_concern(
     engine: Engine, monkeypatch: pytest.MonkeyPatch, statement: str, tables: int
 ) -> None:
-    sessions: list[Session] = []
+    sessions: list[QuerySession] = []
     begin = Sessions.begin
 
-    def noted(*args: Any, **options: Any) -> Session:
+    def noted(*args: Any, **options: Any) -> QuerySession:
         sessions.append(begin(*args, **options))
         return sessions[-1]
 

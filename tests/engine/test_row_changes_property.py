@@ -23,7 +23,7 @@ from lance_flight.catalog.roots.directory import Root
 from lance_flight.catalog.storage.store import Store
 from lance_flight.engine.engine import Engine
 from lance_flight.engine.query.scope import ALONE, Scope
-from lance_flight.engine.runtime.client_sessions import ClientSession
+from lance_flight.engine.runtime.client_sessions import Session
 from lance_flight.errors import DataError
 
 from tests.stock import stored_tables
@@ -447,7 +447,7 @@ def test_statements_of_one_transaction_leave_what_they_leave_of_a_list(
     with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as root:
         table = created(Path(root), spec)
         before = held = run(table, Insert(start), [])
-        session = ClientSession()
+        session = Session()
         scope = Scope(session, table.engine.clients.begin(session))
         for statement in work:
             held = run(table, statement, held, scope)

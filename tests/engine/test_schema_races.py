@@ -14,7 +14,7 @@ from lance_flight.catalog.roots.directory import Root, TableName
 from lance_flight.catalog.storage.store import Store
 from lance_flight.engine.engine import Engine
 from lance_flight.engine.query.scope import Scope
-from lance_flight.engine.runtime.client_sessions import ClientSession
+from lance_flight.engine.runtime.client_sessions import Session
 from lance_flight.engine.runtime.transactions import SqlTransaction
 from lance_flight.errors import AlreadyExists, DataError, LanceFlightError, NotFound, SerializationFailure
 from lance_flight.model.schema import NamespaceSchema
@@ -69,7 +69,7 @@ def another(engine: Engine) -> Engine:
 @EACH
 @pytest.mark.parametrize("statement", ["INSERT INTO t (id, p) VALUES (7, 'a'), (8, 'c')", "UPDATE t SET p = 'c'"])
 def test_a_transaction_that_began_before_fails_and_shows_nothing(engine: Engine, change: str, statement: str) -> None:
-    session = ClientSession()
+    session = Session()
     scope = Scope(session, engine.clients.begin(session))
     engine.update(statement, scope=scope)
     another(engine).update(f"ALTER TABLE t {change}")
@@ -232,7 +232,7 @@ def metadata(engine: Engine) -> dict[str, str]:
 
 def test_a_not_null_that_comes_back_is_another_schema(engine: Engine) -> None:
     engine.update("ALTER TABLE t ALTER COLUMN id SET NOT NULL")
-    session = ClientSession()
+    session = Session()
     scope = Scope(session, engine.clients.begin(session))
     engine.update("INSERT INTO t (id, p) VALUES (7, 'a')", scope=scope)
     engine.update("ALTER TABLE t ALTER COLUMN id DROP NOT NULL")
@@ -249,7 +249,7 @@ def test_a_schema_that_is_rolled_back_to_is_another_one(engine: Engine) -> None:
     first = manifest(place(engine)).version
     engine.update("ALTER TABLE t ALTER COLUMN n TYPE BIGINT")
     engine.update("ALTER TABLE t ALTER COLUMN m TYPE BIGINT")
-    session = ClientSession()
+    session = Session()
     scope = Scope(session, engine.clients.begin(session))
     engine.update("INSERT INTO t (id, p, n, m) VALUES (7, 'a', 70, 700)", scope=scope)
     for change in (f"ROLLBACK TO {first}", "ALTER COLUMN m TYPE BIGINT", "ALTER COLUMN n TYPE BIGINT"):

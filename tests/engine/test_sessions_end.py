@@ -10,7 +10,7 @@ from lance_flight.catalog.roots.directory import Root
 from lance_flight.catalog.storage.store import Store
 from lance_flight.engine.engine import Engine
 from lance_flight.engine.query.plan_cache import PlanCache
-from lance_flight.engine.query.session import Session
+from lance_flight.engine.query.session import QuerySession
 from lance_flight.errors import LanceFlightError
 
 from tests.engine.waiting import until
@@ -48,7 +48,7 @@ def living() -> int:
     """The sessions that there are, but for those of plans that are kept."""
     found = gc.get_objects()
     kept = sum(each.counts.plans for each in found if isinstance(each, PlanCache))
-    return sum(isinstance(each, Session) for each in found) - kept
+    return sum(isinstance(each, QuerySession) for each in found) - kept
 
 
 @pytest.mark.parametrize("sql", STATEMENTS)

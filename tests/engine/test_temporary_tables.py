@@ -18,9 +18,9 @@ from lance_flight.engine.query.policies.access import Access
 from lance_flight.engine.query.policies.file import Policies
 from lance_flight.engine.query.scope import Scope
 from lance_flight.engine.query.tasks import Task
-from lance_flight.engine.runtime.client_sessions import ClientSession
-from lance_flight.engine.runtime.clients import Clients
+from lance_flight.engine.runtime.client_sessions import Session
 from lance_flight.engine.runtime.limits import Limits
+from lance_flight.engine.runtime.session_registry import SessionRegistry
 from lance_flight.errors import NotFound, Refused, Unsupported
 
 POLICIES = Policies.parse("""
@@ -40,8 +40,8 @@ def tables(engine: Engine) -> None:
 class Client:
     """Somebody with a session, and maybe a transaction."""
 
-    def __init__(self, engine: Engine, access: Access, session: ClientSession | None = None) -> None:
-        self.engine, self.session = engine, session or ClientSession(principal=access.principal)
+    def __init__(self, engine: Engine, access: Access, session: Session | None = None) -> None:
+        self.engine, self.session = engine, session or Session(principal=access.principal)
         self.access = access
         self.transaction: bytes | None = None
 
@@ -232,7 +232,7 @@ def test_what_is_not_offered_for_one_is_refused(engine: Engine, sql: str) -> Non
 
 
 def test_who_has_no_session_of_his_own_makes_none(engine: Engine) -> None:
-    for scope in [Scope(), Scope(ClientSession())]:
+    for scope in [Scope(), Scope(Session())]:
         with pytest.raises(Unsupported, match="needs a session"):
             engine.update("CREATE TEMPORARY TABLE t (n BIGINT)", scope=scope)
 
@@ -252,28 +252,28 @@ class Clock:
         return self.now
 
 
-def ends_by_closing(clients: Clients, _clock: Clock, session: ClientSession) -> None:
+def ends_by_closing(clients: SessionRegistry, _clock: Clock, session: Session) -> None:
     clients.close(session, is_own=True)
 
 
-def ends_by_idling(clients: Clients, clock: Clock, _session: ClientSession) -> None:
+def ends_by_idling(clients: SessionRegistry, clock: Clock, _session: Session) -> None:
     clock.now += 10
     clients.session("another")
 
 
-def ends_by_too_many(clients: Clients, _clock: Clock, _session: ClientSession) -> None:
+def ends_by_too_many(clients: SessionRegistry, _clock: Clock, _session: Session) -> None:
     clients.session("another")
     clients.session("a third")
 
 
-def ends_with_the_server(clients: Clients, _clock: Clock, _session: ClientSession) -> None:
+def ends_with_the_server(clients: SessionRegistry, _clock: Clock, _session: Session) -> None:
     clients.roll_back_open()
 
 
 @pytest.mark.parametrize("end", [ends_by_closing, ends_by_idling, ends_by_too_many, ends_with_the_server])
 def test_their_files_are_gone_when_the_session_has_ended(engine: Engine, tmp_path: Path, end: Any) -> None:
     clock = Clock()
-    engine.clients = Clients(engine.root, Limits(session_idle_timeout=5, sessions=2), now=clock)
+    engine.clients = SessionRegistry(engine.root, Limits(session_idle_timeout=5, sessions=2), now=clock)
     session = engine.clients.session("a client")
     engine.clients.offer("a client", "cookie", is_own=True)
     Client(engine, A, session).run("CREATE TEMPORARY TABLE t AS SELECT 1 AS n")

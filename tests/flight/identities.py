@@ -12,7 +12,7 @@ from typing import Any
 import jwt
 from cryptography.hazmat.primitives.asymmetric import ec
 from jwt.algorithms import ECAlgorithm
-from lance_flight.flight.identity.gate import Gate
+from lance_flight.flight.identity.authentication import Authentication
 from lance_flight.flight.identity.json_web_tokens import JsonWebTokens, TokenRules
 from lance_flight.flight.identity.key_sets import KeysFile
 from lance_flight.flight.identity.password_checks import PasswordChecks
@@ -106,7 +106,7 @@ class Identities:
         keys.write_text(key_set(SIGNING_KEY))
         users = UsersFile(str(self.users), self.tokens, PasswordChecks(pause=lambda _: None))
         others = TokensFile(str(tokens), self.clock), JsonWebTokens(RULES, KeysFile(str(keys)))
-        self.gate = Gate(authenticators=(users, *others), granter=users, allow_anonymous=self.allow_anonymous)
+        self.gate = Authentication(authenticators=(users, *others), granter=users, allow_anonymous=self.allow_anonymous)
 
 
 def basic(user: str, password: str) -> str:

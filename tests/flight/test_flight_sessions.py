@@ -58,7 +58,7 @@ class Client:
         return int(pb.CloseSessionResult.FromString(self.act(commands.CloseSession())).status)
 
 
-class Clients:
+class SessionRegistry:
     """Opens connections, and closes them at the end."""
 
     def __init__(self, server: FlightSqlServer, stack: ExitStack) -> None:
@@ -72,9 +72,9 @@ class Clients:
 
 
 @pytest.fixture
-def connect(server: FlightSqlServer) -> Iterator[Clients]:
+def connect(server: FlightSqlServer) -> Iterator[SessionRegistry]:
     with ExitStack() as stack:
-        yield Clients(server, stack)
+        yield SessionRegistry(server, stack)
 
 
 VALUES = {
@@ -91,7 +91,7 @@ VALUES = {
 
 @pytest.mark.parametrize(("value", "kind"), VALUES.values(), ids=VALUES.keys())
 def test_a_value_of_every_kind_is_set_and_comes_back_as_it_was(
-    connect: Clients, value: SettingValue | None, kind: str
+    connect: SessionRegistry, value: SettingValue | None, kind: str
 ) -> None:
     client = connect()
     assert client.set(option=value) == {}
@@ -101,14 +101,14 @@ def test_a_value_of_every_kind_is_set_and_comes_back_as_it_was(
     assert (tuple(held.values) if isinstance(value, tuple) else held) == value
 
 
-def test_no_value_unsets_an_option(connect: Clients) -> None:
+def test_no_value_unsets_an_option(connect: SessionRegistry) -> None:
     client = connect()
     client.set(one="x", two="y")
     assert client.set(one=None) == {}
     assert client.names() == {"two"}
 
 
-def test_each_option_is_set_or_refused_by_itself(connect: Clients) -> None:
+def test_each_option_is_set_or_refused_by_itself(connect: SessionRegistry) -> None:
     client = connect()
     refused = client.set(**{"good": "x", UNKNOWN_OPTION: "x", "bad": WRONG_VALUE})
     assert refused == {
@@ -118,13 +118,13 @@ def test_each_option_is_set_or_refused_by_itself(connect: Clients) -> None:
     assert client.names() == {"good"}
 
 
-def test_any_other_error_is_that_of_the_action(connect: Clients, backend: CannedBackend) -> None:
+def test_any_other_error_is_that_of_the_action(connect: SessionRegistry, backend: CannedBackend) -> None:
     backend.failures["option"] = Conflict("not now")
     with pytest.raises(flight.FlightServerError, match="not now"):
         connect().set(option="x")
 
 
-def test_a_cookie_finds_its_session_from_any_connection(connect: Clients) -> None:
+def test_a_cookie_finds_its_session_from_any_connection(connect: SessionRegistry) -> None:
     jar = CookieJar()
     connect(jar).set(option="x")
     assert len(jar.cookies[SESSION_COOKIE]) >= 16
@@ -133,7 +133,7 @@ def test_a_cookie_finds_its_session_from_any_connection(connect: Clients) -> Non
     assert connect(CookieJar()).names() == set()
 
 
-def test_asking_for_options_is_answered_with_a_cookie_too(connect: Clients) -> None:
+def test_asking_for_options_is_answered_with_a_cookie_too(connect: SessionRegistry) -> None:
     jar = CookieJar()
     one = connect(jar)
     assert one.names() == set()
@@ -142,20 +142,20 @@ def test_asking_for_options_is_answered_with_a_cookie_too(connect: Clients) -> N
     assert jar.given == 1
 
 
-def test_each_client_has_a_cookie_of_its_own(connect: Clients) -> None:
+def test_each_client_has_a_cookie_of_its_own(connect: SessionRegistry) -> None:
     jars = [CookieJar() for _ in range(3)]
     for jar in jars:
         connect(jar).names()
     assert len({jar.cookies[SESSION_COOKIE] for jar in jars}) == len(jars)
 
 
-def test_a_query_alone_is_answered_with_no_cookie(connect: Clients) -> None:
+def test_a_query_alone_is_answered_with_no_cookie(connect: SessionRegistry) -> None:
     jar = CookieJar()
     connect(jar).connection.get_flight_info(SELECT)
     assert jar.given == 0
 
 
-def test_a_client_that_keeps_no_cookies_has_the_session_of_its_connection(connect: Clients) -> None:
+def test_a_client_that_keeps_no_cookies_has_the_session_of_its_connection(connect: SessionRegistry) -> None:
     client = connect()
     client.set(option="x")
     assert client.names() == {"option"}
@@ -164,7 +164,7 @@ def test_a_client_that_keeps_no_cookies_has_the_session_of_its_connection(connec
 TOKEN, OTHER_TOKEN = (b"authorization", b"Bearer one"), (b"authorization", b"Bearer two")
 
 
-def test_a_bearer_token_tells_a_session_apart_whatever_the_cookies(connect: Clients) -> None:
+def test_a_bearer_token_tells_a_session_apart_whatever_the_cookies(connect: SessionRegistry) -> None:
     jar = CookieJar()
     connect(jar).set(option="x")
     given = jar.given
@@ -174,7 +174,7 @@ def test_a_bearer_token_tells_a_session_apart_whatever_the_cookies(connect: Clie
     assert jar.given == given, "a client with a token needs no cookie"
 
 
-def test_a_session_is_found_among_other_cookies(connect: Clients) -> None:
+def test_a_session_is_found_among_other_cookies(connect: SessionRegistry) -> None:
     jar = CookieJar()
     connect(jar).set(option="x")
     cookies = f'lb=1; {SESSION_COOKIE}="{jar.cookies[SESSION_COOKIE]}";other'.encode()
@@ -185,7 +185,7 @@ UNKNOWN = ["", "x", "AAAAAAAAAAAAAAAAAAAAAA"]
 
 
 @pytest.mark.parametrize("cookie", UNKNOWN)
-def test_a_cookie_that_finds_no_session_is_refused_and_taken_back(connect: Clients, cookie: str) -> None:
+def test_a_cookie_that_finds_no_session_is_refused_and_taken_back(connect: SessionRegistry, cookie: str) -> None:
     jar = CookieJar({SESSION_COOKIE: cookie})
     client = connect(jar)
     with pytest.raises(ValueError, match=ENDED):
@@ -194,14 +194,14 @@ def test_a_cookie_that_finds_no_session_is_refused_and_taken_back(connect: Clien
     assert client.connection.get_flight_info(SELECT).total_records == 4
 
 
-def test_no_key_of_another_session_is_taken_for_a_cookie(connect: Clients, backend: CannedBackend) -> None:
+def test_no_key_of_another_session_is_taken_for_a_cookie(connect: SessionRegistry, backend: CannedBackend) -> None:
     connect(None, TOKEN).set(option="x")
     (key,) = backend.sessions
     with pytest.raises(ValueError, match=ENDED):
         connect(None, (b"cookie", f"{SESSION_COOKIE}={key}".encode())).names()
 
 
-def test_a_closed_session_is_found_no_longer(connect: Clients) -> None:
+def test_a_closed_session_is_found_no_longer(connect: SessionRegistry) -> None:
     jar = CookieJar()
     client = connect(jar)
     client.set(option="x")
@@ -211,7 +211,7 @@ def test_a_closed_session_is_found_no_longer(connect: Clients) -> None:
     assert client.names() == set(), "the cookie was taken back, and a new session begins"
 
 
-def test_a_session_without_a_cookie_is_closed_as_well(connect: Clients) -> None:
+def test_a_session_without_a_cookie_is_closed_as_well(connect: SessionRegistry) -> None:
     client = connect(None, TOKEN)
     client.set(option="x")
     assert client.close_session() == pb.CloseSessionResult.CLOSED

@@ -16,7 +16,7 @@ from adbc_driver_flightsql import DatabaseOptions, dbapi
 from adbc_driver_manager import Error
 from lance_flight.errors import InvalidInput
 from lance_flight.flight import lifecycle
-from lance_flight.flight.identity.gate import Gate
+from lance_flight.flight.identity.authentication import Authentication
 from lance_flight.flight.lifecycle import serve_until, succeeded
 from lance_flight.flight.server import FlightSqlServer
 from lance_flight.flight.tls import Tls, TlsFiles
@@ -41,7 +41,7 @@ def identities(tmp_path: Path) -> Identities:
 
 
 @contextmanager
-def serving(backend: CannedBackend, gate: Gate, *, mutual: bool = False) -> Iterator[FlightSqlServer]:
+def serving(backend: CannedBackend, gate: Authentication, *, mutual: bool = False) -> Iterator[FlightSqlServer]:
     tls = Tls(certificate=SERVER.pem, key=SERVER.key, client_ca=CA.pem if mutual else None)
     with FlightSqlServer(backend, KEY, gate=gate, tls=tls) as server:
         yield server
@@ -53,9 +53,11 @@ def connected(server: FlightSqlServer, client: Certificate | None = None, ca: Ce
     return flight.connect(f"grpc+tls://localhost:{server.port}", tls_root_certs=ca.pem, **own)
 
 
-def mutual_gate(identities: Identities) -> Gate:
+def mutual_gate(identities: Identities) -> Authentication:
     """The same, with clients that are told by their certificates."""
-    return Gate(authenticators=identities.gate.authenticators, granter=identities.gate.granter, has_certificates=True)
+    return Authentication(
+        authenticators=identities.gate.authenticators, granter=identities.gate.granter, has_certificates=True
+    )
 
 
 def test_adbc_over_tls_with_a_user_and_a_password(backend: CannedBackend, identities: Identities) -> None:

@@ -12,8 +12,8 @@ from contextlib import suppress
 
 from lance_flight.engine.query.tasks import Task
 from lance_flight.errors import LanceFlightError
+from lance_flight.flight.identity.authentication import Authentication
 from lance_flight.flight.identity.credentials import Bearer, credential_of
-from lance_flight.flight.identity.gate import Gate
 from lance_flight.flight.identity.json_web_tokens import JsonWebTokens, TokenRules
 from lance_flight.flight.identity.key_sets import KeysUrl, parse
 from lance_flight.flight.identity.passwords import StoredPassword
@@ -51,7 +51,7 @@ def _actions(data: bytes) -> None:
 def _headers(data: bytes) -> None:
     headers = {"authorization": [_text(data)]}
     credential_of(headers)
-    Gate(authenticators=(_TOKENS,)).admit(headers)
+    Authentication(authenticators=(_TOKENS,)).admit(headers)
 
 
 TARGETS: Mapping[str, Callable[[bytes], object]] = {

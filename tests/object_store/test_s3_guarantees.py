@@ -13,7 +13,7 @@ from adbc_driver_manager import Error
 from lance_flight.catalog.roots.directory import Root
 from lance_flight.engine.engine import Engine
 from lance_flight.engine.query.scope import Scope
-from lance_flight.engine.runtime.client_sessions import ClientSession, Isolation
+from lance_flight.engine.runtime.client_sessions import Isolation, Session
 from lance_flight.errors import SerializationFailure
 from lance_flight.faults import VARIABLE
 
@@ -105,7 +105,7 @@ def test_the_second_of_two_transactions_commits_or_fails(bucket: Bucket, pair: P
     engines[0].update("CREATE TABLE t (id BIGINT NOT NULL, p VARCHAR, n INT) PARTITIONED BY (p)")
     engines[0].update("INSERT INTO t (id, p) VALUES (1, 'a'), (3, 'b')")
     engines[0].update("INSERT INTO t (id, p) VALUES (2, 'a'), (4, 'b')")
-    session = ClientSession(isolation=isolation)
+    session = Session(isolation=isolation)
     scope = Scope(session, engines[1].clients.begin(session))
     assert scope.transaction is not None
     _run(engines[1], pair, scope, first=False)

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from lance_flight.config import ServerConfig
-from lance_flight.flight.identity.gate import Authenticator, Gate
+from lance_flight.flight.identity.authentication import Authentication, Authenticator
 from lance_flight.flight.identity.session_tokens import SessionTokens
 from lance_flight.flight.identity.static_tokens import TokensFile
 from lance_flight.flight.identity.users import UsersFile
@@ -20,12 +20,12 @@ if TYPE_CHECKING:
     from lance_flight.flight.tls import TlsFiles
 
 
-def gate(config: ServerConfig, key: bytes) -> Gate:
+def gate(config: ServerConfig, key: bytes) -> Authentication:
     """Build the gate of a server, whose `key` signs the tokens that it issues; raise `InvalidInput` for an unreadable file."""
     tokens = SessionTokens(sealer=TicketSealer(key), lifetime=config.token_lifetime)
     users = UsersFile(config.users_file, tokens) if config.users_file else None
     others = _bearers(config)
-    return Gate(
+    return Authentication(
         authenticators=tuple(others if users is None else (users, *others)),
         granter=users,
         allow_anonymous=config.allow_anonymous,

@@ -22,12 +22,12 @@ from lance_flight.engine.query.scope import ALONE, Scope
 from lance_flight.engine.query.sessions import Sessions, in_transaction, temporary_of
 from lance_flight.engine.query.tasks import Task
 from lance_flight.engine.runtime.admission import AdmissionSlot
-from lance_flight.engine.runtime.client_sessions import ClientSession
-from lance_flight.engine.runtime.clients import Clients
+from lance_flight.engine.runtime.client_sessions import Session
 from lance_flight.engine.runtime.limits import NO_LIMITS, Limits
 from lance_flight.engine.runtime.memory import Memory
 from lance_flight.engine.runtime.receiving import Receiver
 from lance_flight.engine.runtime.running_statement import Issuer, RunningStatement, State, StatementKind
+from lance_flight.engine.runtime.session_registry import SessionRegistry
 from lance_flight.engine.runtime.statement_registry import StatementRegistry
 from lance_flight.engine.runtime.streams import BatchStream
 from lance_flight.engine.runtime.transactions import SqlTransaction
@@ -61,7 +61,7 @@ class Engine:
     def __init__(self, root: Root, *, target_partitions: int, limits: Limits = NO_LIMITS) -> None:
         self.root = root
         self.limits = limits
-        self.clients = Clients(root, limits)
+        self.clients = SessionRegistry(root, limits)
         self.running = StatementRegistry(limits)
         self._reports = Reports(limits.ticket_lifetime)
         self.sessions = Sessions(
@@ -209,9 +209,7 @@ class Engine:
         running.keep(seconds)
         return datetime.now(UTC) + timedelta(seconds=seconds)
 
-    def renew(
-        self, task: Task, issuer: Issuer, access: Access = UNLIMITED, session: ClientSession | None = None
-    ) -> datetime:
+    def renew(self, task: Task, issuer: Issuer, access: Access = UNLIMITED, session: Session | None = None) -> datetime:
         """Keep the snapshots of a task for as long as those of a new plan, and say until when that is.
 
         It may be one of another server over the same root.
@@ -230,7 +228,7 @@ class Engine:
         task: Task,
         issuer: Issuer | None = None,
         access: Access = UNLIMITED,
-        session: ClientSession | None = None,
+        session: Session | None = None,
     ) -> pa.RecordBatchReader:
         """Run one task and return its rows as a `RecordBatchReader`."""
         rows = self.stream(task, issuer, access, session)
@@ -241,7 +239,7 @@ class Engine:
         task: Task,
         issuer: Issuer | None = None,
         access: Access = UNLIMITED,
-        session: ClientSession | None = None,
+        session: Session | None = None,
     ) -> BatchStream:
         """Run one task and stream its rows in exactly the schema of its plan, restricted to what the issuer may see.
 

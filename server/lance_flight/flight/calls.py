@@ -18,7 +18,7 @@ from lance_flight.errors import InvalidInput, Unavailable
 from lance_flight.flight import java_parameters
 from lance_flight.flight.backend import Backend, Caller
 from lance_flight.flight.handshakes import Handshake, with_token
-from lance_flight.flight.identity.gate import Gate
+from lance_flight.flight.identity.authentication import Authentication
 from lance_flight.flight.identity.principal import Principal, Proof
 from lance_flight.flight.status import handler
 from lance_flight.thread_states import ThreadState
@@ -136,7 +136,7 @@ class CallMiddleware(flight.ServerMiddleware):
     def __init__(
         self,
         in_flight: InFlight,
-        gate: Gate,
+        gate: Authentication,
         principal: Principal | None,
         headers: Mapping[str, Sequence[str]],
         *,
@@ -179,7 +179,7 @@ class CallMiddleware(flight.ServerMiddleware):
 class CallMiddlewareFactory(flight.ServerMiddlewareFactory):
     """Lets calls in, each with its principal, and finds the session of those that bring a cookie."""
 
-    def __init__(self, in_flight: InFlight, backend: Backend, gate: Gate, handshake: Handshake) -> None:
+    def __init__(self, in_flight: InFlight, backend: Backend, gate: Authentication, handshake: Handshake) -> None:
         super().__init__()
         self._in_flight = in_flight
         self._backend = backend

@@ -17,7 +17,7 @@ from lance_flight.engine.query.policies.file import PolicyFile
 from lance_flight.engine.query.query_plans import QueryPlan
 from lance_flight.engine.query.scope import Scope
 from lance_flight.engine.query.tasks import Task
-from lance_flight.engine.runtime.client_sessions import ClientSession
+from lance_flight.engine.runtime.client_sessions import Session
 from lance_flight.engine.runtime.running_statement import Issuer
 from lance_flight.engine.sql import substrait
 from lance_flight.engine.sql.references import CATALOG
@@ -168,7 +168,7 @@ class EngineBackend:
             temporary=target.temporary,
         )
 
-    def _session(self, caller: Caller) -> ClientSession:
+    def _session(self, caller: Caller) -> Session:
         clients = self._engine.clients
         if caller.cookie is None:
             return clients.session(caller.session, caller.principal)
@@ -228,13 +228,13 @@ def _milliseconds(seconds: float) -> int:
     return min(round(seconds * 1000), (1 << 31) - 1)
 
 
-def _issuer(caller: Caller, session: ClientSession) -> Issuer:
+def _issuer(caller: Caller, session: Session) -> Issuer:
     return Issuer(
         principal=caller.principal, session=session.id, peer=caller.peer, trace=caller.trace, is_gone=caller.is_gone
     )
 
 
-def _is_own(session: ClientSession, caller: Caller) -> bool:
+def _is_own(session: Session, caller: Caller) -> bool:
     """Return whether the open transactions of a session are certainly its caller's.
 
     Of a mere connection nobody knows whether it is not an older one, of a client that has gone with its transaction.

@@ -14,8 +14,8 @@ import pyarrow as pa
 from pyarrow import flight
 
 from lance_flight.errors import Unauthenticated
+from lance_flight.flight.identity.authentication import Authentication
 from lance_flight.flight.identity.credentials import AUTHORIZATION, Basic, credential_of
-from lance_flight.flight.identity.gate import Gate
 from lance_flight.flight.identity.principal import ANONYMOUS
 from lance_flight.flight.status import handler
 
@@ -25,7 +25,7 @@ TOKEN = "auth-token-bin"  # noqa: S105 - the header, not what stands in it
 class Handshake(flight.ServerAuthHandler):
     """Server side of a Handshake; without a handler gRPC answers it with UNIMPLEMENTED."""
 
-    def __init__(self, gate: Gate) -> None:
+    def __init__(self, gate: Authentication) -> None:
         super().__init__()
         self._gate = gate
         self._known: dict[int, bool] = {}

@@ -40,7 +40,7 @@ from lance_flight.flight.commands import (
 from lance_flight.flight.encryption import Tls
 from lance_flight.flight.endpoints import Endpoints
 from lance_flight.flight.handshakes import Handshake
-from lance_flight.flight.identity.gate import OPEN, Gate
+from lance_flight.flight.identity.authentication import OPEN, Authentication
 from lance_flight.flight.normalise import client_batches, client_schema
 from lance_flight.flight.prepared import PreparedStatements, no_bindings
 from lance_flight.flight.statements import Statements
@@ -80,7 +80,7 @@ class FlightSqlServer(flight.FlightServerBase):
         port: int = 0,
         advertise: Sequence[str] = (),
         middleware: Mapping[str, flight.ServerMiddlewareFactory] = MappingProxyType({}),
-        gate: Gate = OPEN,
+        gate: Authentication = OPEN,
         parameter_limit: int = NO_BOUND,
         takes_dictionaries: bool = False,
         tls: Tls | None = None,

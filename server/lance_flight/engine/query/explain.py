@@ -8,14 +8,14 @@ import pyarrow as pa
 from datafusion import DataFrame
 
 from lance_flight.engine.query.partition_wise.division import divide
-from lance_flight.engine.query.session import Session
+from lance_flight.engine.query.session import QuerySession
 
 EXPLAIN_SCHEMA = pa.schema(
     [pa.field("plan_type", pa.utf8(), nullable=False), pa.field("plan", pa.utf8(), nullable=False)]
 )
 
 
-def explain(session: Session, frame: DataFrame, *, analyze: bool) -> pa.Table:
+def explain(session: QuerySession, frame: DataFrame, *, analyze: bool) -> pa.Table:
     """Return the plans of a query; `analyze` runs it and adds the rows, opened tables and time that it took."""
     division = divide(session, frame, ask_keys=analyze, is_told=True)
     rows = [("logical_plan", session.optimised(division.whole).display_indent())]

@@ -5,12 +5,12 @@ from __future__ import annotations
 import pyarrow as pa
 from datafusion import DataFrame
 
-from lance_flight.engine.query.session import Session
+from lance_flight.engine.query.session import QuerySession
 
 MOST_KEYS = 10_000
 
 
-def few_keys(session: Session, keys: DataFrame) -> pa.Array | None:
+def few_keys(session: QuerySession, keys: DataFrame) -> pa.Array | None:
     """Return the distinct non-NULL values of the only column of `keys`; None if there are too many."""
     # One more than may be: what a limit has cut off is not known, whether NULL is among the rest or not.
     distinct = keys.distinct().limit(MOST_KEYS + 1)

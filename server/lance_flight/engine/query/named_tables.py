@@ -22,7 +22,7 @@ from lance_flight.engine.query.metadata.tables import LINEAGE, METADATA_TABLES, 
 from lance_flight.engine.query.policies.access import Privilege
 from lance_flight.engine.query.policies.rows import RowPolicy
 from lance_flight.engine.query.provider import Provider, ScanLog
-from lance_flight.engine.query.statement_context import Reading, StatementContext
+from lance_flight.engine.query.statement_context import StatementContext, TableVersion
 from lance_flight.engine.query.table_changes import changes_table
 from lance_flight.engine.query.tables import Pruned, TableView, Targets, UnpinnedResolver
 from lance_flight.engine.sql.time_travel import Point, Reference, naming, point
@@ -35,7 +35,7 @@ TARGET_ROWS = "rows"
 
 
 @dataclass(slots=True)
-class Hints:
+class InferredFilters:
     """Predicates inferred beyond the filters of scans: by table (`schema.name`), and on the target of the statement."""
 
     by_table: Mapping[str, Predicate] = field(default_factory=dict)
@@ -69,11 +69,11 @@ class NamedTables:
         known: Mapping[TableName, Provider] | None = None,
     ) -> None:
         self.targets = Targets()
-        self.readings: dict[str, Reading] = dict(context.readings)
+        self.readings: dict[str, TableVersion] = dict(context.readings)
         self.views: dict[str, TableView] = {}
         self.scanned: dict[str, TableView] = {}
         self.providers: dict[TableName, Provider] = {}
-        self.hints = Hints()
+        self.hints = InferredFilters()
         self.is_steady = True
         self._tables = context.tables
         self._context = context
@@ -165,7 +165,7 @@ class NamedTables:
         key = f"{name}$changes@{at}"
         if key not in self.readings:
             with naming(name, at):
-                self.readings[key] = Reading(table.snapshot(at).version)
+                self.readings[key] = TableVersion(table.snapshot(at).version)
         return self.readings[key].version
 
     def _view(
@@ -187,7 +187,7 @@ class NamedTables:
         _check_identity(name, reading, snapshot.committed_at)
         snapshot = policy.visible(snapshot)
         floating = UnpinnedResolver(found.store, snapshot, reading.resolved if reading else {})
-        self.readings[key] = Reading(snapshot.version, floating.known, snapshot.committed_at.isoformat(), step)
+        self.readings[key] = TableVersion(snapshot.version, floating.known, snapshot.committed_at.isoformat(), step)
         view = TableView(
             name=name.name,
             key=key,
@@ -220,7 +220,7 @@ class NamedTables:
         view = None if known is None else known.readable
         return view.pruned if isinstance(view, TableView) and view.snapshot is snapshot else []
 
-    def _snapshot(self, table: Table, reading: Reading | None, at: Any) -> tuple[Snapshot, int | None]:
+    def _snapshot(self, table: Table, reading: TableVersion | None, at: Any) -> tuple[Snapshot, int | None]:
         """Return the snapshot to read, and the number of the transaction's statements that it reflects."""
         transaction = self._context.transaction
         if transaction is not None and reading is not None and reading.step is not None:
@@ -264,7 +264,7 @@ def _metadata_table(name: str, table: Table, view: TableView, *, is_whole: bool)
     return METADATA_TABLES[name](table, view)
 
 
-def _check_identity(name: TableName, reading: Reading | None, committed_at: datetime) -> None:
+def _check_identity(name: TableName, reading: TableVersion | None, committed_at: datetime) -> None:
     """Refuse a version of a table that was dropped and made again since it was chosen: it is another one."""
     if reading is not None and reading.committed_at and reading.committed_at != committed_at.isoformat():
         raise Conflict(f"table {name.name!r} was dropped and made again since this statement was planned")

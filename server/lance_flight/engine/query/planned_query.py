@@ -11,7 +11,7 @@ from datafusion import DataFrame
 from lance_flight.engine.query.partition_wise import division
 from lance_flight.engine.query.policies.access import Access
 from lance_flight.engine.query.pure_scans import bare_columns, is_one_row, stream
-from lance_flight.engine.query.session import Session, shaped
+from lance_flight.engine.query.session import QuerySession, shaped
 from lance_flight.engine.query.statement_context import StatementContext
 from lance_flight.engine.runtime.query_options import QueryOptions
 from lance_flight.engine.sql.typed_calls import shown_name
@@ -35,7 +35,7 @@ class PlannedQuery:
     It is run by one statement at a time, and again by others of its `key` (None: by none); `plan_cache` keeps it between them.
     """
 
-    session: Session
+    session: QuerySession
     frame: DataFrame
     schema: pa.Schema
     text: str
@@ -43,7 +43,7 @@ class PlannedQuery:
     key: PlanKey | None = None
 
     @classmethod
-    def of(cls, session: Session, text: str, parameters: pa.RecordBatch | None = None) -> PlannedQuery:
+    def of(cls, session: QuerySession, text: str, parameters: pa.RecordBatch | None = None) -> PlannedQuery:
         """Plan a query; nothing is read yet."""
         frame = session.frame(text, parameters)
         schema = pa.schema([field.with_name(shown_name(field.name)) for field in frame.schema()])

@@ -9,7 +9,7 @@ from datetime import datetime
 import pyarrow as pa
 
 from lance_flight.engine.query.scope import Scope
-from lance_flight.engine.query.statement_context import Reading
+from lance_flight.engine.query.statement_context import TableVersion
 from lance_flight.engine.query.tables import Split
 from lance_flight.engine.query.tasks import Task
 from lance_flight.engine.runtime.running_statement import RunningStatement
@@ -36,7 +36,7 @@ class QueryPlan:
 def tasks_of(
     running: RunningStatement,
     parameters: pa.RecordBatch | None,
-    readings: Mapping[str, Reading],
+    readings: Mapping[str, TableVersion],
     shares: int,
     scope: Scope,
 ) -> tuple[Task, ...]:

@@ -17,7 +17,7 @@ from lance_flight.catalog.roots.directory import PUBLIC, Root
 from lance_flight.catalog.table import Table
 from lance_flight.engine.query.provider import filter_of
 from lance_flight.engine.query.pure_scans import bare_columns
-from lance_flight.engine.query.session import Session
+from lance_flight.engine.query.session import QuerySession
 from lance_flight.engine.query.statement_context import StatementContext
 from lance_flight.engine.query.tables import Rows, partitions_of, report, side_of
 from lance_flight.engine.sql.functions import evaluate
@@ -93,7 +93,7 @@ def plan_scan(
 
 def _planned_by_sql(namespace: Table, condition: str, at: Snapshot | None) -> PlannedScan:
     """Return what a query with this WHERE reads: planned just as the server plans it."""
-    session = Session(StatementContext(root=Root(namespace.store), target_partitions=1))
+    session = QuerySession(StatementContext(root=Root(namespace.store), target_partitions=1))
     name = namespace.store.name + (f"@{at.version}" if at is not None else "")
     frame = session.frame(f"SELECT * FROM {quoted(name)} WHERE {enclosed(condition)}")  # noqa: S608 - planned, never run
     session.prepare(frame)

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from lance_flight.catalog.roots.directory import PUBLIC
 from lance_flight.catalog.roots.temporary import NO_TABLES, Temporary, TemporaryTables
 from lance_flight.engine.query.policies.access import UNLIMITED, Access
-from lance_flight.engine.runtime.client_sessions import ANONYMOUS, ClientSession
+from lance_flight.engine.runtime.client_sessions import ANONYMOUS, Session
 from lance_flight.engine.runtime.query_options import QueryOptions
 from lance_flight.engine.runtime.running_statement import Issuer
 
@@ -19,7 +19,7 @@ class Scope:
     It knows the `temporary` tables that there were when it came, and makes others in `own_tables`, where it may.
     """
 
-    session: ClientSession | None = None
+    session: Session | None = None
     transaction: bytes | None = None
     issuer: Issuer = field(default_factory=Issuer)
     access: Access = UNLIMITED

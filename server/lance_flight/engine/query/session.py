@@ -53,7 +53,7 @@ SMALL_BATCH_ROWS = 1024
 """Fewer make a join of every pair slower, as many more do."""
 
 
-class Session:
+class QuerySession:
     """A DataFusion context, and what the statement that is run in it reads.
 
     What is planned in it can be run `again` for another statement of the same text: what belongs to one run (its `context`, the log of

@@ -10,14 +10,14 @@ from lance_flight.catalog.roots.temporary import Temporary
 from lance_flight.catalog.storage.leases import SnapshotLease
 from lance_flight.engine.query.policies.access import Access, Privilege
 from lance_flight.engine.query.scope import Scope
-from lance_flight.engine.query.session import Session
+from lance_flight.engine.query.session import QuerySession
 from lance_flight.engine.query.statement_context import StatementContext
 from lance_flight.engine.query.system_tables import SystemTables
 from lance_flight.engine.query.tasks import Task
-from lance_flight.engine.runtime.client_sessions import ClientSession
-from lance_flight.engine.runtime.clients import Clients
+from lance_flight.engine.runtime.client_sessions import Session
 from lance_flight.engine.runtime.memory import Memory
 from lance_flight.engine.runtime.running_statement import RunningStatement
+from lance_flight.engine.runtime.session_registry import SessionRegistry
 from lance_flight.engine.runtime.statement_registry import StatementRegistry
 from lance_flight.engine.runtime.transactions import SqlTransaction
 
@@ -30,7 +30,7 @@ class Sessions:
     target_partitions: int
     memory: Memory
     running: StatementRegistry
-    clients: Clients
+    clients: SessionRegistry
     planning_timeout: float = 0.0
 
     def seen(self, scope: Scope) -> Root:
@@ -72,7 +72,7 @@ class Sessions:
             system=self._system(access),
         )
 
-    def within(self, scope: Scope, running: RunningStatement) -> Callable[..., Session]:
+    def within(self, scope: Scope, running: RunningStatement) -> Callable[..., QuerySession]:
         """Return what makes the sessions of a statement that changes something: by transaction, target, and what is done to its rows."""
         context = self.of_scope(scope, running)
 
@@ -80,14 +80,14 @@ class Sessions:
             transaction: SqlTransaction | None = None,
             target: TableName | None = None,
             changing: frozenset[Privilege] = frozenset(),
-        ) -> Session:
+        ) -> QuerySession:
             return self.begin(in_transaction(context, transaction, target=target, changing=changing))
 
         return begin
 
-    def begin(self, context: StatementContext) -> Session:
+    def begin(self, context: StatementContext) -> QuerySession:
         """Begin a session for a statement that is planned for the first time."""
-        return Session(context)
+        return QuerySession(context)
 
     def _system(self, access: Access) -> SystemTables:
         return SystemTables(
@@ -111,7 +111,7 @@ def in_transaction(
     return replace(context, transaction=transaction, holds=holds, target=target, changing=changing)
 
 
-def temporary_of(task: Task, session: ClientSession | None) -> Temporary:
+def temporary_of(task: Task, session: Session | None) -> Temporary:
     """Return the temporary tables of a task, readable if the redeeming session is the one that created them."""
     names = frozenset(TableName(PUBLIC, name) for name in task.temporary)
     is_its_own = session is not None and session.id == task.session

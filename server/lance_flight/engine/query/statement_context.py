@@ -19,7 +19,7 @@ from lance_flight.model.pins import FixedPin
 
 
 @dataclass(frozen=True, slots=True)
-class Reading:
+class TableVersion:
     """At which version a statement reads a table, and what that means for the rows without a fixed pin that it reads.
 
     `committed_at` tells the version from one of another table that has taken the name. `step` counts the statements of
@@ -50,7 +50,7 @@ class StatementContext:
     target_partitions: int
     transaction: SqlTransaction | None = None
     db_schema: str = PUBLIC
-    readings: Mapping[str, Reading] = field(default_factory=dict)
+    readings: Mapping[str, TableVersion] = field(default_factory=dict)
     execution: QueryOptions = field(default_factory=QueryOptions)
     share: Split = field(default_factory=Split)
     target: TableName | None = None

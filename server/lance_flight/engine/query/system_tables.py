@@ -14,8 +14,8 @@ import pyarrow as pa
 
 from lance_flight.engine.query.computed_tables import ComputedTable
 from lance_flight.engine.runtime.client_sessions import KnownSession
-from lance_flight.engine.runtime.clients import Clients
 from lance_flight.engine.runtime.running_statement import Record
+from lance_flight.engine.runtime.session_registry import SessionRegistry
 from lance_flight.engine.runtime.statement_registry import StatementRegistry
 
 SYSTEM = "system"
@@ -29,7 +29,7 @@ class SystemTables:
     """The tables of `system` as one principal sees them (None: all rows)."""
 
     running: StatementRegistry
-    clients: Clients
+    clients: SessionRegistry
     principal: str | None = None
 
     def table(self, name: str) -> ComputedTable | None:

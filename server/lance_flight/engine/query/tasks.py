@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from lance_flight.arrow_streams import decode_batch, encode_rows
 from lance_flight.catalog.roots.directory import PUBLIC
-from lance_flight.engine.query.statement_context import Reading
+from lance_flight.engine.query.statement_context import TableVersion
 from lance_flight.engine.query.tables import Split
 from lance_flight.engine.runtime.query_options import QueryOptions
 from lance_flight.errors import TicketError
@@ -34,7 +34,7 @@ class Task:
     sql: str
     statement: str = ""
     parameters: pa.RecordBatch | None = None
-    readings: Mapping[str, Reading] = field(default_factory=dict)
+    readings: Mapping[str, TableVersion] = field(default_factory=dict)
     share: Split = field(default_factory=Split)
     transaction: bytes | None = None
     branch: str | None = None
@@ -75,7 +75,7 @@ class Task:
                 statement=value["statement"],
                 parameters=None if value["parameters"] is None else decode_batch(base64.b64decode(value["parameters"])),
                 readings={
-                    name: Reading(version, _pins_from_json(pins), at, step)
+                    name: TableVersion(version, _pins_from_json(pins), at, step)
                     for name, (version, pins, at, step) in value["readings"].items()
                 },
                 share=Split(*value["share"]),

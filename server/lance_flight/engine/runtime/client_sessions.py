@@ -35,7 +35,7 @@ class Isolation(Enum):
 
 
 @dataclass(slots=True, eq=False)
-class ClientSession:
+class Session:
     """The settings of one client, its temporary tables, and its open transactions, which are its principal's alone.
 
     `is_introduced` says that its client has begun it itself, so that nothing of it is another one's. One that
@@ -51,7 +51,7 @@ class ClientSession:
     open: dict[bytes, OpenTransaction] = field(default_factory=dict)
     temporary: TemporaryTables = field(default_factory=TemporaryTables)
     is_introduced: bool = False
-    origin: ClientSession | None = None
+    origin: Session | None = None
     principal: str = ANONYMOUS
     began: datetime = field(default_factory=lambda: datetime.now(UTC))
 
@@ -69,7 +69,7 @@ class OpenTransaction:
     """
 
     id: bytes
-    session: ClientSession
+    session: Session
     sql: SqlTransaction
     used: float
     failure: Exception | None = None

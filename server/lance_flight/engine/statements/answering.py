@@ -8,7 +8,7 @@ import pyarrow as pa
 
 from lance_flight.engine.query.plan_cache import LONGEST_TEXT, PlanCache
 from lance_flight.engine.query.planned_query import PlanKey, PlannedQuery
-from lance_flight.engine.query.session import Session
+from lance_flight.engine.query.session import QuerySession
 from lance_flight.engine.query.sessions import Sessions
 from lance_flight.engine.query.statement_context import StatementContext
 from lance_flight.engine.statements.bindings import answer_by_rows
@@ -28,14 +28,14 @@ class Answering:
         context: StatementContext,
         branch: str | None,
         parameters: pa.RecordBatch | None,
-    ) -> tuple[Session, Answer]:
+    ) -> tuple[QuerySession, Answer]:
         """Plan what a statement returns; `keep` takes the answer back, and the session is the one that it is planned in."""
         key = _plan_key(statement, context, branch, parameters)
         kept = None if key is None else self.plans.take(key, context, parameters)
         if kept is not None:
             return kept.session, kept
         target, changing = statement.target
-        begun: list[Session] = []
+        begun: list[QuerySession] = []
 
         def answer_to(row: pa.RecordBatch | None) -> Answer:
             session = self.sessions.begin(replace(context, target=target, changing=changing))

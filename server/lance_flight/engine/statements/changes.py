@@ -13,12 +13,12 @@ from lance_flight.catalog.roots.directory import Root, TableName
 from lance_flight.catalog.roots.temporary import TemporaryTables
 from lance_flight.engine.query.policies.access import UNLIMITED, Access, Privilege
 from lance_flight.engine.query.policies.rows import RowPolicy
-from lance_flight.engine.query.session import Session
+from lance_flight.engine.query.session import QuerySession
 from lance_flight.engine.runtime.cancellation import Cancellation
 from lance_flight.engine.runtime.transactions import SqlTransaction, autocommit
 from lance_flight.errors import Unsupported
 
-NewSession: TypeAlias = Callable[..., Session]
+NewSession: TypeAlias = Callable[..., QuerySession]
 """Makes the session of a statement, of its transaction; of its target and what it does to the rows there, too."""
 
 

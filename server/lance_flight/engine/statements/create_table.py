@@ -11,7 +11,7 @@ import pyarrow as pa
 from lance_flight.catalog.roots.directory import Root, TableName
 from lance_flight.engine.query.partition_wise import division
 from lance_flight.engine.query.policies.access import Privilege
-from lance_flight.engine.query.session import Session
+from lance_flight.engine.query.session import QuerySession
 from lance_flight.engine.runtime.transactions import SqlTransaction
 from lance_flight.engine.sql import references, with_options
 from lance_flight.engine.sql.cursor import Cursor
@@ -83,7 +83,7 @@ class _Making:
 
     statement: CreateTable
     root: Root
-    new_session: Callable[[], Session]
+    new_session: Callable[[], QuerySession]
     changes: Changes
     transaction: SqlTransaction | None
 

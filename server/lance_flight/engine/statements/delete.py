@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import pyarrow as pa
 
 from lance_flight.engine.query.policies.access import Privilege
-from lance_flight.engine.query.session import Session
+from lance_flight.engine.query.session import QuerySession
 from lance_flight.engine.sql.cursor import Cursor
 from lance_flight.engine.statements.row_changes import RowChange
 from lance_flight.engine.writes.row_changes import Target, target, where
@@ -36,5 +36,5 @@ class Delete(RowChange):
     def writing(self) -> frozenset[Privilege]:
         return frozenset()
 
-    def query(self, session: Session, schema: pa.Schema, *, keeps_ids: bool) -> RowQuery:
+    def query(self, session: QuerySession, schema: pa.Schema, *, keeps_ids: bool) -> RowQuery:
         return delete_query(self.target, self.where, self.target_name.db_schema)

@@ -11,7 +11,7 @@ from lance_flight.catalog.manifests.snapshot import Snapshot
 from lance_flight.catalog.namespace import partitioned
 from lance_flight.catalog.roots.directory import Root, Table, TableName
 from lance_flight.engine.query.policies.access import Privilege
-from lance_flight.engine.query.session import Session
+from lance_flight.engine.query.session import QuerySession
 from lance_flight.engine.runtime.transactions import SqlTransaction
 from lance_flight.engine.sql import references
 from lance_flight.engine.sql.cursor import Cursor
@@ -48,7 +48,7 @@ class Describe(RowsStatement):
         table = references.table(cursor)
         return cls(table)
 
-    def answer(self, session: Session, parameters: pa.RecordBatch | None) -> Answer:
+    def answer(self, session: QuerySession, parameters: pa.RecordBatch | None) -> Answer:
         session.tables.table(table_name(self.table))
         return _Columns(session.tables, table_name(self.table))
 
@@ -74,7 +74,7 @@ class DescribeNamespace(RowsStatement):
         path = () if cursor.done else tuple(cursor.string("the path of a namespace, 'v1$…'").split(SEPARATOR))
         return cls(tuple(parts), path)
 
-    def answer(self, session: Session, parameters: pa.RecordBatch | None) -> Answer:
+    def answer(self, session: QuerySession, parameters: pa.RecordBatch | None) -> Answer:
         described = self._properties(session.tables, session.db_schema)
         session.tables.table(described.table)
         session.access.check_all_rows(Privilege.SELECT, session.root.governing(described.table))

@@ -11,7 +11,7 @@ from datafusion import DataFrame
 from lance_flight.catalog.roots.directory import TableName
 from lance_flight.engine.query.explain import EXPLAIN_SCHEMA, explain
 from lance_flight.engine.query.policies.access import Privilege
-from lance_flight.engine.query.session import Session
+from lance_flight.engine.query.session import QuerySession
 from lance_flight.engine.sql.cursor import Cursor
 from lance_flight.engine.statements.kinds import Answer, RowsStatement, Statement
 from lance_flight.engine.statements.queries import Query
@@ -53,7 +53,7 @@ class Explain(RowsStatement):
     def target(self) -> tuple[TableName | None, frozenset[Privilege]]:
         return (None, frozenset()) if self.change is None else (self.change.target_name, self.change.changing)
 
-    def answer(self, session: Session, parameters: pa.RecordBatch | None) -> Answer:
+    def answer(self, session: QuerySession, parameters: pa.RecordBatch | None) -> Answer:
         if self.change is None:
             return _Plans(session, session.frame(self.sql, parameters), self.analyze)
         frame = session.frame(self.change.query_in(session).sql, parameters)
@@ -65,7 +65,7 @@ class Explain(RowsStatement):
 class _Plans:
     """The plans of a query, and how each of its scans was pruned."""
 
-    session: Session
+    session: QuerySession
     frame: DataFrame
     analyze: bool
     schema: pa.Schema = EXPLAIN_SCHEMA

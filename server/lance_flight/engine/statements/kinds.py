@@ -19,7 +19,7 @@ from lance_flight.catalog.roots.directory import Root, TableName
 from lance_flight.catalog.table import Table
 from lance_flight.engine.query.policies.access import Access, Privilege
 from lance_flight.engine.query.scope import Scope
-from lance_flight.engine.query.session import Session
+from lance_flight.engine.query.session import QuerySession
 from lance_flight.engine.runtime.statement_registry import StatementRegistry
 from lance_flight.engine.runtime.transactions import SqlTransaction
 from lance_flight.engine.sql.parameters import parameter_schema
@@ -128,7 +128,7 @@ class RowsStatement(Statement):
         return ()
 
     @abstractmethod
-    def answer(self, session: Session, parameters: pa.RecordBatch | None) -> Answer:
+    def answer(self, session: QuerySession, parameters: pa.RecordBatch | None) -> Answer:
         """Plan it; nothing is read yet."""
 
 

@@ -8,7 +8,7 @@ import pyarrow as pa
 from datafusion import DataFrame
 
 from lance_flight.engine.query.policies.access import Privilege
-from lance_flight.engine.query.session import Session
+from lance_flight.engine.query.session import QuerySession
 from lance_flight.engine.sql import references
 from lance_flight.engine.sql.cursor import Cursor
 from lance_flight.engine.statements.row_changes import RowChange
@@ -62,11 +62,11 @@ class Merge(Merging, RowChange):
         inserts = any(clause.matched is Matched.SOURCE_ONLY for clause in self.clauses)
         return (self.changing - {Privilege.DELETE}) | ({Privilege.INSERT} if inserts else frozenset())
 
-    def query(self, session: Session, schema: pa.Schema, *, keeps_ids: bool) -> RowQuery:
+    def query(self, session: QuerySession, schema: pa.Schema, *, keeps_ids: bool) -> RowQuery:
         source = pa.schema(session.frame(source_query(self)).schema())
         return merge_query(self, self.target_name.db_schema, schema, source, keeps_ids=keeps_ids)
 
-    def narrow(self, session: Session, frame: DataFrame) -> None:
+    def narrow(self, session: QuerySession, frame: DataFrame) -> None:
         session.narrow(matched_rows(session, self, frame))
 
 

@@ -8,7 +8,7 @@ from typing import ClassVar
 import pyarrow as pa
 
 from lance_flight.engine.query.planned_query import PlannedQuery
-from lance_flight.engine.query.session import Session
+from lance_flight.engine.query.session import QuerySession
 from lance_flight.engine.sql import substrait
 from lance_flight.engine.sql.cursor import Cursor
 from lance_flight.engine.statements.kinds import Answer, RowsStatement
@@ -31,7 +31,7 @@ class Query(RowsStatement):
     def text(self) -> str | None:
         return self.sql
 
-    def answer(self, session: Session, parameters: pa.RecordBatch | None) -> Answer:
+    def answer(self, session: QuerySession, parameters: pa.RecordBatch | None) -> Answer:
         return PlannedQuery.of(session, self.sql, parameters)
 
 

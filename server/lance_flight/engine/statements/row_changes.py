@@ -12,7 +12,7 @@ from datafusion import DataFrame
 from lance_flight.catalog.roots.directory import Table, TableName
 from lance_flight.engine.query.policies.access import Privilege
 from lance_flight.engine.query.policies.rows import RowPolicy
-from lance_flight.engine.query.session import Session
+from lance_flight.engine.query.session import QuerySession
 from lance_flight.engine.runtime.transactions import SqlTransaction
 from lance_flight.engine.sql.parameters import parameter_schema
 from lance_flight.engine.sql.references import table_name
@@ -98,16 +98,16 @@ class RowChange(TargetChange):
         """Return the privileges that the existing rows it changes require."""
 
     @abstractmethod
-    def query(self, session: Session, schema: pa.Schema, *, keeps_ids: bool) -> RowQuery:
+    def query(self, session: QuerySession, schema: pa.Schema, *, keeps_ids: bool) -> RowQuery:
         """Build the query that finds the rows to change in a target of these columns, whose rows may keep their ids."""
 
-    def narrow(self, session: Session, frame: DataFrame) -> None:
+    def narrow(self, session: QuerySession, frame: DataFrame) -> None:
         """Restrict what `frame`, its query, reads of the target, before it is run."""
 
     def required(self, own: Collection[TableName]) -> Iterable[Required]:
         return ()
 
-    def query_in(self, session: Session) -> RowQuery:
+    def query_in(self, session: QuerySession) -> RowQuery:
         """Build the query that finds the rows to change, in a session that has the target registered."""
         transaction = session.transaction or SqlTransaction(session.root)
         target = WritableTable(transaction.table(self.target_name), transaction)

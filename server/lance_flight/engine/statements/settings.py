@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from types import MappingProxyType
 
 from lance_flight.backend_values import SettingValue
-from lance_flight.engine.runtime.client_sessions import ClientSession, Isolation
+from lance_flight.engine.runtime.client_sessions import Isolation, Session
 from lance_flight.engine.runtime.transactions import SqlTransaction
 from lance_flight.engine.sql.references import CATALOG
 from lance_flight.errors import InvalidInput, NotFound
@@ -18,14 +18,14 @@ MAIN, NEWEST = "main", "newest"
 MOST_LANES = 256
 
 
-def adopt(session: ClientSession, transaction: SqlTransaction) -> None:
+def adopt(session: Session, transaction: SqlTransaction) -> None:
     """Give a transaction the settings of its session, if it is untouched."""
     if transaction.is_untouched:
         transaction.serializable = session.is_serializable
         transaction.move_to_branch(session.branch)
 
 
-def assign(session: ClientSession, name: str, value: SettingValue | None) -> None:
+def assign(session: Session, name: str, value: SettingValue | None) -> None:
     """Give a setting a value, None: the one that it has by default.
 
     Raises `NotFound` for a name that no setting has, and `InvalidInput` for a value that it cannot have.
@@ -33,10 +33,10 @@ def assign(session: ClientSession, name: str, value: SettingValue | None) -> Non
     if name not in _SETTINGS:
         raise NotFound.named("setting", name, _SETTINGS)
     setting = _SETTINGS[name]
-    setting.write(session, setting.read(ClientSession()) if value is None else value)
+    setting.write(session, setting.read(Session()) if value is None else value)
 
 
-def options(session: ClientSession) -> dict[str, SettingValue]:
+def options(session: Session) -> dict[str, SettingValue]:
     """Return every setting of a session with its value, in the form that `assign` takes."""
     return {name: setting.read(session) for name, setting in _SETTINGS.items()}
 
@@ -45,8 +45,8 @@ def options(session: ClientSession) -> dict[str, SettingValue]:
 class _Setting:
     """Accessors of a session setting: read its value, and write a new one after validating it."""
 
-    read: Callable[[ClientSession], SettingValue]
-    write: Callable[[ClientSession, SettingValue], None]
+    read: Callable[[Session], SettingValue]
+    write: Callable[[Session, SettingValue], None]
 
 
 def _text(name: str, value: SettingValue) -> str:
@@ -55,23 +55,23 @@ def _text(name: str, value: SettingValue) -> str:
     return value
 
 
-def _set_catalog(session: ClientSession, value: SettingValue) -> None:
+def _set_catalog(session: Session, value: SettingValue) -> None:
     if value != CATALOG:
         raise InvalidInput(f"catalog is {value!r}; expected {CATALOG!r}, the only one")
 
 
-def _set_schema(session: ClientSession, value: SettingValue) -> None:
+def _set_schema(session: Session, value: SettingValue) -> None:
     session.db_schema = _text("schema", value)
 
 
-def _set_isolation(session: ClientSession, value: SettingValue) -> None:
+def _set_isolation(session: Session, value: SettingValue) -> None:
     known = {isolation.value: isolation for isolation in Isolation}
     if not isinstance(value, str) or value.lower() not in known:
         raise InvalidInput(f"isolation is {value!r}; expected {' or '.join(map(repr, known))}")
     session.isolation = known[value.lower()]
 
 
-def _set_branch(session: ClientSession, value: SettingValue) -> None:
+def _set_branch(session: Session, value: SettingValue) -> None:
     if not isinstance(value, str):
         raise InvalidInput(f"branch is {value!r}; expected a name")
     session.branch = None if value == MAIN else check_label("branch", value)
@@ -80,7 +80,7 @@ def _set_branch(session: ClientSession, value: SettingValue) -> None:
 def _switch(name: str) -> _Setting:
     """Return the setting of an execution option that is on or off."""
 
-    def choose(session: ClientSession, value: SettingValue) -> None:
+    def choose(session: Session, value: SettingValue) -> None:
         chosen = _SWITCHED.get(value.lower()) if isinstance(value, str) else value
         if not isinstance(chosen, bool):
             raise InvalidInput(f"{name} is {value!r}; expected 'on' or 'off'")
@@ -102,23 +102,23 @@ def _number(name: str, value: SettingValue, expected: str, most: float = math.in
     return int(text)
 
 
-def _set_group_rows(session: ClientSession, value: SettingValue) -> None:
+def _set_group_rows(session: Session, value: SettingValue) -> None:
     rows = _number("group_rows", value, "a number of rows")
     session.execution = replace(session.execution, group_rows=rows)
 
 
-def _set_snapshot(session: ClientSession, value: SettingValue) -> None:
+def _set_snapshot(session: Session, value: SettingValue) -> None:
     chosen = _text("snapshot", _as_text(value))
     session.execution = replace(session.execution, snapshot=None if chosen == NEWEST else chosen)
 
 
-def _set_target_partitions(session: ClientSession, value: SettingValue) -> None:
+def _set_target_partitions(session: Session, value: SettingValue) -> None:
     expected = f"a number of lanes up to {MOST_LANES}, 0 for those of the server"
     lanes = _number("target_partitions", value, expected, MOST_LANES)
     session.execution = replace(session.execution, target_partitions=lanes)
 
 
-def _set_statement_timeout(session: ClientSession, value: SettingValue) -> None:
+def _set_statement_timeout(session: Session, value: SettingValue) -> None:
     try:
         seconds = float(value) if isinstance(value, str | int | float) and not isinstance(value, bool) else math.nan
     except ValueError:

@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from lance_flight.catalog.roots.directory import Root
 from lance_flight.engine.query.planned_query import PlannedQuery
-from lance_flight.engine.query.session import Session
+from lance_flight.engine.query.session import QuerySession
 from lance_flight.engine.runtime.transactions import SqlTransaction
 from lance_flight.engine.sql import references
 from lance_flight.engine.sql.cursor import Cursor
@@ -35,7 +35,7 @@ class ShowTables(RowsStatement):
     def read(cls, _: Cursor) -> ShowTables:
         return cls()
 
-    def answer(self, session: Session, parameters: pa.RecordBatch | None) -> Answer:
+    def answer(self, session: QuerySession, parameters: pa.RecordBatch | None) -> Answer:
         return _Tables(session.tables)
 
 
@@ -57,7 +57,7 @@ class ShowMetadata(RowsStatement):
         where = cursor.rest() if cursor.accept("WHERE") else None
         return cls(table, metadata, where)
 
-    def answer(self, session: Session, parameters: pa.RecordBatch | None) -> Answer:
+    def answer(self, session: QuerySession, parameters: pa.RecordBatch | None) -> Answer:
         return PlannedQuery.of(session, self._query(), parameters)
 
     def _query(self) -> str:

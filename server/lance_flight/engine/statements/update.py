@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import pyarrow as pa
 
 from lance_flight.engine.query.policies.access import Privilege
-from lance_flight.engine.query.session import Session
+from lance_flight.engine.query.session import QuerySession
 from lance_flight.engine.sql.cursor import Cursor
 from lance_flight.engine.statements.row_changes import RowChange
 from lance_flight.engine.writes.row_changes import Assignment, Target, assignments, target, where
@@ -39,7 +39,7 @@ class Update(RowChange):
     def writing(self) -> frozenset[Privilege]:
         return frozenset({Privilege.UPDATE})
 
-    def query(self, session: Session, schema: pa.Schema, *, keeps_ids: bool) -> RowQuery:
+    def query(self, session: QuerySession, schema: pa.Schema, *, keeps_ids: bool) -> RowQuery:
         return update_query(
             self.target, self.assignments, self.where, self.target_name.db_schema, schema, keeps_ids=keeps_ids
         )

@@ -15,7 +15,7 @@ from lance_flight.catalog.roots.directory import Root, TableName
 from lance_flight.catalog.storage.file_versions import unstorable_in
 from lance_flight.catalog.storage.store import unstorable
 from lance_flight.catalog.table import Table
-from lance_flight.engine.query.session import Session
+from lance_flight.engine.query.session import QuerySession
 from lance_flight.engine.query.statement_context import StatementContext
 from lance_flight.engine.sql.functions import check_expression, compute, evaluate
 from lance_flight.engine.writes.computed_columns import (
@@ -184,7 +184,7 @@ def _places(path: Path) -> Iterator[str]:
 
 
 def _count(root: Root, name: TableName, snapshot: Snapshot, condition: str) -> int:
-    session = Session(StatementContext(root=root, target_partitions=2))
+    session = QuerySession(StatementContext(root=root, target_partitions=2))
     table, schema = (text.replace('"', '""') for text in (f"{name.name}@{snapshot.version}", name.db_schema))
     frame = session.frame(f'SELECT count(*) AS rows FROM "{schema}"."{table}" WHERE {condition}')  # noqa: S608 - quoted
     session.prepare(frame)

@@ -14,7 +14,7 @@ import pyarrow as pa
 from datafusion import DataFrame, Expr, LogicalPlan
 
 from lance_flight.engine.query.few_keys import few_keys
-from lance_flight.engine.query.session import Session
+from lance_flight.engine.query.session import QuerySession
 from lance_flight.engine.query.system_tables import SYSTEM
 from lance_flight.engine.sql.functions import unsteady
 from lance_flight.engine.writes.row_changes import Matched, Merging
@@ -22,7 +22,7 @@ from lance_flight.engine.writes.row_queries import source_query
 from lance_flight.planning.predicates import Column, In, Predicate, all_of
 
 
-def matched_rows(session: Session, statement: Merging, frame: DataFrame) -> Predicate:
+def matched_rows(session: QuerySession, statement: Merging, frame: DataFrame) -> Predicate:
     """Return what holds of every row of the target that `frame`, the query of the statement, can be about."""
     if any(clause.matched is Matched.TARGET_ONLY for clause in statement.clauses) or not _is_stable(
         statement, session.db_schema
@@ -56,7 +56,7 @@ def _keys(plan: LogicalPlan, alias: str) -> Iterator[tuple[str, Any]]:
         yield from _keys(child, alias)
 
 
-def _values(session: Session, source: DataFrame, key: Any) -> pa.Array | None:
+def _values(session: QuerySession, source: DataFrame, key: Any) -> pa.Array | None:
     """Return the distinct values of a key; None if there are too many, or none at all."""
     keys = source.select(Expr(key).alias("key"))
     session.prepare(keys)

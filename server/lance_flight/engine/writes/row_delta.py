@@ -13,7 +13,7 @@ from lance_flight.catalog.manifests.snapshot import PartitionTable
 from lance_flight.catalog.tables import rows
 from lance_flight.catalog.tables.lineage import with_origin
 from lance_flight.catalog.tables.scan import ADDRESS_FIELDS
-from lance_flight.engine.query.session import Session
+from lance_flight.engine.query.session import QuerySession
 from lance_flight.engine.sql.functions import cast
 from lance_flight.engine.writes.definitions import storable
 from lance_flight.engine.writes.row_changes import Target
@@ -35,7 +35,7 @@ class Finding(Protocol):
         """The table whose rows are changed."""
         ...
 
-    def narrow(self, session: Session, frame: DataFrame) -> None:
+    def narrow(self, session: QuerySession, frame: DataFrame) -> None:
         """Restrict what `frame`, its query, reads of the target, before it is run."""
         ...
 
@@ -48,7 +48,7 @@ class RowDelta:
 
     def __init__(
         self,
-        session: Session,
+        session: QuerySession,
         statement: Finding,
         query: RowQuery,
         parameters: pa.RecordBatch | None,

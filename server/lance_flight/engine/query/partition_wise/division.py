@@ -18,7 +18,7 @@ from lance_flight.engine.query.partition_wise.plan_rebuilding import rebuilt
 from lance_flight.engine.query.partition_wise.plans import Node
 from lance_flight.engine.query.partition_wise.relevance import concerns_partitions
 from lance_flight.engine.query.partition_wise.statistics import RowCounts
-from lance_flight.engine.query.session import Session, shaped
+from lance_flight.engine.query.session import QuerySession, shaped
 from lance_flight.errors import SqlError, Unsupported
 
 ADMISSION_SECONDS = 5.0
@@ -33,7 +33,7 @@ class Division:
     all of it. `pruned` says what keys of joins did.
     """
 
-    session: Session
+    session: QuerySession
     whole: DataFrame
     outer: DataFrame | None = None
     parts: tuple[Part, ...] = ()
@@ -67,12 +67,12 @@ class Division:
             yield from self.session.stream(outer if is_admitted else self.whole)
 
 
-def rows(session: Session, frame: DataFrame, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+def rows(session: QuerySession, frame: DataFrame, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
     """Run a prepared query and yield its rows in exactly `schema`."""
     return shaped(divide(session, frame).batches(), schema)
 
 
-def divide(session: Session, frame: DataFrame, *, ask_keys: bool = True, is_told: bool = False) -> Division:
+def divide(session: QuerySession, frame: DataFrame, *, ask_keys: bool = True, is_told: bool = False) -> Division:
     """Find how to run a query.
 
     With `ask_keys` the keys of small sides of joins are read now, to prune the others. Where it `is_told`, every node says
@@ -129,7 +129,7 @@ def _is_all(parts: tuple[Part, ...], root: Node) -> bool:
     return parts[0].node is root and isinstance(parts[0], GroupedPart) and not parts[0].is_partial
 
 
-def _outer(session: Session, root: Node, parts: tuple[Part, ...]) -> DataFrame:
+def _outer(session: QuerySession, root: Node, parts: tuple[Part, ...]) -> DataFrame:
     """Return what is left of a query."""
     replaced = {}
     # Rows in an order stay so on their way through one lane alone.
@@ -144,7 +144,9 @@ def _outer(session: Session, root: Node, parts: tuple[Part, ...]) -> DataFrame:
         return rebuilt(session.datafusion, root, replaced)
 
 
-def _pruned(session: Session, frame: DataFrame, root: Node, counts: RowCounts, *, ask_keys: bool) -> tuple[str, ...]:
+def _pruned(
+    session: QuerySession, frame: DataFrame, root: Node, counts: RowCounts, *, ask_keys: bool
+) -> tuple[str, ...]:
     """Prune by keys of joins; what that did."""
     notes = []
     for each in key_pruning.found(session, root, counts):

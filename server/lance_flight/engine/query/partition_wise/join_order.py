@@ -10,14 +10,14 @@ from datafusion.expr import Aggregate, Join, Projection, SubqueryAlias
 from lance_flight.engine.query.partition_wise.plan_rebuilding import rebuilt
 from lance_flight.engine.query.partition_wise.plans import BOTH_SIDES, Node, join_type
 from lance_flight.engine.query.partition_wise.statistics import RowCounts
-from lance_flight.engine.query.session import Session
+from lance_flight.engine.query.session import QuerySession
 from lance_flight.errors import SqlError, Unsupported
 
 TOO_LARGE = 2
 """A left side so many times as large as the right one changes places with it."""
 
 
-def small_first(session: Session, root: Node, counts: RowCounts) -> DataFrame | None:
+def small_first(session: QuerySession, root: Node, counts: RowCounts) -> DataFrame | None:
     """Return the query with the smaller sides of its joins on the left; None if nothing changes, or the plan cannot be rebuilt."""
     exchanged = frozenset(node for node in root.walk() if _is_wrong(node, counts))
     if not exchanged:

@@ -24,7 +24,7 @@ from lance_flight.engine.query.partition_wise.plans import (
     table_key,
 )
 from lance_flight.engine.query.partition_wise.statistics import RowCounts
-from lance_flight.engine.query.session import Session
+from lance_flight.engine.query.session import QuerySession
 from lance_flight.engine.sql.routines import volatile_functions
 from lance_flight.planning.predicates import NEVER, Column, In, Predicate
 
@@ -49,7 +49,7 @@ class KeyPruning:
         return f"{Column(self.column)} of {self.table.partition('.')[2]} by the keys {self.expression.schema_name()}"
 
 
-def found(session: Session, root: Node, counts: RowCounts) -> list[KeyPruning]:
+def found(session: QuerySession, root: Node, counts: RowCounts) -> list[KeyPruning]:
     """Return what can be pruned so in a plan; a table that is scanned more than once cannot."""
     if has_subquery(root):
         return []
@@ -63,7 +63,7 @@ def found(session: Session, root: Node, counts: RowCounts) -> list[KeyPruning]:
     ]
 
 
-def keys(session: Session, pruning: KeyPruning) -> Predicate | None:
+def keys(session: QuerySession, pruning: KeyPruning) -> Predicate | None:
     """Return what the keys say of the table that they prune; None where they are too many."""
     frame = session.datafusion.create_dataframe_from_logical_plan(pruning.keys.plan)
     values = few_keys(session, frame.select(pruning.expression.alias("key")))
@@ -77,7 +77,7 @@ def keys(session: Session, pruning: KeyPruning) -> Predicate | None:
     return In(Column(pruning.column), stored) if len(stored) else NEVER
 
 
-def _of_join(session: Session, node: Node) -> Iterator[KeyPruning]:
+def _of_join(session: QuerySession, node: Node) -> Iterator[KeyPruning]:
     join = node.variant
     if join.null_equals_null() or is_null_aware(node):
         return
@@ -89,7 +89,7 @@ def _of_join(session: Session, node: Node) -> Iterator[KeyPruning]:
             yield from _of_side(session, right, Expr(on_right), left, Expr(on_left))
 
 
-def _of_side(session: Session, side: Node, mine: Expr, other: Node, theirs: Expr) -> Iterator[KeyPruning]:
+def _of_side(session: QuerySession, side: Node, mine: Expr, other: Node, theirs: Expr) -> Iterator[KeyPruning]:
     column = column_key(mine)
     source = None if column is None else origin(side, column)
     if source is None:

@@ -26,7 +26,7 @@ from lance_flight.engine.query.partition_wise.plans import (
     unaliased,
 )
 from lance_flight.engine.query.partition_wise.statistics import read_tables
-from lance_flight.engine.query.session import Session
+from lance_flight.engine.query.session import QuerySession
 from lance_flight.engine.query.tables import Prunings, Rows, TableView
 from lance_flight.engine.sql.functions import inner_context
 from lance_flight.engine.sql.references import quoted
@@ -42,7 +42,7 @@ _COUNT = "row_count"
 class MetadataPart:
     """An aggregate with its answer."""
 
-    session: Session
+    session: QuerySession
     node: Node
     table: str
     partitions: int
@@ -56,7 +56,7 @@ class MetadataPart:
         return named(self.session.datafusion, self.session.datafusion.read_table(pads.dataset(self.rows)), columns)
 
 
-def from_metadata(session: Session, prunings: Prunings, node: Node) -> MetadataPart | None:
+def from_metadata(session: QuerySession, prunings: Prunings, node: Node) -> MetadataPart | None:
     """Return the part that answers an aggregate from metadata alone; None if rows have to be read."""
     if not isinstance(node.variant, Aggregate) or node.outputs is None:
         return None
@@ -84,7 +84,7 @@ def may_answer(node: Node) -> bool:
     return all(_rewrite_aggregate(node, each) is not None for each in expressions(node.variant.aggregate_exprs()))
 
 
-def _whole_partitions(session: Session, prunings: Prunings, node: Node) -> tuple[TableView, Rows] | None:
+def _whole_partitions(session: QuerySession, prunings: Prunings, node: Node) -> tuple[TableView, Rows] | None:
     """Return the table that a node reads by whole partitions alone, with these partitions; None for any other node."""
     while isinstance(node.variant, Projection | SubqueryAlias):
         (node,) = node.inputs

@@ -19,7 +19,7 @@ from lance_flight.engine.query.partition_wise.partial import is_mergeable, merge
 from lance_flight.engine.query.partition_wise.plan_rebuilding import computed, named, numbered
 from lance_flight.engine.query.partition_wise.plans import ColumnReference, Node, column_key, has_subquery
 from lance_flight.engine.query.partition_wise.statistics import read_tables
-from lance_flight.engine.query.session import Session
+from lance_flight.engine.query.session import QuerySession
 from lance_flight.engine.query.tables import Prunings, TableView, side_of
 from lance_flight.engine.sql.functions import evaluate
 from lance_flight.errors import LanceFlightError
@@ -39,7 +39,7 @@ class GroupedPart:
     one are aggregated once more.
     """
 
-    session: Session
+    session: QuerySession
     part: Divisible
     views: tuple[TableView, ...]
     groups: Groups
@@ -121,7 +121,7 @@ Matching: TypeAlias = tuple[tuple[str, ...], tuple[tuple[tuple[Path, ...], froze
 class Chooser:
     """Chooses the largest parts of a plan whose scans leave some partitions."""
 
-    def __init__(self, session: Session, prunings: Prunings, divider: CopartitioningAnalysis) -> None:
+    def __init__(self, session: QuerySession, prunings: Prunings, divider: CopartitioningAnalysis) -> None:
         self._session = session
         self._prunings = prunings
         self._divider = divider

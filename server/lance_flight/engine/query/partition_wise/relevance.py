@@ -19,10 +19,10 @@ from lance_flight.engine.query.partition_wise.plans import (
     unaliased,
     window_columns,
 )
-from lance_flight.engine.query.session import Session
+from lance_flight.engine.query.session import QuerySession
 
 
-def concerns_partitions(session: Session, node: Node) -> bool:
+def concerns_partitions(session: QuerySession, node: Node) -> bool:
     """Return whether a join, aggregate, window or sort may be run by partitions, or answered from metadata; every join may."""
     if isinstance(node.variant, Join):
         return True
@@ -45,7 +45,7 @@ def _columns(node: Node) -> Iterator[ColumnKey]:
         yield from window_columns(node.variant)
 
 
-def _is_source(session: Session, below: Node, column: ColumnKey) -> bool:
+def _is_source(session: QuerySession, below: Node, column: ColumnKey) -> bool:
     """Return whether a partition field is computed from a column; one whose origin is not known may be."""
     found = origin(below, column)
     if found is None:

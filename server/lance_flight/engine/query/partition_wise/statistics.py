@@ -9,7 +9,7 @@ import numpy as np
 from datafusion.expr import TableScan
 
 from lance_flight.engine.query.partition_wise.plans import Node, table_key
-from lance_flight.engine.query.session import Session
+from lance_flight.engine.query.session import QuerySession
 from lance_flight.engine.query.tables import Prunings, Rows
 from lance_flight.planning.pruning import Pruning
 
@@ -26,7 +26,7 @@ def read_tables(prunings: Sequence[Pruning]) -> Rows:
 class RowCounts:
     """Row counts of the tables of a query: of the partitions that its scans leave."""
 
-    session: Session
+    session: QuerySession
     prunings: Prunings
     _known: dict[str, int] = field(default_factory=dict)
 

@@ -27,7 +27,7 @@ _ADDRESSES = tuple(field.name for field in ADDRESS_FIELDS)
 
 
 class QueryRunner(Protocol):
-    """Runs a query within the statement (`session.Session`)."""
+    """Runs a query within the statement (`session.QuerySession`)."""
 
     log: ScanLog
     inner: dict[str, pads.Dataset]

@@ -28,7 +28,7 @@ from lance_flight.planning.predicates import Predicate
 
 
 class Planner(Protocol):
-    """Interface that a search uses of its statement (`session.Session`)."""
+    """Interface that a search uses of its statement (`session.QuerySession`)."""
 
     db_schema: str
     target_partitions: int

@@ -15,9 +15,9 @@ from lance_flight.catalog.roots.directory import Root
 from lance_flight.catalog.roots.temporary import TemporaryTables
 from lance_flight.engine.runtime.client_sessions import (
     ANONYMOUS,
-    ClientSession,
     KnownSession,
     OpenTransaction,
+    Session,
     new_session_id,
 )
 from lance_flight.engine.runtime.limits import NO_LIMITS, Limits
@@ -33,11 +33,11 @@ _COOKIE = "session "
 class _Kept:
     """A session, and when it was last found under one of its keys."""
 
-    session: ClientSession
+    session: Session
     used: float
 
 
-class Clients:
+class SessionRegistry:
     """The sessions and open transactions of one server. Safe to share among threads.
 
     What nobody has used for a while ends, a session and its transactions: its client has gone. Of too many sessions those
@@ -50,22 +50,22 @@ class Clients:
         self._idle_seconds = limits.session_idle_timeout
         self._now = now
         self._sessions: OrderedDict[str, _Kept] = OrderedDict()
-        self._offered: OrderedDict[str, ClientSession] = OrderedDict()
+        self._offered: OrderedDict[str, Session] = OrderedDict()
         self._open: dict[bytes, OpenTransaction] = {}
         self._lock = threading.Lock()
 
-    def session(self, key: str, principal: str = ANONYMOUS) -> ClientSession:
+    def session(self, key: str, principal: str = ANONYMOUS) -> Session:
         """Return the session of a client by its key; create one if the principal has none there."""
         self._forget_idle()
         with self._lock:
             kept = self._sessions.get(key)
             is_there = kept is not None and kept.session.principal == principal
-            return self._keep(key, kept.session if kept and is_there else ClientSession(principal=principal))
+            return self._keep(key, kept.session if kept and is_there else Session(principal=principal))
 
     def renew(self, key: str, principal: str = ANONYMOUS) -> None:
         """Begin a session anew: its settings are the default ones, and no open transaction belongs to it."""
         with self._lock:
-            self._keep(key, ClientSession(is_introduced=True, principal=principal))
+            self._keep(key, Session(is_introduced=True, principal=principal))
 
     def offer(self, key: str, cookie: str, *, is_own: bool, principal: str = ANONYMOUS) -> None:
         """Let a cookie find the session of a client once it comes back; `is_own`: it is certainly that client's alone."""
@@ -82,7 +82,7 @@ class Clients:
         with self._lock:
             return _COOKIE + cookie in self._sessions or cookie in self._offered
 
-    def session_of(self, cookie: str, principal: str = ANONYMOUS) -> ClientSession:
+    def session_of(self, cookie: str, principal: str = ANONYMOUS) -> Session:
         """Return the session of a cookie; `Conflict` if it has ended, `Refused` if it belongs to another principal."""
         self._forget_idle()
         with self._lock:
@@ -107,7 +107,7 @@ class Clients:
                 )
             return self._keep(_COOKIE + cookie, offered)
 
-    def close(self, session: ClientSession, *, is_own: bool) -> None:
+    def close(self, session: Session, *, is_own: bool) -> None:
         """End a session, so that nothing finds it any longer.
 
         If they are its own, its transactions are rolled back, and its temporary tables removed.
@@ -125,7 +125,7 @@ class Clients:
         if is_own:
             session.temporary.close()
 
-    def begin(self, session: ClientSession) -> bytes:
+    def begin(self, session: Session) -> bytes:
         """Begin a transaction and return its id."""
         self._end_idle()
         transaction = OpenTransaction(
@@ -156,14 +156,14 @@ class Clients:
             raise Refused("the transaction belongs to another principal")
         return found
 
-    def current(self, session: ClientSession, transaction_id: bytes) -> bytes:
+    def current(self, session: Session, transaction_id: bytes) -> bytes:
         """Return the same transaction while it is known, then the open one of the session."""
         with self._lock:
             known = transaction_id in self._open
         following = None if known else self.joined(session)
         return transaction_id if following is None else following.id
 
-    def joined(self, session: ClientSession) -> OpenTransaction | None:
+    def joined(self, session: Session) -> OpenTransaction | None:
         """Return the open transaction of a session, for calls without a transaction id; raise `InvalidInput` if there are several."""
         match list(session.open):
             case []:
@@ -227,7 +227,7 @@ class Clients:
             session.temporary.close()
         return count
 
-    def _keep(self, key: str, session: ClientSession) -> ClientSession:
+    def _keep(self, key: str, session: Session) -> Session:
         """Let a key find a session, which is in use; `LimitExceeded` where there are too many that cannot be forgotten."""
         if key not in self._sessions:
             self._make_room(session.principal)
@@ -253,7 +253,7 @@ class Clients:
         if too_many > 0:
             raise LimitExceeded(f"{whose} {most} sessions with open transactions; expected one of them to end first")
 
-    def _unknown(self, forgotten: Sequence[ClientSession]) -> list[ClientSession]:
+    def _unknown(self, forgotten: Sequence[Session]) -> list[Session]:
         """Return the sessions among some that no key refers to any longer."""
         known = {id(kept.session) for kept in self._sessions.values()} if forgotten else set()
         return [session for session in forgotten if id(session) not in known]

@@ -34,7 +34,7 @@ class Granter(Protocol):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Gate:
+class Authentication:
     """Admits callers that one of the authenticators recognises.
 
     Without any, whoever comes is anonymous, whatever he carries. With some, those without a credential are if
@@ -91,5 +91,5 @@ class Gate:
         raise Unauthenticated("the bearer token is not valid, or not any longer")
 
 
-OPEN = Gate()
+OPEN = Authentication()
 """Gate that authenticates no caller."""
