@@ -87,7 +87,7 @@ class ConformanceServer(FlightSqlServer):
             host=host,
             port=port,
             middleware={HEADER: EchoedHeaders()},
-            gate=Authentication(authenticators=(user,), granter=user) if scenario == AUTH else OPEN,
+            authentication=Authentication(authenticators=(user,), granter=user) if scenario == AUTH else OPEN,
         )
         self._scenario = scenario
 

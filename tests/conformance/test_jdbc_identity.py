@@ -38,11 +38,11 @@ def said(jdbc_driver: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterato
     queries = {"SELECT CURRENT_USER": pa.table({"who": ["in"]})}
     own, backend, anonymous = ca.signs_a_server(), CannedBackend(queries=queries), CannedBackend(queries=queries)
     (place / "ca.pem").write_bytes(ca.pem)
-    gate = Identities(place).gate
+    authentication = Identities(place).authentication
     tls = Tls(certificate=own.pem, key=own.key)
     with (
-        FlightSqlServer(backend, KEY, gate=gate) as plain,
-        FlightSqlServer(backend, KEY, gate=gate, tls=tls) as server,
+        FlightSqlServer(backend, KEY, authentication=authentication) as plain,
+        FlightSqlServer(backend, KEY, authentication=authentication, tls=tls) as server,
         FlightSqlServer(anonymous, KEY) as asking_nobody,
     ):
         places = {

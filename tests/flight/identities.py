@@ -88,7 +88,7 @@ def signed(key: Any = SIGNING_KEY, algorithm: str = "ES256", kid: str | None = "
 
 @dataclass
 class Identities:
-    """A gate over files in a directory, with a clock of ours."""
+    """A authentication over files in a directory, with a clock of ours."""
 
     place: Path
     allow_anonymous: bool = False
@@ -106,7 +106,9 @@ class Identities:
         keys.write_text(key_set(SIGNING_KEY))
         users = UsersFile(str(self.users), self.tokens, PasswordChecks(pause=lambda _: None))
         others = TokensFile(str(tokens), self.clock), JsonWebTokens(RULES, KeysFile(str(keys)))
-        self.gate = Authentication(authenticators=(users, *others), granter=users, allow_anonymous=self.allow_anonymous)
+        self.authentication = Authentication(
+            authenticators=(users, *others), granter=users, allow_anonymous=self.allow_anonymous
+        )
 
 
 def basic(user: str, password: str) -> str:

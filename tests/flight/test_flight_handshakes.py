@@ -24,7 +24,7 @@ class Unanswered(InMessages):
 
 @pytest.fixture
 def server(backend: CannedBackend, tmp_path: Path) -> Iterator[FlightSqlServer]:
-    with FlightSqlServer(backend, KEY, gate=Identities(tmp_path).gate) as running:
+    with FlightSqlServer(backend, KEY, authentication=Identities(tmp_path).authentication) as running:
         yield running
 
 

@@ -45,7 +45,7 @@ def identities(tmp_path: Path) -> Identities:
 @pytest.fixture
 def server(backend: CannedBackend, identities: Identities) -> Iterator[FlightSqlServer]:
     backend.updates["INSERT"] = 1
-    with FlightSqlServer(backend, KEY, gate=identities.gate) as running:
+    with FlightSqlServer(backend, KEY, authentication=identities.authentication) as running:
         yield running
 
 
@@ -278,7 +278,10 @@ def test_anonymous_callers_are_let_in_where_that_is_asked_for_and_wrong_ones_nev
     backend: CannedBackend, tmp_path: Path
 ) -> None:
     identities = Identities(tmp_path, allow_anonymous=True)
-    with FlightSqlServer(backend, KEY, gate=identities.gate) as server, flight.connect(server.uri) as client:
+    with (
+        FlightSqlServer(backend, KEY, authentication=identities.authentication) as server,
+        flight.connect(server.uri) as client,
+    ):
         client.get_flight_info(descriptor(SELECT))
         with pytest.raises(flight.FlightUnauthenticatedError):
             client.get_flight_info(descriptor(SELECT), calling(basic("alice", "wrong")))
@@ -294,7 +297,10 @@ def test_another_server_takes_a_token_if_it_has_the_same_key(
     (tmp_path / "other").mkdir()
     other = Identities(tmp_path / "other", key=key)
     other.users.write_text((tmp_path / "users.toml").read_text())
-    with FlightSqlServer(backend, key, gate=other.gate) as server, flight.connect(server.uri) as second:
+    with (
+        FlightSqlServer(backend, key, authentication=other.authentication) as server,
+        flight.connect(server.uri) as second,
+    ):
         call = Visit(second, calling(header), flight.Ticket(b""), b"")
         assert refusal(lambda v: info(v, SELECT), call) == (None if is_taken else "unauthenticated")
 

@@ -41,9 +41,11 @@ def identities(tmp_path: Path) -> Identities:
 
 
 @contextmanager
-def serving(backend: CannedBackend, gate: Authentication, *, mutual: bool = False) -> Iterator[FlightSqlServer]:
+def serving(
+    backend: CannedBackend, authentication: Authentication, *, mutual: bool = False
+) -> Iterator[FlightSqlServer]:
     tls = Tls(certificate=SERVER.pem, key=SERVER.key, client_ca=CA.pem if mutual else None)
-    with FlightSqlServer(backend, KEY, gate=gate, tls=tls) as server:
+    with FlightSqlServer(backend, KEY, authentication=authentication, tls=tls) as server:
         yield server
 
 
@@ -53,10 +55,12 @@ def connected(server: FlightSqlServer, client: Certificate | None = None, ca: Ce
     return flight.connect(f"grpc+tls://localhost:{server.port}", tls_root_certs=ca.pem, **own)
 
 
-def mutual_gate(identities: Identities) -> Authentication:
+def mutual_authentication(identities: Identities) -> Authentication:
     """The same, with clients that are told by their certificates."""
     return Authentication(
-        authenticators=identities.gate.authenticators, granter=identities.gate.granter, has_certificates=True
+        authenticators=identities.authentication.authenticators,
+        granter=identities.authentication.granter,
+        has_certificates=True,
     )
 
 
@@ -67,7 +71,7 @@ def test_adbc_over_tls_with_a_user_and_a_password(backend: CannedBackend, identi
         DatabaseOptions.TLS_ROOT_CERTS.value: CA.pem.decode(),
     }
     with (
-        serving(backend, identities.gate) as server,
+        serving(backend, identities.authentication) as server,
         dbapi.connect(f"grpc+tls://localhost:{server.port}", db_kwargs=kwargs, autocommit=True) as connection,
         connection.cursor() as cursor,
     ):
@@ -85,7 +89,7 @@ def test_adbc_with_a_certificate_of_its_own(backend: CannedBackend, identities: 
         DatabaseOptions.MTLS_PRIVATE_KEY.value: alice.key.decode(),
     }
     with (
-        serving(backend, mutual_gate(identities), mutual=True) as server,
+        serving(backend, mutual_authentication(identities), mutual=True) as server,
         dbapi.connect(f"grpc+tls://localhost:{server.port}", db_kwargs=kwargs, autocommit=True) as connection,
         connection.cursor() as cursor,
     ):
@@ -98,7 +102,7 @@ def test_adbc_with_a_certificate_of_its_own(backend: CannedBackend, identities: 
 def test_who_does_not_encrypt_or_does_not_trust_is_not_connected(
     backend: CannedBackend, identities: Identities
 ) -> None:
-    with serving(backend, identities.gate) as server:
+    with serving(backend, identities.authentication) as server:
         for client in (flight.connect(f"grpc://localhost:{server.port}"), connected(server, ca=STRANGE_CA)):
             with client, pytest.raises(flight.FlightUnavailableError):
                 client.get_flight_info(descriptor(SELECT), calling(basic("alice", PASSWORDS["alice"])))
@@ -117,7 +121,10 @@ NAMES = {
 def test_the_name_of_a_certificate_is_the_principal(
     backend: CannedBackend, identities: Identities, certificate: Certificate, name: str
 ) -> None:
-    with serving(backend, mutual_gate(identities), mutual=True) as server, connected(server, certificate) as client:
+    with (
+        serving(backend, mutual_authentication(identities), mutual=True) as server,
+        connected(server, certificate) as client,
+    ):
         client.get_flight_info(descriptor(SELECT))
     assert [caller.principal for caller in backend.callers] == [name]
 
@@ -138,7 +145,7 @@ def test_a_certificate_that_proves_nobody_is_taken_by_no_rpc(
     backend: CannedBackend, identities: Identities, certificate: Certificate | None
 ) -> None:
     outcomes: dict[str, str | None] = {}
-    with serving(backend, mutual_gate(identities), mutual=True) as server:
+    with serving(backend, mutual_authentication(identities), mutual=True) as server:
         for rpc, call in FREE.items():
             with connected(server, certificate) as client:
                 outcomes[rpc] = refusal(call, Visit(client, calling(None), flight.Ticket(b""), b""))
@@ -155,7 +162,7 @@ def test_a_credential_goes_before_the_certificate_of_its_connection(
     backend: CannedBackend, identities: Identities, header: str | None, name: str
 ) -> None:
     with (
-        serving(backend, mutual_gate(identities), mutual=True) as server,
+        serving(backend, mutual_authentication(identities), mutual=True) as server,
         connected(server, CA.signs("machine")) as client,
     ):
         client.get_flight_info(descriptor(SELECT), calling(header))
@@ -166,7 +173,7 @@ def test_a_credential_goes_before_the_certificate_of_its_connection(
 
 def test_what_is_of_one_certificate_is_not_of_another(backend: CannedBackend, identities: Identities) -> None:
     with (
-        serving(backend, mutual_gate(identities), mutual=True) as server,
+        serving(backend, mutual_authentication(identities), mutual=True) as server,
         connected(server, CA.signs("alice")) as alice,
         connected(server, CA.signs("bob")) as bob,
     ):
@@ -231,7 +238,11 @@ def test_an_expired_certificate_and_an_open_key_are_named(
 def test_new_certificates_are_used_and_calls_of_the_old_ones_end(identities: Identities) -> None:
     backend = SlowBackend()
     after = STRANGE_CA.signs_a_server()
-    with serving(backend, identities.gate) as before, ThreadPoolExecutor(1) as pool, connected(before) as client:
+    with (
+        serving(backend, identities.authentication) as before,
+        ThreadPoolExecutor(1) as pool,
+        connected(before) as client,
+    ):
         options = calling(signed_in(client, "alice"))
         running = pool.submit(client.get_flight_info, descriptor(SELECT), options)
         assert backend.is_begun.wait(PATIENCE)
@@ -282,7 +293,7 @@ def test_a_server_takes_the_certificates_that_come_into_its_files(
 
 def test_a_handshake_is_not_offered_where_certificates_tell(backend: CannedBackend, identities: Identities) -> None:
     with (
-        serving(backend, mutual_gate(identities), mutual=True) as server,
+        serving(backend, mutual_authentication(identities), mutual=True) as server,
         connected(server, CA.signs("machine")) as client,
     ):
         with pytest.raises(pa.ArrowNotImplementedError):
@@ -304,7 +315,7 @@ def test_adbc_is_told_that_there_is_no_handshake(backend: CannedBackend, identit
         DatabaseOptions.TLS_ROOT_CERTS.value: CA.pem.decode(),
     }
     with (
-        serving(backend, mutual_gate(identities), mutual=True) as server,
+        serving(backend, mutual_authentication(identities), mutual=True) as server,
         pytest.raises(Error),
     ):
         dbapi.connect(f"grpc+tls://localhost:{server.port}", db_kwargs=kwargs)
@@ -321,7 +332,7 @@ def test_a_read_of_spark_through_a_server_says_who_asks(
     backend: CannedBackend, identities: Identities, tmp_path: Path, proof: dict[str, str]
 ) -> None:
     (tmp_path / "ca").write_bytes(CA.pem)
-    with serving(backend, identities.gate) as server:
+    with serving(backend, identities.authentication) as server:
         place = {"uri": f"grpc+tls://localhost:{server.port}", "tls_roots": str(tmp_path / "ca")}
         options = ReadOptions.parse({**place, **proof, "query": "SELECT numbers", "partitions": "2"})
         portions = plan(options).portions()

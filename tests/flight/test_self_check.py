@@ -36,7 +36,7 @@ def test_a_server_answers_itself(
         monkeypatch.setenv("http_proxy", proxy)
     own = authority().signs_a_server()
     more = {"tls": Tls(certificate=own.pem, key=own.key)} if is_encrypted else {}
-    more |= {"gate": Identities(tmp_path).gate} if has_identities else {}
+    more |= {"authentication": Identities(tmp_path).authentication} if has_identities else {}
     with FlightSqlServer(CannedBackend(), KEY, host=host, **more) as server:
         assert SelfCheck(server.uri, timeout=PATIENCE).is_answered()
 

@@ -20,8 +20,8 @@ if TYPE_CHECKING:
     from lance_flight.flight.tls import TlsFiles
 
 
-def gate(config: ServerConfig, key: bytes) -> Authentication:
-    """Build the gate of a server, whose `key` signs the tokens that it issues; raise `InvalidInput` for an unreadable file."""
+def authentication(config: ServerConfig, key: bytes) -> Authentication:
+    """Build the authentication of a server, whose `key` signs the tokens that it issues; raise `InvalidInput` for an unreadable file."""
     tokens = SessionTokens(sealer=TicketSealer(key), lifetime=config.token_lifetime)
     users = UsersFile(config.users_file, tokens) if config.users_file else None
     others = _bearers(config)

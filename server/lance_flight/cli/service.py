@@ -20,7 +20,7 @@ from lance_flight.catalog.commits.write_memory import LEAST_BYTES, write_memory
 from lance_flight.catalog.roots.directory import Root
 from lance_flight.catalog.storage.staging_area import PRIVATE, settle_abandoned
 from lance_flight.catalog.storage.store import Store, caches
-from lance_flight.cli.identity import certificates, gate
+from lance_flight.cli.identity import authentication, certificates
 from lance_flight.config import LOOPBACK, ServerConfig, settings
 from lance_flight.engine.engine import Engine
 from lance_flight.engine.query.policies.file import PolicyFile
@@ -89,7 +89,7 @@ def build(
     )
     policies = PolicyFile(config.policy_file) if config.policy_file else None
     key = ticket_key(store, config)
-    admitting, tls_files = gate(config, key), certificates(config)
+    admitting, tls_files = authentication(config, key), certificates(config)
     tls = None if tls_files is None else tls_files.read()
     if tls is None and config.has_authentication and config.host not in LOOPBACK:
         log.warning("credentials come over %s without encryption; expected tls_certificate and tls_key", config.host)
@@ -101,7 +101,7 @@ def build(
             host=config.host,
             port=config.port,
             advertise=advertised,
-            gate=admitting,
+            authentication=admitting,
             parameter_limit=config.parameter_limit,
             takes_dictionaries=config.takes_dictionaries,
             middleware=middleware,

@@ -1,6 +1,6 @@
 """Context of a call beside its command: its caller, the options in its headers, and its registration as running.
 
-`CallMiddleware` is the one place that reads headers and writes them. A caller whom the gate does not let in gets no further.
+`CallMiddleware` is the one place that reads headers and writes them. A caller whom the authentication does not let in gets no further.
 """
 
 from __future__ import annotations
@@ -136,7 +136,7 @@ class CallMiddleware(flight.ServerMiddleware):
     def __init__(
         self,
         in_flight: InFlight,
-        gate: Authentication,
+        authentication: Authentication,
         principal: Principal | None,
         headers: Mapping[str, Sequence[str]],
         *,
@@ -147,7 +147,7 @@ class CallMiddleware(flight.ServerMiddleware):
     ) -> None:
         super().__init__()
         self._in_flight = in_flight
-        self._gate = gate
+        self._authentication = authentication
         self._principal = principal
         self.waiting = Waiting()
         self.headers = headers
@@ -159,7 +159,7 @@ class CallMiddleware(flight.ServerMiddleware):
 
     def principal(self, certificate: bytes) -> Principal:
         """Return the principal of the call, over a connection with the certificate of this name."""
-        return self._principal or self._gate.certified(certificate.decode())
+        return self._principal or self._authentication.certified(certificate.decode())
 
     def sending_headers(self) -> dict[str, str]:
         """Send the token of a Handshake, a new cookie, or the deletion of a cookie that finds no session."""
@@ -179,11 +179,13 @@ class CallMiddleware(flight.ServerMiddleware):
 class CallMiddlewareFactory(flight.ServerMiddlewareFactory):
     """Lets calls in, each with its principal, and finds the session of those that bring a cookie."""
 
-    def __init__(self, in_flight: InFlight, backend: Backend, gate: Authentication, handshake: Handshake) -> None:
+    def __init__(
+        self, in_flight: InFlight, backend: Backend, authentication: Authentication, handshake: Handshake
+    ) -> None:
         super().__init__()
         self._in_flight = in_flight
         self._backend = backend
-        self._gate = gate
+        self._authentication = authentication
         self._handshake = handshake
 
     @handler
@@ -194,16 +196,16 @@ class CallMiddlewareFactory(flight.ServerMiddlewareFactory):
         its own is answered with a cookie, whether it is an action that needs one or not.
         """
         is_handshake = info.method == flight.FlightMethod.HANDSHAKE
-        if not self._gate.is_open:
+        if not self._authentication.is_open:
             headers = with_token(headers)
-        principal = None if is_handshake and self._handshake.begin(headers) else self._gate.admit(headers)
-        granted = self._gate.grant(principal) if is_handshake else None
+        principal = None if is_handshake and self._handshake.begin(headers) else self._authentication.admit(headers)
+        granted = self._authentication.grant(principal) if is_handshake else None
         has_token = _has_session_token(principal, headers)
         cookie = None if has_token else _session_cookie(headers.get(_COOKIES, ()))
         is_offered = info.method == flight.FlightMethod.DO_ACTION and cookie is None and not has_token
         middleware = CallMiddleware(
             self._in_flight,
-            self._gate,
+            self._authentication,
             principal,
             headers,
             granted=granted,

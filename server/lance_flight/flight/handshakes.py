@@ -25,9 +25,9 @@ TOKEN = "auth-token-bin"  # noqa: S105 - the header, not what stands in it
 class Handshake(flight.ServerAuthHandler):
     """Server side of a Handshake; without a handler gRPC answers it with UNIMPLEMENTED."""
 
-    def __init__(self, gate: Authentication) -> None:
+    def __init__(self, authentication: Authentication) -> None:
         super().__init__()
-        self._gate = gate
+        self._authentication = authentication
         self._known: dict[int, bool] = {}
 
     def begin(self, headers: Mapping[str, Sequence[str | bytes]]) -> bool:
@@ -35,7 +35,9 @@ class Handshake(flight.ServerAuthHandler):
 
         `authenticate` is called after this on the same thread, and is told nothing of the call.
         """
-        is_known = bool(headers.get(AUTHORIZATION)) if self._gate.is_open else credential_of(headers) is not None
+        is_known = (
+            bool(headers.get(AUTHORIZATION)) if self._authentication.is_open else credential_of(headers) is not None
+        )
         self._known[threading.get_ident()] = is_known
         return not is_known
 
@@ -51,13 +53,13 @@ class Handshake(flight.ServerAuthHandler):
         if self._known.pop(threading.get_ident(), False):
             return
         if not message:
-            self._gate.admit({})
+            self._authentication.admit({})
             return
-        user = ANONYMOUS if self._gate.is_open else self._gate.known(_password(message))
-        outgoing.write((self._gate.grant(user) or "").encode())
+        user = ANONYMOUS if self._authentication.is_open else self._authentication.known(_password(message))
+        outgoing.write((self._authentication.grant(user) or "").encode())
 
     def is_valid(self, token: bytes) -> bytes:
-        """Accept every call: what its token proves is the gate's to say."""
+        """Accept every call: what its token proves is the authentication's to say."""
         return b""
 
 

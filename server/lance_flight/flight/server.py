@@ -63,7 +63,7 @@ class FlightSqlServer(flight.FlightServerBase):
     """Answers Flight SQL from `backend` at `host`:`port` (0: any free port) as soon as it is made.
 
     `key` (32 bytes) signs tickets and prepared handles; servers that share it can answer for each other. Endpoints name
-    no location unless `advertise` lists addresses that clients can reach. `gate` lets callers in; `middleware` sees every
+    no location unless `advertise` lists addresses that clients can reach. `authentication` lets callers in; `middleware` sees every
     call beside our own. With `tls` connections are encrypted. `takes_dictionaries` says whether ingests may have dictionaries
     (see `dictionaries`).
 
@@ -80,7 +80,7 @@ class FlightSqlServer(flight.FlightServerBase):
         port: int = 0,
         advertise: Sequence[str] = (),
         middleware: Mapping[str, flight.ServerMiddlewareFactory] = MappingProxyType({}),
-        gate: Authentication = OPEN,
+        authentication: Authentication = OPEN,
         parameter_limit: int = NO_BOUND,
         takes_dictionaries: bool = False,
         tls: Tls | None = None,
@@ -103,21 +103,24 @@ class FlightSqlServer(flight.FlightServerBase):
             host=host,
             advertise=advertise,
             middleware=middleware,
-            gate=gate,
+            authentication=authentication,
             parameter_limit=parameter_limit,
             takes_dictionaries=takes_dictionaries,
             shared=shared,
         )
         self.in_flight = shared.in_flight
-        handshake = Handshake(gate)
+        handshake = Handshake(authentication)
         self.tls = tls
         super().__init__(
             (_bracketed(host), port),
-            auth_handler=None if gate.has_certificates else handshake,
+            auth_handler=None if authentication.has_certificates else handshake,
             tls_certificates=None if tls is None else [(tls.certificate, tls.key)],
             verify_client=tls is not None and tls.client_ca is not None,
             root_certificates=None if tls is None else tls.client_ca,
-            middleware={MIDDLEWARE: CallMiddlewareFactory(self.in_flight, backend, gate, handshake), **middleware},
+            middleware={
+                MIDDLEWARE: CallMiddlewareFactory(self.in_flight, backend, authentication, handshake),
+                **middleware,
+            },
         )
 
     @property
