@@ -170,6 +170,26 @@ def test_an_id_is_known_after_its_writer_died_right_after_the_commit(
     assert [token.id for token in named_commits(again.snapshot())] == ["load 1"]
 
 
+@pytest.mark.parametrize("is_committed", [True, False])
+def test_an_answer_that_is_lost_is_looked_for_in_the_table(
+    place: Path, monkeypatch: pytest.MonkeyPatch, *, is_committed: bool
+) -> None:
+    table, commit_to = opened(place), lance.LanceDataset.commit
+
+    def lost(*arguments: object, **options: object) -> object:
+        if is_committed:
+            commit_to(*arguments, **options)
+        raise OSError("the connection was reset")
+
+    monkeypatch.setattr(lance.LanceDataset, "commit", lost)
+    if is_committed:
+        assert table.append([MORE], evaluate) == 1
+    else:
+        with pytest.raises(OSError, match="reset"):
+            table.append([MORE], evaluate)
+    assert ids(place) == [1, 2, *[3] * is_committed]
+
+
 @pytest.mark.parametrize("replaces", [Replaces.TABLE, Replaces.PARTITIONS])
 def test_several_processes_replace_all_rows(place: Path, replaces: Replaces) -> None:
     write = SharedWrite.begin(opened(place))

@@ -21,6 +21,7 @@ from lance.fragment import write_fragments
 from lance.schema import LanceSchema
 
 from lance_flight.catalog.manifests.snapshot import PartitionTable
+from lance_flight.catalog.manifests.version_log import TRANSACTIONS
 from lance_flight.catalog.storage.branches import BRANCHES, open_branch
 from lance_flight.catalog.storage.conflicts import conflicts
 from lance_flight.catalog.storage.file_versions import check_values, version_of
@@ -31,7 +32,7 @@ from lance_flight.catalog.storage.store import HERE, Store, shared_session
 from lance_flight.catalog.storage.table_cache import kept_tables
 from lance_flight.catalog.storage.whole_files import DATA, check_data
 from lance_flight.catalog.tables.lance_fields import leaves, new_schema, numbers, renumbered, seed_of
-from lance_flight.errors import Conflict, NotFound, SerializationFailure
+from lance_flight.errors import Conflict, NotFound, OutcomeUnknown, SerializationFailure
 from lance_flight.faults import failpoint
 from lance_flight.model.file_versions import NEWEST
 from lance_flight.model.pins import BranchVersion, FixedPin, Latest, Pin, PlainVersion, Tag, Version
@@ -315,12 +316,32 @@ def _committed(
         kept = [each.metadata for each in dataset.get_fragments()[:1] if each.fragment_id not in _changed(operation)]
         operation.updated_fragments = [*operation.updated_fragments, *kept]
     transaction = Transaction(base.version, operation, transaction_properties=dict(properties))
-    with conflicts(f"another writer changed table {store.name!r} first"):
-        made = LanceDataset.commit(dataset, transaction, max_retries=0, storage_options=store.options or None)
+    try:
+        with conflicts(f"another writer changed table {store.name!r} first"):
+            made = LanceDataset.commit(dataset, transaction, max_retries=0, storage_options=store.options or None)
+    except OSError as exc:
+        # Whatever went wrong, the table says whether it did so before or after the commit.
+        found = _find_commit(store, base, properties)
+        if found is None and store.is_remote:
+            raise OutcomeUnknown(f"a commit to {store.name!r} was sent and not answered: {store.words(exc)}") from exc
+        if found is None:
+            raise
+        made = found
     standing.check(store.name)
     kept_tables.keep(store, made)
     failpoint("plain_committed")
     return PlainVersion(int(made.version), made.get_version()["timestamp"].astimezone(UTC))
+
+
+def _find_commit(store: Store, base: PlainVersion, properties: Mapping[str, str]) -> LanceDataset | None:
+    """Return the version after `base` whose commit has the ids of these transactions, if there is one."""
+    head = store.open()
+    newer = head.get_transactions(max(int(head.version) - base.version, 0))
+    for version, done in zip(range(int(head.version), base.version, -1), newer, strict=False):
+        said = {} if done is None else done.transaction_properties or {}
+        if properties.get(TRANSACTIONS) and said.get(TRANSACTIONS) == properties[TRANSACTIONS]:
+            return store.open(version)
+    return None
 
 
 def _changed(operation: LanceOperation.Update) -> set[int]:
