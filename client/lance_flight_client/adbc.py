@@ -1,4 +1,4 @@
-"""Connecting to a server over ADBC.
+"""Connections to a server over ADBC.
 
 Everything here is plain `adbc_driver_flightsql`; an application needs nothing of this module.
 """
@@ -25,7 +25,7 @@ FILE_VERSION = f"{_HEADER}lance-flight-file-version"
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """What a statement returned: rows, or how many it affected (−1: unknown)."""
+    """Result of a statement: rows, or how many it affected (−1: unknown)."""
 
     rows: pa.Table | None
     affected: int
@@ -33,7 +33,7 @@ class Result:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Credentials:
-    """Who connects, by a user and his password or by a bearer token, and whom to trust.
+    """Credentials of a connection: a user with a password or a bearer token, and the certificates to trust.
 
     `tls_ca`, `certificate` and `key` are PEM: who signs the server's certificate (otherwise those that the system trusts), and
     the client's own where the server asks for one.
@@ -48,7 +48,7 @@ class Credentials:
 
     @property
     def options(self) -> dict[str, str]:
-        """The same as options of the driver.
+        """The credentials as options of the ADBC driver.
 
         >>> Credentials(user="alice", password="secret").options
         {'username': 'alice', 'password': 'secret'}
@@ -68,7 +68,7 @@ NOBODY = Credentials()
 
 
 def connect(uri: str, credentials: Credentials = NOBODY) -> dbapi.Connection:
-    """An ADBC connection to the server at `uri` (`grpc://host:port` or `grpc+tls://host:port`), with autocommit on.
+    """Connect over ADBC to the server at `uri` (`grpc://host:port` or `grpc+tls://host:port`), with autocommit on.
 
     `ServerError` where there is none, or where it does not let these credentials in.
     """
@@ -124,7 +124,7 @@ def ingest(
 
 
 def watched(table: pa.Table, progress: Callable[[int], Any], rows: int = 65_536) -> pa.RecordBatchReader:
-    """`table` as a stream that tells `progress` how many rows have been sent."""
+    """Return `table` as a stream that calls `progress` with the number of rows sent so far."""
 
     def batches() -> Any:
         sent = 0

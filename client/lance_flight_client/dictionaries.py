@@ -1,4 +1,4 @@
-"""Dictionary-encoded columns as their values: servers that ask who calls take no dictionaries."""
+"""Decoding of dictionary-encoded columns: servers that authenticate their callers take no dictionaries."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def decoded(data: pa.Table | pa.RecordBatchReader) -> pa.Table | pa.RecordBatchR
 
 
 def _plain(kind: pa.DataType) -> pa.DataType:
-    """The type without dictionaries.
+    """Return the type without dictionaries.
 
     >>> _plain(pa.list_(pa.dictionary(pa.int8(), pa.string_view())))
     ListType(list<item: string>)

@@ -1,8 +1,8 @@
-"""What can go wrong on the client's side of the wire."""
+"""Errors that the client raises."""
 
 
 class ServerError(Exception):
-    """What a server answered instead of a result, or that none answered."""
+    """Error that a server answered instead of a result, or failure to reach a server."""
 
 
 class JobFailed(Exception):

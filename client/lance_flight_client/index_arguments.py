@@ -1,4 +1,4 @@
-"""What the commands that make an index are told of it, here and on Spark."""
+"""Arguments of the commands that create an index, here and on Spark."""
 
 from __future__ import annotations
 

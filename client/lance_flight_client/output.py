@@ -21,7 +21,7 @@ def write(table: pa.Table, format: str, *, limit: int | None, out: TextIO) -> No
 
 
 def aligned(table: pa.Table, limit: int | None = None) -> str:
-    """A table as aligned text; numbers to the right, NULL as nothing.
+    """Return a table as aligned text; numbers to the right, NULL as nothing.
 
     >>> print(aligned(pa.table({"origin": ["EWR", None], "n": [12, 345]})))
     origin    n
@@ -50,7 +50,7 @@ def _line(widths: Sequence[int], cells: Sequence[str], right: Sequence[bool]) ->
 
 
 def _width(text: str) -> int:
-    """Columns of a terminal that a text takes."""
+    """Return the number of terminal columns that a text takes."""
     return sum(2 if unicodedata.east_asian_width(c) in "WF" else not unicodedata.combining(c) for c in text)
 
 
@@ -77,7 +77,7 @@ def _write_csv(table: pa.Table, _: int | None, out: TextIO) -> None:
 
 
 def _flat(column: pa.ChunkedArray) -> pa.ChunkedArray:
-    """CSV has no nesting: lists and structs as JSON."""
+    """Return lists and structs as JSON text, since CSV has no nesting."""
     if not pa.types.is_nested(column.type):
         return column
     return pa.chunked_array(
@@ -91,7 +91,7 @@ def _write_json(table: pa.Table, _: int | None, out: TextIO) -> None:
 
 
 def _json(value: Any) -> Any:
-    """Return what JSON has no word for: moments in ISO 8601, binary in hexadecimal, anything else as text."""
+    """Return a value that JSON has no type for: moments in ISO 8601, binary in hexadecimal, anything else as text."""
     if isinstance(value, datetime | date | time):
         return value.isoformat()
     return value.hex() if isinstance(value, bytes) else str(value)

@@ -1,4 +1,4 @@
-"""How far long work is, on a terminal."""
+"""Progress of long work on a terminal."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from functools import partial
 
 
 def progress(doing: str) -> Callable[[int, int], None] | None:
-    """Shows on a terminal how many of how many partition tables are done; None where nobody watches."""
+    """Return a function that shows how many partition tables are done, or None without a terminal."""
     return partial(_show, doing) if sys.stderr.isatty() else None
 
 

@@ -1,4 +1,4 @@
-"""What makes `lance_flight` a format of Spark: it imports every top-level package called `pyspark_…` that it finds."""
+"""Registration of `lance_flight` as a format of Spark, which imports every top-level package called `pyspark_…`."""
 
 from __future__ import annotations
 

@@ -40,7 +40,7 @@ class PartitionHash:
     paths: Mapping[int, Path]
 
     def of(self, batch: pa.RecordBatch) -> pa.Array:
-        """The numbers of the rows of a batch, as 32-bit integers."""
+        """Return the numbers of the rows of a batch, as 32-bit integers."""
         if not self.places:
             return pa.nulls(batch.num_rows, pa.int32())
         sources = pa.Table.from_arrays([batch.column(place) for place in self.places], names=self.columns.names)
@@ -48,7 +48,7 @@ class PartitionHash:
         return murmur3_multi([column.combine_chunks() for column in values.columns])
 
     def added(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """Batches with the numbers as their last column."""
+        """Yield batches with the numbers as their last column."""
         for batch in batches:
             yield batch.append_column(PARTITION, self.of(batch))
 

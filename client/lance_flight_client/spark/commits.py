@@ -1,4 +1,4 @@
-"""What became of a write that was given a `commit_id`."""
+"""Lookup of the commit of a write that had a `commit_id`."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from lance_flight_client.spark.writing.options import WriteOptions
 
 
 def committed(root: str, table: str, commit_id: str, *, storage: Mapping[str, str] | None = None) -> CommitToken | None:
-    """The commit that was made under an id, with its rows and its time; None where it is not known, or not any more."""
+    """Return the commit that was made under an id, with rows and time; None where it is not known, or not any more."""
     options = WriteOptions.of(root, table, storage or {})
     found = Root(store_of(options.root, options.storage)).find(TableName(*options.table))
     return None if found is None else named_commit(found.snapshot(), commit_id)

@@ -67,12 +67,12 @@ class Executors:
 
 @dataclass(frozen=True, slots=True)
 class _Task:
-    """What every task of a job knows: all of its pieces, pickled."""
+    """Function of every task of a job, with all pieces of the job, pickled."""
 
     pieces: bytes
 
     def outcomes(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """The result of each piece that a task is given by its number, or the error that it ends with."""
+        """Yield the result of each piece that a task is given by its number, or the error that it ends with."""
         pieces = pickle.loads(self.pieces)  # noqa: S301 - made by the driver
         for batch in batches:
             for number in batch.column(0).to_pylist():
@@ -133,6 +133,6 @@ def _is_classic(spark: SparkSession) -> bool:
 
 
 def _pickled(value: Any) -> bytes:
-    """Functions of the caller's own program, too, which executors have not."""
+    """Pickle a value, by value for functions of the caller's own program, which executors have not."""
     content: bytes = cloudpickle.dumps(value)  # type: ignore[no-untyped-call]
     return content

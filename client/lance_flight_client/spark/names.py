@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 
 
 def matched(names: Sequence[str], known: Iterable[str]) -> list[str]:
-    """The columns of a table that `names` mean, as Spark reads names: in whatever case, where that leaves no choice.
+    """Return the columns of a table that `names` mean to Spark: in whatever case, where that leaves no choice.
 
     >>> matched(["ID", "a", "A", "x"], ["id", "a", "A"])
     ['id', 'a', 'A', 'x']

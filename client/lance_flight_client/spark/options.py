@@ -185,7 +185,7 @@ def _going_with(name: str) -> list[str]:
 
 
 def _names(text: str, sign: str) -> list[str]:
-    """Names separated by a sign, as they are or in quotes; none where they are anything else.
+    """Split names separated by a sign, as they are or in quotes; none where they are anything else.
 
     >>> _names('id, "Two, Words"', ",")
     ['id', 'Two, Words']

@@ -92,7 +92,7 @@ def partition_wise_aggregate(
 
 
 def _pinned(options: Mapping[str, str]) -> dict[str, str]:
-    """The options of a direct read with the version that the table has now."""
+    """Return the options of a direct read with the version that the table has now."""
     parsed = ReadOptions.parse(options)
     if parsed.root is None:
         raise InvalidInput("groups are read directly; expected the option 'root'")

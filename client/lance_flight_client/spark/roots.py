@@ -10,7 +10,7 @@ from lance_flight.errors import InvalidInput
 
 
 def store_of(root: str, storage: Mapping[str, str]) -> Store:
-    """The place of a root; `InvalidInput` for a directory that this machine does not have."""
+    """Return the place of a root; `InvalidInput` for a directory that this machine does not have."""
     if "://" in root:
         return Store(root.rstrip("/"), dict(storage))
     path = Path(root).expanduser().resolve()

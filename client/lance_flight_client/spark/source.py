@@ -34,10 +34,10 @@ FORMAT = "lance_flight"
 
 
 class Portion(Protocol):
-    """What one task reads; it is pickled, and sent to an executor."""
+    """Part of a read for one task; it is pickled, and sent to an executor."""
 
     def batches(self) -> Iterator[Any]:
-        """Its rows, every record batch in exactly the schema of the plan."""
+        """Return its rows, every record batch in exactly the schema of the plan."""
         ...
 
 
@@ -50,7 +50,7 @@ class ReadPlan(Protocol):
         ...
 
     def portions(self) -> Sequence[Portion]:
-        """The tasks."""
+        """Return the tasks."""
         ...
 
 
@@ -77,7 +77,7 @@ class PlannedSource(DataSource):
         return PlanReader(self.plan_for(schema))
 
     def plan_for(self, schema: StructType) -> ReadPlan:
-        """Return what was planned; `InvalidInput` where nothing was, since Spark did not ask for the schema."""
+        """Return the plan; raise `InvalidInput` if there is none, since Spark did not ask for the schema."""
         if self._plan is None:
             raise InvalidInput(f"a schema was given: {schema.simpleString()}; leave .schema(…) away{self.advice}")
         return self._plan
@@ -131,5 +131,8 @@ class PlanReader(DataSourceReader):
 
 
 def imported(name: str) -> Any:
-    """A module that plans reads or writes, imported in the process where it is wanted: the ones that Spark forks must know no Lance yet."""
+    """Return a module that plans reads or writes, imported in the process where it is wanted.
+
+    The ones that Spark forks must know no Lance yet.
+    """
     return importlib.import_module(f"lance_flight_client.spark.{name}")

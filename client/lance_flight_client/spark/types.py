@@ -27,7 +27,7 @@ HAS_TIMES = hasattr(spark, "TimeType")
 
 
 def spark_schema(schema: pa.Schema) -> spark.StructType:
-    """The columns of a table as Spark has them; `SchemaError` names each one that it has no type for.
+    """Return the columns of a table as Spark has them; `SchemaError` names each one that it has no type for.
 
     >>> spark_schema(pa.schema({"id": pa.uint32(), "at": pa.timestamp("s")})).simpleString()
     'struct<id:bigint,at:timestamp_ntz>'
@@ -42,7 +42,7 @@ def spark_schema(schema: pa.Schema) -> spark.StructType:
 
 
 def carried_schema(schema: pa.Schema) -> pa.Schema:
-    """The Arrow schema of the batches that Spark is given for a table; `SchemaError` as above.
+    """Return the Arrow schema of the batches that Spark is given for a table; `SchemaError` as above.
 
     >>> carried_schema(pa.schema({"vector": pa.list_(pa.float16(), 3)})).field(0).type
     ListType(list<element: float>)
@@ -62,7 +62,7 @@ def carried_schema(schema: pa.Schema) -> pa.Schema:
 
 
 def carried_batch(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
-    """Rows in the types of `carried_schema`; `DataError` names the column and the value that would lose something."""
+    """Convert rows to the types of `carried_schema`; `DataError` names a column and value that would lose something."""
     columns = [_carry(column, field) for column, field in zip(batch.columns, schema, strict=True)]
     return pa.RecordBatch.from_arrays(columns, schema=schema)
 
@@ -78,7 +78,7 @@ def _carry(column: pa.Array, field: pa.Field) -> pa.Array:
 
 
 def carried_type(kind: pa.DataType) -> pa.DataType:
-    """The Arrow type of Spark's that holds every value of `kind`; `SchemaError` says what of it Spark cannot hold."""
+    """Return the Arrow type that holds every value of `kind` on Spark; `SchemaError` names what Spark cannot hold."""
     kind = storage_of(kind)
     if kind.id in _SAME:
         return kind
@@ -127,7 +127,7 @@ def _has_nanoseconds(kind: pa.DataType) -> bool:
 
 
 def _in_microseconds(kind: pa.DataType) -> pa.DataType:
-    """A carried type with its times of day in microseconds."""
+    """Return a carried type with its times of day in microseconds."""
     if types.is_time64(kind):
         return pa.time64("us")
     if types.is_map(kind):
@@ -140,7 +140,7 @@ def _in_microseconds(kind: pa.DataType) -> pa.DataType:
 
 
 def _spark_type(kind: pa.DataType) -> spark.DataType:
-    """The Spark type of a carried one."""
+    """Return the Spark type of a carried one."""
     if types.is_decimal(kind):
         return spark.DecimalType(kind.precision, kind.scale)
     if types.is_timestamp(kind):

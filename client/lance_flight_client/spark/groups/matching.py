@@ -33,7 +33,7 @@ class Grouped:
 
 
 def grouped(sides: Sequence[Keyed], *, inner: bool) -> Grouped | NotCopartitioned:
-    """The groups of all sides: rows with equal keys are in one (spec: Storage Partitioned Join)."""
+    """Return the groups of all sides: rows with equal keys are in one (spec: Storage Partitioned Join)."""
     plain = [side.plan.table.name for side in sides if not side.plan.ids]
     if plain:
         return NotCopartitioned(f"{plain[0]} is not partitioned")

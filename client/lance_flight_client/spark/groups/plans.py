@@ -1,4 +1,4 @@
-"""What is done in groups, from the option of `source.py`: the groups, and the work of each."""
+"""Plans of joins and aggregates in groups, from the option of `source.py`: the groups, and the work of each."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ FUNCTIONS = ("sum", "min", "max", "count", "mean")
 
 @dataclass(frozen=True, slots=True)
 class GroupPlan:
-    """What is done in groups (`source.ReadPlan`), and by what they are grouped."""
+    """Plan of a join or an aggregate in groups (`source.ReadPlan`), with the columns that it is grouped by."""
 
     carried: pa.Schema
     work: Sequence[Portion]
@@ -40,7 +40,7 @@ class GroupPlan:
 
 
 def plan(work: Mapping[str, Any]) -> GroupPlan:
-    """The plan of what stands in the option; `InvalidInput` where there are no groups."""
+    """Plan the join or aggregate that the option describes; raise `InvalidInput` where there are no groups."""
     found = join_plan(work) if work["kind"] == JOIN else aggregate_plan(work)
     if isinstance(found, NotCopartitioned):
         raise InvalidInput(f"there are no groups: {found.why}")
@@ -48,7 +48,7 @@ def plan(work: Mapping[str, Any]) -> GroupPlan:
 
 
 def join_plan(work: Mapping[str, Any]) -> GroupPlan | NotCopartitioned:
-    """A join, if its tables are partitioned alike by its keys."""
+    """Plan a join, if its tables are partitioned alike by its keys."""
     left, right = (direct.plan(ReadOptions.parse(work[side])) for side in ("left", "right"))
     on = [(str(a), str(b)) for a, b in work["on"]]
     for side, place in ((left, 0), (right, 1)):
@@ -66,7 +66,7 @@ def join_plan(work: Mapping[str, Any]) -> GroupPlan | NotCopartitioned:
 
 
 def aggregate_plan(work: Mapping[str, Any]) -> GroupPlan | NotCopartitioned:
-    """A GROUP BY, if the keys decide the partition."""
+    """Plan a GROUP BY, if the keys decide the partition."""
     rows = direct.plan(ReadOptions.parse(work["rows"]))
     keys = tuple(work["by"])
     aggregates = [(str(column), str(function)) for _, column, function in work["aggregates"]]
@@ -99,7 +99,7 @@ def check_how(how: str) -> None:
 
 
 def _result(kind: pa.DataType, function: str) -> pa.DataType:
-    """The type of an aggregate as Spark has it."""
+    """Return the type of an aggregate as Spark has it."""
     if function == "count":
         return pa.int64()
     if function in {"min", "max"}:

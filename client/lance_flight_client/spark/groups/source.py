@@ -13,7 +13,7 @@ WORK = "work"
 
 
 class LanceFlightGroups(PlannedSource):
-    """What `partition_wise_join` and `partition_wise_aggregate` read; it is not meant to be used by itself."""
+    """Data source that `partition_wise_join` and `partition_wise_aggregate` read; not meant to be used by itself."""
 
     @classmethod
     def name(cls) -> str:

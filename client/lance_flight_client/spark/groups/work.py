@@ -1,4 +1,4 @@
-"""What a task does with the tables of one group: it joins them, or aggregates them, with Arrow."""
+"""Work of a task with the tables of one group: it joins them, or aggregates them, with Arrow."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ class JoinWork:
             yield pa.RecordBatch.from_arrays(columns, schema=schema)
 
     def _pairs(self, left: pa.Table, right: pa.Table) -> pa.Table:
-        """The numbers of the rows that belong together, NULL where a row is alone."""
+        """Return the numbers of the rows that belong together, NULL where a row is alone."""
         sides = []
         kinds = [common_type([left.schema.field(a).type, right.schema.field(b).type]) for a, b in self.on]
         names = [f"k{number}" for number in range(len(self.on))]
@@ -103,7 +103,7 @@ class AggregateWork:
 def outputs(
     left: pa.Schema, right: pa.Schema, on: Sequence[tuple[str, str]], how: str, *, is_using: bool
 ) -> list[Output]:
-    """The columns of a join, as Spark's own join has them: with `is_using` each key once, else those of both sides."""
+    """Return the columns of a join, as in Spark's own join: with `is_using` each key once, else those of both sides."""
     keys = [a for a, _ in on] if is_using else []
     lefts = [Output(field=field, left=field.name) for field in left]
     if how in {"semi", "anti"}:
@@ -114,12 +114,15 @@ def outputs(
 
 
 def schema_of(found: Sequence[Output]) -> pa.Schema:
-    """The columns of a result."""
+    """Return the columns of a result."""
     return pa.schema([each.field for each in found])
 
 
 def chosen(found: Sequence[Output], columns: Sequence[str] | None) -> list[Output]:
-    """The columns of these names, where each name is that of just one column; all of them otherwise, or where none are named."""
+    """Return the columns of these names, where each name is that of just one column.
+
+    All of them otherwise, or where none are named.
+    """
     names = [each.field.name for each in found]
     if not columns or any(names.count(name) != 1 for name in columns):
         return list(found)
@@ -127,7 +130,7 @@ def chosen(found: Sequence[Output], columns: Sequence[str] | None) -> list[Outpu
 
 
 def _merged(left: pa.Field, right: pa.Field, how: str) -> pa.Field:
-    """A key of both sides as Spark has it: that of the side which is always there, or what holds both."""
+    """Return a key of both sides as Spark has it: that of the side which is always there, or what holds both."""
     if how == "full":
         return left.with_type(common_type([left.type, right.type]))
     return right if how == "right" else left

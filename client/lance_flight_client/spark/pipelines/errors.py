@@ -1,4 +1,4 @@
-"""What Spark says of a job that failed, in one line.
+"""Translation of Spark's errors of a failed job into one line.
 
 Our own errors are raised in processes that Spark starts, and arrive as the text of a traceback within its own.
 """
@@ -25,7 +25,7 @@ _STATE = re.compile(r"\s*SQLSTATE: \w+(; line \d+ pos \d+;?)?\s*$")
 
 @contextmanager
 def plain_errors() -> Iterator[None]:
-    """Errors of Spark as `JobFailed`: ours with the code that they have, others with `OTHER`."""
+    """Raise errors of Spark as `JobFailed`: ours with the code that they have, all else with `OTHER`."""
     try:
         yield
     except (PySparkException, Py4JJavaError) as exc:

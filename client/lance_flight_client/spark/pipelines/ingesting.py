@@ -36,7 +36,7 @@ _VERBS = MappingProxyType(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ingested:
-    """What a job came to; `seconds` are those of its reading and writing, without the start of Spark.
+    """Result of a job; `seconds` are those of its reading and writing, without the start of Spark.
 
     `report` is None where the rows are committed, and the file that says more could not be written.
     """
@@ -63,7 +63,7 @@ def check(job: Job) -> None:
 
 
 def earlier_commit(job: Job) -> CommitToken | None:
-    """The commit that an earlier run of the job has made, found without Spark."""
+    """Return the commit that an earlier run of the job has made, found without Spark."""
     if job.write.commit_id is None:
         return None
     return committed(job.target.root, job.target.table, job.write.commit_id, storage=job.target.storage)

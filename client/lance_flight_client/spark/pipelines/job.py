@@ -150,7 +150,7 @@ class JobTarget:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Write:
-    """How the rows of a job are written."""
+    """Settings of how a job writes its rows."""
 
     mode: str = _setting(
         _one_of(MODES),
@@ -171,7 +171,7 @@ class Write:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Job:
-    """What is ingested, from where, into what, and how; `spark` are settings of the session."""
+    """Description of an ingestion: its sources, its target and how it writes; `spark` are settings of the session."""
 
     source: JobSource
     target: JobTarget

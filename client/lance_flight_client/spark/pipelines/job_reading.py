@@ -15,7 +15,9 @@ from lance_flight_client.spark.pipelines.job import FORMATS, PAIRS, SECTIONS, SE
 
 
 def read_job(file: str | None, flags: Mapping[str, Any]) -> Job:
-    """The job that a file describes, if there is one, and flags by the keys that they stand for; None is a flag not given.
+    """Return the job that a file describes, if there is one, and flags by the keys that they stand for.
+
+    None is a flag not given.
 
     `InvalidInput` names every key that is unknown, missing, or has a value that it cannot have.
 
@@ -48,7 +50,7 @@ class _Reading:
     problems: list[str] = field(default_factory=list)
 
     def value(self, setting: Setting) -> Any:
-        """The value of a setting, or None: nobody gave one, or there is a problem with it."""
+        """Return the value of a setting, or None if it is not given or has a problem."""
         section = self.document.get(setting.section, {}) if setting.section else self.document
         said = section.get(setting.name) if isinstance(section, dict) else None
         written = None if said is None else self._read(setting, setting.key, said)

@@ -16,7 +16,7 @@ PROGRESS = "spark.ui.showConsoleProgress"
 
 @contextmanager
 def session(name: str, settings: Mapping[str, str]) -> Iterator[SparkSession]:
-    """A session with these settings, on top of what `spark-submit` and Spark's own files say; stopped at the end.
+    """Start a session with these settings, on top of those of `spark-submit` and Spark's files; stop it at the end.
 
     Tasks run in the Python of this process, unless `PYSPARK_PYTHON` or `spark.pyspark.python` names another one. How
     far they are is shown on a terminal, and in no log.

@@ -153,7 +153,7 @@ def _planned(options: ReadOptions, name: TableName, table: Table) -> DirectPlan:
 
 
 def _resolved(table: Table, snapshot: Snapshot) -> dict[str, FixedPin]:
-    """The versions that tables without a fixed one have now."""
+    """Return the versions that tables without a fixed one have now."""
     if snapshot.is_pinned:
         return {}
     floating = (each for each in snapshot.all_tables() if not isinstance(each.pin, FixedPin))

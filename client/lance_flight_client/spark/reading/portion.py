@@ -1,4 +1,4 @@
-"""What a task of a direct read does: it opens its tables at their pins, filters, and gives the rows in Spark's types."""
+"""Tasks of a direct read: a task opens its tables at their pins, filters, and returns the rows in Spark's types."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class TablePiece:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DirectPortion:
-    """What one task reads: `source` are all columns of the table, `schema` those that are wanted.
+    """Part of a read for one task: `source` are all columns of the table, `schema` those that are read.
 
     Rows are kept that the filter of their spec version leaves, and for which the SQL `condition` is TRUE, over `columns`.
     """
@@ -43,7 +43,7 @@ class DirectPortion:
     pieces: Sequence[TablePiece] = field(repr=False)
 
     def batches(self) -> Iterator[pa.RecordBatch]:
-        """The rows (`source.Portion`)."""
+        """Return the rows (`source.Portion`)."""
         return self.carried(self._rows())
 
     def carried(self, rows: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

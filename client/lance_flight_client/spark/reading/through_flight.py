@@ -63,12 +63,12 @@ class ServerAccess:
         )
 
     def connect(self, uri: str) -> flight.FlightClient:
-        """A client of one of the server's locations."""
+        """Return a client of one of the server's locations."""
         place = self.uri if uri.startswith(_SAME_CONNECTION) else uri
         return flight.connect(place, tls_root_certs=self.tls_roots)
 
     def call(self, client: flight.FlightClient, endpoints: int | None = None) -> flight.FlightCallOptions:
-        """The headers of a call."""
+        """Return the headers of a call."""
         headers = [] if endpoints is None else [(_ENDPOINTS_HEADER, str(endpoints).encode())]
         if self.token is not None:
             headers.append((b"authorization", f"Bearer {self.token}".encode()))
@@ -94,7 +94,7 @@ class ServerPlan:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FlightPortion:
-    """What one task reads: endpoint `number` of the `of` in the answer to `sql`, where up to `asked` were asked for."""
+    """Endpoint for one task: `number` of the `of` in the answer to `sql`, where up to `asked` were requested."""
 
     access: ServerAccess
     sql: str
@@ -107,7 +107,7 @@ class FlightPortion:
     locations: Sequence[str]
 
     def batches(self) -> Iterator[pa.RecordBatch]:
-        """The rows (`source.Portion`)."""
+        """Yield the rows (`source.Portion`)."""
         carried = carried_schema(self.schema)
         unreachable = []
         for location in self.locations or [self.access.uri]:
@@ -125,7 +125,7 @@ class FlightPortion:
         raise ServerError(f"no location of the endpoint answers: {'; '.join(unreachable)}")
 
     def _opened(self, client: flight.FlightClient) -> Iterator[pa.RecordBatch]:
-        """The stream of the endpoint; of the one in its place, if its ticket is not taken any more."""
+        """Return the stream of the endpoint; of the one in its place, if its ticket is not taken any more."""
         try:
             return self._stream(client, self.ticket)
         except pa.ArrowInvalid as exc:
@@ -196,7 +196,7 @@ def plan(options: ReadOptions) -> FlightPlan:
 
 
 def table_query(options: ReadOptions, at: int | str | datetime | None) -> str:
-    """The query of the options, for their table at a point of its history.
+    """Return the query of the options, for their table at a point of its history.
 
     >>> table_query(ReadOptions.parse({"uri": "grpc://h:1", "table": "t", "columns": "a"}), 3)
     'SELECT "a" FROM "public"."t@3"'
@@ -238,7 +238,7 @@ def _ask(access: ServerAccess, client: flight.FlightClient, sql: str, endpoints:
 
 
 def _descriptor(sql: str) -> flight.FlightDescriptor:
-    """A CommandStatementQuery of Flight SQL, whose first field is the query, in a google.protobuf.Any."""
+    """Return a CommandStatementQuery of Flight SQL, whose first field is the query, in a google.protobuf.Any."""
     statement = _text_field(1, sql)
     return flight.FlightDescriptor.for_command(_text_field(1, _COMMAND) + _field(2, statement))
 
@@ -248,7 +248,7 @@ def _text_field(number: int, text: str) -> bytes:
 
 
 def _field(number: int, content: bytes) -> bytes:
-    """A field of a protobuf message that has a length: its number and kind, the length, the content."""
+    """Return a field of a protobuf message that has a length: its number and kind, the length, the content."""
     return bytes([number << 3 | 2]) + _varint(len(content)) + content
 
 
@@ -258,6 +258,6 @@ def _varint(number: int) -> bytes:
 
 
 def _said(exc: BaseException) -> str:
-    """Return what a server said, without what gRPC and Arrow put around it."""
+    """Return the message of a server's error, without the text that gRPC and Arrow add."""
     text = str(exc.args[0] if exc.args else exc)
     return _AROUND.sub("", text).strip()

@@ -1,4 +1,4 @@
-"""Where a stream of a table's rows stands: offsets as Spark keeps them in its checkpoint, and how they follow each other."""
+"""Offsets of a stream of a table's rows, as Spark keeps them in its checkpoint, and their order."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class Offset:
                 raise InvalidInput(f"offset {found!r} in the checkpoint is none of lance_flight's")
 
     def to_json(self) -> dict[str, Any]:
-        """As Spark keeps it."""
+        """Return the offset as Spark keeps it."""
         if self.committed_at is None:
             return {"version": self.version}
         return {"version": self.version, "committed_at": self.committed_at.isoformat(), "is_whole": self.is_whole}
@@ -45,7 +45,7 @@ BEGINNING = Offset()
 
 
 def last_version(start: int, newest: int, most: int | None) -> int:
-    """The version up to which a batch goes that begins behind `start`, with at most so many versions.
+    """Return the version up to which a batch goes that begins behind `start`, with at most so many versions.
 
     >>> last_version(3, 9, None), last_version(3, 9, 2), last_version(9, 9, 2)
     (9, 5, 9)

@@ -43,7 +43,7 @@ _OF_SPARK = ("checkpointlocation", "queryname")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StreamReadOptions:
-    """What of a table's history is streamed, beside what a read of it says; `starting` is a word, or a snapshot."""
+    """Options of a stream that reads, in addition to those of a read; `starting` is a word, or a snapshot."""
 
     starting: str | int = TABLE_FIRST
     versions_per_trigger: int = VERSIONS_PER_TRIGGER
@@ -77,12 +77,12 @@ class StreamReadOptions:
 
 
 def without_stream(options: Mapping[str, str]) -> dict[str, str]:
-    """The options of the read alone: Spark asks for its columns before it says whether it is a stream."""
+    """Return the options of the read alone: Spark asks for its columns before it says whether it is a stream."""
     return {name: text for name, text in options.items() if name.lower() not in READ_MEANINGS}
 
 
 def check_no_stream(options: Mapping[str, str]) -> None:
-    """`InvalidInput` for options of a stream where there is none."""
+    """Raise `InvalidInput` for options of a stream where there is none."""
     streamed = sorted(name.lower() for name in options if name.lower() in READ_MEANINGS)
     if streamed:
         raise InvalidInput(f"options of lance_flight: {streamed[0]!r} goes with .readStream, not with .read")
@@ -90,7 +90,7 @@ def check_no_stream(options: Mapping[str, str]) -> None:
 
 @dataclass(frozen=True, slots=True)
 class StreamWriteOptions:
-    """What each batch of a stream is written to, and how; `stream` is the name that the table knows it by."""
+    """Options of a stream that writes; `stream` is the name under which the table records its batches."""
 
     write: WriteOptions
     stream: str

@@ -28,7 +28,7 @@ from lance_flight_client.spark.streaming.portion import StreamPortion
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StreamPlan:
-    """What a query streams: the columns and the filter of a `read`, in the schema that the table had when it was planned."""
+    """Plan of a stream: the columns and the filter of a `read`, in the schema that the table had at planning."""
 
     read: DirectPlan
     options: StreamReadOptions
@@ -36,7 +36,7 @@ class StreamPlan:
 
     @property
     def rules(self) -> DirectPortion:
-        """How the rows of any snapshot are read: by the ids of the columns; NULL where it has not one of them."""
+        """Read of the rows of any snapshot, by the ids of the columns; NULL where the snapshot lacks one."""
         source = pa.schema([each.with_nullable(nullable=True) for each in self.schema.arrow])
         condition = self.read.options.filter
         return DirectPortion(
@@ -85,7 +85,7 @@ class History:
         return newest if version == newest.version else _behind(self._additions.snapshot(version))
 
     def portions(self, start: Offset, end: Offset) -> Sequence[Portion]:
-        """The tasks that read the rows between two offsets.
+        """Return the tasks that read the rows between two offsets.
 
         Errors as of `Additions.between`; `Conflict` where the table was made again, `SchemaError` for a column that has gone.
         """
@@ -104,7 +104,7 @@ class History:
         return replace(self._plan.read, version=end.version, committed_at=snapshot.committed_at, resolved={}).portions()
 
     def release(self) -> None:
-        """Let vacuum have what the last batch has read."""
+        """Release the lease on the snapshots of the last batch, so that vacuum may delete them."""
         self._held = []
 
     def _first(self, newest: Offset) -> Offset:
@@ -121,7 +121,7 @@ class History:
         return _behind(self._additions.snapshot(starting))
 
     def _oldest(self, newest: int) -> Snapshot:
-        """The first version that is a snapshot: a namespace is made in several commits."""
+        """Return the first version that is a snapshot: a namespace is made in several commits."""
         for version, _ in self._namespace.log.history():
             try:
                 return self._additions.snapshot(version)
@@ -145,7 +145,7 @@ class History:
         return snapshot
 
     def _check_columns(self, end: Snapshot) -> None:
-        """What is written from now on must have the columns of the stream; what was written before may lack some."""
+        """Refuse a stream if columns were dropped or changed since it began; rows written before may lack some."""
         if end.version <= self._plan.read.version:
             return
         then, now = self._plan.schema, end.schema
@@ -180,13 +180,13 @@ class History:
 
 
 def plan_stream(read: DirectPlan, options: StreamReadOptions) -> StreamPlan:
-    """The stream of what a read would give."""
+    """Plan a stream of the rows that a read would return."""
     schema = opened(read).snapshot(read.version).schema
     return StreamPlan(read=read, options=options, schema=schema)
 
 
 def opened(read: DirectPlan) -> Table:
-    """The table of a read."""
+    """Open the table of a read."""
     table = Root(store_of(read.options.root or "", read.options.storage)).table(read.table)
     if table.branch is not None:
         raise Unsupported(f"{read.table.name!r} is a branch; only the rows of the main branch are streamed")

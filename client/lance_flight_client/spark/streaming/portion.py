@@ -1,4 +1,4 @@
-"""What a task of a stream does: it reads the rows that were added, and gives them in Spark's types."""
+"""Tasks of a stream: a task reads the rows that were added, and returns them in Spark's types."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from lance_flight_client.spark.reading.portion import DirectPortion
 
 @dataclass(frozen=True, slots=True)
 class StreamPortion:
-    """What one task reads of a batch, by the `rules` of the stream."""
+    """Part of a batch for one task, read by the `rules` of the stream."""
 
     rules: DirectPortion
     added: Sequence[Added] = field(repr=False)
 
     def batches(self) -> Iterator[pa.RecordBatch]:
-        """The rows (`source.Portion`)."""
+        """Return the rows (`source.Portion`)."""
         return self.rules.carried(batch for added in self.added for batch in self._read(added))
 
     def _read(self, added: Added) -> Iterator[pa.RecordBatch]:

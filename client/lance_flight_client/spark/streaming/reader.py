@@ -61,5 +61,5 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
 
 def new_stream_reader(read: DirectPlan, options: StreamReadOptions) -> StreamReader:
-    """The reader of a stream of what a read would give."""
+    """Return the reader of a stream of the rows that a read would return."""
     return StreamReader(plan_stream(read, options))

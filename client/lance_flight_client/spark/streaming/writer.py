@@ -31,7 +31,7 @@ QUERY = "sql.streaming.queryId"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WrittenInBatch(WriterCommitMessage):
-    """What a task wrote, for which write and which query."""
+    """Files that a task wrote, with the write and the query that they belong to."""
 
     planned: PlannedWrite
     query: str | None
@@ -76,6 +76,6 @@ def _done(messages: Sequence[WriterCommitMessage | None]) -> list[WrittenInBatch
 
 
 def new_stream_writer(options: StreamWriteOptions, schema: StructType) -> StreamWriter:
-    """The writer of the next batch; the table is made where it is missing. Errors as of `writing.planning.new_writer`."""
+    """Return the writer of the next batch; make a missing table. Errors as of `writing.planning.new_writer`."""
     stream = checked_stream(options.stream)
     return StreamWriter(planned_write(options.write, schema), stream)

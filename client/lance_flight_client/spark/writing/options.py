@@ -51,7 +51,7 @@ class WriteOptions:
 
     @classmethod
     def of(cls, root: str, table: str, storage: Mapping[str, str]) -> WriteOptions:
-        """A table by what the options call it: `table` as in SQL, `storage` without the prefix."""
+        """Return a table by what the options call it: `table` as in SQL, `storage` without the prefix."""
         where = {"root": root, "table": table} | {f"{STORAGE}{name}": value for name, value in storage.items()}
         return cls.parse(where, overwrite=False)
 

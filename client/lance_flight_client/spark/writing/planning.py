@@ -50,7 +50,7 @@ class WriteTarget:
 
 
 def new_writer(options: WriteOptions, schema: StructType) -> DataSourceArrowWriter:
-    """The writer of a DataFrame with these columns; the table is made where it is missing.
+    """Return the writer of a DataFrame with these columns; the table is made where it is missing.
 
     `SchemaError` names every column that cannot be stored, `NotFound` a table that is not there and cannot be made.
     """
@@ -64,7 +64,7 @@ def new_writer(options: WriteOptions, schema: StructType) -> DataSourceArrowWrit
 
 
 def planned_write(options: WriteOptions, schema: StructType) -> PlannedWrite:
-    """A write that begins now; errors as of `new_writer`."""
+    """Return a write that begins now; errors as of `new_writer`."""
     target = _Target.of(options, schema)
     return target.planned(target.made(), options)
 
@@ -87,7 +87,7 @@ def planned_table(options: WriteOptions, schema: StructType) -> WriteTarget:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Target:
-    """Where rows with these columns go, and how a table is partitioned that is made for them."""
+    """Target of rows with these columns, and the partitioning of a table that is made for them."""
 
     root: Root
     name: TableName
@@ -109,11 +109,11 @@ class _Target:
 
     @property
     def is_missing(self) -> bool:
-        """Whether there is no table yet, and one can be made."""
+        """True if there is no table yet, and one can be made."""
         return bool(self.definitions) and not self.root.has(self.name)
 
     def definition(self) -> tuple[NamespaceSchema, PartitionSpec]:
-        """The table that would be made."""
+        """Return the table that would be made."""
         problems = column_problems(self.columns, self.file_version)
         if problems:
             raise SchemaError(f"table {self.name.name!r}", problems)
@@ -121,7 +121,7 @@ class _Target:
         return fields, partition_spec(fields, self.definitions)
 
     def made(self) -> Table:
-        """The table, made first where it is missing."""
+        """Return the table, and make it first where it is missing."""
         if self.is_missing:
             fields, spec = self.definition()
 
@@ -138,7 +138,7 @@ class _Target:
         return self.found()
 
     def found(self) -> Table:
-        """The table, if rows can be written to it."""
+        """Return the table, if rows can be written to it."""
         try:
             table = self.root.table(self.name)
         except NotFound as exc:
@@ -147,7 +147,7 @@ class _Target:
         return table
 
     def planned(self, table: Table, options: WriteOptions) -> PlannedWrite:
-        """A write to the table, which begins now."""
+        """Return a write to the table, which begins now."""
         return PlannedWrite(
             shared=SharedWrite.begin(table, options.snapshot),
             names=self.names(table.snapshot()),

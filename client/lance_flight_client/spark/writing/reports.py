@@ -1,4 +1,4 @@
-"""What a write came to, handed on by a file.
+"""Reports of writes, passed on by a file.
 
 Spark commits in a process of its own on the driver's machine, and passes nothing back from there.
 """
@@ -26,7 +26,7 @@ class Report:
 
     @classmethod
     def read(cls, path: Path) -> Report | None:
-        """The report that a write has left, if it could."""
+        """Return the report that a write has left, or None."""
         return cls(**json.loads(path.read_text())) if path.exists() else None
 
     def leave(self, path: str) -> None:

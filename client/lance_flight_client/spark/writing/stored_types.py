@@ -14,7 +14,7 @@ from lance_flight_client.spark.types import ARROW_TYPE, EXPECTED, carried_type
 
 
 def arrow_schema(schema: spark.StructType) -> pa.Schema:
-    """The columns of a DataFrame as a table stores them; `SchemaError` names each one that no table can store.
+    """Return the columns of a DataFrame as a table stores them; `SchemaError` names each one that no table can store.
 
     >>> from lance_flight_client.spark.types import spark_schema
     >>> arrow_schema(spark_schema(pa.schema({"vector": pa.list_(pa.float16(), 3)}))).field(0).type
@@ -32,7 +32,7 @@ def arrow_schema(schema: spark.StructType) -> pa.Schema:
 
 
 def _stored(field: spark.StructField) -> pa.DataType:
-    """The Arrow type that a column of Spark's is stored as: the one it was read from, unless its type was changed since."""
+    """Return the Arrow type to store a Spark column as: the one it was read from, unless its type was changed since."""
     kind = _arrow_type(field.dataType)
     text = (field.metadata or {}).get(ARROW_TYPE)
     if text is None:

@@ -1,4 +1,4 @@
-"""Writing to a root without a server: tasks write data files that nobody sees, and the driver commits all of them at once.
+"""Writing to a root without a server: tasks write data files that stay invisible until the driver commits all at once.
 
 Each task casts its rows by name and splits them by the snapshot's spec, as the server does.
 """
@@ -25,7 +25,7 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Written(WriterCommitMessage):
-    """What a task wrote."""
+    """Files that a task wrote."""
 
     parts: tuple[WrittenPart, ...]
 
@@ -103,7 +103,7 @@ class NothingToWrite(DataSourceArrowWriter):
 
 
 def evaluated(expression: str, columns: Sequence[pa.Array], result_type: pa.DataType) -> pa.Array:
-    """A custom partition expression (`model.spec.Evaluate`), computed by DataFusion.
+    """Return a custom partition expression (`model.spec.Evaluate`), computed by DataFusion.
 
     It is loaded where a table has such an expression: every worker of Spark would take twice as long to start with it.
     """

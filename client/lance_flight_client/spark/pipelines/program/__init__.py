@@ -36,7 +36,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def parser() -> argparse.ArgumentParser:
-    """Every command with its arguments."""
+    """Return the argument parser, with every command and its arguments."""
     top = _described(
         argparse.ArgumentParser(prog=PROGRAM),
         "Load files into Lance Partitioned Namespaces with Spark, and maintain them.",
