@@ -6,7 +6,7 @@ import pyarrow as pa
 
 
 def contiguous(column: pa.Array | pa.ChunkedArray) -> pa.Array:
-    """A column as one array.
+    """Return a column as one array.
 
     >>> contiguous(pa.chunked_array([[1, 2], [3]])).to_pylist()
     [1, 2, 3]

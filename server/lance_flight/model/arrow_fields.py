@@ -1,4 +1,4 @@
-"""What JSON and text say of an Arrow field beside its type: whether it may be null, metadata, the extension type.
+"""Attributes of an Arrow field beside its type, in JSON and text: nullability, metadata, the extension type.
 
 Metadata are bytes in Arrow and strings here, `SchemaError` where they are no UTF-8. An extension type stands in them
 as Arrow itself writes it: its name and, where it has any, its parameters.
@@ -18,14 +18,14 @@ EXTENSION_NAME, EXTENSION_METADATA = "ARROW:extension:name", "ARROW:extension:me
 
 
 def make_field(name: Any, kind: Any, metadata: Mapping[str, str], *, nullable: bool) -> pa.Field:
-    """The field; `SchemaError` where its type is null and it may not be."""
+    """Return the field; `SchemaError` where its type is null and it may not be."""
     if types.is_null(kind) and not nullable:
         raise SchemaError("field", ["nullable: a field of the null type cannot be without nulls"])
     return pa.field(name, kind, nullable, metadata or None)
 
 
 def metadata_to_json(metadata: Mapping[bytes, bytes] | None) -> dict[str, str]:
-    """Arrow's metadata as strings, empty where there are none.
+    """Return Arrow's metadata as strings, empty where there are none.
 
     >>> metadata_to_json({b"unit": b"m"})
     {'unit': 'm'}
@@ -37,7 +37,7 @@ def metadata_to_json(metadata: Mapping[bytes, bytes] | None) -> dict[str, str]:
 
 
 def metadata_from_json(value: Any) -> dict[str, str]:
-    """Metadata as JSON has them, empty where they are absent; `SchemaError` lists every value that is no string."""
+    """Read metadata of JSON, empty where they are absent; `SchemaError` lists every value that is no string."""
     if value is None:
         return {}
     if not isinstance(value, Mapping):
@@ -57,7 +57,7 @@ def extension_metadata(kind: pa.DataType) -> dict[str, str]:
 
 
 def with_extension(field: pa.Field) -> pa.Field:
-    """The field with the extension type that its metadata names, where this process knows it."""
+    """Return the field with the extension type that its metadata names, where this process knows it."""
     if EXTENSION_NAME.encode() not in (field.metadata or {}):
         return field
     return pa.ipc.read_schema(pa.schema([field]).serialize()).field(0)

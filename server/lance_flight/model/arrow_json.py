@@ -34,7 +34,7 @@ _T = TypeVar("_T")
 
 
 def schema_to_json(schema: pa.Schema) -> dict[str, Any]:
-    """The JsonArrowSchema of an Arrow schema; `SchemaError` names everything that cannot be written."""
+    """Return the JsonArrowSchema of an Arrow schema; `SchemaError` names everything that cannot be written."""
     problems: list[str] = []
     fields = _collected(problems, "", _fields_to_json, schema)
     metadata = _collected(problems, "metadata", metadata_to_json, schema.metadata)
@@ -44,7 +44,7 @@ def schema_to_json(schema: pa.Schema) -> dict[str, Any]:
 
 
 def schema_from_json(value: Any) -> pa.Schema:
-    """The Arrow schema of a JsonArrowSchema; `SchemaError` lists every problem of every field with its place.
+    """Return the Arrow schema of a JsonArrowSchema; `SchemaError` lists every problem of every field with its place.
 
     >>> schema_from_json({"fields": [{"name": "id", "nullable": False, "type": {"type": "INT64"}}]})
     id: int64 not null
@@ -63,7 +63,7 @@ def schema_from_json(value: Any) -> pa.Schema:
 
 
 def field_to_json(field: pa.Field) -> dict[str, Any]:
-    """The JsonArrowField of an Arrow field; `metadata` is absent where there is none.
+    """Return the JsonArrowField of an Arrow field; `metadata` is absent where there is none.
 
     >>> field_to_json(pa.field("at", pa.timestamp("s")))["metadata"]
     {'lance_flight:arrow_type': 'timestamp[s]'}
@@ -82,7 +82,10 @@ def field_to_json(field: pa.Field) -> dict[str, Any]:
 
 
 def field_from_json(value: Any) -> pa.Field:
-    """The Arrow field of a JsonArrowField, nullable unless it says otherwise; `SchemaError` lists every problem."""
+    """Return the Arrow field of a JsonArrowField, nullable unless it says otherwise.
+
+    `SchemaError` lists every problem.
+    """
     if not isinstance(value, Mapping):
         raise SchemaError("field", [f"{value!r} is not an object"])
     problems: list[str] = []
@@ -102,7 +105,7 @@ def field_from_json(value: Any) -> pa.Field:
 
 
 def type_to_json(kind: pa.DataType) -> dict[str, Any]:
-    """The JsonArrowDataType of an Arrow type as stock Lance writes it; `SchemaError` where there is none.
+    """Return the JsonArrowDataType of an Arrow type as stock Lance writes it; `SchemaError` where there is none.
 
     Units, zones, views, dictionaries, run-end encodings and unions lose their details here; those of children are
     kept in the metadata of their fields.
@@ -126,7 +129,7 @@ def type_to_json(kind: pa.DataType) -> dict[str, Any]:
 
 
 def type_from_json(value: Any) -> pa.DataType:
-    """The Arrow type of a JsonArrowDataType; `SchemaError` lists every problem with its place.
+    """Return the Arrow type of a JsonArrowDataType; `SchemaError` lists every problem with its place.
 
     A detail that is missing has the value that stock code takes: microseconds and no zone for a timestamp.
 
@@ -163,7 +166,7 @@ _STOCK_NAMES = MappingProxyType(
 
 
 def _length_arguments(name: str, length: int | None) -> tuple[str, ...]:
-    """The one number that JSON has beside a type name, as the arguments that text has."""
+    """Return the one number that JSON has beside a type name, as the arguments that text has."""
     if length is None:
         return ()
     if name.startswith("decimal"):
@@ -174,7 +177,10 @@ def _length_arguments(name: str, length: int | None) -> tuple[str, ...]:
 
 
 def _exact_type(plain: pa.DataType) -> Callable[[str], pa.DataType]:
-    """A reader of the exact type that stands beside `plain`, which it must fit: never guess which of two is meant."""
+    """Return a reader of the exact type that stands beside `plain`, which it must fit.
+
+    Never guess which of two is meant.
+    """
 
     def read(text: str) -> pa.DataType:
         exact = type_from_text(text)
@@ -192,7 +198,7 @@ _PLACE = re.compile(r"(fields|name|nullable|type|metadata|length)\b[^ ]*: ")
 
 
 def _collected(problems: list[str], place: str, work: Callable[[Any], _T], value: Any) -> _T | None:
-    """`work(value)`; where that fails, None, with each problem noted in `problems` under `place`."""
+    """Return `work(value)`; where that fails, None, with each problem noted in `problems` under `place`."""
     try:
         return work(value)
     except SchemaError as exc:

@@ -33,7 +33,7 @@ _JSON = json.JSONDecoder()
 
 
 def type_to_text(kind: pa.DataType) -> str:
-    """An Arrow type as canonical text with every detail; its grammar stands at the top of this module.
+    """Return an Arrow type as canonical text with every detail; its grammar stands at the top of this module.
 
     >>> type_to_text(pa.struct([pa.field("a b", pa.time32("ms"), nullable=False)]))
     'struct<"a b": time32[ms] not null>'
@@ -45,7 +45,7 @@ def type_to_text(kind: pa.DataType) -> str:
 
 
 def type_from_text(text: str) -> pa.DataType:
-    """The Arrow type that a text names; `SchemaError` says where the text stops being one.
+    """Return the Arrow type that a text names; `SchemaError` says where the text stops being one.
 
     >>> type_from_text("dictionary<indices: int8, values: utf8>")
     DictionaryType(dictionary<values=string, indices=int8, ordered=0>)
@@ -54,7 +54,7 @@ def type_from_text(text: str) -> pa.DataType:
 
 
 def parts_from_text(text: str) -> TypeParts:
-    """The parts of the type that a text names, not yet built: JSON has arguments and children beside the name.
+    """Return the parts of the type that a text names, not yet built: JSON has arguments and children beside the name.
 
     >>> parts_from_text("Timestamp[MS, tz=UTC]")
     TypeParts(name='timestamp', arguments=('ms', 'tz=UTC'), children=())
@@ -86,7 +86,7 @@ class _Reader:
         self.at = 0
 
     def parts(self) -> TypeParts:
-        """The parts of one type."""
+        """Return the parts of one type."""
         word = self.match(_BARE)
         name = TYPE_NAMES.get(word.lower().replace("_", ""))
         if name is None:
@@ -95,7 +95,7 @@ class _Reader:
         return TypeParts(name, arguments, self.listed("<", ">", self.field))
 
     def field(self) -> pa.Field:
-        """One field: name, type, whether it may be null, metadata."""
+        """Return one field: name, type, whether it may be null, metadata."""
         name = self.json() if self.follows('"') else self.match(_BARE)
         if not self.skip(":"):
             raise self.error("':'")
@@ -105,7 +105,7 @@ class _Reader:
         return make_field(name, kind, metadata, nullable=nullable)
 
     def argument(self) -> str:
-        """One argument, without its quotes."""
+        """Return one argument, without its quotes."""
         key = "tz=" if self.skip("tz=") else ""
         value = self.json() if self.follows('"') else self.match(_ARGUMENT)
         return key + (value if key else value.lower())
@@ -143,7 +143,7 @@ class _Reader:
         return found
 
     def advance(self, to: int, value: _T) -> _T:
-        """`value`, having come to the first character from `to` on that is no blank."""
+        """Return `value`, having come to the first character from `to` on that is no blank."""
         self.at = to + len(self.text[to:]) - len(self.text[to:].lstrip())
         return value
 

@@ -1,4 +1,4 @@
-"""Every Arrow type by name: one row says how to know it, take it apart and build it again.
+"""Table of Arrow types by name: one row has the test of a type, how to take it apart and how to build it.
 
 A type taken apart is its name, its arguments as text and its children as fields: what its text, its JSON and its
 constructor have in common. An extension type is taken apart as its storage type.
@@ -29,12 +29,12 @@ class TypeParts(NamedTuple):
 
 
 def storage_of(kind: pa.DataType) -> pa.DataType:
-    """The type that values of a type are stored as: its own, but for an extension type."""
+    """Return the type that values of a type are stored as: its own, but for an extension type."""
     return kind.storage_type if isinstance(kind, pa.BaseExtensionType) else kind
 
 
 def parts_of(kind: pa.DataType) -> TypeParts:
-    """An Arrow type taken apart; `SchemaError` where no row knows it.
+    """Return an Arrow type taken apart; `SchemaError` where no row knows it.
 
     >>> parts_of(pa.timestamp("ns", "UTC"))
     TypeParts(name='timestamp', arguments=('ns', 'tz=UTC'), children=())
@@ -57,7 +57,7 @@ def _children(kind: pa.DataType) -> tuple[pa.Field, ...]:
 
 
 def build_type(parts: TypeParts) -> pa.DataType:
-    """The Arrow type of its parts; `SchemaError` says which arguments and children its name takes.
+    """Return the Arrow type of its parts; `SchemaError` says which arguments and children its name takes.
 
     >>> build_type(TypeParts("decimal", ("50", "2")))
     Decimal256Type(decimal256(50, 2))
@@ -76,7 +76,7 @@ def build_type(parts: TypeParts) -> pa.DataType:
 
 
 class _Kind(NamedTuple):
-    """How to know a type that has arguments or children, to take its arguments, and to build it again."""
+    """Family of types with arguments or children: its test, how to take its arguments, and how to build it again."""
 
     form: str
     test: Callable[[pa.DataType], bool]

@@ -31,7 +31,7 @@ _WORD = 8
 
 @dataclass(frozen=True, slots=True)
 class Checksum:
-    """How many rows there are, and the sum of their hashes, modulo 2⁶⁴.
+    """Number of rows, and the sum of their hashes, modulo 2⁶⁴.
 
     Columns are of any type that Lance stores; they count by their place and not by their name, texts and lists of every layout alike. Values count by their bytes: −0.0 is
     not 0.0.
@@ -45,7 +45,7 @@ class Checksum:
 
     @classmethod
     def of(cls, batches: Iterable[pa.RecordBatch]) -> Self:
-        """Of all rows of some batches."""
+        """Return the checksum of all rows of some batches."""
         rows = hashes = 0
         for batch in batches:
             rows += batch.num_rows
@@ -53,7 +53,7 @@ class Checksum:
         return cls(rows, hashes % MODULUS)
 
     def __add__(self, other: Checksum) -> Checksum:
-        """Of the rows of both."""
+        """Return the checksum of the rows of both."""
         return Checksum(self.rows + other.rows, (self.hashes + other.hashes) % MODULUS)
 
     def __str__(self) -> str:
@@ -61,7 +61,7 @@ class Checksum:
 
 
 def _mixed(columns: Sequence[pa.Array], rows: int) -> Words:
-    """One word for each row, from the columns in their order."""
+    """Return one word for each row, from the columns in their order."""
     mixed = np.zeros(rows, np.uint64)
     for column in columns:
         _mix(mixed, _hashes(column))
@@ -75,7 +75,7 @@ def _mix(mixed: Words, words: Words) -> None:
 
 
 def _hashes(column: pa.Array) -> Words:
-    """One word for each value, the same one for every NULL."""
+    """Return one word for each value, the same one for every NULL."""
     words = _of_values(column)
     if column.null_count:
         words = np.where(column.is_null().to_numpy(zero_copy_only=False), _NULL, words)
@@ -108,7 +108,7 @@ def _is_of_bytes(kind: pa.DataType) -> bool:
 
 
 def _of_fixed_width(column: pa.Array) -> Words:
-    """From values of as many bytes each, eight of them at a time."""
+    """Return words from values of equally many bytes each, eight of them at a time."""
     if types.is_boolean(column.type):
         column = column.cast(pa.uint8())
     width = column.type.bit_width // 8
@@ -145,7 +145,10 @@ def _of_fixed_lists(column: pa.Array, size: int) -> Words:
 
 
 def _of_stretches(items: npt.NDArray[np.uint8] | Words, ends: npt.NDArray[np.int64]) -> Words:
-    """The polynomial of each stretch of items, from differences of running sums: item i of all counts FACTORⁱ times."""
+    """Return the polynomial of each stretch of items, from differences of running sums.
+
+    Item i of all counts FACTORⁱ times.
+    """
     ends = ends - ends[0]
     sums = np.zeros(items.size + 1, np.uint64)
     np.multiply(items, _powers(FACTOR, items.size), out=sums[1:], dtype=np.uint64)

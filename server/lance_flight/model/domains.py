@@ -1,4 +1,4 @@
-"""What a conjunction says about one column: the set of values that a matching row may have there."""
+"""Domains: the set of values that a conjunction leaves to one column of a matching row."""
 
 from __future__ import annotations
 
@@ -54,16 +54,16 @@ class Domain:
 
     @classmethod
     def everything(cls, order: Ordering) -> Domain:
-        """No constraint."""
+        """Return the domain without a constraint."""
         return cls(order=order, low=order.smallest, high=order.largest)
 
     @classmethod
     def nothing(cls, order: Ordering, *, nulls: bool) -> Domain:
-        """No value; NULL at most."""
+        """Return the domain without a value; NULL at most."""
         return replace(cls.everything(order), nulls=nulls, points=frozenset())
 
     def meet(self, other: Domain) -> Domain:
-        """The values in both."""
+        """Return the values in both."""
         low = max(self.low, other.low)
         lower = min(self, other, key=Domain._upper_rank)
         excluded = self.excluded | other.excluded
@@ -84,7 +84,7 @@ class Domain:
         return replace(met, points=frozenset(key for key in points if met.spans(key) and key not in excluded))
 
     def _upper_rank(self) -> tuple[bool, Key, bool]:
-        """Sorts upper ends: an open one before the same one closed, none at all last."""
+        """Return the sort key of upper ends: an open one before the same one closed, none at all last."""
         return self.high is None, self.order.smallest if self.high is None else self.high, not self.open
 
     def spans(self, key: Key) -> bool:
@@ -103,28 +103,28 @@ class Domain:
 
     @property
     def trimmed(self) -> bool:
-        """Whether an excluded value was an end of the interval before `tightened`."""
+        """True if an excluded value was an end of the interval before `tightened`."""
         return any(not self.spans(key) for key in self.excluded)
 
     @property
     def valueless(self) -> bool:
-        """Whether no value is left (NULL may be)."""
+        """True if no value is left (NULL may be)."""
         if any(part.valueless for part in self.parts.values()):
             return True
         return not (self.spans(self.low) if self.points is None else self.points)
 
     @property
     def ranged(self) -> bool:
-        """Whether the interval excludes anything."""
+        """True if the interval excludes any value."""
         return bool(self.low != self.order.smallest or self.high != self.order.largest)
 
     @property
     def constrained(self) -> bool:
-        """Whether anything at all is excluded."""
+        """True if any value, or NULL, is excluded."""
         return not self.nulls or self.ranged or self.points is not None or bool(self.excluded or self.parts)
 
     def finite(self) -> list[Key] | None:
-        """Every value, ascending, where they are few enough to list."""
+        """Return every value, ascending, where they are few enough to list."""
         keys = self._listed()
         if keys is None or not self.parts or not keys:
             return keys
@@ -171,7 +171,7 @@ class Domain:
 
     @property
     def holds_nan(self) -> bool:
-        """Whether some NaN may be in the set."""
+        """True if some NaN may be in the set."""
         infinity = self.order.infinity
         if self.points is not None:
             return any(abs(key) > infinity for key in self.points)
@@ -218,7 +218,10 @@ def _mask(values: pa.Array) -> Mask:
 
 
 def plain(values: pa.Array) -> pa.Array:
-    """`values` as Arrow's comparison and set kernels accept them: in the same order, with one zero and one NaN."""
+    """Return `values` as Arrow's comparison and set kernels accept them.
+
+    In the same order, with one zero and one NaN.
+    """
     kind = values.type
     if pa.types.is_string_view(kind) or pa.types.is_large_string(kind):
         return values.cast(pa.string())
@@ -235,5 +238,5 @@ def plain(values: pa.Array) -> pa.Array:
 
 
 def date_part(name: str, values: pa.Array) -> pa.Array:
-    """`date_part` of dates or timestamps, in their zone if they have one, as int32."""
+    """Return `date_part` of dates or timestamps, in their zone if they have one, as int32."""
     return DATE_PARTS[name](in_zone(values)).cast(pa.int32())

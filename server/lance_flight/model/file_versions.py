@@ -9,7 +9,7 @@ NEWEST = FILE_VERSIONS[-1]
 
 
 def check_version(version: str, what: str) -> str:
-    """The version, or `InvalidInput` where no new table can have it."""
+    """Return the version, or `InvalidInput` where no new table can have it."""
     if version not in FILE_VERSIONS:
         raise InvalidInput(f"{what} is {version!r}; expected {', '.join(FILE_VERSIONS[:-1])} or {FILE_VERSIONS[-1]}")
     return version

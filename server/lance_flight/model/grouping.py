@@ -15,7 +15,7 @@ RADIX_SORTED = 1 << 16
 
 
 def group_codes(columns: Sequence[pa.Array | pa.ChunkedArray], rows: int) -> np.ndarray:
-    """One int64 per row, equal exactly where all `columns` are equal (NULL equals NULL); not contiguous."""
+    """Return one int64 per row, equal exactly where all `columns` are equal (NULL equals NULL); not contiguous."""
     codes = np.zeros(rows, np.int64)
     width = 1
     for column in columns:
@@ -29,7 +29,10 @@ def group_codes(columns: Sequence[pa.Array | pa.ChunkedArray], rows: int) -> np.
 
 
 def _numbered(column: pa.Array) -> tuple[np.ndarray, int]:
-    """A number below `size` for each value, and `size`; small integers are their own numbers, NULL comes last."""
+    """Return a number below `size` for each value, and `size`.
+
+    Small integers are their own numbers, NULL comes last.
+    """
     if pa.types.is_integer(column.type) and column.null_count < len(column):
         least, most = (int(end.as_py()) for end in pc.min_max(column).values())
         if most - least < RADIX_SORTED:
@@ -73,7 +76,7 @@ def group(columns: Sequence[pa.Array | pa.ChunkedArray], rows: int) -> RowGroups
 
 
 def match(needles: pa.Table, haystack: pa.Table) -> np.ndarray:
-    """For each row of `needles` the first row of `haystack` with the same values, or −1; columns by position."""
+    """Return for each row of `needles` the first equal row of `haystack`, or −1; columns match by position."""
     columns = [
         pa.concat_arrays([contiguous(a), contiguous(b).cast(a.type)])
         for a, b in zip(haystack.columns, needles.columns, strict=True)

@@ -76,7 +76,7 @@ _KINDS: tuple[tuple[HashKind, tuple[Callable[[pa.DataType], bool], ...]], ...] =
 
 
 def hash_class(kind: pa.DataType) -> HashClass | None:
-    """The hash class of an Arrow type; None where murmur3 is not defined (nested, null, duration, interval).
+    """Return the hash class of an Arrow type; None where murmur3 is not defined (nested, null, duration, interval).
 
     Two types of one class hash equal values alike; no promise is made across classes. A dictionary has the class
     of its values.
@@ -97,7 +97,7 @@ def hash_class(kind: pa.DataType) -> HashClass | None:
 
 
 def murmur3(array: pa.Array | pa.ChunkedArray) -> pa.Int32Array:
-    """The hash of each value, NULL for NULL (spec: Hash Functions).
+    """Return the hash of each value, NULL for NULL (spec: Hash Functions).
 
     `InvalidInput` for a type without a hash class. An array of the null type (a column that was removed) gives NULLs.
 
@@ -122,7 +122,7 @@ def murmur3(array: pa.Array | pa.ChunkedArray) -> pa.Int32Array:
 
 
 def murmur3_multi(columns: Sequence[pa.Array | pa.ChunkedArray]) -> pa.Int32Array:
-    """One hash for each row of several columns: the bytes of those not NULL, one after another, hashed once.
+    """Return one hash for each row of several columns: the bytes of those not NULL, one after another, hashed once.
 
     NULL only where every column is NULL (spec: Hash Functions). `InvalidInput` for a type without a hash class, for
     columns of different lengths, and for no columns. Columns of the null type are left out.
@@ -148,7 +148,7 @@ def murmur3_multi(columns: Sequence[pa.Array | pa.ChunkedArray]) -> pa.Int32Arra
 
 
 def bucket(hashes: pa.Int32Array, num_buckets: int) -> pa.Int32Array:
-    """`abs(hash) % num_buckets`, NULL for NULL; the absolute value is taken in 64 bits, where -2³¹ has one.
+    """Return `abs(hash) % num_buckets`, NULL for NULL; the absolute value is taken in 64 bits, where -2³¹ has one.
 
     `InvalidInput` unless 1 ≤ `num_buckets` < 2³¹.
 
@@ -169,7 +169,10 @@ def _kind_of(kind: pa.DataType) -> HashKind:
 
 
 def _flat(column: pa.Array | pa.ChunkedArray) -> pa.Array:
-    """The column as one array; fixed-width dictionaries decoded, as their values are cheaper to hash than to group."""
+    """Return the column as one array.
+
+    Fixed-width dictionaries decoded, as their values are cheaper to hash than to group.
+    """
     whole = contiguous(column)
     if types.is_dictionary(whole.type) and _kind_of(whole.type) in _WORDS:
         return whole.dictionary_decode()
@@ -189,7 +192,7 @@ def _with_nulls(hashes: npt.NDArray[np.int32], missing: Mask) -> pa.Int32Array:
 
 
 def _filled(array: pa.Array) -> npt.NDArray[np.int64]:
-    """The values of a numeric array, with 0 in place of NULL."""
+    """Return the values of a numeric array, with 0 in place of NULL."""
     known = array.fill_null(pa.scalar(0).cast(array.type)) if array.null_count else array
     values: npt.NDArray[np.int64] = known.to_numpy(zero_copy_only=False)
     return values
@@ -235,7 +238,7 @@ _WORDS: Mapping[HashKind, Callable[[pa.Array], Words]] = MappingProxyType(
 
 
 def _hash_present_words(words: Sequence[Words], missing: Sequence[Mask]) -> npt.NDArray[np.int32]:
-    """As `hash_words`, leaving out of each row the words that are missing there: one pass per pattern of NULLs."""
+    """Hash as `hash_words`, leaving out of each row the words that are missing there: one pass per NULL pattern."""
     if not any(mask.any() for mask in missing):
         return hash_words(words)
     patterns = sum(mask.astype(np.int64) << place for place, mask in enumerate(missing))
@@ -252,7 +255,7 @@ def _hash_present_words(words: Sequence[Words], missing: Sequence[Mask]) -> npt.
 
 
 def _encodings(array: pa.Array) -> list[bytes]:
-    """The bytes to hash of each value; any in place of NULL."""
+    """Return the bytes to hash of each value; any in place of NULL."""
     kind = _kind_of(array.type)
     if kind in _WORDS:
         words = _WORDS[kind](array).astype("<i8", copy=False).tobytes()
@@ -290,7 +293,7 @@ def _hash_combinations(columns: Sequence[pa.Array]) -> npt.NDArray[np.int32]:
 
 
 def _coded(column: pa.Array) -> tuple[Words, npt.NDArray[np.object_]]:
-    """A code for each row and the bytes of each code; code 0 is NULL, which has none."""
+    """Return a code for each row and the bytes of each code; code 0 is NULL, which has none."""
     encoded = column if types.is_dictionary(column.type) else _groupable(column).dictionary_encode()
     codes = encoded.indices.cast(pa.int64()).fill_null(-1).to_numpy() + 1
     values = np.array([b"", *_encodings(encoded.dictionary)], np.object_)
@@ -299,13 +302,13 @@ def _coded(column: pa.Array) -> tuple[Words, npt.NDArray[np.object_]]:
 
 
 def _groupable(column: pa.Array) -> pa.Array:
-    """`column` in a type that Arrow can group and that has the same hash."""
+    """Return `column` in a type that Arrow can group and that has the same hash."""
     small = types.is_decimal32(column.type) or types.is_decimal64(column.type)
     return column.cast(pa.decimal128(column.type.precision, column.type.scale)) if small else column
 
 
 def _distinct(codes: Sequence[Words]) -> tuple[Words, Words]:
-    """A row number for each distinct combination of codes, and the place of each row's combination among them."""
+    """Return a row number for each distinct combination of codes, and each row's place among them."""
     places = codes[0]
     for more in codes[1:]:
         # Both are at most the number of rows, so their product fits.

@@ -22,7 +22,7 @@ OptionValue = str | int | float | bool
 
 
 class Family(Enum):
-    """What an index is for."""
+    """Kind of search that an index serves."""
 
     SCALAR = "scalar"
     TEXT = "text"
@@ -61,7 +61,7 @@ _HNSW: Mapping[str, type] = MappingProxyType({"m": int, "ef_construction": int})
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class IndexKind:
-    """One kind: what Lance calls it, which options it takes, and how many rows make it worth having.
+    """One kind of index: its name in Lance, its options, and the number of rows that makes it worth having.
 
     A table with fewer rows is read as fast without, and small tables without an index are read several at a time.
     `rows_of_part` are those that Lance puts into one part of an index of vectors, where nothing else is asked for.
@@ -75,7 +75,7 @@ class IndexKind:
 
     @property
     def is_quantised(self) -> bool:
-        """Whether it keeps vectors as the numbers of learnt pieces that they are made of."""
+        """True if the index stores quantised vectors: the numbers of learnt pieces that they are made of."""
         return "num_sub_vectors" in self.options
 
     @property
@@ -84,7 +84,10 @@ class IndexKind:
         return self.name.upper()
 
     def checked(self, options: Mapping[str, OptionValue]) -> dict[str, OptionValue]:
-        """The options with values of their types; `InvalidInput` names the one that cannot be, by itself or beside others."""
+        """Return the options with values of their types.
+
+        `InvalidInput` names the one that cannot be, by itself or beside others.
+        """
         found = {name: self._checked(name, value) for name, value in options.items()}
         for name, is_right, expected in _bounds(found):
             if not is_right:
@@ -108,7 +111,7 @@ class IndexKind:
 
 
 def _bounds(options: Mapping[str, OptionValue]) -> Iterator[tuple[str, bool, str]]:
-    """Each option that has bounds, whether it keeps them, and what is expected."""
+    """Yield each option that has bounds, whether it keeps them, and what is expected."""
     bits, sub_vectors = options.get("num_bits"), options.get("num_sub_vectors")
     edges, breadth = (int(options.get(name, known)) for name, known in (("m", _EDGES), ("ef_construction", _BREADTH)))
     if bits is not None:
@@ -149,7 +152,7 @@ ALIASES: Mapping[str, str] = MappingProxyType({"hnsw": "ivf_hnsw_sq", "fts": "in
 
 
 def index_kind(name: str) -> IndexKind:
-    """The kind of this name, in any case, or of an alias; `InvalidInput` lists what there is.
+    """Return the kind of this name, in any case, or of an alias; `InvalidInput` lists what there is.
 
     >>> index_kind("HNSW").lance
     'IVF_HNSW_SQ'
@@ -162,20 +165,20 @@ def index_kind(name: str) -> IndexKind:
 
 
 def checked_metric(name: str) -> str:
-    """A metric in lower case; `InvalidInput` lists what there is."""
+    """Return a metric in lower case; `InvalidInput` lists what there is."""
     if name.lower() not in METRICS:
         raise InvalidInput(f"metric is {name!r}; expected one of {', '.join(METRICS)}")
     return name.lower()
 
 
 def metrics_of(column: pa.DataType) -> Sequence[str]:
-    """The metrics that vectors of a type are compared by: what is no vector of bytes, by all that floats are."""
+    """Return the metrics that vectors of a type are compared by: what is no vector of bytes, by all that floats are."""
     are_bytes = pa.types.is_fixed_size_list(column) and pa.types.is_uint8(column.value_type)
     return [metric for metric in METRICS if (metric == BYTE_METRIC) == are_bytes]
 
 
 def fitting_metric(column: pa.Field, name: str) -> str:
-    """A metric in lower case that vectors of a column are compared by; `InvalidInput` lists those."""
+    """Return a metric in lower case that vectors of a column are compared by; `InvalidInput` lists those."""
     metric, fitting = checked_metric(name), metrics_of(column.type)
     if metric not in fitting:
         expected = ", ".join(fitting)

@@ -16,14 +16,14 @@ _BEYOND_INT64 = pa.decimal128(20, 0)
 
 
 def value_type(kind: pa.DataType) -> pa.DataType:
-    """The type of the values: of a dictionary that of what it holds."""
+    """Return the type of the values: of a dictionary that of what it holds."""
     return kind.value_type if types.is_dictionary(kind) else kind
 
 
 def common_type(kinds: Sequence[pa.DataType]) -> pa.DataType | None:
-    """The type that holds all values of these types so that equal ones stay equal and others apart; None: there is none.
+    """Return the type that holds all values of these types, so that equal ones stay equal and unequal ones apart.
 
-    Types of one hash class (decision 7) have one, but for dates among other integers, decimals of several scales,
+    None: there is no such type. Types of one hash class (decision 7) have one, but for dates among other integers, decimals of several scales,
     timestamps of several units, and timestamps with a zone among those without.
 
     >>> common_type([pa.int32(), pa.dictionary(pa.int8(), pa.int64())])
@@ -55,7 +55,7 @@ def common_type(kinds: Sequence[pa.DataType]) -> pa.DataType | None:
 
 
 def in_type(values: pa.Array, kind: pa.DataType) -> pa.Array:
-    """Values in the `common_type` of theirs and others, with one zero and one NaN."""
+    """Return values in a `common_type`, with one zero and one NaN."""
     known = values.dictionary_decode() if types.is_dictionary(values.type) else values
     return plain(known).cast(kind)
 

@@ -1,4 +1,4 @@
-"""murmur3 (x86, 32 bits, seed 0, signed) of many inputs: those of one length together, others one by one."""
+"""murmur3 (x86, 32 bits, seed 0, signed) of many inputs: inputs of one length together, the rest one by one."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _BLOCK = 1 << 14
 
 
 def hash_words(words: Sequence[Words]) -> npt.NDArray[np.int32]:
-    """The hash of each row of words, as if they were 8·len(words) bytes."""
+    """Return the hash of each row of words, as if they were 8·len(words) bytes."""
     size = len(words[0])
     halves = [word.astype("<i8", copy=False).view("<u4").reshape(-1, 2) for word in words]
     hashes = np.zeros(size, np.uint32)
@@ -35,12 +35,12 @@ def hash_words(words: Sequence[Words]) -> npt.NDArray[np.int32]:
 
 
 def hash_bytes(values: Sequence[bytes]) -> npt.NDArray[np.int32]:
-    """The hash of each value."""
+    """Return the hash of each value."""
     return np.fromiter(map(mmh3.mmh3_32_sintdigest, values), np.int32, len(values))
 
 
 def _mix(hashes: Halves, block: Halves) -> None:
-    """One round of murmur3, in place: `hashes` takes in one 4-byte block of each row."""
+    """Run one round of murmur3, in place: `hashes` takes in one 4-byte block of each row."""
     turned = block * _C1
     _rotate(turned, 15)
     turned *= _C2
@@ -57,7 +57,7 @@ def _rotate(values: Halves, bits: int) -> None:
 
 
 def _finish(hashes: Halves, length: int) -> None:
-    """The last step of murmur3, in place, for inputs of `length` bytes."""
+    """Run the last step of murmur3, in place, for inputs of `length` bytes."""
     hashes ^= np.uint32(length)
     hashes ^= hashes >> np.uint32(16)
     hashes *= _MIX1

@@ -42,7 +42,7 @@ _SPEC_NAMESPACE = re.compile(r"v([1-9][0-9]*)")
 
 
 def check_sql_name(kind: str, name: str) -> str:
-    """`name` itself if we may create a table or schema called so, else `InvalidInput`."""
+    """Return `name` itself if we may create a table or schema called so, else `InvalidInput`."""
     if _SQL_NAME.fullmatch(name) is None:
         raise InvalidInput(f"{kind} name {name!r} is not allowed; expected [A-Za-z_][A-Za-z0-9_]*")
     if name == MANIFEST:
@@ -65,7 +65,7 @@ def column_name_problem(name: str) -> str | None:
 
 
 def check_label(kind: str, name: str) -> str:
-    """`name` itself if a tag or branch may be called so, else `InvalidInput`.
+    """Return `name` itself if a tag or branch may be called so, else `InvalidInput`.
 
     What `t@name` would read as a number or a time never begins with a letter; `main` is Lance's name of the main branch.
 
@@ -86,7 +86,7 @@ def _short(kind: str, name: str) -> str:
 
 
 def partition_column(field_id: str) -> str:
-    """The `__manifest` column of a partition field.
+    """Return the `__manifest` column of a partition field.
 
     >>> partition_column("event_year")
     'partition_field_event_year'
@@ -95,12 +95,12 @@ def partition_column(field_id: str) -> str:
 
 
 def spec_namespace(spec_id: int) -> str:
-    """The object id of the namespace that holds everything written under one spec version."""
+    """Return the object id of the namespace that holds everything written under one spec version."""
     return f"v{spec_id}"
 
 
 def object_id(path: Iterable[str]) -> str:
-    """The object id of a namespace path.
+    """Return the object id of a namespace path.
 
     >>> object_id(["v1", "k7m2n9p4q8r5s3t6", "dataset"])
     'v1$k7m2n9p4q8r5s3t6$dataset'
@@ -109,7 +109,7 @@ def object_id(path: Iterable[str]) -> str:
 
 
 def spec_id_of(object_id: str) -> int | None:
-    """The spec version that an object id lies under, or None where it lies under none.
+    """Return the spec version that an object id lies under, or None where it lies under none.
 
     >>> spec_id_of("v12$abc$dataset"), spec_id_of("other$abc")
     (12, None)
@@ -119,7 +119,7 @@ def spec_id_of(object_id: str) -> int | None:
 
 
 def namespaces_above(object_id: str) -> list[str]:
-    """The partition namespaces that an object lies in, outermost first.
+    """Return the partition namespaces that an object lies in, outermost first.
 
     >>> namespaces_above("v1$abc$def$dataset")
     ['v1$abc', 'v1$abc$def']
@@ -129,12 +129,12 @@ def namespaces_above(object_id: str) -> list[str]:
 
 
 def new_key() -> bytes:
-    """A fresh random key for `namespace_name`."""
+    """Return a fresh random key for `namespace_name`."""
     return secrets.token_bytes(KEY_BYTES)
 
 
 def namespace_name(key: bytes, spec_id: int, values: Sequence[pa.Scalar]) -> str:
-    """The name of the partition namespace of `values` (this level's and the ones above).
+    """Return the name of the partition namespace of `values` (this level's and the ones above).
 
     Random to anyone without the key, and the same for two writers that create one partition at one moment,
     so that the primary key of `__manifest` lets only one of them succeed (decision 4).
@@ -150,17 +150,17 @@ def namespace_name(key: bytes, spec_id: int, values: Sequence[pa.Scalar]) -> str
 
 
 def new_mark() -> str:
-    """Return what tells the directories of one writer from those of others for the same tables: eight random hex digits."""
+    """Return eight random hex digits that mark the directories of one writer, apart from those of any other writer."""
     return secrets.token_hex(4)
 
 
 def directory_name(object_id: str, mark: str | None = None) -> str:
-    """A new directory for a table: a mark (None: one of its own) and its object id (V2 layout, Appendix B)."""
+    """Return a new directory for a table: a mark (None: one of its own) and its object id (V2 layout, Appendix B)."""
     return f"{mark or new_mark()}_{object_id}"
 
 
 def _canonical(value: pa.Scalar) -> tuple[bytes, bytes]:
-    """Type and value as bytes, so that no two different values share an encoding."""
+    """Encode type and value as bytes, so that no two different values share an encoding."""
     if not value.is_valid:
         return b"null", b""
     kind = str(value.type).encode()

@@ -10,7 +10,7 @@ from lance_flight.errors import SchemaError
 
 
 def children(kind: pa.DataType) -> list[pa.Field]:
-    """The fields inside a type; none for a plain one.
+    """Return the fields inside a type; none for a plain one.
 
     >>> [field.name for field in children(pa.struct({"x": pa.int8(), "y": pa.int8()}))]
     ['x', 'y']
@@ -21,7 +21,7 @@ def children(kind: pa.DataType) -> list[pa.Field]:
 
 
 def rebuilt(kind: pa.DataType, fields: Sequence[pa.Field]) -> pa.DataType:
-    """`kind` with other fields inside: of a struct any number, of others as many as it has."""
+    """Return `kind` with other fields inside: any number in a struct, as many as it has in any other type."""
     if pa.types.is_struct(kind):
         return pa.struct(fields)
     if not fields:

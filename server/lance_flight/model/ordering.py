@@ -29,7 +29,7 @@ _TICKS = {"s": 1, "ms": 1_000, "us": 1_000_000, "ns": 1_000_000_000}
 
 
 class Located(NamedTuple):
-    """Where a literal lies: the key of the greatest value not above it, and whether it is that value."""
+    """Position of a literal: the key of the greatest value not above it, and whether it is that value."""
 
     key: Key
     exact: bool
@@ -59,12 +59,12 @@ class Ordering:
 
     @property
     def integral(self) -> bool:
-        """Whether every key but the smallest has one just before it."""
+        """True if every key but the smallest has one just before it."""
         return self.largest is not None
 
     @property
     def is_float(self) -> bool:
-        """Whether several values (two zeros, many NaNs) stand for one partition value."""
+        """True if several values (two zeros, many NaNs) stand for one partition value."""
         return bool(types.is_floating(self.kind))
 
     @property
@@ -73,7 +73,7 @@ class Ordering:
         return _INFINITY[self.kind.bit_width]
 
     def keys(self, values: pa.Array) -> list[Key]:
-        """The key of each value; none may be NULL."""
+        """Return the key of each value; none may be NULL."""
         if self.bits is not None:
             return self.numbers(values).tolist()  # type: ignore[no-any-return]
         if types.is_decimal(self.kind):
@@ -81,7 +81,7 @@ class Ordering:
         return values.to_pylist()  # type: ignore[no-any-return]
 
     def numbers(self, values: pa.Array) -> npt.NDArray[Any]:
-        """The keys as a NumPy array, for types with `bits`."""
+        """Return the keys as a NumPy array, for types with `bits`."""
         whole = values.cast(self.bits) if types.is_boolean(values.type) else values.view(self.bits)
         plain: npt.NDArray[Any] = whole.to_numpy()
         if not self.is_float:
@@ -91,7 +91,7 @@ class Ordering:
         return signed
 
     def array(self, keys: Sequence[Key]) -> pa.Array:
-        """The values of `keys`, as an array of `kind`."""
+        """Return the values of `keys`, as an array of `kind`."""
         if types.is_boolean(self.kind):
             return pa.array([key == 1 for key in keys], self.kind)
         if types.is_decimal(self.kind):
@@ -137,7 +137,10 @@ def _scaled(key: int, scale: int) -> Decimal:
 
 
 def ordering(kind: pa.DataType) -> Ordering | None:
-    """The ordering of a column's type, of a dictionary that of its values; None for nested types and durations."""
+    """Return the ordering of a column's type, of a dictionary that of its values.
+
+    None for nested types and durations.
+    """
     plain = kind.value_type if types.is_dictionary(kind) else kind
     for test, make in _ORDERINGS:
         if test(plain):
@@ -146,7 +149,7 @@ def ordering(kind: pa.DataType) -> Ordering | None:
 
 
 def integers(kind: pa.DataType) -> Ordering:
-    """The ordering of an integer type."""
+    """Return the ordering of an integer type."""
     signed = types.is_signed_integer(kind)
     smallest, largest = (
         (-(2 ** (kind.bit_width - 1)), 2 ** (kind.bit_width - 1) - 1) if signed else (0, 2**kind.bit_width - 1)
@@ -172,7 +175,7 @@ def _times(kind: pa.DataType) -> Ordering:
 
 
 def _tick(kind: pa.DataType) -> Fraction:
-    """Seconds from one value to the next."""
+    """Return the seconds from one value to the next."""
     if types.is_date(kind):
         return Fraction(_SECONDS_PER_DAY) if types.is_date32(kind) else Fraction(1, 1_000)
     return Fraction(1, _TICKS[kind.unit])
@@ -232,7 +235,7 @@ def locate(value: pa.Scalar, order: Ordering) -> Located | None:
 
 
 def _special(value: pa.Scalar, order: Ordering) -> int:
-    """The key of ±∞ or of a NaN of either sign."""
+    """Return the key of ±∞ or of a NaN of either sign."""
     number = value.as_py()
     key = order.infinity + (number not in (np.inf, -np.inf))
     return -key if np.signbit(number) else key
@@ -251,7 +254,7 @@ def _compares_exactly(value: pa.Scalar, found: Located, order: Ordering) -> bool
 
 
 def _parsed(value: pa.Scalar, kind: pa.DataType) -> pa.Scalar:
-    """A text compared with a date or a timestamp without zone, as such; anything else unchanged."""
+    """Return a text compared with a date or a timestamp without zone, as such; anything else unchanged."""
     if not (_is_text(value.type) and (types.is_date32(kind) or (types.is_timestamp(kind) and kind.tz is None))):
         return value
     try:

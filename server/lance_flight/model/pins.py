@@ -1,4 +1,4 @@
-"""Pins: which version of a partition table a `__manifest` row says to read.
+"""Pins: the version of a partition table that a `__manifest` row says to read.
 
 The spec allows four combinations of `read_version`, `read_branch` and `read_tag` (Transaction, Read Behavior);
 each is a class here, and there is no way to write a fifth.
@@ -80,7 +80,7 @@ FixedPin = Version | BranchVersion
 
 
 def pin_from_columns(read_version: int | None, read_branch: str | None, read_tag: str | None, *, object_id: str) -> Pin:
-    """The pin of the row `object_id`; `Corrupt` for a combination that the spec does not have.
+    """Return the pin of the row `object_id`; `Corrupt` for a combination that the spec does not have.
 
     >>> pin_from_columns(5, None, None, object_id="v1$a$dataset")
     Version(version=5)

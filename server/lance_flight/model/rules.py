@@ -1,4 +1,4 @@
-"""What rules of long work have in common: numbers that may not be too small."""
+"""Checks that rules of long work share: numbers that may not be too small."""
 
 from __future__ import annotations
 

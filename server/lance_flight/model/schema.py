@@ -61,7 +61,7 @@ class NamespaceSchema:
 
     @classmethod
     def assign(cls, schema: pa.Schema) -> NamespaceSchema:
-        """A new schema with the ids 0, 1, 2 … given depth-first; any ids that `schema` had are forgotten.
+        """Return a new schema with the ids 0, 1, 2 … given depth-first; any ids that `schema` had are forgotten.
 
         >>> NamespaceSchema.assign(pa.schema({"a": pa.int64(), "b": pa.utf8()})).ids
         {'a': 0, 'b': 1}
@@ -97,7 +97,7 @@ class NamespaceSchema:
         return cls(schema.with_metadata(metadata or None), max(max(seen, default=-1) + 1, stored))
 
     def to_json(self) -> dict[str, Any]:
-        """As JsonArrowSchema; the next free id stands in the schema's metadata once it is not implied."""
+        """Return the schema as JsonArrowSchema; the next free id stands in its metadata once it is not implied."""
         metadata = dict(self.arrow.metadata or {})
         if self.next_field_id > max(self.paths, default=-1) + 1:
             metadata[NEXT_FIELD_ID] = str(self.next_field_id).encode()
@@ -105,11 +105,11 @@ class NamespaceSchema:
 
     @property
     def version(self) -> int:
-        """How many changes of columns there were before this schema; no two schemas of a namespace have one number."""
+        """Number of column changes before this schema; no two schemas of a namespace have the same."""
         return int((self.arrow.metadata or {}).get(SCHEMA_VERSION, b"0"))
 
     def after(self, before: NamespaceSchema) -> NamespaceSchema:
-        """This schema as the one that takes the place of `before`; no id that was ever given is free in it."""
+        """Return this schema as the one that takes the place of `before`; no id that was ever given is free in it."""
         metadata = {**(self.arrow.metadata or {}), SCHEMA_VERSION: str(before.version + 1).encode()}
         free = max(self.next_field_id, before.next_field_id)
         return replace(self, arrow=self.arrow.with_metadata(metadata), next_field_id=free)
@@ -146,7 +146,7 @@ class NamespaceSchema:
 
     @cached_property
     def defaults(self) -> dict[str, pa.Scalar]:
-        """What top-level columns hold where a row says nothing of them, by name; those that have no default are left out."""
+        """Default values of top-level columns, by name, for rows that lack them; columns without one are left out."""
         texts = {field: (field.metadata or {}).get(DEFAULT) for field in self.arrow}
         return {
             field.name: pa.scalar(text.decode()).cast(field.type) for field, text in texts.items() if text is not None
@@ -172,16 +172,19 @@ class NamespaceSchema:
 
     @cached_property
     def source_names(self) -> dict[int, str]:
-        """What messages call `sources`, by their ids: the dotted paths."""
+        """Names of `sources` in messages, by id: the dotted paths."""
         return {number: ".".join(found.path) for number, found in self.sources.items()}
 
     def column(self, field_id: int) -> pa.Field | None:
-        """The column, or field inside structs, with this id; None for one that was removed or is an element of something."""
+        """Return the column, or field inside structs, with this id.
+
+        None for one that was removed or is an element of something.
+        """
         found = self.sources.get(field_id)
         return None if found is None else found.field
 
     def id_of(self, name: str) -> int:
-        """The id of a top-level column, or `NotFound` with the nearest names."""
+        """Return the id of a top-level column, or `NotFound` with the nearest names."""
         if name not in self.ids:
             raise NotFound.named("column", name, self.ids)
         return self.ids[name]
@@ -232,7 +235,7 @@ def _walk_field(field: pa.Field, path: str) -> Iterator[tuple[str, pa.Field]]:
 
 
 def numbered(field: pa.Field, number: Callable[[pa.Field], int], *, key: bytes = FIELD_ID) -> pa.Field:
-    """A field with ids in its metadata and in that of all fields inside, in place of those that they had."""
+    """Return a field with ids in its metadata and in that of all fields inside, in place of those that they had."""
     mine = number(field)
     inner = [numbered(child, number, key=key) for child in children(field.type)]
     metadata = {k: v for k, v in (field.metadata or {}).items() if k not in (FIELD_ID, TABLE_FIELD_ID)}

@@ -1,4 +1,4 @@
-"""What ALTER TABLE does to the columns of a namespace: a schema and a change give another schema.
+"""Column changes of ALTER TABLE: applied to the schema of a namespace, each gives another schema.
 
 Spec: Schema, Field IDs. A column is known by its id, which no other one ever gets; a path leads into nested columns, of
 lists and maps through the names of their fields.
@@ -23,7 +23,7 @@ Fields = list[pa.Field]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AddColumn:
-    """A new column after the others of its level; `default` is what it holds where nothing is said, as text."""
+    """A new column at the end of its level; `default` is its value, as text, in rows that give none."""
 
     path: Path
     type: pa.DataType
@@ -31,7 +31,7 @@ class AddColumn:
     default: str | None = None
 
     def edit(self, fields: Fields, fresh: count[int]) -> Fields:
-        """The fields of one level after this change."""
+        """Return the fields of one level after this change."""
         name = self.path[-1]
         _check_name(fields, name)
         metadata = {} if self.default is None else {DEFAULT: self.default.encode()}
@@ -45,44 +45,44 @@ class DropColumn:
     path: Path
 
     def edit(self, fields: Fields, _: count[int]) -> Fields:
-        """The fields of one level after this change."""
+        """Return the fields of one level after this change."""
         return [field for field in fields if field.name != self.path[-1]]
 
 
 @dataclass(frozen=True, slots=True)
 class RenameColumn:
-    """The same column under another name."""
+    """Renaming of a column."""
 
     path: Path
     name: str
 
     def edit(self, fields: Fields, _: count[int]) -> Fields:
-        """The fields of one level after this change."""
+        """Return the fields of one level after this change."""
         _check_name([field for field in fields if field.name != self.path[-1]], self.name)
         return _replaced(fields, self.path[-1], lambda field: field.with_name(self.name))
 
 
 @dataclass(frozen=True, slots=True)
 class WidenColumn:
-    """The same values in a type that holds more of them."""
+    """Change of a column's type to one that holds more values."""
 
     path: Path
     type: pa.DataType
 
     def edit(self, fields: Fields, _: count[int]) -> Fields:
-        """The fields of one level after this change."""
+        """Return the fields of one level after this change."""
         return _replaced(fields, self.path[-1], lambda field: _widened(field, self.type))
 
 
 @dataclass(frozen=True, slots=True)
 class SetNullable:
-    """Whether a column may hold NULL."""
+    """Change of whether a column may hold NULL."""
 
     path: Path
     nullable: bool
 
     def edit(self, fields: Fields, _: count[int]) -> Fields:
-        """The fields of one level after this change."""
+        """Return the fields of one level after this change."""
         return _replaced(fields, self.path[-1], lambda field: field.with_nullable(self.nullable))
 
 
@@ -90,7 +90,7 @@ SchemaChange = AddColumn | DropColumn | RenameColumn | WidenColumn | SetNullable
 
 
 def changed(schema: NamespaceSchema, change: SchemaChange) -> NamespaceSchema:
-    """The schema after a change, itself where nothing changes.
+    """Return the schema after a change, itself where nothing changes.
 
     `SchemaError`, `NotFound` or `AlreadyExists` name the column that cannot be changed so.
 
@@ -105,7 +105,7 @@ def changed(schema: NamespaceSchema, change: SchemaChange) -> NamespaceSchema:
 
 
 def dotted(path: Path) -> str:
-    """A path as it is written.
+    """Return a path as it is written.
 
     >>> dotted(("a", "b"))
     'a.b'
@@ -137,7 +137,7 @@ def widens(old: pa.DataType, new: pa.DataType) -> bool:
 
 
 def _edited(fields: Fields, change: SchemaChange, fresh: count[int], depth: int = 0) -> Fields:
-    """The fields `depth` levels down the path of a change, after it."""
+    """Return the fields `depth` levels down the path of a change, after it."""
     path, above = change.path, dotted(change.path[:depth])
     name, is_last = path[depth], depth == len(path) - 1
     names = [field.name for field in fields]

@@ -93,7 +93,7 @@ class PartitionField:
         return cls(field_id=str(field_id), source_ids=tuple(source_ids or ()), rule=rule, result_type=result_type)
 
     def to_json(self) -> dict[str, Any]:
-        """The field object, members in the order of the spec's examples."""
+        """Return the field object, members in the order of the spec's examples."""
         rule = self.rule
         how: dict[str, Any] = (
             {"expression": rule.sql}
@@ -108,7 +108,7 @@ class PartitionField:
         }
 
     def apply(self, columns: Sequence[pa.Array], evaluate: Evaluate) -> pa.Array:
-        """The partition value of each row, of exactly `result_type`; `columns` in `source_ids` order."""
+        """Return the partition value of each row, of exactly `result_type`; `columns` in `source_ids` order."""
         if isinstance(self.rule, Expression):
             try:
                 values = evaluate(self.rule.sql, columns, self.result_type)
@@ -133,9 +133,9 @@ class PartitionField:
             yield f"result_type is {self.result_type}; {self.rule.type} of {sources[0]} gives {self.rule.result_type(sources)}"
 
     def problems_of_change(self, before: NamespaceSchema, after: NamespaceSchema) -> Iterator[str]:
-        """Return what keeps the types of its source columns from changing so: rows of before and after must not be told apart.
+        """Yield obstacles to this change of its source columns' types: rows of before and after must not be told apart.
 
-        Expressions are for whoever can evaluate them to check.
+        Expressions are not checked here, but where they can be evaluated.
         """
         old, new = self.source_types(before), self.source_types(after)
         if old == new or any(schema.column(n) is None for schema in (before, after) for n in self.source_ids):
@@ -156,7 +156,7 @@ class PartitionField:
         return is_nested or (is_part and not all(map(is_utc, self.source_types(schema))))
 
     def source_types(self, schema: NamespaceSchema) -> list[pa.DataType]:
-        """The types of the source columns; a removed column counts as null type."""
+        """Return the types of the source columns; a removed column counts as null type."""
         columns = (schema.column(number) for number in self.source_ids)
         return [pa.null() if column is None else column.type for column in columns]
 
@@ -195,15 +195,15 @@ class PartitionSpec:
         return cls(id=int(number), fields=fields)
 
     def to_json(self) -> dict[str, Any]:
-        """The spec object."""
+        """Return the spec object."""
         return {"id": self.id, "fields": [field.to_json() for field in self.fields]}
 
     def to_text(self) -> str:
-        """The spec as it is stored: compact JSON."""
+        """Return the spec as it is stored: compact JSON."""
         return json.dumps(self.to_json(), separators=(",", ":"), ensure_ascii=False)
 
     def with_stored_types(self, manifest: pa.Schema) -> PartitionSpec:
-        """This spec with the exact Arrow types of the manifest's columns, which JSON cannot say (decision 9)."""
+        """Return this spec with the exact Arrow types of the manifest's columns, which JSON cannot say (decision 9)."""
         known = {field.name: field.type for field in manifest}
         fields = tuple(replace(f, result_type=known.get(f.column, f.result_type)) for f in self.fields)
         return replace(self, fields=fields)
@@ -218,7 +218,7 @@ class PartitionSpec:
 
 
 def specs_from_metadata(metadata: Mapping[str, str]) -> list[PartitionSpec]:
-    """Every `partition_spec_v<N>` of a metadata map, by number; the problems of all of them at once."""
+    """Return every `partition_spec_v<N>` of a metadata map, by number; the problems of all of them at once."""
     specs, problems = [], []
     for key, text in metadata.items():
         if _has_number(key):

@@ -42,7 +42,7 @@ class Zone:
     offsets: Seconds
 
     def local(self, seconds: Seconds) -> Seconds:
-        """The local time of each instant, both as seconds since 1970-01-01."""
+        """Return the local time of each instant, both as seconds since 1970-01-01."""
         if not len(seconds):
             return seconds
         # Most columns span few changes: those alone are searched.
@@ -52,7 +52,7 @@ class Zone:
         return local
 
     def local_bounds(self, low: int, high: int) -> tuple[int, int]:
-        """The earliest and the latest local time of the instants from `low` to `high`.
+        """Return the earliest and the latest local time of the instants from `low` to `high`.
 
         They need not be those of the ends: clocks are set back, and a zone may move across the date line.
         """
@@ -74,14 +74,19 @@ UTC = Zone(np.zeros(0, np.int64), np.zeros(1, np.int64))
 
 
 def zone_of(kind: pa.DataType) -> Zone | None:
-    """The zone in which parts of a date or timestamp are computed: UTC where it has none; None for one that is not known."""
+    """Return the zone in which parts of a date or timestamp are computed: UTC where it has none.
+
+    None for one that is not known.
+    """
     name = getattr(kind, "tz", None)
     return UTC if name is None else named_zone(name)
 
 
 @cache
 def named_zone(name: str) -> Zone | None:
-    """A zone by its name in the tz database or as a fixed offset (`+02:00`, `-0330`, `+05`); None if DataFusion knows none.
+    """Return a zone by its name in the tz database or as a fixed offset (`+02:00`, `-0330`, `+05`).
+
+    None if DataFusion knows none.
 
     >>> named_zone("+05:45").offsets.tolist()
     [20700]
@@ -102,7 +107,7 @@ def is_utc(kind: pa.DataType) -> bool:
 
 
 def in_zone(column: pa.Array) -> pa.Array:
-    """Timestamps with a zone as local timestamps in seconds, without one; anything else unchanged.
+    """Return timestamps with a zone as local timestamps in seconds, without one; anything else unchanged.
 
     The zone must be one that is known.
     """

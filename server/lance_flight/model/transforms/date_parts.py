@@ -92,7 +92,7 @@ def _unknown_zone(part: str, kind: pa.DataType) -> str:
 
 
 def _in_calendar(column: pa.Array) -> pa.Array:
-    """Dates and timestamps as they are; `DataError` for one beyond the years that Arrow's kernels count right."""
+    """Return dates and timestamps as they are; raise `DataError` for one beyond the years that Arrow's kernels count right."""
     ticks = column.view(pa.int32() if column.type.bit_width == HALF_WORD else pa.int64())
     per_day = 1 if pa.types.is_date32(column.type) else SECONDS_PER_DAY * TICKS[getattr(column.type, "unit", "ms")]
     ends = pc.min_max(ticks).as_py()

@@ -1,4 +1,4 @@
-"""What partitioning asks of a rule that computes partition values, and of a transform beyond that."""
+"""Interface of rules that compute partition values, and of transforms beyond that."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from lance_flight.model.domains import Domain
 
 
 class Nulls(Enum):
-    """Of which source columns a NULL partition value says that they are NULL."""
+    """Source columns that are NULL where the partition value is NULL."""
 
     OF_ITS_SOURCE = "of its only source, and the other way round"
     OF_ALL_SOURCES = "of all of them, and the other way round"
@@ -23,7 +23,7 @@ class Nulls(Enum):
 
 
 class Rule:
-    """What pruning and co-partitioning ask of a rule: of a transform, and of a custom expression too.
+    """Interface of pruning and co-partitioning to a rule: to a transform, and to a custom expression too.
 
     The defaults promise nothing: a rule that overrides none of them prunes by single values alone.
     """
@@ -55,7 +55,7 @@ class Rule:
     """Why two different rules of its family over the same columns determine nothing in common."""
 
     def image(self, domain: Domain, stored: pa.DataType) -> Domain | str | None:
-        """The values, of type `stored`, that it gives to sources within a domain, NULL aside.
+        """Return the values, of type `stored`, that it gives to sources within a domain, NULL aside.
 
         More of them than there are is sound, fewer is not. A text says why they are not known for this domain; None: only
         those of single values are.
@@ -63,9 +63,9 @@ class Rule:
         return None
 
     def comparison_type(self, kinds: Sequence[Sequence[pa.DataType]], result_type: pa.DataType) -> pa.DataType | None:
-        """The type in which its values over columns of several tables are compared; None: equal columns may have others.
+        """Return the type in which its values over columns of several tables are compared.
 
-        `kinds` has for each source the type that it has in each table.
+        None: equal columns may have values of different types. `kinds` has for each source the type that it has in each table.
         """
         return pa.int64()
 
@@ -74,7 +74,7 @@ class Rule:
         return None if types.is_integer(result_type) else f"its values are {result_type}; expected an integer"
 
     def from_finer(self, finer: Rule) -> Callable[[pa.Array], pa.Array] | None:
-        """How its values follow from those of another rule over the same columns; None: they do not."""
+        """Return a function from the values of another rule over the same columns to its own; None: there is none."""
         return None
 
 
@@ -89,7 +89,7 @@ class Transform(Rule, ABC):
 
     @classmethod
     def parameters(cls) -> tuple[str, ...]:
-        """The names of its parameters, positive integers."""
+        """Return the names of its parameters, positive integers."""
         return tuple(field.name for field in dataclasses.fields(cls)) if dataclasses.is_dataclass(cls) else ()
 
     @property
@@ -99,15 +99,15 @@ class Transform(Rule, ABC):
 
     @classmethod
     def default_name(cls, columns: str) -> str:
-        """The id of a field of these columns that is given no name."""
+        """Return the id of a field of these columns that is given no name."""
         return f"{columns}_{cls.type}"
 
     def over(self, sources: int) -> Transform:
-        """The simplest transform that computes the same from so many columns."""
+        """Return the simplest transform that computes the same from so many columns."""
         return self
 
     def as_sql(self, columns: Sequence[str]) -> str:
-        """A field of these columns as PARTITIONED BY says it."""
+        """Return a field of these columns as PARTITIONED BY says it."""
         return f"{self.type}({', '.join([*map(str, self.arguments.values()), *columns])})"
 
     @abstractmethod
@@ -116,15 +116,15 @@ class Transform(Rule, ABC):
 
     @abstractmethod
     def result_type(self, sources: Sequence[pa.DataType]) -> pa.DataType:
-        """The Arrow type of the partition value."""
+        """Return the Arrow type of the partition value."""
 
     @abstractmethod
     def expression(self, sources: Sequence[pa.DataType]) -> str:
-        """The derived DataFusion expression; `col0`, `col1` … are the source columns."""
+        """Return the derived DataFusion expression; `col0`, `col1` … are the source columns."""
 
     @abstractmethod
     def apply(self, columns: Sequence[pa.Array]) -> pa.Array:
-        """The partition value of each row."""
+        """Return the partition value of each row."""
 
 
 def one_source(name: str, sources: Sequence[Any]) -> Iterator[str]:

@@ -96,7 +96,7 @@ class Truncate(Transform):
         return low, high
 
     def _float_ends(self, domain: Domain) -> tuple[Key, Key]:
-        """The infinities have no remainder, so their partition is that of NaN."""
+        """Return the infinities have no remainder, so their partition is that of NaN."""
         order = domain.order
         infinity = order.infinity
         low = order.smallest if domain.low <= -infinity else self._applied(domain.low, domain)
