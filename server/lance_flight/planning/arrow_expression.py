@@ -69,7 +69,7 @@ _Node: TypeAlias = _Field | _Literal | _Call
 
 
 def predicate_from_arrow(expression: pc.Expression | pa.Scalar) -> Predicate:
-    """The predicate that `expression` states; what has no counterpart becomes `Opaque` and says why.
+    """Return the predicate that `expression` states; what has no counterpart becomes `Opaque` and says why.
 
     A filter that DataFusion folded to one value arrives as a scalar.
 

@@ -37,7 +37,7 @@ _capsule_pointer = ctypes.PYFUNCTYPE(ctypes.c_void_p, ctypes.py_object, ctypes.c
 
 
 def metadata_entries(schema: pa.Schema) -> list[tuple[bytes, bytes]]:
-    """Every key and value of the schema's metadata, in order.
+    """Return every key and value of the schema's metadata, in order.
 
     >>> metadata_entries(pa.schema([], metadata={"k": "v"}))
     [(b'k', b'v')]

@@ -58,7 +58,7 @@ def _joined(parts: Iterable[Predicate]) -> Iterable[Predicate]:
 
 
 def branches(predicate: Predicate) -> list[tuple[Leaf, ...]] | None:
-    """The alternatives of `predicate`; None where they are more than `MAX_BRANCHES`."""
+    """Return the alternatives of `predicate`; None where they are more than `MAX_BRANCHES`."""
     match predicate:
         case And(parts):
             return product([branches(part) for part in parts])
@@ -71,7 +71,7 @@ def branches(predicate: Predicate) -> list[tuple[Leaf, ...]] | None:
 
 
 def product(factors: Iterable[list[tuple[Leaf, ...]] | None]) -> list[tuple[Leaf, ...]] | None:
-    """Every combination of one branch of each factor; None where they are more than `MAX_BRANCHES`."""
+    """Return every combination of one branch of each factor; None where they are more than `MAX_BRANCHES`."""
     combined: list[tuple[Leaf, ...]] = [()]
     for factor in factors:
         if factor is None or len(combined) * len(factor) > MAX_BRANCHES:

@@ -60,7 +60,7 @@ class _Span(NamedTuple):
 
 
 def calendar_problem(domain: Domain) -> str | None:
-    """Return why the range cannot be told by year, month, day and hour, if it cannot."""
+    """Return why the range cannot be expressed by year, month, day and hour, if it cannot."""
     if zone_of(domain.order.kind) is None:
         return f"the zone of {domain.order.kind} is not known here"
     span = _span(domain)
@@ -69,7 +69,7 @@ def calendar_problem(domain: Domain) -> str | None:
 
 
 def calendar_rows(fields: Mapping[str, DictionaryColumn], domain: Domain) -> Mask:
-    """The rows whose year, month, day and hour (those that are `fields`) some value of `domain` has.
+    """Return the rows whose year, month, day and hour (those that are `fields`) some value of `domain` has.
 
     Seen are the interval of `domain` and its parts of these four names; nulls are kept as `domain.nulls` says.
     """
@@ -86,7 +86,7 @@ def calendar_rows(fields: Mapping[str, DictionaryColumn], domain: Domain) -> Mas
 
 
 def _span(domain: Domain) -> _Span:
-    """The local times of the interval of a domain."""
+    """Return the local times of the interval of a domain."""
     step, zone = domain.order.step, zone_of(domain.order.kind)
     per_day = int(_SECONDS_PER_DAY / step) if step < _SECONDS_PER_DAY else 1
     if zone is None or zone is UTC:
@@ -179,7 +179,7 @@ def _day(days: _Days) -> _Days:
 
 
 def _of_years(stretch: _Stretch, fields: Mapping[str, DictionaryColumn], domain: Domain) -> Mask | None:
-    """The rows of the years of `stretch`; None where it has no year at all."""
+    """Return the rows of the years of `stretch`; None where it has no year at all."""
     if "year" in fields:
         rows = fields["year"].numbers
         inside: Mask = (rows >= stretch.first) & (rows <= stretch.last)
@@ -194,7 +194,7 @@ def _of_years(stretch: _Stretch, fields: Mapping[str, DictionaryColumn], domain:
 
 
 def _candidates(stretch: _Stretch, domain: Domain, excluded: int) -> npt.NDArray[np.int64]:
-    """Years of `stretch` that `date_part('year')` allows: all of them, or enough to have both sorts if there are."""
+    """Return years of `stretch` that `date_part('year')` allows: all, or enough to have both sorts if there are."""
     first, last = stretch.first, stretch.last
     part = domain.parts.get("year")
     if part is not None and part.points is not None:
@@ -212,7 +212,7 @@ def _is_leap(years: npt.NDArray[Any]) -> Mask:
 
 
 def _of_days(days: _Days, fields: Mapping[str, DictionaryColumn]) -> Mask:
-    """The rows with the month and day (those that are fields) of one of `days`."""
+    """Return the rows with the month and day (those that are fields) of one of `days`."""
     months = _month(days) if "month" in fields else np.zeros(len(days), np.int64)
     numbers = _day(days) if "day" in fields else np.zeros(len(days), np.int64)
     table = np.zeros(_MONTHS * _DAYS, np.bool_)

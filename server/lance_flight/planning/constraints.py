@@ -29,7 +29,7 @@ Statement: TypeAlias = Compare | In | IsNull | StartsWith
 
 
 class Aspect(Enum):
-    """The sort of thing that a leaf says; a transform can use some of them."""
+    """Kind of condition that a leaf states; a transform can use some of them."""
 
     VALUES = "the values"
     RANGE = "a range"
@@ -55,7 +55,7 @@ def aspect(leaf: Statement) -> Aspect:
 
 
 def constraint(leaf: Statement, schema: NamespaceSchema) -> Domain | str:
-    """The domain of the column of `leaf`, or why the leaf cannot be used."""
+    """Return the domain of the column of `leaf`, or why the leaf cannot be used."""
     number = schema.source_ids.get(leaf.term.path)
     if number is None:
         return f"{'.'.join(leaf.term.path)} is not a column of the namespace"
@@ -93,7 +93,7 @@ def _part_problem(term: DatePart, kind: pa.DataType) -> str | None:
 
 
 def _of_part(order: Ordering, name: str, part: Domain) -> Domain:
-    """All values whose `name` part is in `part`."""
+    """Return all values whose `name` part is in `part`."""
     everything = replace(Domain.everything(order), nulls=False)
     if name == "quarter":
         name, part = "month", _months_of(part)
@@ -149,7 +149,9 @@ def _listed(order: Ordering, values: pa.Array, *, negated: bool) -> Domain | Non
 
 
 def _ambiguous(order: Ordering) -> frozenset[Key]:
-    """Keys of several values. In a list, and where it folds constants, DataFusion 55 tells −0.0 from 0.0."""
+    """Return the keys that stand for several values.
+
+    In a list, and where it folds constants, DataFusion 55 tells −0.0 from 0.0."""
     return frozenset({0, order.smallest, order.largest}) if order.is_float else frozenset()
 
 

@@ -1,4 +1,4 @@
-"""What the partition values of a scan determine of its keys: the functions of keys by which its tables are grouped.
+"""Dimensions of a scan: the functions of its keys that partition values determine, by which its tables are grouped.
 
 Spec: Storage Partitioned Join, Transform Compatibility. A finer field determines a coarser one: bucket counts that
 are multiples, and the identity of a key every other transform of it.
@@ -52,7 +52,7 @@ class Side:
         return all(some is None or dimension.rule.date_part in some for some in allowed)
 
     def key_type(self, place: int) -> pa.DataType:
-        """The type of the column that a key is."""
+        """Return the type of the column that a key is."""
         return self.schema.paths[self.keys[place]][1].type
 
 
@@ -75,15 +75,18 @@ class Dimension:
         return cls(rule, places, each.result_type if isinstance(rule, Expression) else None, each)
 
     def on(self, side: Side) -> PartitionField:
-        """This function of the columns of a side."""
+        """Return this function of the columns of a side."""
         return replace(self.field, source_ids=tuple(side.keys[place] for place in self.places), rule=self.rule)
 
     def shown(self, side: Side) -> str:
-        """As EXPLAIN shows it, in the names of a side's columns."""
+        """Return the dimension as EXPLAIN shows it, in the names of a side's columns."""
         return describe(self.on(side), side.schema.source_names)
 
     def type(self, sides: Sequence[Side]) -> pa.DataType | None:
-        """The type in which the values of these sides are compared; None where equal keys may have different ones."""
+        """Return the type in which the values of these sides are compared.
+
+        None where equal keys may have different ones.
+        """
         kinds = [[side.key_type(place) for side in sides] for place in self.places]
         if self.rule.date_part is not None and all(self.places[0] in side.parts for side in sides):
             return pa.int64()  # the keys are its values, in whatever zone
@@ -109,7 +112,7 @@ class Tables:
 
     @classmethod
     def of(cls, side: Side) -> list[Tables]:
-        """Those of a side, version by version."""
+        """Return the tables of a side, version by version."""
         return [cls(side, place) for place, rows in enumerate(side.kept) if len(rows)]
 
     def __len__(self) -> int:
@@ -127,7 +130,7 @@ class Tables:
 
     @property
     def label(self) -> str:
-        """How messages call them."""
+        """The name of the version in messages."""
         alone = sum(len(rows) > 0 for rows in self.side.kept) == 1
         return self.side.name if alone else f"{self.side.name} v{self.version.spec.id}"
 
@@ -153,7 +156,10 @@ class Tables:
         return finer or self.identities.keys() >= set(dimension.places)
 
     def values(self, dimension: Dimension, kind: pa.DataType, evaluate: Evaluate | None) -> pa.Array:
-        """The value of each table for a dimension that they determine, in a type; `Uncomputable` where it fails."""
+        """Return the value of each table for a dimension that they determine, in a type.
+
+        `Uncomputable` where it fails.
+        """
         try:
             return in_type(self._values(dimension, evaluate), kind)
         except (LanceFlightError, pa.ArrowException) as exc:
@@ -169,7 +175,7 @@ class Tables:
         return self._computed(dimension, evaluate)
 
     def _computed(self, dimension: Dimension, evaluate: Evaluate | None) -> pa.Array:
-        """From the identity of each key."""
+        """Compute the values from the identity of each key."""
         wanted, custom = dimension.on(self.side), isinstance(dimension.rule, Expression)
         if custom and evaluate is None:
             raise Uncomputable("there is nothing here that computes expressions")
@@ -187,7 +193,7 @@ class Tables:
 
 
 def common(tables: Sequence[Tables]) -> dict[Dimension, pa.DataType]:
-    """The dimensions that all tables determine, each with the type in which its values are compared.
+    """Return the dimensions that all tables determine, each with the type in which its values are compared.
 
     Where one follows from another there is the finest alone.
     """

@@ -50,7 +50,7 @@ class Stated:
 
     @property
     def holds(self) -> bool | None:
-        """Whether the leaf holds for every row (True), for none (False), or for some."""
+        """True if the leaf holds for every row, False if for none, None if for some or unknown."""
         if isinstance(self.leaf, Constant):
             return self.leaf.value is True
         return False if self.domain is not None and self.domain.valueless and not self.domain.nulls else None

@@ -41,27 +41,27 @@ class Candidates:
         return len(self.values) + self.nulls
 
     def with_null(self) -> pa.Array:
-        """All of them as one array."""
+        """Return all of them as one array."""
         return pa.concat_arrays([self.values, pa.nulls(1, self.values.type)]) if self.nulls else self.values
 
 
 @dataclass(frozen=True, slots=True)
 class Sources:
-    """What one alternative leaves to each source column, `constrained` or not; candidates are listed once for all fields."""
+    """Domains that one alternative leaves to each source column; candidates are listed once for all fields."""
 
     domains: Mapping[int, Domain]
     constrained: frozenset[int]
     _listed: dict[int, Candidates | None] = field(default_factory=dict)
 
     def candidates(self, number: int) -> Candidates | None:
-        """The values of a column that has few."""
+        """Return the values of a column that has few."""
         if number not in self._listed:
             self._listed[number] = candidates(self.domains[number])
         return self._listed[number]
 
 
 def candidates(domain: Domain) -> Candidates | None:
-    """The values of a domain that has few."""
+    """Return the values of a domain that has few."""
     keys = domain.finite()
     if keys is None:
         return None
@@ -69,14 +69,17 @@ def candidates(domain: Domain) -> Candidates | None:
 
 
 def stored(coded: DictionaryColumn, domain: Domain) -> Candidates:
-    """The values of `domain` that a column's identity field has."""
+    """Return the values of `domain` that a column's identity field has."""
     values = coded.values.cast(domain.order.kind)
     known = values.filter(pa.array(domain.accepts(values)))
     return Candidates(_distinct(known, domain.order), domain.nulls and bool(coded.is_null.any()))
 
 
 def _distinct(values: pa.Array, order: Ordering) -> pa.Array:
-    """`values` in a layout with `take`; −0.0 beside 0.0: they are equal, but an expression may tell them apart."""
+    """Return `values` in a layout with `take`, with −0.0 beside 0.0.
+
+    These are equal, but an expression may tell them apart.
+    """
     if not order.is_float:
         return plain(values)
     if 0 not in order.keys(values):
@@ -85,7 +88,7 @@ def _distinct(values: pa.Array, order: Ordering) -> pa.Array:
 
 
 def combinations(sources: Mapping[int, Candidates]) -> dict[int, pa.Array]:
-    """Every combination of the candidates, one column for each source."""
+    """Return every combination of the candidates, one column for each source."""
     if len(sources) == 1:
         return {number: some.with_null() for number, some in sources.items()}
     sizes = [len(some) for some in sources.values()]
@@ -110,13 +113,13 @@ class Expressions:
     _answers: dict[str, list[pa.Array] | str] = field(default_factory=dict)
 
     def ask(self, wanted: PartitionField, columns: list[pa.Array]) -> int:
-        """Note points; the result is their number among those of this field."""
+        """Note points, and return their number among those of this field."""
         batches = self._asked.setdefault(wanted.field_id, (wanted, []))[1]
         batches.append(columns)
         return len(batches) - 1
 
     def answer(self, wanted: PartitionField, number: int) -> pa.Array | str:
-        """The values at the points noted as `number`, or why there are none."""
+        """Return the values at the points noted as `number`, or why there are none."""
         if wanted.field_id not in self._answers:
             self._answers[wanted.field_id] = self._computed(*self._asked[wanted.field_id])
         found = self._answers[wanted.field_id]
@@ -139,7 +142,10 @@ class Expressions:
 
 
 def rows_of(columns: Sequence[tuple[DictionaryColumn, pa.Array]]) -> Mask:
-    """The rows whose values, taken together, are those of one point; `columns` pairs each field with its points."""
+    """Return the rows whose values, taken together, are those of one point.
+
+    `columns` pairs each field with its points.
+    """
     codes = [coded.find(points) for coded, points in columns]
     if len(codes) == 1:
         return columns[0][0].among(codes[0])
@@ -152,7 +158,7 @@ def rows_of(columns: Sequence[tuple[DictionaryColumn, pa.Array]]) -> Mask:
 
 
 def _exactly(rows: Mask, columns: Sequence[DictionaryColumn], tuples: np.typing.NDArray[np.intp]) -> Mask:
-    """`rows` without those that mix the values of several points."""
+    """Return `rows` without those that mix the values of several points."""
     places = np.flatnonzero(rows)
     mine = np.zeros(len(places), np.intp)
     theirs = np.zeros(tuples.shape[1], np.intp)

@@ -65,12 +65,12 @@ class Column:
 
     @property
     def null(self) -> Mask:
-        """Which tables have NULL."""
+        """A mask of the tables that have NULL."""
         missing: Mask = np.equal(self.ranks, len(self.values))
         return missing
 
     def shown(self, rows: Rows) -> list[Any]:
-        """The values of some tables."""
+        """Return the values of some tables."""
         try:
             known = self.values.to_pylist()
         except (ValueError, OverflowError):
@@ -82,7 +82,7 @@ class Column:
 def columns_of(
     dimensions: Mapping[Dimension, pa.DataType], tables: Sequence[Tables], evaluate: Evaluate | None
 ) -> tuple[dict[Dimension, Column], list[str]]:
-    """The columns of dimensions that are compared in these types, and why there are no more of them."""
+    """Return the columns of dimensions that are compared in these types, and why there are no more of them."""
     columns, failures = {}, []
     for dimension, kind in dimensions.items():
         try:
@@ -97,7 +97,7 @@ def columns_of(
 def grouped(
     sides: Sequence[Side], tables: Sequence[Sequence[Tables]], columns: Sequence[Column], taken: Mask
 ) -> list[Group]:
-    """The groups of those tables of each side that are `taken`, sorted by their values.
+    """Return the groups of those tables of each side that are `taken`, sorted by their values.
 
     The columns and `taken` go through the tables side by side.
     """
@@ -116,7 +116,10 @@ def grouped(
 
 
 def _numbered(columns: Sequence[Column], rows: Rows) -> tuple[Rows, Rows]:
-    """The number of each row's group, and one row of each group; groups are numbered in the order of their values."""
+    """Return the number of each row's group, and one row of each group.
+
+    Groups are numbered in the order of their values.
+    """
     numbers, first = np.zeros(len(rows), np.int64), rows[:1]
     for column in columns:
         # Both factors are at most the number of rows, so the product fits.
@@ -127,7 +130,7 @@ def _numbered(columns: Sequence[Column], rows: Rows) -> tuple[Rows, Rows]:
 
 
 def _split(rows: Rows, numbers: Rows, count: int) -> list[Rows]:
-    """The rows of each group, ascending."""
+    """Return the rows of each group, ascending."""
     order = np.argsort(numbers, kind="stable")
     bounds = np.searchsorted(numbers[order], np.arange(count + 1)).tolist()
     sorted_rows = rows[order]

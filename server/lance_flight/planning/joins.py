@@ -1,4 +1,4 @@
-"""Which partition tables of several scans are joined with one another, group by group.
+"""Matching of the partition tables of several scans that are joined with one another, group by group.
 
 Spec: Storage Partitioned Join, Appendix F. Rows whose keys are equal always lie in tables of one group; where that
 cannot be had, the reason is the answer.
@@ -28,7 +28,7 @@ MAX_PAIRS = 16
 
 
 def match(sides: Sequence[Side], evaluate: Evaluate | None, *, inner: bool) -> Groups | NotCopartitioned:
-    """The groups of the tables of all sides: any two rows of different sides with equal keys are in one.
+    """Return the groups of the tables of all sides: any two rows of different sides with equal keys are in one.
 
     Every table is in exactly one group; these are sorted by their values, NULL last. For one side alone, rows with
     equal keys are in one group. Keys that cannot be compared without loss are left out.
@@ -54,7 +54,10 @@ def match(sides: Sequence[Side], evaluate: Evaluate | None, *, inner: bool) -> G
 
 
 def _comparable(sides: Sequence[Side]) -> Sequence[Side] | NotCopartitioned:
-    """The sides with those of their keys that can be compared: the others say nothing of where equal ones lie."""
+    """Return the sides with the comparable ones of their keys.
+
+    The remaining keys say nothing of where equal ones lie.
+    """
     places = range(len(sides[0].keys))
     whys = [why_incomparable([side.with_keys([place]) for side in sides]) for place in places]
     usable = [place for place in places if whys[place] is None]
@@ -95,7 +98,7 @@ def _matched(
 
 
 def _why_unsure(dimension: Dimension, side: Side, evaluate: Evaluate | None) -> str | None:
-    """Return why equal keys may have different values of an expression: it is not deterministic, or nobody here knows it."""
+    """Return why equal keys may have different values of an expression: not deterministic, or unknown here."""
     if evaluate is None or not isinstance(dimension.rule, Expression):
         return None
     field = dimension.on(side)
@@ -109,7 +112,10 @@ def _why_unsure(dimension: Dimension, side: Side, evaluate: Evaluate | None) -> 
 
 
 def _taken(columns: Mapping[Dimension, Column], *, inner: bool) -> Mask:
-    """The tables with a row that may find another: a transform gives NULL for NULL alone, an expression for anything."""
+    """Return the tables with a row that may find another.
+
+    A transform gives NULL for NULL alone, an expression for anything.
+    """
     taken = np.ones(len(next(iter(columns.values())).ranks), np.bool_)
     for dimension, column in columns.items():
         if inner and dimension.rule.nulls is not Nulls.UNKNOWN:

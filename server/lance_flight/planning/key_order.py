@@ -1,4 +1,4 @@
-"""Partition tables in the order of a column, for ORDER BY … LIMIT that stops before it has read all of them."""
+"""Partition tables in the order of a column, for ORDER BY … LIMIT, which stops before it has read all of them."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ __all__ = ["in_order"]
 
 
 def in_order(side: Side, *, descending: bool, nulls_first: bool) -> Groups | NotCopartitioned:
-    """The tables of a side in groups, every key in one of which is before every key in the next.
+    """Return the tables of a side in groups, every key in one of which is before every key in the next.
 
     The groups follow from the key's identity, from its year and what comes with it in the calendar (month, day, hour),
     or from its truncation: whatever all versions determine. NULL's group is the first or the last. Texts are in the
@@ -50,7 +50,7 @@ def in_order(side: Side, *, descending: bool, nulls_first: bool) -> Groups | Not
 
 
 def _ascending(found: Sequence[Dimension], kind: DataType) -> list[Dimension]:
-    """The finest dimensions that, taken together, never fall while a key of this type rises."""
+    """Return the finest dimensions that, taken together, never fall while a key of this type rises."""
     same = [each for each in found if each.rule.keeps_value]
     if same:
         return same[:1]

@@ -82,7 +82,7 @@ class Match:
                 self.points.append(_Points([*columns], list(self._applied(group, columns))))
 
     def _enumerable(self, lists: Mapping[int, Candidates]) -> list[PartitionField]:
-        """The fields over constrained columns that have few values, and those that only repeat their columns."""
+        """Return the fields over constrained columns that have few values, and those that only repeat their columns."""
         listed = [each for each in self.component.fields if set(each.source_ids) <= lists.keys()]
         asked = _sources([each for each in listed if self.sources.constrained & set(each.source_ids)])
         return [each for each in listed if set(each.source_ids) <= set(asked) and not self._meets_nan(each)]
@@ -95,7 +95,7 @@ class Match:
         return found
 
     def _lists(self) -> dict[int, Candidates]:
-        """The candidates of each source column that has few, or whose identity another field of the group keeps."""
+        """List candidates of each source column that has few, or whose identity another field of the group keeps."""
         known = self.component.sources & self.sources.domains.keys()
         found = {number: self.sources.candidates(number) for number in known}
         lists = {number: some for number, some in found.items() if some is not None}
@@ -125,7 +125,7 @@ class Match:
                 self.obstacles.append((each, f"{each.rule.type} does not apply to its columns any more: {exc}"))
 
     def find(self) -> MatchResult:
-        """The rows that are left."""
+        """Return the rows that are left."""
         findings = MatchResult(np.ones(len(self.component), np.bool_))
         for each, why in self.obstacles:
             findings.object(each.source_ids, why)
@@ -157,7 +157,7 @@ class Match:
         return [each for each, _ in known]
 
     def _not_null(self, each: PartitionField, findings: MatchResult) -> None:
-        """A NULL value says that the source is NULL, or every source."""
+        """Drop NULL values of a field whose source, or one of whose sources, may not be NULL."""
         if each.rule.nulls is Nulls.UNKNOWN:
             return
         certain = [n for n in each.source_ids if n in self.sources.domains and not self.sources.domains[n].nulls]
@@ -215,7 +215,7 @@ class Match:
 
 
 def _image(each: PartitionField, domain: Domain) -> Domain | str | None:
-    """The values that a field has for sources in a domain, or why they are not known."""
+    """Return the values that a field has for sources in a domain, or why they are not known."""
     try:
         return each.rule.image(domain, each.result_type)
     except (LanceFlightError, pa.ArrowException) as exc:
@@ -223,7 +223,7 @@ def _image(each: PartitionField, domain: Domain) -> Domain | str | None:
 
 
 def _accepted(each: PartitionField, values: pa.Array, image: Domain) -> Mask | str:
-    """A flag for each of a field's distinct values that is in a domain, or why they do not compare."""
+    """Return a flag for each of a field's distinct values that is in a domain, or why they do not compare."""
     try:
         return image.accepts(values.cast(image.order.kind))
     except pa.ArrowInvalid:

@@ -25,7 +25,7 @@ from lance_flight.planning.predicates import (
 
 
 def not_true(predicate: Predicate, schema: NamespaceSchema) -> Predicate:
-    """Return a predicate that is TRUE of every row of which `predicate` is not; of others it may be TRUE too.
+    """Return a predicate that is TRUE of every row of which `predicate` is not; it may be TRUE of further rows too.
 
     `negate` says FALSE alone.
     """

@@ -48,11 +48,11 @@ class DictionaryColumn:
         return len(self.values)
 
     def rows(self, accepted: Mask, *, null: bool) -> Mask:
-        """The rows whose value is accepted, given a flag for each distinct value and one for NULL."""
+        """Return the rows whose value is accepted, given a flag for each distinct value and one for NULL."""
         return self.among(np.flatnonzero(np.append(accepted, np.bool_(null))))
 
     def among(self, codes: npt.NDArray[np.intp]) -> Mask:
-        """The rows with one of these codes; −1 is no row's."""
+        """Return the rows with one of these codes; −1 is no row's."""
         if len(codes) == 1:
             same: Mask = np.equal(self.codes, codes[0])
             return same
@@ -61,7 +61,7 @@ class DictionaryColumn:
         return flags.take(self.codes)
 
     def find(self, wanted: pa.Array) -> npt.NDArray[np.intp]:
-        """The code of each wanted value (NULL included), −1 for those that no row has."""
+        """Return the code of each wanted value (NULL included), −1 for those that no row has."""
         wanted = plain(wanted)
         if len(wanted) <= FEW_VALUES and self._by_value and wanted.type == self.values.type:
             return np.array([self._by_value.get(value, -1) for value in wanted.to_pylist()], np.intp)
@@ -89,7 +89,7 @@ class DictionaryColumn:
 
     @cached_property
     def is_null(self) -> Mask:
-        """Which rows are NULL."""
+        """A mask of the rows that are NULL."""
         return np.equal(self.codes, self.null)
 
 
@@ -133,7 +133,7 @@ class Component:
         return {}
 
     def coded(self, field: PartitionField) -> DictionaryColumn:
-        """The column of a field."""
+        """Return the column of a field."""
         if field.column not in self._coded:
             columns = [version.values.column(field.column) for version in self.versions]
             self._coded[field.column] = DictionaryColumn.of(columns[0] if len(columns) == 1 else _joined(columns))
@@ -141,7 +141,7 @@ class Component:
 
 
 class Part(NamedTuple):
-    """Where the rows of a spec version are in one of its components."""
+    """Slice of the rows of a component that belong to a spec version."""
 
     component: Component
     rows: slice
@@ -159,7 +159,7 @@ class Partitions:
 
     @classmethod
     def together(cls, versions: Sequence[SpecPartitions]) -> Partitions:
-        """Those of one namespace, where the equal fields of several specs are one column."""
+        """Return the partitions of one namespace, where the equal fields of several specs are one column."""
         having: dict[tuple[PartitionField, ...], list[SpecPartitions]] = defaultdict(list)
         starts: list[dict[tuple[PartitionField, ...], int]] = []
         for version in versions:
@@ -177,7 +177,7 @@ class Partitions:
 
     @classmethod
     def apart(cls, versions: Sequence[SpecPartitions]) -> Partitions:
-        """Those of which nothing is known of one another."""
+        """Return partitions whose versions are unrelated to one another."""
         return cls(tuple(versions), tuple(part for each in versions for part in cls.together([each]).parts))
 
     @cached_property
@@ -187,7 +187,7 @@ class Partitions:
 
 
 def components(spec: PartitionSpec) -> tuple[tuple[PartitionField, ...], ...]:
-    """The fields grouped so that two fields share a source column only within a group."""
+    """Return the fields grouped so that two fields share a source column only within a group."""
     groups: list[tuple[PartitionField, ...]] = []
     for field in spec.fields:
         sources = set(field.source_ids)

@@ -1,4 +1,4 @@
-"""A small predicate tree: what a WHERE clause says about columns, as far as partitions can use it.
+"""A small predicate tree: the conditions of a WHERE clause on columns, as far as partitions can use them.
 
 There is no Not: `negate` pushes it to the leaves, which is exact in SQL's three-valued logic. What is left is
 read as WHERE reads it: a row counts when the predicate is TRUE, so NULL and FALSE mean the same.
@@ -212,13 +212,13 @@ def negate(predicate: Predicate) -> Predicate:
 
 
 def all_of(parts: Iterable[Predicate]) -> Predicate:
-    """The conjunction of `parts`, flattened; `ALWAYS` of none."""
+    """Return the conjunction of `parts`, flattened; `ALWAYS` of none."""
     flat = [part for part in _flat(And, parts) if part != ALWAYS]
     return And(tuple(flat)) if len(flat) > 1 else flat[0] if flat else ALWAYS
 
 
 def any_of(parts: Iterable[Predicate]) -> Predicate:
-    """The disjunction of `parts`, flattened; `NEVER` of none."""
+    """Return the disjunction of `parts`, flattened; `NEVER` of none."""
     flat = [part for part in _flat(Or, parts) if part != NEVER]
     return Or(tuple(flat)) if len(flat) > 1 else flat[0] if flat else NEVER
 
@@ -232,7 +232,7 @@ def _flat(kind: type[And | Or], parts: Iterable[Predicate]) -> Iterator[Predicat
 
 
 def conjuncts(predicate: Predicate) -> tuple[Predicate, ...]:
-    """The parts that must all hold; none for `ALWAYS`."""
+    """Return the parts that must all hold; none for `ALWAYS`."""
     match all_of([predicate]):
         case And(parts):
             return parts
@@ -243,19 +243,19 @@ def conjuncts(predicate: Predicate) -> tuple[Predicate, ...]:
 
 
 def equal_or_both_null(term: Term, value: pa.Scalar) -> Predicate:
-    """`term IS NOT DISTINCT FROM value`; its negation is IS DISTINCT FROM, NULL rows included."""
+    """Return `term IS NOT DISTINCT FROM value`; its negation is IS DISTINCT FROM, NULL rows included."""
     if not value.is_valid:
         return IsNull(term)
     return And((IsNull(term, negated=True), Compare(term, Op.EQ, value)))
 
 
 def is_true(term: Term, *, value: bool = True) -> Predicate:
-    """`term IS TRUE` (or `IS FALSE`); its negation holds for NULL too."""
+    """Return `term IS TRUE` (or `IS FALSE`); its negation holds for NULL too."""
     return equal_or_both_null(term, pa.scalar(value))
 
 
 def like(term: Term, pattern: str) -> Predicate:
-    """`term LIKE pattern`: an equality, a prefix, or opaque."""
+    """Return `term LIKE pattern`: an equality, a prefix, or opaque."""
     text = f"{term} LIKE {sql_literal(pa.scalar(pattern))}"
     if "\\" in pattern:
         return Opaque(text, "the pattern has an escape")
@@ -266,7 +266,7 @@ def like(term: Term, pattern: str) -> Predicate:
 
 
 def after_prefix(prefix: str) -> str | None:
-    """The first string, in code point order, behind all that start with `prefix`; None where there is none.
+    """Return the first string, in code point order, behind all that start with `prefix`; None where there is none.
 
     >>> after_prefix("ab"), after_prefix("")
     ('ac', None)
@@ -279,7 +279,7 @@ def after_prefix(prefix: str) -> str | None:
 
 
 def sql_literal(value: pa.Scalar) -> str:
-    """A value as SQL writes it."""
+    """Return a value as SQL writes it."""
     kind = value.type
     if not value.is_valid:
         return "NULL"

@@ -1,4 +1,4 @@
-"""Which partition tables a predicate leaves, for every spec version, and why it leaves no fewer.
+"""Pruning of partition tables by a predicate, for every spec version, with the reasons why no fewer are left.
 
 Spec: Partition Pruning, Compatibility with Partition Pruning, Appendix D. Never wrong: a part of the predicate that
 cannot be used prunes nothing and is reported with the reason.
@@ -32,7 +32,7 @@ FEWEST_CERTAIN = 2
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class SpecPruning:
-    """What is left of one spec version.
+    """Result of pruning one spec version.
 
     `kept` holds ascending row numbers of `SpecPartitions.values`. `used` are the conjuncts that narrowed the
     choice, `unused` the others with the reason. `residual` is what the kept partitions do not guarantee already:
@@ -61,18 +61,18 @@ class SpecPruning:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Pruning:
-    """What is left of a namespace, one entry for each spec version in the order given."""
+    """Result of pruning a namespace, one entry for each spec version in the order given."""
 
     versions: tuple[SpecPruning, ...]
 
     @property
     def scanned(self) -> int:
-        """How many partition tables are left."""
+        """Number of partition tables that are left."""
         return sum(len(version.kept) for version in self.versions)
 
     @property
     def total(self) -> int:
-        """How many partition tables there are."""
+        """Number of partition tables in all."""
         return sum(version.total for version in self.versions)
 
 
@@ -83,7 +83,7 @@ def prune(
     evaluate: Evaluate | None,
     hint: Predicate = ALWAYS,
 ) -> Pruning:
-    """The partition tables that can hold a row for which `predicate` and `hint` are TRUE.
+    """Return the partition tables that can hold a row for which `predicate` and `hint` are TRUE.
 
     Who reads filters by the predicate alone; rows for which the hint is not TRUE are dropped later.
     `evaluate` computes custom expressions, once for each field; without it (or when it raises `Unresolved`) they
@@ -132,7 +132,7 @@ class _Version:
     account: PruningReport
 
     def left(self, alternative: Disjunct, found: Mapping[Component, MatchResult]) -> Mask:
-        """The rows that one alternative leaves."""
+        """Return the rows that one alternative leaves."""
         mine = [(found[part.component], part.rows) for part in self.parts if part.component in found]
         self.account.add(alternative, [each for each, _ in mine])
         left = np.full(len(self.rows), alternative.possible)
@@ -141,7 +141,7 @@ class _Version:
         return left
 
     def result(self, question: NormalForm, of_the_predicate: int) -> SpecPruning:
-        """Return what is left; the first so many conjuncts are the predicate's, the others the hint's."""
+        """Return the result; the first so many conjuncts are the predicate's, the remaining ones the hint's."""
         account, parts = self.account, question.conjuncts
         unsure = [(place, each.predicate) for place, each in enumerate(parts) if not account.is_exact(each)]
         unfiltered = _conjunction([each for place, each in unsure if place < of_the_predicate])
@@ -173,7 +173,7 @@ def _keep_any_of(group: Sequence[tuple[Disjunct, Mapping[Component, Match]]], ve
 
 
 def _everything(schema: NamespaceSchema, components: Sequence[Component]) -> dict[int, Domain]:
-    """The domains of the source columns that have an order, by id."""
+    """Return the domains of the source columns that have an order, by id."""
     sources = frozenset[int]().union(*(component.sources for component in components))
     kinds = {number: found.field.type for number, found in schema.sources.items() if number in sources}
     orders = {number: ordering(kind) for number, kind in kinds.items()}

@@ -1,4 +1,4 @@
-"""Which conjuncts pruned, which of them the kept partitions guarantee, and why the others did nothing."""
+"""Report of pruning: conjuncts that pruned, conjuncts that the kept partitions guarantee, and why any did nothing."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class Unused:
 
 @dataclass(slots=True)
 class PruningReport:
-    """What the leaves of a predicate did for one spec version, collected over all alternatives."""
+    """Effect of the leaves of a predicate on one spec version, collected over all alternatives."""
 
     spec: PartitionSpec
     names: Mapping[int, str]
@@ -57,7 +57,7 @@ class PruningReport:
         return branches is not None and not any(leaf in self._inexact for branch in branches for leaf in branch)
 
     def unused(self, conjunct: Conjunct) -> Unused:
-        """A conjunct that did nothing, with the reason."""
+        """Return a conjunct that did nothing, with the reason."""
         if conjunct.branches is None:
             return Unused(conjunct.text, f"it has more than {MAX_BRANCHES} alternatives")
         idle = next(branch for branch in conjunct.branches if not any(leaf in self._used for leaf in branch))
@@ -94,7 +94,7 @@ def _and(names: Iterable[str]) -> str:
 
 
 def describe(each: PartitionField, names: Mapping[int, str]) -> str:
-    """A partition field as EXPLAIN shows it, such as `bucket(id, 16)`."""
+    """Return a partition field as EXPLAIN shows it, such as `bucket(id, 16)`."""
     sources = ", ".join(names.get(number, f"removed column {number}") for number in each.source_ids)
     if isinstance(each.rule, Expression):
         return f"{each.field_id}({sources})"

@@ -1,4 +1,4 @@
-"""What a pruned scan still has to filter, in the forms that its readers take."""
+"""Filters that remain after pruning, in the forms that readers of the scan take."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class RowFilter:
 
 
 def row_filter(residual: Predicate | None) -> RowFilter:
-    """The filter that a residual is (None: all rows match); `Unsupported` for what pyarrow cannot say.
+    """Return the filter that a residual is (None: all rows match); `Unsupported` for what pyarrow cannot say.
 
     >>> row_filter(None).columns
     ()
@@ -71,13 +71,13 @@ def _depth(predicate: Predicate) -> int:
 
 
 def terms(predicate: Predicate) -> tuple[str, ...]:
-    """The columns that a predicate compares; what its opaque parts speak of is not known."""
+    """Return the columns that a predicate compares; what its opaque parts speak of is not known."""
     compared = (leaf.term.name for leaf in _leaves(predicate) if not isinstance(leaf, Constant | Opaque))
     return tuple(dict.fromkeys(compared))
 
 
 def columns_of(predicate: Predicate) -> tuple[str, ...]:
-    """The columns that a predicate without opaque parts speaks of."""
+    """Return the columns that a predicate without opaque parts speaks of."""
     for leaf in _leaves(predicate):
         if isinstance(leaf, Opaque):
             raise Unsupported(str(leaf))
