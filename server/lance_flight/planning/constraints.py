@@ -151,7 +151,8 @@ def _listed(order: Ordering, values: pa.Array, *, negated: bool) -> Domain | Non
 def _ambiguous(order: Ordering) -> frozenset[Key]:
     """Return the keys that stand for several values.
 
-    In a list, and where it folds constants, DataFusion 55 tells −0.0 from 0.0."""
+    In a list, and where it folds constants, DataFusion 55 tells −0.0 from 0.0.
+    """
     return frozenset({0, order.smallest, order.largest}) if order.is_float else frozenset()
 
 
