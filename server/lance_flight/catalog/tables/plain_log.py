@@ -21,7 +21,7 @@ from lance_flight.catalog.manifests.head_notes import NOTES
 from lance_flight.catalog.manifests.indices import INDICES
 from lance_flight.catalog.manifests.manifest import manifest_schema
 from lance_flight.catalog.manifests.properties import FILE_VERSION, NAMESPACE_KEY, SCHEMA_KEY, STABLE_ROW_IDS
-from lance_flight.catalog.manifests.snapshot import PartitionTable, Snapshot
+from lance_flight.catalog.manifests.snapshot import Snapshot
 from lance_flight.catalog.manifests.version_log import OPERATION, VersionLog
 from lance_flight.catalog.storage.conflicts import conflicts
 from lance_flight.catalog.storage.store import HERE, UNREADABLE, Store
@@ -118,12 +118,6 @@ def plain_snapshot(dataset: LanceDataset) -> Snapshot:
         schema=NamespaceSchema(arrow, int(dataset.max_field_id) + 1, is_numbered_by_lance=True),
         is_partitioned=False,
     )
-
-
-def own_table(snapshot: Snapshot) -> PartitionTable:
-    """Return a plain table as the partition of its own snapshot."""
-    (table,) = snapshot.all_tables()
-    return table
 
 
 def _notes(dataset: LanceDataset, noted: str) -> str:
