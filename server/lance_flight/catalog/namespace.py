@@ -64,7 +64,7 @@ class PartitionedNamespace(Table):
 
     @classmethod
     def open(cls, store: Store) -> PartitionedNamespace:
-        """The namespace at `store`; `NotFound` where there is none, `Corrupt` where it is broken."""
+        """Return the namespace at `store`; `NotFound` where there is none, `Corrupt` where it is broken."""
         namespace = cls(store)
         namespace.manifest.snapshot()
         return namespace
@@ -80,7 +80,7 @@ class PartitionedNamespace(Table):
         stable_row_ids: bool = False,
         file_version: str | None = None,
     ) -> PartitionedNamespace:
-        """An empty namespace with one spec version; its rows keep their ids where `stable_row_ids` says so.
+        """Return an empty namespace with one spec version; its rows keep their ids where `stable_row_ids` says so.
 
         Its data files are of `file_version` (None: the newest).
 
@@ -146,7 +146,7 @@ class PartitionedNamespace(Table):
         return Evolutions(self.manifest, self._writable).commit(change)
 
     def describe(self, path: Sequence[str]) -> dict[str, str]:
-        """The runtime properties of a namespace below this one (spec: Appendix E).
+        """Return the runtime properties of a namespace below this one (spec: Appendix E).
 
         `["v1"]` has its `partition_spec`; a partition namespace has `partition.<field_id>` of its own level; without a
         path it is the specs and the schema of the whole.
@@ -167,11 +167,14 @@ class PartitionedNamespace(Table):
         return {f"partition.{field.field_id}": display(row[field.column][0])}
 
     def _writable(self) -> Snapshot:
-        """The newest snapshot, once it has what our writes need: the columns of pins, a key, a pin in every row."""
+        """Return the newest snapshot, once it has what our writes need.
+
+        The columns of pins, a key, a pin in every row.
+        """
         return retry(ADOPT, self.store.name, self._adopted, on=Conflict)
 
     def _adopted(self, _: int) -> Snapshot | None:
-        """The newest snapshot if it has all of that; None once one thing has been added."""
+        """Return the newest snapshot if it has all of that; None once one thing has been added."""
         snapshot = self.snapshot()
         check_in_place(self.store.name, snapshot.misplaced)
         missing = [field for field in PIN_FIELDS if field.name not in snapshot.rows.column_names]
@@ -201,7 +204,7 @@ def _new_properties() -> dict[str, str]:
 
 
 def display(value: pa.Scalar) -> str:
-    """A partition value as the spec's runtime properties show it; NULL as `NULL`."""
+    """Return a partition value as the spec's runtime properties show it; NULL as `NULL`."""
     if not value.is_valid:
         return "NULL"
     return str(value.cast(pa.utf8()).as_py()) if not pa.types.is_binary(value.type) else value.as_py().hex()

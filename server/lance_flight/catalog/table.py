@@ -1,4 +1,4 @@
-"""What every table is, partitioned or plain: snapshots that are read, and transactions that make the next one.
+"""Interface of every table, partitioned or plain: snapshots to read, and transactions that make the next one.
 
 Decisions 12 to 16. `namespace.py` has the tables with partitions, `plain_table.py` those without.
 """
@@ -69,10 +69,10 @@ class Table(ABC):
 
     @abstractmethod
     def _writable(self) -> Snapshot:
-        """The newest snapshot, once it has what our writes need."""
+        """Return the newest snapshot, once it has what our writes need."""
 
     def snapshot(self, at: int | str | datetime | None = None) -> Snapshot:
-        """The newest snapshot, or the one with a version, a tag, or the newest one as old as a moment."""
+        """Return the newest snapshot, or the one with a version, a tag, or the newest one as old as a moment."""
         match at:
             case str(name):
                 return self._tagged(name)
@@ -83,7 +83,7 @@ class Table(ABC):
 
     @property
     def place(self) -> str:
-        """What tells a branch of a namespace from all others of one root."""
+        """The key of a branch of a namespace, unique below a root."""
         return (
             self.store.uri if self.branch is None else f"{self.store.uri}@{self.branch.name}-{self.branch.identifier}"
         )
@@ -105,7 +105,7 @@ class Table(ABC):
         drop_tag(self._main(), name)
 
     def rows(self) -> Iterator[pa.Table]:
-        """All rows of the newest snapshot, one partition table after another."""
+        """Yield all rows of the newest snapshot, one partition table after another."""
         for table in self.snapshot().all_tables():
             for batch in partitions.open_table(self.store, table).to_batches():
                 yield pa.Table.from_batches([batch])
@@ -122,7 +122,7 @@ class Table(ABC):
         return count
 
     def begin(self, base: Snapshot | None = None, *, serializable: bool = False) -> Transaction:
-        """A transaction on the newest snapshot, or on one that was read before.
+        """Return a transaction on the newest snapshot, or on one that was read before.
 
         What a foreign namespace lacks for our writes is added first.
         """
@@ -213,7 +213,7 @@ class Table(ABC):
         failed.abort(self.store)
 
     def discard_files(self, written: Iterable[TableUpdate]) -> None:
-        """The same for data files that may lie among those of others: their directories stay."""
+        """Delete data files that may lie among those of another table: their directories stay."""
         for edit in written:
             self.store.child(edit.place).remove_files(edit.data_files)
 

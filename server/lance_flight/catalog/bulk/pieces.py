@@ -35,10 +35,10 @@ class Piece(Protocol[R]):
 
 
 class Runner(Protocol):
-    """Who does the pieces."""
+    """Executor of pieces."""
 
     def __call__(self, pieces: Sequence[Piece[R]], told: Told | None = None) -> list[R]:
-        """The results of all pieces, in their order; where one fails, its error, and the others stop."""
+        """Return the results of all pieces, in their order; if one fails, raise its error and stop the remaining ones."""
         ...
 
 

@@ -33,7 +33,7 @@ from lance_flight.model.spec import Evaluate
 
 
 class Replaces(Enum):
-    """What goes when new rows come."""
+    """Rows that a write removes as it adds new ones."""
 
     NOTHING = "nothing"
     PARTITIONS = "partitions"
@@ -55,7 +55,7 @@ class WrittenPart:
 
     @classmethod
     def of(cls, edit: TableUpdate) -> Self:
-        """Return what others have to know of an edit that only adds rows."""
+        """Return the description, for another process, of an edit that only adds rows."""
         return cls(
             object_id=edit.object_id,
             location=edit.location,
@@ -73,7 +73,7 @@ class WrittenPart:
         return {f"{DATA}/{name}" for name in written.union(self.files)}
 
     def edit(self, snapshot: Snapshot, table: PartitionTable | None) -> TableUpdate:
-        """The edit again, in another process, of the table that the snapshot has for this partition."""
+        """Return the edit again, in another process, of the table that the snapshot has for this partition."""
         return TableUpdate(
             spec=snapshot.current_spec,
             schema=snapshot.schema.table,
@@ -90,7 +90,7 @@ class WrittenPart:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SharedWrite:
-    """What every process of one write knows: the namespace, its snapshot at the beginning, the mark of the write.
+    """State of one write that all its processes share: the namespace, its snapshot at the beginning, the write's mark.
 
     A snapshot with that number and another `committed_at` is one of another table that has the name by now.
     """
@@ -103,12 +103,12 @@ class SharedWrite:
 
     @classmethod
     def begin(cls, namespace: Table, at: int | None = None) -> Self:
-        """A write on top of the newest snapshot, or of the one whose rows it will replace."""
+        """Return a write on top of the newest snapshot, or of the one whose rows it will replace."""
         return cls.of(namespace, namespace.begin(None if at is None else namespace.snapshot(at)).base)
 
     @classmethod
     def of(cls, namespace: Table, base: Snapshot) -> Self:
-        """A write on top of a snapshot that a transaction has begun with."""
+        """Return a write on top of a snapshot that a transaction has begun with."""
         return cls(
             store=namespace.store,
             branch=None if namespace.branch is None else namespace.branch.name,
@@ -120,7 +120,7 @@ class SharedWrite:
     def write(
         self, tables: Iterable[pa.Table], evaluate: Evaluate, *, is_stored: bool = False
     ) -> tuple[WrittenPart, ...]:
-        """Write rows as data files, in bounded memory; nobody sees them, and nothing is left of them if that fails.
+        """Write rows as invisible data files, in bounded memory; remove the files if that fails.
 
         Rows that are stored already are moved as they are.
         """

@@ -1,4 +1,4 @@
-"""The batches of streams that write to a table: each is committed once, whoever comes again with it.
+"""Batches of streams that write to a table: each is committed once, however often it is repeated.
 
 A stream numbers its batches and never goes back, so that its last one says of all others whether they were committed:
 one entry for each stream, however long it runs. What makes room for other streams are those of more than `KEPT` that
@@ -39,7 +39,7 @@ class StreamBatch:
 
     @classmethod
     def now(cls, stream: str, batch: int, *, query: str | None, rows: int) -> StreamBatch:
-        """A batch that is about to be committed; `InvalidInput` for a stream that cannot be remembered."""
+        """Return a batch that is about to be committed; `InvalidInput` for a stream that cannot be remembered."""
         at = datetime.now(UTC).replace(microsecond=0)
         return cls(stream=checked_stream(stream), batch=batch, query=query, rows=rows, at=at)
 
@@ -48,7 +48,7 @@ class StreamBatch:
         return f"stream {self.stream!r}"
 
     def check(self, newest: Snapshot) -> None:
-        """`AlreadyExists` where another query has the name, as `AlreadyCommitted` for the batch itself."""
+        """Raise `AlreadyExists` where another query has the name, as `AlreadyCommitted` for the batch itself."""
         last = last_batch(newest, self.stream)
         if last is None:
             return
@@ -69,17 +69,17 @@ class StreamBatch:
 
 
 def checked_stream(stream: str) -> str:
-    """The name itself; `InvalidInput` for an empty or a long one."""
+    """Return the name itself; `InvalidInput` for an empty or a long one."""
     return checked_name("the name of a stream", stream)
 
 
 def last_batches(snapshot: Snapshot) -> list[StreamBatch]:
-    """The last batch of each stream that a snapshot remembers; the stream that wrote last comes last."""
+    """Return the last batch of each stream that a snapshot remembers; the stream that wrote last comes last."""
     return list(_of(head_row(snapshot)))
 
 
 def last_batch(snapshot: Snapshot, stream: str) -> StreamBatch | None:
-    """The last batch of a stream, if the snapshot remembers one."""
+    """Return the last batch of a stream, if the snapshot remembers one."""
     return next((batch for batch in last_batches(snapshot) if batch.stream == stream), None)
 
 

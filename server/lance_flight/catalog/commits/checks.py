@@ -1,4 +1,4 @@
-"""What keeps a transaction from its commit: others have changed what it rests on.
+"""Conflict checks of a transaction before its commit, against the commits of concurrent transactions.
 
 Decisions 15 and 16. Additions rest on nothing but the namespace; what rewrites a table rests on the version that it read,
 and a serialisable transaction on all that it read.
@@ -14,7 +14,7 @@ from lance_flight.model.pins import Latest
 
 
 class Before:
-    """What the transactions of a group that come before one have changed."""
+    """Changes by the transactions of a group that come before the one checked."""
 
     def __init__(self) -> None:
         self.touched: set[str] = set()
@@ -30,7 +30,7 @@ class Before:
 
 
 def check(transaction: Transaction, newest: Snapshot, before: Before) -> None:
-    """`SerializationFailure` for a transaction that is out of date, `AlreadyExists` as of `Once.check`."""
+    """Raise `SerializationFailure` for a transaction that is out of date, and `AlreadyExists` as `Once.check` does."""
     _check_once(transaction, newest, before.once)
     _check_namespace(transaction.base, newest)
     _check_parts(transaction, newest, before.touched)
@@ -48,7 +48,7 @@ def _check_once(transaction: Transaction, newest: Snapshot, names: set[str]) -> 
 
 
 def _check_namespace(base: Snapshot, newest: Snapshot) -> None:
-    """Rows are written for one schema of one namespace; a namespace made again is another one, and a spec stays good."""
+    """Check that the namespace and its schema are those of the transaction's base; an older spec stays valid."""
     if any(base.metadata.get(key) != newest.metadata.get(key) for key in (NAMESPACE_KEY, SCHEMA_KEY)):
         raise SerializationFailure("the table was dropped, replaced or changed in its schema by another writer")
 

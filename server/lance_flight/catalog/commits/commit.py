@@ -80,7 +80,7 @@ class Commits:
         return mine.version
 
     def _take_turn(self, mine: _Member) -> None:
-        """Commit what is ready when it is this transaction's turn; none of it is done where others have reserved the namespace."""
+        """Commit the waiting transactions when it is this one's turn; none commits while another writer has a reservation."""
         with self._lock:
             self._waiting.append(mine)
         with self._turn:
@@ -91,7 +91,7 @@ class Commits:
                 self._commit(group)
 
     def stage(self, transaction: Transaction) -> None:
-        """Stage what a transaction did last, so that its own snapshot shows it; nobody else's does."""
+        """Stage the last statement of a transaction, so that its own snapshot alone shows it."""
         transaction.show(self._staging().rows([transaction], transaction.base))
 
     def _commit(self, group: Sequence[_Member]) -> None:
@@ -162,7 +162,7 @@ class Commits:
 
 
 def _is_reserved(group: Sequence[_Member], snapshot: Snapshot) -> bool:
-    """Return whether a snapshot is reserved for others than all of a group."""
+    """Return whether another writer has reserved the snapshot against every member of a group."""
     found = reservation_of(snapshot)
     return found is not None and not any(
         member.has_waited or member.transaction.reservation == found.holder for member in group
@@ -170,9 +170,9 @@ def _is_reserved(group: Sequence[_Member], snapshot: Snapshot) -> bool:
 
 
 def _still_good(group: Sequence[_Member], snapshot: Snapshot) -> list[_Member]:
-    """The members that may go together on top of a snapshot; each of the others learns why it may not.
+    """Return the members that may commit together on a snapshot; set the error of each that may not.
 
-    None may, and none learns anything, while others have reserved the namespace.
+    None may, and no error is set, while another writer has reserved the namespace.
     """
     if _is_reserved(group, snapshot):
         return []

@@ -1,4 +1,4 @@
-"""How the commits of this process went, for those who watch a server."""
+"""Counters of the commits of this process, for monitoring."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from threading import Lock
 
 
 class CommitEvent(Enum):
-    """What is counted."""
+    """Event of a commit that is counted."""
 
     COMMITTED = "committed"  # one `__manifest` commit, of one transaction or several
     TRANSACTION = "transaction"  # one transaction that became visible

@@ -1,4 +1,4 @@
-"""Commits that were given an id by whoever made them: the same id is never committed twice (`idempotency.py`).
+"""Commit tokens: commits with an id from the client, which is never committed twice (`idempotency.py`).
 
 What makes room for later ids are the oldest of more than `KEPT`.
 """
@@ -31,7 +31,7 @@ class CommitToken:
 
     @classmethod
     def now(cls, commit_id: str, rows: int) -> CommitToken:
-        """A commit that is about to be made; `InvalidInput` for an id that cannot be remembered."""
+        """Return a commit that is about to be made; `InvalidInput` for an id that cannot be remembered."""
         return cls(id=checked_id(commit_id), rows=rows, at=datetime.now(UTC).replace(microsecond=0))
 
     @property
@@ -52,17 +52,17 @@ class CommitToken:
 
 
 def checked_id(commit_id: str) -> str:
-    """The id itself; `InvalidInput` for an empty or a long one."""
+    """Return the id itself; `InvalidInput` for an empty or a long one."""
     return checked_name("commit_id", commit_id)
 
 
 def named_commits(snapshot: Snapshot) -> list[CommitToken]:
-    """The commits that a snapshot remembers by their ids, oldest first."""
+    """Return the commits that a snapshot remembers by their ids, oldest first."""
     return list(_of(head_row(snapshot)))
 
 
 def named_commit(snapshot: Snapshot, commit_id: str) -> CommitToken | None:
-    """The commit that was made with an id, if the snapshot remembers one."""
+    """Return the commit that was made with an id, if the snapshot remembers one."""
     return next((commit for commit in named_commits(snapshot) if commit.id == commit_id), None)
 
 

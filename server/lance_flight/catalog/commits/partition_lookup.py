@@ -1,4 +1,4 @@
-"""Where the rows of some partition values lie: whole tables that hold nothing else, and rows of others.
+"""Lookup of the rows of some partition values: whole tables that hold nothing else, and rows of further tables.
 
 The values are a table with the columns of one or more fields of the current spec. What a table of another spec holds is told by its own values where they
 decide it, and by reading it where they do not.
@@ -24,7 +24,7 @@ from lance_flight.model.spec import Evaluate, PartitionField
 
 @dataclass(frozen=True, slots=True)
 class Held:
-    """Tables all rows of which have the values, and of others the addresses (fragment << 32 | offset) of those that have."""
+    """Tables whose rows all have the values, and addresses (fragment << 32 | offset) of such rows in further tables."""
 
     whole: tuple[PartitionTable, ...]
     partly: dict[PartitionTable, np.ndarray]
@@ -50,7 +50,7 @@ def held(root: Store, snapshot: Snapshot, wanted: pa.Table, evaluate: Evaluate) 
 
 
 def _known(tables: SpecTables, snapshot: Snapshot, fields: Sequence[PartitionField], evaluate: Evaluate) -> pa.Table:
-    """The values of those of `fields` that the tables' own values decide, one row for each table.
+    """Return the values of those of `fields` that the tables' own values decide, one row for each table.
 
     A field of their own spec does, and so do the sources themselves, for as long as they are columns; not a doubtful one.
     """
@@ -79,7 +79,7 @@ def _fields(snapshot: Snapshot, wanted: pa.Table) -> list[PartitionField]:
 def _addresses(
     root: Store, snapshot: Snapshot, table: PartitionTable, wanted: pa.Table, evaluate: Evaluate
 ) -> np.ndarray:
-    """The addresses of the rows of a table that have the values."""
+    """Return the addresses of the rows of a table that have the values."""
     fields, schema = _fields(snapshot, wanted), snapshot.schema
     paths = schema.source_paths
     sources = dict.fromkeys(paths[n][0] for f in fields for n in f.source_ids if n in paths)

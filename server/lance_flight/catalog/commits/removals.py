@@ -18,7 +18,7 @@ from lance_flight.model.spec import Evaluate
 
 
 def rows_removed(root: Store, snapshot: Snapshot, gone: Mapping[PartitionTable, np.ndarray]) -> list[TableUpdate]:
-    """One edit for each table that takes the rows at these addresses (fragment << 32 | offset) away."""
+    """Return one edit for each table that takes the rows at these addresses (fragment << 32 | offset) away."""
     edits = []
     for table, addresses in gone.items():
         # Deletion files are written where the version will lie that they are for.
@@ -28,7 +28,7 @@ def rows_removed(root: Store, snapshot: Snapshot, gone: Mapping[PartitionTable, 
 
 
 def all_removed(root: Store, snapshot: Snapshot, tables: Iterable[PartitionTable]) -> list[TableUpdate]:
-    """One edit for each table that takes all its rows away; none for a table that has none."""
+    """Return one edit for each table that takes all its rows away; none for a table that has none."""
     opened = ((table, partitions.open_table(root, table)) for table in tables)
     edits = [edit_of(root, snapshot, table, Removal.everything(dataset)) for table, dataset in opened]
     return [edit for edit in edits if edit.removal is not None and edit.removal.removed]
@@ -50,7 +50,7 @@ def replaced(root: Store, snapshot: Snapshot, written: Sequence[TableUpdate], ev
 
 
 def dropped(root: Store, snapshot: Snapshot, values: pa.Table, evaluate: Evaluate) -> list[TableUpdate]:
-    """One edit for each table that holds rows of some partition values, columns of a part of the current spec's fields.
+    """Return an edit for each table with rows of some partition values, columns of a part of the current spec's fields.
 
     Tables that hold no others go away; from those of other specs that do, the rows are taken.
     """
@@ -62,7 +62,7 @@ def dropped(root: Store, snapshot: Snapshot, values: pa.Table, evaluate: Evaluat
 
 
 def by_fragment(addresses: np.ndarray) -> Iterator[tuple[int, list[int]]]:
-    """The row offsets within each fragment."""
+    """Yield the row offsets within each fragment."""
     ordered = np.sort(addresses)
     for number in np.unique(ordered >> OFFSET_BITS):
         start, end = np.searchsorted(ordered, [number << OFFSET_BITS, (number + 1) << OFFSET_BITS])
@@ -70,7 +70,7 @@ def by_fragment(addresses: np.ndarray) -> Iterator[tuple[int, list[int]]]:
 
 
 def combined(edits: Iterable[TableUpdate]) -> list[TableUpdate]:
-    """One edit for each table: what goes from it and what comes to it are one version."""
+    """Return one edit for each table: what goes from it and what comes to it are one version."""
     by_id: dict[str, TableUpdate] = {}
     for edit in edits:
         first = by_id.setdefault(edit.object_id, edit)
@@ -84,13 +84,13 @@ def combined(edits: Iterable[TableUpdate]) -> list[TableUpdate]:
 
 
 def edit_of(root: Store, snapshot: Snapshot, table: PartitionTable, removal: Removal | None = None) -> TableUpdate:
-    """An edit of an existing table; data files are still to be added to it."""
+    """Return an edit of an existing table; data files are still to be added to it."""
     place = partitions.place_of_files(table.location, _base(root, snapshot, table))
     return _edit(snapshot, table, place, removal)
 
 
 def table_dropped(root: Store, snapshot: Snapshot, table: PartitionTable) -> TableUpdate:
-    """An edit that takes a table away with all its rows."""
+    """Return an edit that takes a table away with all its rows."""
     # Nothing is written for it, so that no branch of the table has to be there.
     return _edit(snapshot, table, table.location, Removal(rows=_count(root, table)), drops=True)
 

@@ -1,4 +1,4 @@
-"""Staging: a version of every table that a commit concerns, on top of the pins of one snapshot, seen by nobody.
+"""Staging: an invisible version of every table that a commit concerns, on top of the pins of one snapshot.
 
 Decision 13. What is still staged on the right pin is kept, the rest is staged once more; data files are never written
 again. Several transactions that only add rows to a table share a version of it.
@@ -99,7 +99,7 @@ class Staging:
         return [staged[place] for place in range(len(targets))]
 
     def _stage(self, target: _Target, *, said: Mapping[str, str], stable_row_ids: bool) -> Staged:
-        """Put a version of the table with the changes of all parts on top of its newest pin; `said` is what a plain one keeps of it."""
+        """Stage a version with the changes of all parts on the table's newest pin; a plain one stores `said` in the version."""
         head, *rest = sorted(target.parts, key=lambda part: not part.rewrites)
         table = target.table
         base = None if table is None else partitions.base_of(self._root.child(table.location), table.pin, self._branch)
@@ -144,19 +144,22 @@ class Staging:
 
 
 def namespace_key(snapshot: Snapshot) -> bytes:
-    """The key that names new partitions (decision 4)."""
+    """Return the key that names new partitions (decision 4)."""
     return bytes.fromhex(snapshot.metadata[NAMESPACE_KEY])
 
 
 def pinned_rows(root: Store, snapshot: Snapshot) -> pa.Table:
-    """The rows of floating tables, pinned at what they show now: to stage on such a table would publish it."""
+    """Return the rows of floating tables, pinned at what they show now: to stage on such a table would publish it."""
     tables = snapshot.floating
     pins = list(_stagers.map(lambda table: partitions.resolve(root.child(table.location), table.pin), tables))
     return repinned(snapshot.rows_of([table.object_id for table in tables]), pins)
 
 
 def gone(group: Sequence[Transaction], snapshot: Snapshot) -> tuple[str, ...]:
-    """The objects that a group takes away: tables, and the namespaces above them in which nothing else is left."""
+    """Return the objects that a group takes away.
+
+    Tables, and the namespaces above them in which nothing else is left.
+    """
     tables = {object_id for transaction in group for object_id in transaction.drops}
     if not tables:
         return ()
@@ -222,7 +225,10 @@ def _move(root: Store, part: PartitionChange, location: str, place: str, base: F
 
 
 def _targets(group: Sequence[Transaction], snapshot: Snapshot) -> Iterator[_Target]:
-    """The tables that a group changes; a table that is not there yet is found by its values, however it is called."""
+    """Yield the tables that a group changes.
+
+    A table that is not there yet is found by its values, however it is called.
+    """
     parts = [part for transaction in group for part in transaction.parts.values()]
     ids = [part.added.object_id for part in parts]
     for spec in snapshot.specs:
@@ -252,6 +258,6 @@ def repinned(rows: pa.Table, pins: Sequence[Pin]) -> pa.Table:
 
 
 def _without_repeats(rows: pa.Table) -> pa.Table:
-    """Each object once, as it stands last."""
+    """Return each object once, as it stands last."""
     last = {object_id: place for place, object_id in enumerate(rows["object_id"].to_pylist())}
     return rows if len(last) == rows.num_rows else rows.take(sorted(last.values()))

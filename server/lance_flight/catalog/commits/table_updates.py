@@ -1,4 +1,4 @@
-"""What one statement does to one partition table: rows taken away, data files added. None of it is visible yet."""
+"""Changes of one statement to one partition table, not visible yet: rows removed, data files added."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ class TableUpdate:
 
     @property
     def rewrites(self) -> bool:
-        """Whether it is good only for what the statement saw of the partition."""
+        """True if the update is valid only for the version of the partition that the statement read."""
         return self.replaces or self.removal is not None
 
     @property

@@ -79,7 +79,7 @@ class Transaction:
 
     @property
     def snapshot(self) -> Snapshot:
-        """What the next statement sees."""
+        """The snapshot that the next statement reads."""
         return self._snapshots[self.step]
 
     def snapshot_at(self, step: int) -> Snapshot:
@@ -119,7 +119,7 @@ class Transaction:
             part.added.files += edit.files
 
     def attach(self, edit: TableUpdate, pin: FixedPin, did: str) -> None:
-        """Take over a table that is whole already, for a partition that nobody has; its directory is the transaction's."""
+        """Take over a finished table for a partition that has none; the transaction owns its directory."""
         self.did.append(did)
         self.parts[edit.object_id] = PartitionChange(
             table=None,
@@ -137,12 +137,12 @@ class Transaction:
 
     @property
     def moves(self) -> bool:
-        """Whether it only writes rows anew that are there already."""
+        """True if the transaction only writes existing rows anew."""
         return bool(self.did) and all(did.startswith(MOVES) for did in self.did)
 
     @property
     def operation(self) -> str:
-        """What it does, for the history."""
+        """The operation, as the history shows it."""
         return "; ".join(self.did)
 
     def abort(self, root: Store) -> None:

@@ -55,7 +55,7 @@ _Slice: TypeAlias = tuple[pa.Table, int, int]
 
 @dataclass(slots=True)
 class _Pending:
-    """What is being written for one partition."""
+    """Open files and finished files of one partition."""
 
     edit: TableUpdate
     version: int
@@ -84,7 +84,7 @@ class _Pending:
 
     @property
     def open_files(self) -> int:
-        """How many files are open."""
+        """Number of open files."""
         return (self.open_file is not None) + (0 if self.kept is None else self.kept.open_files)
 
     def close_files(self) -> None:
@@ -100,7 +100,7 @@ class _Pending:
 
     @property
     def of_kept(self) -> _Pending:
-        """What is being written of the rows that keep their ids."""
+        """The writes of the rows that keep their ids."""
         if self.kept is None:
             self.kept = _Pending(self.edit, self.version)
         return self.kept
@@ -180,7 +180,7 @@ class PartitionWriter:
 
     @property
     def edits(self) -> list[TableUpdate]:
-        """What was written so far, one entry per partition."""
+        """The updates written so far, one entry per partition."""
         return [pending.edit for pending in self._pending.values()]
 
     def _chunked(self, tables: Iterable[pa.Table]) -> Iterator[pa.Table]:
@@ -242,7 +242,7 @@ class PartitionWriter:
             self._running += [self._writers.submit(self._write_waiting, is_end=is_end) for _ in tasks]
 
     def _arranged(self, chunk: pa.Table, order: np.ndarray) -> pa.Table:
-        """The rows in another order, one column on each thread."""
+        """Return the rows in another order, one column on each thread."""
         rows = pa.array(order.astype(np.uint32))
         if chunk.num_rows <= ROWS_NOT_WORTH_A_THREAD:
             return chunk.take(rows)
@@ -322,7 +322,7 @@ class PartitionWriter:
         self._held_bytes, self._writes_all = 0, False
 
     def _numbers(self, values: pa.Table) -> list[int]:
-        """A number for each of these (distinct) partition values, which is its row in `_known`."""
+        """Return a number for each of these (distinct) partition values, which is its row in `_known`."""
         found = match(values, self._known)
         missing = values.filter(pa.array(found < 0))
         found[found < 0] = range(self._known.num_rows, self._known.num_rows + missing.num_rows)
@@ -363,7 +363,7 @@ class PartitionWriter:
 def partition_values(
     rows: pa.Table, fields: Sequence[PartitionField], paths: Mapping[int, Path], evaluate: Evaluate
 ) -> pa.Table:
-    """The partition values of each row, one column per field; `paths` are those of the sources by their ids.
+    """Return the partition values of each row, one column per field; `paths` are those of the sources by their ids.
 
     A removed source column counts as NULL, and so does a field inside a struct that is NULL.
     """

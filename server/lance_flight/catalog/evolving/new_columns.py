@@ -32,7 +32,7 @@ _NEW = "_lance_flight_new_"
 
 @dataclass(frozen=True, slots=True)
 class Computed:
-    """How the values of a new column are made from the columns `sources` of the schema before it, in their order."""
+    """Computation of the values of a new column from the columns `sources` of the schema before it, in their order."""
 
     sources: tuple[int, ...]
     values: Callable[[Sequence[pa.Array], int], pa.Array]
@@ -108,7 +108,7 @@ class NewColumns:
     def _values(
         self, target: pa.Field, batch: pa.RecordBatch, physical: Sequence[pa.Field], lacking: Collection[int]
     ) -> pa.Array:
-        """The values of a new column; the files of the batch have NULL in the columns `lacking`."""
+        """Return the values of a new column; the files of the batch have NULL in the columns `lacking`."""
         computed = self.step.computed.get(_required(target))
         if computed is None:
             return self._cast(target, batch, physical, lacking)
@@ -140,7 +140,7 @@ def _renamed(target: pa.Field) -> pa.Field:
 
 
 def _sources(target: pa.Field, step: SchemaStep) -> Sequence[int]:
-    """The ids of the columns that the values of one are made from."""
+    """Return the ids of the columns that the values of one are made from."""
     mine = _required(target)
     return step.computed[mine].sources if mine in step.computed else (mine,)
 

@@ -52,7 +52,7 @@ class SchemaEvolution:
         self._written = WrittenColumns()
 
     def __call__(self, snapshot: Snapshot) -> Evolution | None:
-        """The rows and the metadata that make the change visible; None where there is nothing to change."""
+        """Return the rows and the metadata that make the change visible; None where there is nothing to change."""
         step, operation = self._decide(snapshot)
         if step.before == step.after:
             return None
@@ -96,7 +96,7 @@ class SchemaEvolution:
 
 
 def check_specs(snapshot: Snapshot, step: SchemaStep) -> None:
-    """`SpecError` names every partition field that a column's new type would break."""
+    """Raise `SpecError`, naming every partition field that a column's new type would break."""
     problems = [
         f"v{spec.id}, field {field.field_id!r}: {problem}"
         for spec in snapshot.specs

@@ -89,7 +89,7 @@ class _Table:
 def new_columns(
     root: Store, table: PartitionTable, base: FixedPin, step: SchemaStep, written: WrittenColumns
 ) -> list[NewColumns]:
-    """The values that have to be written for a new schema beside what is `written`, in pieces of about `ROWS_PER_PIECE` rows."""
+    """Return the values to write for a new schema beside what is `written`, in pieces of about `ROWS_PER_PIECE` rows."""
     store = root.child(table.location)
     found = _Table.at(store, base, step, table.identity)
     fresh = tuple(found.fresh)
@@ -145,14 +145,14 @@ def stage_schema(
 
 
 def _moved(fragment: FragmentMetadata, old: Collection[str], moved: Mapping[int, int]) -> FragmentMetadata:
-    """A fragment whose new file has its columns under other numbers than Lance gave them."""
+    """Return a fragment whose new file has its columns under other numbers than Lance gave them."""
     (renamed,) = renumbered([fragment], moved)
     files = [mine if mine.path in old else new for mine, new in zip(fragment.files, renamed.files, strict=True)]
     return replace(fragment, files=files)
 
 
 def _divided(fragments: Sequence[FragmentMetadata]) -> list[list[int]]:
-    """The numbers of fragments that lie side by side, about as many rows in each group."""
+    """Return the numbers of fragments that lie side by side, about as many rows in each group."""
     ends = accumulate(fragment.physical_rows for fragment in fragments)
     groups: dict[int, list[int]] = {}
     for fragment, end in zip(fragments, ends, strict=True):
@@ -161,7 +161,7 @@ def _divided(fragments: Sequence[FragmentMetadata]) -> list[list[int]]:
 
 
 def _target(physical: Sequence[pa.Field], step: SchemaStep, lacking: Collection[int]) -> pa.Schema:
-    """The columns of the namespace but those `lacking`, and after them what the table has beyond those of before."""
+    """Return the namespace's columns but those `lacking`, then what the table has beyond those of before."""
     before = set(step.before.paths)
     extra = [each for each in physical if field_id(each) not in before]
     clash = [each.name for each in extra if each.name in step.after.table.names]
@@ -172,7 +172,10 @@ def _target(physical: Sequence[pa.Field], step: SchemaStep, lacking: Collection[
 
 
 def _as_stored(target: pa.Field, physical: Sequence[pa.Field]) -> pa.Field:
-    """A column that may hold NULL where its data may: Lance takes no NOT NULL back without writing, nor says it later."""
+    """Return a column as nullable where its data may hold NULL.
+
+    Lance takes no NOT NULL back without writing, nor says it later.
+    """
     there = next((each for each in physical if field_id(each) == field_id(target)), None)
     inner = [_as_stored(each, [] if there is None else children(there.type)) for each in children(target.type)]
     kind = rebuilt(target.type, inner) if inner else target.type
@@ -193,7 +196,7 @@ def _is_written(target: pa.Field, physical: Sequence[pa.Field], step: SchemaStep
 
 
 class _Stored:
-    """Which fields of a table have data in the files of one fragment."""
+    """Fields of a table that have data in the files of one fragment."""
 
     def __init__(self, known: Mapping[Key, int], fragment: FragmentMetadata) -> None:
         held = {number for file in fragment.files for number in file.fields}
@@ -215,7 +218,7 @@ class _Stored:
         return any(self.loses(by_id[field_id(each)], each) for each in children(target.type) if field_id(each) in by_id)
 
     def _plain(self, field: pa.Field) -> list[Key | None]:
-        """The fields that hold data themselves."""
+        """Return the fields that hold data themselves."""
         return [key for key, each in walk([field]) if not stored_children(each.type)]
 
 

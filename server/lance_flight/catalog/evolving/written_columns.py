@@ -47,11 +47,14 @@ class WrittenColumns:
             self._written[key] = _Written(work, widened, result.schema)
 
     def missing(self, dataset: LanceDataset, fresh: Sequence[pa.Field]) -> list[FragmentMetadata]:
-        """The fragments of a version whose columns `fresh` have to be written."""
+        """Return the fragments of a version whose columns `fresh` have to be written."""
         return [fragment for fragment, written in self._found(dataset, fresh) if written is None]
 
     def of(self, dataset: LanceDataset, fresh: Sequence[pa.Field]) -> Widened | None:
-        """All fragments of a version with their new columns, none of which is missing; None for a version without fragments."""
+        """Return all fragments of a version with their new columns, none of which is missing.
+
+        None for a version without fragments.
+        """
         fragments, schema = [], None
         for now, written in self._found(dataset, fresh):
             if written is None:
@@ -64,7 +67,7 @@ class WrittenColumns:
     def _found(
         self, dataset: LanceDataset, fresh: Sequence[pa.Field]
     ) -> Iterator[tuple[FragmentMetadata, _Written | None]]:
-        """Each fragment with what was written for its files, if all rows that it has now have values there."""
+        """Yield each fragment with what was written for its files, if all rows that it has now have values there."""
         columns = _columns(dataset, fresh)
         for fragment in dataset.get_fragments():
             now = fragment.metadata

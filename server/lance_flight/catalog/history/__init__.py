@@ -1,1 +1,1 @@
-"""What came and went from snapshot to snapshot."""
+"""Changes of rows from snapshot to snapshot."""

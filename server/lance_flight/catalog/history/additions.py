@@ -1,4 +1,4 @@
-"""Which rows were added to a namespace, snapshot by snapshot: what a stream of its rows gives.
+"""Rows added to a namespace, snapshot by snapshot, for a stream of its rows.
 
 Rows that were only written anew are no additions. A snapshot that removes or changes rows is another matter: whoever has
 been given them already is not told otherwise.
@@ -35,7 +35,7 @@ class Added:
     addresses: np.ndarray | None = field(default=None, repr=False)
 
     def read(self, schema: pa.Schema, ids: Mapping[str, int]) -> Iterator[pa.RecordBatch]:
-        """The rows with these columns, by their field ids."""
+        """Return the rows with these columns, by their field ids."""
         source = self.table.source
         source = replace(source, fragments=(source.dataset.get_fragment(self.fragment),))
         return RowsMoved(change=INSERT, source=source, addresses=self.addresses).read(schema, ids)
@@ -43,7 +43,7 @@ class Added:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Additions:
-    """What is added to one namespace, in the tables that `may_hold` leaves (None: all).
+    """Reader of the additions to one namespace, in the tables that `may_hold` leaves (None: all).
 
     With `allows_changes` the rows that a change brings are additions as well, and nothing is said of those that go.
     """
@@ -53,7 +53,7 @@ class Additions:
     allows_changes: bool = False
 
     def all_of(self, version: int) -> list[Added]:
-        """Every row of a snapshot."""
+        """Return every row of a snapshot."""
         snapshot = self.snapshot(version)
         kept = None if self.may_hold is None else self.may_hold(snapshot)
         tables = snapshot.all_tables()
@@ -70,7 +70,7 @@ class Additions:
         return [added for moved in self._moved(steps, snapshot) for added in moved.rows]
 
     def between(self, first: int, last: int) -> list[Added]:
-        """The rows that each snapshot after `first`, up to `last`, added, in this order.
+        """Return the rows that each snapshot after `first`, up to `last`, added, in this order.
 
         `QueryFailed` names the first that removed or changed rows, and what it did; `NotFound` one that has expired.
         """
@@ -80,7 +80,10 @@ class Additions:
         ]
 
     def snapshot(self, version: int) -> Snapshot:
-        """A snapshot whose rows can be streamed; `NotFound` for one that has expired, `Unsupported` for one that is not fixed."""
+        """Return a snapshot whose rows can be streamed.
+
+        `NotFound` for one that has expired, `Unsupported` for one that is not fixed.
+        """
         try:
             snapshot = self.namespace.snapshot(version)
         except NotFound as exc:

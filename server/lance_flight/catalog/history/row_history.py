@@ -1,4 +1,4 @@
-"""Which rows came and went between two versions of a table, plain or partitioned.
+"""Rows inserted and deleted between two versions of a table, plain or partitioned.
 
 A table's fragments never change: two versions of it differ in the fragments that only one of them has, and in the rows
 that are deleted in one of them, so nothing else is read. Maintenance writes rows anew that are there already: where it
@@ -44,7 +44,7 @@ class RowsMoved:
     addresses: np.ndarray | None = None
 
     def read(self, schema: pa.Schema, ids: Mapping[str, int]) -> Iterator[pa.RecordBatch]:
-        """The rows with these columns, by their field ids."""
+        """Yield the rows with these columns, by their field ids."""
         addressed = self.addresses is not None and ROW_ADDRESS not in schema.names
         scan = Scan(
             source=schema,
@@ -75,7 +75,7 @@ class Step:
     is_rewritten: bool = False
 
     def moved(self, schema: pa.Schema, ids: Mapping[str, int]) -> list[RowsMoved]:
-        """The rows that went, and those that came."""
+        """Return the rows that went, and those that came."""
         before, after = (None if table is None else table.source for table in (self.before, self.after))
         moved = list(_moved(before, after))
         return _without_equals(moved, schema, ids) if self.is_rewritten else moved
@@ -120,7 +120,7 @@ def _steps(root: Store, old: Snapshot, new: Snapshot) -> Iterator[Step]:
 
 
 def pinned(root: Store, table: PartitionTable, snapshot: Snapshot) -> PinnedTable:
-    """A partition table as a snapshot has it; `Unsupported` for one that had no fixed version then."""
+    """Return a partition table as a snapshot has it; `Unsupported` for one that had no fixed version then."""
     context = snapshot.context_of(table)
     if isinstance(table.pin, Latest):
         raise Unsupported(f"partition table {table.object_id!r} had no fixed version in snapshot {snapshot.version}")
@@ -192,7 +192,7 @@ def _without_equals(moved: Sequence[RowsMoved], schema: pa.Schema, ids: Mapping[
 
 
 def _listed(part: RowsMoved, schema: pa.Schema, ids: Mapping[str, int]) -> tuple[np.ndarray, list[str]]:
-    """The addresses of rows, and their values as text."""
+    """Return the addresses of rows, and their values as text."""
     # Where rows have ids of their own, equal ones are not the same.
     named = (ROW_ID_FIELD,) if part.source.dataset.has_stable_row_ids else ()
     wanted = pa.schema([*schema, *named, _ADDRESS])

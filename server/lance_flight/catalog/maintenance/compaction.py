@@ -40,7 +40,7 @@ from lance_flight.model.rules import check_least
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CompactionRules:
-    """Which tables are compacted, and into what.
+    """Rules that select the tables and files to compact, and their size afterwards.
 
     A table counts when it has more than `files` files or more than the part `deleted` of its rows deleted; what is
     rewritten are its files below `target_rows` that lie side by side, and those with more than `deleted` deleted.
@@ -82,7 +82,7 @@ COMPACTION_SCHEMA = pa.schema(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CompactionReport:
-    """What a compaction did: the tables that needed one, out of `table_count`, the snapshots that it made, and indices."""
+    """Report of a compaction: the tables that needed one, out of `table_count`, the snapshots that it made, and indices."""
 
     table_count: int
     tables: tuple[CompactedTable, ...]
@@ -139,7 +139,7 @@ class _Due:
 
 @dataclass(frozen=True, slots=True)
 class _Rewritten:
-    """A table whose files are written anew, and nobody knows it yet."""
+    """A table whose files are written anew, but not committed."""
 
     edit: TableUpdate
     table: CompactedTable
@@ -215,7 +215,7 @@ def _planned(root: Store, snapshot: Snapshot, rules: CompactionRules, table: Par
 
 
 def _filled(dataset: LanceDataset, snapshot: Snapshot, table: PartitionTable) -> set[int]:
-    """The fragments whose files lack a column that is filled when they are read."""
+    """Return the fragments whose files lack a column that is filled when they are read."""
     known = table.identity.by_source
     lacking = partly_stored(dataset, identified(dataset, snapshot.schema), known) if known else {}
     return {int(number) for fragments in lacking.values() for number in fragments}
@@ -244,7 +244,7 @@ def _rewritten(due: _Due, results: Sequence[RewriteResult]) -> _Rewritten:
 
 
 def _is_split(segment: lance.Index, groups: Sequence[frozenset[int]]) -> bool:
-    """Return whether a segment is about some of the files that are joined, and not about others of the same group."""
+    """Return whether a segment covers some, but not all, of a group of files that are joined."""
     return any(group & segment.fragment_ids and group - segment.fragment_ids for group in groups)
 
 

@@ -1,4 +1,4 @@
-"""Which snapshots of a namespace stay, and which versions of partition tables those pin."""
+"""Expiry of snapshots: selects those of a namespace that stay, and the versions of partition tables that they pin."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ _DISTINCT_ABOVE = 1 << 20  # rows that are gathered before repeats are taken out
 
 @dataclass(frozen=True, slots=True)
 class Pins:
-    """What some snapshots pin: by location, the fixed versions, and the locations that some row leaves floating."""
+    """Pins of some snapshots: by location, the fixed versions, and the locations that some row leaves floating."""
 
     versions: dict[str, set[SnapshotId]]
     floating: frozenset[str]
@@ -57,7 +57,7 @@ class Expiry:
 
 @contextmanager
 def expire(namespace: Store, manifest: Store, *, retain: float, now: float, announce: bool) -> Iterator[Expiry]:
-    """Decide, with everybody told for as long as the block runs; a run that died is taken up again.
+    """Select the snapshots to expire, and announce them while the block runs; resume a run that died.
 
     `manifest` is the Lance table whose versions are the snapshots.
 
@@ -125,7 +125,10 @@ def _anchored(manifest: Store) -> set[SnapshotId]:
 
 
 def _unseen(dataset: LanceDataset, seen: set[tuple[str, ...]]) -> pa.Table:
-    """The pins in those fragments of a manifest that stand in no version read before: most stay the same for long."""
+    """Return the pins in those fragments of a manifest that stand in no version read before.
+
+    Most stay the same for long.
+    """
     names = [name for name in ("object_type", *_PINNED.names) if name in dataset.schema.names]
     if "location" not in names:
         return _PINNED.empty_table()

@@ -100,7 +100,7 @@ def _refused(column: pa.Field, kind: IndexKind, reason: str) -> str:
 
 
 def stage(piece: BuildSegment, built: lance.Index, said: Mapping[str, str]) -> FixedPin:
-    """Make what was built part of a version of its table, which nobody reads yet but in a plain one, which keeps what is `said`."""
+    """Stage a version of the table with the built index; it is invisible, except in a plain table, which stores `said`."""
     dataset = partitions.open_at(piece.table, piece.base)
     old = Coverage.of(dataset, piece.name, piece.column, piece.kind)
     operation = LanceOperation.CreateIndex([built], old.replaced_by(piece.fragments))
@@ -110,6 +110,9 @@ def stage(piece: BuildSegment, built: lance.Index, said: Mapping[str, str]) -> F
 def stage_without(
     table: Store, base: FixedPin, name: str | None = None, said: Mapping[str, str] = MappingProxyType({})
 ) -> FixedPin | None:
-    """A version of a table without an index (None: any), which nobody reads yet; None where it has none of that name."""
+    """Stage a version of a table without an index (None: any), invisible until it is committed.
+
+    None where it has none of that name.
+    """
     old = [each for each in all_segments(partitions.open_at(table, base)) if name in (None, each.name)]
     return partitions.stage(table, base, LanceOperation.CreateIndex([], old), said) if old else None

@@ -62,7 +62,7 @@ _Place = tuple[str, FixedPin]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class IndexingReport:
-    """What was done: the snapshot that shows it, and how many of the tables got more of the index, with how many rows."""
+    """Report of indexing: the snapshot that shows it, and how many of the tables and rows it has covered."""
 
     snapshot: int
     name: str
@@ -72,7 +72,7 @@ class IndexingReport:
 
     @staticmethod
     def rows_of(reports: Sequence[IndexingReport]) -> pa.Table:
-        """One row for each index."""
+        """Return one row for each index."""
         return pa.Table.from_pylist([asdict(report) for report in reports], schema=INDEXING_SCHEMA)
 
     def __str__(self) -> str:
@@ -119,7 +119,7 @@ class _Indexing:
         return bool(self._now)
 
     def _defined(self, snapshot: Snapshot) -> tuple[IndexDefinition, bool]:
-        """The index, and whether the snapshot has it not yet."""
+        """Return the index, and whether the snapshot has it not yet."""
         if isinstance(self._rules, str):
             return index_named(snapshot, self._rules), False
         definition = self._rules.defined(snapshot)
@@ -137,7 +137,7 @@ class _Indexing:
         definition: IndexDefinition,
         tables: Sequence[PartitionTable],
     ) -> Iterator[tuple[PartitionTable, BuildSegment]]:
-        """The tables that lack the index, or a part of it, with the work."""
+        """Yield the tables that lack the index, or a part of it, with the work."""
         for start in range(0, len(tables), TABLES_PER_COMMIT):
             batch = tables[start : start + TABLES_PER_COMMIT]
             for table, piece in zip(batch, pool.map(partial(self._piece, snapshot, definition), batch), strict=True):
@@ -147,7 +147,10 @@ class _Indexing:
                     yield table, piece
 
     def _piece(self, snapshot: Snapshot, definition: IndexDefinition, table: PartitionTable) -> BuildSegment | None:
-        """The work for one table; None where the index is about all its files, or it is too small, or lacks the column."""
+        """Return the work for one table.
+
+        None where the index is about all its files, or it is too small, or lacks the column.
+        """
         store = self._root.child(table.location)
         base = partitions.resolve(store, table.pin)
         dataset = partitions.open_at(store, base)
@@ -250,7 +253,7 @@ def _of_several(progress: Progress | None, before: int, indices: int) -> Progres
 
 
 def drop_index(namespace: Table, name: str) -> int:
-    """Take an index from the namespace and from all its tables, in one commit; the version in which it is gone."""
+    """Remove an index from the namespace and all its tables, in one commit, and return the version of that commit."""
     reading = namespace.begin()
     index_named(reading.base, name)
 
@@ -280,7 +283,7 @@ def _without(root: Store, name: str, table: PartitionTable) -> FixedPin | None:
 
 
 def _on(piece: BuildSegment, before: BuildSegment) -> BuildSegment:
-    """The piece as it was built, to be staged on what the table is now."""
+    """Return the piece as it was built, to be staged on what the table is now."""
     return replace(before, base=piece.base)
 
 

@@ -28,7 +28,7 @@ MIGRATION_SCHEMA = pa.schema(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MigrationReport:
-    """What goes into the table metadata, and where it was found; with `dry_run` nothing was changed."""
+    """Report of a migration: properties for the table metadata, and where each was; with `dry_run` nothing changed."""
 
     dry_run: bool
     moved: tuple[Misplaced, ...]

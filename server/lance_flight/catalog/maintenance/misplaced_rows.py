@@ -84,7 +84,7 @@ def _moved(namespace: PartitionedNamespace, name: str, evaluate: Evaluate) -> Re
 
 @dataclass(slots=True)
 class _Misplaced:
-    """The rows of one table whose values are others than the table's; `addresses` of those that were read so far."""
+    """Rows of one table with partition values that are not the table's; `addresses` of those that were read so far."""
 
     root: Store
     snapshot: Snapshot

@@ -61,7 +61,7 @@ class RepairReport:
 
     @property
     def is_whole(self) -> bool:
-        """Whether nothing is wrong any more."""
+        """True if every finding was repaired."""
         return all(finding.mended is not None for finding in self.findings)
 
     @property
@@ -174,7 +174,7 @@ def _repeats(namespace: PartitionedNamespace, *, dry_run: bool) -> Iterator[Repa
 def _merge(
     namespace: PartitionedNamespace, kept: PartitionTable, others: Sequence[tuple[PartitionTable, LanceDataset]]
 ) -> int:
-    """Move the rows of `others` into `kept` in one commit, then take away the rows of the tables that are empty now."""
+    """Move the rows of the tables `others` into `kept` in one commit, then remove the manifest rows of the emptied tables."""
     transaction = namespace.begin()
     snapshot, root = transaction.base, namespace.store
     with namespace.changing(transaction):
@@ -214,7 +214,7 @@ def _forget(namespace: PartitionedNamespace, conditions: Sequence[str]) -> None:
 
 
 def _is(object_id: str, pin: Pin | None = None) -> str:
-    """The condition that a row of `__manifest` is that of an object, and pinned like this."""
+    """Return the condition that a row of `__manifest` is that of an object, and pinned like this."""
     quoted = object_id.replace("'", "''")
     condition = f"{OBJECT_ID} = '{quoted}'"
     return condition if pin is None else f"{condition} AND read_version = {pin.columns.read_version}"

@@ -45,7 +45,7 @@ Choose = Callable[[Snapshot], Sequence[PartitionTable]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RewritingRules:
-    """How much is moved in one commit: tables, and rows in all of them (more where one table alone has more).
+    """Limits of one rewriting commit: tables, and rows in all of them (more where one table alone has more).
 
     The work is divided into pieces of about `rows_per_piece` (None: one piece), each of which writes files of its own.
     """
@@ -72,7 +72,7 @@ REWRITING_SCHEMA = pa.schema(
 
 @dataclass(frozen=True, slots=True)
 class RewritingReport:
-    """What was moved, commit by commit."""
+    """Report of a rewriting, commit by commit."""
 
     commits: tuple[RewrittenTables, ...]
 
@@ -99,7 +99,7 @@ class Move:
     evaluate: Evaluate
 
     def run(self) -> tuple[WrittenPart, ...]:
-        """Write them; nobody sees it yet."""
+        """Write the rows of the parts as files that are not visible yet."""
         scan = Scan(source=self.schema.plain, schema=self.schema.plain, ids=self.schema.ids)
         batches = scan.read(part.sources for part in self.parts)
         return self.write.write((pa.Table.from_batches([batch]) for batch in batches), self.evaluate, is_stored=True)
@@ -182,7 +182,7 @@ def _old(snapshot: Snapshot, choose: Choose | None) -> list[PartitionTable]:
 def _batch(
     root: Store, snapshot: Snapshot, old: Sequence[PartitionTable], rules: RewritingRules
 ) -> list[tuple[PartitionTable, int]]:
-    """The first tables that make up what one commit may move, with how many rows each has; one at least."""
+    """Return the first tables that make up what one commit may move, with how many rows each has; one at least."""
     first = old[: rules.tables]
     counts = row_counts([_pinned(root, snapshot, table) for table in first])
     fitting = sum(total <= rules.rows for total in accumulate(counts))
@@ -196,7 +196,7 @@ def _moves(
     evaluate: Evaluate,
     rows_per_piece: int | None,
 ) -> list[Move]:
-    """The rows of some tables in pieces of about one size, tables that lie side by side in one."""
+    """Return the rows of some tables in pieces of about one size, tables that lie side by side in one."""
     write = SharedWrite.of(namespace, snapshot)
     total = max(sum(rows for _, rows in batch), 1)
     pieces = 1 if rows_per_piece is None else -(-total // rows_per_piece)

@@ -1,4 +1,4 @@
-"""What may go from one Lance table, a partition table or `__manifest`: versions, and files that are part of none.
+"""Sweep of one Lance table, a partition table or `__manifest`: removes versions, and files that are part of none.
 
 Lance itself removes versions and what only they refer to; it keeps tagged ones, those that branches begin at, and the
 newest. What it takes for a write in progress, for a week, is decided here by the age of the files.
@@ -71,7 +71,7 @@ class TableFiles:
 
     @property
     def has_detached(self) -> bool:
-        """Whether there are versions outside any branch, which nothing here can follow."""
+        """True if there are versions outside any branch, which cannot be followed here."""
         return any(is_detached(PurePosixPath(file.path).name) for file, _ in self._in({VERSIONS}))
 
     def below(self, branch: str) -> list[StoredFile]:
@@ -83,7 +83,7 @@ class TableFiles:
         return {PurePosixPath(f.path).name: f for f, _ in self._in(LOOSE_FILES) if f.modified < before}
 
     def _in(self, directories: AbstractSet[str]) -> Iterable[tuple[StoredFile, str | None]]:
-        """The files right in directories of these names, each with the branch that it belongs to."""
+        """Yield the files right in directories of these names, each with the branch that it belongs to."""
         for file in self.files:
             *above, directory, _ = ["", *PurePosixPath(file.path).parts]
             match above:
@@ -95,7 +95,7 @@ class TableFiles:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sweep:
-    """Takes away what nobody needs of the table at `store`.
+    """Removal of unneeded versions and files of the table at `store`.
 
     `kept` are versions that stay. Of the others those go that are `over`, because they were visible once and are no
     more, and those written `before` a moment: younger ones may belong to a transaction that is still to commit.
@@ -192,7 +192,7 @@ class Sweep:
         return [file for name, file in listing.loose(float("inf")).items() if name in names - kept]
 
     def _restore(self, base: StoredVersion) -> bool:
-        """Put a version on top again, since the newest version cannot be removed; whether nobody was in the way."""
+        """Restore a version as the newest, which cannot be removed; return whether no other writer committed meanwhile."""
         dataset = self._at(base)
         before = int(dataset.latest_version)
         with conflicts(f"another writer staged on {self.store.name!r} first"):
@@ -200,7 +200,7 @@ class Sweep:
         return int(dataset.version) == before + 1
 
     def _names(self, version: StoredVersion) -> set[str] | None:
-        """The names of the files that a version refers to; None where it has files of kinds unknown here."""
+        """Return the names of the files that a version refers to; None where it has files of kinds unknown here."""
         names = set()
         for fragment in self._at(version).get_fragments():
             if fragment.metadata.overlays:

@@ -42,7 +42,7 @@ _TABLE_DIRECTORY = re.compile(r"[0-9a-f]{8}_v[1-9][0-9]*\$.*\$dataset")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class VacuumRules:
-    """What vacuum may remove.
+    """Rules for what vacuum may remove.
 
     Snapshots that have not been the newest for `retain_hours`, of which less than `FLOOR_HOURS` only by `force`; and
     what was written `transaction_hours` ago and never became visible: no transaction may take longer.
@@ -95,7 +95,7 @@ VACUUM_SCHEMA = pa.schema(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class VacuumReport:
-    """What vacuum removed, or would remove (`dry_run`), what it could not look into, and how many snapshots stay."""
+    """Report of vacuum: what it removed, or would (`dry_run`), what it could not read, and how many snapshots stay."""
 
     dry_run: bool
     snapshots: int

@@ -1,4 +1,4 @@
-"""What a segment of vectors is built with.
+"""Build options of a segment of a vector index.
 
 Lance asks the whole table how many parts there are to be, and fails where the files of a segment have fewer vectors than
 that: they are counted here first.
@@ -27,7 +27,7 @@ def vector_options(
     options: Mapping[str, OptionValue],
     fragments: Mapping[int, int],
 ) -> dict[str, OptionValue] | None:
-    """The options for a segment over some files (with their rows), those that Lance has no value for among them.
+    """Return the options of a segment over some files (with their rows), including those that Lance has no default for.
 
     None where there are too few vectors to learn from. NULL and what has a number that is not finite does not count.
     """

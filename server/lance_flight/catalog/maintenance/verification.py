@@ -48,7 +48,7 @@ class VerifiedTable:
 
     @property
     def is_sound(self) -> bool:
-        """Whether all of it could be read, and is where it belongs."""
+        """True if all rows could be read, and are where they belong."""
         return self.problem is None and not self.misplaced
 
     def __str__(self) -> str:
@@ -58,7 +58,7 @@ class VerifiedTable:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class VerificationReport:
-    """What was found in one snapshot, table by table."""
+    """Report of the verification of one snapshot, table by table."""
 
     snapshot: int
     tables: tuple[VerifiedTable, ...]
@@ -75,7 +75,7 @@ class VerificationReport:
 
     @property
     def is_sound(self) -> bool:
-        """Whether nothing is wrong."""
+        """True if nothing is wrong in any table."""
         return not self.unsound
 
     @property
@@ -128,7 +128,7 @@ class Check:
         return scan.read([lambda: [Source(partitions.open_at(store, self.table.pin), contexts=(context,))]])
 
     def _misplaced(self, batch: pa.RecordBatch) -> np.ndarray:
-        """The rows whose values are others than the table's."""
+        """Return the rows whose partition values are not the table's."""
         if not self.fields:
             return np.zeros(0, np.int64)
         return np.flatnonzero(match(self._values(batch), self.values) < 0)

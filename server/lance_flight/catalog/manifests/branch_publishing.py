@@ -66,7 +66,7 @@ def _shown_columns(snapshot: Snapshot) -> str:
 
 
 def _met_at(main: Manifest, branch: Manifest, ref: BranchRef) -> Snapshot:
-    """The snapshot at which a branch and the main one agreed last: its last publication, or the fork.
+    """Return the snapshot at which a branch and the main one agreed last: its last publication, or the fork.
 
     Where the history of the publication has expired it is the fork, which never does: that refuses more, never less.
     """

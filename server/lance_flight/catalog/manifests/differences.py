@@ -15,7 +15,7 @@ from lance_flight.model.naming import BELOW_A_SPEC
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """What has to be done to a snapshot to make it another one: `rows` are put in, those of `removed` objects go."""
+    """Difference of two snapshots: `rows` to insert, and the objects `removed`."""
 
     rows: pa.Table
     removed: tuple[str, ...]
@@ -43,12 +43,12 @@ class Difference:
 
 
 def _ours(rows: pa.Table) -> pa.Table:
-    """The rows below a spec: those of the specs themselves are never taken from one snapshot to another."""
+    """Return the rows below a spec: those of the specs themselves are never taken from one snapshot to another."""
     return rows.filter(pc.match_substring_regex(rows["object_id"], BELOW_A_SPEC)).combine_chunks()
 
 
 def _conformed(rows: pa.Table, schema: pa.Schema) -> pa.Table:
-    """The rows with other columns: NULL where they lack one."""
+    """Return the rows with other columns: NULL where they lack one."""
     names = rows.column_names
     columns = [rows[f.name] if f.name in names else pa.nulls(rows.num_rows, f.type) for f in schema]
     return pa.Table.from_arrays(columns, schema=schema)

@@ -35,7 +35,7 @@ UNRESERVED_ATTEMPTS = 2
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Evolution:
-    """What changes in one commit: a new spec, another schema, notes of the head row, and rows of `__manifest` with them."""
+    """Metadata changes of one commit: a new spec, another schema, notes of the head row, and rows of `__manifest`."""
 
     operation: str
     spec: PartitionSpec | None = None
@@ -82,7 +82,7 @@ class Evolutions:
         return retry(COMMIT, self.manifest.store.parent.name, committed)
 
     def _attempt(self, change: Change, mark: str) -> int | None:
-        """The version in which the change is visible; None where another writer was first."""
+        """Return the version in which the change is visible; None where another writer was first."""
         snapshot = self.newest()
         evolution = change(snapshot)
         if evolution is not None and evolution.spec is not None and self._add_columns(snapshot, evolution.spec):
@@ -138,7 +138,7 @@ class Evolutions:
 
 
 def schema_text(schema: NamespaceSchema) -> str:
-    """The schema as it stands in table metadata: compact JSON."""
+    """Return the schema as it stands in table metadata: compact JSON."""
     return json.dumps(schema.to_json(), separators=(",", ":"), ensure_ascii=False)
 
 

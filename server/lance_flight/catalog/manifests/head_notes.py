@@ -1,4 +1,4 @@
-"""What the head row says beside its columns: notes of ours in its `metadata`, each under a key of its own.
+"""Notes of the head row: our entries in its `metadata`, each under a key of its own.
 
 Every commit writes that row back (`new_partitions.head_row`), so that a note changes together with rows.
 """
@@ -20,20 +20,20 @@ def notes_text(head: pa.Table) -> str:
 
 
 def notes_of(head: pa.Table) -> dict[str, Any]:
-    """All that a head row says; nothing where there is none, or where somebody else keeps other things there."""
+    """Return all notes of a head row; nothing where there is none, or where its metadata has foreign content."""
     text = head["metadata"][0].as_py() if head.num_rows and "metadata" in head.column_names else None
     found = json.loads(text) if text else {}
     return found if isinstance(found, dict) else {}
 
 
 def entries_of(head: pa.Table, key: str) -> list[Any]:
-    """The entries of a note that is a list; none where it is not there, or is something else."""
+    """Return the entries of a note that is a list; none where it is not there, or is something else."""
     found = notes_of(head).get(key)
     return found if isinstance(found, list) else []
 
 
 def with_note(head: pa.Table, key: str, note: object) -> pa.Table:
-    """The head row with one note in place of what it said under that key."""
+    """Return the head row with the note under one key replaced."""
     place = head.schema.get_field_index("metadata")
     text = json.dumps(notes_of(head) | {key: note}, separators=(",", ":"), ensure_ascii=False)
     return head.set_column(place, head.schema.field(place), pa.array([text], head.schema.field(place).type))

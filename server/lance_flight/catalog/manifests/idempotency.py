@@ -1,4 +1,4 @@
-"""What is committed at most once, however many try: remembered in the head row, which every commit writes back.
+"""Commits made at most once, however many try: recorded in the head row, which every commit writes back.
 
 So two commits of the same thing conflict, and the second one finds the first. Snapshots expire, and this does not.
 """
@@ -20,7 +20,7 @@ LONGEST = 200
 
 
 def checked_name(what: str, name: str) -> str:
-    """The name itself; `InvalidInput` for an empty or a long one.
+    """Return the name itself; `InvalidInput` for an empty or a long one.
 
     >>> checked_name("commit_id", "flights 2013")
     'flights 2013'
@@ -31,24 +31,24 @@ def checked_name(what: str, name: str) -> str:
 
 
 class Once(Protocol):
-    """A commit that others may try as well, or have made already."""
+    """A commit that another process may try as well, or have made already."""
 
     @property
     def name(self) -> str:
-        """What errors call it; of those with one name at most one is in a commit."""
+        """The name in errors; at most one of a name is in a commit."""
         ...
 
     def check(self, newest: Snapshot) -> None:
-        """`AlreadyCommitted` where it was made before."""
+        """Raise `AlreadyCommitted` where it was made before."""
         ...
 
     def noted(self, head: pa.Table) -> pa.Table:
-        """The head row that remembers it as well."""
+        """Return the head row that remembers it as well."""
         ...
 
 
 def remembering(snapshot: Snapshot, rows: pa.Table, new: Sequence[Once]) -> pa.Table:
-    """The rows of a commit on top of `snapshot`, with the head row among them that remembers `new`."""
+    """Return the rows of a commit on top of `snapshot`, with the head row among them that remembers `new`."""
     if not new:
         return rows
     head = head_row(snapshot)

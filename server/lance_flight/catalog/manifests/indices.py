@@ -45,7 +45,7 @@ class IndexDefinition:
 
     @property
     def of_kind(self) -> IndexKind:
-        """What there is to know of its kind."""
+        """The kind of the index, with its options."""
         return index_kind(self.kind)
 
     def to_json(self) -> list[Any]:
@@ -77,7 +77,7 @@ class IndexRules:
         return self.name or f"{self.column}_idx"
 
     def defined(self, snapshot: Snapshot) -> IndexDefinition:
-        """The definition over the columns of a snapshot, or an error that names what cannot be."""
+        """Return the definition over the columns of a snapshot, or an error that names what cannot be."""
         kind = index_kind(self.kind)
         if self.column not in snapshot.schema.ids:
             raise NotFound.named("column", self.column, snapshot.schema.ids)
@@ -96,7 +96,7 @@ class IndexRules:
 
 
 def _metric(column: pa.Field, options: Mapping[str, OptionValue]) -> Mapping[str, OptionValue]:
-    """Return how the vectors of a column are compared, where that has to be said."""
+    """Return the metric by which the vectors of a column are compared, where it must be given."""
     metric = options.get("metric")
     if metric is None:
         return {} if METRICS[0] in metrics_of(column.type) else {"metric": metrics_of(column.type)[0]}
@@ -104,13 +104,13 @@ def _metric(column: pa.Field, options: Mapping[str, OptionValue]) -> Mapping[str
 
 
 def indices_of(snapshot: Snapshot) -> list[IndexDefinition]:
-    """The indices that a snapshot has, but for those of columns that were dropped."""
+    """Return the indices that a snapshot has, but for those of columns that were dropped."""
     columns = set(snapshot.schema.ids.values())
     return [each for each in _noted(head_row(snapshot)) if each.field_id in columns]
 
 
 def index_named(snapshot: Snapshot, name: str) -> IndexDefinition:
-    """The index with a name, or `NotFound` with the nearest names."""
+    """Return the index with a name, or `NotFound` with the nearest names."""
     found = {each.name: each for each in indices_of(snapshot)}
     if name not in found:
         raise NotFound.named("index", name, found)

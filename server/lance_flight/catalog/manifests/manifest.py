@@ -60,13 +60,16 @@ _INDICES = (("object_id", "BTREE"), ("object_type", "BITMAP"), ("base_objects", 
 
 
 def manifest_schema(specs: Iterable[PartitionSpec]) -> pa.Schema:
-    """The columns of `__manifest` for these specs, in order (decision 2)."""
+    """Return the columns of `__manifest` for these specs, in order (decision 2)."""
     fields = {f.column: pa.field(f.column, f.result_type) for spec in specs for f in spec.fields}
     return pa.schema([*BASE_FIELDS, *PIN_FIELDS, *fields.values()])
 
 
 def create_table(store: Store, schema: pa.Schema) -> LanceDataset:
-    """An empty `__manifest` with its three indices; whoever else creates it at the same moment wins or loses whole."""
+    """Create an empty `__manifest` with its three indices.
+
+    A concurrent creation wins or loses as a whole.
+    """
     try:
         dataset = lance.write_dataset(
             schema.empty_table(),
@@ -120,7 +123,10 @@ class Manifest(VersionLog):
             raise Corrupt(f"namespace {self.root.name!r}: {exc}") from exc
 
     def _open_to_commit(self, version: int) -> LanceDataset:
-        """A version for what leaves the dataset itself as it is; not read where this process has just committed it."""
+        """Return a version for what leaves the dataset itself as it is.
+
+        Not read where this process has just committed it.
+        """
         try:
             return kept_tables.open(self._place, version)
         except Corrupt as exc:
@@ -204,7 +210,7 @@ class Manifest(VersionLog):
         return version
 
     def _found(self, base: Snapshot, transaction: str) -> int | None:
-        """The version that a transaction became visible in all the same: its answer was lost, or came twice."""
+        """Return the version that a transaction became visible in all the same: its answer was lost, or came twice."""
         place = self.root
         try:
             return self.committed(base, transaction)
@@ -216,17 +222,17 @@ class Manifest(VersionLog):
             ) from exc
 
     def update_metadata(self, base: Snapshot, values: Mapping[str, str | None]) -> None:
-        """Set table metadata, or fail with `Conflict` if somebody set one of the same keys since `base`."""
+        """Set table metadata, or raise `Conflict` if another writer set one of the same keys since `base`."""
         with conflicts(f"another writer changed the metadata of {self.root.name!r} first"):
             self.open(base.version).update_metadata(dict(values))
 
     def follow(self, snapshot: Snapshot) -> None:
-        """Put into table metadata what a commit of rows has said of it; whoever comes second has nothing to do."""
+        """Store in table metadata the changes that a commit of rows recorded; a second caller has nothing to do."""
         if snapshot.pending:
             with suppress(Conflict):
                 self.update_metadata(snapshot, snapshot.pending)
 
     def add_columns(self, fields: Iterable[pa.Field]) -> None:
-        """Add nullable columns, harmless to every reader; `Conflict` if somebody committed at the same moment."""
+        """Add nullable columns, harmless to every reader; raise `Conflict` if another writer committed at the same moment."""
         with conflicts(f"another writer changed {self.root.name!r} first"):
             self.open().add_columns(pa.schema(list(fields)))

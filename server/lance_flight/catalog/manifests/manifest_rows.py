@@ -1,4 +1,4 @@
-"""How changed rows get into `__manifest`: deleted where they were, and written to one new fragment (decision 14).
+"""Rewriting of changed rows of `__manifest`: deleted where they were, and written to one new fragment (decision 14).
 
 A snapshot knows the address of every row, so nothing has to be searched. Small fragments are folded into the new one
 in the same commit, as in a log-structured merge: their number stays logarithmic, each row is written again a
@@ -26,7 +26,7 @@ FREE_ROWS = 1 << 10
 
 @dataclass(frozen=True, slots=True)
 class Rewrite:
-    """What one commit does to the table: `rows` are written to a new fragment, the others of `folded` among them.
+    """Changes of one commit to the table: `rows` for a new fragment, with the remaining rows of `folded` among them.
 
     `gone` marks the rows of the base that are replaced or removed; `kept` those that stay where they are.
     """
@@ -38,7 +38,7 @@ class Rewrite:
 
     @classmethod
     def of(cls, base: Snapshot, changed: pa.Table, removed: Sequence[str] = ()) -> Rewrite:
-        """The rewrite that puts `changed` in place of the rows of `base` with the same object ids, and takes `removed` out."""
+        """Return the rewrite that replaces the rows of `base` with the object ids of `changed`, and takes `removed` out."""
         if base.addresses is None:
             raise AssertionError("a snapshot that was never stored")
         ids = [*changed["object_id"].to_pylist(), *removed]
@@ -73,7 +73,7 @@ class Rewrite:
         )
 
     def applied(self, base: Snapshot, committed: LanceDataset) -> Snapshot:
-        """The snapshot after the commit, without reading anything."""
+        """Return the snapshot after the commit, without reading anything."""
         if base.addresses is None:
             raise AssertionError("a snapshot that was never stored")
         newest = max(fragment.fragment_id for fragment in committed.get_fragments())
@@ -91,7 +91,10 @@ class Rewrite:
 
 
 def _folded(fragments: np.ndarray, changed: int) -> set[int]:
-    """The fragments that are no larger than what is written anyway, or cheaper to write again than to delete from, smallest first."""
+    """Return the fragments to fold into the new one, smallest first.
+
+    These are no larger than what is written anyway, or cheaper to write again than to delete from.
+    """
     numbers, sizes = np.unique(fragments, return_counts=True)
     folded: set[int] = set()
     total = changed

@@ -29,7 +29,7 @@ class NewPartitions:
         self._key = key
 
     def object_ids(self, values: pa.Table) -> list[str]:
-        """The object id of the partition table for each row of `values`."""
+        """Return the object id of the partition table for each row of `values`."""
         return [parent + SEPARATOR + TABLE for parent in self._namespaces(values, {})]
 
     def rows(self, values: pa.Table, locations: Sequence[str], pins: Sequence[Pin]) -> pa.Table:
@@ -46,7 +46,7 @@ class NewPartitions:
         return pa.concat_tables([self._version_row(), _table(list(made.values()), self._snapshot.rows.schema)])
 
     def _namespaces(self, values: pa.Table, made: dict[str, dict[str, Any]]) -> list[str]:
-        """The object id of each partition's innermost namespace; rows of new ones are put into `made`."""
+        """Return the object id of each partition's innermost namespace; rows of new ones are put into `made`."""
         parents = [spec_namespace(self._spec.id)] * values.num_rows
         for level in range(1, values.num_columns + 1):
             parents = self._level(level, values, parents, made)
@@ -72,13 +72,16 @@ class NewPartitions:
 
 
 def head_row(snapshot: Snapshot) -> pa.Table:
-    """The row of the oldest spec, made if it is missing; every commit writes it back, so that any two commits conflict."""
+    """Return the row of the oldest spec, made if it is missing.
+
+    Every commit writes it back, so that any two commits conflict.
+    """
     found = snapshot.oldest_spec
     return found if found.num_rows else version_rows(snapshot.specs[:1], snapshot.rows.schema)
 
 
 def version_rows(specs: Sequence[PartitionSpec], schema: pa.Schema) -> pa.Table:
-    """The `v<N>` rows of a new namespace."""
+    """Return the `v<N>` rows of a new namespace."""
     return _table([_object(spec_namespace(spec.id), "namespace") for spec in specs], schema)
 
 
@@ -91,5 +94,5 @@ def _row(values: pa.Table, place: int) -> Mapping[str, pa.Scalar]:
 
 
 def _table(rows: list[dict[str, Any]], schema: pa.Schema) -> pa.Table:
-    """Rows of a manifest; columns that a row does not name, ours or foreign, are NULL."""
+    """Return rows of a manifest; columns that a row does not name, ours or foreign, are NULL."""
     return pa.Table.from_arrays([pa.array([r.get(f.name) for r in rows], f.type) for f in schema], schema=schema)

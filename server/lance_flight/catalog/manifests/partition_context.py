@@ -1,4 +1,4 @@
-"""What a manifest says of the rows of one partition table: the columns of its namespace, and the values that all rows share.
+"""Context of one partition table from the manifest: the columns of its namespace, and the values that all rows share.
 
 Small and pickled with the work that reads the table, in whatever process.
 """

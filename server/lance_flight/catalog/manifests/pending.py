@@ -23,7 +23,7 @@ _DIGEST_BYTES = 16
 
 
 def noted(head: pa.Table, metadata: Mapping[str, str], values: Mapping[str, str]) -> pa.Table:
-    """The head row with a note that `values` take the place of what `metadata` says."""
+    """Return the head row with a note that `values` take the place of what `metadata` says."""
     note = {key: {"was": _digest(metadata.get(key)), "now": value} for key, value in values.items()}
     return with_note(head, PENDING, json.dumps(note, separators=(",", ":"), ensure_ascii=False))
 

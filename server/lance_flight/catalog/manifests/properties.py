@@ -35,7 +35,7 @@ PARTITION_SPEC = "partition_spec"
 
 
 class Place(Enum):
-    """Where a property stands that is not in the spec's place."""
+    """Location of a property that is not in the spec's place."""
 
     ROW = "the metadata of its v<N> rows"
     ARROW = "its Arrow schema metadata"
@@ -43,7 +43,7 @@ class Place(Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Misplaced:
-    """A partition spec or the schema, by the key that the spec gives it, where others than the spec keep it."""
+    """A partition spec or the schema, by its key of the spec, that is stored elsewhere than the spec demands."""
 
     key: str
     text: str
@@ -51,7 +51,7 @@ class Misplaced:
 
 
 def misplaced(metadata: Mapping[str, str], schema: pa.Schema, rows: pa.Table) -> tuple[Misplaced, ...]:
-    """The specs and the schema that are not in the table metadata of a `__manifest`, and stand in its other places."""
+    """Return the specs and the schema that the table metadata of a `__manifest` lacks, but other places of it have."""
     found = {prop.key: prop for prop in [*_in_arrow(schema), *_in_rows(rows)]}
     return tuple(prop for key, prop in sorted(found.items()) if key not in metadata)
 

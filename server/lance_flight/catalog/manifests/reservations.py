@@ -34,7 +34,7 @@ TICK = 0.05
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reservation:
-    """Who has reserved a namespace, since when (seconds since 1970), and for how many seconds."""
+    """Reservation of a namespace: its holder, its begin (seconds since 1970), and its length in seconds."""
 
     holder: str
     since: float
@@ -60,7 +60,7 @@ def reserved(manifest: Manifest, seconds: float) -> Iterator[str]:
 
 
 def reservation_of(snapshot: Snapshot) -> Reservation | None:
-    """The reservation that a snapshot tells of."""
+    """Return the reservation that a snapshot tells of."""
     note = notes_of(head_row(snapshot)).get(NOTE)
     match note:
         case {"holder": str(holder), "since": int() | float() as since, "seconds": int() | float() as seconds}:
@@ -69,7 +69,7 @@ def reservation_of(snapshot: Snapshot) -> Reservation | None:
 
 
 def wait_for_release(log: VersionLog, holder: str | None = None) -> None:
-    """Wait while somebody other than `holder` has reserved the namespace, and no longer than the reservation lasts."""
+    """Wait while another writer than `holder` has reserved the namespace, and no longer than the reservation lasts."""
     began = time.monotonic()
     while True:
         found = reservation_of(log.snapshot())

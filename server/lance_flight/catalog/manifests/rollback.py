@@ -13,7 +13,9 @@ from lance_flight.errors import Unsupported
 
 
 def back_to(old: Snapshot) -> Callable[[Snapshot], Evolution | None]:
-    """The change that makes the newest snapshot equal to `old` (`evolution.Change`); partitions created since then go.
+    """Return the change that makes the newest snapshot equal to `old` (`evolution.Change`).
+
+    Partitions created since then go.
 
     Its columns come back with it. Specs are never taken back: those that are newer stay. What others commit at the same
     moment comes after it: appends go on top of the old pins.
@@ -46,7 +48,7 @@ def _check_specs(old: Snapshot, newest: Snapshot) -> None:
 
 
 def _refuse_floating(difference: Difference, old: Snapshot) -> None:
-    """A table without a pin is read at its newest version, which says nothing of what it was at the time."""
+    """Refuse tables without a pin: they are read at the newest version, which may differ from that of the time."""
     rows = difference.rows
     floats = pc.and_(
         pc.equal(rows["object_type"], "table"), pc.and_(rows["read_version"].is_null(), rows["read_tag"].is_null())

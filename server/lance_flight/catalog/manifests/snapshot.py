@@ -64,12 +64,12 @@ class SpecTables:
         return self.rows.select([field.column for field in self.spec.fields]).combine_chunks()
 
     def table(self, index: int) -> PartitionTable:
-        """The partition table in row `index`."""
+        """Return the partition table in row `index`."""
         (table,) = self.tables(np.array([index]))
         return table
 
     def tables(self, indices: np.ndarray | None = None) -> list[PartitionTable]:
-        """The partition tables in the rows `indices` (all of them without)."""
+        """Return the partition tables in the rows `indices` (all of them without)."""
         rows = self._columns if indices is None else self._columns.take(pa.array(indices, pa.int64()))
         listed = zip(*(column.to_pylist() for column in rows.columns), strict=True)
         return [
@@ -77,7 +77,7 @@ class SpecTables:
         ]
 
     def _identities(self, indices: np.ndarray | None) -> list[IdentityValues]:
-        """The values under the identity of the tables in some rows."""
+        """Return the values under the identity of the tables in some rows."""
         columns = {f.source_ids[0]: self.values[f.column] for f in self.spec.fields if f.rule.keeps_value}
         rows = range(len(self)) if indices is None else indices.tolist()
         if not columns:
@@ -129,12 +129,12 @@ class Snapshot:
     is_partitioned: bool = True
 
     def overlaid(self, rows: pa.Table) -> Snapshot:
-        """This snapshot with `rows` in place of those with their object ids, or beside them."""
+        """Return this snapshot with `rows` in place of those with their object ids, or beside them."""
         kept = self.rows.filter(pc.invert(pc.is_in(self.rows["object_id"], value_set=rows["object_id"])))
         return replace(self, rows=pa.concat_tables([kept, rows]).combine_chunks(), addresses=None)
 
     def only(self, table_ids: Collection[str]) -> Snapshot:
-        """This snapshot as if it had these partition tables alone, and the namespaces above them."""
+        """Return this snapshot as if it had these partition tables alone, and the namespaces above them."""
         parts = (name.split(SEPARATOR) for name in table_ids)
         kept = {SEPARATOR.join(names[:depth]) for names in parts for depth in range(2, len(names) + 1)}
         ids = self.rows["object_id"]
@@ -149,7 +149,7 @@ class Snapshot:
 
     @property
     def has_stable_row_ids(self) -> bool:
-        """Whether rows of its partition tables keep their ids."""
+        """True if rows of its partition tables keep their ids."""
         return self.metadata.get(STABLE_ROW_IDS) == str(True)
 
     @property
@@ -174,7 +174,7 @@ class Snapshot:
         return frozenset(number for spec in self.specs for each in spec.fields for number in each.source_ids)
 
     def spec(self, spec_id: int) -> PartitionSpec:
-        """The spec with this number, or `Corrupt`."""
+        """Return the spec with this number, or `Corrupt`."""
         for spec in self.specs:
             if spec.id == spec_id:
                 return spec
@@ -189,25 +189,25 @@ class Snapshot:
         return SpecTables(spec, rows, None if self.is_partitioned else self.committed_at)
 
     def tables_of(self, spec_id: int) -> SpecTables:
-        """The partition tables of one spec version."""
+        """Return the partition tables of one spec version."""
         return next(tables for tables in self.tables if tables.spec.id == spec_id)
 
     def all_tables(self) -> list[PartitionTable]:
-        """The partition tables of all spec versions, oldest spec first."""
+        """Return the partition tables of all spec versions, oldest spec first."""
         return [table for tables in self.tables for table in tables.tables()]
 
     @property
     def table_count(self) -> int:
-        """How many partition tables there are, over all spec versions."""
+        """Number of partition tables, over all spec versions."""
         return sum(len(tables) for tables in self.tables)
 
     def namespaces_of(self, spec_id: int, level: int) -> pa.Table:
-        """The rows of the partition namespaces at a level (1 = the first field) of one spec version."""
+        """Return the rows of the partition namespaces at a level (1 = the first field) of one spec version."""
         below = self._below(spec_id, "namespace")
         return below.filter(pc.equal(pc.count_substring(below["object_id"], SEPARATOR), level))
 
     def row(self, object_id: str) -> pa.Table:
-        """The row of one object: a table of one row, or of none."""
+        """Return the row of one object: a table of one row, or of none."""
         place = pc.index(self.rows["object_id"], pa.scalar(object_id, self.rows.schema.field("object_id").type)).as_py()
         return self.rows.slice(max(place, 0), int(place >= 0))
 
@@ -217,7 +217,7 @@ class Snapshot:
         return self.row(spec_namespace(self.specs[0].id))
 
     def rows_of(self, object_ids: Sequence[str]) -> pa.Table:
-        """The rows of some objects, in the order of their ids; what is not there is left out."""
+        """Return the rows of some objects, in the order of their ids; what is not there is left out."""
         if len(object_ids) == 1:
             return self.row(object_ids[0])
         wanted = pa.array(object_ids, pa.utf8())
@@ -225,7 +225,7 @@ class Snapshot:
         return found.take(pc.index_in(wanted, value_set=found["object_id"]).drop_null())
 
     def tables_named(self, object_ids: Sequence[str]) -> dict[str, PartitionTable]:
-        """The partition tables with these object ids, those that are there."""
+        """Return the partition tables with these object ids, those that are there."""
         found = (
             self._spec_tables(spec, self.rows_of([name for name in object_ids if spec_id_of(name) == spec.id])).tables()
             for spec in self.specs
@@ -250,7 +250,7 @@ class Snapshot:
 
     @cached_property
     def is_pinned(self) -> bool:
-        """Whether every partition table has a fixed version, so that this snapshot can never change."""
+        """True if every partition table has a fixed version, so that this snapshot can never change."""
         if "read_version" not in self.rows.column_names:
             return False
         is_table, has_none = pc.equal(self.rows["object_type"], "table"), pc.is_null(self.rows["read_version"])

@@ -18,7 +18,7 @@ Key: TypeAlias = tuple[int, datetime] | VersionFile
 
 
 class SnapshotCache:
-    """The newest snapshots that somebody read; `NotFound` for a version that is no partitioned namespace. Safe to share among threads."""
+    """Cache of the snapshots read last; `NotFound` for a version that is no partitioned namespace. Safe to share among threads."""
 
     def __init__(self) -> None:
         self._found: OrderedDict[Key, Snapshot | NotFound] = OrderedDict()
@@ -33,7 +33,7 @@ class SnapshotCache:
             return found
 
     def put(self, key: Key, found: Snapshot | NotFound) -> None:
-        """Keep what was read, and let go of what nobody asked for the longest time."""
+        """Cache a snapshot, and evict the least recently used ones."""
         with self._lock:
             self._found[key] = found
             self._found.move_to_end(key)

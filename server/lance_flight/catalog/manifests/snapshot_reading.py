@@ -60,7 +60,7 @@ def read_snapshot(dataset: LanceDataset, place: Store, table_branch: str | None 
 
 
 def _rows(dataset: LanceDataset, place: Store) -> tuple[pa.Table, np.ndarray]:
-    """All rows, and where each of them lies."""
+    """Return all rows, and where each of them lies."""
     try:
         addressed = dataset.scanner(with_row_address=True).to_table()
     except UNREADABLE as exc:
@@ -77,7 +77,7 @@ def _pending(rows: pa.Table, metadata: Mapping[str, str]) -> dict[str, str]:
 
 
 def _check_columns(name: str, schema: pa.Schema) -> None:
-    """`Corrupt` unless the columns that say which tables there are, and where, are there as text."""
+    """Raise `Corrupt` unless the columns that list the tables and their locations are there as text."""
     for column in ("object_id", "object_type", "location"):
         if column not in schema.names:
             raise Corrupt(f"namespace {name!r} has a __manifest without the column {column!r}")
@@ -88,7 +88,7 @@ def _check_columns(name: str, schema: pa.Schema) -> None:
 
 
 def _check_fields(name: str, specs: Sequence[PartitionSpec], columns: Sequence[str]) -> None:
-    """`Corrupt` unless every field of every spec has its column."""
+    """Raise `Corrupt` unless every field of every spec has its column."""
     missing = [f.column for spec in specs for f in spec.fields if f.column not in columns]
     if missing:
         raise Corrupt(

@@ -1,4 +1,4 @@
-"""The versions of a Lance table as snapshots: found, read once, kept in memory, told by what their writers said of them."""
+"""Versions of a Lance table as snapshots: found, read once, cached, and identified by their writers' properties."""
 
 from __future__ import annotations
 
@@ -51,13 +51,13 @@ class VersionLog(ABC):
         removed: Sequence[str] = (),
         properties: Mapping[str, str] = MappingProxyType({}),
     ) -> int | None:
-        """Show the tables that are pinned by `rows` beside the others of `base`, and return the version in which they are visible.
+        """Make the tables pinned by `rows` visible beside the remaining ones of `base`, and return the version that shows them.
 
         None where another writer was first; `OutcomeUnknown` where an object store did not say.
         """
 
     def snapshot(self, version: int | None = None) -> Snapshot:
-        """The snapshot at `version`, or the newest one; parsed only when it is not in memory yet.
+        """Return the snapshot at `version`, or the newest one; parsed only when it is not in memory yet.
 
         `NotFound` where it is no table of this kind, which is kept in mind as well, `Corrupt` where it is broken.
         """
@@ -99,14 +99,14 @@ class VersionLog(ABC):
         return known
 
     def version_at(self, moment: datetime) -> int:
-        """The newest version committed at `moment` (with a zone) or before."""
+        """Return the newest version committed at `moment` (with a zone) or before."""
         known = [v for v, at in self.history() if at <= moment]
         if not known:
             raise NotFound(f"{self.root.name!r} has no snapshot as old as {moment.isoformat()}")
         return max(known)
 
     def history(self) -> list[tuple[int, datetime]]:
-        """Every version that is still there with the moment of its commit, oldest first."""
+        """Return every version that is still there with the moment of its commit, oldest first."""
         try:
             versions = self.open().versions()
         except UNREADABLE as exc:
@@ -115,22 +115,22 @@ class VersionLog(ABC):
         return [(int(v["version"]), v["timestamp"].astimezone(UTC)) for v in versions]
 
     def operations(self, after: int = 0, until: int | None = None) -> dict[int, str]:
-        """Return what each version `after` one and `until` another (None: the newest) did, where its writer said so."""
+        """Return the operation of each version `after` one and `until` another (None: the newest), where it is recorded."""
         return {version: said[OPERATION] for version, said in self.properties(after, until) if OPERATION in said}
 
     def properties(self, after: int = 0, until: int | None = None) -> list[tuple[int, Mapping[str, str]]]:
-        """Return what the writers of the versions `after` one and `until` another said of them, newest first."""
+        """Return the properties that writers gave the versions `after` one and `until` another, newest first."""
         head = self.open(until)
         found = head.get_transactions(max(head.version - after, 0))
         newest_first = zip(range(head.version, after, -1), found, strict=False)
         return [(version, t.transaction_properties or {}) for version, t in newest_first if t is not None]
 
     def rows_at(self, version: int) -> pa.Table:
-        """All rows of one version, whether or not it was a partitioned namespace by then."""
+        """Return all rows of one version, whether or not it was a partitioned namespace by then."""
         return self.open(version).to_table()
 
     def committed(self, base: Snapshot, transaction: str) -> int | None:
-        """The version after `base` that a transaction became visible in, if it did."""
+        """Return the version after `base` that a transaction became visible in, if it did."""
         head = self.open()
         newer = head.get_transactions(max(int(head.version) - base.version, 0))
         for version, found in zip(range(int(head.version), base.version, -1), newer, strict=False):

@@ -93,7 +93,7 @@ class Attachment:
                     raise Unsupported(f"table {self.name!r} has the file {file.path!r} in another place than its own")
 
     def _check_free(self, snapshot: Snapshot) -> None:
-        """One table for each value: writers find it by the value, and would see only one of several."""
+        """Refuse a second table for a value: writers find a table by the value, and would see only one of several."""
         if self.values.column_names != [field.column for field in snapshot.current_spec.fields]:
             raise SerializationFailure(f"table {self.namespace.store.name!r} has another partition spec by now")
         tables = snapshot.tables_of(snapshot.current_spec.id)
@@ -104,7 +104,7 @@ class Attachment:
             )
 
     def _check_rows(self, dataset: LanceDataset, snapshot: Snapshot) -> None:
-        """`DataError` names the first row that is of another partition, or cannot be read as a row of the namespace."""
+        """Raise `DataError` for the first row that is of another partition, or is no row of the namespace."""
         schema, fields = snapshot.schema, snapshot.current_spec.fields
         paths = schema.source_paths
         sources = {paths[number][0] for field in fields for number in field.source_ids if number in paths}
@@ -152,7 +152,7 @@ class Attachment:
         )
 
     def _brought(self, dataset: LanceDataset, snapshot: Snapshot, place: Store) -> FixedPin:
-        """The files at their place in the namespace, and a version on top that says which columns they are."""
+        """Return the files at their place in the namespace, and a version on top that says which columns they are."""
         with _removed_if_failed(place):
             _link(self.table.store, place)
             failpoint("table_linked")
@@ -164,7 +164,7 @@ class Attachment:
 
 
 def detached_rows(namespace: PartitionedNamespace, snapshot: Snapshot, table: PartitionTable) -> Iterator[pa.Table]:
-    """The rows of one partition table in the columns of the namespace."""
+    """Return the rows of one partition table in the columns of the namespace."""
     schema = snapshot.schema
     scan = Scan(source=schema.plain, schema=schema.plain, ids=schema.ids)
     batches = scan.read([lambda: [source_of(namespace.store, snapshot, table)]])
@@ -190,7 +190,7 @@ def _removed_if_failed(place: Store) -> Iterator[None]:
 
 
 def _link(source: Store, target: Store) -> None:
-    """All files of a table but its tags, once more at another place: linked, as none of them ever changes.
+    """Link all files of a table but its tags at another place: none of them ever changes.
 
     Its versions come first, and are copied: a directory in which nothing is new would be taken for a dead one.
     """
@@ -213,7 +213,7 @@ def _link(source: Store, target: Store) -> None:
 
 
 def shown(values: pa.Table) -> str:
-    """One row of partition values as SQL says them."""
+    """Return one row of partition values as SQL says them."""
     row = values.to_pylist()[0]
     listed = (f"{name.removeprefix(COLUMN_PREFIX)} = {'NULL' if v is None else repr(v)}" for name, v in row.items())
     return "(" + ", ".join(listed) + ")"

@@ -59,7 +59,7 @@ class Root(TableResolver):
         replace: bool = False,
         on_conflict: Callable[[Store], int] | None = None,
     ) -> int:
-        """A new table, made by `build` in a private place and moved into its own when it is whole.
+        """Return a new table, made by `build` in a private place and moved into its own when it is whole.
 
         With `replace` the table that is there under this name goes away in the same moment. Without, and where another
         one took the name while this one was built, `on_conflict` does with the whole private table what is to be done.
@@ -76,7 +76,7 @@ class Root(TableResolver):
     def draft(
         self, name: TableName, build: Callable[[Store], int], *, partitioned: bool, replace: bool = False
     ) -> StagedTable:
-        """A new table, made by `build` in a private place, that has no name until it is published."""
+        """Return a new table, made by `build` in a private place, that has no name until it is published."""
         if self.is_temporary(name):
             raise AlreadyExists(
                 f"table {name.name!r} is a temporary one of this session, which would hide a lasting one"
@@ -97,7 +97,7 @@ class Root(TableResolver):
             return StagedTable(name, table, count, publish, held.pop_all())
 
     def drop(self, name: TableName) -> None:
-        """Remove a table and all its data; it is gone for every reader at once."""
+        """Remove a table and all its data, for every reader at once."""
         if self.temporary is not None and self.is_temporary(name):
             self.temporary.drop(name)
             return
@@ -115,7 +115,7 @@ class Root(TableResolver):
             self._forget_row(name)
 
     def rename(self, name: TableName, new: str) -> None:
-        """Call a table otherwise within its schema, in one step; who reads or writes the old name fails as after a drop.
+        """Rename a table within its schema, in one step; readers and writers of the old name fail as after a drop.
 
         A listed table keeps its directory.
         """
@@ -138,7 +138,7 @@ class Root(TableResolver):
                 self._move(name, place, new + PLAIN_SUFFIX * place.name.endswith(PLAIN_SUFFIX))
 
     def unregistered(self) -> list[Listed]:
-        """The plain tables right below the root (V1) that its `__manifest` (V2) could list and does not, as it would."""
+        """Return the plain tables right below the root (V1) that its `__manifest` (V2) could list and does not, as rows."""
         if self._is_namespace(self.store):
             raise Unsupported(
                 f"the root {self.store.name!r} is itself a partitioned namespace and contains only partitions"

@@ -32,7 +32,7 @@ class Listed(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Listing:
-    """What one version lists: tables and namespaces by their paths, and where below the root the tables lie."""
+    """Listing of one version: tables and namespaces by their paths, and the tables' locations below the root."""
 
     tables: Mapping[Path, Listed]
     namespaces: frozenset[Path]
@@ -72,7 +72,7 @@ class DirectoryManifest:
             self._writable().delete(f"object_id = {_quoted(listed.object_id)}")
 
     def rename(self, listed: Listed, path: Path) -> None:
-        """Call a table otherwise, in one commit; `Conflict` where anyone gives or takes one of the two names first."""
+        """Rename a table in one commit; raise `Conflict` where another writer gives or takes one of the two names first."""
         dataset, new = self._writable(), SEPARATOR.join(path)
         old = f"object_id = {_quoted(listed.object_id)}"
         row = dataset.to_table(filter=old)
@@ -102,7 +102,7 @@ class DirectoryManifest:
             _merge(dataset).execute(found)
 
     def _writable(self) -> LanceDataset:
-        """The newest version, unless its writer asks for more than we know."""
+        """Return the newest version, unless its writer asks for more than we know."""
         dataset = self.root.child(MANIFEST).open()
         asked = dataset.metadata.get(FENCE_KEY, "0")
         if asked != "0":
@@ -113,7 +113,7 @@ class DirectoryManifest:
 
 
 def path_of(object_id: str) -> Path:
-    """The path of an object id.
+    """Return the path of an object id.
 
     >>> path_of("ns1$ns2$table")
     ('ns1', 'ns2', 'table')
@@ -132,7 +132,7 @@ def _listing(rows: pa.Table) -> Listing:
 
 
 def _merge(dataset: LanceDataset) -> Any:
-    """A commit of new rows; with an index two of them that insert one key would both succeed."""
+    """Return a commit of new rows; with an index two of them that insert one key would both succeed."""
     return (
         dataset.merge_insert("object_id").when_not_matched_insert_all().conflict_retries(0).use_index(use_index=False)
     )

@@ -14,7 +14,7 @@ from lance_flight.model.naming import MANIFEST
 
 
 def publish_copy(table: Table, place: Store) -> None:
-    """Copy a table to `place`; `Conflict` where somebody else has claimed it."""
+    """Copy a table to `place`; raise `Conflict` where another writer has claimed it."""
     match table:
         case PlainTable():
             write_plain(place, table.open().schema, table.rows())

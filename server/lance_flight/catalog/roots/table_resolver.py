@@ -43,18 +43,18 @@ class TableName:
 
 
 class Visibility(Protocol):
-    """What somebody may know of the tables of a root, and do to their names."""
+    """Permissions of a caller on the tables of a root: what it may see, and do to their names."""
 
     def sees(self, table: TableName) -> bool:
-        """Return whether a table of this name is there for them."""
+        """Return whether the caller may see a table of this name."""
         ...
 
     def sees_schema(self, db_schema: str) -> bool:
-        """Return whether a schema is there for them."""
+        """Return whether the caller may see a schema."""
         ...
 
     def check_definition(self, table: TableName) -> None:
-        """`Refused` where they may not make, rename or drop a table of this name."""
+        """Raise `Refused` if the caller may not make, rename or drop a table of this name."""
         ...
 
 
@@ -81,7 +81,7 @@ class TableResolver:
         return view
 
     def guarded(self, guard: Visibility) -> Self:
-        """Return the same root as somebody may see it: other tables are not there."""
+        """Return the same root with the tables that `guard` lets its caller see."""
         view = copy(self)
         view.guard = guard
         return view
@@ -104,12 +104,15 @@ class TableResolver:
         return self.temporary is not None and table.store.uri.startswith(f"{self.temporary.store.uri}/")
 
     def governing(self, name: TableName) -> TableName:
-        """The table whose grants count for a name: of a branch `t@b` it is `t`."""
+        """Return the table whose grants count for a name: of a branch `t@b` it is `t`."""
         table, sign, _ = name.name.rpartition(BRANCH_SIGN)
         return TableName(name.db_schema, table) if sign and self._find(name) is None else name
 
     def find(self, name: TableName) -> Table | None:
-        """The table of this name, or the branch `t@b` of one, if there is one; `Corrupt` where its place cannot be known."""
+        """Return the table of this name, or the branch `t@b` of one, if there is one.
+
+        `Corrupt` where its place cannot be known.
+        """
         if self.branch is not None:
             branched = self._find_branch(TableName(name.db_schema, f"{name.name}{BRANCH_SIGN}{self.branch}"))
             if branched is not None:
@@ -132,7 +135,7 @@ class TableResolver:
                 return read(self.table(name))
 
     def table(self, name: TableName) -> Table:
-        """The table of this name, or `NotFound` with the nearest names."""
+        """Return the table of this name, or `NotFound` with the nearest names."""
         found = self.find(name)
         if found is None:
             raise self._missing(name)
@@ -172,18 +175,18 @@ class TableResolver:
             return True
 
     def tables(self) -> list[TableName]:
-        """All tables, sorted."""
+        """Return all tables, sorted."""
         return sorted(self.kinds())
 
     def schemas(self) -> list[str]:
-        """All SQL schemas, sorted; `public` is always there."""
+        """Return all SQL schemas, sorted; `public` is always there."""
         if self._is_namespace(self.store):
             return [PUBLIC]
         schemas = {PUBLIC, *self._listed_schemas(), *self._sub_directories()}
         return sorted(name for name in schemas if self.guard is None or self.guard.sees_schema(name))
 
     def kinds(self) -> dict[TableName, bool]:
-        """All tables, broken ones too, and whether each of them is partitioned."""
+        """Return all tables, broken ones too, and whether each of them is partitioned."""
         with self._lock:
             kinds = self._kinds()
         lasting = {name: partitioned for name, partitioned in kinds.items() if self._sees(name)}
@@ -231,7 +234,7 @@ class TableResolver:
         return self._plain(plain) if _is_table(plain) and not self._has_row(plain, listing) else None
 
     def _find_temporary(self, name: TableName) -> Table | None:
-        """A temporary table; one that has gone leads to no lasting table, which may be guarded."""
+        """Return a temporary table; a dropped one leads to no lasting table, which may be guarded."""
         if self.temporary is None:
             raise NotFound(
                 f"table {name.name!r} was a temporary one of another session, or of one that has ended; expected what"
@@ -261,7 +264,7 @@ class TableResolver:
         return found | dict.fromkeys(named, False)
 
     def _sub_directories(self) -> list[str]:
-        """The plain sub-directories: neither tables nor namespaces nor private."""
+        """Return the plain sub-directories: neither tables nor namespaces nor private."""
         taken = self._taken()
         return [name for name in self.store.directories() if name not in taken and self._is_plain(name)]
 
@@ -309,7 +312,7 @@ class TableResolver:
         return place
 
     def _listed(self) -> Mapping[TableName, Listed]:
-        """The tables that a `__manifest` of the directory namespace (V2) lists."""
+        """Return the tables that a `__manifest` of the directory namespace (V2) lists."""
         return self._named_listing()[1]
 
     def _named_listing(self) -> tuple[Listing, Mapping[TableName, Listed]]:
@@ -320,7 +323,7 @@ class TableResolver:
         return named
 
     def _listed_schemas(self) -> set[str]:
-        """The namespaces that it lists, those without tables too."""
+        """Return the namespaces that it lists, those without tables too."""
         listing, named = self._named_listing()
         return {".".join(path) for path in listing.namespaces}.union(name.db_schema for name in named)
 
@@ -356,7 +359,10 @@ class TableResolver:
 
 
 def _named(listing: Listing) -> dict[TableName, Listed]:
-    """The listed tables by the names that SQL has for them; where two paths make one name, the shorter one has it."""
+    """Return the listed tables by the names that SQL has for them.
+
+    Where two paths make one name, the shorter one has it.
+    """
     paths = sorted(listing.tables, key=lambda path: (-len(path), path))
     return {_name(path): listing.tables[path] for path in paths}
 

@@ -25,7 +25,7 @@ class Temporary:
     root: Root | None = None
 
     def over(self, root: Root) -> Root:
-        """A root in which these names mean these tables."""
+        """Return a root in which these names mean these tables."""
         return root.with_temporary(self.root, self.names) if self.names else root
 
 
@@ -45,7 +45,7 @@ class TemporaryTables:
         self._lock = Lock()
 
     def known(self) -> Temporary:
-        """The tables that are there now."""
+        """Return the tables that are there now."""
         root = self._root
         return NO_TABLES if root is None else Temporary(frozenset(root.tables()), root)
 

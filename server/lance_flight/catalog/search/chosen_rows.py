@@ -36,7 +36,7 @@ class ChoosingSearch(Search, Order, Protocol):
 
     @property
     def is_complete(self) -> bool:
-        """Whether it finds all that there is where it finds less than is asked for."""
+        """True if a result with fewer rows than requested has all that there are."""
         ...
 
     def widened(self, count: int, *, is_whole: bool) -> Self:
@@ -65,7 +65,7 @@ def found(search: ChoosingSearch, scan: Scan, source: Source) -> pa.Table:
 
 
 def rows_among(among: Mapping[int, Addresses] | None, scan: Scan, source: Source) -> pa.Table:
-    """The rows that a scan without a search reads of a table, if they are among some."""
+    """Return the rows that a scan without a search reads of a table, if they are among some."""
     if among is None:
         return read(scan, [source])
     mine = among.get(source.number, NO_ADDRESSES)

@@ -1,4 +1,4 @@
-"""What a search of one table or more gives: rows with what they are worth, best first."""
+"""Results of a search of one table or several: rows with their scores, best first."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ _FRAGMENT_BITS = 32
 
 
 class Order(Protocol):
-    """How many rows a search wants, and which are better."""
+    """Order of a search: its number of rows, and which rows are better."""
 
     @property
     def count(self) -> int:
-        """How many."""
+        """Number of rows wanted."""
         ...
 
     @property
@@ -36,12 +36,12 @@ class Order(Protocol):
 
     @property
     def is_ascending(self) -> bool:
-        """Whether less is better."""
+        """True if a lower score is better."""
         ...
 
 
 def placed(rows: pa.Table, source: Source) -> pa.Table:
-    """Rows of a source with the name of the table that each of them lies in."""
+    """Return rows of a source with the name of the table that each of them lies in."""
     if not source.owners:
         return rows.append_column(TABLE, pa.repeat(pa.scalar(source.name), rows.num_rows))
     fragments = rows[ADDRESS.name].to_numpy() >> _FRAGMENT_BITS
@@ -49,19 +49,22 @@ def placed(rows: pa.Table, source: Source) -> pa.Table:
 
 
 def in_order(search: Order, rows: pa.Table) -> pa.Table:
-    """Rows that are `placed` in the order of the search, equal ones in that of tables and rows; what cannot be compared comes last."""
+    """Return rows that are `placed` in the order of the search, equal ones in that of tables and rows.
+
+    What cannot be compared comes last.
+    """
     direction = "ascending" if search.is_ascending else "descending"
     keys = [(search.result.name, direction), (TABLE.name, "ascending"), (ADDRESS.name, "ascending")]
     return rows.take(pc.sort_indices(rows, keys))
 
 
 def ranked(search: Order, rows: pa.Table) -> pa.Table:
-    """The first of some rows that are `placed`."""
+    """Return the first of some rows that are `placed`."""
     return in_order(search, rows).slice(0, search.count)
 
 
 def settled(search: Order, rows: pa.Table, asked: int) -> pa.Table:
-    """Those of the rows found for a number that was asked for which are certainly the best: others may equal the last."""
+    """Return the rows that are certainly the best of those found for `asked`: further rows may equal the last."""
     if rows.num_rows < asked:
         return rows
     worth = rows[search.result.name].to_numpy()
@@ -71,6 +74,6 @@ def settled(search: Order, rows: pa.Table, asked: int) -> pa.Table:
 
 
 def read(scan: Scan, sources: Sequence[Source]) -> pa.Table:
-    """All that a scan finds."""
+    """Return all that a scan finds."""
     batches = [batch for batch in scan.read([lambda: sources]) if batch.num_rows]
     return pa.Table.from_batches(batches, scan.schema)

@@ -42,7 +42,7 @@ class VectorSearch:
 
     @property
     def is_merging(self) -> bool:
-        """Whether several tables may be searched as one."""
+        """True if several tables may be searched as one."""
         return True
 
     @property
@@ -75,7 +75,9 @@ def best(
     target_partitions: int,
     check: Callable[[], None] = lambda: None,
 ) -> pa.Table:
-    """The best rows of one table or more, best first, equal ones in the order of tables and rows; `check` may end it between two.
+    """Return the best rows of one table or more, best first, equal ones in the order of tables and rows.
+
+    `check` may end it between two.
 
     The columns of each scan have `search_results.ADDRESS` and a vector that is searched among them.
     """

@@ -58,14 +58,14 @@ class IndexedTexts:
         )
 
     def statistics(self, query: TextQuery) -> Statistics:
-        """Those that Lance scores by: what it finds is counted, and rows that were deleted are taken to be like the others."""
+        """Return the statistics that Lance scores by, from its counts; deleted rows are taken to be like the rest."""
         share = self.documents / self.live if self.live else 1.0
         words = query.weighed(self.cut)
         found = {str(word.token): min(share * self._frequency(word), self.documents) for word in words}
         return Statistics(documents=self.documents, frequencies=found)
 
     def asked(self, query: TextQuery, every: Statistics) -> tuple[Callable[[str], FullTextQuery], float]:
-        """The query by other statistics than Lance's own, and what its scores are to be divided by."""
+        """Return the query by other statistics than Lance's own, and what its scores are to be divided by."""
         if not query.weighed(self.cut):
             return query.of, 1.0
         own = self.statistics(query)

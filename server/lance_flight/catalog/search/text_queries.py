@@ -30,7 +30,7 @@ Cut = Callable[[str], tuple[str, ...]]
 
 
 class Mode(Enum):
-    """What a query without signs asks for: any of its words, all of them, or all of them side by side."""
+    """Mode of a query without signs: any of its words, all of them, or all of them side by side."""
 
     ANY = "any"
     ALL = "all"
@@ -38,7 +38,7 @@ class Mode(Enum):
 
     @classmethod
     def named(cls, name: str) -> Self:
-        """The mode of a name, in any case; `InvalidInput` lists what there is."""
+        """Return the mode of a name, in any case; `InvalidInput` lists what there is."""
         try:
             return cls(name.lower())
         except ValueError:
@@ -49,7 +49,7 @@ class Mode(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Word:
-    """A piece of a query, and the token that an index makes of it; None where it makes several that cannot be told apart."""
+    """A piece of a query, and the token that an index makes of it; None where it makes several inseparable ones."""
 
     text: str
     token: str | None
@@ -80,12 +80,12 @@ class TextQuery:
 
     @property
     def only_excludes(self) -> bool:
-        """Whether it says nothing but what must not be there."""
+        """True if the query only excludes words."""
         return bool(parts := self._parts()) and all(part.occur == Occur.MUST_NOT for part in parts)
 
     @property
     def needs_index(self) -> bool:
-        """Whether Lance answers it from an index alone: one of phrases, or of words that may differ."""
+        """True if Lance answers the query from an index alone: phrases, or words that may differ."""
         return self.mode is Mode.PHRASE or self.fuzziness > 0 or '"' in self.words
 
     def of(self, column: str) -> FullTextQuery:
@@ -93,7 +93,7 @@ class TextQuery:
         return _joined([(part.occur, self._plain(part, column)) for part in self._parts()])
 
     def weighed(self, cut: Cut) -> tuple[Word, ...]:
-        """The words that a weight can be given to, each cut off by itself.
+        """Return the words that a weight can be given to, each cut off by itself.
 
         Words that may differ have none: which ones Lance finds for them is not known before.
         """
@@ -145,7 +145,9 @@ class TextQuery:
 
 
 def words_of(text: str, cut: Cut) -> list[Word]:
-    """The words of a text, each of which is one token to an index; one without a token where it cannot be so divided.
+    """Return the words of a text, each of which is one token to an index.
+
+    One without a token where it cannot be so divided.
 
     >>> words_of("open wi-fi", lambda text: tuple(text.replace("-", " ").split()))
     [Word(text='open', token='open'), Word(text='wi', token='wi'), Word(text='fi', token='fi')]
@@ -166,7 +168,7 @@ def _read(found: Sequence[re.Match[str]], signs: dict[str, Occur]) -> Iterator[_
 
 
 def _joined(parts: list[tuple[Occur, FullTextQuery]]) -> FullTextQuery:
-    """Several queries as one; one that need not be joined to others as it is."""
+    """Join several queries to one; a single one stays as it is."""
     if len(parts) == 1 and parts[0][0] != Occur.MUST_NOT:
         return parts[0][1]
     return BooleanQuery(parts)

@@ -1,4 +1,4 @@
-"""Full-text searches: of the files of a table that an index is about, and of the others, which get one in memory.
+"""Full-text searches: of the files of a table that an index covers, and of the rest, which get one in memory.
 
 Lance cuts texts into words by their index, and where there is none by rules of its own. It scores each part by the
 statistics of that part; to be compared, words are given the weights that those of all parts together would give them.
@@ -61,7 +61,7 @@ class TextSearch:
 
     @property
     def is_merging(self) -> bool:
-        """Whether several tables may be searched as one: then they have the same statistics."""
+        """True if several tables may be searched as one: then they have the same statistics."""
         return self.is_global
 
     def widened(self, count: int, *, is_whole: bool) -> Self:
@@ -79,7 +79,7 @@ class TextSearch:
 
 
 def found(search: TextSearch, work: Sequence[tuple[Scan, Open]], pool: Executor, check: Callable[[], None]) -> pa.Table:
-    """The best rows of each table; `check` may end it between two."""
+    """Return the best rows of each table; `check` may end it between two."""
     room = _Room(MOST_UNINDEXED)
 
     def opened(scan: Scan, table: Open) -> list[_Part]:
@@ -106,7 +106,7 @@ class _Part(Protocol):
 
     @property
     def scan(self) -> Scan:
-        """How rows of the table are read."""
+        """The scan that reads rows of the table."""
         ...
 
     @property
@@ -144,7 +144,7 @@ def _parts(search: TextSearch, scan: Scan, source: Source, room: _Room) -> list[
 
 
 def _portions(files: Sequence[LanceFragment]) -> list[tuple[LanceFragment, ...]]:
-    """Files in groups that have `MOST_UNINDEXED` rows at most, as far as no file has more by itself."""
+    """Return files in groups that have `MOST_UNINDEXED` rows at most, as far as no file has more by itself."""
     found: list[tuple[LanceFragment, ...]] = []
     room = 0
     for file in files:
@@ -180,7 +180,7 @@ class _Indexed:
 
 @dataclass(frozen=True, slots=True)
 class _Mixed:
-    """A table whose files have an index in part, as Lance searches it: by its own statistics, whatever others have."""
+    """A table whose files have an index in part, as Lance searches it: by its own statistics alone."""
 
     search: TextSearch
     scan: Scan
@@ -259,7 +259,7 @@ class _Held:
 
 
 class _Room:
-    """How many rows may be kept in memory at a time."""
+    """Limit of the rows that are kept in memory at a time."""
 
     def __init__(self, rows: int) -> None:
         self._left = rows

@@ -1,4 +1,4 @@
-"""How rare words are: what BM25 knows of the texts that it compares, of several tables together too.
+"""Word statistics for BM25: of the texts that it compares, of several tables together too.
 
 A word that `frequency` of `documents` texts have is worth `ln(1 + (documents - frequency + ½) / (frequency + ½))` in Lance, times
 what a text makes of it. So a table's scores become those of any other statistics by a factor for each word.
@@ -18,7 +18,7 @@ KEPT_COUNTS = 65_536
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Statistics:
-    """How many texts there are, and how many of them have each token."""
+    """Number of texts, and of those with each token."""
 
     documents: float = 0
     frequencies: Mapping[str, float] = field(default_factory=dict)

@@ -1,1 +1,1 @@
-"""Where Lance tables lie: how they are opened, listed and told apart, and who is reading them."""
+"""Storage of Lance tables: opening, listing and identifying them, and leases of their readers."""

@@ -24,7 +24,7 @@ _TABLE_BRANCH = re.compile(rf".+-[0-9a-f]{{{_IDENTIFIER_SHOWN}}}")
 
 @dataclass(frozen=True, slots=True, order=True)
 class BranchRef:
-    """A branch of a namespace: its name, the version of the main branch that it begins with, and what nobody else has."""
+    """A branch of a namespace: its name, the version of the main branch that it begins with, and its unique identifier."""
 
     name: str
     forked_at: int
@@ -46,7 +46,7 @@ def is_table_branch(name: str) -> bool:
 
 
 def branches_of(manifest: LanceDataset) -> dict[str, BranchRef]:
-    """The branches of a `__manifest` that begin on its main branch, by name."""
+    """Return the branches of a `__manifest` that begin on its main branch, by name."""
     return {
         name: BranchRef(name, int(found["parent_version"]), found["branch_identifier"][-1][1])
         for name, found in sorted(manifest.branches.list().items())
@@ -60,7 +60,10 @@ def has_branches(place: Store) -> bool:
 
 
 def open_branch(table: Store, branch: str, version: int | None) -> LanceDataset:
-    """A version of a branch of a Lance table (None: the newest); `OutsideRoot` where a part of it lies elsewhere."""
+    """Return a version of a branch of a Lance table (None: the newest).
+
+    `OutsideRoot` where a part of it lies elsewhere.
+    """
     place = table.child(BRANCHES, branch)
     place.check_links()
     return place.checked(table.open().checkout_version((branch, version)))

@@ -1,4 +1,4 @@
-"""How Lance says that another writer was first."""
+"""Translation of Lance's errors for a concurrent writer that was first."""
 
 from __future__ import annotations
 

@@ -17,7 +17,7 @@ _STRUCTS_WITH_NULL = "2.1"
 
 
 def version_of(fragments: Iterable[FragmentMetadata]) -> str | None:
-    """The version of all data files of some fragments; None where there are several versions, or no files."""
+    """Return the version of all data files of some fragments; None where there are several versions, or no files."""
     found = {(f.file_major_version, f.file_minor_version) for fragment in fragments for f in fragment.files}
     return ".".join(map(str, found.pop())) if len(found) == 1 else None
 
@@ -34,7 +34,7 @@ def unstorable_in(schema: pa.Schema, version: str) -> list[str]:
 
 
 def check_values(rows: pa.Table, version: str, what: str) -> None:
-    """`DataError` names a column with values that files of a version cannot hold."""
+    """Raise `DataError` for a column with values that files of a version cannot hold."""
     if version >= _STRUCTS_WITH_NULL:
         return
     for field, column in zip(rows.schema, rows.columns, strict=True):

@@ -22,7 +22,7 @@ _S3_OPTIONS = {
 
 
 def filesystem(uri: str, options: Mapping[str, str]) -> tuple[pafs.FileSystem, str]:
-    """The file system that a place lies on, and its path there."""
+    """Return the file system that a place lies on, and its path there."""
     scheme, separator, path = uri.partition("://")
     if not separator:
         return pafs.LocalFileSystem(), uri

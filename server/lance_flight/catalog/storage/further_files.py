@@ -21,7 +21,7 @@ from lance_flight.catalog.storage.whole_files import DATA, check_file
 
 @dataclass(frozen=True, slots=True)
 class FileLayout:
-    """How a data file holds the fields of a table: their numbers, which of its columns each is, and its version of Lance's format."""
+    """Layout of a data file: the numbers of its fields, the column of each, and its version of Lance's format."""
 
     fields: tuple[int, ...]
     column_indices: tuple[int, ...]
@@ -35,7 +35,7 @@ class FileLayout:
 
     @property
     def version(self) -> str:
-        """The version of the format as Lance is told it."""
+        """The version of the format as Lance takes it."""
         return f"{self.major}.{self.minor}"
 
     def numbered(self, numbers: Sequence[int]) -> FileLayout:

@@ -46,12 +46,12 @@ class LatestVersion:
         self._seen: _Seen | None = None
 
     def look(self) -> int | None:
-        """The newest version; None where only a listing can tell."""
+        """Return the newest version; None where only a listing can tell."""
         head = self.head()
         return None if head is None else head[0]
 
     def head(self) -> VersionFile | None:
-        """The newest version with its file; None where only a listing can tell."""
+        """Return the newest version with its file; None where only a listing can tell."""
         now, seen = self._clock(), self._seen
         if seen is None or now - seen.at > TRUSTED_SECONDS or self.file(seen.version) != seen.file:
             return None
@@ -67,16 +67,19 @@ class LatestVersion:
         self._seen = None if file is None else _Seen(file, at)
 
     def now(self) -> float:
-        """The moment, by the clock that `saw` takes it from."""
+        """Return the moment, by the clock that `saw` takes it from."""
         return self._clock()
 
     def file(self, version: int) -> VersionFile | None:
-        """The file of a version; None where there is none of our naming, or it is not a local one."""
+        """Return the file of a version; None where there is none of our naming, or it is not a local one."""
         return None if self._place is None else version_file(self._place, version)
 
 
 def version_file(table: str, version: int) -> VersionFile | None:
-    """The file of a version of the table in a local directory; None where there is none of our naming, or it is a link."""
+    """Return the file of a version of the table in a local directory.
+
+    None where there is none of our naming, or it is a link.
+    """
     try:
         found = os.lstat(f"{table}/{VERSIONS}/{version_name(version)}")
     except OSError:

@@ -1,4 +1,4 @@
-"""Leases: the snapshots that this process is still reading, told to whoever vacuums the namespace (decision 19).
+"""Leases: published lists of the snapshots that this process is reading, which vacuum keeps (decision 19).
 
 A reader that takes the newest snapshot tells nobody: vacuum keeps every snapshot that was the newest one within the
 last `GRACE` seconds, and long before that is over a thread has put all that is still being read into one file for each
@@ -48,7 +48,7 @@ log = logging.getLogger(__name__)
 
 @dataclass(eq=False, slots=True, weakref_slot=True)
 class SnapshotLease:
-    """A snapshot that is being read, for as long as somebody keeps this object, be it by a `with`.
+    """Lease on a snapshot that is being read, for as long as this object is referenced, be it by a `with`.
 
     It is the same one for all in a process who read the snapshot; `is_safe` once vacuum leaves it alone.
     """
@@ -61,11 +61,11 @@ class SnapshotLease:
         return self
 
     def __exit__(self, *_: object) -> None:
-        """There is nothing to end: others may keep it."""
+        """Leave the lease as it is: another holder may keep it."""
 
 
 class Leases:
-    """What one process reads. Safe to share among threads."""
+    """Snapshots that one process reads. Safe to share among threads."""
 
     def __init__(self) -> None:
         self._name = f"{socket.gethostname()}-{os.getpid()}-{secrets.token_hex(4)}{SUFFIX}"
@@ -104,7 +104,7 @@ class Leases:
             ]
 
     def _lease(self, namespace: Store, holds: Sequence[SnapshotLease]) -> None:
-        """Write the lease of those that nobody knows of, and then see that vacuum has not begun to remove them."""
+        """Publish the leases that are not published yet, then check that vacuum has not begun to remove their snapshots."""
         unsafe = [hold for hold in holds if not hold.is_safe]
         if not unsafe:
             return
@@ -120,7 +120,7 @@ class Leases:
             raise NotFound(f"snapshot {min(version for _, version in gone)} of {namespace.name!r} has expired")
 
     def keep(self, holds: Iterable[SnapshotLease], seconds: float) -> None:
-        """Keep holds for some time, whoever else lets go of them: for tickets that are not redeemed yet."""
+        """Keep leases for some time, even if every other holder releases them: for tickets that are not redeemed yet."""
         until = time.monotonic() + seconds
         with self._lock:
             self._kept.update(dict.fromkeys(holds, until))
@@ -190,12 +190,12 @@ def from_bytes(content: bytes) -> set[SnapshotId]:
 
 
 def leased(namespace: Store, now: float) -> set[SnapshotId]:
-    """Every snapshot that some process holds at the moment `now`, in seconds since 1970."""
+    """Return every snapshot that some process holds at the moment `now`, in seconds since 1970."""
     return _listed(namespace.child(PRIVATE, LEASES), since=now - GRACE)
 
 
 def expiring(namespace: Store) -> set[SnapshotId]:
-    """The snapshots that vacuum is removing, or was removing when it died."""
+    """Return the snapshots that vacuum is removing, or was removing when it died."""
     return _listed(namespace.child(PRIVATE, EXPIRING))
 
 
@@ -209,7 +209,7 @@ def _listed(place: Store, *, since: float = 0) -> set[SnapshotId]:
 
 
 def make_private(namespace: Store, name: str) -> None:
-    """The namespace's private directory with another one in it; `FileNotFoundError` where the namespace is gone."""
+    """Make a directory in the namespace's private one; raise `FileNotFoundError` if the namespace was dropped."""
     if namespace.is_remote:
         return
     if not (namespace.has(MANIFEST) or namespace.has(VERSIONS)):

@@ -65,7 +65,7 @@ def check_table(top: str, table: str) -> None:
 
 
 def check_place(top: str, table: str) -> None:
-    """Raises `OutsideRoot` for a symbolic link on the way to a Lance table, or right in its directory: for who reads no file of it."""
+    """Raise `OutsideRoot` for a symbolic link on the way to a Lance table or right in its directory; reads no file of it."""
     check_way(top, table)
     _entries(top, table)
 
@@ -100,7 +100,7 @@ def _examine(top: str, table: str) -> Iterator[tuple[str, _Mark]]:
 
 
 def _entries(top: str, directory: str) -> set[str]:
-    """The names in a directory, none of which is a link; none where it cannot be listed."""
+    """Return the names in a directory, none of which is a link; none where it cannot be listed."""
     names = set()
     with suppress(OSError), os.scandir(directory) as entries:
         for entry in entries:

@@ -33,11 +33,11 @@ class LocationGuard:
 
     @property
     def is_there(self) -> bool:
-        """Whether the version lies there still, and no other table's."""
+        """True if the version is still at this location, and no other table's."""
         return self.file is None or _file(self.place, self.version) == self.file
 
     def check(self, table: str) -> None:
-        """Raise `SerializationFailure` after a commit whose base has gone, and remove what the commit has made."""
+        """Raise `SerializationFailure` after a commit whose base was removed, and remove what the commit has made."""
         if self.is_there:
             return
         made = [name for name in self.place.child(VERSIONS).files() if is_version_name(name)]

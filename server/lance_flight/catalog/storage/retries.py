@@ -1,4 +1,4 @@
-"""How often each step is tried against concurrent writers: one policy for each, and the loop that all of them share.
+"""Retry policies against concurrent writers: one for each step, and the loop that all of them share.
 
 The steps are nested, so that their bounds multiply in the worst case: a statement that finds its rows again after a
 serialization failure (`STATEMENT`) commits each time (`COMMIT`), and each attempt of a commit stages its partition tables

@@ -36,12 +36,12 @@ class StagingArea:
 
     @property
     def new(self) -> Store:
-        """Where a new table is built."""
+        """The location at which a new table is built."""
         return self.store.child("new")
 
     @property
     def old(self) -> Store:
-        """Where the table is that was taken out of its place."""
+        """The location of the table that was taken out of its place."""
         return self.store.child("old")
 
     def take(self, table: Store) -> None:
@@ -68,7 +68,7 @@ class StagingArea:
 
 @contextmanager
 def private_place(root: Store) -> Iterator[StagingArea]:
-    """A private place for one operation, settled when that ends."""
+    """Make a private place for one operation, and settle it when that ends."""
     store, lock = _claimed(root)
     place = StagingArea(root, store)
     try:
@@ -83,7 +83,7 @@ def private_place(root: Store) -> Iterator[StagingArea]:
 
 
 def settle_abandoned(root: Store) -> None:
-    """Settle the private places of processes that are no more; those of others are left alone."""
+    """Settle the private places of processes that have ended; leave those of running processes alone."""
     if root.is_remote:
         return
     root.child(PRIVATE).check_way()
@@ -113,7 +113,7 @@ def _settle_if_abandoned(place: StagingArea, path: Path) -> None:
 
 
 def _claimed(root: Store) -> tuple[Store, int | None]:
-    """A new private place, and the lock on it where the file system has such."""
+    """Return a new private place, and the lock on it where the file system has such."""
     while True:
         store = root.child(PRIVATE, secrets.token_hex(8))
         if root.is_remote:
@@ -129,7 +129,7 @@ def _claimed(root: Store) -> tuple[Store, int | None]:
 
 
 def _is_locked(lock: int) -> bool:
-    """Take the lock; False where somebody has it."""
+    """Take the lock; return False where another process has it."""
     try:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:

@@ -1,4 +1,4 @@
-"""How Lance datasets are opened: one session and one set of storage options for a whole process."""
+"""Opening of Lance datasets: one session and one set of storage options for a whole process."""
 
 from __future__ import annotations
 
@@ -37,13 +37,13 @@ _LANCE_SOURCE = re.compile(r",? ?/\S+\.rs:\d+:\d+")
 
 @dataclass(slots=True)
 class Caches:
-    """How many bytes a Lance session keeps in memory of indices, and of what else it reads beside the rows."""
+    """Sizes in bytes of a Lance session's caches: of indices, and of the metadata that it reads beside the rows."""
 
     indices: int = 256 << 20
     metadata: int = 512 << 20
 
     def session(self) -> lance.Session:
-        """A new session with caches of this size."""
+        """Return a new session with caches of this size."""
         return lance.Session(self.indices, self.metadata)
 
 
@@ -53,7 +53,7 @@ caches = Caches()
 
 @cache
 def shared_session() -> lance.Session:
-    """The one Lance session of this process: with it, opening a table again costs microseconds."""
+    """Return the one Lance session of this process: with it, opening a table again costs microseconds."""
     return caches.session()
 
 
@@ -94,7 +94,7 @@ class Store:
     top: str | None = field(default=None, repr=False, compare=False)
 
     def child(self, *names: str) -> Store:
-        """The store of a path below this one; a name that would leave it is `Corrupt`."""
+        """Return the store of a path below this one; a name that would leave it is `Corrupt`."""
         for name in names:
             if not name or name.startswith("/") or "://" in name or ".." in name.split("/"):
                 raise Corrupt(
@@ -108,11 +108,13 @@ class Store:
 
     @property
     def uncached(self) -> Store:
-        """The same place as it is now, whatever of it is in memory: Lance keeps small files whole."""
+        """This location without cached content, as it is now: Lance caches small files whole."""
         return replace(self, session=caches.session())
 
     def open(self, version: int | str | None = None, *, to_commit: bool = False) -> LanceDataset:
-        """The Lance dataset at this very place; `NotFound` where there is none, `Corrupt` where it cannot be read.
+        """Return the Lance dataset at this very place.
+
+        `NotFound` where there is none, `Corrupt` where it cannot be read.
 
         `OutsideRoot` where a part of it lies elsewhere. One that is opened `to_commit` writes files in the way of small ones.
         """
@@ -205,21 +207,21 @@ class Store:
         return self.uri.rstrip("/").rpartition("/")[2]
 
     def directories(self) -> list[str]:
-        """The names of the directories right below this one, sorted; none where nothing is there."""
+        """Return the names of the directories right below this one, sorted; none where nothing is there."""
         return self._listed(pafs.FileType.Directory)
 
     def files(self) -> list[str]:
-        """The names of the files right below this one, sorted; none where nothing is there."""
+        """Return the names of the files right below this one, sorted; none where nothing is there."""
         return self._listed(pafs.FileType.File)
 
     def check(self) -> None:
-        """Raise what keeps this place from being listed; a directory that is gone, too."""
+        """Raise an error if this location cannot be listed, such as `NotFound` for a missing directory."""
         if not self.is_remote and not self.exists():
             raise NotFound(f"there is no directory {self.name!r}")
         self.directories()
 
     def tree(self) -> Iterator[StoredFile]:
-        """Every file below this place, however deep; symbolic links are neither files nor followed."""
+        """Yield every file below this place, however deep; symbolic links are neither files nor followed."""
         self.check_way()
         if not self.is_remote:
             yield from _local_tree(self.uri)
@@ -231,7 +233,7 @@ class Store:
 
     @property
     def is_link(self) -> bool:
-        """Whether this place is a symbolic link to somewhere else."""
+        """True if this place is a symbolic link to somewhere else."""
         return not self.is_remote and os.path.islink(self.uri)  # noqa: PTH114 - several times quicker
 
     def has(self, name: str) -> bool:
@@ -248,11 +250,11 @@ class Store:
 
     @property
     def is_remote(self) -> bool:
-        """Whether this is an object store, and not a directory of this machine."""
+        """True if this is an object store, and not a directory of this machine."""
         return "://" in self.uri
 
     def read(self, name: str) -> bytes:
-        """The content of a file right below this place."""
+        """Return the content of a file right below this place."""
         self.check_way(name)
         filesystem, path = self._filesystem()
         with filesystem.open_input_stream(f"{path}/{name}") as stream:

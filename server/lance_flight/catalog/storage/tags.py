@@ -20,7 +20,7 @@ class TagRef:
 
 
 def tags_of(table: LanceDataset) -> list[TagRef]:
-    """All tags of a table, by name."""
+    """Return all tags of a table, by name."""
     return sorted(TagRef(name, int(tag["version"]), tag["branch"]) for name, tag in table.tags.list().items())
 
 

@@ -26,14 +26,14 @@ _MOST_IN_A_LIST, _BYTES_OF_BITS = 4096, 8192
 
 
 def check_data(place: str, fragments: Iterable[FragmentMetadata]) -> None:
-    """`OSError` unless each data file of new fragments is as long as its writer counted."""
+    """Raise `OSError` unless each data file of new fragments is as long as its writer counted."""
     for fragment in fragments:
         for file in fragment.files:
             check_file(place, file.path, file.file_size_bytes)
 
 
 def check_file(place: str, name: str, size: int | None) -> None:
-    """`OSError` unless a data file of a table, or of one of its branches, has a size in bytes; None where it is not known."""
+    """Raise `OSError` unless a data file of a table, or of one of its branches, has a size in bytes; None where it is not known."""
     if size is None or "://" in place:
         return
     try:
@@ -45,7 +45,7 @@ def check_file(place: str, name: str, size: int | None) -> None:
 
 
 def check_deletions(place: str, fragments: Iterable[FragmentMetadata]) -> None:
-    """`OSError` unless each new deletion file of these fragments of the table at a place goes on to its end."""
+    """Raise `OSError` unless each new deletion file of these fragments of the table at a place goes on to its end."""
     if "://" in place:
         return
     for fragment in fragments:
@@ -56,7 +56,7 @@ def check_deletions(place: str, fragments: Iterable[FragmentMetadata]) -> None:
 
 
 def _find(place: str, name: str) -> Path:
-    """A file of a table, or of one of its branches: their handles all name the table itself."""
+    """Return a file of a table, or of one of its branches: their handles all name the table itself."""
     path = Path(place, name)
     if not path.exists():
         with suppress(StopIteration):

@@ -69,7 +69,7 @@ def _is_of_texts(index: lance.IndexDescription) -> bool:
 
 
 def _details(index: lance.IndexDescription) -> tuple[str, bytes]:
-    """Return what a manifest tells of an index: of those of texts Lance believes it, of others it asks their files."""
+    """Return the type and details of an index for a manifest: Lance uses those of text indices, and reads files else."""
     if not _is_of_texts(index):
         return index.type_url, b""
     options = {name: value for name, value in index.details.items() if name not in _NO_OPTIONS and value is not None}

@@ -28,7 +28,10 @@ class Misfit(DataError):
 
 
 def physical(columns: Iterable[pa.Field], name: str, field_id: int | None) -> pa.Field | None:
-    """The column of a table's own schema that holds the namespace's column: by field id, or by name where it keeps none."""
+    """Return the column of a table's own schema that holds the namespace's column.
+
+    By field id, or by name where it keeps none.
+    """
     if field_id is not None:
         by_id = {(f.metadata or {}).get(TABLE_FIELD_ID): f for f in columns}
         if any(by_id):
@@ -39,7 +42,10 @@ def physical(columns: Iterable[pa.Field], name: str, field_id: int | None) -> pa
 def cast(
     column: pa.Array | pa.ChunkedArray, theirs: pa.Field, field: pa.Field, table: str, fills: Fills = NO_FILLS
 ) -> pa.Array | pa.ChunkedArray:
-    """A column, which is `theirs` there, as `field`; `Misfit` names the column, the table and the first value that cannot be."""
+    """Return a column, which is `theirs` there, as `field`.
+
+    `Misfit` names the column, the table and the first value that cannot be.
+    """
     try:
         return _converted(column, theirs, field, fills)
     except _NO_CAST as exc:
@@ -48,7 +54,7 @@ def cast(
 
 
 def writable(rows: pa.Table, dataset: LanceDataset, context: PartitionContext, table: str) -> pa.Table:
-    """Rows of the namespace in a table's own columns: converted, and NULL in those that the namespace has not.
+    """Return rows of the namespace in a table's own columns: converted, and NULL in those that the namespace has not.
 
     What the manifest says of all rows may be missing in the table.
     """
@@ -96,7 +102,7 @@ def readable(schema: pa.Schema, table: pa.Schema) -> list[str]:
 
 
 def _what_fails(column: pa.Array | pa.ChunkedArray, theirs: pa.Field, field: pa.Field) -> str:
-    """The first value without a counterpart; without one, the types alone do not go together."""
+    """Return the first value without a counterpart; without one, the types alone do not go together."""
     flat = contiguous(column)
     if not len(flat) or not _fits(flat.take(pa.array([], pa.int64())), theirs, field):
         return f"is {flat.type}, not {field.type}"
@@ -112,7 +118,10 @@ def _what_fails(column: pa.Array | pa.ChunkedArray, theirs: pa.Field, field: pa.
 def _converted(
     column: pa.Array | pa.ChunkedArray, theirs: pa.Field, field: pa.Field, fills: Fills = NO_FILLS
 ) -> pa.Array | pa.ChunkedArray:
-    """A column cast, at every depth: Arrow itself takes a NULL struct for one whose fields are NULL against their type."""
+    """Return a column cast, at every depth.
+
+    Arrow itself takes a NULL struct for one whose fields are NULL against their type.
+    """
     if isinstance(column, pa.ChunkedArray):
         return pa.chunked_array([_converted(chunk, theirs, field) for chunk in column.chunks], field.type)
     return adapted(column, theirs, field, fills)
@@ -127,7 +136,7 @@ def _fits(column: pa.Array, theirs: pa.Field, field: pa.Field) -> bool:
 
 
 def _lost(path: str, source: pa.Field, target: pa.Field, known: Collection[int]) -> Iterator[str]:
-    """The nested fields of `source` that `target` has no place for, and those that it must have and does not get.
+    """Yield the nested fields of `source` that `target` has no place for, and those that it must have and does not get.
 
     Those that are `known` by their ids need no place.
     """
@@ -149,7 +158,7 @@ def _lost(path: str, source: pa.Field, target: pa.Field, known: Collection[int])
 
 
 def _leaves(field: pa.Field) -> set[int | None]:
-    """The ids of the fields with values of their own inside a column, or its own."""
+    """Return the ids of the fields with values of their own inside a column, or its own."""
     inner = children(field.type) if pa.types.is_struct(field.type) else []
     return set().union(*map(_leaves, inner)) if inner else {field_id(field)}
 

@@ -32,7 +32,7 @@ KEPT_TABLES = 4
 
 @dataclass(frozen=True)
 class Layout:
-    """How Lance lays the columns of one schema out in a data file, and numbers them in a table."""
+    """Layout by Lance of the columns of one schema in a data file, with their numbers in a table."""
 
     schema: pa.Schema
     file: FileLayout
@@ -44,7 +44,10 @@ class Layout:
     @classmethod
     @lru_cache(KEPT_LAYOUTS)
     def of(cls, schema: pa.Schema, file_version: str = NEWEST) -> Layout:
-        """The layout that Lance itself gives a new table; asked by writing a row to memory, once for each schema."""
+        """Return the layout that Lance itself gives a new table.
+
+        Asked by writing a row to memory, once for each schema.
+        """
         nullable = pa.schema(map(_nullable, schema))
         row = pa.Table.from_arrays([_row(field.type) for field in nullable], schema=nullable)
         (fragment,) = write_fragments(
@@ -58,7 +61,7 @@ class Layout:
 
     @classmethod
     def of_new(cls, schema: pa.Schema, file_version: str) -> Layout:
-        """The layout in a new partition table, with its columns in the numbers of their ids."""
+        """Return the layout in a new partition table, with its columns in the numbers of their ids."""
         # Two schemas are equal whose fields have other ids.
         return cls._of_new(schema.serialize().to_pybytes(), file_version)
 
@@ -70,7 +73,7 @@ class Layout:
         return replace(found, file=found.file.numbered(numbers(new_schema(schema))))
 
     def for_table(self, dataset: LanceDataset) -> Layout | None:
-        """The layout of the same columns in a table that is there, in its version of Lance's format.
+        """Return the layout of the same columns in a table that is there, in its version of Lance's format.
 
         None where it has other columns, or files of a version that no new table has.
         """
@@ -96,12 +99,12 @@ class Layout:
 
     @cached_property
     def problems(self) -> list[str]:
-        """What is wrong with the columns that files of this version cannot hold."""
+        """Problems of the columns that files of this version cannot hold."""
         return unstorable_in(self.schema, self.file.version)
 
 
 def _nullable(field: pa.Field) -> pa.Field:
-    """A field that may be NULL, and so may those inside it where it is a struct."""
+    """Return a field that may be NULL, and so may those inside it where it is a struct."""
     kind = field.type
     if pa.types.is_struct(kind) and kind.num_fields:
         kind = pa.struct(list(map(_nullable, kind)))
@@ -109,7 +112,7 @@ def _nullable(field: pa.Field) -> pa.Field:
 
 
 def _row(kind: pa.DataType) -> pa.Array:
-    """One value that files of every version can hold: structs are not NULL, what is inside is."""
+    """Return one value that files of every version can hold: structs are not NULL, what is inside is."""
     if not pa.types.is_struct(kind) or not kind.num_fields:
         return pa.nulls(1, kind)
     return pa.StructArray.from_arrays([_row(field.type) for field in kind], fields=list(kind))

@@ -38,7 +38,7 @@ NO_FILLS: Fills = MappingProxyType({})
 
 @dataclass(frozen=True, slots=True)
 class Filling:
-    """How the columns that the files of a dataset lack are filled, by their ids.
+    """Filling of the columns that the files of a dataset lack, by their ids.
 
     `values` has one value for each table that the dataset is made of, `fragments` and `tables` say which fragment is of which
     (none where there is one table). `partly` names the fragments without a column that others have.
@@ -59,11 +59,11 @@ class Filling:
 
     @property
     def is_by_address(self) -> bool:
-        """Whether the address of a row decides its value."""
+        """True if the address of a row decides its value."""
         return bool(self.values) and (self.tables is not None or bool(self.partly))
 
     def of(self, batch: pa.RecordBatch) -> dict[int, Fill]:
-        """The values for the rows of a batch, which has their addresses where these decide."""
+        """Return the values for the rows of a batch, which has their addresses where these decide."""
         fragments = batch[ROW_ADDRESS].to_numpy() >> OFFSET_BITS if self.is_by_address else None
         return {number: self._fill(number, fragments, batch.num_rows) for number in self.values}
 
@@ -107,7 +107,7 @@ def filling(
 
 
 def partly_stored(dataset: LanceDataset, columns: Iterable[pa.Field], wanted: Iterable[int]) -> dict[int, np.ndarray]:
-    """The fragments whose files lack a column that the table has, by the ids of those of the `wanted` columns.
+    """Return the fragments whose files lack a column that the table has, by the ids of those of the `wanted` columns.
 
     What Lance writes anew of them by itself has NULL there.
     """
@@ -121,7 +121,7 @@ def partly_stored(dataset: LanceDataset, columns: Iterable[pa.Field], wanted: It
 
 
 def _values(contexts: tuple[PartitionContext, ...], number: int) -> pa.Array:
-    """The value of a column in each table, in the type that the namespace has."""
+    """Return the value of a column in each table, in the type that the namespace has."""
     path, column = contexts[0].schema.paths[number]
     found = [context.identity.by_source.get(number) for context in contexts]
     try:
@@ -137,7 +137,7 @@ def _cast(value: pa.Scalar | None, kind: pa.DataType) -> pa.Array:
 
 
 def _unstored(dataset: LanceDataset) -> Mapping[int, frozenset[int]]:
-    """The fields of a table, by Lance's numbers, that the files of some fragments lack, and those fragments."""
+    """Return the fields of a table, by Lance's numbers, that the files of some fragments lack, and those fragments."""
     key = str(dataset.uri), int(dataset.version), dataset.get_version()["timestamp"]
     found = _known.get(key)
     if found is None:

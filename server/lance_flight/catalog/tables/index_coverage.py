@@ -1,4 +1,4 @@
-"""What a version of a table has of an index: segments, each about some of its files, and the files that none is about."""
+"""Coverage of a table version by an index: segments, each about some of its files, and the files without one."""
 
 from __future__ import annotations
 
@@ -42,13 +42,16 @@ class Coverage:
         return cls(mine, others, covered, fragments - covered)
 
     def replaced_by(self, fragments: frozenset[int]) -> list[lance.Index]:
-        """The segments that a new one over some files makes useless."""
+        """Return the segments that a new one over some files makes useless."""
         live = self.covered - fragments
         return [*self.others, *(each for each in self.segments if not live.intersection(each.fragment_ids))]
 
 
 def index_of(dataset: LanceDataset, column: str, kind: IndexKind) -> lance.IndexDescription | None:
-    """The index of a kind that a table has of a column, whatever it is called: of several the oldest, which Lance takes."""
+    """Return the index of a kind that a table has of a column, whatever it is called.
+
+    Of several the oldest, which Lance takes.
+    """
     found = filter(_is_of(dataset, column, kind), dataset.describe_indices())
     return min(
         found, key=lambda index: min(segment.created_at or _LONG_AGO for segment in index.segments), default=None
@@ -56,12 +59,12 @@ def index_of(dataset: LanceDataset, column: str, kind: IndexKind) -> lance.Index
 
 
 def covered(index: lance.IndexDescription) -> frozenset[int]:
-    """The files that an index is about, those that are gone among them."""
+    """Return the files that an index covers, removed ones among them."""
     return _files(segments(index))
 
 
 def segments(index: lance.IndexDescription) -> Iterator[lance.Index]:
-    """The segments of an index, as what takes their place must name them."""
+    """Yield the segments of an index, as what takes their place must name them."""
     for segment in index.segments:
         yield lance.Index(
             uuid=segment.uuid,
@@ -96,7 +99,7 @@ def definitions(dataset: LanceDataset) -> Iterator[IndexDefinition]:
 
 
 def _is_of(dataset: LanceDataset, column: str, kind: IndexKind) -> Callable[[lance.IndexDescription], bool]:
-    """Tells indices of a kind of a column from others."""
+    """Return a test for indices of a kind of a column."""
     number = next(field.id() for field in dataset.lance_schema.fields() if field.name() == column)
     return lambda index: list(index.fields) == [number] and _plain(index.index_type) == _plain(kind.name)
 

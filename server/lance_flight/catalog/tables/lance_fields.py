@@ -34,13 +34,13 @@ Key = int | tuple["Key | None", str]
 
 
 def field_id(field: pa.Field) -> int | None:
-    """The namespace's id of a field of a partition table; None where the table keeps none."""
+    """Return the namespace's id of a field of a partition table; None where the table keeps none."""
     text = (field.metadata or {}).get(TABLE_FIELD_ID, b"")
     return int(text) if text.isdigit() else None
 
 
 def walk(fields: Sequence[pa.Field], above: Key | None = None) -> Iterator[tuple[Key, pa.Field]]:
-    """All fields, those inside others too, in the order in which Lance numbers them, with what names each in a table.
+    """Yield all fields, nested ones too, in the order in which Lance numbers them, with the key of each in a table.
 
     Lance puts one more field between a map and its two sides, which goes with the map.
     """
@@ -54,7 +54,7 @@ def walk(fields: Sequence[pa.Field], above: Key | None = None) -> Iterator[tuple
 
 
 def stored_children(kind: pa.DataType) -> list[pa.Field]:
-    """The fields inside a type that Lance has fields for: to it a vector is one value.
+    """Return the fields inside a type that Lance has fields for: to it a vector is one value.
 
     >>> stored_children(pa.list_(pa.float32(), 128))
     []
@@ -70,12 +70,15 @@ def numbers(schema: LanceSchema) -> list[int]:
 
 
 def leaves(schema: LanceSchema) -> list[int]:
-    """The numbers of the fields that have data of their own, ascending: those that a file with all columns holds."""
+    """Return the numbers of the fields that have data of their own, ascending.
+
+    Those that a file with all columns holds.
+    """
     return sorted(number for field in schema.fields() for number in _leaves(field))
 
 
 def chosen_numbers(schema: pa.Schema, known: Mapping[Key, int], least: int) -> dict[Key, int]:
-    """The numbers of the fields of a schema that are not `known` yet, from `least` on, as Lance wants of new fields.
+    """Return the numbers of the fields of a schema that are not `known` yet, from `least` on, as Lance wants of new fields.
 
     They are the ids of the fields in the namespace, as far as these are not below it.
     """
@@ -86,7 +89,7 @@ def chosen_numbers(schema: pa.Schema, known: Mapping[Key, int], least: int) -> d
 
 
 def least_number(dataset: LanceDataset) -> int:
-    """The number from which on none was ever given to a field of this version."""
+    """Return the number from which on none was ever given to a field of this version."""
     in_files = (n for fragment in dataset.get_fragments() for file in fragment.metadata.files for n in file.fields)
     return max(int(dataset.max_field_id), max(in_files, default=0)) + 1
 
@@ -116,7 +119,10 @@ def _numbered_fields(fields: Sequence[pa.Field], stored: Sequence[Any], parent: 
 
 
 def new_schema(schema: pa.Schema) -> LanceSchema:
-    """The schema of a new table: numbered by the ids of its fields, or by position where these do not number all of it."""
+    """Return the schema of a new table.
+
+    Numbered by the ids of its fields, or by position where these do not number all of it.
+    """
     # Two schemas are equal whose fields have other ids.
     return _new_schema(schema.serialize().to_pybytes())
 
@@ -187,7 +193,7 @@ def _leaves(field: Any) -> Iterator[int]:
 
 
 def _field_message() -> Any:
-    """A message with the two members that matter; all others pass through it unknown, and unchanged."""
+    """Return a message with the two members that matter; all further ones pass through it unknown, and unchanged."""
     file = descriptor_pb2.FileDescriptorProto(name="lance_fields.proto", package="lance_flight", syntax="proto3")
     message = file.message_type.add(name="Field")
     for name, number in (("id", 3), ("parent_id", 4)):

@@ -40,7 +40,7 @@ ORIGIN_FIELDS = (pa.field(TABLE_NUMBER, pa.int32()), ROW_ID_FIELD)
 
 
 def with_origin(rows: pa.Table, origin: pa.Table) -> pa.Table:
-    """Rows with the origin of the same rows: NULL where they take nobody's place."""
+    """Return rows with the origin of the same rows: NULL where they replace no row."""
     for field in ORIGIN_FIELDS:
         rows = rows.append_column(field, origin[field.name])
     return rows
@@ -53,13 +53,16 @@ def conform(
     *,
     is_stored: bool = False,
 ) -> pa.Table:
-    """`rows.conform`, which leaves what is known of the origin of rows where it is."""
+    """Return `rows.conform`, which leaves what is known of the origin of rows where it is."""
     stored = rows.conform(table, target, defaults, is_stored=is_stored)
     return with_origin(stored, table) if ROW_ID in table.column_names else stored
 
 
 def by_ids(table: pa.Table, stored: pa.Schema, number: int | None) -> Iterator[tuple[pa.Table, pa.Array | None]]:
-    """Rows for the table of a `number`, with the ids that they keep there; and those that are new to it, without."""
+    """Yield rows for the table of a `number`: rows with the ids that they keep there, and new rows.
+
+    New rows have no ids.
+    """
     if ROW_ID not in table.column_names:
         yield table, None
         return

@@ -98,7 +98,7 @@ def merge(tables: Sequence[PinnedTable]) -> tuple[list[Merged], list[PinnedTable
 
 
 def _is_filled_in_part(table: PinnedTable, files: _Files) -> bool:
-    """Return whether some of the files lack a column of an identity field, and others have it."""
+    """Return whether some, but not all, of the files lack a column of an identity field."""
     known = {} if table.context is None else table.context.identity.by_source
     if not known or not files.lacking or table.context is None:
         return False
@@ -117,7 +117,7 @@ class _Group:
     _kinds: dict[str, Signature] = field(default_factory=dict)
 
     def takes(self, table: PinnedTable, files: _Files) -> bool:
-        """Add a table, if its indices can stand beside those of the others."""
+        """Add a table, if its indices are compatible with those of the tables already added; return whether."""
         kinds = files.indices.kinds
         if not self._numbers.isdisjoint(files.numbers) or any(self._kinds.get(n, kind) != kind for n, kind in kinds):
             return False
@@ -128,7 +128,7 @@ class _Group:
 
 
 def sources(tables: Sequence[PinnedTable]) -> list[Source]:
-    """Return what a scan reads for the rows of `tables`: those that can be merged as one, and the others."""
+    """Return the sources of a scan of `tables`: those that can be merged as one, and each of the rest."""
     merged, alone = merge(tables) if len(tables) > 1 else ((), tables)
     return [found.source for found in merged] + [table.source for table in alone]
 
@@ -166,7 +166,7 @@ def _files(uri: str, pin: FixedPin) -> _Files | None:
 
 
 def _lacking(dataset: LanceDataset, fragments: Sequence[FragmentMetadata]) -> frozenset[Key]:
-    """The columns, by their ids or names, that the files of some fragments lack."""
+    """Return the columns, by their ids or names, that the files of some fragments lack."""
     expected = set(leaves(dataset.lance_schema))
     lacking = {n for each in fragments for n in expected.difference(n for file in each.files for n in file.fields)}
     if not lacking:
@@ -179,7 +179,7 @@ def _lacking(dataset: LanceDataset, fragments: Sequence[FragmentMetadata]) -> fr
 def _merged(
     tables: tuple[tuple[str, FixedPin], ...],
 ) -> tuple[LanceDataset, tuple[str, ...], Mapping[int, str]]:
-    """Some tables as one dataset, with their names, and whose its files are."""
+    """Return some tables as one dataset, with their names, and whose its files are."""
     names = tuple(Store(uri).name for uri, _ in tables)
     found = [_files(uri, pin) for uri, pin in tables]
     # `merge` has asked before whether each of them can be a part.

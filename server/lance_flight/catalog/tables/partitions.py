@@ -1,4 +1,4 @@
-"""Partition tables: writing data files that nobody sees yet, and staging them as a version on top of a pin.
+"""Partition tables: writing invisible data files, and staging them as a version on top of a pin.
 
 Decision 13. Lance rebases an append onto whatever is newest, so after every commit here the version must be
 exactly base + 1; otherwise it carries somebody else's rows and is left alone.
@@ -95,7 +95,7 @@ def write_files(
 def read_files(
     store: Store, schema: pa.Schema, fragments: Sequence[FragmentMetadata], of: LanceDataset | None
 ) -> pa.RecordBatchReader:
-    """The rows of data files that lie at `store` and are part of no version; in an object store they become one.
+    """Return the rows of data files that lie at `store` and are part of no version; in an object store they become one.
 
     They were written for the table `of`, or for a new one.
     """
@@ -107,7 +107,9 @@ def read_files(
 
 
 def in_memory(schema: LanceSchema, fragments: Sequence[FragmentMetadata], bases: Sequence[str]) -> LanceDataset:
-    """A dataset that is stored nowhere: its files lie under `bases`, numbered from 1 on, with columns as `schema` numbers them.
+    """Return a dataset that is stored nowhere.
+
+    Its files lie under `bases`, numbered from 1 on, with columns as `schema` numbers them.
 
     The fragments keep their numbers, which count upwards.
     """
@@ -188,7 +190,7 @@ def create(
 
 
 def open_at(store: Store, pin: Pin) -> LanceDataset:
-    """The table at its pin; `NotFound` names the table and the pin where it is gone."""
+    """Open the table at its pin; `NotFound` names the table and the pin where the version was removed."""
     try:
         match pin:
             case Latest():
@@ -213,7 +215,7 @@ def _same(store: Store, dataset: LanceDataset, committed_at: datetime) -> LanceD
 
 
 def open_table(root: Store, table: PartitionTable) -> LanceDataset:
-    """A table of the namespace at `root`, at its pin."""
+    """Return a table of the namespace at `root`, at its pin."""
     return open_at(root.child(table.location), table.pin)
 
 
@@ -228,7 +230,7 @@ def open_to_append(store: Store, pin: Pin) -> LanceDataset:
 
 
 def resolve(store: Store, pin: Pin) -> FixedPin:
-    """The version that a pin stands for at this moment."""
+    """Return the version that a pin stands for at this moment."""
     match pin:
         case Version() | BranchVersion():
             return pin
@@ -243,7 +245,10 @@ def resolve(store: Store, pin: Pin) -> FixedPin:
 
 
 def base_of(store: Store, pin: Pin, branch: str | None) -> FixedPin:
-    """The version that a write goes on top of: the pinned one, on a Lance branch of the table where writes go to one."""
+    """Return the version that a write goes on top of.
+
+    The pinned one, on a Lance branch of the table where writes go to one.
+    """
     base = resolve(store, pin)
     if branch is None or (isinstance(base, BranchVersion) and base.branch == branch):
         return base
@@ -269,7 +274,7 @@ def stage(
     *,
     is_first: bool = False,
 ) -> FixedPin:
-    """Commit an operation on top of exactly `base`, whatever others have staged on the table meanwhile.
+    """Commit an operation on top of exactly `base`, whatever was staged on the table concurrently.
 
     To a plain table it is committed for everybody, with what its `properties` say of it; of two that are to be there
     `is_first`, one is refused.
@@ -281,7 +286,7 @@ def stage(
 
 
 def check_same_table(store: Store, newest: PlainVersion, read: Iterable[Pin]) -> None:
-    """`SerializationFailure` unless the versions of a plain table that were `read` are of the table with the `newest` one."""
+    """Raise `SerializationFailure` unless the versions of a plain table that were `read` are of the table with the `newest` one."""
     for pin in read:
         if pin == newest or not isinstance(pin, PlainVersion):
             continue
@@ -373,7 +378,7 @@ def _staged(
 
 
 def _base_on_top(store: Store, base: FixedPin, *, is_first: bool) -> LanceDataset | None:
-    """The table with the content of `base` as its newest version; None where another writer was faster.
+    """Return the table with the content of `base` as its newest version; None where another writer was faster.
 
     At first it is enough that no file of a next version lies there: what is committed on top of others shows it by its number.
     """

@@ -16,7 +16,7 @@ from lance_flight.model.pins import FixedPin
 
 @dataclass(frozen=True, slots=True)
 class PinnedTable:
-    """A partition table at a fixed version; `number` tells its rows apart from those of others, where that matters.
+    """A partition table at a fixed version; `number` distinguishes its rows from those of other tables, where needed.
 
     `partition` is its object id, for those who ask which rows are its, and `context` what the manifest says of these (None: it is
     no partition).
@@ -29,7 +29,7 @@ class PinnedTable:
     context: PartitionContext | None = field(default=None, compare=False, repr=False)
 
     def open(self) -> LanceDataset:
-        """The table itself."""
+        """Return the table itself."""
         return open_at(self.store, self.pin)
 
     @property
@@ -53,12 +53,12 @@ class TablePart:
 
 
 def source_of(root: Store, snapshot: Snapshot, table: PartitionTable) -> Source:
-    """All rows of a table of a namespace at its pin, which may be none that is fixed, for a scan."""
+    """Return all rows of a table of a namespace at its pin, which may be none that is fixed, for a scan."""
     return Source(open_table(root, table), contexts=(snapshot.context_of(table),))
 
 
 def divided(table: PinnedTable, rows: int, share: int) -> list[tuple[TablePart, int]]:
-    """A table of so many rows in parts of about `share`, as far as it has fragments for them, each with its rows."""
+    """Divide a table of so many rows into parts of about `share`, as far as its fragments allow, each with its rows."""
     if rows <= share:
         return [(TablePart(table), rows)]
     of = min(-(-rows // share), len(table.open().get_fragments()))

@@ -52,7 +52,7 @@ class PlainLog(VersionLog):
         return plain_snapshot(dataset)
 
     def operations(self, after: int = 0, until: int | None = None) -> dict[int, str]:
-        """Return what each version did, by what its writer said of it, or else by the name of Lance's operation."""
+        """Return the operation of each version: as its writer recorded it, or else the name of Lance's operation."""
         head = self.open(until)
         found = head.get_transactions(max(int(head.version) - after, 0))
         newest_first = zip(range(int(head.version), after, -1), found, strict=False)
@@ -89,7 +89,7 @@ class PlainLog(VersionLog):
         return kept_tables.open(self.store, version)
 
     def follow(self, snapshot: Snapshot) -> None:
-        """Put into the table's metadata what the commit of a snapshot has said of it, so that later versions have it, too."""
+        """Store in the table's metadata the properties of a snapshot's commit, so that later versions have them, too."""
         if snapshot.pending:
             with conflicts(f"another writer changed the metadata of {self.root.name!r} first"):
                 self.open(snapshot.version).update_metadata(dict(snapshot.pending))

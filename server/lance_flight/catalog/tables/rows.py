@@ -50,7 +50,7 @@ def conform(
     *,
     is_stored: bool = False,
 ) -> pa.Table:
-    """`batch` with exactly the columns of `target`; `DataError` names the column and a value that does not fit.
+    """Return `batch` with exactly the columns of `target`; `DataError` names the column and a value that does not fit.
 
     Vectors with NULL inside, which nothing is near to, are refused unless the rows are stored already.
     """
@@ -86,9 +86,9 @@ def check_vectors(field: pa.Field, column: pa.Array | pa.ChunkedArray) -> None:
 
 
 def rounded(table: pa.Table, target: pa.Schema) -> pa.Table:
-    """`table` with its numbers as the nearest ones that float and decimal columns of `target` hold: SQL's assignment.
+    """Return `table` with its numbers as the nearest ones that float and decimal columns of `target` hold.
 
-    So are the numbers of vectors, and of other lists of floats.
+    This is SQL's assignment; the numbers of vectors, and of other lists of floats, are rounded too.
     Columns are matched by name. What is out of range stays as it is, for `conform` to refuse.
     """
     for place, field in enumerate(table.schema):
@@ -203,7 +203,9 @@ def _first_null(column: pa.Array | pa.ChunkedArray) -> int:
 
 
 def aligned(batch: pa.RecordBatch) -> pa.RecordBatch:
-    """`batch` with every buffer where a value of its type may begin, and nested columns whole; copied only where one is not.
+    """Return `batch` with every buffer where a value of its type may begin, and nested columns whole.
+
+    Copied only where one is not.
 
     What arrives over the wire lies wherever the message put it, and Lance stops at such memory, as it does at a part of
     a column of structs with structs inside.

@@ -65,11 +65,11 @@ class Source:
 
     @property
     def name(self) -> str:
-        """What errors call it."""
+        """The name in errors."""
         return ", ".join(self.tables) or Store(self.dataset.uri).name
 
     def fragments_of_tables(self) -> Iterator[tuple[LanceFragment, str]]:
-        """Each fragment of merged tables with the name of its table."""
+        """Yield each fragment of merged tables with the name of its table."""
         for fragment in self.dataset.get_fragments() if self.fragments is None else self.fragments:
             base = fragment.metadata.files[0].base_id
             yield fragment, self.name if base is None else self.tables[base - 1]
@@ -89,13 +89,13 @@ class Source:
         return sum(fragment.count_rows() for fragment in self.fragments)
 
     def part(self, number: int, of: int) -> Source:
-        """One of `of` equal parts: every `of`-th fragment."""
+        """Return one of `of` equal parts: every `of`-th fragment."""
         fragments = self.dataset.get_fragments() if self.fragments is None else self.fragments
         return replace(self, fragments=tuple(fragments[number::of]))
 
 
 class Search(Protocol):
-    """How Lance finds the best rows of a table."""
+    """Search by Lance for the best rows of a table."""
 
     @property
     def column(self) -> str:
@@ -108,7 +108,7 @@ class Search(Protocol):
         ...
 
     def arguments(self, column: str, rows: int | None) -> Mapping[str, Any]:
-        """Return what Lance's scanner is told: the column as the table calls it; None, or so many `rows` as shall be found at least."""
+        """Return arguments for Lance's scanner, with the column as the table names it; at least `rows` are found (None: open)."""
         ...
 
 
@@ -119,7 +119,7 @@ Open = Callable[[], Sequence[Source]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Scan:
-    """What to read from every table: `schema` is the result, `filter` decides the rows, over columns of `source`.
+    """Scan of tables: `schema` is the result, `filter` decides the rows, over columns of `source`.
 
     A filter that Lance does not take, or should not (`pushable`), is applied to what it returns: `rest` is the same
     filter in Arrow's terms. `ids` are the field ids of the columns of `source` (empty: by name); fields inside them may carry
@@ -141,7 +141,7 @@ class Scan:
     among: str | None = None
 
     def read(self, tables: Iterable[Open]) -> Iterator[pa.RecordBatch]:
-        """The rows of `tables`, one table after another, with the next ones opened ahead."""
+        """Yield the rows of `tables`, one table after another, with the next ones opened ahead."""
         waiting = (source for table in tables for source in table())
         ahead = deque(self._start(source) for source in islice(waiting, AHEAD + 1))
         while ahead:
@@ -165,7 +165,7 @@ class Scan:
         return self._direct(table) if is_plain else self._adapted(table)
 
     def _target(self, name: str, source: Source) -> pa.Field:
-        """A column that is wanted, with the ids of the fields inside where the namespace says them."""
+        """Return a column that is wanted, with the ids of the fields inside where the namespace says them."""
         mine = self.source.field(name)
         number = self.ids.get(name)
         if number is None or not source.contexts:
@@ -197,7 +197,7 @@ class Scan:
         return [name for name in self._made if name in LINEAGE] if source.dataset.has_stable_row_ids else []
 
     def _direct(self, table: _Table) -> Iterator[pa.RecordBatch]:
-        """A table whose columns are just what is asked for; Lance filters where it understands the filter."""
+        """Return a table whose columns are just what is asked for; Lance filters where it understands the filter."""
         lineage, not_stored = self._lineage(table.source), {*_MADE, *table.filled}
         if self.filter is None or (self.pushable and not_stored.isdisjoint(self.filter_columns)):
             try:
@@ -212,7 +212,7 @@ class Scan:
         return (self._shaped(batch, self.rest, table) for batch in reader)
 
     def _searching(self, column: str | None = None, all_of: Source | None = None) -> Mapping[str, Any]:
-        """Return what Lance's scanner is told of the search: of a column as a table calls it; to find all that a table has."""
+        """Return the search arguments for Lance's scanner: for a column as a table names it, or to find all that a table has."""
         if self.search is None:
             return {}
         rows = None if all_of is None else all_of.count_rows()
@@ -225,7 +225,10 @@ class Scan:
         return [self.search.result.name]
 
     def _adapted(self, table: _Table) -> Iterator[pa.RecordBatch]:
-        """A table that disagrees with the namespace: its columns renamed, cast, filled, or NULL, and filtered then."""
+        """Yield a table that disagrees with the namespace.
+
+        Its columns renamed, cast, filled, or NULL, and filtered then.
+        """
         names = [field.name for field in table.fields.values() if field is not None]
         lineage, searched = (
             self._lineage(table.source),
@@ -316,7 +319,7 @@ class _Table:
 
 
 def _late_columns(columns: Sequence[pa.Field]) -> list[str] | None:
-    """Names the columns that Lance reads after its filter; None leaves the choice to Lance.
+    """Return the names of the columns that Lance reads after its filter; None leaves the choice to Lance.
 
     Lance chooses field by field. What it reads of a struct before and after the filter it puts together without the metadata of
     structs inside, and then refuses the result for its type.
@@ -351,6 +354,6 @@ def _cast(column: pa.Array, theirs: pa.Field, field: pa.Field, source: Source, f
 
 
 def _counted(rows: int, batch_rows: int) -> Iterator[pa.RecordBatch]:
-    """Batches without columns, of so many rows."""
+    """Yield batches without columns, of so many rows."""
     for start in range(0, rows, batch_rows):
         yield pa.RecordBatch.from_arrays([pa.nulls(min(batch_rows, rows - start))], ["rows"]).select([])

@@ -23,13 +23,13 @@ from lance_flight.model.schema import FIELD_ID, TABLE_FIELD_ID, NamespaceSchema
 
 
 def namespace_id(field: pa.Field) -> int | None:
-    """The id of a field of the namespace schema, or of one of a partition table."""
+    """Return the id of a field of the namespace schema, or of one of a partition table."""
     text = (field.metadata or {}).get(FIELD_ID, b"")
     return int(text) if text.isdigit() else field_id(field)
 
 
 def ids_within(field: pa.Field) -> Iterator[int]:
-    """The ids of a field and of those inside it."""
+    """Yield the ids of a field and of those inside it."""
     number = namespace_id(field)
     if number is not None:
         yield number
@@ -38,7 +38,10 @@ def ids_within(field: pa.Field) -> Iterator[int]:
 
 
 def matching(field: pa.Field, among: Sequence[pa.Field]) -> int | None:
-    """The place of the field of a table that holds a field of the namespace: by id, or by name where either has none."""
+    """Return the place of the field of a table that holds a field of the namespace.
+
+    By id, or by name where either has none.
+    """
     mine, ids = namespace_id(field), [field_id(each) for each in among]
     if mine is not None and any(number is not None for number in ids):
         return ids.index(mine) if mine in ids else None
@@ -47,7 +50,7 @@ def matching(field: pa.Field, among: Sequence[pa.Field]) -> int | None:
 
 
 def identified(dataset: LanceDataset, namespace: NamespaceSchema) -> list[pa.Field]:
-    """The columns of a table with the ids of the namespace's that they hold, whether the table keeps them or not."""
+    """Return a table's columns with the ids of the namespace's that they hold, even if the table does not keep them."""
     if namespace.is_numbered_by_lance:
         return numbered_columns(dataset)
     physical = list(dataset.schema)
@@ -91,7 +94,7 @@ def _with_id(physical: pa.Field, of: pa.Field, stored: Any) -> pa.Field:
 
 
 def adapted(column: pa.Array, physical: pa.Field, target: pa.Field, fills: Fills = NO_FILLS) -> pa.Array:
-    """A column as `target`; `pa.ArrowInvalid` or `pa.ArrowNotImplementedError` where a value cannot be cast.
+    """Return a column as `target`; `pa.ArrowInvalid` or `pa.ArrowNotImplementedError` where a value cannot be cast.
 
     Fields that the table, or its files, lack have the values that `fills` has for them.
     """
@@ -115,7 +118,7 @@ def adapted(column: pa.Array, physical: pa.Field, target: pa.Field, fills: Fills
 
 
 def missing(rows: int, target: pa.Field, fills: Fills = NO_FILLS) -> pa.Array:
-    """A column that a table lacks: what `fills` has for it, or for the fields inside it, else NULL."""
+    """Return a column that a table lacks: what `fills` has for it, or for the fields inside it, else NULL."""
     fill = _fill(target, fills)
     if fill is not None:
         return fill.values.cast(target.type)
