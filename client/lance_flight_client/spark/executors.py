@@ -44,7 +44,7 @@ class Executors:
         for start in range(0, len(pieces), PIECES_PER_JOB):
             some = pieces[start : start + PIECES_PER_JOB]
             try:
-                with _watched(self.spark, self.doing, _counted(told, start, len(pieces))):
+                with _watched(self.spark, self.doing, _counter(told, start, len(pieces))):
                     outcomes = self._outcomes(some)
             except BaseException:
                 _undo(pieces, done)
@@ -92,7 +92,7 @@ def _undo(pieces: Sequence[Piece[R]], outcomes: Sequence[R | LanceFlightError]) 
             piece.undo(outcome)
 
 
-def _counted(told: Told | None, before: int, pieces: int) -> Callable[[int], None] | None:
+def _counter(told: Told | None, before: int, pieces: int) -> Callable[[int], None] | None:
     return None if told is None else lambda done: told(before + done, pieces)
 
 

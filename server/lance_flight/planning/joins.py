@@ -91,7 +91,7 @@ def _matched(
     failures = [*failures, *unsure.values()]
     if not columns:
         return NotCopartitioned("; ".join(failures) or why_apart(every))
-    groups = grouped(sides, tables, [*columns.values()], _taken(columns, inner=inner))
+    groups = grouped(sides, tables, [*columns.values()], _matchable(columns, inner=inner))
     if inner:
         groups = [group for group in groups if all(any(map(len, versions)) for versions in group.rows)]
     return Groups(tuple(dimension.shown(sides[0]) for dimension in columns), tuple(groups))
@@ -111,7 +111,7 @@ def _why_unsure(dimension: Dimension, side: Side, evaluate: Evaluate | None) -> 
     return None
 
 
-def _taken(columns: Mapping[Dimension, Column], *, inner: bool) -> Mask:
+def _matchable(columns: Mapping[Dimension, Column], *, inner: bool) -> Mask:
     """Return the tables with a row that may find another.
 
     A transform gives NULL for NULL alone, an expression for anything.

@@ -50,7 +50,7 @@ class DirectPortion:
         """Those of `rows`, which have the columns of `read`, for which the condition is TRUE, in Spark's types."""
         carried = carried_schema(self.schema)
         for batch in rows:
-            chosen = batch if self.condition is None else self._chosen(batch, self.condition)
+            chosen = batch if self.condition is None else self._filter(batch, self.condition)
             yield carried_batch(chosen.select(self.schema.names), carried)
 
     @property
@@ -58,7 +58,7 @@ class DirectPortion:
         """The columns that are read."""
         return pa.schema([self.source.field(name) for name in dict.fromkeys([*self.schema.names, *self.columns])])
 
-    def _chosen(self, batch: pa.RecordBatch, condition: str) -> pa.RecordBatch:
+    def _filter(self, batch: pa.RecordBatch, condition: str) -> pa.RecordBatch:
         return batch.filter(compute(condition, batch, pa.bool_())) if batch.num_rows else batch
 
     def _rows(self) -> Iterator[pa.RecordBatch]:

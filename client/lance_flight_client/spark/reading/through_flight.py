@@ -116,7 +116,7 @@ class FlightPortion:
                     rows = self._opened(client)
                     first = next(rows, None)
                 except flight.FlightUnavailableError as exc:
-                    unreachable.append(f"{location}: {_said(exc)}")
+                    unreachable.append(f"{location}: {_message_of(exc)}")
                     continue
                 if first is not None:
                     yield carried_batch(first, carried)
@@ -185,9 +185,9 @@ def plan(options: ReadOptions) -> FlightPlan:
                 asked = tasks_for(answer.rows, None)
                 answer = _ask(access, client, sql, asked)
         except flight.FlightUnavailableError as exc:
-            raise ServerError(f"no server answers at {access.uri}: {_said(exc)}") from exc
+            raise ServerError(f"no server answers at {access.uri}: {_message_of(exc)}") from exc
         except _ANSWERS as exc:
-            raise ServerError(_said(exc)) from exc
+            raise ServerError(_message_of(exc)) from exc
     if options.table is not None:
         sql = table_query(options, answer.versions[0])
     planned = FlightPlan(access=access, sql=sql, asked=asked, answer=answer)
@@ -257,7 +257,7 @@ def _varint(number: int) -> bytes:
     return bytes([low | 0x80]) + _varint(high) if high else bytes([low])
 
 
-def _said(exc: BaseException) -> str:
+def _message_of(exc: BaseException) -> str:
     """Return the message of a server's error, without the text that gRPC and Arrow add."""
     text = str(exc.args[0] if exc.args else exc)
     return _AROUND.sub("", text).strip()

@@ -36,7 +36,7 @@ def held(root: Store, snapshot: Snapshot, wanted: pa.Table, evaluate: Evaluate) 
     whole: list[PartitionTable] = []
     partly: dict[PartitionTable, np.ndarray] = {}
     for tables in snapshot.tables:
-        known = _known(tables, snapshot, fields, evaluate)
+        known = _known_values(tables, snapshot, fields, evaluate)
         hits = match(known, wanted.select(known.column_names)) >= 0 if known.num_columns else np.ones(len(tables), bool)
         found = tables.tables(np.flatnonzero(hits))
         if known.num_columns == len(fields):
@@ -49,7 +49,9 @@ def held(root: Store, snapshot: Snapshot, wanted: pa.Table, evaluate: Evaluate) 
     return Held(tuple(whole), partly)
 
 
-def _known(tables: SpecTables, snapshot: Snapshot, fields: Sequence[PartitionField], evaluate: Evaluate) -> pa.Table:
+def _known_values(
+    tables: SpecTables, snapshot: Snapshot, fields: Sequence[PartitionField], evaluate: Evaluate
+) -> pa.Table:
     """Return the values of those of `fields` that the tables' own values decide, one row for each table.
 
     A field of their own spec does, and so do the sources themselves, for as long as they are columns; not a doubtful one.

@@ -48,7 +48,7 @@ class WrittenColumns:
 
     def missing(self, dataset: LanceDataset, fresh: Sequence[pa.Field]) -> list[FragmentMetadata]:
         """Return the fragments of a version whose columns `fresh` have to be written."""
-        return [fragment for fragment, written in self._found(dataset, fresh) if written is None]
+        return [fragment for fragment, written in self._match_written(dataset, fresh) if written is None]
 
     def of(self, dataset: LanceDataset, fresh: Sequence[pa.Field]) -> Widened | None:
         """Return all fragments of a version with their new columns, none of which is missing.
@@ -56,7 +56,7 @@ class WrittenColumns:
         None for a version without fragments.
         """
         fragments, schema = [], None
-        for now, written in self._found(dataset, fresh):
+        for now, written in self._match_written(dataset, fresh):
             if written is None:
                 raise AssertionError(f"fragment {now.id} has no new columns")
             added = [file for file in written.widened.files if file.path not in _paths(now)]
@@ -64,7 +64,7 @@ class WrittenColumns:
             schema = written.schema
         return None if schema is None else Widened(tuple(fragments), schema)
 
-    def _found(
+    def _match_written(
         self, dataset: LanceDataset, fresh: Sequence[pa.Field]
     ) -> Iterator[tuple[FragmentMetadata, _Written | None]]:
         """Yield each fragment with what was written for its files, if all rows that it has now have values there."""

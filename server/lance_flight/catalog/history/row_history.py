@@ -185,7 +185,7 @@ def _without_equals(moved: Sequence[RowsMoved], schema: pa.Schema, ids: Mapping[
     left = {DELETE: gone & come, INSERT: gone & come}
     found = []
     for part, addresses, values in listed:
-        kept = np.array([not _taken(left[part.change], value) for value in values], bool)
+        kept = np.array([not _take(left[part.change], value) for value in values], bool)
         if kept.any():
             found.append(replace(part, addresses=addresses[kept]))
     return found
@@ -201,6 +201,6 @@ def _listed(part: RowsMoved, schema: pa.Schema, ids: Mapping[str, int]) -> tuple
     return rows[ROW_ADDRESS].to_numpy(), list(map(repr, zip(*columns, strict=True)))
 
 
-def _taken(counted: Counter[str], value: str) -> bool:
+def _take(counted: Counter[str], value: str) -> bool:
     counted[value] -= 1
     return counted[value] >= 0

@@ -101,7 +101,7 @@ class _Indexing:
         tables = snapshot.all_tables()
         open_ones = [table for table in tables if table.object_id not in self._settled]
         with ThreadPoolExecutor(OPENERS, thread_name_prefix="indexing") as pool:
-            todo = dict(islice(self._wanted(pool, snapshot, definition, open_ones), TABLES_PER_COMMIT))
+            todo = dict(islice(self._incomplete_tables(pool, snapshot, definition, open_ones), TABLES_PER_COMMIT))
             self._build([piece for piece in todo.values() if not self._is_built(piece)], len(tables))
             operation = f"index {definition.name} of {len(todo)} partitions"
             pins = list(pool.map(partial(self._stage, said_of(operation, ())), todo.values()))
@@ -130,7 +130,7 @@ class _Indexing:
             raise AlreadyExists(f"index {definition.name!r} is there already, of another column, kind or options")
         return definition, known is None
 
-    def _wanted(
+    def _incomplete_tables(
         self,
         pool: ThreadPoolExecutor,
         snapshot: Snapshot,

@@ -110,7 +110,7 @@ class Check:
                 wrong = self._misplaced(batch)
                 misplaced += len(wrong)
                 if len(wrong) and problem is None:
-                    problem = self._said(batch.slice(int(wrong[0]), 1))
+                    problem = self._describe_row(batch.slice(int(wrong[0]), 1))
         except LanceFlightError as exc:
             problem = str(exc)
         except UNREADABLE as exc:
@@ -136,7 +136,7 @@ class Check:
     def _values(self, batch: pa.RecordBatch) -> pa.Table:
         return partition_values(pa.Table.from_batches([batch]), self.fields, self.schema.source_paths, self.evaluate)
 
-    def _said(self, row: pa.RecordBatch) -> str:
+    def _describe_row(self, row: pa.RecordBatch) -> str:
         found, expected = (
             ", ".join(map(str, each.to_pylist()[0].values())) for each in (self._values(row), self.values)
         )

@@ -106,7 +106,7 @@ def _metric(column: pa.Field, options: Mapping[str, OptionValue]) -> Mapping[str
 def indices_of(snapshot: Snapshot) -> list[IndexDefinition]:
     """Return the indices that a snapshot has, but for those of columns that were dropped."""
     columns = set(snapshot.schema.ids.values())
-    return [each for each in _noted(head_row(snapshot)) if each.field_id in columns]
+    return [each for each in _definitions_in(head_row(snapshot)) if each.field_id in columns]
 
 
 def index_named(snapshot: Snapshot, name: str) -> IndexDefinition:
@@ -122,5 +122,5 @@ def note_of(definitions: Sequence[IndexDefinition]) -> dict[str, object]:
     return {INDICES: [each.to_json() for each in definitions]}
 
 
-def _noted(head: pa.Table) -> Iterator[IndexDefinition]:
+def _definitions_in(head: pa.Table) -> Iterator[IndexDefinition]:
     return (IndexDefinition.from_json(entry) for entry in entries_of(head, INDICES))

@@ -196,10 +196,10 @@ class Manifest(VersionLog):
         except SerializationFailure:
             raise
         except Conflict:
-            return self._found(base, transactions[0])
+            return self._find_committed(base, transactions[0])
         except BaseException as exc:
             # Whatever went wrong, the table says whether it did so before or after the commit.
-            found = self._found(base, transactions[0])
+            found = self._find_committed(base, transactions[0])
             if found is None and isinstance(exc, OSError) and place.is_remote:
                 raise OutcomeUnknown(
                     f"a commit to {place.name!r} was sent and not answered: {place.words(exc)}"
@@ -209,7 +209,7 @@ class Manifest(VersionLog):
             return found
         return version
 
-    def _found(self, base: Snapshot, transaction: str) -> int | None:
+    def _find_committed(self, base: Snapshot, transaction: str) -> int | None:
         """Return the version that a transaction became visible in all the same: its answer was lost, or came twice."""
         place = self.root
         try:

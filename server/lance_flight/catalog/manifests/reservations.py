@@ -50,7 +50,7 @@ def reserved(manifest: Manifest, seconds: float) -> Iterator[str]:
     holder = secrets.token_hex(8)
     bounded = min(max(seconds, LEAST_SECONDS), MOST_SECONDS)
     note = asdict(Reservation(holder=holder, since=time.time(), seconds=bounded))
-    commit_rows(manifest, lambda snapshot: _noted(snapshot, note), "reserve the next commit")
+    commit_rows(manifest, lambda snapshot: _with_reservation(snapshot, note), "reserve the next commit")
     try:
         yield holder
     finally:
@@ -82,7 +82,7 @@ def wait_for_release(log: VersionLog, holder: str | None = None) -> None:
         time.sleep(TICK)
 
 
-def _noted(snapshot: Snapshot, note: object) -> Difference:
+def _with_reservation(snapshot: Snapshot, note: object) -> Difference:
     return Difference(with_note(head_row(snapshot), NOTE, note), ())
 
 
@@ -90,4 +90,4 @@ def _released(holder: str, snapshot: Snapshot) -> Difference:
     found = reservation_of(snapshot)
     if found is None or found.holder != holder:
         return Difference(snapshot.rows.slice(0, 0), ())
-    return _noted(snapshot, None)
+    return _with_reservation(snapshot, None)

@@ -69,7 +69,7 @@ class TableResolver:
         self.temporary_names: frozenset[TableName] = frozenset()
         self._manifest = DirectoryManifest(store)
         self._opened: dict[str, Table] = {}
-        self._named: tuple[Listing, Mapping[TableName, Listed]] = NOTHING, {}
+        self._by_sql_name: tuple[Listing, Mapping[TableName, Listed]] = NOTHING, {}
         self._lock = RLock()
 
     def on_branch(self, name: str | None) -> Self:
@@ -265,7 +265,7 @@ class TableResolver:
 
     def _sub_directories(self) -> list[str]:
         """Return the plain sub-directories: neither tables nor namespaces nor private."""
-        taken = self._taken()
+        taken = self._reserved_directories()
         return [name for name in self.store.directories() if name not in taken and self._is_plain(name)]
 
     def _is_directory(self, db_schema: str) -> bool:
@@ -275,7 +275,7 @@ class TableResolver:
         return (
             _is_safe(db_schema)
             and self.store.has(db_schema)
-            and db_schema not in self._taken()
+            and db_schema not in self._reserved_directories()
             and self._is_plain(db_schema)
         )
 
@@ -283,7 +283,7 @@ class TableResolver:
         """Return whether a directory is a listed table's, which has the name that is listed and no other."""
         return place.uri.removeprefix(f"{self.store.uri.rstrip('/')}/") in listing.locations
 
-    def _taken(self) -> frozenset[str | None]:
+    def _reserved_directories(self) -> frozenset[str | None]:
         """Sub-directories that belong to a table, whatever they look like."""
         listed = self._manifest.listing().locations
         return listed | OF_A_LANCE_TABLE if _has_versions(self.store) else listed
@@ -317,9 +317,9 @@ class TableResolver:
 
     def _named_listing(self) -> tuple[Listing, Mapping[TableName, Listed]]:
         """Return what it lists, and the tables among that by the names that SQL has for them."""
-        listing, named = self._manifest.listing(), self._named
+        listing, named = self._manifest.listing(), self._by_sql_name
         if named[0] is not listing:
-            self._named = named = listing, _named(listing)
+            self._by_sql_name = named = listing, _by_sql_name(listing)
         return named
 
     def _listed_schemas(self) -> set[str]:
@@ -358,7 +358,7 @@ class TableResolver:
         return place.has(MANIFEST) and self._namespace(place).manifest.is_namespace()
 
 
-def _named(listing: Listing) -> dict[TableName, Listed]:
+def _by_sql_name(listing: Listing) -> dict[TableName, Listed]:
     """Return the listed tables by the names that SQL has for them.
 
     Where two paths make one name, the shorter one has it.

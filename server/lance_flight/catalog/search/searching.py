@@ -86,14 +86,16 @@ def best(
         return _of_table(search, *work[0], check)
     with ThreadPoolExecutor(target_partitions, thread_name_prefix="search") as pool:
         try:
-            rows = _found(search, work, pool, check)
+            rows = _search_each(search, work, pool, check)
         except BaseException:
             pool.shutdown(wait=True, cancel_futures=True)
             raise
     return ranked(search, rows)
 
 
-def _found(search: AnySearch, work: Sequence[tuple[Scan, Open]], pool: Executor, check: Callable[[], None]) -> pa.Table:
+def _search_each(
+    search: AnySearch, work: Sequence[tuple[Scan, Open]], pool: Executor, check: Callable[[], None]
+) -> pa.Table:
     if isinstance(search, TextSearch):
         return text_search.found(search, work, pool, check)
     running = [pool.submit(partial(_of_table, search, scan, table, check)) for scan, table in work]

@@ -74,10 +74,10 @@ class IndexedTexts:
 
     def _frequency(self, word: Word) -> int:
         if self.key is None:
-            return self._counted(word)
-        return _counts.of((*self.key, self.column, word.text), lambda: self._counted(word))
+            return self._count_word(word)
+        return _counts.of((*self.key, self.column, word.text), lambda: self._count_word(word))
 
-    def _counted(self, word: Word) -> int:
+    def _count_word(self, word: Word) -> int:
         scanner = self.dataset.scanner(
             columns=[],
             with_row_id=True,

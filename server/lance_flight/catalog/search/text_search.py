@@ -204,16 +204,16 @@ class _Unindexed:
     kept: _Held | None = None
 
     def statistics(self) -> Statistics:
-        held = self._held()
+        held = self._field_lengths()
         if self.room.take(held.rows.num_rows):
             self.kept = held
         return Statistics() if held.texts is None else held.texts.statistics(self.search.query)
 
     def find(self, every: Statistics | None, count: int, schema: pa.Schema) -> pa.Table:
-        held = self.kept or self._held()
+        held = self.kept or self._field_lengths()
         return held.find(replace(self.search, count=count), every).select(schema.names)
 
-    def _held(self) -> _Held:
+    def _field_lengths(self) -> _Held:
         names = [name for name in self.scan.schema.names if name != self.search.result.name]
         wanted = dict.fromkeys([*names, self.search.column])
         made = {field.name: field for field in (*self.scan.source, *ADDRESS_FIELDS)}

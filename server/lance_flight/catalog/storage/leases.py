@@ -80,7 +80,7 @@ class Leases:
 
         Costs microseconds; for an old snapshot that this process does not hold yet, one small file.
         """
-        (hold,) = self._held(namespace, [snapshot])
+        (hold,) = self._lease_objects(namespace, [snapshot])
         if is_newest or (datetime.now(UTC) - committed_at).total_seconds() < SETTLED:
             hold.is_safe = True
         self._lease(namespace, [hold])
@@ -88,11 +88,11 @@ class Leases:
 
     def hold_all(self, namespace: Store, snapshots: Iterable[SnapshotId]) -> list[SnapshotLease]:
         """Hold snapshots of which any may be old, before they are read."""
-        holds = self._held(namespace, snapshots)
+        holds = self._lease_objects(namespace, snapshots)
         self._lease(namespace, holds)
         return holds
 
-    def _held(self, namespace: Store, snapshots: Iterable[SnapshotId]) -> list[SnapshotLease]:
+    def _lease_objects(self, namespace: Store, snapshots: Iterable[SnapshotId]) -> list[SnapshotLease]:
         with self._lock:
             if self._renewer is None:
                 self._renewer = threading.Thread(target=self._renew, name="leases", daemon=True)

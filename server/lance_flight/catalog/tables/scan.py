@@ -150,7 +150,7 @@ class Scan:
 
     def _start(self, source: Source) -> Iterator[pa.RecordBatch]:
         if not self.schema.names and self.filter is None and self.search is None:
-            return _counted(source.count_rows(), self.batch_rows)
+            return _empty_batches(source.count_rows(), self.batch_rows)
         columns = source.columns
         targets = {name: self._target(name, source) for name in self._needed}
         fields = {name: physical(columns, name, self.ids.get(name)) for name in targets}
@@ -188,13 +188,13 @@ class Scan:
         return name in _MADE or (self.search is not None and name == self.search.result.name)
 
     @property
-    def _made(self) -> list[str]:
+    def _generated(self) -> list[str]:
         """The columns that are stored nowhere and wanted."""
         return [name for name in dict.fromkeys([*self.schema.names, *self.filter_columns]) if name in _MADE]
 
     def _lineage(self, source: Source) -> list[str]:
         """Those of them that Lance gives like stored ones."""
-        return [name for name in self._made if name in LINEAGE] if source.dataset.has_stable_row_ids else []
+        return [name for name in self._generated if name in LINEAGE] if source.dataset.has_stable_row_ids else []
 
     def _direct(self, table: _Table) -> Iterator[pa.RecordBatch]:
         """Return a table whose columns are just what is asked for; Lance filters where it understands the filter."""
@@ -203,13 +203,13 @@ class Scan:
             try:
                 columns = [name for name in self.schema.names if name not in not_stored or name in lineage]
                 reader = self._reader(table, columns, self.filter, self._searching())
-                return (self._shaped(batch, None, table) for batch in reader)
+                return (self._to_schema(batch, None, table) for batch in reader)
             except _NOT_TAKEN:
                 if self.filter is None:
                     raise
         searching = self._searching(all_of=table.source)
         reader = self._reader(table, [*self._results, *table.stored, *lineage], None, searching)
-        return (self._shaped(batch, self.rest, table) for batch in reader)
+        return (self._to_schema(batch, self.rest, table) for batch in reader)
 
     def _searching(self, column: str | None = None, all_of: Source | None = None) -> Mapping[str, Any]:
         """Return the search arguments for Lance's scanner: for a column as a table names it, or to find all that a table has."""
@@ -248,7 +248,7 @@ class Scan:
             made += [_MADE[ROW_ADDRESS]] if ROW_ADDRESS in batch.schema.names else []
             columns += [batch.column(field.name) for field in made]
             target = pa.schema([*table.targets.values(), *made])
-            yield self._shaped(pa.RecordBatch.from_arrays(columns, schema=target), self.rest, table)
+            yield self._to_schema(pa.RecordBatch.from_arrays(columns, schema=target), self.rest, table)
 
     def _reader(
         self, table: _Table, columns: list[str], condition: pc.Expression | None, searching: Mapping[str, Any]
@@ -273,14 +273,14 @@ class Scan:
     def _is_addressed(self) -> bool:
         return not _ADDRESSES.isdisjoint(self.schema.names)
 
-    def _shaped(self, batch: pa.RecordBatch, rest: pc.Expression | None, table: _Table) -> pa.RecordBatch:
+    def _to_schema(self, batch: pa.RecordBatch, rest: pc.Expression | None, table: _Table) -> pa.RecordBatch:
         said = {TABLE_NUMBER: table.source.number, PARTITION: table.source.partition}
         filled = [name for name in table.filled if name not in batch.schema.names]
         fills = table.fill.of(batch) if filled else {}
         for name in filled:
             target = self.source.field(name)
             batch = batch.append_column(target, fills[self.ids[name]].values.cast(target.type))
-        for name in self._made:
+        for name in self._generated:
             # What is the same for all rows of a table; NULL where one has no lineage.
             if name not in batch.schema.names:
                 field = _MADE[name]
@@ -353,7 +353,7 @@ def _cast(column: pa.Array, theirs: pa.Field, field: pa.Field, source: Source, f
         raise
 
 
-def _counted(rows: int, batch_rows: int) -> Iterator[pa.RecordBatch]:
+def _empty_batches(rows: int, batch_rows: int) -> Iterator[pa.RecordBatch]:
     """Yield batches without columns, of so many rows."""
     for start in range(0, rows, batch_rows):
         yield pa.RecordBatch.from_arrays([pa.nulls(min(batch_rows, rows - start))], ["rows"]).select([])
