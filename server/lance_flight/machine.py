@@ -15,7 +15,7 @@ PROCESS = Path("/proc/self")
 
 @dataclass(frozen=True, slots=True)
 class ControlGroupLimits:
-    """What the control groups of a process leave of cores and bytes; infinite where they say nothing."""
+    """Cores and bytes that the control groups of a process allow; infinite where they set no limit."""
 
     cores: float = math.inf
     memory: float = math.inf

@@ -10,8 +10,8 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 from lance_flight.catalog.manifests import reservations
-from lance_flight.catalog.manifests.head_notes import with_note
-from lance_flight.catalog.manifests.new_partitions import head_row
+from lance_flight.catalog.manifests.guard_notes import with_note
+from lance_flight.catalog.manifests.new_partitions import guard_row
 from lance_flight.catalog.manifests.reservations import reservation_of, reserved
 from lance_flight.catalog.namespace import PartitionedNamespace
 from lance_flight.catalog.roots.directory import Root
@@ -41,7 +41,7 @@ def count(engine: Engine) -> int:
 
 def put_note(namespace: PartitionedNamespace, note: object) -> None:
     snapshot = namespace.snapshot()
-    namespace.manifest.commit(snapshot, with_note(head_row(snapshot), reservations.NOTE, note), "reserve")
+    namespace.manifest.commit(snapshot, with_note(guard_row(snapshot), reservations.NOTE, note), "reserve")
 
 
 OTHERS = {

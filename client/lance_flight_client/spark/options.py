@@ -118,7 +118,7 @@ def meanings(kind: type[Any]) -> Mapping[str, str]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReadOptions:
-    """What is read, from where, and how: each option, once."""
+    """Options of a read, each declared once: what is read, from where, and how."""
 
     root: str | None = option("directory or object-store URI of the tables, which are read directly")
     uri: str | None = option("server to read through instead: grpc://host:port or grpc+tls://host:port")

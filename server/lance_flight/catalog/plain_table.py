@@ -11,8 +11,8 @@ import pyarrow as pa
 from lance import LanceDataset
 
 from lance_flight.catalog.manifests.evolution import Change
-from lance_flight.catalog.manifests.head_notes import NOTES, notes_text, with_note
-from lance_flight.catalog.manifests.new_partitions import head_row
+from lance_flight.catalog.manifests.guard_notes import NOTES, notes_text, with_note
+from lance_flight.catalog.manifests.new_partitions import guard_row
 from lance_flight.catalog.manifests.snapshot import Snapshot
 from lance_flight.catalog.namespace import PartitionedNamespace
 from lance_flight.catalog.storage.branches import BranchRef
@@ -74,7 +74,7 @@ class PlainTable(Table):
             return snapshot.version
         if evolution.notes:
             noted = self.snapshot()
-            head = head_row(noted)
+            head = guard_row(noted)
             for key, note in evolution.notes.items():
                 head = with_note(head, key, note)
             with conflicts(f"another writer changed the metadata of {self.store.name!r} first"):

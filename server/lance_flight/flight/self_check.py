@@ -10,7 +10,7 @@ _UNTRACED = (b"traceparent", b"00-11111111111111111111111111111111-1111111111111
 
 
 class SelfCheck:
-    """Calls the server at `uri`. Its own certificate need not be valid for this machine, and nobody's credential is needed."""
+    """Calls the server at `uri`. Its certificate need not be valid for this machine, and no credential is needed."""
 
     def __init__(self, uri: str, *, timeout: float) -> None:
         scheme, _, address = uri.partition("://")

@@ -54,7 +54,7 @@ class Updates:
     takes_dictionaries: bool = False
 
     def statement_update(self, call: Call, command: StatementUpdate) -> bytes:
-        """Run a statement. Its stream has no schema, so nobody may look for one."""
+        """Run a statement. Its stream has no schema, which must not be looked for."""
         return self._run(call, BoundStatement(text=command.query, transaction_id=optional(command, "transaction_id")))
 
     def statement_substrait_plan(self, call: Call, command: StatementSubstraitPlan) -> bytes:

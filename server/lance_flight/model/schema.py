@@ -154,7 +154,7 @@ class NamespaceSchema:
 
     @cached_property
     def sources(self) -> dict[int, SourceColumn]:
-        """What a partition field can be computed from, by id: the columns, and the fields inside structs.
+        """Return the sources that a partition field can be computed from, by id: the columns, and the fields inside structs.
 
         Elements of lists and maps are left out: a row has any number of them.
         """

@@ -32,7 +32,7 @@ MODES = (APPEND, OVERWRITE, OVERWRITE_TABLE) = ("append", "overwrite", "overwrit
 
 @dataclass(frozen=True, slots=True)
 class SettingType:
-    """What the values of a setting are: `read` gives them as a job has them, and None for anything else."""
+    """Values of a setting: `read` gives them as a job has them, and None for anything else."""
 
     metavar: str
     expected: str

@@ -33,7 +33,7 @@ from lance_flight_client.spark.types import carried_schema, spark_schema
 
 @dataclass(frozen=True, slots=True)
 class PrunedTables:
-    """What a read found: the filters by spec version, what they do not say of the condition, and the tables that are left.
+    """Result of pruning a read: the filters by spec version, the condition that they do not cover, and the tables that are left.
 
     These stand in the order of the tables of `planned`, which a plain table has not.
     """

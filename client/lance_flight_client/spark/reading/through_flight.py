@@ -81,7 +81,7 @@ class ServerAccess:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServerPlan:
-    """What a server plans for a query: columns, one ticket and its locations for each endpoint, the versions of its tables.
+    """Plan of a query by a server: columns, one ticket and its locations for each endpoint, the versions of its tables.
 
     `rows` is how many these have, where it says so.
     """

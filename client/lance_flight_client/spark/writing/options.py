@@ -14,7 +14,7 @@ PARTITIONS, TABLE = "partitions", "table"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WriteOptions:
-    """What is written to, and how: each option, once."""
+    """Options of a write, each declared once: the target, and how it is written."""
 
     root: str = option("the directory or object-store URI of the tables; executors write there themselves")
     table: NamedTable = option(  # noqa: RUF009 - a field
@@ -46,7 +46,7 @@ class WriteOptions:
 
     @property
     def replaces(self) -> str | None:
-        """What is replaced: `PARTITIONS`, `TABLE`, or None for rows that are added."""
+        """Return what is replaced: `PARTITIONS`, `TABLE`, or None for rows that are added."""
         return self.overwrite
 
     @classmethod

@@ -13,9 +13,9 @@ from datetime import UTC, datetime
 
 import pyarrow as pa
 
-from lance_flight.catalog.manifests.head_notes import entries_of, with_note
+from lance_flight.catalog.manifests.guard_notes import entries_of, with_note
 from lance_flight.catalog.manifests.idempotency import checked_name
-from lance_flight.catalog.manifests.new_partitions import head_row
+from lance_flight.catalog.manifests.new_partitions import guard_row
 from lance_flight.catalog.manifests.snapshot import Snapshot
 from lance_flight.errors import AlreadyCommitted, AlreadyExists
 
@@ -75,7 +75,7 @@ def checked_stream(stream: str) -> str:
 
 def last_batches(snapshot: Snapshot) -> list[StreamBatch]:
     """Return the last batch of each stream that a snapshot remembers; the stream that wrote last comes last."""
-    return list(_of(head_row(snapshot)))
+    return list(_of(guard_row(snapshot)))
 
 
 def last_batch(snapshot: Snapshot, stream: str) -> StreamBatch | None:

@@ -11,9 +11,9 @@ from datetime import UTC, datetime
 
 import pyarrow as pa
 
-from lance_flight.catalog.manifests.head_notes import entries_of, with_note
+from lance_flight.catalog.manifests.guard_notes import entries_of, with_note
 from lance_flight.catalog.manifests.idempotency import checked_name
-from lance_flight.catalog.manifests.new_partitions import head_row
+from lance_flight.catalog.manifests.new_partitions import guard_row
 from lance_flight.catalog.manifests.snapshot import Snapshot
 from lance_flight.errors import AlreadyCommitted
 
@@ -58,7 +58,7 @@ def checked_id(commit_id: str) -> str:
 
 def named_commits(snapshot: Snapshot) -> list[CommitToken]:
     """Return the commits that a snapshot remembers by their ids, oldest first."""
-    return list(_of(head_row(snapshot)))
+    return list(_of(guard_row(snapshot)))
 
 
 def named_commit(snapshot: Snapshot, commit_id: str) -> CommitToken | None:

@@ -15,7 +15,7 @@ import pyarrow as pa
 from lance import FragmentMetadata, LanceOperation
 
 from lance_flight.catalog.commits.transaction import PartitionChange, Staged, Transaction
-from lance_flight.catalog.manifests.head_notes import NOTES, notes_text
+from lance_flight.catalog.manifests.guard_notes import NOTES, notes_text
 from lance_flight.catalog.manifests.idempotency import remembering
 from lance_flight.catalog.manifests.new_partitions import NewPartitions
 from lance_flight.catalog.manifests.properties import NAMESPACE_KEY

@@ -140,7 +140,7 @@ class Sweep:
         return list(loose.values())
 
     def _drop(self, branch: str, versions: list[StoredVersion], listing: TableFiles, *, dry_run: bool) -> SweepTotals:
-        """Remove a branch that no snapshot refers to any more; one that is not called like ours is somebody else's."""
+        """Remove a branch that no snapshot refers to any more; one that is not named like ours belongs to another writer."""
         if not branches.is_table_branch(branch) or not all(map(self._may_go, versions)):
             return SweepTotals()
         newest = self.store.open()

@@ -1,7 +1,7 @@
 """Changes of specs and schema: one commit of `__manifest` rows, together with the pins that go with them.
 
 Spec: Partition Evolution, Schema; decision 19a. New manifest columns come first, where nobody looks at them; the commit
-point notes the new metadata in the head row (`pending.py`); the table metadata follows.
+point notes the new metadata in the guard row (`pending.py`); the table metadata follows.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ from dataclasses import dataclass, field
 
 import pyarrow as pa
 
-from lance_flight.catalog.manifests.head_notes import with_note
+from lance_flight.catalog.manifests.guard_notes import with_note
 from lance_flight.catalog.manifests.manifest import Manifest
-from lance_flight.catalog.manifests.new_partitions import head_row, version_rows
+from lance_flight.catalog.manifests.new_partitions import guard_row, version_rows
 from lance_flight.catalog.manifests.pending import noted
 from lance_flight.catalog.manifests.properties import SCHEMA_KEY
 from lance_flight.catalog.manifests.reservations import reserved, wait_for_release
@@ -35,7 +35,7 @@ UNRESERVED_ATTEMPTS = 2
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Evolution:
-    """Metadata changes of one commit: a new spec, another schema, notes of the head row, and rows of `__manifest`."""
+    """Metadata changes of one commit: a new spec, another schema, notes of the guard row, and rows of `__manifest`."""
 
     operation: str
     spec: PartitionSpec | None = None
@@ -116,10 +116,10 @@ class Evolutions:
     def _commit(self, snapshot: Snapshot, evolution: Evolution, mark: str) -> int | None:
         schema = snapshot.rows.schema
         if snapshot.pending:
-            # The head row has room for one note.
+            # The guard row has room for one note.
             return None
         changed = [schema.empty_table()]
-        head = head_row(snapshot)
+        head = guard_row(snapshot)
         for key, note in evolution.notes.items():
             head = with_note(head, key, note)
         if evolution.metadata:

@@ -1,4 +1,4 @@
-"""Commits made at most once, however many try: recorded in the head row, which every commit writes back.
+"""Commits made at most once, however many try: recorded in the guard row, which every commit writes back.
 
 So two commits of the same thing conflict, and the second one finds the first. Snapshots expire, and this does not.
 """
@@ -11,7 +11,7 @@ from typing import Protocol
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lance_flight.catalog.manifests.new_partitions import head_row
+from lance_flight.catalog.manifests.new_partitions import guard_row
 from lance_flight.catalog.manifests.snapshot import Snapshot
 from lance_flight.errors import InvalidInput
 
@@ -43,15 +43,15 @@ class Once(Protocol):
         ...
 
     def noted(self, head: pa.Table) -> pa.Table:
-        """Return the head row that remembers it as well."""
+        """Return the guard row that remembers it as well."""
         ...
 
 
 def remembering(snapshot: Snapshot, rows: pa.Table, new: Sequence[Once]) -> pa.Table:
-    """Return the rows of a commit on top of `snapshot`, with the head row among them that remembers `new`."""
+    """Return the rows of a commit on top of `snapshot`, with the guard row among them that remembers `new`."""
     if not new:
         return rows
-    head = head_row(snapshot)
+    head = guard_row(snapshot)
     others = rows.filter(pc.not_equal(rows["object_id"], head["object_id"][0]))
     for once in new:
         head = once.noted(head)

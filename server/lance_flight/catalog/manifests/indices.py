@@ -1,4 +1,4 @@
-"""The indices of a namespace: what each is of and how it is built, kept in the head row so that it changes with rows.
+"""The indices of a namespace: what each is of and how it is built, kept in the guard row so that it changes with rows.
 
 Partition tables have Lance's own indices under the same names; the definition is for those that come later.
 """
@@ -11,8 +11,8 @@ from typing import Any, Self
 
 import pyarrow as pa
 
-from lance_flight.catalog.manifests.head_notes import entries_of
-from lance_flight.catalog.manifests.new_partitions import head_row
+from lance_flight.catalog.manifests.guard_notes import entries_of
+from lance_flight.catalog.manifests.new_partitions import guard_row
 from lance_flight.catalog.manifests.snapshot import Snapshot
 from lance_flight.errors import Corrupt, NotFound
 from lance_flight.model.index_kinds import (
@@ -106,7 +106,7 @@ def _metric(column: pa.Field, options: Mapping[str, OptionValue]) -> Mapping[str
 def indices_of(snapshot: Snapshot) -> list[IndexDefinition]:
     """Return the indices that a snapshot has, but for those of columns that were dropped."""
     columns = set(snapshot.schema.ids.values())
-    return [each for each in _definitions_in(head_row(snapshot)) if each.field_id in columns]
+    return [each for each in _definitions_in(guard_row(snapshot)) if each.field_id in columns]
 
 
 def index_named(snapshot: Snapshot, name: str) -> IndexDefinition:
@@ -118,7 +118,7 @@ def index_named(snapshot: Snapshot, name: str) -> IndexDefinition:
 
 
 def note_of(definitions: Sequence[IndexDefinition]) -> dict[str, object]:
-    """Return what the head row says of indices."""
+    """Return what the guard row says of indices."""
     return {INDICES: [each.to_json() for each in definitions]}
 
 

@@ -15,7 +15,7 @@ import pyarrow as pa
 from lance import LanceDataset, Transaction
 
 from lance_flight.catalog.manifests.manifest_rows import Rewrite
-from lance_flight.catalog.manifests.new_partitions import head_row
+from lance_flight.catalog.manifests.new_partitions import guard_row
 from lance_flight.catalog.manifests.properties import check_in_place
 from lance_flight.catalog.manifests.snapshot import Snapshot
 from lance_flight.catalog.manifests.snapshot_reading import read_snapshot
@@ -147,12 +147,12 @@ class Manifest(VersionLog):
         The rows of the objects `removed` go; `properties` are said of the new version beside what it did, and
         `transactions` are remembered with it.
 
-        Made from `base`, without retries: every commit writes the head row back, so if anyone has committed rows since,
+        Made from `base`, without retries: every commit writes the guard row back, so if anyone has committed rows since,
         this one fails with `Conflict` and nothing is visible.
         """
         check_in_place(self.root.name, base.misplaced)
         dataset, standing = self._open_to_commit(base.version), LocationGuard.of(self._place, base.version)
-        head = head_row(base)
+        head = guard_row(base)
         changes_head = head["object_id"][0].as_py() in rows["object_id"].to_pylist()
         rewrite = Rewrite.of(base, rows if changes_head else pa.concat_tables([head, rows]), removed)
         written = self._files.write(self._place, dataset, rewrite.rows)

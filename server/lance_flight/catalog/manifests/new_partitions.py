@@ -71,7 +71,7 @@ class NewPartitions:
         return _table(missing, self._snapshot.rows.schema)
 
 
-def head_row(snapshot: Snapshot) -> pa.Table:
+def guard_row(snapshot: Snapshot) -> pa.Table:
     """Return the row of the oldest spec, made if it is missing.
 
     Every commit writes it back, so that any two commits conflict.

@@ -1,7 +1,7 @@
-"""Metadata that changes in one commit with rows: the head row says it, and the table metadata follows.
+"""Metadata that changes in one commit with rows: the guard row says it, and the table metadata follows.
 
 Specs and schema stand in table metadata and pins in rows, which are two operations of Lance (decision 19a). A change of
-both is committed as rows: the new values are written into the head row, beside what they replace, and count from then
+both is committed as rows: the new values are written into the guard row, beside what they replace, and count from then
 on. As soon as the table metadata has them the note in the row means nothing any more; whoever finds them missing there
 puts them in.
 """
@@ -15,7 +15,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from lance_flight.catalog.manifests.head_notes import notes_of, with_note
+from lance_flight.catalog.manifests.guard_notes import notes_of, with_note
 from lance_flight.errors import InvalidInput
 
 PENDING = "lance_flight:pending"
@@ -23,13 +23,13 @@ _DIGEST_BYTES = 16
 
 
 def noted(head: pa.Table, metadata: Mapping[str, str], values: Mapping[str, str]) -> pa.Table:
-    """Return the head row with a note that `values` take the place of what `metadata` says."""
+    """Return the guard row with a note that `values` take the place of what `metadata` says."""
     note = {key: {"was": _digest(metadata.get(key)), "now": value} for key, value in values.items()}
     return with_note(head, PENDING, json.dumps(note, separators=(",", ":"), ensure_ascii=False))
 
 
 def pending(head: pa.Table, metadata: Mapping[str, str]) -> dict[str, str]:
-    """Return what the head row says and `metadata` has still the old values of."""
+    """Return what the guard row says and `metadata` has still the old values of."""
     text = notes_of(head).get(PENDING)
     note = json.loads(text) if isinstance(text, str) else {}
     if not isinstance(note, dict) or not all(_is_change(each) for each in note.values()):

@@ -15,9 +15,9 @@ from dataclasses import asdict, dataclass
 from functools import partial
 
 from lance_flight.catalog.manifests.differences import Difference
-from lance_flight.catalog.manifests.head_notes import notes_of, with_note
+from lance_flight.catalog.manifests.guard_notes import notes_of, with_note
 from lance_flight.catalog.manifests.manifest import Manifest
-from lance_flight.catalog.manifests.new_partitions import head_row
+from lance_flight.catalog.manifests.new_partitions import guard_row
 from lance_flight.catalog.manifests.row_commits import commit_rows
 from lance_flight.catalog.manifests.snapshot import Snapshot
 from lance_flight.catalog.manifests.version_log import VersionLog
@@ -61,7 +61,7 @@ def reserved(manifest: Manifest, seconds: float) -> Iterator[str]:
 
 def reservation_of(snapshot: Snapshot) -> Reservation | None:
     """Return the reservation that a snapshot tells of."""
-    note = notes_of(head_row(snapshot)).get(NOTE)
+    note = notes_of(guard_row(snapshot)).get(NOTE)
     match note:
         case {"holder": str(holder), "since": int() | float() as since, "seconds": int() | float() as seconds}:
             return Reservation(holder=holder, since=since, seconds=min(seconds, MOST_SECONDS))
@@ -83,7 +83,7 @@ def wait_for_release(log: VersionLog, holder: str | None = None) -> None:
 
 
 def _with_reservation(snapshot: Snapshot, note: object) -> Difference:
-    return Difference(with_note(head_row(snapshot), NOTE, note), ())
+    return Difference(with_note(guard_row(snapshot), NOTE, note), ())
 
 
 def _released(holder: str, snapshot: Snapshot) -> Difference:

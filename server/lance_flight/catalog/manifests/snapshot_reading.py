@@ -69,7 +69,7 @@ def _rows(dataset: LanceDataset, place: Store) -> tuple[pa.Table, np.ndarray]:
 
 
 def _pending(rows: pa.Table, metadata: Mapping[str, str]) -> dict[str, str]:
-    """Return what the head row says of the metadata, whichever of the `v<N>` rows it is."""
+    """Return what the guard row says of the metadata, whichever of the `v<N>` rows it is."""
     if "metadata" not in rows.column_names or not is_string(rows.schema.field("metadata").type):
         return {}
     heads = rows.filter(pc.match_substring(rows["metadata"], PENDING))

@@ -17,7 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from lance import LanceDataset, LanceOperation
 
-from lance_flight.catalog.manifests.head_notes import NOTES
+from lance_flight.catalog.manifests.guard_notes import NOTES
 from lance_flight.catalog.manifests.indices import INDICES
 from lance_flight.catalog.manifests.manifest import manifest_schema
 from lance_flight.catalog.manifests.properties import FILE_VERSION, NAMESPACE_KEY, SCHEMA_KEY, STABLE_ROW_IDS
@@ -75,7 +75,7 @@ class PlainLog(VersionLog):
         removed: Sequence[str] = (),
         properties: Mapping[str, str] = MappingProxyType({}),
     ) -> int | None:
-        # What was staged is visible; rows say which version that is, if anything was. One without a version is the head row.
+        # What was staged is visible; rows say which version that is, if anything was. One without a version is the guard row.
         versions: list[int] = rows["read_version"].drop_null().to_pylist()
         visible = max([base.version, *versions])
         if not pc.all(rows["read_version"].is_valid()).as_py():

@@ -23,7 +23,7 @@ PREFIX = "lfs_"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TokenClaims:
-    """What a session token says of its user; each token is another session."""
+    """Claims of a session token about its user; each token is a session of its own."""
 
     user: str
     mark: str

@@ -1,6 +1,6 @@
-"""Notes of the head row: our entries in its `metadata`, each under a key of its own.
+"""Notes of the guard row: our entries in its `metadata`, each under a key of its own.
 
-Every commit writes that row back (`new_partitions.head_row`), so that a note changes together with rows.
+Every commit writes that row back (`new_partitions.guard_row`), so that a note changes together with rows.
 """
 
 from __future__ import annotations
@@ -11,16 +11,16 @@ from typing import Any
 import pyarrow as pa
 
 NOTES = "lance_flight:notes"
-"""The key under which a plain table, which has no head row, keeps what stands there: in its metadata, or in a commit's properties."""
+"""The key under which a plain table, which has no guard row, keeps what stands there: in its metadata, or in a commit's properties."""
 
 
 def notes_text(head: pa.Table) -> str:
-    """Return all that a head row says, as it stands there."""
+    """Return all that a guard row says, as it stands there."""
     return head["metadata"][0].as_py() or "{}"
 
 
 def notes_of(head: pa.Table) -> dict[str, Any]:
-    """Return all notes of a head row; nothing where there is none, or where its metadata has foreign content."""
+    """Return all notes of a guard row; nothing where there is none, or where its metadata has foreign content."""
     text = head["metadata"][0].as_py() if head.num_rows and "metadata" in head.column_names else None
     found = json.loads(text) if text else {}
     return found if isinstance(found, dict) else {}
@@ -33,7 +33,7 @@ def entries_of(head: pa.Table, key: str) -> list[Any]:
 
 
 def with_note(head: pa.Table, key: str, note: object) -> pa.Table:
-    """Return the head row with the note under one key replaced."""
+    """Return the guard row with the note under one key replaced."""
     place = head.schema.get_field_index("metadata")
     text = json.dumps(notes_of(head) | {key: note}, separators=(",", ":"), ensure_ascii=False)
     return head.set_column(place, head.schema.field(place), pa.array([text], head.schema.field(place).type))
