@@ -229,7 +229,7 @@ def precision(kind: pa.DataType) -> int | None:
 
 
 def scale(kind: pa.DataType) -> int | None:
-    """Decimal digits of a column that is sent as `kind`; None where that has no meaning."""
+    """Return the number of decimal digits of a column that is sent as `kind`; None where that has no meaning."""
     if pa.types.is_decimal(kind):
         return int(kind.scale)
     if pa.types.is_timestamp(kind) or pa.types.is_time(kind):

@@ -1,4 +1,4 @@
-"""Why the partition tables of several scans have no dimension in common, in a sentence for each pair that differs."""
+"""Reasons that the tables of several scans have no dimension in common, a sentence for each pair that differs."""
 
 from __future__ import annotations
 

@@ -78,7 +78,7 @@ def _document(path: Path) -> dict[str, Any]:
 
 
 def _unknown(document: Mapping[str, Any]) -> Iterator[str]:
-    """Sections and keys that no job has."""
+    """Yield sections and keys that no job has."""
     known = [*SECTIONS, *(setting.name for setting in SETTINGS if not setting.section)]
     for section, content in document.items():
         if section not in known:

@@ -47,7 +47,7 @@ class DirectPortion:
         return self.carried(self._rows())
 
     def carried(self, rows: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """Those of `rows`, which have the columns of `read`, for which the condition is TRUE, in Spark's types."""
+        """Yield those of `rows`, which have the columns of `read`, that fulfil the condition, in Spark's types."""
         carried = carried_schema(self.schema)
         for batch in rows:
             chosen = batch if self.condition is None else self._filter(batch, self.condition)

@@ -52,7 +52,7 @@ class CompactionRules:
     tables_per_commit: int = 1024
 
     def checked(self) -> CompactionRules:
-        """These rules, or `InvalidInput` that names the one that cannot be."""
+        """Return these rules, or `InvalidInput` that names the one that cannot be."""
         check_least(1, target_rows=self.target_rows, tables_per_commit=self.tables_per_commit)
         check_least(0, files=self.files, deleted=self.deleted)
         return self

@@ -93,7 +93,7 @@ def expire(namespace: Store, manifest: Store, *, retain: float, now: float, anno
 
 
 def pins_of(namespace: Store, snapshots: Iterable[SnapshotId]) -> Pins:
-    """Everything that these snapshots pin."""
+    """Return everything that these snapshots pin."""
     manifest = namespace.child(MANIFEST)
     seen: set[tuple[str, ...]] = set()
     parts = [_PINNED.empty_table()]

@@ -107,7 +107,7 @@ def _columns(namespace: PartitionedNamespace, *, dry_run: bool) -> Iterator[Repa
 
 
 def _lost(namespace: PartitionedNamespace, newest: LanceDataset) -> Iterator[tuple[LanceDataset, list[str]]]:
-    """Versions with columns of ours that no newer version has, and those columns; newest first."""
+    """Yield versions with columns of ours that no newer version has, and those columns; newest first."""
     names = set(newest.schema.names)
     with suppress(Corrupt):
         namespace.snapshot()

@@ -55,7 +55,7 @@ class RewritingRules:
     rows_per_piece: int | None = None
 
     def checked(self) -> RewritingRules:
-        """These rules, or `InvalidInput` that names the one that cannot be."""
+        """Return these rules, or `InvalidInput` that names the one that cannot be."""
         check_least(1, tables=self.tables, rows=self.rows, rows_per_piece=self.rows_per_piece)
         return self
 

@@ -75,7 +75,7 @@ class TableFiles:
         return any(is_detached(PurePosixPath(file.path).name) for file, _ in self._in({VERSIONS}))
 
     def below(self, branch: str) -> list[StoredFile]:
-        """Everything that lies in the directory of a branch."""
+        """Return everything that lies in the directory of a branch."""
         return [file for file in self.files if file.path.startswith(f"{branches.BRANCHES}/{branch}/")]
 
     def loose(self, before: float) -> dict[str, StoredFile]:

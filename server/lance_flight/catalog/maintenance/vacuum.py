@@ -54,7 +54,7 @@ class VacuumRules:
     dry_run: bool = False
 
     def checked(self) -> VacuumRules:
-        """These rules; `InvalidInput` or `Refused` for those that may not be."""
+        """Return these rules; `InvalidInput` or `Refused` for those that may not be."""
         check_least(0, retain_hours=self.retain_hours, transaction_hours=self.transaction_hours)
         if self.retain_hours < FLOOR_HOURS and not self.force:
             raise Refused(

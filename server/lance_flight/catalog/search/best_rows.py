@@ -32,7 +32,7 @@ class OrderedSearch(Search, Order, Protocol):
 
 
 def best_rows(search: OrderedSearch, scan: Scan, source: Source, find: Find) -> pa.Table:
-    """Finds the best rows in the columns of `scan`, each with the name of its table.
+    """Find the best rows in the columns of `scan`, each with the name of its table.
 
     `ADDRESS` is among these columns, and so is a vector that is searched.
     """
@@ -45,7 +45,7 @@ def best_rows(search: OrderedSearch, scan: Scan, source: Source, find: Find) -> 
 
 
 def _read_in_order(search: OrderedSearch, scan: Scan, source: Source, find: Find) -> pa.Table:
-    """Finds more and more rows by their addresses alone, and reads the first of them."""
+    """Find more and more rows by their addresses alone, and read the first of them."""
     narrow, asked = pa.schema([search.result, ADDRESS]), search.count + 1
     at_once = max(search.count, READ_AT_ONCE)
     while True:
@@ -63,7 +63,7 @@ def _read_in_order(search: OrderedSearch, scan: Scan, source: Source, find: Find
 
 
 def _at(scan: Scan, source: Source, known: pa.Table, result: pa.Field) -> pa.Table:
-    """Reads rows whose addresses are known, and what they are worth."""
+    """Read rows whose addresses are known, and what they are worth."""
     addresses = known[ADDRESS.name].to_numpy()
     stored = pa.schema([field for field in scan.schema if field.name != result.name])
     among = replace(
@@ -76,7 +76,7 @@ def _at(scan: Scan, source: Source, known: pa.Table, result: pa.Field) -> pa.Tab
 
 
 def _without_gaps(search: OrderedSearch, rows: pa.Table) -> pa.Table:
-    """Leaves out rows whose vector has NULL inside: it is near to nothing."""
+    """Leave out rows whose vector has NULL inside: it is near to nothing."""
     if search.column not in rows.column_names or not is_vector(rows.schema.field(search.column).type):
         return rows
     gaps = have_gaps(rows[search.column])

@@ -37,7 +37,7 @@ class IndexedTexts:
 
     @classmethod
     def of(cls, dataset: LanceDataset, column: str, index: lance.IndexDescription, *, is_lasting: bool = True) -> Self:
-        """Those of an index of a column; not `is_lasting` where what is counted need not be remembered."""
+        """Return the statistics of a column's index; not `is_lasting` if the counts need not be remembered."""
         segments = dataset.stats.index_stats(index.name)["segments"]
         documents = sum(segment["num_docs"] for segment in segments)
         covered = index_coverage.covered(index)

@@ -25,7 +25,7 @@ class Statistics:
 
     @classmethod
     def together(cls, parts: Iterable[Self]) -> Self:
-        """Those of several sets of texts.
+        """Return the statistics of several sets of texts together.
 
         >>> Statistics.together([Statistics(documents=2, frequencies={"a": 1}), Statistics(documents=3)]).idf("a")
         1.3862943611198906

@@ -173,7 +173,7 @@ def put(place: Store, name: str, snapshots: Iterable[SnapshotId]) -> None:
 
 
 def to_bytes(snapshots: Iterable[SnapshotId]) -> bytes:
-    """Snapshots as they stand in a lease, and in what is about to be removed.
+    """Return snapshots as they stand in a lease, and in what is about to be removed.
 
     >>> to_bytes([(None, 2), (None, 1), ("b", 4)])
     b'{"":[1,2],"b":[4]}'

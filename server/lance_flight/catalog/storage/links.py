@@ -35,7 +35,7 @@ _examined: dict[str, tuple[tuple[str, _Mark], ...]] = {}
 
 
 def check_way(top: str, path: str) -> None:
-    """Raises `OutsideRoot` for the first symbolic link between `top`, which may be one, and a path below it."""
+    """Raise `OutsideRoot` for the first symbolic link between `top`, which may be one, and a path below it."""
     at = top
     for name in path[len(top) :].split("/"):
         if name:
@@ -49,7 +49,7 @@ def check_way(top: str, path: str) -> None:
 
 
 def check_table(top: str, table: str) -> None:
-    """Raises `OutsideRoot` for a symbolic link on the way to a Lance table, or among its files."""
+    """Raise `OutsideRoot` for a symbolic link on the way to a Lance table, or among its files."""
     check_way(top, table)
     known = _examined.get(table)
     if known is not None and all(_mark(path) == mark for path, mark in known):
@@ -81,7 +81,7 @@ def check_version(top: str, table: str, version: int) -> None:
 
 
 def _examine(top: str, table: str) -> Iterator[tuple[str, _Mark]]:
-    """Looks for links in a table's directories, and yields each of those as it was before."""
+    """Look for links in a table's directories, and yield each of those as it was before."""
     yield table, _mark(table)
     there = _entries(top, table)
     for name in () if f"/{MANIFEST}" in table else _FILES:

@@ -35,7 +35,7 @@ class CarriedIndices:
 
     @classmethod
     def of(cls, dataset: LanceDataset, store: Store) -> CarriedIndices:
-        """Those of a table that lies at `store`."""
+        """Return the indices of a table that lies at `store`."""
         found = dataset.describe_indices()
         carried = [
             replace(

@@ -78,7 +78,7 @@ def segments(index: lance.IndexDescription) -> Iterator[lance.Index]:
 
 
 def all_segments(dataset: LanceDataset) -> Iterator[lance.Index]:
-    """Those of all indices that a table has."""
+    """Return the segments of all indices of a table."""
     return (segment for index in dataset.describe_indices() for segment in segments(index))
 
 

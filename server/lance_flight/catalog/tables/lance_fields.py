@@ -154,7 +154,7 @@ def seed_of(schema: LanceSchema) -> pa.Schema | None:
 
 
 def renumbered(fragments: Iterable[FragmentMetadata], moved: Mapping[int, int]) -> list[FragmentMetadata]:
-    """New fragments whose files hold fields under other numbers."""
+    """Return new fragments whose files hold fields under other numbers."""
     found = [fragment.to_json() for fragment in fragments]
     for fragment in found:
         for file in fragment["files"]:

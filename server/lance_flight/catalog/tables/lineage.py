@@ -79,7 +79,7 @@ def by_ids(table: pa.Table, stored: pa.Schema, number: int | None) -> Iterator[t
 
 
 def keeping(fragments: Iterable[FragmentMetadata], ids: pa.Array | None) -> Iterator[FragmentMetadata]:
-    """New fragments whose rows are those that had the `ids`, in the same order: they go on being called so."""
+    """Yield new fragments whose rows are those that had the `ids`, in the same order: they go on being called so."""
     if ids is None:
         yield from fragments
         return

@@ -74,7 +74,7 @@ class Merged:
 
 
 def merge(tables: Sequence[PinnedTable]) -> tuple[list[Merged], list[PinnedTable]]:
-    """Datasets that hold the rows of most of `tables`, and those tables that have to be read by themselves."""
+    """Return datasets that hold the rows of most of `tables`, and those tables that have to be read by themselves."""
     groups: dict[tuple[str, str], _Group] = {}
     alone = []
     for table in tables:

@@ -74,7 +74,7 @@ def conform(
 
 
 def check_vectors(field: pa.Field, column: pa.Array | pa.ChunkedArray) -> None:
-    """Raises `DataError` for a vector that has NULL inside."""
+    """Raise `DataError` for a vector that has NULL inside."""
     if not is_vector(field.type):
         return
     (rows,) = np.nonzero(have_gaps(column))

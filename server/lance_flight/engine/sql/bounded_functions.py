@@ -211,7 +211,7 @@ def _count(values: pa.Array) -> pa.Array:
 
 
 def _short(values: pa.Array) -> pa.Array:
-    """Replacements and separators."""
+    """Return replacements and separators."""
     _check(
         "a replacement or separator that is no literal",
         pc.max(pc.utf8_length(values)).as_py() or 0,

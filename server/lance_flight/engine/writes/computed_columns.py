@@ -130,6 +130,6 @@ def _called(call: Callable[[pa.RecordBatch], pa.Array], batch: pa.RecordBatch, c
 
 
 def _batch(names: Sequence[str], values: Sequence[pa.Array], rows: int) -> pa.RecordBatch:
-    """Columns by their names; one of nothing keeps the number of rows where there are none."""
+    """Return columns by their names; one of nothing keeps the number of rows where there are none."""
     known = dict(zip(names, values, strict=True))
     return pa.record_batch(known or {"nothing": pa.nulls(rows, pa.int8())})

@@ -95,7 +95,7 @@ def _argument(kind: SettingType) -> Mapping[str, Any]:
 
 
 def _maintained(command: argparse.ArgumentParser) -> None:
-    """The table, and how it and Spark are reached."""
+    """Declare the arguments of the table, and of the connections to it and to Spark."""
     command.set_defaults(module="maintain")
     command.add_argument("root", metavar="ROOT", help="directory or object-store URI")
     command.add_argument("table", metavar="TABLE", help="partitioned table ([schema.]name)")

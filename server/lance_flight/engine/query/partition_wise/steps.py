@@ -50,7 +50,7 @@ def _sizes(groups: Sequence[Group], views: Sequence[TableView]) -> npt.NDArray[n
 
 
 def _runs(sizes: npt.NDArray[np.int64], enough: int, growing: int) -> Iterator[list[int]]:
-    """Neighbours whose sizes together are enough."""
+    """Yield neighbours whose sizes together are enough."""
     begun: list[int] = []
     rows = 0
     for place, size in enumerate(sizes):

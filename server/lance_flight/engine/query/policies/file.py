@@ -49,7 +49,7 @@ class Role:
 
 @dataclass(frozen=True, slots=True)
 class Policies:
-    """All roles. Who has none may do nothing.
+    """All roles of a policy file; a principal without any has no privileges.
 
     >>> policies = Policies.parse('roles.r = { members = ["ann"], grants = ["SELECT ON events WHERE tenant = 1"] }')
     >>> policies.access("ann").grants[0].condition
