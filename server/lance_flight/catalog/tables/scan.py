@@ -193,7 +193,7 @@ class Scan:
         return [name for name in dict.fromkeys([*self.schema.names, *self.filter_columns]) if name in _MADE]
 
     def _lineage(self, source: Source) -> list[str]:
-        """Those of them that Lance gives like stored ones."""
+        """Return the generated columns that Lance gives like stored ones."""
         return [name for name in self._generated if name in LINEAGE] if source.dataset.has_stable_row_ids else []
 
     def _direct(self, table: _Table) -> Iterator[pa.RecordBatch]:

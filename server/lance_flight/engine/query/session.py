@@ -132,7 +132,7 @@ class QuerySession:
 
     @property
     def scanned(self) -> Mapping[str, TableView]:
-        """Those whose rows are read."""
+        """The tables whose rows are read."""
         return self.named.scanned
 
     @property
