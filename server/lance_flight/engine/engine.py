@@ -1,4 +1,4 @@
-"""The engine: one statement in, rows or a count out."""
+"""Engine facade: runs one statement and returns its rows or a count."""
 
 from __future__ import annotations
 
@@ -120,7 +120,7 @@ class Engine:
         endpoints: int = 1,
         scope: Scope = ALONE,
     ) -> QueryPlan | int:
-        """Plan a query; run any other statement, once for each row of `parameters`: how many rows it affected.
+        """Plan a query; run any other statement once for each row of `parameters`, and return the number of affected rows.
 
         One that returns a report is run as well, and its plan gives what it has done.
         """
@@ -137,14 +137,14 @@ class Engine:
     def plan(
         self, sql: str, parameters: pa.RecordBatch | None = None, *, endpoints: int = 1, scope: Scope = ALONE
     ) -> QueryPlan | None:
-        """Plan a statement that returns rows, or run it for its report; None for one without rows, which is not run."""
+        """Plan a statement that returns rows, or run it for its report; return None for one without rows, which is not run."""
         if not isinstance(self._parsed(sql, scope), RowsStatement | MaintenanceStatement):
             return None
         planned = self.execute(sql, parameters, endpoints=endpoints, scope=scope)
         return planned if isinstance(planned, QueryPlan) else None
 
     def update(self, sql: str, parameters: pa.RecordBatch | None = None, scope: Scope = ALONE) -> int:
-        """Run a statement that is no query, once for each row of `parameters`; the number of affected rows, or of its report's."""
+        """Run a statement that is no query, once for each row of `parameters`; return the number of affected rows, or of its report's."""
         if isinstance(self._parsed(sql, scope), RowsStatement):
             raise SqlError("the statement returns rows; run it as a query")
         outcome = self.execute(sql, parameters, scope=scope)
@@ -157,7 +157,7 @@ class Engine:
         parameters: pa.RecordBatch | None,
         scope: Scope,
     ) -> QueryPlan:
-        """Run a maintenance statement, once, for the plan of its report; a client that goes away does not end it."""
+        """Run a maintenance statement once, and plan its report; a disconnecting client does not end it."""
         check_parameters(running.sql, parameters, is_query=True)
         with self._turn(running, scope) as (transaction, _):
             work = maintenance_work(self.sessions.seen(scope), transaction, statement, running.progressed)
@@ -202,7 +202,7 @@ class Engine:
         )
 
     def _keep(self, running: RunningStatement, holds: list[SnapshotLease]) -> datetime:
-        """Keep the snapshots of a query until its tickets expire, and say when that is."""
+        """Keep the snapshots of a query until its tickets expire, and return that time."""
         seconds = self.limits.ticket_lifetime
         leases.keep(holds, seconds)
         holds.clear()
@@ -278,7 +278,7 @@ class Engine:
     def _redeemed(
         self, running: RunningStatement, task: Task, holds: list[SnapshotLease], access: Access, temporary: Temporary
     ) -> Answer:
-        """Return what a task returns, of snapshots that are kept by `holds`."""
+        """Answer a task, over snapshots that `holds` keeps."""
         access = access.owning(temporary.names)
         statement = permitted(parse(task.sql, task.db_schema), access, temporary.over(self.root.guarded(access)))
         if not isinstance(statement, RowsStatement):
@@ -315,7 +315,7 @@ class Engine:
         transaction: SqlTransaction | None,
         parameters: pa.RecordBatch | None = None,
     ) -> Changes:
-        """Return what a statement that changes something is carried out within."""
+        """Return the context in which a changing statement is executed."""
         return Changes(
             root=self.sessions.seen(scope),
             new_session=self.sessions.within(scope, running),
@@ -339,7 +339,7 @@ class Engine:
         scope: Scope = ALONE,
         temporary: bool = False,
     ) -> int:
-        """Store a stream of rows in one commit, or in the transaction, and return how many they were.
+        """Store a stream of rows in one commit, or in the transaction, and return their number.
 
         Those of a `temporary` table are there at once, whatever becomes of the transaction.
         """

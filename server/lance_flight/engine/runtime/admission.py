@@ -59,7 +59,7 @@ class _Queue:
 
 
 class AdmissionQueue:
-    """At most `most` statements work at a time, and so many more as `most_waiting` may wait to begin. Safe to share among threads."""
+    """Admits at most `most` statements at a time, and lets at most `most_waiting` new ones wait. Safe to share among threads."""
 
     def __init__(self, most: int, most_waiting: int) -> None:
         self._free = most
@@ -69,7 +69,7 @@ class AdmissionQueue:
         self._lock = threading.Lock()
 
     def take(self, principal: str, session: str, cancellation: Cancellation, *, is_new: bool) -> None:
-        """Wait for a turn; `LimitExceeded` for a new statement where too many wait already, the reason for a cancelled one."""
+        """Wait for admission; raise `LimitExceeded` for a new statement if too many wait, and the reason of a cancelled one."""
         with self._lock:
             if self._free:
                 self._free -= 1
@@ -89,7 +89,7 @@ class AdmissionQueue:
             raise
 
     def leave(self) -> None:
-        """Let the next one work."""
+        """Release a slot and admit the next waiter."""
         with self._lock:
             if len(self._queue):
                 waiter = self._queue.pop()
@@ -108,7 +108,7 @@ class AdmissionQueue:
 
 @dataclass(slots=True, eq=False)
 class AdmissionSlot:
-    """The turn of one thread that works for a statement."""
+    """Slot of one thread that works for a statement."""
 
     turns: AdmissionQueue
     principal: str
@@ -122,7 +122,7 @@ class AdmissionSlot:
         self._is_held = True
 
     def leave(self) -> None:
-        """Give it up, if it is held, once no work for its statement is running any more."""
+        """Release the slot, if it is held, once no abandoned work of its statement is running."""
         if self._is_held:
             self._is_held = False
             self.cancellation.after_abandoned(self.turns.leave)

@@ -1,4 +1,4 @@
-"""Ending a statement from outside, whatever it is doing."""
+"""Cancellation of running statements."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from lance_flight.errors import Cancelled
 T = TypeVar("T")
 
 Reason = Callable[[], Cancelled]
-"""Makes the error of a statement that was ended: a new one for each thread, since an error keeps what its frames hold."""
+"""Factory of a cancelled statement's error: a new one for each thread, since an error keeps its frames alive."""
 
 
 class Cancellation:
@@ -43,7 +43,7 @@ class Cancellation:
         return self._is_committing
 
     def cancel(self, reason: Reason) -> bool:
-        """End the statement with an error; False if it commits already. Of several reasons the first one counts."""
+        """Cancel the statement with an error; return False if it is committing. The first of several reasons counts."""
         with self._lock:
             if self._is_committing:
                 return False
@@ -54,13 +54,13 @@ class Cancellation:
         return True
 
     def check(self) -> None:
-        """Raise the reason if the statement is to end."""
+        """Raise the reason if the statement was cancelled."""
         if self._reason is not None:
             raise self._reason()
 
     @contextmanager
     def waking(self, wake: Callable[[], None]) -> Iterator[None]:
-        """Call `wake`, which must return at once, when the statement is cancelled during the block."""
+        """Call `wake`, which must return at once, if the statement is cancelled during the block."""
         number = next(self._numbers)
         with self._lock:
             self.check()
@@ -94,14 +94,14 @@ class Cancellation:
             del outcome  # else its error and this frame keep each other, and with them what the statement holds
 
     def after_abandoned(self, then: Callable[[], None]) -> None:
-        """Call `then` once no work that was given up is running any more: at once, where there is none."""
+        """Call `then` once no abandoned work is running any more; at once without any."""
         if self._abandoned is None:
             then()
         else:
             self._abandoned.add_done_callback(lambda _: then())
 
     def begin_commit(self) -> None:
-        """From here on nothing is interrupted; raises the reason where the statement was cancelled before."""
+        """Make the statement uncancellable; raise the reason if it was cancelled before."""
         with self._lock:
             self.check()
             self._is_committing = True

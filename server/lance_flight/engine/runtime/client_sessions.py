@@ -1,4 +1,4 @@
-"""The session of one client: its settings, its temporary tables, and the transactions that it has open."""
+"""Session of one client: its settings, its temporary tables, and its open transactions."""
 
 from __future__ import annotations
 
@@ -39,8 +39,8 @@ class Session:
     """The settings of one client, its temporary tables, and its open transactions, which are its principal's alone.
 
     `is_introduced` says that its client has begun it itself, so that nothing of it is another one's. One that
-    began as that of a connection whose client was not known has it as its `origin`. By its `id` others may know it, who could
-    not find it by that.
+    began as that of a connection whose client was not known has it as its `origin`. Its `id` may be shown to
+    other clients, because it does not give access to the session.
     """
 
     id: str = field(default_factory=new_session_id)
@@ -63,7 +63,7 @@ class Session:
 
 @dataclass(slots=True, eq=False)
 class OpenTransaction:
-    """A transaction that a client has begun; its statements run one after another.
+    """Transaction that a client has begun; its statements run one after another.
 
     Once a commit has failed, or a statement half-way, nothing but a rollback is left.
     """
@@ -88,7 +88,7 @@ class OpenTransaction:
                     self.sql.rollback()
 
     def end(self, *, commit: bool) -> None:
-        """Commit, or roll back, which a commit that fails does as well."""
+        """Commit or roll back; a commit that fails is rolled back, unless its outcome is unknown."""
         with self._lock:
             if not commit:
                 if self.failure is None:
@@ -104,7 +104,7 @@ class OpenTransaction:
                 raise
 
     def roll_back_idle(self) -> bool:
-        """Roll back, unless a statement runs in it at this moment; whether that was done."""
+        """Roll back unless a statement is running in the transaction; return whether that was done."""
         if not self._lock.acquire(blocking=False):
             return False
         try:

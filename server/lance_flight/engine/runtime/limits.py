@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limits:
-    """Bounds of what statements and sessions may take; each is described by the server's setting of a like name.
+    """Bounds on the resources of statements and sessions; each is described by the server's setting of a like name.
 
     Sizes are in bytes, None for no bound; times are in seconds, 0 for no bound.
     """

@@ -1,4 +1,4 @@
-"""The memory that DataFusion may use, and where it writes what does not fit."""
+"""Memory limits of DataFusion, and the directory that it spills to."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from lance_flight.engine.runtime.limits import Limits
 
 
 class Memory:
-    """Gives statements their share: of one pool for all of them, unless each has a bound of its own.
+    """Assigns memory to statements: of one pool for all of them, unless each has a bound of its own.
 
     Contexts that are made with one builder have one pool. It is a fair one, so that a statement that spills leaves room to
     others. Batches of Lance's that are read ahead are not counted: they are a few for each lane.
@@ -22,7 +22,7 @@ class Memory:
         )
 
     def runtime(self) -> RuntimeEnvBuilder:
-        """Return what the context of a new statement is made with."""
+        """Return the runtime builder for the context of a new statement."""
         if self._statement is not None:
             return self._runtime(self._statement)
         return RuntimeEnvBuilder() if self._shared is None else self._shared

@@ -1,4 +1,4 @@
-"""Limits that hold while DataFusion plans a statement, which cannot be stopped.
+"""Time limit of DataFusion's planning, which cannot be interrupted.
 
 A statement that may be costly to plan (`bounds.is_costly`) is planned in threads of their own. They keep its turn until they end,
 also where its client was answered before.
@@ -19,7 +19,7 @@ from lance_flight.errors import LimitExceeded, StatementTimeout
 T = TypeVar("T")
 
 MOST_SECONDS = 3.0
-"""Of a core: for so long all other clients may have to wait."""
+"""Most seconds of one core that planning may take, for which all other clients may have to wait."""
 
 
 @dataclass(slots=True)

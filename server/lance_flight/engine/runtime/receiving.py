@@ -1,4 +1,4 @@
-"""Rows that a client sends, received by one thread and stored by another.
+"""Receives a client's rows on one thread and stores them on another.
 
 A thread that waits for a client's next message cannot be woken before it comes. So it does nothing else: what is done with
 the rows has a thread of its own, which ends, and lets go of all that it holds, when it has waited for too long.
@@ -22,7 +22,7 @@ _Item: TypeAlias = pa.RecordBatch | BaseException | None
 
 
 class Receiver:
-    """Hands batches from the thread that receives them to the one that works with them, each when it is asked for.
+    """Passes batches from the thread that receives them to the one that processes them, each on demand.
 
     Where none comes for `idle_seconds` (0: any number) the work fails. So does it for a batch of more than
     `most_bytes` (None: any number).
@@ -38,7 +38,7 @@ class Receiver:
         self._given: list[_Item] = []
 
     def run(self, work: Callable[[], T]) -> T:
-        """Return what `work` returns, which reads `received` on another thread while this one receives."""
+        """Run `work` on another thread, which reads `received`, while this one receives; return its result."""
         outcome: list[T] = []
         errors: list[BaseException] = []
 

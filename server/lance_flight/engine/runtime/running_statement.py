@@ -44,7 +44,7 @@ _AT_WORK = (State.QUEUED, State.PLANNING, State.RUNNING)
 class Issuer:
     """Issuer of a statement: principal, session and address; `is_gone` returns whether the client has disconnected.
 
-    `trace` is the context of a trace that the statement belongs to, for who traces.
+    `trace` is the context of a trace that the statement belongs to.
     """
 
     principal: str = "anonymous"
@@ -59,9 +59,9 @@ class Record:
     """Snapshot of a statement's state.
 
     `rows` and `size` (bytes) are those that were sent to its client, or stored; partitions are those of all tables that it reads.
-    `progress` is how much of its work is done, 0 to 1; None where nobody can say.
-    `outcome` is None while it runs, then `ok`, the code of its error, `closed` where its reader stopped early, or
-    `abandoned` where none came.
+    `progress` is how much of its work is done, 0 to 1; None if it is not known.
+    `outcome` is None while it runs, then `ok`, the code of its error, `closed` if its reader stopped early, or
+    `abandoned` if none came.
     """
 
     id: str
@@ -119,7 +119,7 @@ class RunningStatement:
         return self._state
 
     def at(self, state: State) -> None:
-        """It does something else from now on."""
+        """Set the current activity of the statement."""
         with self._lock:
             now = time.monotonic()
             self._seconds[self._state] += now - self._since
@@ -132,15 +132,15 @@ class RunningStatement:
         return (sum(scanned for scanned, _ in found), sum(total for _, total in found)) if found else None
 
     def progressed(self, done: int, total: int) -> None:
-        """So many of so many parts of its work are done."""
+        """Report that `done` of `total` parts of the work are done."""
         self.progress = done / total if total else 1.0
 
     def limit(self, seconds: float) -> None:
-        """Work for it for so many seconds at most, if they are fewer than before; 0 says nothing."""
+        """Lower the time limit of the statement to so many seconds; 0 leaves it unchanged."""
         self._timeout = min(filter(None, (self._timeout, seconds)), default=0.0)
 
     def keep(self, seconds: float) -> None:
-        """Let it wait for its reader for so many seconds from now on."""
+        """Let the statement wait for its reader for so many seconds from now on."""
         self.expires = time.monotonic() + seconds
 
     def watch(self) -> None:
@@ -173,7 +173,7 @@ class RunningStatement:
             yield batch
 
     def counted(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """Return the same batches, until it is cancelled; their rows and bytes are counted."""
+        """Yield the same batches until the statement is cancelled, counting rows and bytes."""
         for batch in batches:
             self.cancellation.check()
             with self._lock:
@@ -182,7 +182,7 @@ class RunningStatement:
             yield batch
 
     def record(self, outcome: str | None = None) -> Record:
-        """Return what is known of it now."""
+        """Return a snapshot of the statement's state."""
         with self._lock:
             now = time.monotonic()
             scanned, total = self.scanned or (0, 0)

@@ -26,12 +26,12 @@ from lance_flight.errors import Conflict, InvalidInput, LimitExceeded, NotFound,
 
 ID_BYTES = 16
 _COOKIE = "session "
-"""Stands before a cookie where sessions are kept; the other keys begin otherwise."""
+"""Prefix of cookies among the keys of sessions; other keys begin differently."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Kept:
-    """A session, and when it was last found under one of its keys."""
+    """Session with the time when it was last looked up by one of its keys."""
 
     session: Session
     used: float
@@ -40,7 +40,7 @@ class _Kept:
 class SessionRegistry:
     """The sessions and open transactions of one server. Safe to share among threads.
 
-    What nobody has used for a while ends, a session and its transactions: its client has gone. Of too many sessions those
+    A session that was not used for a while ends with its transactions: its client has disconnected. Of too many sessions those
     without open transactions end that have not been used for longest.
     """
 
@@ -63,12 +63,12 @@ class SessionRegistry:
             return self._keep(key, kept.session if kept and is_there else Session(principal=principal))
 
     def renew(self, key: str, principal: str = ANONYMOUS) -> None:
-        """Begin a session anew: its settings are the default ones, and no open transaction belongs to it."""
+        """Reset a session: its settings are the default ones, and no open transaction belongs to it."""
         with self._lock:
             self._keep(key, Session(is_introduced=True, principal=principal))
 
     def offer(self, key: str, cookie: str, *, is_own: bool, principal: str = ANONYMOUS) -> None:
-        """Let a cookie find the session of a client once it comes back; `is_own`: it is certainly that client's alone."""
+        """Register a cookie for a client's session, for its next call; `is_own`: the session certainly belongs to that client alone."""
         session = self.session(key, principal)
         with self._lock:
             session.is_introduced = session.is_introduced or is_own
@@ -77,7 +77,7 @@ class SessionRegistry:
                 self._offered.popitem(last=False)
 
     def knows(self, cookie: str) -> bool:
-        """Return whether a cookie finds a session."""
+        """Return whether a session is registered under a cookie."""
         self._forget_idle()
         with self._lock:
             return _COOKIE + cookie in self._sessions or cookie in self._offered
@@ -176,7 +176,7 @@ class SessionRegistry:
                 )
 
     def end(self, transaction_id: bytes, *, commit: bool) -> None:
-        """Commit a transaction or roll it back; after a commit that failed a rollback is still taken."""
+        """Commit a transaction or roll it back; after a failed commit a rollback is still accepted."""
         transaction = self.transaction(transaction_id)
         try:
             transaction.end(commit=commit)
@@ -188,7 +188,7 @@ class SessionRegistry:
                     self._open.pop(transaction_id, None)
 
     def counted(self) -> tuple[int, int]:
-        """Return how many sessions are remembered, and how many transactions are open."""
+        """Return the numbers of sessions and of open transactions."""
         with self._lock:
             return len({id(kept.session) for kept in self._sessions.values()}), len(self._open)
 
@@ -215,7 +215,7 @@ class SessionRegistry:
         ]
 
     def roll_back_open(self) -> int:
-        """Roll back every open transaction but those with a statement that runs; how many those were.
+        """Roll back every open transaction without a running statement, and return their number.
 
         It is the end of all sessions: their temporary tables are removed.
         """
@@ -236,7 +236,7 @@ class SessionRegistry:
         return session
 
     def _make_room(self, principal: str) -> None:
-        """Forget the oldest sessions where there is no room for one more, of a principal or at all."""
+        """Forget the oldest sessions, of a principal or overall, if there is no room for another one."""
         if len(self._sessions) >= self._limits.sessions_per_principal:
             own = [key for key, kept in self._sessions.items() if kept.session.principal == principal]
             self._forget_oldest(own, self._limits.sessions_per_principal, f"{principal!r} has")
@@ -259,7 +259,7 @@ class SessionRegistry:
         return [session for session in forgotten if id(session) not in known]
 
     def _forget_idle(self) -> None:
-        """Forget idle sessions; transactions that are only theirs have been idle for as long."""
+        """Forget idle sessions with their transactions."""
         limit = self._now() - self._idle_seconds
         with self._lock:
             idle = list(takewhile(lambda key: self._sessions[key].used < limit, self._sessions))

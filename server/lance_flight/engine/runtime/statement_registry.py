@@ -26,10 +26,10 @@ from lance_flight.lru_cache import LruCache
 
 ID_BYTES = 8
 MOST_WAITING = 10_000
-"""Queries whose reader may be still to come; beyond that the oldest ones are taken for given up."""
+"""Most queries that wait for their readers; beyond that the oldest ones count as abandoned."""
 MOST_CANCELLED = 100_000
 TICK = 0.1
-"""Seconds between two looks at what runs."""
+"""Seconds between two checks of the running statements."""
 PATIENCE = 1.0
 """Seconds that a cancellation waits for its statement to end."""
 
@@ -40,7 +40,7 @@ Ended = Callable[[Record], None]
 
 
 class StatementRegistry:
-    """All statements of one server. Safe to share among threads.
+    """Registry of all statements of one server. Safe to share among threads.
 
     `observe` subscribes to statements that end: each is told once, on the thread that ended it.
     """
@@ -56,7 +56,7 @@ class StatementRegistry:
         self._changed = threading.Condition(threading.RLock())
 
     def observe(self, ended: Ended) -> None:
-        """Tell `ended` of every statement that ends from now on."""
+        """Call `ended` for every statement that ends from now on."""
         self._observers.append(ended)
 
     def records(self) -> list[Record]:
@@ -90,7 +90,7 @@ class StatementRegistry:
 
     @contextmanager
     def working(self, statement: RunningStatement, issuer: Issuer) -> Iterator[None]:
-        """Work for a statement: where it fails the statement has ended, and otherwise when nothing of it is left."""
+        """Mark a call as working for a statement; an error ends the statement, as does the end of its last part."""
         with self._changed:
             statement.active.append(issuer)
         is_closed = False
@@ -128,7 +128,7 @@ class StatementRegistry:
     ) -> Iterator[pa.RecordBatch]:
         """Yield the batches of one endpoint as they are sent; the statement ends with its last endpoint.
 
-        However that comes, `batches` are closed: the error of a cancelled statement would keep them.
+        `batches` are closed in every case: the error of a cancelled statement would keep them alive.
         """
         with self.working(statement, issuer), closing(batches), self.turn(statement, issuer, is_new=False) as turn:
             statement.at(State.RUNNING)
@@ -152,7 +152,7 @@ class StatementRegistry:
         return self.cancel(statement_id, statement.issuer)
 
     def cancel(self, statement_id: str, issuer: Issuer, *, seconds: float = PATIENCE) -> CancelStatus:
-        """Cancel a statement of the same principal, and wait a moment for its end; its tickets are refused from now on."""
+        """Cancel a statement of the same principal, and wait briefly for its end; its tickets are refused from now on."""
         with self._changed:
             statement = self._statements.get(statement_id)
             if statement is None:

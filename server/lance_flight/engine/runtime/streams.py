@@ -1,4 +1,4 @@
-"""Streams of DataFusion that can be ended while they compute their next batch.
+"""Streams of DataFusion that can be cancelled while they compute their next batch.
 
 Only a batch that is awaited can be given up from outside: DataFusion then drops what it runs, at the next point where its
 tasks yield. A thread that waits in the ordinary iterator cannot be woken.
@@ -28,7 +28,7 @@ atexit.register(time.sleep, SETTLING_SECONDS)
 def cancellable(start: Callable[[], RecordBatchStream], cancellation: Cancellation) -> Iterator[pa.RecordBatch]:
     """Yield the batches of the stream that `start` opens, until the statement is cancelled.
 
-    Whoever has a reference to the stream keeps it running, so that there is none but the one in here.
+    A reference to the stream keeps it running, so that this function holds the only one.
     """
     waiting = _Waiting()
     stream: RecordBatchStream | None = None
@@ -91,12 +91,12 @@ class _Waiting:
         raise RuntimeError("a stream of DataFusion waits for something else than its next batch")
 
     def cancel(self) -> None:
-        """Wait no longer."""
+        """Stop waiting."""
         self._is_cancelled = True
         self._given.put(None)
 
     def call_soon_threadsafe(self, call: Callable[..., object], *arguments: object, context: object = None) -> None:
-        """Call at once what tells of a batch: it does no more than that."""
+        """Call at once the function that signals a batch, which does no further work."""
         call(*arguments)
 
     def create_future(self) -> _Waiting:

@@ -1,4 +1,4 @@
-"""A transaction as SQL knows it: what its statements read, and the one table whose partitions they change.
+"""SQL transactions: the snapshots that their statements read, and the one table whose partitions they change.
 
 Each table is read at the snapshot at which the transaction first met it, with the transaction's own changes; a single
 statement is a transaction of its own. Everything it changes lies under one `__manifest`, whose commit is the atom.
@@ -51,7 +51,7 @@ class SqlTransaction:
         return not (self._snapshots or self._inner or self._draft or self._dropped)
 
     def read(self, name: TableName, read: Callable[[Table], T]) -> T:
-        """Return what `read` makes of the table that has a name inside this transaction."""
+        """Return the result of `read` on the table of a name inside this transaction."""
         if self._draft is not None and self._draft.name == name:
             return read(self._draft.table)
         if self._dropped == name:
@@ -63,7 +63,7 @@ class SqlTransaction:
         return self.read(name, lambda table: table)
 
     def has(self, name: TableName) -> bool:
-        """Return whether a table has a name inside this transaction."""
+        """Return whether a table of this name exists inside this transaction."""
         if self._draft is not None and self._draft.name == name:
             return True
         return self._dropped != name and self._root.has(name)
@@ -82,7 +82,7 @@ class SqlTransaction:
         return self._draft is not None and self._draft.table.store.uri == table.store.uri
 
     def create(self, draft: StagedTable) -> None:
-        """Take over a new table, to be there from the commit on."""
+        """Take over a new table, which becomes visible at the commit."""
         if self._draft is not None and self._draft.name == draft.name:
             self.drop(draft.name)
         with ExitStack() as held:
@@ -106,7 +106,7 @@ class SqlTransaction:
         self._dropped = name
 
     def snapshot(self, table: Table) -> Snapshot:
-        """Return what this transaction sees of a table."""
+        """Return the snapshot of a table that this transaction sees."""
         place = table.place
         if self._inner is not None and self._writes(table):
             return self._inner.snapshot
@@ -118,11 +118,11 @@ class SqlTransaction:
         return self._snapshots[place]
 
     def step(self, table: Table) -> int | None:
-        """Return how many of its own statements `snapshot` shows, where this transaction has changed the table."""
+        """Return the number of the transaction's statements that `snapshot` reflects, if it has changed the table; None otherwise."""
         return self._inner.step if self._inner is not None and self._writes(table) else None
 
     def snapshot_at(self, step: int) -> Snapshot:
-        """Return what the changed table looked like after so many statements."""
+        """Return the changed table as it was after a number of statements."""
         if self._inner is None:
             raise NotFound("the transaction has changed no table")
         return self._inner.snapshot_at(step)
@@ -135,7 +135,7 @@ class SqlTransaction:
             self._reads[table.place].update(object_ids)
 
     def writing(self, table: Table) -> Transaction:
-        """Return the changes to a table; `Unsupported` where another one was changed before, or a plain one cannot be."""
+        """Return the changes to a table; raise `Unsupported` if another one was changed before, or a plain one cannot be."""
         if self._inner is None or not self._writes(table):
             if not self.is_draft(table):
                 self.check_branch(table)
@@ -152,7 +152,7 @@ class SqlTransaction:
         return self._inner
 
     def check_branch(self, table: Table) -> None:
-        """Refuse to write a table on the main branch when the session is on another, which the table has not."""
+        """Refuse to write to a table's main branch in a session on another branch, which the table lacks."""
         branch = self._root.branch
         if branch is not None and table.branch is None and not self._root.has_temporary(table):
             raise Unsupported(
@@ -161,7 +161,7 @@ class SqlTransaction:
             )
 
     def move_to_branch(self, name: str | None) -> None:
-        """Read and write on a branch from now on; only for a transaction that is untouched."""
+        """Read and write on a branch from now on; the transaction must be untouched."""
         self._root = self._root.on_branch(name)
 
     def guard(self, guard: Visibility) -> None:
@@ -179,7 +179,7 @@ class SqlTransaction:
         return view
 
     def stage(self) -> None:
-        """Make what was changed last visible to the next statement of this transaction."""
+        """Make the latest changes visible to the next statement of this transaction."""
         if self._inner is not None and self._table is not None:
             try:
                 if self._table.is_partitioned:
@@ -204,7 +204,7 @@ class SqlTransaction:
         self._let_go()
 
     def rollback(self) -> None:
-        """Give all changes up; only for a transaction that certainly did not commit."""
+        """Discard all changes; the transaction must certainly not have committed."""
         self._undo()
         self._let_go()
 
@@ -221,7 +221,7 @@ class SqlTransaction:
             self._inner.hold = None
 
     def _only(self, name: str) -> None:
-        """Refuse a second table: what one transaction changes is seen in one moment, and that is one table's."""
+        """Refuse a second table: the atomic unit of a commit is one table."""
         if self._draft is not None:
             changed: str | None = self._draft.name.name
         elif self._table is not None:

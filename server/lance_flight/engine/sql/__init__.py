@@ -1,1 +1,1 @@
-"""SQL as text: tokens, the cursor that our own statements are read with, and what is done to a query before DataFusion sees it."""
+"""SQL as text: tokens, the cursor that parses the server's own statements, and the rewrites of queries for DataFusion."""

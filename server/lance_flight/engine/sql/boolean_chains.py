@@ -16,7 +16,7 @@ from lance_flight.engine.sql.tokens import QUOTED, Kind, Token
 TableUpdate = tuple[int, int, str]
 
 SHORT_CHAIN = 32
-"""So many operands are left as they were written."""
+"""Longest chain, in operands, that is left as it was written."""
 PUSHED = {"AND": 128, "OR": 256}
 """So many operands may be pushed down into scans, which prune by them. Readers take quadratic time in them, and DataFusion joins those of AND
 one after another again, however they were bracketed."""
@@ -28,7 +28,7 @@ _COMPARED = {"OR": ("=", "IN"), "AND": ("<>", "NOT IN")}
 
 
 class _Operand(NamedTuple):
-    """The tokens `start` to `stop` between two operators of a chain."""
+    """Tokens `start` to `stop` between two operators of a chain."""
 
     start: int
     stop: int
@@ -36,7 +36,7 @@ class _Operand(NamedTuple):
 
 @dataclass(slots=True)
 class _Expression:
-    """An expression that begins at token `start`, with the places of the AND and OR in it but for those in brackets."""
+    """Expression that begins at token `start`, with the places of its AND and OR outside of nested brackets."""
 
     start: int
     is_condition: bool
@@ -46,7 +46,7 @@ class _Expression:
 
 
 def chain_edits(tokens: Sequence[Token]) -> list[TableUpdate]:
-    """Return what to replace in a text, as (start, stop, new), so that its long chains become shallow.
+    """Return the edits (start, stop, new) that make the long chains of a text shallow.
 
     >>> from lance_flight.engine.sql.tokens import tokenize
     >>> chain_edits(tokenize("SELECT 1 WHERE a OR b"))
@@ -88,7 +88,7 @@ def _if_long(found: _Expression, stop: int) -> Iterator[tuple[_Expression, int]]
 
 
 def _is_call(tokens: Sequence[Token], place: int) -> bool:
-    """Return whether a word like LEFT is the name of a function here."""
+    """Return whether a word like LEFT is the name of a function at a place."""
     return tokens[place].word in JOINS and place + 1 < len(tokens) and tokens[place + 1].is_sign("(")
 
 
@@ -144,7 +144,7 @@ def _balanced(tokens: Sequence[Token], operands: Sequence[_Operand]) -> Iterator
 def _lists(
     tokens: Sequence[Token], operands: list[_Operand], word: str, listed: set[str]
 ) -> tuple[list[_Operand], list[TableUpdate]]:
-    """Join comparisons of one column with literals of one kind into a list: the operands that are left, and the edits."""
+    """Join comparisons of one column with literals of one kind into lists; return the remaining operands, and the edits."""
     sign, listing = _COMPARED[word]
     groups: dict[tuple[str, Kind], list[tuple[_Operand, str]]] = {}
     for operand in operands:
@@ -184,7 +184,7 @@ def _comparison(tokens: Sequence[Token], sign: str) -> tuple[str, Kind, str] | N
 
 
 def _is_name(tokens: Sequence[Token]) -> bool:
-    """Return whether tokens are a column: names with dots between them."""
+    """Return whether tokens form a column name: names separated by dots."""
     names, dots = tokens[::2], tokens[1::2]
     return (
         len(tokens) % 2 == 1

@@ -1,4 +1,4 @@
-"""Functions that make a large value from a small one, bounded before they run.
+"""Bounds on functions that produce large values from small ones, checked before they run.
 
 DataFusion computes `repeat('x', 2000000000)` while it plans, and counts none of the memory of such values. `LISTS` are those that are
 computed here instead, since what they make depends on all of their arguments; of the others one argument is enough, which a guard
@@ -22,9 +22,9 @@ from lance_flight.engine.sql.tokens import STRINGS, Kind, Token
 from lance_flight.errors import LimitExceeded, SqlError
 
 MOST_BYTES = 256 << 20
-"""Of the values that one call makes of one batch."""
+"""Bytes of the values that one call makes of one batch."""
 MOST_ELEMENTS = 1 << 24
-"""Of the lists that one call makes of one batch, and characters that one pads a batch to."""
+"""Elements of the lists that one call makes of one batch, and characters that one call pads a batch to."""
 MOST_SHORT = 1_000
 """Characters of a replacement or separator that is no literal."""
 MOST_COMPARED, MOST_COMPARED_ONCE = 20_000_000_000, 500_000_000
@@ -257,13 +257,13 @@ GUARDS: Mapping[str, Mapping[int, str]] = MappingProxyType(
 
 
 def register_guards(context: SessionContext) -> None:
-    """Let a context know the guards."""
+    """Register the guards in a context."""
     for name, (guard, kind) in _GUARDS.items():
         context.register_udf(udf(guard, [kind], kind, "immutable", name))
 
 
 def guard_edits(text: str, tokens: Sequence[Token]) -> list[TableUpdate]:
-    """Return what to insert in a text so that its calls are guarded; arguments that are short literals need no guard."""
+    """Return the edits that insert guards into the calls of a text; arguments that are short literals need none."""
     edits: list[TableUpdate] = []
     for place, token in enumerate(tokens[:-1]):
         guards = GUARDS.get(token.text.lower()) if token.kind not in STRINGS else None
@@ -291,7 +291,7 @@ def _arguments(tokens: Sequence[Token], opened: int) -> Iterator[tuple[int, int]
 
 
 def _is_small(argument: Sequence[Token]) -> bool:
-    """Return whether an argument is one literal, and small."""
+    """Return whether an argument is a single small literal."""
     if len(argument) != 1:
         return False
     (token,) = argument

@@ -16,7 +16,7 @@ from lance_flight.engine.sql.tokens import Kind, Token
 from lance_flight.errors import SqlError
 
 MOST_NESTED = 100
-"""Brackets within brackets; planning takes cubic time in them."""
+"""Depth of nested brackets; planning takes cubic time in it."""
 MOST_OPERATORS = 500
 """Operators of one expression that are applied one after another."""
 MOST_ITEMS = 2_000
@@ -27,7 +27,7 @@ MOST_SETS = 500
 """Queries of one UNION, INTERSECT or EXCEPT."""
 MOST_SELECTS = 2_000
 MOST_GROUPINGS = 4_096
-"""Grouping sets that CUBE, ROLLUP and GROUPING SETS of one GROUP BY make."""
+"""Grouping sets of CUBE, ROLLUP and GROUPING SETS in one GROUP BY."""
 
 _OPENING, _CLOSING = frozenset("([{"), frozenset(")]}")
 _OPERATORS = frozenset("+-*/%|&^~=<>!.#@") | {"::"}
@@ -60,7 +60,7 @@ CLAUSES = frozenset(
 )
 """Words that end an expression and begin another one, in the same bracket."""
 SHORT_TEXT = 16 << 10
-"""Characters of a statement that is planned in no time, whatever it says."""
+"""Characters of a statement that is always planned quickly."""
 CHEAP_FUNCTIONS = frozenset(
     [
         *("count", "sum", "min", "max", "avg", "mean", "median", "stddev", "var", "bool_and", "bool_or", "first_value"),
@@ -143,7 +143,7 @@ CHEAP_FUNCTIONS = frozenset(
 
 
 def is_costly(text: str, tokens: Sequence[Token]) -> bool:
-    """Return whether planning a statement may take long: it is long itself, or has calls whose cost follows from constants.
+    """Return whether planning a statement may take long: it is long, or has calls whose cost depends on constants.
 
     >>> from lance_flight.engine.sql.tokens import tokenize
     >>> [is_costly(text, tokenize(text)) for text in ("SELECT count(*) FROM t", "SELECT levenshtein('a', 'b')")]
@@ -156,7 +156,7 @@ def is_costly(text: str, tokens: Sequence[Token]) -> bool:
 
 
 def check_bounds(text: str, tokens: Sequence[Token]) -> None:
-    """Refuse a statement that is too deep, too wide or expands too far; `SqlError` says where and how much it may be.
+    """Refuse a statement that is too deep, too wide or expands too far; `SqlError` names the place and the bound.
 
     >>> from lance_flight.engine.sql.tokens import tokenize
     >>> check_bounds("SELECT 1", tokenize("SELECT 1"))
@@ -168,7 +168,7 @@ def check_bounds(text: str, tokens: Sequence[Token]) -> None:
 
 @dataclass(slots=True)
 class _Level:
-    """The inside of one bracket or CASE, or the statement itself, as far as it was read.
+    """State of one bracket or CASE, or of the whole statement, while it is read.
 
     `operators` and `deepest` are of the operand of AND and OR that is being read: its operators, and the depth of what is bracketed in it.
     """
@@ -188,7 +188,7 @@ class _Level:
     sets: int = 0
 
     def grouping_sets(self) -> int:
-        """Return how many grouping sets the bracket of CUBE, ROLLUP or GROUPING SETS makes."""
+        """Return the number of grouping sets of a bracket of CUBE, ROLLUP or GROUPING SETS."""
         match self.grouping:
             case "CUBE":
                 return 1 << min(self.commas + 1, 62)
@@ -211,7 +211,7 @@ class _Level:
 
 
 class _Shape:
-    """Counts what the brackets of a statement hold, each against its bound."""
+    """Counts the contents of a statement's brackets, each against its bound."""
 
     def __init__(self, text: str) -> None:
         self._text = text

@@ -1,4 +1,4 @@
-"""The clauses that DataFusion's parser knows and its planner does not: how each begins, and what to write instead."""
+"""Clauses that DataFusion parses but does not plan: the words that begin them, and replacements to suggest."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ SUSPECTS = re.compile(
     r"|TOTALS|UNPIVOT|WITH|WITHIN)\b|\)\s*\(",
     re.IGNORECASE,
 )
-"""A text without any of these (the rows of an INSERT … VALUES) has no clause to look at."""
+"""Matches the words that such clauses need; a text without any of them (the rows of an INSERT … VALUES) is not examined."""
 
 INSTEAD = {
     "AGGREGATE … ASC | DESC": "write |> ORDER BY after it",
@@ -75,7 +75,7 @@ FOLLOWED: dict[str, tuple[tuple[frozenset[str], str], ...]] = {
         (frozenset(["FILL"]), "WITH FILL"),
     ),
 }
-"""Clauses by their first two words, wherever a query may have them."""
+"""Clauses by their first two words, valid anywhere in a query."""
 JOINS = frozenset(["JOIN", "INNER", "LEFT", "RIGHT", "FULL", "CROSS", "NATURAL", "ANTI", "SEMI", "ASOF"])
 AFTER_TABLE: dict[str, tuple[tuple[frozenset[str], str], ...]] = {
     "ASOF": ((frozenset(["JOIN"]), "ASOF JOIN"),),
@@ -176,7 +176,7 @@ WITHIN = {
     "SAMPLE": ("FROM",),
     "TABLESAMPLE": ("FROM",),
 }
-"""Clauses of one word, and after which other they may stand."""
+"""Clauses of one word, with the clauses that they may follow."""
 FIRST_WORDS = frozenset([*FOLLOWED, *AFTER_TABLE, *WITHIN, "FORMAT", "PREWHERE", "SETTINGS"])
 AFTER_CALL = {"FILTER": ("(",), "OVER": ("(",), "WITHIN": ("GROUP",), "IGNORE": ("NULLS",), "RESPECT": ("NULLS",)}
 IN_CALL = {"ORDER": ("BY",), "IGNORE": ("NULLS",), "RESPECT": ("NULLS",)}

@@ -1,4 +1,4 @@
-"""Clauses of other dialects: those that DataFusion parses and drops are rewritten where that is simple, or refused by name.
+"""Handling of clauses that DataFusion parses and drops: simple ones are rewritten, others refused by name.
 
 sqlparser's generic dialect reads more clauses than DataFusion plans. A clause counts by its position alone: where a name may stand
 (as a column, after AS or a dot, as an alias), its word is a name.
@@ -42,7 +42,7 @@ from lance_flight.engine.sql.tokens import Kind, Token
 from lance_flight.errors import Unsupported
 
 TableUpdate = tuple[int, int, str]
-"""A stretch of a text (start, stop), and what replaces it."""
+"""Edit of a text: a range (start, stop), and its replacement."""
 
 
 class _Kind(Enum):
@@ -60,7 +60,7 @@ class _Kind(Enum):
 
 @dataclass(slots=True)
 class _Level:
-    """A bracket that is open, or the whole text; places are those of tokens.
+    """Open bracket, or the whole text; places are those of tokens.
 
     `clause` is the one that is being read, or the one that the bracket stands in. `function` is the one that is called.
     `has_recursion` tells that the query begins with WITH RECURSIVE, `is_recursive` that it is named by one.
@@ -84,7 +84,7 @@ def clause_edits(text: str, tokens: Sequence[Token]) -> list[TableUpdate]:
 
 
 class _Reader(TokenPlaces):
-    """Reads a text from its first token to its last, with the brackets that are open."""
+    """Reads a text from its first token to its last, tracking the open brackets."""
 
     def __init__(self, text: str, tokens: Sequence[Token]) -> None:
         super().__init__(tokens)
@@ -171,7 +171,7 @@ class _Reader(TokenPlaces):
             level.lone_from = None
 
     def _name_query(self, level: _Level) -> None:
-        """Give a query of WITH the AS that it lacks: without, a FROM that follows would be its own, and be dropped."""
+        """Insert the AS that a query of WITH lacks: without it, a FROM that follows would be taken for its own, and be dropped."""
         opening = level.start - 1
         if self.word_at(opening - 1) != "AS":
             start = self.tokens[opening].start
@@ -237,7 +237,7 @@ class _Reader(TokenPlaces):
             level.clause, level.group = word, at + 2
 
     def _clause(self, level: _Level, at: int, word: str) -> bool:
-        """Rewrite or refuse the clause that begins here, where an operand has ended; whether there is one."""
+        """Rewrite or refuse the clause that begins after an operand; return whether there is one."""
         clause = self._clause_at(level, at, word)
         if clause is None:
             return False
@@ -268,7 +268,7 @@ class _Reader(TokenPlaces):
         return NAMED.get(word, word) if word == "PREWHERE" or is_one else None
 
     def _ends_item(self, at: int, following: str) -> bool:
-        """Return whether an item of a SELECT list ends here, so that the word that follows is no alias."""
+        """Return whether an item of a SELECT list ends here, so that the following word is no alias."""
         return following in NEVER_COLUMN_ALIASES or self.is_sign(at, "*") or at == self.wildcard or self.is_alias(at)
 
     # Rewrites.
@@ -306,7 +306,7 @@ class _Reader(TokenPlaces):
     # Calls.
 
     def _after_call(self, level: _Level, at: int, word: str) -> bool:
-        """Read what may follow a call; a function of one row takes none of it, and DataFusion says nothing."""
+        """Read the clauses after a call; refuse them for a scalar function, for which DataFusion ignores them silently."""
         follower = self.text(at + 1).upper()
         is_name = word == "OVER" and follower != "(" and self.kind(at + 1) in {Kind.WORD, Kind.NAME}
         if is_name and level.clause in {"FROM", ""}:
@@ -363,7 +363,7 @@ class _Reader(TokenPlaces):
 
 
 def _items(tokens: Sequence[Token], start: int, stop: int) -> list[list[Token]]:
-    """Return what stands between the commas outside of any bracket."""
+    """Split tokens at the commas outside of any bracket."""
     items: list[list[Token]] = [[]]
     depth = 0
     for token in tokens[start:stop]:

@@ -1,4 +1,4 @@
-"""Brackets around comparisons by IS [NOT] DISTINCT FROM, whose right operand DataFusion's parser reads too far.
+"""Adds brackets around comparisons by IS [NOT] DISTINCT FROM, whose right operand DataFusion's parser extends too far.
 
 sqlparser takes all that follows for the right operand: `a IS DISTINCT FROM b AND c` is `a IS DISTINCT FROM (b AND c)` to it.
 """
@@ -31,7 +31,7 @@ _STARTS = frozenset(
         *("SELECT", "THEN", "VALUES", "WHEN", "WHERE"),
     ]
 )
-"""Words that a left operand cannot reach over; AND and NOT may be parts of BETWEEN and NOT IN."""
+"""Words that a left operand cannot extend over; AND and NOT may be parts of BETWEEN and NOT IN."""
 _INFIX = frozenset(
     [
         *(
@@ -85,7 +85,7 @@ def comparison_edits(tokens: Sequence[Token]) -> list[tuple[int, int, str]]:
 
 
 class _Operands(TokenPlaces):
-    """Finds where the operands of a comparison begin and end."""
+    """Finds the bounds of the operands of a comparison."""
 
     def __init__(self, tokens: Sequence[Token]) -> None:
         super().__init__(tokens)
@@ -115,7 +115,7 @@ class _Operands(TokenPlaces):
         return at
 
     def _starts_operand(self, at: int) -> bool:
-        """Return whether what stands at `at` is before the operand that follows it."""
+        """Return whether the token at `at` precedes the operand that follows it."""
         word = self.word_at(at)
         if self.kind(at) is Kind.SIGN:
             is_arrow = self.text(at) == ">" and self.text(at - 1) in {"-", "=", "|"}

@@ -1,4 +1,4 @@
-"""A cursor over SQL text, for the statements that are read here and not by DataFusion."""
+"""Cursor over SQL text, for parsing the statements that DataFusion does not handle."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _FOLDED = str.maketrans(ascii_uppercase, ascii_lowercase)
 
 @dataclass(slots=True)
 class Cursor:
-    """Reads a statement token by token; every error names what came and what was expected.
+    """Reads a statement token by token; every error names the token found and what was expected.
 
     `db_schema` is where the tables are that it names without a schema (None: the default one). Errors name positions in `sent`, where that
     is another text: its tokens from the number `first` on are those of the cursor.
@@ -46,7 +46,7 @@ class Cursor:
 
     @property
     def last(self) -> str:
-        """The word or sign that was read last, in upper case."""
+        """Return the word or sign that was read last, in upper case."""
         return self.tokens[self.at - 1].text.upper()
 
     def peek(self, *words: str) -> bool:
@@ -56,19 +56,19 @@ class Cursor:
         return texts == [word.upper() for word in words]
 
     def accept(self, *words: str) -> bool:
-        """Read these words if they come next."""
+        """Read these words if they come next, and return whether they did."""
         if not self.peek(*words):
             return False
         self.at += len(words)
         return True
 
     def expect(self, *words: str) -> None:
-        """Read these words, or fail."""
+        """Read these words; raise `SqlError` unless they come next."""
         if not self.accept(*words):
             raise self.error(" ".join(words))
 
     def error(self, expected: str) -> SqlError:
-        """Return what is wrong here."""
+        """Return an error about the next token."""
         if self.done:
             return SqlError(f"expected {expected}, got the end of the statement")
         text, tokens = (self.text, self.tokens) if self.sent is None else (self.sent, tokenize(self.sent)[self.first :])
@@ -97,7 +97,7 @@ class Cursor:
         return self.name(what)
 
     def word(self, what: str) -> str:
-        """Read one identifier, string literal or number; its text."""
+        """Read one identifier, string literal or number, and return its text."""
         token = self._read(what, Kind.WORD, Kind.NAME, Kind.STRING, Kind.NUMBER)
         return token.text.translate(_FOLDED) if token.kind is Kind.WORD else token.text
 
@@ -107,7 +107,7 @@ class Cursor:
         return not self.done and self.tokens[self.at].kind in (Kind.NUMBER, Kind.STRING)
 
     def literal(self, what: str) -> str:
-        """Read one literal but for NULL and bytes, `'…'`, `-1.5`, `TRUE`, `DATE '…'`; the text of its value."""
+        """Read one literal except NULL and bytes (`'…'`, `-1.5`, `TRUE`, `DATE '…'`), and return the text of its value."""
         for word in _BOOLEANS:
             if self.accept(word):
                 return word.lower()
@@ -153,7 +153,7 @@ class Cursor:
         return self.source(start, self.at)
 
     def bracketed(self) -> str:
-        """Read a bracket with all that is in it."""
+        """Read a bracket with its content."""
         start, depth = self.at, 1
         self.expect("(")
         while not self.done and (depth > 1 or not self.peek(")")):
@@ -163,12 +163,12 @@ class Cursor:
         return self.source(start, self.at)
 
     def rest(self) -> str:
-        """Read everything that is left."""
+        """Read all remaining tokens."""
         start, self.at = self.at, len(self.tokens)
         return self.source(start, self.at)
 
     def end(self) -> None:
-        """Fail unless everything was read."""
+        """Raise `SqlError` unless all tokens were read."""
         if not self.done:
             raise self.error("the end of the statement")
 

@@ -1,4 +1,4 @@
-"""The text of a query as DataFusion plans it, and what has to be known of it before."""
+"""Text of a query for DataFusion, with the facts that are needed before planning it."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class DataFusionText:
 
 
 def datafusion_text(sql: str) -> DataFusionText:
-    """Rewrite a query for DataFusion; that of a short text is remembered."""
+    """Rewrite a query for DataFusion; the results for short texts are cached."""
     return _remembered(sql) if len(sql) <= LONGEST_KEPT else _rewritten(sql)
 
 

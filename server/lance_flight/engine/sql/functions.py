@@ -1,4 +1,4 @@
-"""DataFusion contexts, and expressions that they compute over columns: custom partition expressions, conditions, casts.
+"""DataFusion contexts, and the evaluation of expressions over columns: custom partition expressions, conditions, casts.
 
 Spec: Hash Functions, Partition Expression (the six requirements); decisions 7 and 11.
 """
@@ -22,18 +22,18 @@ from lance_flight.errors import SpecError, SqlError
 from lance_flight.model.hashing import hash_class
 
 RECURSION_LIMIT = "250"
-"""Levels of DataFusion's parser, of which a bracket takes up to two (`bounds.MOST_NESTED`)."""
+"""Recursion limit of DataFusion's parser, in which a bracket takes up to two levels (`bounds.MOST_NESTED`)."""
 _COLUMN = re.compile(r"col\d+")
 _RAISED = re.compile(r"PyErr \{ type: <class '[^']*'>, value: (?P<message>.*?), traceback: .*\}", re.DOTALL)
 _NULL_ROWS = 2  # an aggregate would make one of them
 _KEPT_EXPRESSIONS = 256
 INNER_MEMORY = 256 << 20
-"""Bytes that such a context may hold; batch by batch it needs a few."""
+"""Bytes that an inner context may hold; evaluating batch by batch it needs little."""
 _PROBES = (5, 0, -3, 100, None)
 
 
 def session_config(target_partitions: int = 1) -> SessionConfig:
-    """Return how every DataFusion context here is configured: text is utf8, times are UTC, nothing is read from files."""
+    """Return the configuration of every DataFusion context here: text is utf8, times are UTC, nothing is read from files."""
     return (
         SessionConfig(
             {
@@ -54,13 +54,13 @@ def inner_context() -> SessionContext:
 
 
 def register_principal(context: SessionContext, principal: str) -> None:
-    """Let queries say `CURRENT_USER` or `SESSION_USER`: a constant, which prunes partitions like any other."""
+    """Register `CURRENT_USER` and `SESSION_USER` as constants, which prune partitions like any others."""
     for word in ("current_user", "session_user"):
         context.register_udf(udf(lambda: pa.array([principal]), [], pa.utf8(), "immutable", word))
 
 
 def evaluate(expression: str, columns: Sequence[pa.Array], result_type: pa.DataType) -> pa.Array:
-    """Compute a custom partition expression over col0, col1 …; this is the product's `model.spec.Evaluate`.
+    """Compute a custom partition expression over col0, col1 …; implements `model.spec.Evaluate`.
 
     `SqlError` for one that is not deterministic: its values tell nothing of the next ones.
 
@@ -97,7 +97,7 @@ def computed_type(expression: str, columns: pa.RecordBatch) -> pa.DataType:
 
 
 def check_condition(condition: str, source: pa.Schema) -> None:
-    """Refuse what is no condition over one row, the same whenever it is computed; `SqlError` says why.
+    """Refuse a text that is no deterministic condition over one row; `SqlError` gives the reason.
 
     >>> check_condition("a > 1", pa.schema({"a": pa.int64()}))
     """
@@ -150,7 +150,7 @@ def check_expression(expression: str, sources: Sequence[pa.DataType], declared: 
 
 
 def unsteady(expression: str) -> Iterator[str]:
-    """Return what keeps an expression from giving one value for each row, the same whenever it is computed."""
+    """Yield the reasons why an expression does not give one deterministic value for each row."""
     tokens = [token for token in Cursor.over(expression).tokens if token.kind not in STRINGS]
     changing = next(calls_of(expression, mutable_functions()), None)
     if changing is not None:
@@ -188,7 +188,7 @@ def _expression_problems(expression: str, sources: Sequence[pa.DataType], declar
 
 
 def _promotion_problems(expression: str, sources: Sequence[pa.DataType]) -> Iterator[str]:
-    """Return the same numbers in a wider type must give the same values (requirement 3)."""
+    """Yield the violations of requirement 3: the same numbers in a wider type must give the same values."""
     for place, source in enumerate(sources):
         wider = _WIDER.get(source)
         if wider is None:
@@ -267,7 +267,7 @@ def _planned_over(query: str, source: pa.RecordBatch, expression: str) -> DataFr
 
 
 def plain_message(exc: BaseException) -> str:
-    """DataFusion's message without its layers of prefixes."""
+    """Return DataFusion's message without its layers of prefixes."""
     text = shown_name(_RAISED.sub(lambda found: found["message"], str(exc).strip()))
     for prefix in (
         "DataFusion error: ",

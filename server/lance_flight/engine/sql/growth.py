@@ -1,4 +1,4 @@
-"""An upper bound of the size of the values that a statement makes of its literals.
+"""Upper bound of the size of the values that a statement computes from its literals.
 
 `x || x` in a subquery of a subquery … doubles a value at each level, and DataFusion computes constants while it plans. What the calls of a
 level multiply is read from its tokens, and levels multiply each other.
@@ -15,9 +15,9 @@ from lance_flight.engine.sql.tokens import STRINGS, Kind, Token, folded
 from lance_flight.errors import LimitExceeded
 
 MOST_BYTES = 1 << 30
-"""Of a value that is made of literals, at the worst."""
+"""Most bytes of a value that is computed from literals, in the worst case."""
 _UNKNOWN_COUNT = 1 << 12
-"""Taken for a count that is no literal: what such a call makes is bounded when it runs."""
+"""Assumed value of a count that is no literal: the result of such a call is bounded when it runs."""
 _UNKNOWN_TEXT = 1_000
 _MOST_COUNT = 1 << 24
 
@@ -55,7 +55,7 @@ class _Level:
         return min(self.expressions * self.base * self._factor(), 1 << 64)
 
     def _factor(self) -> int:
-        """By how much the call that the bracket belongs to may multiply its largest argument."""
+        """Return the factor by which the call of this bracket may multiply its largest argument."""
         if self.call in _COUNTED:
             return _UNKNOWN_COUNT if self.count is None else max(1, min(self.count, _MOST_COUNT))
         if self.call == "replace":
@@ -69,7 +69,7 @@ class _Level:
 
 
 def check_growth(text: str, tokens: Sequence[Token]) -> None:
-    """Refuse a statement whose literals may grow to more than a gigabyte; `LimitExceeded` says by how much.
+    """Refuse a statement whose literals may grow to more than a gigabyte; `LimitExceeded` gives the size.
 
     >>> from lance_flight.engine.sql.tokens import tokenize, folded
     >>> check_growth("SELECT 'a' || 'b'", tokenize("SELECT 'a' || 'b'"))
@@ -92,7 +92,7 @@ def check_growth(text: str, tokens: Sequence[Token]) -> None:
 
 
 class _Statement:
-    """The brackets of a statement that are open, the growth of its WITH queries, and the length of its longest literal."""
+    """State of a statement while it is read: its open brackets, the growth of its WITH queries, and its longest literal."""
 
     def __init__(self) -> None:
         self.longest = 1

@@ -1,4 +1,4 @@
-"""Statements as other systems and their clients have them, and what to write here instead."""
+"""Statements of other systems and their clients, with the replacements to suggest."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ _INSTEAD: Mapping[tuple[str, ...], str] = MappingProxyType(
         ("CREATE", "UNIQUE"): "write CREATE INDEX: values that repeat are not refused",
     }
 )
-"""By the first words or signs of a statement, as `?` is `$1` then."""
+"""Replacements by the first words or signs of a statement; `?` has become `$1` by then."""
 _FIRST = frozenset({"DESC", *(words[0] for words in _INSTEAD)})
 LONGEST = max(map(len, _INSTEAD))
 

@@ -1,4 +1,4 @@
-"""Reads an INSERT of a long VALUES list in pieces: its tokens, and DataFusion's syntax tree of them, would take a hundred times its size."""
+"""Reads an INSERT of a long VALUES list in pieces, since its tokens and DataFusion's syntax tree take a hundred times its size."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from lance_flight.engine.sql.tokens import Kind, Token, tokens_of
 from lance_flight.errors import SqlError
 
 LONG = 1 << 20
-"""Characters of a list that is read in pieces."""
+"""Characters from which on a list is read in pieces."""
 PIECE = 128 << 10
-"""Characters of a piece, about."""
+"""Approximate length of a piece, in characters."""
 
 _MOST_BEFORE = 10_000
-"""Tokens before VALUES: a table, and its columns."""
+"""Most tokens before VALUES: a table, and its columns."""
 _VALUES = "VALUES"
 _LITERAL = r"(?:'(?:[^']|'')*+'|[+-]?\d++(?:\.\d*+)?(?:[eE][+-]?\d++)?|(?i:NULL|TRUE|FALSE))"
 _ROW = rf"\s*+\(\s*+{_LITERAL}\s*+(?:,\s*+{_LITERAL}\s*+)*+\)"
@@ -68,7 +68,7 @@ def pieces(query: str) -> Iterator[PartialQuery]:
 
 
 def _after_comma(query: str, start: int) -> tuple[int, bool]:
-    """Return where the next row begins, and whether there is one; `SqlError` for anything but a comma or the end."""
+    """Return the start of the next row, and whether there is one; raise `SqlError` for anything but a comma or the end."""
     simple = _SEPARATOR.match(query, start)
     if simple is not None:
         return simple.end(), simple["comma"] is not None

@@ -1,4 +1,4 @@
-"""The parameters of a statement: how many there are, and of which types where the plan tells."""
+"""Parameters of a statement: their number, and their types as far as the plan gives them."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def parameter_schema(
 
 
 def check_parameters(sql: str, parameters: pa.RecordBatch | None, *, is_query: bool) -> None:
-    """Refuse other than one value for each parameter, and no row of them for a query."""
+    """Refuse rows without exactly one value for each parameter, and no row of them for a query."""
     expected, got = parameter_count(sql), 0 if parameters is None else parameters.num_columns
     if got != expected:
         raise InvalidInput(f"the statement has {expected} parameters, and {got} values were given for them")
@@ -45,7 +45,7 @@ def check_parameters(sql: str, parameters: pa.RecordBatch | None, *, is_query: b
 
 
 def parameter_count(sql: str) -> int:
-    """Return how many values a statement takes: the number of `?`, or the highest `$n`."""
+    """Return the number of values that a statement takes: the number of `?`, or the highest `$n`."""
     if "?" not in sql and "$" not in sql:
         return 0
     written = [token.text[1:] for token in tokens_of(sql) if token.kind is Kind.PARAMETER]
@@ -61,7 +61,7 @@ def has_times(parameters: pa.RecordBatch) -> bool:
 
 
 def with_fitting_times(parameters: pa.RecordBatch, plan: LogicalPlan) -> pa.RecordBatch:
-    """Return the same values, times in the units that the plan knows: DataFusion compares them in one unit alone."""
+    """Convert times to the units that the plan expects, since DataFusion compares them in one unit alone."""
     known = dict(_placeholders(plan))
     columns = [_fitting(column, known.get(f"${place}")) for place, column in enumerate(parameters.columns, 1)]
     return pa.RecordBatch.from_arrays(columns, names=parameters.schema.names)
@@ -107,7 +107,7 @@ def _typed(expression: Any) -> Iterator[tuple[str, pa.DataType]]:
 
 
 def bound_values(parameters: pa.RecordBatch | None) -> dict[str, pa.Scalar] | None:
-    """Return one row of parameters as DataFusion takes it: by the numbers of their places."""
+    """Return one row of parameters in DataFusion's form: by the numbers of their places."""
     if parameters is None:
         return None
     return {str(place + 1): _value(column) for place, column in enumerate(parameters.columns)}

@@ -1,4 +1,4 @@
-"""Positions in errors: where a token of the text that DataFusion saw stands in the text that the client sent."""
+"""Positions in errors: maps a token of the text that DataFusion planned to the text that the client sent."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _MOST_NEIGHBOURS = 50
 
 @contextmanager
 def located(sent: str | None, planned: str) -> Iterator[None]:
-    """Let errors of ours that name a position in `planned` name it in `sent`, and none where that is not known."""
+    """Translate positions in the errors of the block from `planned` to `sent`, and drop positions that are not known."""
     try:
         yield
     except (SqlError, Unsupported, LimitExceeded) as exc:
@@ -72,7 +72,7 @@ def _tokens_of(text: str) -> Sequence[Token]:
 
 
 def _run(ours: Sequence[Token], theirs: Sequence[Token], at: int, place: int, step: int) -> int:
-    """Return how many neighbours on one side are equal."""
+    """Return the number of equal neighbours on one side."""
     run = 0
     while run < _MOST_NEIGHBOURS:
         at, place = at + step, place + step
@@ -83,7 +83,7 @@ def _run(ours: Sequence[Token], theirs: Sequence[Token], at: int, place: int, st
 
 
 def _key(token: Token) -> tuple[Kind, str]:
-    """Return what a token and its copy have in common; parameters are numbered on the way."""
+    """Return the properties that a token shares with its copy; parameters are numbered by rewriting."""
     return token.kind, "" if token.kind is Kind.PARAMETER else token.text
 
 

@@ -14,7 +14,7 @@ QUALIFIED_PARTS = 3  # catalog.schema.table
 
 @dataclass(frozen=True, slots=True)
 class TableRef:
-    """A table as a statement names it: schema (None: the default one) and name."""
+    """Table reference of a statement: schema (None: the default one) and name."""
 
     name: str
     db_schema: str | None = None

@@ -1,4 +1,4 @@
-"""The few rewrites that DataFusion needs: placeholders, type names, and the clauses that it would drop.
+"""Rewrites of queries for DataFusion: placeholders, type names, and the clauses that it would drop.
 
 Queries reach DataFusion as the client wrote them but for these.
 """
@@ -18,7 +18,7 @@ from lance_flight.engine.sql.with_expansion import check_expansion
 from lance_flight.errors import LimitExceeded
 
 MOST_PARAMETERS = 65_535
-"""Values of one row that a statement takes: each is a column of a record batch."""
+"""Most values of one row of parameters: each is a column of a record batch."""
 _MOMENTS = {"TIMESTAMP", "TIMESTAMPTZ", "DATETIME"}
 _BINARY = {"VARBINARY", "BINARY", "BLOB"}
 
@@ -84,7 +84,7 @@ def sql_type(text: str) -> str:
 
 
 def _type_edits(tokens: list[Token], place: int) -> list[tuple[int, int, str]]:
-    """Return how the type name at `place` has to be written: TIMESTAMP is microseconds, binary is BYTEA."""
+    """Return the edits of the type name at `place`: TIMESTAMP is microseconds, binary is BYTEA."""
     token, following = tokens[place], tokens[place + 1] if place + 1 < len(tokens) else None
     has_length = following is not None and following.is_sign("(")
     if token.word in _MOMENTS:

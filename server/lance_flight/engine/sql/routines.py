@@ -1,4 +1,4 @@
-"""Facts about SQL functions, as DataFusion's `information_schema.routines` has them; asked once in a process.
+"""Properties of SQL functions, from DataFusion's `information_schema.routines`; read once per process.
 
 The classes of volatility are PostgreSQL's: an immutable function gives one value for the same arguments, a stable one (`now`) for the
 length of a statement, a volatile one (`random`) not even that. A mutable function is a stable or a volatile one.
@@ -62,7 +62,7 @@ def _is_constant(name: str) -> bool:
 
 
 def calls_of(sql: str, names: Collection[str]) -> Iterator[str]:
-    """Find the functions among `names` that a text calls, as it writes them.
+    """Yield the functions among `names` that a text calls, as it writes them.
 
     >>> list(calls_of("RANDOM() + now", {"random", "now"}))
     ['RANDOM']

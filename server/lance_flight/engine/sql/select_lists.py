@@ -1,4 +1,4 @@
-"""The lists of a query's SELECTs: what repeats is named, where only its place matters."""
+"""Select lists of a query: repeated items get names where only their position matters."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def _items(tokens: list[Token], start: int) -> Iterator[list[Token]]:
 
 
 def _is_without_alias(item: list[Token]) -> bool:
-    """Return whether an item surely has no alias, and is one column: its last token belongs to what stands before it."""
+    """Return whether an item certainly has no alias, and is one column: its last token belongs to the token before it."""
     if not item or item[-1].is_sign("*"):
         return False
     last, before = item[-1], item[-2] if len(item) > 1 else None
@@ -69,7 +69,7 @@ def _is_without_alias(item: list[Token]) -> bool:
 
 
 def _name(item: list[Token]) -> tuple[str, ...]:
-    """Return what DataFusion's name of a column depends on: casts, brackets and qualifiers are left out."""
+    """Return the parts of an item that DataFusion's column name depends on, without casts, brackets and qualifiers."""
     name: list[str] = []
     skips = False
     for token in item:

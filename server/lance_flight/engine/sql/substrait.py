@@ -1,7 +1,7 @@
 """Substrait plans, which a client may send in place of SQL.
 
 Inside the engine a plan is a statement like any other, `SUBSTRAIT '…'` with the plan in base64: so tickets, transactions,
-EXPLAIN and what is said of running statements have one kind of text.
+EXPLAIN and the records of running statements have one kind of text.
 """
 
 from __future__ import annotations

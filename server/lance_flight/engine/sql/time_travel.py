@@ -1,4 +1,4 @@
-"""References: a table's name in SQL with the version it is read at, and its metadata table (`t@12`, `t@tag$files`)."""
+"""References to tables in SQL with a version and a metadata table (`t@12`, `t@tag$files`)."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _REFERENCE = re.compile(r"(?P<table>.+?)(?:@(?P<at>[^$@]+))?(?:\$(?P<metadata>[a
 
 @dataclass(frozen=True, slots=True)
 class Reference:
-    """A table as SQL names it: at its newest version (`at` None) or another, and perhaps one of its metadata tables."""
+    """Table reference in SQL: its newest version (`at` None) or another one, and optionally a metadata table."""
 
     table: TableName
     at: Point | None = None
@@ -29,7 +29,7 @@ class Reference:
 
     @classmethod
     def parse(cls, name: TableName) -> Reference:
-        """Read a name.
+        """Parse a reference.
 
         >>> Reference.parse(TableName("public", "t@12$files")).at
         12
@@ -57,12 +57,12 @@ def point(text: str) -> Point:
 
 
 def read_point(cursor: Cursor) -> Point:
-    """Read one point."""
+    """Read one point from a cursor."""
     return point(cursor.word("a version, a tag or a time"))
 
 
 def read_as_of(cursor: Cursor) -> Point | None:
-    """Read `[AS OF point]`."""
+    """Read `[AS OF point]` from a cursor."""
     return read_point(cursor) if cursor.accept("AS", "OF") else None
 
 

@@ -9,7 +9,7 @@ from lance_flight.engine.sql.tokens import Kind, Token
 
 
 class TokenPlaces:
-    """Answers by the number of a token."""
+    """Tokens of a text, with tests on them by their number."""
 
     def __init__(self, tokens: Sequence[Token]) -> None:
         self.tokens = tokens

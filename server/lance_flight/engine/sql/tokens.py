@@ -1,4 +1,4 @@
-"""SQL text as tokens, cut where DataFusion's generic dialect cuts it: what is a string, a comment, a name, a parameter."""
+"""Tokenizer of SQL text by the rules of DataFusion's generic dialect: strings, comments, names, parameters."""
 
 from __future__ import annotations
 
@@ -30,10 +30,10 @@ class Kind(Enum):
 
 
 MOST_TOKENS = 400_000
-"""Of a statement, but for the rows of a long INSERT; DataFusion's syntax tree takes about 500 bytes for each."""
+"""Most tokens of a statement, except for the rows of a long INSERT; DataFusion's syntax tree takes about 500 bytes for each."""
 _KEPT_TEXTS, _KEPT_LONG_TEXTS = 32, 2
 _SHORT, _LONG = 64 << 10, 2 << 20
-"""Characters; tokens take some forty times the memory of their text."""
+"""Longest short and long texts whose tokens are cached, in characters; tokens take some forty times the memory of their text."""
 QUOTED = frozenset({Kind.NAME, Kind.STRING, Kind.ESCAPED})
 STRINGS = frozenset({Kind.STRING, Kind.ESCAPED})
 
@@ -52,7 +52,7 @@ class Token(NamedTuple):
 
     @property
     def word(self) -> str:
-        """The word in capitals; nothing for any other token."""
+        """Return the word in capitals; an empty string for any other token."""
         return self.text.upper() if self.kind is Kind.WORD else ""
 
 
@@ -76,19 +76,19 @@ def tokenize(text: str) -> list[Token]:
 
 
 def tokens_of(text: str) -> Iterable[Token]:
-    """Return the same one after another: those of a long text take much memory together."""
+    """Return the tokens of a text as an iterable, since those of a long text take much memory together."""
     return _tokenized(text) if len(text) <= _SHORT else _tokens(text)
 
 
 @lru_cache(_KEPT_TEXTS)
 def _tokenized(text: str) -> tuple[Token, ...]:
-    """Return the same, kept for a while: one statement is looked through many times, and a vector makes it long."""
+    """Return the tokens of a text, cached: one statement is examined many times, and a vector makes it long."""
     return tuple(_tokens(text))
 
 
 @lru_cache(_KEPT_LONG_TEXTS)
 def _tokenized_long(text: str) -> tuple[Token, ...]:
-    """So many of them as are taken, and one more."""
+    """Return at most the permitted number of tokens and one more, cached."""
     return tuple(islice(_tokens(text), MOST_TOKENS + 1))
 
 

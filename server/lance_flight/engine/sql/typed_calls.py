@@ -1,4 +1,4 @@
-"""Functions of ours that take arguments of any types, in queries that DataFusion plans.
+"""Functions implemented here that take arguments of any type, in queries that DataFusion plans.
 
 A Python function in DataFusion has one fixed signature. So each call gets a name of its own and is planned with a signature that fits
 nothing; the refusal names the types of its arguments, and the call is registered again for exactly those.
@@ -84,7 +84,7 @@ class TypedCalls:
         return cls(edited(sql, [*edits, *guards]), calls, bool(guards))
 
     def plan(self, context: SessionContext, plan: Callable[[str], DataFrame]) -> DataFrame:
-        """Plan the query, teaching `context` each call's types on the way."""
+        """Plan the query, registering each call in `context` with the types of its arguments."""
         if self.is_guarded:
             register_guards(context)
         for name, word in self.calls.items():
@@ -102,7 +102,7 @@ class TypedCalls:
 
 
 def _is_expression(tokens: Sequence[Token], place: int) -> bool:
-    """Return whether a call, and no table function, begins at a place."""
+    """Return whether a scalar call, not a table function, begins at a place."""
     if not tokens[place + 1].is_sign("("):
         return False
     if tokens[place].text.lower() not in _TABLE_FUNCTIONS:

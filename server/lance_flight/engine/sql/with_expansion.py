@@ -1,4 +1,4 @@
-"""Bounds what WITH queries that name each other grow to: each stands wherever it is named."""
+"""Bound on the expansion of WITH queries that refer to each other: each is inlined at every reference."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from lance_flight.engine.sql.tokens import Kind, Token, folded
 from lance_flight.errors import SqlError
 
 MOST_EXPANDED = 2_000
-"""Relations that a statement reads once each of its WITH queries stands wherever it is named."""
+"""Most relations that a statement reads after each of its WITH queries is inlined at every reference."""
 
 
 @dataclass(slots=True)
 class _Query:
-    """A query of WITH: its name, the tokens of its bracket, and how many relations it reads once it is expanded."""
+    """Query of WITH: its name, the tokens of its bracket, and the number of relations that it reads when expanded."""
 
     name: str
     start: int
@@ -23,7 +23,7 @@ class _Query:
 
 
 def check_expansion(tokens: Sequence[Token]) -> None:
-    """Refuse a statement that reads too many relations once it is expanded; `SqlError` names one of its WITH queries.
+    """Refuse a statement that reads too many relations when it is expanded; `SqlError` names one of its WITH queries.
 
     >>> from lance_flight.engine.sql.tokens import tokenize, folded
     >>> check_expansion(tokenize("WITH a AS (SELECT 1) SELECT * FROM a"))
@@ -79,7 +79,7 @@ def _closing_places(tokens: Sequence[Token]) -> dict[int, int]:
 
 
 def _relations(tokens: Sequence[Token], start: int, stop: int, named: dict[str, int]) -> int:
-    """Return how many relations the tokens `start` to `stop` read, those of `named` queries as many as they were counted for."""
+    """Return the number of relations that the tokens `start` to `stop` read; `named` queries count with their own numbers."""
     count = 0
     for place in range(start, stop):
         token = tokens[place]

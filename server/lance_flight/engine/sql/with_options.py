@@ -1,4 +1,4 @@
-"""WITH (name = value, …), read: what a statement says of the table or index that it makes."""
+"""Parser of WITH (name = value, …): the options of a new table or index."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from lance_flight.model.index_kinds import OptionValue
 
 
 def in_brackets(cursor: Cursor) -> dict[str, OptionValue]:
-    """Read the options with their brackets."""
+    """Read bracketed options."""
     cursor.expect("(")
     found: dict[str, OptionValue] = {}
     while True:

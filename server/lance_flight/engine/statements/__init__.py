@@ -1,1 +1,1 @@
-"""The statements of this server: how each is read, what it needs, and which rows or changes it becomes."""
+"""Statements of this server: their parsing, the privileges they need, and their execution."""

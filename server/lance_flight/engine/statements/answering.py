@@ -1,4 +1,4 @@
-"""Answers of statements that return rows: by a plan that is kept, or by a new one."""
+"""Answers of statements that return rows, from a cached plan or a new one."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from lance_flight.engine.statements.kinds import Answer, RowsStatement
 
 @dataclass(frozen=True, slots=True)
 class Answering:
-    """Answers the statements of one server, and keeps the plans of their queries."""
+    """Answers the statements of one server, and caches the plans of their queries."""
 
     sessions: Sessions
     plans: PlanCache = field(default_factory=PlanCache)
@@ -48,7 +48,7 @@ class Answering:
         return begun[0], answered
 
     def keep(self, answered: Answer) -> None:
-        """Keep the plan of a statement that has done with it for the next one."""
+        """Return the plan of a finished statement to the cache."""
         if isinstance(answered, PlannedQuery) and answered.key is not None:
             self.plans.keep(answered.key, answered)
 

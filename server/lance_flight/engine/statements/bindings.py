@@ -1,4 +1,4 @@
-"""Queries over several rows of parameters: one answer after another, as if the query had been asked for each row."""
+"""Queries over several rows of parameters: the concatenated answers to each row."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from lance_flight.engine.statements.kinds import Answer, RowsStatement
 from lance_flight.errors import InvalidInput
 
 AnswerTo = Callable[[pa.RecordBatch | None], Answer]
-"""The answer to one row of parameters, planned in a session of its own, like any query."""
+"""Function that plans the answer to one row of parameters, in a session of its own."""
 
 
 @dataclass(frozen=True, slots=True)
 class RowByRow:
-    """The answers to all rows; each but the first is planned when it is its turn."""
+    """Concatenated answers to all rows of parameters; each but the first is planned when it is reached."""
 
     first: Answer
     others: tuple[pa.RecordBatch, ...]

@@ -26,8 +26,8 @@ NewSession: TypeAlias = Callable[..., QuerySession]
 class Changes:
     """Context of a changing statement, executed once for each of `bindings` (one row of parameters, or None), atomically together.
 
-    Without a `transaction` it is one of its own. `access` says which rows may be written. What is made among `temporary`
-    tables, and what drops one, takes effect at once. `progress` is told how far long work is.
+    Without a `transaction` the statement is one of its own. `access` restricts the rows that may be written. What is made among `temporary`
+    tables, and what drops one, takes effect at once. `progress` receives the progress of long work.
     """
 
     root: Root
@@ -42,7 +42,7 @@ class Changes:
 
     @property
     def tables(self) -> Root | SqlTransaction:
-        """The tables that there are for the statement."""
+        """Return the tables that the statement sees."""
         return self.transaction or self.root
 
     def policy(self, writing: frozenset[Privilege], name: TableName) -> RowPolicy:
@@ -50,7 +50,7 @@ class Changes:
         return self.access.rows(writing, self.root.governing(name))
 
     def together(self, work: Callable[[SqlTransaction], int]) -> int:
-        """Change rows as a part of the transaction."""
+        """Change rows within the transaction, and return their number."""
         if self.transaction is None:
             return autocommit(self.root, work, self.cancellation, serializable=self.serializable)
         count = work(self.transaction)
@@ -59,12 +59,12 @@ class Changes:
         return count
 
     def check_alone(self, what: str) -> None:
-        """Refuse a statement inside a transaction; `what` says of what it does that this is not done."""
+        """Refuse a statement inside a transaction; `what` begins the message."""
         if self.transaction is not None:
             raise Unsupported(f"{what} inside a transaction; commit first")
 
     def begin_steps(self, what: str) -> None:
-        """Begin work that commits in steps of its own: outside of any transaction, and too late for a cancellation."""
+        """Begin work that commits in steps: outside of any transaction, and not cancellable from here on."""
         self.check_alone(what)
         self.cancellation.begin_commit()
 

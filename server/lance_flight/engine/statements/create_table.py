@@ -88,7 +88,7 @@ class _Making:
     transaction: SqlTransaction | None
 
     def run(self, binding: pa.RecordBatch | None) -> int:
-        """Make it, unless it is there and need not be made; how many rows it has."""
+        """Create the table unless it exists and may exist; return the number of its rows."""
         name, tables = table_name(self.statement.table), self.transaction or self.root
         if tables.has(name):
             if self.statement.if_not_exists:

@@ -92,7 +92,7 @@ class DescribeNamespace(RowsStatement):
 
 @dataclass(frozen=True, slots=True)
 class _Columns:
-    """The columns of a table, and the partition fields that each of them feeds."""
+    """Answer with the columns of a table, and the partition fields that use each of them."""
 
     tables: Root | SqlTransaction
     table: TableName
@@ -116,7 +116,7 @@ class _Columns:
 
 @dataclass(frozen=True, slots=True)
 class _Properties:
-    """The runtime properties of a table, or of a namespace below it (spec: Appendix E)."""
+    """Answer with the runtime properties of a table, or of a namespace below it (spec: Appendix E)."""
 
     tables: Root | SqlTransaction
     table: TableName
@@ -137,7 +137,7 @@ def _columns(table: Table) -> tuple[pa.Schema, Mapping[str, int], Mapping[str, s
 
 
 def _uses(snapshot: Snapshot) -> dict[str, str]:
-    """For each column the partition fields of the current spec that are computed from it."""
+    """Map each column to the fields of the current partition spec that are computed from it."""
     uses: dict[str, list[str]] = {}
     for field in snapshot.current_spec.fields:
         for number in field.source_ids:

@@ -1,4 +1,4 @@
-"""EXPLAIN: how the rows of a query, or those that a change is about, are found."""
+"""EXPLAIN: shows how the rows of a query, or those that a change affects, are found."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from lance_flight.errors import SqlError
 
 @dataclass(frozen=True, slots=True)
 class Explain(RowsStatement):
-    """EXPLAIN [ANALYZE] of a query, or EXPLAIN of a `change`: how its rows are found."""
+    """EXPLAIN [ANALYZE] of a query, or EXPLAIN of a `change`: shows how its rows are found."""
 
     forms = ("EXPLAIN",)
     nests = True
@@ -63,7 +63,7 @@ class Explain(RowsStatement):
 
 @dataclass(frozen=True, slots=True)
 class _Plans:
-    """The plans of a query, and how each of its scans was pruned."""
+    """Answer with the plans of a query, and the pruning of each of its scans."""
 
     session: QuerySession
     frame: DataFrame

@@ -57,7 +57,7 @@ class CreateIndex(TableStatement, ChangeStatement):
 
     @property
     def rules(self) -> IndexRules:
-        """The index that it asks for; `min_rows` stands among its options."""
+        """Return the definition of the index; `min_rows` is among its options."""
         options = {name: value for name, value in self.options.items() if name != MIN_ROWS}
         least = self.options.get(MIN_ROWS)
         if least is not None and type(least) is not int:
@@ -109,7 +109,7 @@ class DropIndex(TableStatement, ChangeStatement):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reindex(MaintenanceStatement):
-    """REINDEX [TABLE] t [INDEX name]: what indices lack of the rows that there are now (`name` None: all indices)."""
+    """REINDEX [TABLE] t [INDEX name]: extends indices to the rows that they lack (`name` None: all indices)."""
 
     forms = ("REINDEX",)
     needs = (Privilege.ADMIN, Privilege.SELECT)

@@ -30,7 +30,7 @@ from lance_flight.engine.writes.writable_tables import WritableTable
 from lance_flight.errors import NotFound, SqlError
 
 _OVERWRITING = frozenset({Privilege.INSERT, Privilege.DELETE, Privilege.SELECT})
-"""The rows that go are those of the partitions that come, and are counted."""
+"""Privileges of INSERT OVERWRITE, which removes and counts the rows of the partitions that it writes."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

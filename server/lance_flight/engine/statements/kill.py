@@ -12,7 +12,7 @@ from lance_flight.errors import Conflict
 
 @dataclass(frozen=True, slots=True)
 class Kill(SessionStatement):
-    """KILL 'id': ends a statement."""
+    """KILL 'id': cancels a statement."""
 
     forms = ("KILL",)
 

@@ -1,4 +1,4 @@
-"""The four kinds of statements: what a statement says of itself, and how each kind is run.
+"""Base classes of the four kinds of statements, by the way they are executed.
 
 A statement is a frozen value of a class of its own, which is listed in `registry.STATEMENTS`. The engine knows the kinds alone.
 """
@@ -28,12 +28,12 @@ from lance_flight.engine.statements.changes import Changes
 
 S = TypeVar("S", bound="Statement")
 Required = tuple[Privilege, TableName]
-"""A privilege that is needed on all rows of a table."""
+"""Privilege that is needed on all rows of a table."""
 
 REMOVING = (Privilege.SELECT, Privilege.DELETE)
 """Privileges for removing rows: SELECT too, since the reply counts them and the condition depends on their values."""
 MAKING = (Privilege.DDL, Privilege.INSERT)
-"""A table that is made with rows."""
+"""Privileges for creating a table with rows."""
 
 
 class Statement(ABC):
@@ -46,14 +46,14 @@ class Statement(ABC):
     __slots__ = ()
 
     forms: ClassVar[tuple[str, ...]]
-    """The words that begin it, in each way to say it: `DROP INDEX`. In `ALTER TABLE t COMPACT` the name of a table stands at `t`.
+    """First words of each form of the statement: `DROP INDEX`. In `ALTER TABLE t COMPACT`, `t` stands for the name of a table.
 
     One without further words takes whatever other forms with its first word do not.
     """
     nests: ClassVar[bool] = False
     """True if another statement is part of this one."""
     read: ClassVar[Callable[..., Statement]]
-    """The class method that reads what follows the words of a form: `read(cursor)`. What it leaves is refused.
+    """Class method that parses the rest of a form: `read(cursor)`. Tokens that it leaves are an error.
 
     It is `read(cursor, table)` of a form with a table, and `read(cursor, parse)` of a statement that `nests`.
     """
@@ -65,7 +65,7 @@ class Statement(ABC):
 
     @abstractmethod
     def required(self, own: Collection[TableName]) -> Iterable[Required]:
-        """List the privileges that it needs on all rows of tables; `own` are the temporary ones of its session, which need none.
+        """List the privileges that the statement needs on all rows of tables; `own` are its session's temporary tables, which need none.
 
         Tables that are read, and rows that are changed, are checked where they are opened; names that tables are given or
         lose, by the root (`catalog.names.Visibility`).
@@ -78,7 +78,7 @@ class TableStatement(Statement):
     __slots__ = ()
 
     needs: ClassVar[tuple[Privilege, ...]]
-    """The privileges that it needs on them."""
+    """Privileges that the statement needs on all rows of the table."""
 
     table: TableRef
 
@@ -92,36 +92,36 @@ def on(table: TableName, *privileges: Privilege) -> Iterator[Required]:
 
 
 class Answer(Protocol):
-    """Rows that a statement will return."""
+    """Interface of an answer: rows that a planned statement will return."""
 
     @property
     def schema(self) -> pa.Schema:
-        """The exact schema of every batch."""
+        """Return the exact schema of every batch."""
         ...
 
     @property
     def frame(self) -> DataFrame | None:
-        """DataFusion's plan, where it runs the statement."""
+        """Return DataFusion's plan; None if DataFusion does not run the statement."""
         ...
 
     def batches(self) -> Iterator[pa.RecordBatch]:
-        """Run the statement."""
+        """Run the statement and yield its rows."""
         ...
 
 
 class RowsStatement(Statement):
-    """A statement that runs when its rows are read, as often as they are."""
+    """Statement that returns rows, and runs each time they are read."""
 
     __slots__ = ()
 
     @property
     def text(self) -> str | None:
-        """The text of a query, whose plan may be kept, and which may be asked for several rows of parameters."""
+        """Return the text of a query whose plan may be cached and which takes several rows of parameters; None for other statements."""
         return None
 
     @property
     def target(self) -> tuple[TableName | None, frozenset[Privilege]]:
-        """The table whose rows it wants with their addresses, and what for."""
+        """Return the table whose rows are needed with their addresses, and the privileges used on them."""
         return None, frozenset()
 
     def required(self, own: Collection[TableName]) -> Iterable[Required]:
@@ -133,7 +133,7 @@ class RowsStatement(Statement):
 
 
 class ChangeStatement(Statement):
-    """A statement that changes tables, and is run at once for a count."""
+    """Statement that changes tables, runs at once, and returns a count."""
 
     __slots__ = ()
 
@@ -143,7 +143,7 @@ class ChangeStatement(Statement):
 
     @abstractmethod
     def run(self, changes: Changes) -> int:
-        """Carry it out; the number of affected rows."""
+        """Execute the statement and return the number of affected rows."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,13 +158,13 @@ class MaintenanceWork:
 
 
 class MaintenanceStatement(TableStatement):
-    """A statement that keeps a partitioned table in shape: it runs once, like a change, and returns a report as rows."""
+    """Statement that maintains a partitioned table: it runs once, like a change, and returns a report as rows."""
 
     __slots__ = ()
 
     @abstractmethod
     def work(self, namespace: Table, progress: Progress | None) -> MaintenanceWork:
-        """Return what it will do to its table, telling how far it is; nothing is done yet."""
+        """Return the work on the table, which reports its `progress`; nothing is done yet."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,7 +177,7 @@ class Server:
 
 
 class SessionStatement(Statement):
-    """A statement about the server and its sessions, and no table."""
+    """Statement about the server and its sessions, without a table."""
 
     __slots__ = ()
 

@@ -22,7 +22,7 @@ from lance_flight.engine.statements.registry import STATEMENTS
 from lance_flight.errors import SqlError
 
 TABLE = "t"
-"""Stands for the name of a table in a form."""
+"""Placeholder for the name of a table in a form."""
 
 LONGEST_KEPT = 16 << 10
 MOST_KEPT = 512
@@ -31,7 +31,7 @@ Reader: TypeAlias = Callable[[Cursor], Statement]
 
 
 def parse(sql: str, db_schema: str | None = None, sent: str | None = None, first: int = 0) -> Statement:
-    """Read one statement; what short ones were read as is remembered.
+    """Parse one statement; the results for short texts are cached.
 
     Tables without a schema are those of `db_schema`; `sent` and `first` are as those of `Cursor`.
 
@@ -63,12 +63,12 @@ def _parsed(sql: str, db_schema: str | None, sent: str | None = None, first: int
 
 
 _remembered = lru_cache(MOST_KEPT)(_parsed)
-"""A statement comes several times on its way: to be described, planned, and read."""
+"""Cache of parsed statements: one is parsed several times, to be described, planned, and read."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Form:
-    """The words of one form from its second on, those before a table (`head`) and those after it, and what reads the rest."""
+    """Words of one form from its second on, those before a table (`head`) and those after it, and the parser of the rest."""
 
     head: tuple[str, ...]
     words: tuple[str, ...]
@@ -77,7 +77,7 @@ class _Form:
 
 
 def _read_form(longest_first: Sequence[_Form], listed: str, cursor: Cursor) -> Statement:
-    """Read a statement whose first word is that of several forms."""
+    """Parse a statement whose first word begins several forms."""
     for form in longest_first:
         if cursor.accept(*form.words):
             return form.read(cursor)
@@ -85,7 +85,7 @@ def _read_form(longest_first: Sequence[_Form], listed: str, cursor: Cursor) -> S
 
 
 def _read_form_of_table(head: tuple[str, ...], forms: Sequence[_Form], listed: str, cursor: Cursor) -> Statement:
-    """Read a statement in whose forms the name of a table comes after the first words."""
+    """Parse a statement in whose forms the name of a table follows the first words."""
     cursor.expect(*head)
     table = references.table(cursor)
     for form in forms:
@@ -95,7 +95,7 @@ def _read_form_of_table(head: tuple[str, ...], forms: Sequence[_Form], listed: s
 
 
 def _readers(statements: Iterable[type[Statement]]) -> Mapping[str, Reader]:
-    """Return what reads a statement, by its first word."""
+    """Map the first word of each statement to its parser."""
     forms: dict[str, list[_Form]] = {}
     for statement in statements:
         read = partial(statement.read, parse=parse) if statement.nests else statement.read

@@ -1,4 +1,4 @@
-"""Queries, which go to DataFusion as they were written."""
+"""Queries, which are passed to DataFusion."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from lance_flight.engine.statements.kinds import Answer, RowsStatement
 
 @dataclass(frozen=True, slots=True)
 class Query(RowsStatement):
-    """SELECT …, WITH …, VALUES …, FROM …: anything that returns rows and goes to DataFusion as it is."""
+    """SELECT …, WITH …, VALUES …, FROM …: any statement that returns rows and is passed to DataFusion."""
 
     forms: ClassVar[tuple[str, ...]] = ("SELECT", "WITH", "VALUES", "FROM", "(")
 
@@ -49,7 +49,7 @@ class SubstraitPlan(Query):
 
 
 def query_text(cursor: Cursor) -> str:
-    """Read the query with which another statement ends."""
+    """Read the query that ends another statement."""
     if not any(cursor.peek(word) for word in ("SELECT", "WITH", "VALUES", "(")):
         raise cursor.error("a query (SELECT, VALUES, WITH)")
     return cursor.rest()

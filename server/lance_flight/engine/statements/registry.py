@@ -1,4 +1,4 @@
-"""Every statement of our own, once: what a statement may begin with, how each is read, and in which order errors list them."""
+"""Registry of all statements other than queries, in the order in which errors list them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Reports of maintenance statements: rows that say what was done, and are read as often as their ticket is redeemed.
+"""Reports of maintenance statements: rows that describe the work, and are read as often as their ticket is redeemed.
 
 A statement runs once, when it is executed; its ticket gives the report and can never run it again. A small report travels in
 its ticket, so that any server gives it; a large one is kept by the server that ran the statement.
@@ -38,7 +38,7 @@ _COMPRESSION = "zstd"
 def maintenance_work(
     root: Root, transaction: SqlTransaction | None, statement: MaintenanceStatement, progress: Progress | None = None
 ) -> MaintenanceWork:
-    """Return the work of a maintenance statement on its table; nothing is done yet."""
+    """Return the work of a maintenance statement on its table, without doing it."""
     name = table_name(statement.table)
     if transaction is not None:
         raise Unsupported(f"table {name.name!r} is maintained outside of any transaction; commit first")
@@ -53,7 +53,7 @@ class _Kept:
 
 
 class Reports:
-    """The reports of one server that are too large for their tickets, as compressed Arrow IPC. Safe to share among threads.
+    """Store of the reports that are too large for their tickets, as compressed Arrow IPC. Safe to share among threads.
 
     Each is kept for `seconds`; those that were read longest ago go where there are more than `MOST_REPORTS`, or than `MOST_BYTES` in all.
     """
@@ -63,7 +63,7 @@ class Reports:
         self._kept = LruCache[str, _Kept](MOST_REPORTS, most_weight=MOST_BYTES, weigh=lambda kept: len(kept.content))
 
     def plan(self, running: RunningStatement, report: pa.Table, scope: Scope) -> QueryPlan:
-        """Plan a statement that has run: its one task gives the report."""
+        """Plan the report of a statement that has run, as its only task."""
         running.rows, running.size = report.num_rows, report.nbytes
         content = encode_rows(report, _COMPRESSION)
         if len(content) > MOST_TICKET_BYTES:
@@ -82,7 +82,7 @@ class Reports:
         return _decoded(task.report or self._find(task).content)
 
     def renew(self, task: Task) -> datetime:
-        """Keep the report of a task for as long as a new one, and return until when that is; errors as of `read`."""
+        """Keep the report of a task for as long as a new one, and return the time of expiry; raises the errors of `read`."""
         if not task.report:
             self._keep(task.statement, self._find(task).content)
         return self._expiry()

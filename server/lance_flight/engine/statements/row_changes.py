@@ -33,7 +33,7 @@ class TargetChange(ChangeStatement):
     @property
     @abstractmethod
     def target_name(self) -> TableName:
-        """The table whose rows it changes."""
+        """Return the table whose rows the statement changes."""
 
     @property
     @abstractmethod
@@ -49,7 +49,7 @@ class TargetChange(ChangeStatement):
         policy: RowPolicy,
         parameters: pa.RecordBatch | None,
     ) -> int:
-        """Run it once and return how many rows it inserted, changed and removed; a `policy` allows those that come."""
+        """Run the statement once and return the number of rows inserted, changed and removed; `policy` restricts the written rows."""
 
     def run(self, changes: Changes) -> int:
         return changes.together(partial(self._change_each, changes))

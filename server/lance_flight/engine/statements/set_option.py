@@ -31,7 +31,7 @@ class SetOption(SessionStatement):
         return cls(option, value)
 
     def run(self, server: Server) -> int:
-        """Change the setting of the open transaction while that is untouched, and of the next ones."""
+        """Change the setting of the open transaction if it is untouched, and of the following ones."""
         with server.transaction() as transaction:
             session = server.scope.session
             if session is None:

@@ -1,4 +1,4 @@
-"""SHOW: the tables that there are, and what a metadata table has."""
+"""SHOW: lists tables, and the rows of metadata tables."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class ShowTables(RowsStatement):
 
 @dataclass(frozen=True, slots=True)
 class ShowMetadata(RowsStatement):
-    """SHOW PARTITIONS t, SHOW INDEXES FROM t: what a metadata table of t has, [WHERE condition over its columns]."""
+    """SHOW PARTITIONS t, SHOW INDEXES FROM t: the rows of a metadata table of t, [WHERE condition over its columns]."""
 
     forms = ("SHOW PARTITIONS", "SHOW INDEXES")
 
@@ -68,7 +68,7 @@ class ShowMetadata(RowsStatement):
 
 @dataclass(frozen=True, slots=True)
 class _Tables:
-    """The rows of SHOW TABLES."""
+    """Answer with the rows of SHOW TABLES."""
 
     tables: Root | SqlTransaction
     schema: pa.Schema = TABLES_SCHEMA

@@ -1,1 +1,1 @@
-"""The forms of ALTER TABLE, but for those that are maintenance."""
+"""Forms of ALTER TABLE, except those that are maintenance."""

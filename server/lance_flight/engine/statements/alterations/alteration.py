@@ -18,7 +18,7 @@ NOT_ALTERED = "tables are not altered"
 
 
 class Alteration(TableStatement, ChangeStatement):
-    """A form of ALTER TABLE t, which `needs` DDL on the table, and more where rows are read to compute or to check a column."""
+    """Form of ALTER TABLE t, which `needs` DDL on the table, and more if rows are read to compute or to check a column."""
 
     __slots__ = ()
 
@@ -35,12 +35,12 @@ class Alteration(TableStatement, ChangeStatement):
             yield from self.also(name)
 
     def also(self, name: TableName) -> Iterable[Required]:
-        """List what it needs beside that: what depends on what it says, and what it needs on other tables."""
+        """List further privileges: those that depend on the statement's clauses, and those on other tables."""
         return ()
 
 
 class HistoryAlteration(Alteration):
-    """An alteration of what a table is called, of its columns, or of its history; it affects no rows."""
+    """Alteration of a table's name, its columns or its history; it affects no rows."""
 
     __slots__ = ()
 
@@ -53,9 +53,9 @@ class HistoryAlteration(Alteration):
         return 0
 
     def root_of(self, changes: Changes) -> Root:
-        """Return where the table is looked for."""
+        """Return the root in which the table is looked up."""
         return changes.root
 
     @abstractmethod
     def alter(self, root: Root, name: TableName, table: Table) -> None:
-        """Carry it out."""
+        """Execute the alteration."""

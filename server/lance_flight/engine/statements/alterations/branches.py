@@ -17,7 +17,7 @@ from lance_flight.engine.statements.changes import Changes
 
 
 class _BranchAlteration(HistoryAlteration):
-    """An alteration of the branches of a table, whichever the session is on."""
+    """Alteration of the branches of a table, independent of the session's branch."""
 
     __slots__ = ()
 
@@ -29,7 +29,7 @@ class _BranchAlteration(HistoryAlteration):
 
     @abstractmethod
     def alter_branches(self, name: TableName, table: PartitionedNamespace) -> None:
-        """Carry it out."""
+        """Execute the alteration."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,7 +20,7 @@ from lance_flight.model.schema_changes import Path, SchemaChange, SetNullable, d
 
 
 class _ColumnAlteration(HistoryAlteration):
-    """An alteration of one column of a table; a path leads to it, through the structs that it is in."""
+    """Alteration of one column of a table, or of a nested field, given by its path."""
 
     __slots__ = ()
 
@@ -33,7 +33,7 @@ class _ColumnAlteration(HistoryAlteration):
 
     @abstractmethod
     def change(self) -> SchemaChange:
-        """Return what becomes of the schema."""
+        """Return the change of the schema."""
 
     @property
     def values(self) -> SqlExpression | None:
