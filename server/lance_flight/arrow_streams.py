@@ -1,4 +1,4 @@
-"""Rows as the bytes of an Arrow IPC stream: in tickets, in prepared handles, and in what processes of one write exchange."""
+"""Encoding of rows as Arrow IPC streams, for tickets, prepared handles, and the processes of one write."""
 
 from __future__ import annotations
 

@@ -14,14 +14,14 @@ SettingValue: TypeAlias = str | bool | int | float | tuple[str, ...]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Description:
-    """A statement that was planned and not run; `schema` is None where it returns no rows (DDL and DML)."""
+    """Description of a planned statement that was not run; `schema` is None if it returns no rows (DDL and DML)."""
 
     schema: pa.Schema | None
     parameters: pa.Schema = field(default_factory=lambda: pa.schema([]))
 
 
 class CancelStatus(Enum):
-    """The outcome of a request to cancel a statement: it has ended, it will, or it is too late for that."""
+    """Outcome of a request to cancel a statement: it has ended, it is ending, or it cannot be cancelled any more."""
 
     CANCELLED = "cancelled"
     CANCELLING = "cancelling"

@@ -253,7 +253,7 @@ class ServerConfig:
 
     @property
     def storage(self) -> dict[str, str]:
-        """The storage options as pairs."""
+        """Return the storage options as pairs."""
         pairs = [pair.strip() for pair in self.storage_options.split(",") if pair.strip()]
         if any("=" not in pair for pair in pairs):
             raise InvalidInput("setting 'storage_options' is no list of pairs; expected key=value,key=value")

@@ -1,4 +1,4 @@
-"""Every error that lance-flight raises on purpose, cut by what the caller can do about it.
+"""Hierarchy of the errors that lance-flight raises on purpose, by what the caller can do about them.
 
 ```text
 LanceFlightError
@@ -22,7 +22,7 @@ LanceFlightError
 │   └── StatementTimeout      it took longer than statements may
 ├── StorageFull         no room where something is written: free some, and run it again
 ├── LimitExceeded       more than the server gives to one client, statement or session
-├── Unauthenticated     who calls is not known, or not proven
+├── Unauthenticated     no valid credentials
 ├── Refused             not allowed, whatever the request says
 ├── Unsupported         understood, and not offered
 └── Corrupt             stored data that breaks the spec: repair it
@@ -47,13 +47,13 @@ _SYSTEM_ERROR = re.compile(r"\(os error (?P<number>\d+)\)")
 
 
 class LanceFlightError(Exception):
-    """The root of the tree; `str(error)` names the thing, the value and what was expected."""
+    """Root of the error hierarchy; `str(error)` names the thing, the value and what was expected."""
 
     code: ClassVar[str] = "error"
 
 
 class InvalidInput(LanceFlightError):
-    """The request cannot be carried out as it stands."""
+    """A request that is invalid as it stands."""
 
     code = "invalid_input"
 
@@ -65,7 +65,7 @@ class SqlError(InvalidInput):
 
 
 class _Problems(InvalidInput):
-    """An error that lists every problem found, not the first one."""
+    """An error that lists every problem found, not only the first one."""
 
     def __init__(self, what: str, problems: Sequence[str]) -> None:
         self.what = what
@@ -84,7 +84,7 @@ class SpecError(_Problems):
 
 
 class SchemaError(_Problems):
-    """A schema that does not fit; `problems` names each column with what is wrong with it."""
+    """An invalid or unfitting schema; `problems` names each column with its problem."""
 
     code = "invalid_schema"
 
@@ -108,7 +108,7 @@ class TicketExpired(TicketError):
 
 
 class NotFound(LanceFlightError):
-    """Something was named that is not there."""
+    """A request for a thing that does not exist."""
 
     code = "not_found"
 
@@ -130,19 +130,19 @@ def nearest(name: str, known: Iterable[str], likeness: float = 0.6) -> list[str]
 
 
 class AlreadyExists(LanceFlightError):
-    """Something is there already under this name."""
+    """A name that is already in use."""
 
     code = "already_exists"
 
 
 class AlreadyCommitted(AlreadyExists):
-    """The commit id of a write was committed before; nothing of this one is visible."""
+    """A write whose commit id was committed before; nothing of this one is visible."""
 
     code = "already_committed"
 
 
 class QueryFailed(LanceFlightError):
-    """A query that failed while it ran."""
+    """A query that failed during execution."""
 
     code = "query_failed"
 
@@ -154,7 +154,7 @@ class OutOfMemory(QueryFailed):
 
 
 class Conflict(LanceFlightError):
-    """Another writer was first and the work could not be rebased; nothing of it is visible."""
+    """Another writer committed first and the work could not be rebased; nothing of it is visible."""
 
     code = "conflict"
 
@@ -166,39 +166,39 @@ class SerializationFailure(Conflict):
 
 
 class OutcomeUnknown(LanceFlightError):
-    """A commit failed in a way that does not tell whether it took place; its rows are all visible, or none."""
+    """A commit whose outcome is unknown: its rows are all visible, or none."""
 
     code = "outcome_unknown"
 
 
 class Unavailable(LanceFlightError):
-    """The server takes no calls now; nothing was done."""
+    """The server accepts no calls now; nothing was done."""
 
     code = "unavailable"
 
 
 class Cancelled(LanceFlightError):
-    """A statement that was ended before it was done; nothing that it wrote is visible."""
+    """A statement that was cancelled before it was done; nothing that it wrote is visible."""
 
     code = "cancelled"
 
 
 class StatementTimeout(Cancelled):
-    """A statement that took longer than statements may."""
+    """A statement that exceeded its time limit."""
 
     code = "statement_timeout"
 
 
 class StorageFull(LanceFlightError):
-    """A device, or a quota of one, that has no room left for what is written."""
+    """A device, or a quota on one, without room for what is to be written."""
 
     code = "storage_full"
 
     @classmethod
     def of(cls, error: BaseException, place: str) -> StorageFull | None:
-        """Return this error for one of the system's that says so, from whichever library; None for any other.
+        """Return this error for a system error that means a full device, from any library; None for any other error.
 
-        `place` says what lies on the device; its path is no business of clients.
+        `place` names the data on the device in the message, instead of a path that clients should not see.
 
         >>> StorageFull.of(OSError(errno.ENOSPC, "No space left on device"), "the root")
         StorageFull('no space is left for the root: No space left on device; expected room to be made there')
@@ -213,7 +213,7 @@ class StorageFull(LanceFlightError):
 
 
 class LimitExceeded(LanceFlightError):
-    """More than the server gives to one client, statement or session."""
+    """A request that exceeds a limit of the server for one client, statement or session."""
 
     code = "limit_exceeded"
 
@@ -225,13 +225,13 @@ class Unauthenticated(LanceFlightError):
 
 
 class Refused(LanceFlightError):
-    """The caller may not do this."""
+    """A request that the caller is not allowed to make."""
 
     code = "refused"
 
 
 class Unsupported(LanceFlightError):
-    """A request that is understood and that this server does not offer."""
+    """A valid request that this server does not support."""
 
     code = "unsupported"
 

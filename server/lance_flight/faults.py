@@ -1,4 +1,4 @@
-"""Places between the first byte of a write and its acknowledgement where a process can be made to die, or to fail.
+"""Failpoints between the first byte of a write and its acknowledgement, at which a process can be killed or a write fail.
 
 Tests kill a server at each of them, by name, and look at what is left. Without `LANCE_FLIGHT_FAULT` nothing here does
 anything; with `LANCE_FLIGHT_FAULT=<point>` or `<point>:<n>` the process kills itself when it comes there the n-th time,

@@ -17,7 +17,7 @@ _T = TypeVar("_T")
 _Signature = tuple[int, int, int, int]
 
 _UNSETTLED = 2.0
-"""Seconds within which a file may change once more without looking any different."""
+"""Seconds after a change within which a further one may leave size and times of the file equal."""
 
 _log = logging.getLogger(__name__)
 
@@ -25,8 +25,8 @@ _log = logging.getLogger(__name__)
 class Watched(Generic[_T]):
     """Parsed content of a file, parsed again whenever the file has changed. Safe to share among threads.
 
-    Making one raises `InvalidInput` for a file that cannot be read. One that later cannot be gives nothing until it can, but
-    an error of `closed`: whom it was to take the access from is not known.
+    The constructor raises `InvalidInput` for a file that cannot be read. While the file cannot be read later, `value` raises
+    `closed`: the access that the change was to revoke is not known.
     """
 
     def __init__(
@@ -54,7 +54,7 @@ class Watched(Generic[_T]):
 
     @property
     def value(self) -> _T:
-        """Parsed content of the file as it is now."""
+        """Return the content of the file as it is now."""
         found = self._current()
         if isinstance(found, InvalidInput):
             raise self._closed(

@@ -1,4 +1,4 @@
-"""Cache of the entries used last, bounded in their number and their weight."""
+"""Least-recently-used cache, bounded in the number and the weight of its entries."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def _weightless(_: object) -> int:
 
 
 class LruCache(Generic[K, V]):
-    """Keeps at most `most` entries, which `weigh` at most `most_weight` together; the least recently used ones go. Safe to share among threads.
+    """Least-recently-used cache of at most `most` entries, which `weigh` at most `most_weight` together. Safe to share among threads.
 
     >>> cache = LruCache[str, int](2)
     >>> for number, name in enumerate("aba" "c"):
@@ -42,7 +42,7 @@ class LruCache(Generic[K, V]):
             return self._entries.get(key)
 
     def put(self, key: K, value: V) -> None:
-        """Keep a value in place of the key's last one, and drop what there is no room for."""
+        """Store a value under a key, and evict entries until the bounds hold."""
         with self._lock:
             self._drop(key)
             self._entries[key] = value
@@ -56,13 +56,13 @@ class LruCache(Generic[K, V]):
         return self._weight
 
     def discard(self, is_gone: Callable[[V], bool]) -> None:
-        """Drop every entry whose value a test holds for."""
+        """Drop every entry whose value a predicate holds for."""
         with self._lock:
             for key in [key for key, value in self._entries.items() if is_gone(value)]:
                 self._drop(key)
 
     def pop(self, key: K) -> V | None:
-        """Drop a key, and return its value; None without one."""
+        """Remove a key and return its value; None without one."""
         with self._lock:
             return self._drop(key)
 

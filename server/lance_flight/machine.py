@@ -1,4 +1,4 @@
-"""The cores and the memory that this process may use: those of the machine, or less where control groups (v1, v2) say so."""
+"""CPU cores and memory that this process may use: those of the machine, or less by control groups (v1, v2)."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def memory() -> int:
 
 @dataclass(frozen=True, slots=True)
 class _Mount:
-    """A mounted hierarchy: the group that it shows, where, and its controllers (v2: none)."""
+    """Mounted control-group hierarchy: the group at its root, its directory, and its controllers (v2: none)."""
 
     group: str
     place: Path

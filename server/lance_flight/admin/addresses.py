@@ -1,4 +1,4 @@
-"""Addresses as they stand in URLs."""
+"""Formatting of addresses in URLs."""
 
 
 def bracketed(host: str) -> str:

@@ -1,4 +1,4 @@
-"""The gRPC health service (grpc.health.v1), for load balancers that ask in gRPC.
+"""gRPC health service (grpc.health.v1), for load balancers that probe by gRPC.
 
 It has a port of its own: pyarrow's Flight server takes no further services on its own.
 """
@@ -14,13 +14,13 @@ from lance_flight.admin.addresses import bracketed
 from lance_flight.errors import InvalidInput
 
 SERVICES = ("", "arrow.flight.protocol.FlightService")
-"""The names that may be asked for: the server as a whole, and the one service that it has."""
+"""Names of services that can be checked: the server as a whole, and its Flight service."""
 
 _THREADS = 2
 
 
 class HealthServer:
-    """Answers Check and Watch on `host`:`port` (0: any free port): at first that nothing is served."""
+    """Serves Check and Watch on `host`:`port` (0: any free port), initially as not serving."""
 
     def __init__(self, host: str, port: int) -> None:
         self._servicer = health.HealthServicer()
@@ -47,5 +47,5 @@ class HealthServer:
             self._servicer.set(name, status)
 
     def close(self) -> None:
-        """Take no more calls."""
+        """Stop the service."""
         self._server.stop(None)

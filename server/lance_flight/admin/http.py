@@ -1,4 +1,4 @@
-"""`/healthz`, `/readyz` and `/metrics` over HTTP, on a port of their own."""
+"""HTTP server of `/healthz`, `/readyz` and `/metrics`, on a port of its own."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ Page = Callable[[], HttpResponse]
 
 
 class AdminServer:
-    """Answers on `host`:`port` (0: any free port) as soon as it is made; `InvalidInput` where it cannot listen."""
+    """Serves pages on `host`:`port` (0: any free port) from its creation on; raises `InvalidInput` if it cannot listen."""
 
     def __init__(self, host: str, port: int, pages: Mapping[str, Page]) -> None:
         handler = type("_PagesHandler", (_Handler,), {"pages": pages})
@@ -51,7 +51,7 @@ class AdminServer:
         return f"http://{bracketed(self._host)}:{self._http.server_port}"
 
     def close(self) -> None:
-        """Take no more requests."""
+        """Stop the server."""
         self._http.shutdown()
         self._http.server_close()
 
@@ -72,7 +72,7 @@ class _Listener(ThreadingHTTPServer):
     """HTTP server that does not resolve the name of its host, which may take long and is not used."""
 
     def server_bind(self) -> None:
-        """Bind, as the server of any protocol does."""
+        """Bind the socket without looking up the host's name."""
         TCPServer.server_bind(self)
         self.server_name, self.server_port = str(self.server_address[0]), int(self.server_address[1])
 
@@ -82,7 +82,7 @@ class _OverIpv6(_Listener):
 
 
 class _Handler(BaseHTTPRequestHandler):
-    """GET and HEAD of the pages, nothing else."""
+    """Handler of GET and HEAD requests for the pages."""
 
     pages: ClassVar[Mapping[str, Page]]
     timeout = 10.0

@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 from enum import Enum
 
 FIELDS = "fields"
-"""The attribute of a log record with named values beside its message."""
+"""Attribute of a log record that holds named values beside its message."""
 
 _PLAIN = re.compile(r"[\w./:@+-]+")
 
@@ -23,7 +23,7 @@ class LogFormat(Enum):
 
 
 class TextLines(logging.Formatter):
-    """Time, level, logger and message, then each named value as `name=value`, quoted as in JSON where it is more than a word."""
+    """Formats a record as text: time, level, logger and message, then each value as `name=value`, quoted as in JSON unless it is a word."""
 
     def __init__(self) -> None:
         super().__init__("%(asctime)s %(levelname)s %(name)s: %(message)s")
@@ -52,7 +52,7 @@ class JsonLines(logging.Formatter):
 
 
 def configure(level: str, format: LogFormat) -> None:
-    """Write what is logged from `level` on to standard error."""
+    """Write log records from `level` on to standard error."""
     handler = logging.StreamHandler()
     handler.setFormatter(JsonLines() if format is LogFormat.JSON else TextLines())
     logging.basicConfig(level=level.upper(), handlers=[handler])

@@ -1,6 +1,6 @@
 """Metrics of a server in the Prometheus text format.
 
-Labels are the kinds of statements, their states and the codes of errors: there are few of each, and none tells who ran what.
+Labels are the kinds of statements, their states and the codes of errors: there are few of each, and none identifies a client.
 """
 
 from __future__ import annotations
@@ -28,15 +28,15 @@ from lance_flight.engine.runtime.running_statement import Record
 
 PREFIX = "lance_flight_"
 SECONDS = (0.001, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300, 1800)
-"""The upper bounds of the histograms of durations."""
+"""Upper bounds of the histograms of durations."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Load:
     """Counts and gauges that other parts of the server keep, read when metrics are scraped.
 
-    Statements by their state, calls, sessions, open transactions and kept plans (in bytes, too) now, bytes of Arrow; how often a plan
-    was found and not, commits ever, and restarts by their reason.
+    Statements by their state, calls, sessions, open transactions and kept plans (in bytes, too) now, bytes of Arrow; hits and misses
+    of the plan cache, commits ever, and restarts by their reason.
     """
 
     statements: Mapping[str, int]
@@ -111,7 +111,7 @@ class _LoadCollector(Collector):
         self._load = load
 
     def collect(self) -> Iterator[Metric]:
-        """Ask for the load, once."""
+        """Read the load once, and yield its metrics."""
         load = self._load()
         states = GaugeMetricFamily(f"{PREFIX}statements_now", "Statements that have not ended.", labels=["state"])
         for state, count in load.statements.items():

@@ -22,7 +22,7 @@ class Phase(Enum):
 class Readiness:
     """Readiness for calls: the server's phase, and a probe of its data. Safe to share among threads.
 
-    `probe` raises what keeps the server from its data; it runs at most once at a time, however many ask and however long it takes.
+    `probe` raises what keeps the server from its data; it runs at most once at a time, however many checks arrive meanwhile.
 
     >>> readiness = Readiness(lambda: None)
     >>> readiness.obstacle()
@@ -45,7 +45,7 @@ class Readiness:
         self._phase = phase
 
     def obstacle(self) -> str | None:
-        """Return why no calls are taken; None where they are."""
+        """Return the reason why no calls are taken; None while they are."""
         return self._phase.value or self._failure()
 
     def _failure(self) -> str | None:

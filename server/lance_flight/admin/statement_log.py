@@ -1,4 +1,4 @@
-"""A line for each statement, when it has ended."""
+"""Log line of each statement, written when it has ended."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Traces as OpenTelemetry wants them: where they go, and a span for each statement.
+"""OpenTelemetry traces: their exporter, and a span for each statement.
 
 Loaded only where the environment asks for traces, by OpenTelemetry's own variables.
 """
@@ -24,7 +24,7 @@ NANOSECONDS = 10**9
 
 
 def exporter_of(environment: Mapping[str, str]) -> SpanExporter:
-    """Return what sends spans away, as OTEL_TRACES_EXPORTER and OTEL_EXPORTER_OTLP_PROTOCOL say."""
+    """Return the span exporter that OTEL_TRACES_EXPORTER and OTEL_EXPORTER_OTLP_PROTOCOL select."""
     protocol = environment.get("OTEL_EXPORTER_OTLP_TRACES_PROTOCOL") or environment.get("OTEL_EXPORTER_OTLP_PROTOCOL")
     match environment.get("OTEL_TRACES_EXPORTER", "otlp"), protocol or "http/protobuf":
         case "console", _:
@@ -38,7 +38,7 @@ def exporter_of(environment: Mapping[str, str]) -> SpanExporter:
 
 
 class Tracing:
-    """Makes spans and sends them in the background; sampling and the rest are as the environment says."""
+    """Makes spans and exports them in the background; sampling and other options come from the environment."""
 
     def __init__(self, exporter: SpanExporter, *, sql_characters: int) -> None:
         self._provider = TracerProvider(resource=_resource())
@@ -58,7 +58,7 @@ class Tracing:
         span.end(began + int(record.seconds * NANOSECONDS))
 
     def close(self) -> None:
-        """Send what is left; a collector that does not answer is not waited for."""
+        """Export the remaining spans, without waiting for a collector that does not answer."""
         flushing = Thread(target=self._provider.shutdown, daemon=True)
         flushing.start()
         flushing.join(FLUSH_SECONDS)
@@ -82,7 +82,7 @@ class Tracing:
 
 
 def _resource() -> Resource:
-    """Return what the environment says of this process, with our name where it has none."""
+    """Return the resource attributes from the environment, with lance-flight as the default service name."""
     found = Resource.create()
     is_named = not str(found.attributes[SERVICE_NAME]).startswith("unknown_service")
     return found if is_named else found.merge(Resource({SERVICE_NAME: NAME}))

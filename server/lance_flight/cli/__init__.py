@@ -40,7 +40,7 @@ COMMANDS: Mapping[str, str] = MappingProxyType(
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run one command; the exit status is 0, or 1 with one line on standard error, 2 for arguments that cannot be."""
+    """Run one command and return its exit status: 0, 1 with one line on standard error, or 2 for invalid arguments."""
     top = parser()
     options, rest = top.parse_known_args(arguments)
     if rest:
@@ -71,7 +71,7 @@ class Parser(argparse.ArgumentParser):
     of_command: str | None = None
 
     def parse_known_args(self, args: Any = None, namespace: Any = None) -> tuple[argparse.Namespace, list[str]]:  # type: ignore[override]
-        """Parse, once the command of this parser has declared its arguments."""
+        """Parse arguments, after the command of this parser has declared its own."""
         if self.of_command is not None:
             _module(self.of_command).arguments(self)
             self.of_command = None
@@ -81,7 +81,7 @@ class Parser(argparse.ArgumentParser):
         self.exit(2, f"{self.prog}: {message}; see `{self.prog} --help`\n")
 
     def refuse_rest(self, rest: Sequence[str]) -> NoReturn:
-        """Refuse arguments that are none of this command's, with the nearest option."""
+        """Refuse arguments that the command does not take, with the nearest option."""
         known = [option for action in self._actions for option in action.option_strings]
         near = difflib.get_close_matches(rest[0].partition("=")[0], known, n=1)
         what = f"no option {rest[0]!r}" if rest[0].startswith("-") else f"one argument too many, {rest[0]!r}"
@@ -89,7 +89,7 @@ class Parser(argparse.ArgumentParser):
 
 
 def parser() -> Parser:
-    """Make the parser of every command; a command declares its arguments when it is chosen."""
+    """Build the parser of all commands; a command declares its arguments when it is chosen."""
     top = Parser(
         prog="lance-flight",
         description="An Apache Arrow Flight SQL service for Lance Partitioned Namespaces.",

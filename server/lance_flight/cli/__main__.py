@@ -7,7 +7,7 @@ from lance_flight.cli.absent import keep_out
 
 
 def run() -> int:
-    """Run one command; pyarrow would import pandas wherever it is installed, and nothing here needs it."""
+    """Run one command, without the import of pandas that pyarrow would make where it is installed."""
     keep_out("pandas")
     return main()
 

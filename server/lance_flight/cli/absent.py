@@ -24,5 +24,5 @@ class _Absent(MetaPathFinder, Loader):
 
 
 def keep_out(name: str) -> None:
-    """Let every import of this library fail from now on, as if it were not installed."""
+    """Make every import of a library fail from now on, as if it were not installed."""
     sys.meta_path.insert(0, _Absent(name))

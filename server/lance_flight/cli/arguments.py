@@ -1,4 +1,4 @@
-"""Arguments that several commands take, each with its help.
+"""Arguments shared by several commands, each with its help.
 
 Nothing heavy is imported here.
 """
@@ -20,7 +20,7 @@ def add_root(command: argparse.ArgumentParser) -> None:
 
 
 def add_tables(command: argparse.ArgumentParser) -> None:
-    """Add the root and the partitioned table that a maintenance command works on."""
+    """Add the root and the partitioned table of a maintenance command."""
     add_root(command)
     command.add_argument(
         "table", metavar="TABLE", nargs="?", help="partitioned table, [schema.]name (default: every one of the root)"
@@ -33,7 +33,7 @@ def add_number(command: argparse.ArgumentParser, option: str, default: int, help
 
 
 def add_dry_run(command: argparse.ArgumentParser) -> None:
-    """Add the option that leaves everything as it is."""
+    """Add the option that reports changes without making them."""
     command.add_argument("--dry-run", action="store_true", help="print what would be changed, and change nothing")
 
 
@@ -82,7 +82,7 @@ def _add_setting(section: argparse._ArgumentGroup, setting: dataclasses.Field[An
 
 
 class _OldName(argparse.Action):
-    """Takes the old option of a renamed setting, with a warning."""
+    """Accepts the old option of a renamed setting, with a warning."""
 
     def __call__(
         self, parser: argparse.ArgumentParser, namespace: argparse.Namespace, values: Any, option: str | None = None

@@ -27,7 +27,7 @@ def arguments(command: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Give one table an index, or go on with one."""
+    """Create an index on one table, or continue an incomplete one."""
     rules = IndexRules(
         column=options.column,
         kind=options.kind,

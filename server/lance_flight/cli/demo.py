@@ -31,7 +31,7 @@ GRACE = 5.0
 
 @dataclass(frozen=True, slots=True)
 class DemoTable:
-    """A table of the demo: the file it comes from, and how it is partitioned."""
+    """A table of the demo: its source file, and its partitioning."""
 
     name: str
     file: str
@@ -113,7 +113,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _load(connection: Any) -> None:
-    """Load the tables that are not there yet, one ingest each."""
+    """Load the tables that do not exist yet, one ingest each."""
     there = set(execute(connection, "SHOW TABLES").rows["table_name"].to_pylist())  # type: ignore[index]
     for table in TABLES:
         if table.name in there:
@@ -150,7 +150,7 @@ def read(file: str) -> pa.Table:
 
 
 def _show(connection: Any, title: str, sql: str) -> None:
-    """Run one query and say how many partitions it read."""
+    """Run one query and print how many partitions it read."""
     began = time.perf_counter()
     rows = execute(connection, sql).rows
     seconds = time.perf_counter() - began

@@ -20,7 +20,7 @@ def arguments(command: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Read a password and print the line that stores it; it is never an argument, which everybody on the machine can read."""
+    """Read a password and print the line that stores its hash; an argument could be read by every user of the machine."""
     password = _typed() if sys.stdin.isatty() else sys.stdin.readline().rstrip("\r\n")
     if not password:
         raise InvalidInput("the password is empty")

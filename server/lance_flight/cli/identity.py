@@ -1,6 +1,6 @@
 """Builds the authentication of a server from its configuration.
 
-What reads JSON web tokens and certificates is loaded where it is asked for: a server without starts sooner.
+Modules for JSON web tokens and certificates are imported only if they are configured: a server without them starts sooner.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ def authentication(config: ServerConfig, key: bytes) -> Authentication:
 
 
 def certificates(config: ServerConfig) -> TlsFiles | None:
-    """Return where the certificates of a server are kept, if it has any."""
+    """Return the files of a server's certificates; None without TLS."""
     if not config.tls_certificate:
         return None
     tls = importlib.import_module("lance_flight.flight.tls")

@@ -33,7 +33,7 @@ def arguments(command: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Print what lies in a root, or one of its tables."""
+    """Print the tables of a root, or one of them in detail."""
     engine = Engine(Root(existing_root(options.root)), target_partitions=1)
     limit = options.max_rows or None
     if options.table is None:

@@ -12,7 +12,7 @@ from lance_flight.cli.inspect import existing_root, named
 from lance_flight.errors import LanceFlightError
 
 Maintain = Callable[[str, Table], bool]
-"""Does the work on one table, given with how it is called; whether all is well with it."""
+"""Function that works on one table, given its name, and returns whether the table is in order."""
 
 UNITS = ("kB", "MB", "GB", "TB")
 

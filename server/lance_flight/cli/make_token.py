@@ -19,7 +19,7 @@ def arguments(command: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Print a new token, and what the tokens file holds of it on standard error, so that the two can go apart."""
+    """Print a new token, and on standard error its entry for the tokens file, so that the two can be redirected separately."""
     token = make_token()
     print(f'{heading("tokens", options.principal)}\nsha256 = "{hash_of(token)}"', file=sys.stderr)
     print(token)

@@ -1,6 +1,6 @@
 """Admin ports that a configuration asks for, and the metrics, logs and traces of statements.
 
-What they need is loaded with them: a server without them starts sooner.
+Their libraries are imported only if they are configured: a server without them starts sooner.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _COLLECTORS = ("OTEL_EXPORTER_OTLP_ENDPOINT", "OTEL_EXPORTER_OTLP_TRACES_ENDPOIN
 
 
 class Operations:
-    """Answers from the moment that it is made; `addresses` says where, by the names of the settings.
+    """Starts the configured admin ports when it is created; `addresses` holds their addresses by the names of the settings.
 
     `probe` raises what keeps the server from its data; `restarts` are those of this server, by their reason.
     """
@@ -84,13 +84,13 @@ class Operations:
             self._health.set_serving(serving=phase is Phase.SERVING)
 
     def close(self) -> None:
-        """Send away what is left to say."""
+        """Send the spans that are left."""
         if self._tracing is not None:
             self._tracing.close()
 
 
 def _tracing(config: ServerConfig, environment: Mapping[str, str]) -> Tracing | None:
-    """Return what makes traces, where OpenTelemetry's variables ask for them."""
+    """Return the tracing that OpenTelemetry's variables ask for; None without them."""
     exporter = environment.get("OTEL_TRACES_EXPORTER")
     is_wanted = exporter not in {None, "", "none"} or (exporter != "none" and any(map(environment.get, _COLLECTORS)))
     if not is_wanted or environment.get("OTEL_SDK_DISABLED", "").lower() == "true":

@@ -21,7 +21,7 @@ def arguments(command: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Bring the indices of one table up to date, or those of all."""
+    """Extend the indices of one table, or of all, to their newest rows."""
     return each_table(options, _refresh)
 
 

@@ -26,7 +26,7 @@ def arguments(command: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Look for damage in one table, or all, and mend it with `--apply`."""
+    """Report damage in one table, or all, and repair it with `--apply`."""
     return each_table(options, partial(_repair, options.apply), only_partitioned=True)
 
 

@@ -35,7 +35,7 @@ def arguments(command: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Rewrite one table, or all."""
+    """Rewrite partitions of one table, or all."""
     rules = RewritingRules(tables=options.tables_per_commit, rows=options.rows_per_commit).checked()
     return each_table(options, partial(_rewrite, rules, options.where), only_partitioned=True)
 

@@ -1,4 +1,4 @@
-"""A server put together from a root and a configuration."""
+"""Builds a server from a root and a configuration."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ log = logging.getLogger(__name__)
 
 
 def root_store(root: str, storage_options: Mapping[str, str] = MappingProxyType({}), *, create: bool = False) -> Store:
-    """Return the store of a root as a user names it: an object-store URI, or a directory, which is made with `create` alone."""
+    """Open the store of a root that a user names: an object-store URI, or a directory, which is created with `create` alone."""
     if "://" in root:
         return Store(root.rstrip("/"), dict(storage_options))
     path = Path(root).expanduser().resolve()
@@ -60,7 +60,7 @@ def root_store(root: str, storage_options: Mapping[str, str] = MappingProxyType(
 
 @dataclass(frozen=True, slots=True)
 class Service:
-    """A server, and the engine behind it."""
+    """A server, and its engine."""
 
     server: FlightSqlServer
     engine: Engine
@@ -113,7 +113,7 @@ def build(
 
 
 def _write_memory(server_memory: int) -> int:
-    """Return the part of a server's memory that rows being written wait in; none where it is less than any write may have anyway."""
+    """Return the part of a server's memory for rows that are being written; 0 if it is less than a write may have anyway."""
     part = server_memory // WRITES_OF_MEMORY
     return part if part >= LEAST_BYTES else 0
 
@@ -139,7 +139,7 @@ def limits_of(config: ServerConfig) -> Limits:
 
 
 def _why(host: str, port: int) -> str:
-    """Return what keeps a server from listening there; gRPC does not tell."""
+    """Return why a server cannot listen at an address, which gRPC does not report."""
     try:
         family, kind, _, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
         with socket.socket(family, kind) as probe:
@@ -150,7 +150,7 @@ def _why(host: str, port: int) -> str:
 
 
 def leave(status: int) -> NoReturn:
-    """End the process at once, with everything that was printed and logged.
+    """Exit the process at once, after flushing its output and logs.
 
     The threads of Lance, DataFusion and gRPC go on into the interpreter's own ending, and sometimes wait for it for ever.
     """
@@ -179,7 +179,7 @@ def ticket_key(store: Store, config: ServerConfig) -> bytes:
 
 
 def _kept_key(path: Path) -> bytes:
-    """Read the key, or make it; of two servers that make it at once, one wins and both use it."""
+    """Read the key, or create it; if two servers create it at once, one key wins and both use it."""
     path.parent.mkdir(mode=0o700, exist_ok=True)
     draft = path.with_name(f"{path.name}.{secrets.token_hex(4)}")
     with os.fdopen(os.open(draft, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600), "wb") as file:

@@ -1,4 +1,4 @@
-"""The process of a server: from its signals to the end of its last call."""
+"""Main loop of a server process, from its signals to the end of its last call."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ def run(options: argparse.Namespace, settings: ServerConfig, life: Life) -> int:
 
 
 def _beat(life: Life, settings: ServerConfig, uri: str, stop: threading.Event) -> None:
-    """Tell the parent again and again that this server answers, for as long as it does.
+    """Send heartbeats to the parent for as long as this server answers its own calls.
 
     Where clients are known by their certificates, of which there is none here, and where the first call fails, this thread alone tells it:
     a server is not ended because it cannot reach itself.
@@ -105,7 +105,7 @@ def _stop(stop: threading.Event, number: int, frame: FrameType | None) -> None:
 
 
 def _write_whole(path: Path, text: str) -> None:
-    """Write a file that is never seen half written."""
+    """Write a file atomically."""
     draft = path.with_name(path.name + ".part")
     draft.write_text(text)
     draft.replace(path)

@@ -32,7 +32,7 @@ def arguments(command: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Run one statement and print what it returns."""
+    """Run one statement and print its result."""
     with connect(options.uri, credentials(options)) as connection:
         result = execute(connection, options.statement)
         if result.rows is None:

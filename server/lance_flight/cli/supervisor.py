@@ -1,4 +1,4 @@
-"""The parent of a server: starts it again after a crash, and ends and restarts one that has stopped answering.
+"""Supervisor of a server process: restarts it after a crash, or after it has stopped answering.
 
 The parent forks before anything heavy is imported: it stays as small as an interpreter, and a start takes no longer. The server writes a
 line to a pipe when it accepts connections, and again each time that it has answered a call of its own; the pipe's end is the server's.
@@ -25,17 +25,17 @@ ENDING = STOPPING | {signal.SIGHUP}
 """Signals that end a server without a fault of its own; the supervisor then ends itself by the same signal."""
 
 QUICK_SECONDS = 10.0
-"""A server that lives for less has died at once."""
+"""Lifetime below which a server counts as failed at start."""
 MOST_QUICK = 5
-"""So many deaths at once, one after another, are the last."""
+"""Consecutive failures at start after which the supervisor gives up."""
 BACKOFF_SECONDS = 0.05
-"""Before the second start; twice as long before each one after it."""
+"""Pause before the second start; doubled before each further one."""
 LOOKS = 8
-"""A server is silent for so many looks at its pipe before it is ended: time that the parent itself was stopped counts as one."""
+"""Polls of the pipe without a heartbeat before a server is ended: time in which the parent itself was stopped counts as one poll."""
 DUMP_SECONDS = 0.5
 """Seconds that an unresponsive server has for writing the stacks of its threads."""
 REPEAT_SECONDS = 0.05
-"""A SIGINT that comes again so soon is the same one: it was seen to arrive twice, a millisecond apart."""
+"""Time within which a repeated SIGINT counts as the same one: it was seen to arrive twice, a millisecond apart."""
 _PR_SET_PDEATHSIG = 1
 
 log = logging.getLogger(__name__)
@@ -57,18 +57,18 @@ class Life:
     channel: int | None = None
 
     def report_ready(self, ports: Mapping[str, int]) -> None:
-        """Tell the parent that connections are accepted, at these ports by the names of their settings."""
+        """Report to the parent that connections are accepted, with the ports by the names of their settings."""
         if self.channel is not None:
             os.write(self.channel, (" ".join(f"{name}={port}" for name, port in ports.items()) + "\n").encode())
 
     def beat(self) -> None:
-        """Tell the parent that the server answers."""
+        """Send a heartbeat to the parent."""
         if self.channel is not None:
             os.write(self.channel, b"\n")
 
 
 def supervise(serve: Callable[[Life], int], *, unresponsive_after: float) -> int:
-    """Run `serve` in a child process, again where that is called for; the exit status of the last one.
+    """Run `serve` in a child process, restart it when it fails, and return the exit status of the last one.
 
     In the child this returns what `serve` does. A child that was ready and is then silent for `unresponsive_after` seconds (0: any
     number) is ended.
@@ -77,7 +77,7 @@ def supervise(serve: Callable[[Life], int], *, unresponsive_after: float) -> int
 
 
 class Supervisor:
-    """Forks, forwards signals, and waits."""
+    """Forks servers, forwards signals to them, and waits for their end."""
 
     def __init__(self, serve: Callable[[Life], int], unresponsive_after: float) -> None:
         self._serve = serve
@@ -91,7 +91,7 @@ class Supervisor:
         self._woken, self._wake = os.pipe()
 
     def run(self) -> int:
-        """Go on until a server ends as it should, or dies too often."""
+        """Restart the server until one ends normally, or too many fail at start."""
         os.set_blocking(self._wake, False)
         signal.set_wakeup_fd(self._wake, warn_on_full_buffer=False)
         for number in FORWARDED:
@@ -118,7 +118,7 @@ class Supervisor:
                 return self._ended(status)
 
     def _is_over(self, status: int) -> bool:
-        """Return whether a server that ended so meant it, or was meant to."""
+        """Return whether a server with this status is not restarted: it ended normally, was stopped, or refused to start at first."""
         is_refused = status > 0 and not self._is_ready and not any(self._restarts.values())
         return self._stopped_by is not None or status == 0 or is_refused or -status in ENDING
 
@@ -131,7 +131,7 @@ class Supervisor:
         return status if status >= 0 else 128 - status
 
     def _fork(self) -> int | None:
-        """Start a server; the reading end of its pipe, and None in its own process."""
+        """Start a server; return the reading end of its pipe in the parent, None in the child."""
         reading, writing = os.pipe()
         sys.stdout.flush()
         sys.stderr.flush()
@@ -148,7 +148,7 @@ class Supervisor:
         return reading if self._pid else None
 
     def _watch(self, channel: int) -> Reason:
-        """Wait until the pipe of a server ends; one that is silent for too long is killed."""
+        """Wait until the pipe of a server closes; kill a server that is silent for too long."""
         is_answering, silent = False, 0
         try:
             while silent < LOOKS:
@@ -169,14 +169,14 @@ class Supervisor:
         return Reason.UNRESPONSIVE
 
     def _note(self, said: bytes) -> None:
-        """Keep the ports that a server says, for the next one."""
+        """Keep the ports that a server reports, for its successor."""
         for pair in said.decode().split():
             name, _, port = pair.partition("=")
             self._ports[name] = int(port)
         self._is_ready = True
 
     def _end_silent(self) -> None:
-        """Kill a server that does not answer, after it was asked where its threads are."""
+        """Kill an unresponsive server, after it was asked to dump the stacks of its threads."""
         log.error("the server has not answered for %g seconds (unresponsive_after)", (self._look or 0.0) * LOOKS)
         for number, seconds in ((signal.SIGUSR1, DUMP_SECONDS), (signal.SIGKILL, 0.0)):
             with contextlib.suppress(ProcessLookupError):
@@ -184,14 +184,14 @@ class Supervisor:
             self._pause(seconds)
 
     def _pause(self, seconds: float) -> None:
-        """Wait; a signal that ends the server ends it."""
+        """Wait, unless a signal stops the supervisor."""
         until = time.monotonic() + seconds
         while self._stopped_by is None and (left := until - time.monotonic()) > 0:
             if select.select([self._woken], [], [], left)[0]:
                 os.read(self._woken, 4096)
 
     def _forward(self, number: int, frame: FrameType | None) -> None:
-        """Hand a signal on; the first one that stops is a SIGTERM to the server, whichever it was."""
+        """Forward a signal; the first one that stops the server is sent as SIGTERM."""
         is_first = number in STOPPING and self._stopped_by is None
         if is_first:
             self._stopped_by, self._stopped_at = number, time.monotonic()
@@ -203,7 +203,7 @@ class Supervisor:
 
 
 def _leave_parent(parent: int) -> None:
-    """Make a process of its own of the child: signals reach it through its parent alone, and it dies with it."""
+    """Detach the child: signals reach it through its parent alone, and it dies with the parent."""
     signal.set_wakeup_fd(-1)
     for number in FORWARDED:
         signal.signal(number, signal.default_int_handler if number == signal.SIGINT else signal.SIG_DFL)
