@@ -1,1 +1,1 @@
-"""Queries: names become tables at versions, scans are pruned, plans are made, and their rows are streamed."""
+"""Query processing: resolution of tables at versions, pruning of scans, planning, and streaming of rows."""

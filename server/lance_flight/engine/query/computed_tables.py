@@ -1,4 +1,4 @@
-"""Tables that are computed when DataFusion reads them, and no more columns of them than it asks for."""
+"""Tables that are computed when DataFusion reads them, restricted to the columns that it selects."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from lance_flight.engine.query.provider import Compute, Projection, arrow_filter
 
 
 class ComputedTable(pads.Dataset):
-    """A table in lanes, each of which is computed when it is read."""
+    """Table in lanes, each of which is computed when it is read."""
 
     def __init__(self, schema: pa.Schema, lanes: Sequence[Compute]) -> None:
         self._schema = schema
@@ -33,7 +33,7 @@ class ComputedTable(pads.Dataset):
 
 @dataclass(frozen=True, slots=True)
 class Lane:
-    """Some of the rows: what DataFusion calls a fragment."""
+    """Subset of the rows of a computed table, in the role of a dataset's fragment."""
 
     table: pa.Schema
     compute: Compute

@@ -11,7 +11,7 @@ from lance_flight.engine.query.pure_scans import is_pure_scan
 
 
 def split(planned: PlannedQuery, endpoints: int) -> tuple[int, int | None]:
-    """Return into how many parts a query is split, and the rows of the tables that they read; None where it is not.
+    """Return the number of endpoints of a query, and the rows of the tables that they read; 1 and None if it is not split.
 
     A pure scan of one table has as many parts as it reads partition tables.
     """
@@ -32,7 +32,7 @@ def split(planned: PlannedQuery, endpoints: int) -> tuple[int, int | None]:
 
 
 def is_ordered(plan: LogicalPlan) -> bool:
-    """Return whether the rows come in an order that the query itself asks for; one that is not optimised says so at its top."""
+    """Return whether the query's own ORDER BY determines the order of its rows; an unoptimised plan has the sort at its top."""
     node = plan.to_variant()
     if isinstance(node, Sort):
         return True

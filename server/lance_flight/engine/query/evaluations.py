@@ -1,4 +1,4 @@
-"""Values of custom expressions, which may not be computed while DataFusion plans."""
+"""Evaluation of custom partition expressions, outside of DataFusion's planning."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from lance_flight.planning.enumeration import Unresolved
 class Evaluations:
     """Values of custom expressions: computed between two rounds of planning, never inside one (decision 25).
 
-    What cannot be computed is an error of the one who asks: it prunes nothing, and the query runs.
+    A value that cannot be computed is an error for the caller: it prunes nothing, and the query runs.
     """
 
     known: dict[Any, pa.Array | LanceFlightError] = field(default_factory=dict)
@@ -34,7 +34,7 @@ class Evaluations:
         return found
 
     def compute(self) -> bool:
-        """Compute what was wanted; whether there was anything."""
+        """Compute the requested values; return whether there were any."""
         wanted, self.wanted = self.wanted, {}
         for key, (expression, columns, result_type) in wanted.items():
             try:

@@ -1,4 +1,4 @@
-"""The few different values of a column that a query gives, asked before another query is planned that they prune."""
+"""Distinct values of a query's column, read before planning another query whose partitions they prune."""
 
 from __future__ import annotations
 

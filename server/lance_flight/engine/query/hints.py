@@ -60,7 +60,7 @@ def logical_scans(plan: LogicalPlan, default_schema: str) -> tuple[LogicalScan, 
 
 
 def hints(scans: Iterable[LogicalScan]) -> dict[str, Predicate]:
-    """For each table what every one of its scans requires beyond the pushed filters."""
+    """Map each table to the predicate that all of its scans require beyond the pushed filters."""
     found: dict[str, list[Predicate]] = defaultdict(list)
     for scan in scans:
         found[scan.table].append(scan.beyond)
@@ -81,7 +81,7 @@ def _scans(plan: LogicalPlan, above: Sequence[Filter | Projection], default_sche
 
 
 def _condition(above: Sequence[Filter | Projection]) -> Predicate:
-    """Return what filters and projections, the highest first, require of the rows that come to the lowest of them."""
+    """Return the predicate that filters and projections, the highest first, imply for the input rows of the lowest one."""
     condition: Predicate = ALWAYS
     for node in above:
         if isinstance(node, Filter):
@@ -105,7 +105,7 @@ def _columns(node: Projection) -> dict[str, Column]:
 
 
 def _below(predicate: Predicate, columns: Mapping[str, Column]) -> Predicate:
-    """Return what a condition on the columns of a projection says of those below; a part of other columns says nothing."""
+    """Rewrite a condition on a projection's output to its input columns; parts on computed columns are dropped."""
     match predicate:
         case And(parts):
             return all_of(_below(part, columns) for part in parts)

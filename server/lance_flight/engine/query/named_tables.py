@@ -1,4 +1,4 @@
-"""The tables that one statement names, each at the one snapshot that the statement reads."""
+"""Tables that one statement names, each at the snapshot that the statement reads."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from lance_flight.model.spec import Evaluate
 from lance_flight.planning.predicates import ALWAYS, Predicate, all_of
 
 TARGET_ROWS = "rows"
-"""The metadata table of the target of a statement: its rows with their addresses."""
+"""Metadata table of the target of a statement: its rows with their addresses."""
 
 
 @dataclass(slots=True)
@@ -42,7 +42,7 @@ class InferredFilters:
     of_target: Predicate = ALWAYS
 
     def add(self, table: str, predicate: Predicate) -> None:
-        """Note more of a table."""
+        """Add a predicate for a table."""
         self.by_table = {**self.by_table, table: all_of([self.by_table.get(table, ALWAYS), predicate])}
 
     def of(self, table: str, *, is_target: bool) -> Predicate:
@@ -51,7 +51,7 @@ class InferredFilters:
 
 
 class NamedTables:
-    """The tables of one run of a statement, as they are resolved within its `context`.
+    """Tables of one run of a statement, resolved within its `context`.
 
     At which version each is read stands in `readings` afterwards. Rows of the target are in tables numbered by `targets`. What
     the principal may not read is not seen by anything that is built on a view.
@@ -156,7 +156,7 @@ class NamedTables:
         return self._tables.read(name, opened)
 
     def _policy(self, name: TableName, *, is_target: bool = False) -> RowPolicy:
-        """Return which rows of a table there are for the statement."""
+        """Return the policy of the rows that the statement sees of a table."""
         needed = {Privilege.SELECT, *(self._context.changing if is_target else ())}
         return self._context.access.rows(needed, self._context.root.governing(name))
 
@@ -215,7 +215,7 @@ class NamedTables:
         return partial(transaction.note_reads, table)
 
     def _pruned(self, name: TableName, snapshot: Snapshot) -> list[Pruned]:
-        """Return what an earlier run has found of the same snapshot."""
+        """Return the pruning results of an earlier run on the same snapshot."""
         known = self._known.get(name)
         view = None if known is None else known.readable
         return view.pruned if isinstance(view, TableView) and view.snapshot is snapshot else []
@@ -234,7 +234,7 @@ class NamedTables:
 
 
 def _beside(name: TableName, what: str | None, columns: pa.Schema, *, is_stable: bool) -> tuple[pa.Field, ...]:
-    """Return what a scan makes beside the columns of a table: where its rows lie, or their lineage."""
+    """Return the extra columns that a scan computes: the addresses of rows, or their lineage."""
     match what:
         case None:
             return ()

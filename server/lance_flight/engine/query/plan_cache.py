@@ -1,4 +1,4 @@
-"""Plans of queries, kept for the next statement of the same text.
+"""Cache of query plans, for the next statement of the same text.
 
 A plan is found in two steps. What decides how a text is planned, beside its tables, is its key (`PlanKey`): parsing, names, rewriting
 and the optimised plan are those of the key. Its tables are resolved anew by each statement that takes a plan (`PlannedQuery.again`):
@@ -28,16 +28,16 @@ MOST_PLANS = 256
 MOST_BYTES = 64 << 20
 LONGEST_TEXT = 64 << 10
 _OF_A_PLAN = 96 << 10
-"""Bytes that DataFusion's context and a plan of a few nodes take."""
+"""Estimated bytes of DataFusion's context and a plan of a few nodes."""
 _OF_A_CHARACTER = 256
-"""Bytes of plan for each character of its text: lists of keys take 190, long select lists 250."""
+"""Estimated bytes of a plan for each character of its text: lists of keys take 190, long select lists 250."""
 _OF_A_PARTITION = 256
-"""Bytes of a snapshot for each of its partition tables."""
+"""Estimated bytes of a snapshot for each of its partition tables."""
 
 
 @dataclass(frozen=True, slots=True)
 class CacheCounts:
-    """Counts of a cache: how often a plan was found and not, and how many are kept, in bytes too."""
+    """Counts of a cache: hits, misses, kept plans, and their bytes."""
 
     hits: int
     misses: int
@@ -46,7 +46,7 @@ class CacheCounts:
 
 
 class PlanCache:
-    """The plans of one server that no statement runs at the moment, those used last. Safe to share among threads."""
+    """Least-recently-used cache of one server's plans that no statement is running. Safe to share among threads."""
 
     def __init__(self, *, most_plans: int = MOST_PLANS, most_bytes: int = MOST_BYTES) -> None:
         self._most_plans, self._most_bytes = most_plans, most_bytes
@@ -57,12 +57,12 @@ class PlanCache:
 
     @property
     def counts(self) -> CacheCounts:
-        """Return what the cache did so far, and what it holds."""
+        """Return the counts of the cache."""
         with self._lock:
             return CacheCounts(self._hits, self._misses, len(self._plans), self._size)
 
     def take(self, key: PlanKey, context: StatementContext, parameters: pa.RecordBatch | None) -> PlannedQuery | None:
-        """Begin a kept plan again for a statement; None where there is none that is good for it."""
+        """Take a cached plan and begin it again for a statement; None if no plan is valid for it."""
         found = None
         while found is None and (kept := self._popped(key)) is not None:
             holds = [] if context.holds is None else list(context.holds)
@@ -76,7 +76,7 @@ class PlanCache:
         return found
 
     def keep(self, key: PlanKey, planned: PlannedQuery) -> None:
-        """Keep a plan that is not run any more, if it may be run again."""
+        """Return a plan that is not running any more to the cache, if it may run again."""
         planned.session.end()
         if not is_steady(key.text) or not planned.session.is_steady:
             return
@@ -90,7 +90,7 @@ class PlanCache:
                 self._drop(next(iter(self._plans)))
 
     def _popped(self, key: PlanKey) -> PlannedQuery | None:
-        """Take out the plan of a key that was kept last, whose tables are most likely those of now."""
+        """Remove and return the plan of a key that was cached last, whose tables are most likely current."""
         with self._lock:
             numbers = self._of_key.get(key)
             return self._drop(numbers[-1]) if numbers else None
@@ -106,7 +106,7 @@ class PlanCache:
 
 
 def is_steady(text: str) -> bool:
-    """Return whether a text says the same whenever it is planned: DataFusion computes `now()` as it plans, and a Substrait plan shows no calls.
+    """Return whether a text means the same whenever it is planned: planning computes `now()`, and a Substrait plan shows no calls.
 
     >>> is_steady("SELECT 1"), is_steady("SELECT now()")
     (True, False)

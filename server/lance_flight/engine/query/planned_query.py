@@ -1,4 +1,4 @@
-"""A query that is planned: its schema, and how its rows are streamed."""
+"""Planned query: its schema, and the streaming of its rows."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from lance_flight.engine.sql.typed_calls import shown_name
 
 @dataclass(frozen=True, slots=True)
 class PlanKey:
-    """Key of a kept plan: what decides how a text is planned, beside the tables that it names."""
+    """Key of a cached plan: everything that planning a text depends on, except for its tables."""
 
     text: str
     db_schema: str
@@ -30,7 +30,7 @@ class PlanKey:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class PlannedQuery:
-    """A query in the session that it was planned in, with the `parameters` that are bound in it.
+    """Query in the session that it was planned in, with the `parameters` that are bound in it.
 
     It is run by one statement at a time, and again by others of its `key` (None: by none); `plan_cache` keeps it between them.
     """
@@ -50,7 +50,7 @@ class PlannedQuery:
         return cls(session, frame, schema, text, parameters)
 
     def again(self, context: StatementContext, parameters: pa.RecordBatch | None) -> PlannedQuery | None:
-        """Begin the query again for another statement; None where it has to be planned anew, since its tables have other columns."""
+        """Begin the query again for another statement; return None if its tables have other columns, so that it must be planned anew."""
         if not self.session.again(context):
             return None
         if _is_same(parameters, self.parameters):
@@ -58,7 +58,7 @@ class PlannedQuery:
         return replace(PlannedQuery.of(self.session, self.text, parameters), key=self.key)
 
     def batches(self) -> Iterator[pa.RecordBatch]:
-        """Run it; every batch is of exactly `schema`."""
+        """Run the query; every batch has exactly `schema`."""
         session, frame = self.session, self.frame
         session.prepare(frame)
         if session.learned(frame, is_one_row) and not session.is_costly:

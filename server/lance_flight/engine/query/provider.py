@@ -1,4 +1,4 @@
-"""Tables as DataFusion sees them: a `pyarrow.dataset.Dataset` that prunes, pins and fans out (decision 20).
+"""DataFusion table providers: a `pyarrow.dataset.Dataset` that prunes, pins and fans out (decision 20).
 
 DataFusion asks for fragments once per scan, with the filters of that scan; each fragment is one lane, which reads its
 tables one after another. These callbacks run on DataFusion's own threads and never call DataFusion (decision 25).
@@ -48,7 +48,7 @@ class ScanLog:
     error: LanceFlightError | None = None
 
     def begin_plan(self) -> None:
-        """Forget the scans of the last plan, since another one is made."""
+        """Clear the scans of the last plan, since another one is made."""
         self.reports.clear()
         self.scans.clear()
         self.searches.clear()
@@ -56,7 +56,7 @@ class ScanLog:
 
     @contextmanager
     def noting(self, failure: Callable[[Exception], LanceFlightError]) -> Iterator[None]:
-        """Keep what ends a scan, as `failure` tells it: DataFusion passes on nothing but its words."""
+        """Record the error that ends a scan, translated by `failure`: DataFusion passes on nothing but its message."""
         try:
             yield
         except (LanceFlightError, *UNREADABLE) as exc:
@@ -69,7 +69,7 @@ class ScanPlan(Protocol):
 
     @property
     def lanes(self) -> Sequence[Sequence[tuple[Predicate | None, Sequence[Open]]]]:
-        """For each lane its (residual filter, tables) pairs; a residual of None filters nothing."""
+        """Return for each lane its (residual filter, tables) pairs; a residual of None filters nothing."""
         ...
 
 
@@ -78,37 +78,37 @@ class Readable(Protocol):
 
     @property
     def schema(self) -> pa.Schema:
-        """The columns of the table."""
+        """Return the columns of the table."""
         ...
 
     @property
     def ids(self) -> dict[str, int]:
-        """Their field ids by name; none where columns are known by name alone."""
+        """Return the field ids of the columns by name; empty if columns are identified by name alone."""
         ...
 
     def plan(self, predicate: Predicate) -> ScanPlan:
-        """Return which tables to read for rows where `predicate` is TRUE."""
+        """Plan a scan of the tables that may have rows where `predicate` is TRUE."""
         ...
 
     def failure(self, exc: Exception) -> LanceFlightError:
-        """Return what to say of an exception that ended a scan, or its planning."""
+        """Translate an exception that ended a scan, or its planning."""
         ...
 
 
 class Provider(pads.Dataset):
-    """A readable table of any kind, as DataFusion wants it; plans that were made over it read what it reads by then."""
+    """Dataset of a readable table for DataFusion; the source is replaceable, so that a plan can run on another snapshot."""
 
     def __init__(self, readable: Readable, log: ScanLog) -> None:
         self.readable = readable
         self._log = log
 
     def read(self, readable: Readable, log: ScanLog) -> None:
-        """Read another table of the same columns from here on."""
+        """Replace the source by another table of the same columns."""
         self.readable, self._log = readable, log
 
     @contextmanager
     def reading(self, readable: Readable) -> Iterator[None]:
-        """Have what is planned within the block read another table of the same columns."""
+        """Replace the source within the block by another table of the same columns."""
         before, self.readable = self.readable, readable
         try:
             yield

@@ -1,4 +1,4 @@
-"""Queries that read one table and treat every row by itself, or none.
+"""Detection and direct streaming of queries that read one table and process every row by itself, or read none.
 
 They may be streamed in parts, and the plainest of them, columns and pushed filters only, need no DataFusion to run. Nor do
 the plainest searches. What reads nothing is there before one could wait for it.
@@ -16,13 +16,13 @@ from datafusion.expr import EmptyRelation, Filter, Projection, SubqueryAlias, Ta
 from lance_flight.engine.query.provider import ScanLog
 
 STREAM_ROWS = 32 * 1024
-"""Rows of a batch that goes out as it is read: cores decode the batches of one data file at once, and a partition has few of 64 k."""
+"""Rows of a batch that is streamed directly: cores decode the batches of one data file at once, and a partition has few of 64 k."""
 
 _ROW_BY_ROW = (Projection, Filter, SubqueryAlias)
 
 
 def is_pure_scan(plan: LogicalPlan) -> bool:
-    """Return whether an optimised plan reads one table and treats every row by itself."""
+    """Return whether an optimised plan reads one table and processes every row by itself."""
     node = plan.to_variant()
     if isinstance(node, TableScan):
         return _is_whole(node)
@@ -78,7 +78,7 @@ def _rename_columns(batch: pa.RecordBatch, columns: list[str], schema: pa.Schema
 
 
 def _is_whole(scan: Any) -> bool:
-    """Return whether a scan returns all rows that its filters leave: a LIMIT counts over the whole table."""
+    """Return whether a scan returns all rows that its filters leave; one with a LIMIT does not, which counts over the whole table."""
     return scan.fetch() is None
 
 

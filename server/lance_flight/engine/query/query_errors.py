@@ -1,4 +1,4 @@
-"""Translates what DataFusion raises while it plans and runs a statement into errors of ours."""
+"""Translates errors of DataFusion during planning and execution into errors of lance-flight."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from lance_flight.engine.sql.references import CATALOG
 from lance_flight.errors import LanceFlightError, LimitExceeded, NotFound, OutOfMemory, StorageFull
 
 _NO_MEMORY = "Resources exhausted"
-"""DataFusion says so in every error of its pool."""
+"""Text that DataFusion puts into every error of its memory pool."""
 _TOO_LARGE = "value: LimitExceeded("
-"""Of an error that a function of ours raised."""
+"""Text in the message of an error that a bounded function raised."""
 
 
 class QueryErrors:
-    """The errors of one statement: those that its `log` has noted, and why names that it uses are no tables."""
+    """Errors of one statement: those that its `log` has recorded, and the reasons why its names could not be resolved."""
 
     def __init__(self, root: Root, log: ScanLog) -> None:
         self._root = root
@@ -26,14 +26,14 @@ class QueryErrors:
         self._missing: dict[str, str] = {}
 
     def note_missing(self, reference: str, name: TableName, why: str) -> None:
-        """Remember why a name is no table: that matters only if DataFusion misses it, since it may be a table function's."""
+        """Record why a name is no table: that matters only if DataFusion misses it, since it may be a table function's."""
         self._missing[f"table '{CATALOG}.{name}' not found"] = why
         for said in (reference, str(name), f"{CATALOG}.{name}"):
             self._missing[f"No table named '{said}'"] = why  # of a Substrait plan
 
     @contextmanager
     def raised_as(self, otherwise: type[LanceFlightError]) -> Iterator[None]:
-        """Raise what ends the block as an error of ours, DataFusion's own ones as `otherwise`."""
+        """Raise errors of the block as errors of lance-flight; DataFusion's own ones become `otherwise`."""
         try:
             yield
         except LanceFlightError:
@@ -42,7 +42,7 @@ class QueryErrors:
             raise self._translated(exc, otherwise) from exc
 
     def _translated(self, exc: Exception, otherwise: type[LanceFlightError]) -> LanceFlightError:
-        """Our own error where one of ours began it, else DataFusion's words under `otherwise`."""
+        """Return the error of lance-flight that caused an exception, else DataFusion's message as `otherwise`."""
         if self._log.error is not None:
             return self._log.error
         for said, why in self._missing.items():

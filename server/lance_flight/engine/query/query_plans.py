@@ -17,11 +17,11 @@ from lance_flight.engine.runtime.running_statement import RunningStatement
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QueryPlan:
-    """A query ready to run: its exact schema, one task for each endpoint, the snapshot of each table.
+    """Query that is ready to run: its exact schema, one task for each endpoint, the snapshot of each table.
 
-    The tasks can be run until it `expires`; in that order, where the rows are `ordered`. `rows` is how many the tables of a
-    query with several endpoints have, before any filter, and how many a report has. `partitions` is how many tables are scanned of how many, where the
-    plan says so already.
+    The tasks can be run until it `expires`; in that order, if the rows are `ordered`. `rows` is the number of rows in the tables of
+    a query with several endpoints, before any filter, and that of a report. `partitions` are the numbers of scanned tables and of all
+    tables, if the plan gives them already.
     """
 
     schema: pa.Schema
@@ -40,7 +40,7 @@ def tasks_of(
     shares: int,
     scope: Scope,
 ) -> tuple[Task, ...]:
-    """Return what each endpoint of a query has to do."""
+    """Return the tasks of a query, one for each endpoint."""
     whole = Task(
         sql=running.sql,
         statement=running.id,

@@ -1,4 +1,4 @@
-"""Deals the tables of a scan out to lanes, which DataFusion runs at once."""
+"""Distribution of a scan's tables over lanes, which DataFusion runs concurrently."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ def deal(
     *,
     merging: bool = True,
 ) -> list[list[Work]]:
-    """Deal tables out to `target_partitions` lanes, several of them merged into one scan; with fewer tables than lanes, their fragments.
+    """Distribute tables over `target_partitions` lanes, several merged into one scan; with fewer tables than lanes, their fragments.
 
-    Rows of merged tables have other addresses than their own: who needs those does without `merging`.
+    Rows of merged tables have other addresses than their own: a caller that needs those passes no `merging`.
     """
     lanes: list[list[Work]] = [[] for _ in range(target_partitions)]
     for rest, tables in kept:

@@ -48,7 +48,7 @@ class PlannedTable:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlannedScan:
-    """The tables to read for a filter; `str()` says how they were found and what could not be used.
+    """Tables to read for a filter; `str()` describes how they were pruned and what could not be used.
 
     Where the filters of the tables do not say all of it, `condition` is the whole in SQL, to be applied to their rows.
     """
@@ -64,7 +64,7 @@ class PlannedScan:
 
     @property
     def kept(self) -> Rows:
-        """The tables that are left, by their numbers, version by version: `tables` stand in this order."""
+        """Return the numbers of the tables that are left, version by version, in the order of `tables`."""
         return tuple(version.kept for version in self.pruning.versions)
 
     def side(self, name: str, keys: Sequence[str]) -> Side:

@@ -16,7 +16,7 @@ from lance_flight.engine.runtime.running_statement import Issuer
 class Scope:
     """Context of a statement: the session of its client, its transaction, its issuer and the issuer's rights.
 
-    It knows the `temporary` tables that there were when it came, and makes others in `own_tables`, where it may.
+    `temporary` are the temporary tables that existed when the statement arrived; new ones are made in `own_tables`.
     """
 
     session: Session | None = None
@@ -27,7 +27,7 @@ class Scope:
     own_tables: TemporaryTables | None = None
 
     def with_own_tables(self) -> Scope:
-        """Return the same for a session that is certainly its client's, with its temporary tables."""
+        """Return the scope with the session's temporary tables, for a session that certainly belongs to its client alone."""
         if self.session is None:
             return self
         known = self.session.temporary.known()
@@ -35,7 +35,7 @@ class Scope:
 
     @property
     def branch(self) -> str | None:
-        """The branch that the session is on."""
+        """Return the branch of the session."""
         return None if self.session is None else self.session.branch
 
     @property

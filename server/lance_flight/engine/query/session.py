@@ -1,4 +1,4 @@
-"""A DataFusion context for the statements of one text, each over one snapshot of every table that it names."""
+"""DataFusion sessions of statements, each over one snapshot of every table that the statement names."""
 
 from __future__ import annotations
 
@@ -48,9 +48,9 @@ T = TypeVar("T")
 
 PLANNING_ROUNDS = 4
 FEW_TABLES = 1_000
-"""Most partition tables that are pruned before a query is run: so many take no time worth speaking of."""
+"""Most partition tables that are pruned before a query is run, which takes negligible time."""
 SMALL_BATCH_ROWS = 1024
-"""Fewer make a join of every pair slower, as many more do."""
+"""Rows of a batch in a cross join; fewer make it slower, as do many more."""
 
 
 class QuerySession:
@@ -81,7 +81,7 @@ class QuerySession:
     def _begin(
         self, context: StatementContext, known: Mapping[TableName, Provider], *, is_costly: bool = False
     ) -> None:
-        """Make what belongs to one run."""
+        """Create the state of one run."""
         running = context.running
         # Nothing that is kept with a plan may keep the call that the statement came by.
         self.context = context = replace(context, running=None)
@@ -113,7 +113,7 @@ class QuerySession:
         return self._is_steady and self.named.is_steady and not self.inner and not self.first
 
     def again(self, context: StatementContext) -> bool:
-        """Begin another run; False where a table has other columns by now, so that nothing that was planned is good for it."""
+        """Begin another run; return False if a table has other columns by now, so that the plans are invalid."""
         known = dict(self.named.providers)
         self._begin(context, known, is_costly=self.is_costly)
         for name in known:
@@ -127,7 +127,7 @@ class QuerySession:
 
     @property
     def views(self) -> Mapping[str, TableView]:
-        """The tables that are named, by `schema.name`."""
+        """Return the tables that are named, by `schema.name`."""
         return self.named.views
 
     @property
@@ -141,7 +141,7 @@ class QuerySession:
         return self.named.divisible
 
     def frame(self, sql: str, parameters: pa.RecordBatch | None = None) -> DataFrame:
-        """Plan a query, with one row of parameters bound to `$1`, `$2` …; `SqlError` or `NotFound` if it cannot be."""
+        """Plan a query, with one row of parameters bound to `$1`, `$2` …; raise `SqlError` or `NotFound` if it is invalid."""
         plan_sent = substrait.plan_in(sql)
         if plan_sent is not None:
             return self.planned(lambda: substrait.planned(self.datafusion, plan_sent))
@@ -173,7 +173,7 @@ class QuerySession:
             return self.planned(lambda: calls.plan(self.datafusion, plan))
 
     def literal_rows(self, sql: str) -> DataFrame:
-        """Plan a VALUES list of plain literals, which needs none of what `frame` does to a text."""
+        """Plan a VALUES list of plain literals, without the rewrites that `frame` makes."""
         return self.planned(lambda: self.datafusion.sql_with_options(sql, QUERIES_ONLY))
 
     def optimised(self, frame: DataFrame) -> LogicalPlan:
@@ -186,20 +186,20 @@ class QuerySession:
         return known[1]
 
     def prepare(self, frame: DataFrame) -> None:
-        """Learn from the optimised plan what prunes beyond the pushed filters, custom expressions included."""
+        """Collect the predicates that prune beyond the pushed filters from the optimised plan, custom expressions included."""
         if self.views and self._prepared is not frame:
             self.named.hints.by_table = hints(self.logical_scans(frame) or ())
             self.settle(frame)
             self._prepared = frame
 
     def logical_scans(self, frame: DataFrame) -> tuple[LogicalScan, ...] | None:
-        """Return the scans of the optimised plan of a query; None where some hide inside an expression."""
+        """Return the scans of the optimised plan of a query; None if some are within expressions."""
         return self.learned(frame, logical_scans, self.db_schema)
 
     def learned(self, frame: DataFrame, learn: Callable[..., T], *arguments: Any) -> T:
-        """Return what `learn` finds in the optimised plan of a query, which alone decides it, so that it is asked once.
+        """Return the result of `learn` on the optimised plan of a query, cached because it depends on that alone.
 
-        No method of this session, which would keep itself by it until Python's collector comes.
+        `learn` must not be a method of this session: that would be a reference cycle, which only Python's collector ends.
         """
         if self._learned[0] is not frame:
             self._learned = frame, {}
@@ -210,7 +210,7 @@ class QuerySession:
         return found
 
     def settle(self, frame: DataFrame) -> None:
-        """Compute what pruning wants to know of custom expressions, in as many rounds of pruning as that takes."""
+        """Evaluate the custom expressions that pruning needs, in as many rounds of pruning as that takes."""
         if any(view.has_expressions for view in self.views.values()):
             for _ in range(PLANNING_ROUNDS):
                 self.prune(frame)
@@ -218,7 +218,7 @@ class QuerySession:
                     break
 
     def prune(self, frame: DataFrame) -> Prunings:
-        """Prune the scans of a query; how it is run is planned only where scans hide inside its expressions."""
+        """Prune the scans of a query; the physical plan is made only if scans are within its expressions."""
         scans = self.logical_scans(frame)
         if scans is None:
             self.plan(frame)
@@ -230,11 +230,11 @@ class QuerySession:
         return found
 
     def narrow(self, predicate: Predicate) -> None:
-        """Prune the target by what is known of its rows beyond the query."""
+        """Prune the target by a predicate on its rows beyond the query."""
         self.named.hints.of_target = predicate
 
     def plan_ahead(self, frame: DataFrame) -> None:
-        """Fix, in `readings`, the versions of the rows without a fixed one that a query reads, and learn what it scans.
+        """Fix, in `readings`, the versions of the unpinned tables that a query reads, and record its scans.
 
         Where all versions are fixed and there are many tables, what it scans shows when it is run: pruning takes its time.
         """
@@ -248,11 +248,11 @@ class QuerySession:
                 self.prune(frame)
 
     def prune_by(self, table: str, predicate: Predicate) -> None:
-        """Prune a table (`schema.name`) by what is known of the rows that count, for all plans that are made from here on."""
+        """Prune a table (`schema.name`) by a predicate on its relevant rows, for all plans that are made from here on."""
         self.named.hints.add(table, predicate)
 
     def plan(self, frame: DataFrame) -> ExecutionPlan:
-        """Plan how a query is run; what that decides about its scans stands in the log."""
+        """Create the physical plan of a query; its scans are recorded in the log."""
         self.log.begin_plan()
         # A frame that has been run answers with the plan that it was run by.
         fresh = self.datafusion.create_dataframe_from_logical_plan(frame.logical_plan())
@@ -260,7 +260,7 @@ class QuerySession:
         return plan
 
     def scan_whole(self, db_schema: str, reference: str) -> bool:
-        """Plan a scan of all rows of a table, as a query without a condition would; False where a name is no stored table's."""
+        """Plan a scan of all rows of a table, as a query without a condition would; return False if the name is no stored table's."""
         table = self.resolve(db_schema, reference)
         if not isinstance(table, Provider):
             return False
@@ -270,18 +270,18 @@ class QuerySession:
         return True
 
     def batches(self, frame: DataFrame, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
-        """Run a planned query; every batch is of exactly `schema`."""
+        """Run a planned query; every batch has exactly `schema`."""
         return shaped(self.stream(frame), schema)
 
     def stream(self, frame: DataFrame) -> Iterator[pa.RecordBatch]:
-        """Run a planned query; its batches are as DataFusion made them."""
+        """Run a planned query; its batches have DataFusion's schema."""
         self._run_first()
         with self._errors.raised_as(QueryFailed):
             # It is planned physically first: what DataFusion refuses then is no failure of the run.
             yield from cancellable(partial(self.planned, frame.execute_stream), self.log.cancellation)
 
     def collected(self, frame: DataFrame) -> Iterator[pa.RecordBatch]:
-        """Run a query that is done at once, which takes a quarter of the time of waiting for it; it cannot be cancelled."""
+        """Run a short query at once, in a quarter of the time of streaming it; it cannot be cancelled."""
         with self._errors.raised_as(QueryFailed):
             yield from frame.collect()
 
@@ -293,7 +293,7 @@ class QuerySession:
     def stream_portion(
         self, frame: DataFrame, portion: Mapping[str, Rows], target_partitions: int
     ) -> Iterator[pa.RecordBatch]:
-        """Run a query over some partition tables alone, those of each table in `divisible`, each read in so many lanes.
+        """Run a query over some partition tables of each table in `divisible`, each read in so many lanes.
 
         Safe to call from several threads.
         """
@@ -308,7 +308,7 @@ class QuerySession:
             yield from cancellable(started.pop, self.log.cancellation)
 
     def _run_first(self) -> None:
-        """Do what has to be done before a query is run, since nothing can be while DataFusion runs one."""
+        """Run the steps that must precede the query, since nothing else can run while DataFusion does."""
         with self._running_first:
             while self.first:
                 self.first.pop()()
@@ -360,13 +360,13 @@ class QuerySession:
             raise
 
     def planned(self, plan: Callable[[], T]) -> T:
-        """Return what planning gives; what DataFusion refuses is `SqlError`, `StatementTimeout` what takes too long."""
+        """Run a planning function; raise `SqlError` for what DataFusion refuses, `StatementTimeout` if it takes too long."""
         with self._errors.raised_as(SqlError):
             return self._limits.run(plan)
 
 
 def shaped(batches: Iterator[pa.RecordBatch], schema: pa.Schema) -> Iterator[pa.RecordBatch]:
-    """Return the same batches, each of exactly `schema`, its columns found by their places."""
+    """Yield the same batches, each converted to exactly `schema`, with its columns matched by position."""
     for batch in batches:
         columns = [c if c.type == f.type else c.cast(f.type) for c, f in zip(batch.columns, schema, strict=True)]
         yield pa.RecordBatch.from_arrays(columns, schema=schema)

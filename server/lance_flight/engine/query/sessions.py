@@ -1,4 +1,4 @@
-"""The contexts and sessions of statements: what each of them sees of the root, within its limits."""
+"""Factory of the contexts and sessions of statements."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from lance_flight.engine.runtime.transactions import SqlTransaction
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sessions:
-    """Makes the contexts and sessions of one server's statements; `target_partitions` is the number of lanes of a scan."""
+    """Creates the contexts and sessions of one server's statements; `target_partitions` is the number of lanes of a scan."""
 
     root: Root
     target_partitions: int

@@ -1,4 +1,4 @@
-"""The context of a statement, one frozen value that is made once."""
+"""Context of a statement, as one frozen value."""
 
 from __future__ import annotations
 
@@ -41,9 +41,9 @@ class StatementContext:
     snapshot, unless `execution` says another. `share` restricts every scan to one part, `target_partitions` is the number of its lanes.
 
     The rows of `target` have addresses under the name `t$rows`; on them the `changing` privileges are needed beside SELECT, which
-    `access` grants on the rows of all tables. What keeps the snapshots from being vacuumed is put into `holds`. `runtime` bounds what
-    DataFusion holds for the statement, and `planning_timeout` how many seconds it plans. The statement is `running`, and may be
-    cancelled; None: nobody can.
+    `access` grants on the rows of all tables. Leases that keep the snapshots from being vacuumed are put into `holds`. `runtime` bounds what
+    DataFusion holds for the statement, and `planning_timeout` how many seconds it plans. `running` is the statement's entry
+    in the registry; None if it cannot be cancelled.
     """
 
     root: Root
@@ -64,5 +64,5 @@ class StatementContext:
 
     @property
     def tables(self) -> Root | SqlTransaction:
-        """The tables that there are for the statement."""
+        """Return the tables that the statement sees."""
         return self.root if self.transaction is None else self.transaction.seen_with(self.root)

@@ -1,6 +1,6 @@
-"""The schema `system`: tables of what this server does, `queries` and `sessions`, computed when they are read.
+"""Schema `system`: the tables `queries` and `sessions` of this server's activity, computed when they are read.
 
-A principal sees his own rows, and all of them if he is an administrator. Its tables stand in no list of tables.
+A principal sees its own rows, and an administrator all of them. The tables are in no list of tables.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _Of = TypeVar("_Of")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SystemTables:
-    """The tables of `system` as one principal sees them (None: all rows)."""
+    """Tables of `system` as one principal sees them (None: all rows)."""
 
     running: StatementRegistry
     clients: SessionRegistry
@@ -56,7 +56,7 @@ class _Session:
 
 @dataclass(frozen=True, slots=True)
 class _Column(Generic[_Of]):
-    """A column: its field, and what it says of a subject."""
+    """Column of a system table: its field, and the function that computes its value of a subject."""
 
     name: str
     type: pa.DataType
@@ -66,7 +66,7 @@ class _Column(Generic[_Of]):
 
 @dataclass(frozen=True, slots=True)
 class _SystemTable(Generic[_Of]):
-    """A table of one row for each of its subjects."""
+    """System table with one row for each of its subjects."""
 
     subjects: Callable[[SystemTables], Iterable[_Of]]
     columns: tuple[_Column[_Of], ...]

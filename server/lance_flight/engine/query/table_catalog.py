@@ -1,4 +1,4 @@
-"""The catalog `lance` as DataFusion sees it: the schemas of a root, and tables that are resolved when a statement names them."""
+"""DataFusion's catalog `lance`: the schemas of a root, and tables that are resolved when a statement names them."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from datafusion.catalog import Table as DataFusionTable
 from lance_flight.catalog.roots.directory import Root
 
 Resolve = Callable[[str, str], pads.Dataset | None]
-"""The table behind a schema and a name as it stands in SQL, if there is one."""
+"""Function that resolves a schema and a table name as written in SQL; None without such a table."""
 
 
 class TableCatalog(CatalogProvider):
-    """The schemas of a root."""
+    """Catalog provider of the schemas of a root."""
 
     def __init__(self, root: Root, resolve: Resolve) -> None:
         self._root = root

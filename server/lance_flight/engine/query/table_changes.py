@@ -1,4 +1,4 @@
-"""`table_changes('t', from, to)` in SQL: the rows that came and went between two points of a table's history."""
+"""`table_changes('t', from, to)` in SQL: the rows added and removed between two points of a table's history."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ _ARGUMENTS = 3
 
 
 class TableChanges:
-    """The function as DataFusion calls it while it plans; its arguments are literals."""
+    """Table function that DataFusion calls during planning; its arguments are literals."""
 
     def __init__(
         self, find: Callable[[TableName, Point, Point], ComputedTable], log: ScanLog, default_schema: str
@@ -53,7 +53,7 @@ class TableChanges:
 
 @dataclass(frozen=True, slots=True)
 class _Rows:
-    """The columns of a table, and their field ids by name; `stored` are the same columns with the ids of fields inside.
+    """Columns of a table, and their field ids by name; `stored` are the same columns with the ids of nested fields.
 
     `lineage` are what else is known of a row, where its id is stable.
     """
@@ -66,7 +66,7 @@ class _Rows:
 
     @property
     def schema(self) -> pa.Schema:
-        """With ours before them."""
+        """Return the columns of the result: those of the change, the lineage, and the table's."""
         return pa.schema([*_OWN, *self.lineage, *self.columns])
 
     def of(self, step: Step, moved: RowsMoved, names: Sequence[str]) -> Iterator[pa.RecordBatch]:

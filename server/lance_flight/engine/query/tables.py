@@ -1,4 +1,4 @@
-"""The tables of one statement: each at one snapshot, ready to be scanned.
+"""Tables of one statement, each at one snapshot, ready to be scanned.
 
 A partitioned table takes its snapshot when its name is resolved, and keeps it for the whole statement; rows that float
 (no pin, or a tag) are resolved to versions when a scan is planned that reads them, once.
@@ -105,7 +105,7 @@ Rows = tuple[npt.NDArray[np.int64], ...]
 
 
 class Targets:
-    """The partition tables whose rows a statement may change, numbered as its scans come upon them."""
+    """Partition tables whose rows a statement may change, numbered in the order in which its scans find them."""
 
     def __init__(self) -> None:
         self.tables: list[PartitionTable] = []
@@ -138,12 +138,12 @@ class Pruned:
 
 MOST_CHOSEN = 256
 MOST_PRUNED = 4
-"""A table that is read several times in one query is pruned as often."""
+"""Most pruning results that are kept for a table, which is pruned once for each of its scans."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TableView:
-    """A table at one snapshot, as one statement scans it.
+    """Table at one snapshot, as one statement scans it.
 
     It is scanned in `target_partitions` lanes. `only` are the partition tables that may be read (None: all), and
     `hint` says what the plan requires of every scan beyond its pushed filters. `extra_columns` are columns that a scan makes: of
@@ -168,7 +168,7 @@ class TableView:
 
     @property
     def store(self) -> Store:
-        """Return where the table lies."""
+        """Return the store of the table."""
         return self.table.store
 
     @property
@@ -181,7 +181,7 @@ class TableView:
         return self.snapshot.schema.ids
 
     def plan(self, predicate: Predicate) -> Lanes:
-        """Prune, pin and deal out (`provider.Readable`)."""
+        """Prune and pin the tables, and distribute them over lanes (`provider.Readable`)."""
         pruning = self.prune(predicate)
         self.log.prunings.setdefault(self.key, []).append(pruning)
         if self.snapshot.is_partitioned or self._indices(predicate):
@@ -214,7 +214,7 @@ class TableView:
         return kept if self.only is None else np.intersect1d(kept, self.only[version], assume_unique=True)
 
     def prune(self, predicate: Predicate) -> Pruning:
-        """Find the partitions that a scan reads, which count as read from here on."""
+        """Find the partitions that a scan reads, and record them as read."""
         pruning = self._pruning(predicate, self.hint())
         if self.snapshot.is_partitioned:
             self.log.partitions[self.store.uri, self.snapshot.version] = pruning.scanned, pruning.total
@@ -257,7 +257,7 @@ class TableView:
         ]
 
     def row_counts(self, rows: Rows) -> list[npt.NDArray[np.int64]]:
-        """Return how many rows partition tables have, in the order of `rows`."""
+        """Return the row counts of partition tables, in the order of `rows`."""
         tables = [mine.tables(kept) for mine, kept in zip(self.snapshot.tables, rows, strict=True)]
         try:
             counted = iter(row_counts(self.floating.pinned([table for mine in tables for table in mine])))
@@ -266,7 +266,7 @@ class TableView:
         return [np.fromiter(islice(counted, len(mine)), np.int64, len(mine)) for mine in tables]
 
     def failure(self, exc: Exception) -> LanceFlightError:
-        """Return why a scan of it failed (`provider.Readable`)."""
+        """Translate an exception of a scan (`provider.Readable`)."""
 
         def is_unchanged() -> bool:
             return self.table.snapshot(self.snapshot.version).committed_at == self.snapshot.committed_at
@@ -275,9 +275,9 @@ class TableView:
 
 
 def failure(name: str, store: Store, exc: Exception, *, unchanged: Callable[[], bool]) -> LanceFlightError:
-    """Return what ended a scan of a table: that it is not there any more, or else what was raised.
+    """Translate an exception that ended a scan: to `Conflict` if the table was dropped or replaced, `QueryFailed` for a foreign one.
 
-    Data lies below the directory of its table, and goes with it: whoever drops a table takes it from its readers.
+    Data is below the directory of its table and is deleted with it: dropping a table ends the scans of its readers.
     """
     if isinstance(exc, LanceFlightError) and not isinstance(exc, NotFound):
         return exc
@@ -326,7 +326,7 @@ def side_of(
 
 
 def report(name: str, pruning: Pruning, snapshot: int, indices: Sequence[str] = ()) -> str:
-    """Return how a scan was pruned, and which indices are for what is left, for EXPLAIN."""
+    """Describe the pruning of a scan, and the indices for the remaining rows, for EXPLAIN."""
     lines = [f"partitions: {pruning.scanned} / {pruning.total}  table {name}, snapshot {snapshot}"]
     for version in pruning.versions:
         lines.append(f"  v{version.spec_id}: {len(version.kept)} / {version.total}")

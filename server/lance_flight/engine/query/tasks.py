@@ -1,4 +1,4 @@
-"""Tasks: what one endpoint has to do, as data, so that any server over the same root can do it.
+"""Tasks: the work of one endpoint as data, so that any server over the same root can do it.
 
 A task holds the statement, its parameters, the version of every table, and which part of the scan is its own.
 """
@@ -67,7 +67,7 @@ class Task:
 
     @classmethod
     def from_bytes(cls, payload: bytes) -> Task:
-        """Read what `to_bytes` wrote; `TicketError` for anything else."""
+        """Deserialize a task; raise `TicketError` for any other bytes."""
         try:
             value = json.loads(payload)
             return cls(

@@ -1,1 +1,1 @@
-"""The metadata tables of a table: `t$tags`, and of a partitioned one `t$partitions`, `t$snapshots`, `t$branches` and more."""
+"""Metadata tables: `t$tags`, and of a partitioned table `t$partitions`, `t$snapshots`, `t$branches` and more."""

@@ -1,4 +1,4 @@
-"""`t$indexes`: the indices of a table, and how much of its rows each of them is about."""
+"""`t$indexes`: the indices of a table, and how many of its rows each covers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`t$tags` and `t$branches`: the names that versions of a table have, and lines of versions."""
+"""`t$tags` and `t$branches`: the tags and the branches of a table."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`t$partitions`: the partition tables with their values, their pins and what they hold."""
+"""`t$partitions`: the partition tables with their values, pins and sizes."""
 
 from __future__ import annotations
 

@@ -13,7 +13,7 @@ FIRST_VERSION = 1
 
 
 def beginnings(table: Table, until: Snapshot) -> dict[int, dict[str, Any]]:
-    """For each spec of a snapshot the first one that had it, when that was, and by what operation it came.
+    """Map each spec of a snapshot to the first version that had it, with the time and the operation of that commit.
 
     Nothing for a spec that is older than the history that is left.
     """
@@ -29,7 +29,7 @@ def beginnings(table: Table, until: Snapshot) -> dict[int, dict[str, Any]]:
 
 
 def is_snapshot(table: Table, version: int) -> bool:
-    """Return whether a version of the `__manifest` was a partitioned namespace by then; a broken one is."""
+    """Return whether a version of the `__manifest` was a partitioned namespace already; a broken one counts."""
     try:
         table.snapshot(version)
     except NotFound:

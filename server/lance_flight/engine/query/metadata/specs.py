@@ -1,4 +1,4 @@
-"""`t$specs`: the fields of each partition spec, and what became of it."""
+"""`t$specs`: the fields of each partition spec, with its commit and its tables."""
 
 from __future__ import annotations
 

@@ -10,7 +10,7 @@ import pyarrow as pa
 
 @dataclass(frozen=True, slots=True)
 class MetadataTable:
-    """A table that is built when it is read; only the columns that are asked for have to be right."""
+    """Table that is built when it is read; only the columns that are selected have to be correct."""
 
     schema: pa.Schema
     build: Callable[[list[str]], pa.Table]

@@ -1,4 +1,4 @@
-"""Every metadata table by its name."""
+"""Registry of the metadata tables by name."""
 
 from __future__ import annotations
 

@@ -24,12 +24,12 @@ from lance_flight.engine.query.partition_wise.plans import (
 
 LEFT_KEPT = frozenset({"Inner", "Left"}) | LEFT_ONLY
 RIGHT_KEPT = frozenset({"Inner", "Right"}) | RIGHT_ONLY
-"""The types of joins whose rows have values of a side as they are: a side that may be missing has NULL in their place."""
+"""Types of joins that return a side's values unchanged; other outer joins may return NULL instead."""
 
 
 @dataclass(frozen=True, slots=True)
 class Origin:
-    """A column of a scan. Rows that it reads with other values than some have no part in the node's rows with those."""
+    """Column of a scan: rows that it reads with other values than some have no part in the node's rows with those."""
 
     scan: Node
     name: str

@@ -56,7 +56,7 @@ class Scanned:
 
 @dataclass(frozen=True, slots=True)
 class Key:
-    """Columns that are equal in rows that belong together: one of each scan, and those of the part that still hold it.
+    """Columns that are equal in rows of one group: one of each scan, and those of the part that still hold its value.
 
     Sources are paths: fields inside structs are columns, too. With `parts` only these date parts of them are equal.
     """
@@ -68,7 +68,7 @@ class Key:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Divisible:
-    """A part of a plan that may be run group by group.
+    """Part of a plan that may be run group by group.
 
     `is_inner` says that rows of one scan without rows of the others count for nothing, nor does a NULL in a key, and
     that it does not matter in how many groups a pair of tables meets as long as it is one. `is_worth` says that it does
@@ -98,14 +98,14 @@ class CopartitioningAnalysis:
         self._found: dict[Node, Divisible | None] = {}
 
     def obstacles(self, parts: Iterable[Node]) -> tuple[str, ...]:
-        """Return what keeps joins, aggregates and windows outside of `parts` from being run in groups."""
+        """Return the reasons why joins, aggregates and windows outside of `parts` do not run in groups."""
         inside = {node for part in parts for node in part.walk()}
         return tuple(
             dict.fromkeys(f"{node.said}: {why}" for node, why in self._obstacles.items() if node not in inside)
         )
 
     def meet(self, node: Node, why: str) -> None:
-        """Note what keeps a node from it."""
+        """Record the reason why a node does not run in groups."""
         self._obstacles[node] = why
 
     def part(self, node: Node) -> Divisible | None:
@@ -207,7 +207,7 @@ class CopartitioningAnalysis:
         )
 
     def _within(self, node: Node, part: Divisible, keys: Sequence[Key], *, is_all: bool, what: str) -> Divisible | None:
-        """Return what treats all rows with equal `keys` together; `is_all`: all rows there are."""
+        """Return a part that processes all rows with equal `keys` together; `is_all`: all rows of the input."""
         if not keys:
             return None if is_all else self._none(node, f"{what} hold no key of its groups")
         return replace(part, node=node, keys=tuple(keys), is_inner=False, is_worth=True)
@@ -319,7 +319,7 @@ def _type(schema: pa.Schema, path: Path) -> pa.DataType:
 
 
 def _keeps(source: pa.DataType, cast: str) -> bool:
-    """Return whether a cast keeps values of a type apart, or fails."""
+    """Return whether a cast maps distinct values of a type to distinct values, or fails."""
     if pa.types.is_integer(source):
         return cast in _INTEGERS
     if pa.types.is_floating(source):
@@ -332,7 +332,7 @@ def _keys(node: Node) -> list[ColumnKey]:
 
 
 def _renamed(keys: Iterable[Key], pairs: Iterable[tuple[ColumnKey | None, ColumnKey | None]]) -> tuple[Key, ...]:
-    """Return the same keys, held by the columns that they are called now."""
+    """Return the same keys, held by their columns under new names."""
     names: dict[ColumnKey | None, set[ColumnKey]] = {}
     for old, new in pairs:
         if new is not None:

@@ -29,8 +29,8 @@ _OFF = "SET partition_wise_join = 'off' keeps this session from it"
 class Division:
     """Execution plan of a query: the parts that run by partitions, and the reasons why other parts do not.
 
-    `whole` is the query itself, and `outer` what is left of it over the rows of its parts: None where the only part is
-    all of it. `pruned` says what keys of joins did.
+    `whole` is the query itself, and `outer` its rest over the rows of its parts: None if the only part is
+    all of it. `pruned` describes the pruning by keys of joins.
     """
 
     session: QuerySession
@@ -53,7 +53,7 @@ class Division:
             yield "groups", "\n  ".join(["not in groups:", *self.obstacles])
 
     def batches(self) -> Iterator[pa.RecordBatch]:
-        """Run the query; its columns are in their places, and called somehow."""
+        """Run the query; its columns are in their positions, under arbitrary names."""
         if not self.parts:
             return self.session.stream(self.whole)
         (first, *_) = self.parts
@@ -75,8 +75,8 @@ def rows(session: QuerySession, frame: DataFrame, schema: pa.Schema) -> Iterator
 def divide(session: QuerySession, frame: DataFrame, *, ask_keys: bool = True, is_told: bool = False) -> Division:
     """Find how to run a query.
 
-    With `ask_keys` the keys of small sides of joins are read now, to prune the others. Where it `is_told`, every node says
-    what keeps it from groups; else those are passed over that have nothing to do with partitions, which costs less.
+    With `ask_keys` the keys of small sides of joins are read now, to prune the others. With `is_told` every node records
+    why it does not run in groups; else nodes that do not concern partitions are skipped, which costs less.
     """
     shape = session.learned(frame, _shape)
     root = shape.root
@@ -111,7 +111,7 @@ def divide(session: QuerySession, frame: DataFrame, *, ask_keys: bool = True, is
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Shape:
-    """A plan, whether it has a join of every pair, and the nodes that it may be worth to run by partitions."""
+    """Summary of a plan: whether it has a cross join, and the nodes that may be worth running by partitions."""
 
     root: Node
     has_product: bool

@@ -14,7 +14,7 @@ from lance_flight.engine.query.session import QuerySession
 from lance_flight.errors import SqlError, Unsupported
 
 TOO_LARGE = 2
-"""A left side so many times as large as the right one changes places with it."""
+"""Ratio of the left to the right side's rows from which on they are swapped."""
 
 
 def small_first(session: QuerySession, root: Node, counts: RowCounts) -> DataFrame | None:

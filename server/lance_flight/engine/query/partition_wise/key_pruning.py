@@ -1,4 +1,4 @@
-"""Dynamic partition pruning: the few keys of one side of a join say which partitions of the other can matter.
+"""Dynamic partition pruning: the few keys of one side of a join prune the partitions of the other.
 
 The keys are read before the join is planned, and prune like an IN. Only sides are asked that give the same rows whenever
 they are read, that are filtered, and that have no more rows than what they prune.
@@ -103,7 +103,7 @@ def _of_side(session: QuerySession, side: Node, mine: Expr, other: Node, theirs:
 
 
 def _is_steady(node: Node) -> bool:
-    """Return whether a part gives the same rows whenever it is read."""
+    """Return whether a part returns the same rows whenever it is read."""
     return all(
         isinstance(each.variant, _STEADY)
         and not (isinstance(each.variant, TableScan) and each.variant.fetch() is not None)

@@ -1,7 +1,7 @@
-"""Running tasks on threads of our own, beside one another, with their batches in one bounded stream.
+"""Concurrent execution of tasks on threads of the server's own, with their batches in one bounded stream.
 
-DataFusion may not be called inside its own callbacks (decision 25): a lane plans and drains queries for whoever waits for
-the batches, be it one of DataFusion's workers.
+DataFusion may not be called inside its own callbacks (decision 25): a lane plans and drains queries for the
+reader of the batches, which may be one of DataFusion's workers.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from lance_flight.machine import cores
 Task = Callable[[], Iterator[pa.RecordBatch]]
 
 AHEAD = 2
-"""So many batches of each lane wait for their reader."""
+"""Most batches of each lane that wait for their reader."""
 
 
 class Admission:
@@ -53,7 +53,7 @@ admission = Admission(int(os.environ["TOKIO_WORKER_THREADS"]) - cores())
 def run(tasks: Sequence[Task], lanes: int) -> Iterator[pa.RecordBatch]:
     """Run tasks in lanes and yield their batches, in order within each task; closing the iterator ends the lanes at their next batch.
 
-    A task that there is not enough memory for beside the others is run again by itself.
+    A task that runs out of memory beside other tasks is run again alone.
     """
     work = _Lanes(tasks, lanes)
     try:
@@ -76,7 +76,7 @@ class _Lanes:
         self._changed = threading.Condition()
 
     def batches(self) -> Iterator[pa.RecordBatch]:
-        """Start the lanes, and return what they find until all have ended; what one raises ends them."""
+        """Start the lanes, and yield their batches until all have ended; an error in one ends them all."""
         for _ in range(self._count):
             threading.Thread(target=self._drain, name="group lane", daemon=True).start()
         ended = 0
@@ -90,7 +90,7 @@ class _Lanes:
                 yield got
 
     def close(self) -> None:
-        """Read no more."""
+        """Stop reading, which ends the lanes."""
         with self._changed:
             self._is_closed = True
             self._tasks.clear()

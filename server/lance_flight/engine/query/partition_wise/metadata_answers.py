@@ -1,4 +1,4 @@
-"""Aggregates that the partition values and the row counts of the tables answer, without a row read.
+"""Aggregates answered from partition values and row counts, without reading a row.
 
 These are `count(*)` and, of columns that are partition fields by identity, `count`, `min`, `max` and the different values; over
 whole partitions, of which only those with a live row count.
@@ -40,7 +40,7 @@ _COUNT = "row_count"
 
 @dataclass(frozen=True, slots=True, eq=False)
 class MetadataPart:
-    """An aggregate with its answer."""
+    """Aggregate with its result."""
 
     session: QuerySession
     node: Node

@@ -1,4 +1,4 @@
-"""Aggregates in two phases: within each group, and then over what the groups gave.
+"""Aggregates in two phases: within each group, and then over the results of the groups.
 
 Where the columns that are grouped by do not decide the group, the same values may come from several groups; their sums,
 counts, minima and maxima are put together again.

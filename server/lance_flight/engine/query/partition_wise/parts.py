@@ -1,4 +1,4 @@
-"""The parts of a plan that are run otherwise than DataFusion would: which ones, over which tables, one after another or beside."""
+"""Choice and execution of the parts of a plan that run by partitions."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ SHOWN_GROUPS = 64
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class GroupedPart:
-    """A part that is run over the tables of one group after another, on several lanes; `steps` may hold several groups.
+    """Part that runs group by group, on several lanes; one of its `steps` may hold several groups.
 
     One whose rows are in the order of the groups runs them one by one, until it has `fetch` rows. The rows of a partial
     one are aggregated once more.

@@ -47,7 +47,7 @@ def computed(schema: pa.Schema, batches: Callable[[], Iterator[pa.RecordBatch]])
 
 
 def numbered(schema: pa.Schema) -> pa.Schema:
-    """Return the same columns, called by their places."""
+    """Return the same columns, named by their positions."""
     return pa.schema([field.with_name(f"c{place}") for place, field in enumerate(schema)])
 
 
@@ -83,7 +83,7 @@ def rebuilt(
 
 
 class _Unbuildable(Unsupported):
-    """A node that cannot stand above rows of groups."""
+    """A node that cannot be rebuilt over the rows of groups."""
 
     def __init__(self, node: Node) -> None:
         super().__init__(f"{node.said}: it cannot be planned over the rows of groups")
@@ -171,7 +171,7 @@ def _column(column: ColumnReference) -> bytes:
 
 
 def _relation(parts: Sequence[str]) -> bytes:
-    """AliasNode.relation: a TableReference that is bare, partial or full."""
+    """Encode an AliasNode.relation: a TableReference that is bare, partial or full."""
     if not parts:
         return b""
     said = b"".join(_field(place, part.encode()) for place, part in enumerate(parts, 1))
@@ -184,6 +184,6 @@ def _field(number: int, payload: bytes) -> bytes:
 
 
 def _varint(value: int) -> bytes:
-    """Seven bits in each byte, the lowest first; all but the last have the eighth."""
+    """Encode a varint: seven bits in each byte, the lowest first; all but the last have the eighth set."""
     more, low = divmod(value, 128)
     return bytes([low | 128]) + _varint(more) if more else bytes([low])

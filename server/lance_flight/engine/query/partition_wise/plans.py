@@ -126,7 +126,7 @@ def field_inside(expression: Expr) -> tuple[ColumnKey, tuple[str, ...]] | None:
 
 
 def alias_key(expression: Expr) -> ColumnKey | None:
-    """Return what a column is called above the node that says it; None for an expression without a name of its own."""
+    """Return the key of an aliased expression above its node; None for an expression without an alias."""
     if expression.variant_name() == "Alias":
         name, whole = expression.to_variant().alias(), expression.schema_name()
         return (whole.removesuffix(f".{name}") if whole != name else ""), name
@@ -149,12 +149,12 @@ def join_type(join: Any) -> str:
 
 
 def is_null_aware(node: Node) -> bool:
-    """Return whether a join is NOT IN, whose every row depends on whether there is a NULL anywhere on the other side."""
+    """Return whether a join is NOT IN, each of whose rows depends on whether there is a NULL anywhere on the other side."""
     return node.said.endswith(" null_aware")
 
 
 def has_subquery(node: Node) -> bool:
-    """Return whether expressions of the node, or of one below, have queries of their own."""
+    """Return whether expressions of the node, or of one below, contain subqueries."""
     return "Subquery:" in node.plan.display_indent()
 
 

@@ -31,7 +31,7 @@ class RowCounts:
     _known: dict[str, int] = field(default_factory=dict)
 
     def of(self, node: Node) -> int:
-        """Return how many rows a part of a plan reads from its largest table; 0 where nothing is known."""
+        """Return the rows that a node reads from its largest table; 0 if that is not known."""
         scans = (each.variant for each in node.walk() if isinstance(each.variant, TableScan))
         return max((self._table(table_key(scan, self.session.db_schema)) for scan in scans), default=0)
 

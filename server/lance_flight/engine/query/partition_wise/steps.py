@@ -1,4 +1,4 @@
-"""The steps in which groups are run: each group by itself, or small neighbours together."""
+"""Steps of running groups: each group by itself, or small neighbours merged."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from lance_flight.engine.query.tables import TableView
 from lance_flight.planning.grouping import Group
 
 FIRST_ROWS = 10
-"""A query for the first rows begins with groups of so many times as many: most of them may be filtered."""
+"""Size of the first groups of a query for the first rows, as a multiple of these rows: most may be filtered."""
 
 
 def joined(groups: Sequence[Group], views: Sequence[TableView], enough: int) -> tuple[Group, ...]:
@@ -21,7 +21,7 @@ def joined(groups: Sequence[Group], views: Sequence[TableView], enough: int) -> 
 
 
 def growing(groups: Sequence[Group], views: Sequence[TableView], fetch: int) -> tuple[Group, ...]:
-    """Steps for the first rows of groups in an order: the first one small, and each twice the one before."""
+    """Return steps for the first rows of ordered groups: the first one small, each further one twice as large."""
     return _steps(groups, views, max(fetch, 1) * FIRST_ROWS, growing=2)
 
 
@@ -33,7 +33,7 @@ def _steps(groups: Sequence[Group], views: Sequence[TableView], enough: int, *, 
 
 
 def _sizes(groups: Sequence[Group], views: Sequence[TableView]) -> npt.NDArray[np.int64] | None:
-    """Return how many rows the tables of each group have; None where a table is in several groups."""
+    """Return the number of rows in the tables of each group; None if a table is in several groups."""
     sizes = np.zeros(len(groups), np.int64)
     for side, view in enumerate(views):
         versions = range(len(groups[0].rows[side]))

@@ -20,13 +20,13 @@ class Privilege(Enum):
     UPDATE = "UPDATE"
     DELETE = "DELETE"
     DDL = "DDL"
-    """CREATE, DROP and ALTER TABLE, what they do to columns, tags, branches and partitions."""
+    """CREATE, DROP and ALTER TABLE, including columns, tags, branches and partitions."""
     ADMIN = "ADMIN"
     """Maintenance; on `*` also access to the statements and sessions of other principals."""
 
 
 OF_ROWS = frozenset({Privilege.SELECT, Privilege.INSERT, Privilege.UPDATE, Privilege.DELETE})
-"""The privileges that a condition can restrict."""
+"""Privileges that a condition can restrict."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,7 +120,7 @@ class Access:
             )
 
     def _conditions(self, privilege: Privilege, table: TableName) -> Iterator[Condition | None]:
-        """On which rows a privilege is granted: any of these (None: all)."""
+        """Yield the conditions of the grants of a privilege; rows that fulfil any of them are granted (None: all rows)."""
         if self.grants is None:
             yield None
             return

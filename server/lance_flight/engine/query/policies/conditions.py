@@ -36,7 +36,7 @@ _OPERATORS: Mapping[tuple[str, ...], Op] = MappingProxyType(
 
 @dataclass(frozen=True, slots=True)
 class Condition:
-    """The text of a condition.
+    """Text of a row policy condition.
 
     >>> str(Condition.parse("tenant = CURRENT_USER AND day > '2026-01-31'"))
     "tenant = CURRENT_USER AND day > '2026-01-31'"
@@ -46,7 +46,7 @@ class Condition:
 
     @classmethod
     def parse(cls, text: str) -> Self:
-        """Read a condition; `SqlError` says what is wrong with it."""
+        """Parse a condition; raise `SqlError` for an invalid one."""
         _Reader(Cursor.over(text), None, "").whole()
         return cls(text)
 
@@ -54,7 +54,7 @@ class Condition:
         return self.text
 
     def bound(self, columns: pa.Schema, user: str) -> Predicate:
-        """Return what it says of the columns of a table; `Refused` where they cannot be compared so.
+        """Return the condition as a predicate on the columns of a table; raise `Refused` if they cannot be compared so.
 
         >>> str(Condition("tenant IN ('a', CURRENT_USER)").bound(pa.schema({"tenant": pa.utf8()}), "bob"))
         "tenant IN ('a', 'bob')"
@@ -64,7 +64,7 @@ class Condition:
 
 @dataclass(frozen=True, slots=True)
 class _Reader:
-    """Reads a condition over some columns (None: over any, and no value counts)."""
+    """Parses a condition over some columns (None: over any columns, without checking values)."""
 
     cursor: Cursor
     columns: pa.Schema | None

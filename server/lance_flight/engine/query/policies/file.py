@@ -60,7 +60,7 @@ class Policies:
 
     @classmethod
     def parse(cls, text: str) -> Self:
-        """Read the text of a policy file; `InvalidInput` names the role and what is wrong with it."""
+        """Parse a policy file; raise `InvalidInput` that names the role and its error."""
         try:
             table = tomllib.loads(text)
         except tomllib.TOMLDecodeError as exc:
@@ -73,7 +73,7 @@ class Policies:
         return cls({name: _role(name, role) for name, role in roles.items()})
 
     def access(self, principal: str, groups: Collection[str] = ()) -> Access:
-        """Return what a principal may do: all that the roles grant that it has, or one of its groups has."""
+        """Return the rights of a principal: all grants of the roles that it or one of its groups has."""
         names = {EVERYBODY, *(GROUP + group for group in groups)}
         if not principal.startswith(GROUP):
             names.add(principal)
@@ -82,16 +82,16 @@ class Policies:
 
 
 class PolicyFile:
-    """The policies of a file, read again whenever it changes. Safe to share among threads.
+    """Policies of a file, read again whenever it changes. Safe to share among threads.
 
-    While the file is wrong nobody may do anything: what it was to take away is not known.
+    While the file is invalid no principal has any rights: those that the change was to revoke are not known.
     """
 
     def __init__(self, path: str) -> None:
         self._file = Watched(path, Policies.parse, what="policy file", is_secret=False, closed=Refused)
 
     def access(self, principal: str, groups: Collection[str]) -> Access:
-        """Return what a principal may do now."""
+        """Return the current rights of a principal."""
         return self._file.value.access(principal, groups)
 
 

@@ -1,4 +1,4 @@
-"""Row policies: which partition tables a principal's rows lie in, and which rows it may write.
+"""Row policies: which partition tables a principal may read, and which rows it may write.
 
 A policy chooses whole partitions. Where a table holds partitions that the policy does not decide, nothing of it can be
 read, rather than rows be filtered on one of the many ways to them.
@@ -25,7 +25,7 @@ from lance_flight.planning.row_filters import columns_of, row_filter
 
 @dataclass(frozen=True, slots=True)
 class RowPolicy:
-    """Rows of a table: those that fulfil all of `parts`, of each any of its conditions; all rows without parts."""
+    """Row policy of a table: allowed rows fulfil all `parts`, each by any of its conditions; all rows without parts."""
 
     table: str = ""
     user: str = ""
@@ -40,13 +40,13 @@ class RowPolicy:
         return not self.parts
 
     def predicate(self, columns: pa.Schema) -> Predicate:
-        """Return what it says of some columns; `Refused` where it cannot say it."""
+        """Return the policy as a predicate on some columns; raise `Refused` if it cannot be expressed."""
         return all_of([any_of([each.bound(columns, self.user) for each in part]) for part in self.parts])
 
     def visible(self, snapshot: Snapshot) -> Snapshot:
         """Return a snapshot restricted to the partition tables that are allowed.
 
-        `Refused` where a partition of any spec may hold rows of both kinds.
+        Raises `Refused` if a partition of any spec may hold allowed rows and others.
         """
         if self.is_everything:
             return snapshot
@@ -58,7 +58,7 @@ class RowPolicy:
     def checked(
         self, tables: Iterable[pa.Table], target: pa.Schema, defaults: Mapping[str, pa.Scalar] = rows.NO_DEFAULTS
     ) -> Iterator[pa.Table]:
-        """Return the same rows for a table with the columns of `target`; `Refused` at the first that is not allowed."""
+        """Yield the same rows for a table with the columns of `target`; raise `Refused` at the first that is not allowed."""
         if self.is_everything:
             yield from tables
             return

@@ -1,1 +1,1 @@
-"""`vector_search`, `full_text_search` and `hybrid_search` in SQL: the best rows of a table, over all its partitions."""
+"""Search functions in SQL (`vector_search`, `full_text_search`, `hybrid_search`) over all partitions of a table."""

@@ -1,4 +1,4 @@
-"""The values of a search's arguments: literals, parameters, or whatever a query gives."""
+"""Values of a search's arguments: literals, parameters, or the results of queries."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ DEFAULT_ROWS = 10
 
 _NUMBER = r"-?\d+(?:\.\d+)?(?:[eE][+-]?\d+)?"
 _DIGITS = 18
-"""So many always fit into 64 bits."""
+"""Most digits of a number that always fits into 64 bits."""
 _NUMBERS = re.compile(rf"\[\s*{_NUMBER}(?:\s*,\s*{_NUMBER})*\s*\]")
 
 Evaluate = Callable[[str], pa.Scalar]
-"""The one value of an expression."""
+"""Function that evaluates an expression to its one value."""
 
 
 @dataclass(frozen=True, slots=True)
 class Arguments:
-    """The arguments of one call. What stands for a parameter that is not bound yet has no value."""
+    """Arguments of one call; an unbound parameter has no value yet."""
 
     function: str
     texts: Mapping[str, str]
@@ -84,7 +84,7 @@ class Arguments:
         return found
 
     def error(self, name: str, value: object, expected: str) -> SqlError:
-        """Return what is wrong with a value."""
+        """Return an error about the value of an argument."""
         return SqlError(f"{name} of {self.function} is {value!r}; expected {expected}")
 
 

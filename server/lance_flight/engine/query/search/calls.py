@@ -1,4 +1,4 @@
-"""The calls of search functions in a query, read token by token.
+"""Parser of the calls of search functions in a query.
 
 Their arguments are texts of SQL: first those that have a place, then `name => value` in any order.
 """
@@ -28,7 +28,7 @@ _VECTOR = ("metric", "nprobes", "refine")
 _TEXT = ("mode", "fuzziness", "slop", "statistics")
 
 NUMBERS = frozenset({"k", "nprobes", "refine", "fuzziness", "slop", "depth"})
-"""The arguments that are whole numbers."""
+"""Arguments that are whole numbers."""
 
 SIGNATURES: Mapping[str, Signature] = MappingProxyType(
     {

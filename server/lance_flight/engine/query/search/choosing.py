@@ -1,4 +1,4 @@
-"""Filters of a search that Lance cannot apply: DataFusion finds the rows before, and the search looks at those alone."""
+"""Search filters that Lance cannot apply: DataFusion finds the rows first, and the search is restricted to them."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from lance_flight.errors import LanceFlightError, QueryFailed, Unsupported
 from lance_flight.planning.predicates import ALWAYS
 
 SEARCHES = "$search"
-"""The schema of what stands for searches, and of what they look at, in the statement that they are part of."""
+"""Schema of the tables that stand for searches, and of their inputs, within a statement."""
 
 _ADDRESSES = tuple(field.name for field in ADDRESS_FIELDS)
 
@@ -38,25 +38,25 @@ class QueryRunner(Protocol):
         ...
 
     def stream(self, frame: DataFrame) -> Iterator[pa.RecordBatch]:
-        """Run a query, until the statement is cancelled."""
+        """Run a query and yield its batches, until the statement is cancelled."""
         ...
 
 
 class ChosenRows:
-    """The rows that fulfil a condition: their addresses in order, by the number of their table, once the statement is run."""
+    """Rows that fulfil a condition: their addresses in order, by the number of their table, once the statement runs."""
 
     def __init__(self) -> None:
         self._rows: Mapping[int, Addresses] | None = None
 
     @property
     def rows(self) -> Mapping[int, Addresses]:
-        """Them; found before any search of the statement is read."""
+        """Return the addresses, which are found before any search of the statement is read."""
         if self._rows is None:
             raise QueryFailed("a search is read before the rows that it looks at are known")
         return self._rows
 
     def keep(self, found: pa.Table) -> None:
-        """Take over what the query for them has found."""
+        """Store the rows that the query has found."""
         number, address = (found[name].to_numpy() for name in _ADDRESSES)
         order = np.lexsort((address, number))
         numbers, starts = np.unique(number[order], return_index=True)

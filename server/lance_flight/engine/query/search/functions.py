@@ -1,4 +1,4 @@
-"""The search functions: each call of a query becomes a table, which is searched when it is read."""
+"""Search functions: each call of a query becomes a table, which is searched when it is read."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ _STATISTICS = ("global", "local")
 _LEAST_DEPTH, _DEEPER = 64, 4
 
 RANK_CONSTANT = 60.0
-"""Reciprocal rank fusion: a row counts 1 / (60 + its rank) in each of the lists that it is in (Cormack et al., 2009)."""
+"""Constant of reciprocal rank fusion: a row scores 1 / (60 + its rank) in each of its lists (Cormack et al., 2009)."""
 
 
 def with_searches(
@@ -113,7 +113,7 @@ def _hybrid_search(planner: Planner, searched: SearchTarget, arguments: Argument
 
 
 def _depth(count: int) -> int:
-    """Return how many rows of each list are fused for so many: four times as many or more, the same number for many counts.
+    """Return how many rows of each list are fused for a count: at least four times as many, in steps that several counts share.
 
     With the lists the ranks change, and with those the order of the first rows.
 
@@ -201,7 +201,7 @@ def _text(searched: SearchTarget, arguments: Arguments, column: str, count: int)
 
 
 def _is_global(arguments: Arguments) -> bool:
-    """Return whether words are worth what they are in all that is searched, rather than in each partition."""
+    """Return whether the weights of words are computed over all that is searched, rather than for each partition."""
     given = arguments.text("statistics") or _STATISTICS[0]
     if given.lower() not in _STATISTICS:
         raise arguments.error("statistics", given, " or ".join(_STATISTICS))

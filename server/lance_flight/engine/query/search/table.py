@@ -25,7 +25,7 @@ class SearchResult:
 
 
 class SearchTable(ComputedTable):
-    """The rows of one call, in one lane: their search has as many as it likes."""
+    """Table of the results of one call, in one lane; the search itself may use several."""
 
     def __init__(self, found: SearchResult, log: ScanLog) -> None:
         super().__init__(found.schema, [self._rows])

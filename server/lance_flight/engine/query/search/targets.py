@@ -47,11 +47,11 @@ class Planner(Protocol):
         ...
 
     def scan_whole(self, db_schema: str, reference: str) -> bool:
-        """Plan a scan of all rows of a table; False where a name is no table's, or one's that is computed."""
+        """Plan a scan of all rows of a table; return False if the name belongs to no table, or to a computed one."""
         ...
 
     def prepare(self, frame: DataFrame) -> None:
-        """Learn what prunes."""
+        """Collect the predicates that prune, from the optimised plan."""
         ...
 
     def optimised(self, frame: DataFrame) -> LogicalPlan:
@@ -59,11 +59,11 @@ class Planner(Protocol):
         ...
 
     def plan(self, frame: DataFrame) -> ExecutionPlan:
-        """Plan how a query is run."""
+        """Create the physical plan of a query."""
         ...
 
     def stream(self, frame: DataFrame) -> Iterator[pa.RecordBatch]:
-        """Run a query, until the statement is cancelled."""
+        """Run a query and yield its batches, until the statement is cancelled."""
         ...
 
 
@@ -202,7 +202,7 @@ def _options(view: TableView) -> Mapping[Family, Mapping[str, Mapping[str, Optio
 
 
 def _opened(tables: Sequence[PinnedTable], *, merging: bool) -> Iterator[Open]:
-    """Return what is searched by itself: tables, or as many of them together as may be."""
+    """Return the units of a search: single tables, or as many merged ones as possible."""
     alone = list(tables)
     if merging and len(tables) > 1:
         alone.clear()

@@ -67,7 +67,7 @@ def _query_vector(field: pa.Field, arguments: Arguments) -> pa.Array | None:
 
 
 def _wrong(vector: object, size: int) -> str | None:
-    """Return what keeps a value from being so many numbers."""
+    """Return why a value is no vector of so many numbers; None if it is one."""
     if not isinstance(vector, list):
         return repr(vector)
     if len(vector) != size:
