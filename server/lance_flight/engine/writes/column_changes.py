@@ -1,4 +1,4 @@
-"""Changes of columns: what SQL says, as a change of the namespace schema, carried out."""
+"""Changes of columns: translates them from SQL to changes of the namespace schema, and executes them."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def alter_column(
     operation: str,
     values: Values | None = None,
 ) -> None:
-    """Change the columns of a table, in one commit for all its partitions; the history calls it `operation`."""
+    """Change the columns of a table, in one commit for all its partitions; the history records `operation`."""
     table.evolve(SchemaEvolution(table.store, _Changing(root, name, change, operation, values)))
 
 
@@ -77,9 +77,9 @@ def backfill(
     run: Runner = THREADS,
     progress: Progress | None = None,
 ) -> int:
-    """Add a column with its values to a table, in one commit, and return the version that has it.
+    """Add a column with computed values to a table, in one commit, and return the version that has it.
 
-    `kind` is its type; an expression has one by itself. `run` is who computes the values.
+    `kind` is its type; an expression has one by itself. `run` computes the values.
     """
     table = root.table(name)
     if kind is None and isinstance(values, PythonFunction):
@@ -150,7 +150,7 @@ def _check_expressions(snapshot: Snapshot, after: NamespaceSchema) -> None:
 
 
 def _check_rows(root: Root, name: TableName, snapshot: Snapshot, change: SchemaChange, *, is_computed: bool) -> None:
-    """Refuse NOT NULL where rows have NULL, or would have it."""
+    """Refuse NOT NULL if rows have NULL, or would have it."""
     match change:
         case SetNullable(path=path, nullable=False):
             conditions = _nulls(snapshot.schema, path)
@@ -164,7 +164,7 @@ def _check_rows(root: Root, name: TableName, snapshot: Snapshot, change: SchemaC
 
 
 def _nulls(schema: NamespaceSchema, path: Path) -> str:
-    """Return where a column is NULL and what it is inside is not."""
+    """Return the condition that a nested field is NULL and the struct around it is not."""
     places = list(_places(path))
     kinds = {known: field.type for known, field in schema.paths.values()}
     inside = [dotted(path[:depth]) for depth in range(1, len(path))]

@@ -22,14 +22,14 @@ _PROBES = 2
 
 @dataclass(frozen=True, slots=True)
 class SqlExpression:
-    """An SQL expression over the columns of one row."""
+    """SQL expression over the columns of one row."""
 
     sql: str
 
 
 @dataclass(frozen=True, slots=True)
 class PythonFunction:
-    """A function that takes a batch of some columns and returns as many values, the same whenever it is called."""
+    """Deterministic function that takes a batch of some columns and returns as many values."""
 
     columns: tuple[str, ...]
     call: Callable[[pa.RecordBatch], pa.Array]
@@ -41,7 +41,7 @@ Values = SqlExpression | PythonFunction
 def computed(
     before: NamespaceSchema, after: NamespaceSchema, column: AddColumn, values: Values | None
 ) -> dict[int, Computed]:
-    """Return how the values of a new column are made, by its id; nothing for one that is NULL everywhere.
+    """Return the computation of a new column's values, by its field id; empty for one that is NULL everywhere.
 
     What is wrong with an expression shows before a row is read: `SqlError`, `SchemaError`.
     """
@@ -63,7 +63,7 @@ def type_of(values: SqlExpression, before: NamespaceSchema) -> pa.DataType:
 
 
 def check_steady(what: str, expression: str) -> None:
-    """Refuse an expression that may give another value the next time."""
+    """Refuse a non-deterministic expression."""
     problems = list(unsteady(expression))
     if problems:
         raise SchemaError("column", [f"{what}: {problem}" for problem in problems])

@@ -48,7 +48,7 @@ def arrow_schema(columns: Sequence[ColumnDef]) -> pa.Schema:
 
 
 def column_problems(schema: pa.Schema, file_version: str | None = None) -> list[str]:
-    """Return what is wrong with the columns of a new table; nothing for those that can be stored and read back."""
+    """Return the problems of a new table's columns; an empty list if all can be stored and read back."""
     if not schema.names:
         return ["there are no columns"]
     named = {field.name: column_name_problem(field.name) for field in schema}
@@ -129,7 +129,7 @@ def partition_spec(
 
 
 def check_partitioning(name: str, table: Table, definitions: Sequence[PartitionDef]) -> None:
-    """Refuse an append that asks for other partition fields than the table has now; without definitions it asks for none."""
+    """Refuse an append whose partition fields differ from the table's current ones; without definitions any table is accepted."""
     if not definitions:
         return
     if not table.is_partitioned:
@@ -179,7 +179,7 @@ def _field(schema: NamespaceSchema, definition: PartitionDef, field_id: str) -> 
 
 
 def _missing(schema: NamespaceSchema, path: Path) -> str:
-    """Return why there is nothing at a path that a partition field can be computed from."""
+    """Return the reason why a partition field cannot be computed from a path."""
     depth = next(depth for depth in range(1, len(path) + 1) if path[:depth] not in schema.source_ids)
     if depth > 1:
         above = schema.sources[schema.source_ids[path[: depth - 1]]].field

@@ -1,4 +1,4 @@
-"""Rows into tables: created on demand, checked against the schema first, stored in one commit."""
+"""Ingest of rows into tables: created on demand, checked against the schema first, stored in one commit."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def schema_of(table: Table) -> pa.Schema:
 
 
 def defaults_of(table: Table) -> Mapping[str, pa.Scalar]:
-    """Return what columns of a table hold where a row says nothing of them."""
+    """Return the default values of a table's columns, for rows without a value."""
     return table.snapshot().schema.defaults
 
 
@@ -53,7 +53,7 @@ def create(
 ) -> int:
     """Create a table with these rows, atomically at the commit of its `transaction`.
 
-    `existing` says what becomes of the rows where another table has taken the name by the time they are stored.
+    `existing` decides what happens to the rows if another table has taken the name by the time they are stored.
     """
     table = _NewTable.of(name, schema, properties)
     where = {"partitioned": table.spec is not None, "replace": existing is IfExists.REPLACE}
@@ -102,7 +102,7 @@ class _NewTable:
         )
 
     def made(self, place: Store, data: Iterable[pa.Table]) -> int:
-        """Make it with some rows; how many they are."""
+        """Create the table with some rows, and return their number."""
         if self.spec is None:
             return write_plain(
                 place, self.columns, data, stable_row_ids=self.stable_row_ids, file_version=self.file_version
@@ -129,7 +129,7 @@ def ingest(
     cancellation: Cancellation | None = None,
     access: Access = UNLIMITED,
 ) -> int:
-    """Store a stream of rows under `name` in one commit and return how many they were; `access` says which may be."""
+    """Store a stream of rows under `name` in one commit and return their number; `access` restricts the rows that may be stored."""
     tables, cancellation = transaction or root, cancellation or Cancellation()
     there = tables.has(name)
     policy = access.rows([Privilege.INSERT], root.governing(name))
@@ -152,7 +152,7 @@ def ingest(
 
 
 def _append(root: Root, table: Table, data: Iterable[pa.Table], policy: RowPolicy, cancellation: Cancellation) -> int:
-    """More rows for a table, in one commit; they can be read once, so it is never run again."""
+    """Append rows to a table in one commit; they can be read once, so the commit is not retried."""
     return autocommit(
         root, lambda transaction: WritableTable(table, transaction, policy).append(data), cancellation, policy=ONCE
     )

@@ -36,7 +36,7 @@ def matched_rows(session: QuerySession, statement: Merging, frame: DataFrame) ->
 
 
 def _is_stable(statement: Merging, db_schema: str) -> bool:
-    """Return whether the source, and the keys that are made of it, are the same when they are computed twice."""
+    """Return whether the source, and the keys computed from it, are the same when they are computed twice."""
     text = statement.source.lstrip("( \n\t").upper()
     is_rows = not statement.source.startswith("(") or text.startswith("VALUES")
     is_of_system = SYSTEM in f"{db_schema}.{statement.source}".lower()

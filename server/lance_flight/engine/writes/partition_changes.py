@@ -1,4 +1,4 @@
-"""ALTER TABLE over whole partitions, carried out."""
+"""Execution of ALTER TABLE over whole partitions."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def drop_partition(name: TableName, given: Sequence[PartitionValue], transaction
 
 
 def attach_table(root: Root, name: TableName, path: str, given: Sequence[PartitionValue], *, trusted: bool) -> int:
-    """Make a plain table of the root a partition; how many rows it brings, which are `trusted` to have its values."""
+    """Make a plain table of the root a partition, and return its number of rows; `trusted` skips checking their values."""
     table = partitioned(root.table(name))
     spec = table.snapshot().current_spec
     root.store.child(path)  # `Corrupt` for a path that leaves the root
@@ -73,9 +73,9 @@ def detach_partition(
     to: str | None,
     check_target: Callable[[TableName], None],
 ) -> int:
-    """Make a partition a plain table of the root, and take it out of its own; how many rows it takes along.
+    """Make a partition a plain table of the root, remove it from its own table, and return its number of rows.
 
-    It is called `to`, or after its values. `check_target` refuses the table to be made where the caller may store no rows in it.
+    The new table is called `to`, or after its values. `check_target` refuses it if the caller may store no rows in it.
     """
     table = partitioned(root.table(name))
     if table.branch is not None:

@@ -1,4 +1,4 @@
-"""PARTITIONED BY, read: the fields of a partition spec as SQL says them."""
+"""Parser of PARTITIONED BY: the fields of a partition spec in SQL."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The values of a partition as a statement gives them, read token by token."""
+"""Parser of the values of a partition in a statement."""
 
 from __future__ import annotations
 

@@ -17,7 +17,7 @@ _AFTER_TABLE = ("SET", "WHERE", "USING")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Target:
-    """The table whose rows are changed, and what the statement calls it."""
+    """Table whose rows are changed, and its alias in the statement."""
 
     table: TableRef
     alias: str
@@ -68,7 +68,7 @@ def target(cursor: Cursor) -> Target:
 
 
 def alias(cursor: Cursor, *following: str) -> str | None:
-    """Read `[[AS] a]`, before one of some words."""
+    """Read `[[AS] a]`, which ends before one of some words."""
     if cursor.accept("AS"):
         return cursor.name("an alias")
     if cursor.done or any(cursor.peek(word) for word in following):
@@ -77,7 +77,7 @@ def alias(cursor: Cursor, *following: str) -> str | None:
 
 
 def where(cursor: Cursor) -> str | None:
-    """Read `[WHERE condition]`, and nothing after it."""
+    """Read `[WHERE condition]`, which ends the statement."""
     condition = text(cursor, "a condition") if cursor.accept("WHERE") else None
     cursor.end()
     return condition
@@ -109,7 +109,7 @@ def unique(assignments: list[Assignment]) -> tuple[Assignment, ...]:
 
 
 def text(cursor: Cursor, what: str, *stops: str) -> str:
-    """Read SQL up to one of some words; an error asks for `what` where there is none."""
+    """Read SQL up to one of some words; raise an error that expects `what` if there is none."""
     found = cursor.until(*stops)
     if not found:
         raise cursor.error(what)

@@ -1,4 +1,4 @@
-"""The changes of an UPDATE, DELETE or MERGE as its query finds them: rows that come, and the addresses of those that go."""
+"""Row changes of an UPDATE, DELETE or MERGE: the new rows from its query, and the addresses of the removed ones."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from lance_flight.model.arrow_types import is_string
 
 
 class Finding(Protocol):
-    """A statement that finds the rows which it changes."""
+    """Interface of a statement that finds the rows which it changes."""
 
     @property
     def label(self) -> str:
@@ -32,7 +32,7 @@ class Finding(Protocol):
 
     @property
     def target(self) -> Target:
-        """The table whose rows are changed."""
+        """Return the table whose rows are changed."""
         ...
 
     def narrow(self, session: QuerySession, frame: DataFrame) -> None:
@@ -43,7 +43,7 @@ class Finding(Protocol):
 class RowDelta:
     """Changes that one statement makes to the rows of its target, whose columns are `target`.
 
-    Iterating runs its query and gives the rows that come; what goes is known afterwards.
+    Iterating runs its query and yields the new rows; the removed ones are known afterwards.
     """
 
     def __init__(
@@ -80,13 +80,13 @@ class RowDelta:
 
     @property
     def addresses(self) -> np.ndarray:
-        """The addresses of the rows that go, where all are of one table."""
+        """Return the addresses of the removed rows, if all are of one table."""
         found: np.ndarray = pa.concat_tables(self._gone).column(1).to_numpy()
         return found
 
     @property
     def by_table(self) -> dict[PartitionTable, np.ndarray]:
-        """The addresses of the rows that go from each partition table that loses any."""
+        """Return the addresses of the removed rows, for each partition table that has any."""
         gone = pa.concat_tables(self._gone)
         numbers, addresses = gone.column(0).to_numpy(), gone.column(1).to_numpy()
         order = np.argsort(numbers, kind="stable")
@@ -105,7 +105,7 @@ class RowDelta:
         return stored if len(known) == rows.num_columns else with_origin(stored, rows)
 
     def _check_once(self) -> None:
-        """Refuse a MERGE in which one row of the target is changed twice: nothing says which change should count."""
+        """Refuse a MERGE that changes one row of the target twice, since the order of the changes is not defined."""
         gone = pa.concat_tables(self._gone)
         if gone.group_by(gone.column_names).aggregate([]).num_rows != gone.num_rows:
             raise DataError(

@@ -1,4 +1,4 @@
-"""The queries that find the rows of an UPDATE, a DELETE or a MERGE, and compute what they become.
+"""Queries that find the rows of an UPDATE, a DELETE or a MERGE, and compute their new values.
 
 Each reads the target under the name `t$rows`, which has the address of every row beside its columns. What comes back
 are batches of `RowChanges`: addresses of rows that go, and rows that come.
@@ -29,14 +29,14 @@ _JOINS = {
     (False, True): "LEFT",
     (True, True): "FULL",
 }
-"""By whether rows of the source alone, and rows of the target alone, matter."""
+"""Join types by whether unmatched rows of the source, and of the target, are needed."""
 
 
 @dataclass(frozen=True, slots=True)
 class RowChanges:
-    """A batch of changes: the addresses of rows that go (`ADDRESS_FIELDS`), and rows that come, named as the target's.
+    """Batch of changes: the addresses of removed rows (`ADDRESS_FIELDS`), and new rows, named as the target's.
 
-    `inserted` of those that come take nobody's place; the others may have `ORIGIN_FIELDS`.
+    `inserted` of the new rows replace no row; the rest may have `ORIGIN_FIELDS`.
     """
 
     gone: pa.Table
@@ -46,7 +46,7 @@ class RowChanges:
 
 @dataclass(frozen=True, slots=True)
 class RowQuery:
-    """A query over the target's rows, and what its batches mean."""
+    """Query over the target's rows, and the translation of its batches to changes."""
 
     sql: str
     read: Callable[[pa.RecordBatch], RowChanges]
@@ -84,7 +84,7 @@ def update_query(
 def merge_query(
     statement: Merging, db_schema: str, schema: pa.Schema, source: pa.Schema, *, keeps_ids: bool
 ) -> RowQuery:
-    """For each pair of rows that a clause of a MERGE is for: which one, the target's address (and id), and the new row.
+    """Build the query for the pairs of rows that a MERGE changes: the number of the clause, the target's address (and id), and the new row.
 
     Each clause has columns of its own for what it assigns, so that no type is bent to that of another clause.
     """

@@ -17,7 +17,7 @@ _SWITCH = {"true": True, "false": False}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TableProperties:
-    """The partition fields of a new table (none: it is a plain one), and whether its rows keep their ids.
+    """Properties of a new table: its partition fields (none: a plain table), and whether its rows keep their ids.
 
     `file_version` is that of Lance's file format which its data files have (None: the newest).
     """

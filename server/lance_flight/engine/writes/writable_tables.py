@@ -1,4 +1,4 @@
-"""Tables as the statements of a transaction change them."""
+"""Tables as a transaction's statements change them."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ from lance_flight.engine.sql.functions import evaluate
 from lance_flight.engine.writes.row_delta import RowDelta
 
 Find: TypeAlias = Callable[[pa.Schema], RowDelta]
-"""Finds what a statement changes in a table of these columns."""
+"""Function that finds the changes of a statement in a table of these columns."""
 
 
 @dataclass(frozen=True, slots=True)
 class WritableTable:
-    """A table as a transaction changes it, as far as a policy allows the rows that come.
+    """Table as a transaction changes it, restricted by a policy on the written rows.
 
     Each method returns how many rows were inserted, changed and removed.
     """
@@ -40,16 +40,16 @@ class WritableTable:
 
     @property
     def columns(self) -> pa.Schema:
-        """The columns as the transaction sees them."""
+        """Return the columns as the transaction sees them."""
         return self.transaction.snapshot(self.table).schema.plain
 
     def append(self, data: Iterable[pa.Table]) -> int:
-        """Add rows."""
+        """Add rows, and return their number."""
         inner = self._writing()
         return self.table.write(inner, self._allowed(inner.snapshot, data), evaluate)
 
     def overwrite(self, data: Iterable[pa.Table]) -> int:
-        """Put rows in place of all that lies in the partitions they fall into, or in place of all rows of a plain table."""
+        """Replace the rows of the partitions that the data falls into, or all rows of a plain table."""
         table, inner = self.table, self._writing()
         self.policy.check_whole_partitions(inner.snapshot)
         # Rows under older specs are read, and errors name their values: none may be there that the policy hides.
@@ -69,7 +69,7 @@ class WritableTable:
         return count + gone
 
     def truncate(self) -> int:
-        """Remove all rows."""
+        """Remove all rows, and return their number."""
         inner = self._writing()
         edits = all_removed(self.table.store, inner.snapshot, inner.snapshot.all_tables())
         if edits:
@@ -77,7 +77,7 @@ class WritableTable:
         return removed_rows(edits)
 
     def change(self, find: Find) -> int:
-        """Carry out what a statement finds in the table."""
+        """Apply the changes that a statement finds in the table."""
         table, inner = self.table, self._writing()
         changes = find(self.columns)
         come = self._allowed(inner.snapshot, changes)
@@ -93,7 +93,7 @@ class WritableTable:
         return self.policy.checked(data, snapshot.schema.plain, snapshot.schema.defaults)
 
     def _writing(self) -> Transaction:
-        """Begin to change the table, or go on with it."""
+        """Return the transaction on the table, begun if necessary."""
         if not self.table.is_partitioned:
             self.policy.check_unpartitioned()
         return self.transaction.writing(self.table)
