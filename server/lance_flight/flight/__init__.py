@@ -1,1 +1,1 @@
-"""Flight SQL: bytes to typed commands, one backend interface, Arrow streams back."""
+"""Flight SQL service: decodes commands, dispatches them to a backend, and streams Arrow batches."""

@@ -36,7 +36,7 @@ OFFERED = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Actions:
-    """Runs actions."""
+    """Dispatcher of actions."""
 
     backend: Backend
     prepared: PreparedStatements

@@ -42,7 +42,7 @@ class Caller:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Planned:
-    """A query ready to be read: one payload for each endpoint.
+    """Planned query: one payload for each endpoint.
 
     `app_metadata` is said of all of it, `endpoint_metadata` of each endpoint. Payloads can be read until it `expires`.
 
@@ -68,7 +68,7 @@ class IfNotExists(Enum):
 
 
 TABLE, LOCAL_TEMPORARY = "TABLE", "LOCAL TEMPORARY"
-"""The types of tables, by the words of JDBC."""
+"""Types of tables, in JDBC's words."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -95,11 +95,11 @@ class TableEntry:
 
 
 class Rows(Protocol):
-    """Batches of one schema, each made when it is asked for: a record batch reader, or what needs none."""
+    """Batches of one schema, each computed when it is read: a record batch reader, or a simpler iterator."""
 
     @property
     def schema(self) -> pa.Schema:
-        """The exact schema of every batch."""
+        """Return the exact schema of every batch."""
         ...
 
     def __iter__(self) -> Iterator[pa.RecordBatch]:
@@ -111,7 +111,7 @@ SqlInfoValue: TypeAlias = str | bool | int | None
 
 
 class Backend(Protocol):
-    """Runs SQL. Every method may raise an error of `lance_flight.errors`, and runs on a thread of its own."""
+    """Interface of a backend that runs SQL. Every method may raise errors of `lance_flight.errors`, and runs on a thread of its own."""
 
     def describe(self, caller: Caller, statement: SqlOrPlan, *, transaction: bytes | None = None) -> Description:
         """Plan a statement without running any of it."""
@@ -120,17 +120,17 @@ class Backend(Protocol):
     def connected(self, caller: Caller) -> None:
         """Begin a new session for a client that asks for SqlInfo, the first call of drivers on a new connection.
 
-        Where nothing but the connection tells its session apart, this is another one than the session that had the same
-        address before.
+        This matters if the session is identified by its connection alone: an earlier client may have had the same
+        address.
         """
         ...
 
     def offer(self, caller: Caller, cookie: str) -> None:
-        """Let a new cookie find the caller's session, from any connection."""
+        """Register a new cookie for the caller's session, valid from any connection."""
         ...
 
     def knows(self, cookie: str) -> bool:
-        """Return whether a cookie finds a session that has not ended."""
+        """Return whether a session that has not ended is registered under a cookie."""
         ...
 
     def set_option(self, caller: Caller, name: str, value: SettingValue | None) -> None:
@@ -160,15 +160,15 @@ class Backend(Protocol):
         ...
 
     def end(self, caller: Caller, transaction: bytes, *, commit: bool) -> None:
-        """Commit a transaction or roll it back; one whose commit fails is still open, to be rolled back."""
+        """Commit a transaction or roll it back; if the commit fails it stays open, to be rolled back."""
         ...
 
     def begin_savepoint(self, caller: Caller, transaction: bytes, name: str) -> bytes:
-        """Mark a place inside a transaction and return its id."""
+        """Create a savepoint in a transaction and return its id."""
         ...
 
     def end_savepoint(self, caller: Caller, savepoint: bytes, *, release: bool) -> None:
-        """Release a savepoint, or go back to it."""
+        """Release a savepoint, or roll back to it."""
         ...
 
     def roll_back_open(self) -> int:
@@ -199,7 +199,7 @@ class Backend(Protocol):
         parameters: pa.RecordBatch | None = None,
         transaction: bytes | None = None,
     ) -> int:
-        """Run a statement once per row of `parameters` and return how many rows it has affected, or its report has.
+        """Run a statement once per row of `parameters` and return the number of rows that it affected, or that its report has.
 
         `InvalidInput` for a query.
         """
@@ -210,17 +210,17 @@ class Backend(Protocol):
         ...
 
     def cancel(self, caller: Caller, payloads: Sequence[bytes]) -> CancelStatus:
-        """Stop the query with these payloads, none of which can be read any more; `Refused` where it is not the caller's."""
+        """Stop the query with these payloads, which become invalid; raise `Refused` if it belongs to another principal."""
         ...
 
     def renew(self, caller: Caller, payload: bytes) -> datetime | None:
-        """Until when a payload that has not expired can be read if that is asked for now; None: for ever."""
+        """Extend the validity of a payload that has not expired, and return its new end; None: for ever."""
         ...
 
     def ingest(
         self, caller: Caller, target: IngestTarget, reader: pa.RecordBatchReader, *, transaction: bytes | None = None
     ) -> int:
-        """Store every row of `reader` in one commit and return how many there were.
+        """Store every row of `reader` in one commit and return their number.
 
         Without a `transaction` they belong to the open one of the caller's session, if it has one.
         """

@@ -25,7 +25,7 @@ from lance_flight.thread_states import ThreadState
 
 MIDDLEWARE = "lance-flight"
 TRACING = "lance-flight-tracing"
-"""Under this name a server may have `tracing.TracingMiddlewareFactory`."""
+"""Name of the middleware under which a server may have a `tracing.TracingMiddlewareFactory`."""
 
 ENDPOINTS_HEADER = "lance-flight-endpoints"
 COMPRESSION_HEADER = "lance-flight-compression"
@@ -36,12 +36,12 @@ INGEST_HEADERS: Mapping[str, str] = MappingProxyType(
         "lance-flight-file-version": "file_version",
     }
 )
-"""The options of an ingest, by the headers that say them for drivers without such options."""
+"""Options of an ingest by the headers that carry them, for drivers without ingest options."""
 NO_OPTIONS: Mapping[str, str] = MappingProxyType({})
 MOST_ENDPOINTS = 256
 
 SESSION_COOKIE = "arrow_flight_session_id"
-"""Named as by Arrow's own servers."""
+"""Name of the session cookie, the same as in Arrow's own servers."""
 
 _COOKIE_BYTES = 16
 _AUTHORIZATION, _COOKIES = "authorization", "cookie"
@@ -92,12 +92,12 @@ class InFlight:
             self._changed.notify_all()
 
     def close(self) -> None:
-        """Take no more calls; those that run go on."""
+        """Refuse new calls; running ones continue."""
         with self._changed:
             self._is_closed = True
 
     def wait(self, seconds: float) -> bool:
-        """Wait until no call is running, for so long at most; whether none is."""
+        """Wait at most so many seconds until no call is running, and return whether none is."""
         with self._changed:
             return self._changed.wait_for(lambda: self._count == 0, seconds)
 
@@ -111,7 +111,7 @@ class Waiting:
         self._has_ended = False
 
     def begin(self, is_cancelled: Callable[[], bool]) -> None:
-        """Ask `is_cancelled` from now on, as long as there is a call to ask it of."""
+        """Query `is_cancelled` from now on, until the call ends."""
         self._is_cancelled = is_cancelled
 
     def end(self) -> None:
@@ -177,7 +177,7 @@ class CallMiddleware(flight.ServerMiddleware):
 
 
 class CallMiddlewareFactory(flight.ServerMiddlewareFactory):
-    """Lets calls in, each with its principal, and finds the session of those that bring a cookie."""
+    """Admits calls, each with its principal, and reads their session cookies."""
 
     def __init__(
         self, in_flight: InFlight, backend: Backend, authentication: Authentication, handshake: Handshake
@@ -220,7 +220,7 @@ class CallMiddlewareFactory(flight.ServerMiddlewareFactory):
 
 
 def call_of(context: flight.ServerCallContext) -> Call:
-    """Return what is known of the call of `context`; `InvalidInput` for a header with a value that it cannot have."""
+    """Return the context of a call; raise `InvalidInput` for a header with an invalid value."""
     middleware: CallMiddleware = context.get_middleware(MIDDLEWARE)
     if middleware.ended:
         raise InvalidInput(
@@ -257,7 +257,7 @@ def call_of(context: flight.ServerCallContext) -> Call:
 
 
 def _session_cookie(values: Sequence[str]) -> str | None:
-    """Our own among the cookies of a call."""
+    """Return the session cookie among the cookies of a call; None without one."""
     for pair in (pair for value in values for pair in value.split(";")):
         name, _, text = pair.strip().partition("=")
         if name == SESSION_COOKIE:
@@ -266,10 +266,10 @@ def _session_cookie(values: Sequence[str]) -> str | None:
 
 
 def _has_session_token(principal: Principal | None, headers: Mapping[str, Sequence[str]]) -> bool:
-    """Return whether a call has a token that only one client has.
+    """Return whether a call has a token that identifies a single client.
 
-    A password, and a token that others have made, may be those of many clients at once. Where nobody is asked who he is, a
-    token is there for nothing else.
+    A password, and a token of another issuer, may be shared by many clients. Without authentication a
+    token serves no other purpose.
     """
     return (
         principal is not None
@@ -286,9 +286,9 @@ def _told_by(principal: Principal, headers: Mapping[str, Sequence[str]]) -> str 
 
 
 def _session(principal: Principal, told_by: str | None, headers: Mapping[str, Sequence[str]], peer: str) -> str:
-    """Return what tells a session of a principal apart: its token, else its cookies, else its connection.
+    """Return the key of a principal's session: its token, else its cookies, else its connection.
 
-    A port is used again by others, so that a connection is told by its client's library as well.
+    Ports are reused by other clients, so that the client's library is part of a connection's key.
     """
     if told_by is not None:
         digest = hashlib.sha256("\0".join(map(str, headers[told_by])).encode()).hexdigest()

@@ -1,4 +1,4 @@
-"""The messages that a client can send: one closed union of commands and one of actions, by short names.
+"""Messages that a client can send: a closed union of commands and one of actions, by short names.
 
 They are the generated messages themselves. A map has no order, and the `optional` fields are read by `optional`, which tells
 one that is not set from an empty one.
@@ -88,5 +88,5 @@ Action: TypeAlias = (
 
 
 def optional(message: Message, name: str) -> Any:
-    """Return the value of an `optional` field, None where it is not set."""
+    """Return the value of an `optional` field; None if it is not set."""
     return getattr(message, name) if message.HasField(name) else None

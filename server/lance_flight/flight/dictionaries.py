@@ -1,4 +1,4 @@
-"""Dictionary-encoded columns in what clients send: refused before the first frame is read, or decoded at the door.
+"""Dictionary-encoded columns in clients' data: refused before the first frame is read, or decoded on arrival.
 
 pyarrow's server dereferences a null pointer where a dictionary batch is followed by a frame without a header, in its own code and before
 a handler sees either. A stream whose schema has no dictionary type cannot get there, nested ones included.
@@ -15,7 +15,7 @@ from lance_flight.flight.normalise import client_type, convert
 
 
 def has_dictionary(kind: pa.DataType) -> bool:
-    """Return whether a type is a dictionary, or holds one at any depth.
+    """Return whether a type is a dictionary, or contains one at any depth.
 
     >>> has_dictionary(pa.list_(pa.struct({"x": pa.dictionary(pa.int8(), pa.utf8())})))
     True
@@ -26,7 +26,7 @@ def has_dictionary(kind: pa.DataType) -> bool:
 
 
 def refuse_dictionaries(schema: pa.Schema, what: str, why: str) -> None:
-    """Raise `SchemaError` with each column that holds a dictionary, `why` there may be none, and the cast that removes it."""
+    """Raise `SchemaError` that names each column with a dictionary, the reason `why`, and the cast that removes it."""
     problems = [
         f"column {field.name!r} is {field.type}; {why}; expected it cast to {client_type(field.type)} before it is sent"
         for field in _with_dictionaries(schema)

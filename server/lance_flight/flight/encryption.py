@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tls:
-    """A chain of certificates and its key, in PEM; with `client_ca`, clients must have certificates that these have signed."""
+    """Certificate chain and its key, in PEM; with `client_ca`, clients need certificates signed by that authority."""
 
     certificate: bytes
     key: bytes = field(repr=False)

@@ -1,4 +1,4 @@
-"""Endpoints of results: made, read, cancelled (CancelFlightInfo, CancelQuery) and renewed (RenewFlightEndpoint)."""
+"""Endpoints of results: creation, reading, cancellation (CancelFlightInfo, CancelQuery) and renewal (RenewFlightEndpoint)."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from lance_flight.flight.wire import decode_command, encode_command, wrap
 _R = TypeVar("_R")
 
 _EXPIRATION_TIME = 0x1A
-"""The field of a serialized FlightEndpoint, by its number (3) and its kind: a message inside (2)."""
+"""Tag of the field in a serialized FlightEndpoint, from its number (3) and its wire type (2, a message)."""
 _EPOCH, _MICROSECOND = datetime(1970, 1, 1, tzinfo=UTC), timedelta(microseconds=1)
 
 
@@ -70,12 +70,12 @@ class Endpoints:
         return answer
 
     def cancel_query(self, call: Call, request: CancelQuery) -> bytes:
-        """Return the same, with an ActionCancelQueryResult in an Any."""
+        """Stop the query of a FlightInfo and answer an ActionCancelQueryResult in an Any."""
         status = self._cancel(call, request.info)
         return wrap(sql_pb.ActionCancelQueryResult(result=f"CANCEL_RESULT_{status.name}"))
 
     def renew(self, call: Call, request: RenewFlightEndpoint) -> bytes:
-        """Return the same endpoint with a ticket that is good for longer."""
+        """Return the endpoint with a ticket that expires later."""
         endpoint = _decoded(flight.FlightEndpoint.deserialize, request.endpoint, "FlightEndpoint")
         match self._opened(call, endpoint.ticket):
             case RowsTicket(payload=payload) as opened:
@@ -119,7 +119,7 @@ class Endpoints:
 
 
 def _until(expires: datetime, endpoint: flight.FlightEndpoint) -> flight.FlightEndpoint:
-    """Return the same endpoint with its end.
+    """Add its expiration time to an endpoint.
 
     A scalar, which the constructor takes, is made and cast by Arrow's kernels: that is most of an endpoint's time.
     """

@@ -1,4 +1,4 @@
-"""The product behind the dispatch: the engine as a `Backend`."""
+"""Adapter of the engine to the `Backend` interface."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ from lance_flight.flight.protocol import flight_sql_pb2 as pb
 
 
 class EngineBackend:
-    """Runs what the dispatch decodes (`flight.backend.Backend`); without `policies` everybody may do everything."""
+    """Backend that runs statements on the engine (`flight.backend.Backend`); without `policies` every caller has all rights."""
 
     def __init__(self, engine: Engine, policies: PolicyFile | None = None) -> None:
         self._engine = engine
@@ -237,13 +237,13 @@ def _issuer(caller: Caller, session: Session) -> Issuer:
 def _is_own(session: Session, caller: Caller) -> bool:
     """Return whether the open transactions of a session are certainly its caller's.
 
-    Of a mere connection nobody knows whether it is not an older one, of a client that has gone with its transaction.
+    A session of a mere connection may be an older one, of a client that disconnected and left its transaction.
     """
     return session.is_introduced or not caller.is_connection
 
 
 def _said_of(plan: QueryPlan) -> dict[str, object]:
-    """Return what a client may want to know of a query before it reads it, as far as that is known."""
+    """Return metadata of a planned query for its client, as far as it is known."""
     said: dict[str, object] = {"snapshots": dict(plan.snapshots)}
     if plan.partitions is not None:
         scanned, total = plan.partitions

@@ -1,4 +1,4 @@
-"""Handshakes: a password against a token.
+"""Handshake: exchanges a password for a token.
 
 Most clients send the password in a header, and get the token in one. Others send both in messages, Flight's first way
 (`BasicAuth` in Flight.proto), and come back with the header `auth-token-bin`.
@@ -33,7 +33,7 @@ class Handshake(flight.ServerAuthHandler):
     def begin(self, headers: Mapping[str, Sequence[str | bytes]]) -> bool:
         """Return whether a Handshake has to authenticate by a message, since its headers carry no credential.
 
-        `authenticate` is called after this on the same thread, and is told nothing of the call.
+        `authenticate` is called after this on the same thread, without the headers of the call.
         """
         is_known = (
             bool(headers.get(AUTHORIZATION)) if self._authentication.is_open else credential_of(headers) is not None
@@ -43,7 +43,7 @@ class Handshake(flight.ServerAuthHandler):
 
     @handler
     def authenticate(self, outgoing: flight.ServerAuthSender, incoming: flight.ServerAuthReader) -> None:
-        """Answer a password in a message with a token; what a header has proven is accepted whatever the message says.
+        """Answer a password in a message with a token; a credential in a header is accepted whatever the message contains.
 
         A client that is still writing when the answer comes may abort, so its message is read first.
         """

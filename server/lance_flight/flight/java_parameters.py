@@ -1,7 +1,7 @@
 """Parameter types that are reported to clients in Java.
 
 The Flight SQL JDBC driver (18.3) writes milliseconds into a parameter of any unit, and days into a date of milliseconds:
-without a word, what is stored is another moment. So it is told of the units that it writes; bound values are cast to
+otherwise another time would be stored silently. So the units that it writes are reported to it; bound values are cast to
 whatever they are compared with or stored in. JDBC itself hands the driver no more than milliseconds.
 """
 

@@ -1,4 +1,4 @@
-"""From the first connection that a server accepts to the last call that it finishes.
+"""Life of a server, from the first connection that it accepts to the last call that it finishes.
 
 `FlightServerBase.serve` takes over the signals of the process and `shutdown` waits for running calls without an end,
 so neither is called as it is: the caller owns the signals and sets an event.

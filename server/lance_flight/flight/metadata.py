@@ -20,12 +20,12 @@ from lance_flight.flight.patterns import like
 
 _PREFIX = "ARROW:FLIGHT:SQL:"
 _COMMENT = b"comment"
-"""The key of a column's remark in the metadata of its Arrow field."""
+"""Key of a column's remark in the metadata of its Arrow field."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Builder:
-    """The result of one metadata command: its schema, and its columns, whose rows have the order of the proto."""
+    """Builder of one metadata command's result: its schema, and its columns, whose rows have the order of the proto."""
 
     schema: Callable[[Any], pa.Schema]
     columns: Callable[[Any, Backend, Caller], Sequence[Sequence[Any] | pa.Array]]
@@ -54,7 +54,7 @@ def build(command: MetadataCommand, backend: Backend, caller: Caller) -> pa.Tabl
 
 
 def column_metadata(field: pa.Field, table: TableEntry) -> dict[str, str]:
-    """Return what a client can read about a column beside its Arrow type (proto: CommandGetTables)."""
+    """Return the metadata of a column for clients, beside its Arrow type (proto: CommandGetTables)."""
     known = {
         "CATALOG_NAME": table.catalog,
         "DB_SCHEMA_NAME": table.db_schema,

@@ -1,4 +1,4 @@
-"""Rows as every client reads them: plain types, in messages under the usual limit of 4 MiB.
+"""Conversion of rows for clients: plain types, in messages below the usual limit of 4 MiB.
 
 | column | sent as |
 |---|---|
@@ -21,10 +21,10 @@ import pyarrow as pa
 from pyarrow import lib
 
 LARGEST_MESSAGE = 3 << 20
-"""Bytes of one record batch; what a client accepts by default is 4 MiB, and an encoded batch has some overhead."""
+"""Most bytes of one record batch; clients accept 4 MiB by default, and an encoded batch has some overhead."""
 
 _ALIGNED_ROWS = 64
-"""Slices start at a multiple of this many rows, so that no validity bitmap has to be shifted when it is written."""
+"""Alignment of slices in rows, so that no validity bitmap has to be shifted when it is written."""
 
 
 def client_schema(schema: pa.Schema) -> pa.Schema:

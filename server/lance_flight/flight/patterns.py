@@ -1,4 +1,4 @@
-r"""The patterns of SQL LIKE that the metadata commands filter by.
+r"""Patterns of SQL LIKE, by which the metadata commands filter.
 
 `%` stands for any run of characters, `_` for one character, and a backslash before `%`, `_` or a backslash takes its
 meaning away; any other backslash stands for itself.
@@ -16,7 +16,7 @@ _WILDCARDS = {"%": ".*", "_": "."}
 
 
 def like(pattern: str | None) -> Callable[[str], bool]:
-    r"""Return whether a name matches `pattern`, letter case included; no pattern matches every name.
+    r"""Return a function that matches names against `pattern`, case-sensitively; without a pattern every name matches.
 
     >>> like("fl%")("flights"), like("a_b")("axb"), like(r"a\_b")("axb")
     (True, True, False)

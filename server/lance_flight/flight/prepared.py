@@ -1,4 +1,4 @@
-"""Prepared statements: made, bound and closed without any state that a client depends on."""
+"""Prepared statements, created, bound and closed without server state that a client depends on."""
 
 from __future__ import annotations
 
@@ -50,14 +50,14 @@ class BoundStatement:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PreparedStatements:
-    """The life of a prepared statement: it is created, its parameters come in a DoPut, it is closed."""
+    """Operations on prepared statements: creation, binding of parameters, and closing."""
 
     backend: Backend
     sealer: TicketSealer
     bindings: LruCache[str, bytes]
 
     def create(self, call: Call, request: CreatePreparedStatement | CreatePreparedSubstraitPlan) -> bytes:
-        """Plan a statement and answer an ActionCreatePreparedStatementResult in an Any; nothing is run."""
+        """Plan a statement and answer an ActionCreatePreparedStatementResult in an Any, without running it."""
         text = request.query if isinstance(request, CreatePreparedStatement) else whole_plan(request)
         transaction = optional(request, "transaction_id")
         described = self.backend.describe(call.caller, text, transaction=transaction)
@@ -73,7 +73,7 @@ class PreparedStatements:
         return wrap(result)
 
     def bind(self, call: Call, handle: bytes, parameters: pa.RecordBatch | None) -> bytes:
-        """Bind parameters in place of older ones and answer a DoPutPreparedStatementResult with the new handle."""
+        """Bind parameters in place of earlier ones and answer a DoPutPreparedStatementResult with the new handle."""
         prepared = self.sealer.open_handle(handle, call.caller.principal)
         if parameters is None:
             raise InvalidInput("no parameters to bind; expected a record batch with one column for each")
@@ -98,13 +98,13 @@ class PreparedStatements:
         )
 
     def close(self, call: Call, request: ClosePreparedStatement) -> None:
-        """Forget what was remembered for a statement."""
+        """Drop the parameters that are remembered for a statement."""
         prepared = self.sealer.open_handle(request.prepared_statement_handle, call.caller.principal)
         self.bindings.pop(prepared.identity)
 
 
 def whole_plan(command: StatementSubstraitPlan | CreatePreparedSubstraitPlan) -> SubstraitPlan:
-    """Return the plan of a command; `InvalidInput` for a command without one."""
+    """Return the plan of a command; raise `InvalidInput` for a command without one."""
     if not command.HasField("plan"):
         raise InvalidInput("the command has no plan; expected a SubstraitPlan")
     return command.plan

@@ -1,4 +1,4 @@
-"""The result schemas of the metadata commands, as the comments of FlightSql.proto give them.
+"""Result schemas of the metadata commands, as the comments of FlightSql.proto define them.
 
 Order, names, types and nullability are those of the proto: servers and clients that are in use differ from it and from
 each other. Where all of Arrow's implementations differ from it in the same way, and compare, theirs count: `key_sequence`

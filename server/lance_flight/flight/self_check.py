@@ -1,4 +1,4 @@
-"""A server's call of itself, which proves that connections are accepted, handlers run, and Python's lock is free."""
+"""Self-check of a server by a call, which proves that connections are accepted, handlers run, and Python's lock is free."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class SelfCheck:
         self._options = flight.FlightCallOptions(timeout=timeout, headers=[_UNTRACED])
 
     def is_answered(self) -> bool:
-        """Return whether ListActions is answered in time, be it by a refusal of a caller without a credential."""
+        """Return whether ListActions is answered in time; a refusal for the missing credential counts."""
         try:
             list(self._client.list_actions(self._options))
         except flight.FlightUnauthenticatedError:

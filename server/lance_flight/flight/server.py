@@ -60,7 +60,7 @@ class Shared:
 
 
 class FlightSqlServer(flight.FlightServerBase):
-    """Answers Flight SQL from `backend` at `host`:`port` (0: any free port) as soon as it is made.
+    """Serves Flight SQL from `backend` at `host`:`port` (0: any free port) from its creation on.
 
     `key` (32 bytes) signs tickets and prepared handles; servers that share it can answer for each other. Endpoints name
     no location unless `advertise` lists addresses that clients can reach. `authentication` lets callers in; `middleware` sees every
@@ -133,14 +133,14 @@ class FlightSqlServer(flight.FlightServerBase):
         return self._another(port=self.port, tls=tls)
 
     def roll_back_open(self) -> int:
-        """Roll back every open transaction that runs no statement, before the server ends; how many those were."""
+        """Roll back every open transaction without a running statement, before the server ends; return their number."""
         return self._backend.roll_back_open()
 
     @handler
     def get_flight_info(
         self, context: flight.ServerCallContext, descriptor: flight.FlightDescriptor
     ) -> flight.FlightInfo:
-        """GetFlightInfo: the schema and the endpoints of a result; a statement that is no query runs here."""
+        """GetFlightInfo: returns the schema and the endpoints of a result; a statement that is no query runs here."""
         call = call_of(context)
         match _command(descriptor):
             case StatementQuery() | StatementSubstraitPlan() | PreparedStatementQuery() as command:
@@ -155,7 +155,7 @@ class FlightSqlServer(flight.FlightServerBase):
 
     @schema_handler
     def get_schema(self, context: flight.ServerCallContext, descriptor: flight.FlightDescriptor) -> flight.SchemaResult:
-        """GetSchema: the schema of a result; nothing runs."""
+        """GetSchema: returns the schema of a result, without running anything."""
         call = call_of(context)
         match _command(descriptor):
             case StatementQuery() | StatementSubstraitPlan() | PreparedStatementQuery() as command:
@@ -167,7 +167,7 @@ class FlightSqlServer(flight.FlightServerBase):
 
     @handler
     def do_get(self, context: flight.ServerCallContext, ticket: flight.Ticket) -> flight.FlightDataStream:
-        """DoGet: the rows of one endpoint."""
+        """DoGet: streams the rows of one endpoint."""
         call = call_of(context)
         match decode_command(ticket.ticket):
             case TicketStatementQuery() as command:
@@ -185,7 +185,7 @@ class FlightSqlServer(flight.FlightServerBase):
         reader: flight.MetadataRecordBatchReader,
         writer: flight.FlightMetadataWriter,
     ) -> None:
-        """DoPut: an update, the parameters of a prepared statement, or rows to store; one PutResult answers each."""
+        """DoPut: runs an update, binds parameters to a prepared statement, or stores rows; one PutResult answers each."""
         call = call_of(context)
         match _command(descriptor):
             case StatementUpdate() as command:
@@ -203,7 +203,7 @@ class FlightSqlServer(flight.FlightServerBase):
 
     @handler
     def do_action(self, context: flight.ServerCallContext, action: flight.Action) -> Iterator[bytes]:
-        """DoAction: see `actions`."""
+        """DoAction: runs an action (see `actions`)."""
         call = call_of(context)
         if call.offered is not None:
             self._backend.offer(call.caller, call.offered)
@@ -212,7 +212,7 @@ class FlightSqlServer(flight.FlightServerBase):
 
     @handler
     def list_actions(self, context: flight.ServerCallContext) -> Sequence[flight.ActionType]:
-        """ListActions: what `do_action` answers, and nothing else."""
+        """ListActions: lists the actions that `do_action` runs."""
         call_of(context)
         return OFFERED
 

@@ -38,7 +38,7 @@ def close(backend: Backend, call: Call) -> bytes:
 
 
 def value_message(value: SettingValue | None) -> pb.SessionOptionValue:
-    """Return the message of an option's value."""
+    """Convert an option's value to its message."""
     match value:
         case None:
             return pb.SessionOptionValue()

@@ -1,4 +1,4 @@
-"""Every SqlInfo code with its value, in the child of the union that the proto names for it."""
+"""SqlInfo codes and their values, each in the child of the union that the proto assigns to it."""
 
 from __future__ import annotations
 
@@ -169,7 +169,7 @@ _MAPS: Values = {
 }
 
 _CHILDREN: Sequence[Values] = (_STRINGS, _BOOLEANS, _BIGINTS, _INTEGERS, _LISTS, _MAPS)
-"""In the order of the union's children."""
+"""Values by code, in the order of the union's children."""
 
 _CHILD_OF: Mapping[int, int] = {code: child for child, values in enumerate(_CHILDREN) for code in values}
 

@@ -1,4 +1,4 @@
-"""The SQL types that are offered: one row each, for CommandGetXdbcTypeInfo and for the metadata of columns."""
+"""Supported SQL types, one row each, for CommandGetXdbcTypeInfo and for the metadata of columns."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pyarrow import lib
 from lance_flight.flight.protocol import flight_sql_pb2 as pb
 
 _LONGEST = 2**31 - 1
-"""Characters or bytes of one value: the offsets of utf8 and binary have 31 bits."""
+"""Most characters or bytes of one value: the offsets of utf8 and binary have 31 bits."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -238,6 +238,6 @@ def scale(kind: pa.DataType) -> int | None:
 
 
 def is_case_sensitive(kind: pa.DataType) -> bool:
-    """Return whether upper and lower case are different values of a column that is sent as `kind`."""
+    """Return whether values of a column that is sent as `kind` differ by case."""
     known = sql_type(kind)
     return known is not None and known.case_sensitive

@@ -1,4 +1,4 @@
-"""The keywords and functions that CommandGetSqlInfo lists: words only, as DataFusion knows them."""
+"""Keywords and functions that CommandGetSqlInfo lists, as DataFusion defines them."""
 
 from __future__ import annotations
 

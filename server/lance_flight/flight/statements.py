@@ -1,4 +1,4 @@
-"""Statements by GetFlightInfo, GetSchema and DoGet.
+"""Statements through GetFlightInfo, GetSchema and DoGet.
 
 A query is planned in GetFlightInfo and runs in DoGet. Any other statement runs once, in GetFlightInfo: clients prepare
 whatever they are given and then ask for its FlightInfo, and some never fetch what they do not expect. The rows of one that

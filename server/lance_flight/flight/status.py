@@ -1,4 +1,4 @@
-"""The only map from our errors to what a Flight client sees.
+"""Mapping of errors to the status that a Flight client sees.
 
 Every message is `[code] text`, where `code` is the stable code of the error's class. What the wire can say:
 
@@ -53,7 +53,7 @@ _CONNECTION_ERROR: type[Exception] = flight.FlightError
 
 
 class _Untraced(Exception):
-    """An exception whose traceback cannot be written down.
+    """Exception whose traceback cannot be formatted.
 
     pyarrow appends `traceback.format_exception(…)` to the message of a builtin exception, and the name of its class
     alone where that fails. No way but this one keeps our source lines away from clients.
@@ -80,7 +80,7 @@ class Unimplemented(_Untraced, NotImplementedError):
 
 
 class Failed(_Untraced, RuntimeError):
-    """UNKNOWN on the wire: what remains where a Flight error cannot be raised."""
+    """UNKNOWN on the wire, for contexts in which a Flight error cannot be raised."""
 
 
 _LEAVING = (KeyboardInterrupt, SystemExit, GeneratorExit)
@@ -101,7 +101,7 @@ _FLIGHT: Mapping[type[LanceFlightError], type[flight.FlightError]] = {
 
 
 def flight_error(error: BaseException) -> Exception:
-    """Return what a handler raises for `error`; one that is not ours is logged with its traceback."""
+    """Return the exception that a handler raises for `error`; a foreign one is logged with its traceback."""
     if isinstance(error, Exception) and isinstance(error, _CONNECTION_ERROR):
         return error
     error = _translate(error)
@@ -114,7 +114,7 @@ def flight_error(error: BaseException) -> Exception:
 
 
 def builtin_error(error: BaseException) -> Exception:
-    """Return what is raised for `error` where a Flight error would lose its status and show its traceback."""
+    """Return the exception to raise for `error` where a Flight error would lose its status and show its traceback."""
     if isinstance(error, _CONNECTION_ERROR):
         return Failed(str(error))
     error = _translate(error)
@@ -148,14 +148,14 @@ def _raising(translate: Callable[[BaseException], Exception]) -> Callable[[Calla
 
 
 handler = _raising(flight_error)
-"""Makes an RPC handler raise only what pyarrow puts on the wire as it should be."""
+"""Decorator that makes an RPC handler raise only exceptions that pyarrow sends with their status."""
 
 schema_handler = _raising(builtin_error)
 """Decorator like `handler` for GetSchema, where pyarrow passes builtin exceptions alone."""
 
 
 def guarded_stream(items: Iterator[_R]) -> Iterator[_R]:
-    """Return the same for what a stream yields after its handler has returned."""
+    """Yield the items of a stream, with its errors translated by `builtin_error`."""
     try:
         yield from items
     except _LEAVING:

@@ -32,7 +32,7 @@ _VERSION = 2
 _HEADER = 2
 _LENGTH = 2
 _INSTANT = struct.Struct(">q")
-"""Microseconds since 1970."""
+"""Encoding of a time: microseconds since 1970."""
 _NEVER = 0
 _MICROSECONDS = 1_000_000
 _MAC = hashlib.sha256().digest_size
@@ -55,12 +55,12 @@ class RowsTicket:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NoRowsTicket:
-    """The result of a statement that returns no rows and has been run."""
+    """Ticket of a statement that returns no rows and has been run."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Prepared:
-    """A prepared statement: SQL text or a plan, and its bound parameters as an IPC stream.
+    """Prepared statement: SQL text or a plan, and its bound parameters as an IPC stream.
 
     `identity` tells apart equal statements of different clients; binding keeps it.
     """
@@ -88,7 +88,7 @@ class TicketSealer:
                 return self._seal(_Kind.NO_ROWS, principal, b"")
 
     def open_ticket(self, sealed: bytes, principal: str) -> RowsTicket | NoRowsTicket:
-        """Open a ticket; `TicketError` for one that was not sealed with this key, `Refused` for another principal's."""
+        """Open a ticket; raise `TicketError` for one that was not sealed with this key, `Refused` for another principal's."""
         match self._opened_for(principal, sealed, "ticket"):
             case _Kind.ROWS, payload:
                 return RowsTicket(payload=payload[_INSTANT.size :], expires=_from_instant(payload[: _INSTANT.size]))
@@ -101,18 +101,18 @@ class TicketSealer:
         return self._seal(_Kind.PREPARED, principal, _to_json(prepared))
 
     def open_handle(self, sealed: bytes, principal: str) -> Prepared:
-        """Open a handle; `TicketError` for one that was not sealed with this key, `Refused` for another principal's."""
+        """Open a handle; raise `TicketError` for one that was not sealed with this key, `Refused` for another principal's."""
         match self._opened_for(principal, sealed, "prepared statement handle"):
             case _Kind.PREPARED, payload:
                 return _from_json(payload)
         raise TicketError("this is no handle of a prepared statement; expected one from CreatePreparedStatement")
 
     def session(self, user: str, payload: bytes) -> bytes:
-        """Seal what a session token of a user says."""
+        """Seal the claims of a user's session token."""
         return self._seal(_Kind.SESSION, user, payload)
 
     def open_session(self, sealed: bytes) -> tuple[str, bytes]:
-        """Open a session token: its user, and what it says; `TicketError` for anything else."""
+        """Open a session token and return its user and claims; raise `TicketError` for any other text."""
         kind, user, payload = self._open(sealed, "session token")
         if kind is not _Kind.SESSION:
             raise TicketError("this is no session token; expected one from a Handshake")

@@ -1,4 +1,4 @@
-"""The certificates of a server, in files that are replaced while it runs. Loaded only where there are any."""
+"""Certificates of a server, in files that are replaced while it runs; imported only if TLS is configured."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class TlsFiles:
     _said: str = field(default="", init=False)
 
     def read(self) -> Tls:
-        """Return what the files hold; `InvalidInput` for what cannot be used."""
+        """Read and check the files; raise `InvalidInput` for unusable ones."""
         tls = self._content()
         first = self._checked(tls)
         if first.not_valid_after_utc < datetime.now(UTC):
@@ -38,9 +38,9 @@ class TlsFiles:
         return tls
 
     def changed(self, since: Tls) -> Tls | None:
-        """Return what the files hold, if that is something else and can be used: no server is stopped for what cannot.
+        """Return the content of the files if it has changed and is usable; a server continues with its old certificates otherwise.
 
-        Why it cannot is logged once.
+        The reason why it is not usable is logged once.
         """
         try:
             found = self._content()

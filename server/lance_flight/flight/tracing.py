@@ -1,6 +1,6 @@
-"""A span of OpenTelemetry for each call, below the one that the client's headers name (W3C trace context, `traceparent`).
+"""OpenTelemetry span of each call, a child of the one in the client's headers (W3C trace context, `traceparent`).
 
-Loaded only where traces are wanted. What is run for a call is told its context through `Caller.trace`.
+Imported only if tracing is configured. Statements of a call get its context through `Caller.trace`.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ class TracingMiddleware(flight.ServerMiddleware):
         self.context: Context = trace.set_span_in_context(span)
 
     def call_completed(self, exception: Exception | None) -> None:
-        """End the span. What an error says may quote data and stays here: the span has its class."""
+        """End the span, with the class of the error; its message may quote data and is left out."""
         if exception is not None:
             self._span.set_attribute("error.type", type(exception).__name__)
             self._span.set_status(trace.StatusCode.ERROR)
@@ -31,7 +31,7 @@ class TracingMiddleware(flight.ServerMiddleware):
 
 
 class TracingMiddlewareFactory(flight.ServerMiddlewareFactory):
-    """Begins the span of each call."""
+    """Factory of the middleware that traces each call."""
 
     def __init__(self, tracer: trace.Tracer) -> None:
         super().__init__()

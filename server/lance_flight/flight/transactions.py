@@ -34,13 +34,13 @@ def end(backend: Backend, call: Call, request: EndTransaction) -> None:
 
 
 def begin_savepoint(backend: Backend, call: Call, request: BeginSavepoint) -> bytes:
-    """Mark a place inside a transaction and answer an ActionBeginSavepointResult in an Any."""
+    """Create a savepoint in a transaction and answer an ActionBeginSavepointResult in an Any."""
     savepoint = backend.begin_savepoint(call.caller, request.transaction_id, request.name)
     return wrap(pb.ActionBeginSavepointResult(savepoint_id=savepoint))
 
 
 def end_savepoint(backend: Backend, call: Call, request: EndSavepoint) -> None:
-    """Release a savepoint or go back to it."""
+    """Release a savepoint or roll back to it."""
     if request.action not in _RELEASES:
         raise InvalidInput(f"EndSavepoint has action {request.action}; expected 1 (release) or 2 (rollback)")
     backend.end_savepoint(call.caller, request.savepoint_id, release=_RELEASES[request.action])

@@ -46,7 +46,7 @@ _IF_EXISTS: Mapping[int, IfExists] = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Updates:
-    """Runs what a DoPut asks for; each method answers the app_metadata of the one PutResult."""
+    """Handles DoPut commands; each method returns the app_metadata of the one PutResult."""
 
     backend: Backend
     prepared: PreparedStatements
@@ -85,7 +85,7 @@ class Updates:
         )
 
     def statement_ingest(self, call: Call, command: StatementIngest, reader: flight.MetadataRecordBatchReader) -> bytes:
-        """Store the rows of the stream; the answer comes after the commit."""
+        """Store the rows of the stream, and answer after the commit."""
         target = ingest_target(command, call.ingest_options)
         try:
             rows = reader.to_reader()
@@ -126,7 +126,7 @@ def _to_the_end(batches: Iterable[pa.RecordBatch], call: Call, what: str) -> Ite
 
 
 def _check_names(fields: Iterable[pa.Field], what: str) -> None:
-    """Refuse names that are no text, which Arrow takes for one."""
+    """Refuse names that are no valid text, which Arrow does not check."""
     for field in fields:
         try:
             _ = field.name
@@ -136,7 +136,7 @@ def _check_names(fields: Iterable[pa.Field], what: str) -> None:
 
 
 def ingest_target(command: StatementIngest, headers: Mapping[str, str] = NO_OPTIONS) -> IngestTarget:
-    """Return where `command` stores its rows; `InvalidInput` for what the protocol leaves open and a server may not guess.
+    """Return the target of an ingest; raise `InvalidInput` for what the protocol leaves open and a server may not guess.
 
     `headers` are options that came in some; the command's own of the same name go before them.
     """

@@ -20,12 +20,12 @@ from lance_flight.flight.protocol import flight_sql_pb2 as sql_pb
 _M = TypeVar("_M", bound=Message)
 
 _COMMANDS: Mapping[str, type[Command]] = {kind.DESCRIPTOR.full_name: kind for kind in typing.get_args(Command)}
-"""The commands by the full names of their messages."""
+"""Commands by the full names of their messages."""
 
 _ACTIONS: Mapping[str, type[Action]] = {
     kind.DESCRIPTOR.name.removeprefix("Action").removesuffix("Request"): kind for kind in typing.get_args(Action)
 }
-"""The actions by their names, which are those of their messages."""
+"""Actions by their names, which are those of their messages."""
 
 
 def decode_command(data: bytes) -> Command:

@@ -15,12 +15,12 @@ _TOKEN_BYTES = 16
 
 
 class Authenticator(Protocol):
-    """Knows principals by one kind of credential, or several."""
+    """Interface that maps credentials of one or several kinds to principals."""
 
     def principal(self, credential: Credential) -> Principal | None:
         """Return the principal of a credential; None for a credential of another kind, or an invalid one.
 
-        Raises `Unauthenticated` where its holder may know more than that: a token that has expired.
+        Raises `Unauthenticated` with a reason that its holder may know: the token has expired.
         """
         ...
 
@@ -37,8 +37,8 @@ class Granter(Protocol):
 class Authentication:
     """Admits callers that one of the authenticators recognises.
 
-    Without any, whoever comes is anonymous, whatever he carries. With some, those without a credential are if
-    `allow_anonymous`, and are told by their certificate if `has_certificates`; one that proves nobody is never let in.
+    Without authenticators every caller is anonymous, whatever its credentials. With some, a caller without a credential is
+    anonymous if `allow_anonymous`, or known by its certificate if `has_certificates`; an invalid credential is never admitted.
     """
 
     authenticators: tuple[Authenticator, ...] = ()
@@ -73,7 +73,7 @@ class Authentication:
     def grant(self, principal: Principal | None) -> str | None:
         """Return the token that answers the Handshake of a principal.
 
-        Where nobody is asked who he is it proves nothing, and tells the sessions of clients apart; drivers that send a password
+        Without authentication it proves nothing, and only distinguishes the sessions of clients; drivers that send a password
         fail without one.
         """
         if self.is_open:

@@ -14,7 +14,7 @@ AUTHORIZATION = "authorization"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Basic:
-    """The name of a user, and a password."""
+    """Credential of a user name and a password."""
 
     user: str
     password: str = field(repr=False)
@@ -22,7 +22,7 @@ class Basic:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Bearer:
-    """A token."""
+    """Credential of a bearer token."""
 
     token: str = field(repr=False)
 

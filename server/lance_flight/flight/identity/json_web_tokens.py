@@ -46,7 +46,7 @@ class TokenRules:
 
 
 class JsonWebTokens:
-    """Knows principals by the claims of their tokens."""
+    """Authenticator by the claims of JSON web tokens."""
 
     def __init__(self, rules: TokenRules, keys: KeySet) -> None:
         self._rules = rules

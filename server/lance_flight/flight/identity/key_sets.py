@@ -33,7 +33,7 @@ _Keys = Mapping[str | None, Mapping[str, Any]]
 
 
 class KeySet(Protocol):
-    """Public keys by their ids."""
+    """Interface of a set of public keys, by their ids."""
 
     def key(self, key_id: str | None, algorithm: str) -> PyJWK | None:
         """Return the key with this id, for its own algorithm, else for this one; without an id the only key, if there is just one."""
@@ -41,7 +41,7 @@ class KeySet(Protocol):
 
 
 class KeysFile:
-    """The keys of a file, which may change."""
+    """Key set of a file, which may change."""
 
     def __init__(self, path: str) -> None:
         self._file = Watched(path, parse, what="key set", is_secret=False)
@@ -51,9 +51,9 @@ class KeysFile:
 
 
 class KeysUrl:
-    """The keys at a URL, kept for an hour. Safe to share among threads.
+    """Key set at a URL, cached for an hour. Safe to share among threads.
 
-    While they cannot be fetched the last ones count: who signs tokens may be away for a while.
+    While a fetch fails the last keys stay valid: the issuer may be unreachable for a while.
     """
 
     def __init__(
@@ -112,7 +112,7 @@ def parse(text: str) -> _Keys:
 
 
 def fetched(url: str) -> str:
-    """Return what is at a URL, which may not send us anywhere else; `OSError` where there is nothing."""
+    """Fetch the content of a URL without following redirects; raise `OSError` if that fails."""
     with build_opener(_NoRedirects).open(url, timeout=FETCH_SECONDS) as answer:
         content: bytes = answer.read(MOST_BYTES + 1)
     if len(content) > MOST_BYTES:

@@ -16,13 +16,13 @@ from lance_flight.lru_cache import LruCache
 MOST_WAITING = 16
 MOST_REMEMBERED = 1024
 _REST = 3.0
-"""A wrong password is followed by a pause of so many times what it took: guesses get a quarter of one core at most."""
+"""Pause after a wrong password, as a multiple of the time of its check: guesses get a quarter of one core at most."""
 
 
 class PasswordChecks:
     """Checks one password at a time for all callers, with a short queue. Safe to share among threads.
 
-    What came out is remembered, under a key of this process: clients that send a password with every call, right or wrong,
+    Results are cached, under a key of this process: clients that send a password with every call, right or wrong,
     have it checked once.
     """
 
@@ -41,7 +41,7 @@ class PasswordChecks:
         self._known = LruCache[bytes, bool](MOST_REMEMBERED)
 
     def matches(self, stored: StoredPassword, password: str) -> bool:
-        """Return whether a password is the stored one; `Unavailable` where too many are waiting to know."""
+        """Return whether a password is the stored one; raise `Unavailable` if too many checks are waiting."""
         mark = self._mark(stored, password)
         known = self._known.get(mark)
         if known is not None:

@@ -1,4 +1,4 @@
-"""Passwords as they are stored: salted, and hashed with scrypt (RFC 7914).
+"""Stored passwords: salted, and hashed with scrypt (RFC 7914).
 
 ```text
 scrypt$<log2 N>$<r>$<p>$<salt, Base64>$<hash, Base64>
@@ -20,7 +20,7 @@ from dataclasses import dataclass, field
 from lance_flight.errors import InvalidInput
 
 MOST_MEMORY = 1 << 28
-"""Bytes that the check of one password may take."""
+"""Most bytes of memory for the check of one password."""
 _MOST_PASSES = 16
 _SALT_BYTES = 16
 _HASH_BYTES = 32
@@ -54,7 +54,7 @@ class Cost:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoredPassword:
-    """A password that can be checked, and not read."""
+    """Hash of a password, with its salt and cost."""
 
     cost: Cost
     salt: bytes = field(repr=False)
@@ -77,7 +77,7 @@ class StoredPassword:
 
     @classmethod
     def parse(cls, text: str) -> StoredPassword:
-        """Read the text form; `InvalidInput`, without a word of the text, for anything else."""
+        """Parse the text form; raise `InvalidInput`, which does not quote the text, for any other."""
         try:
             scheme, log_n, r, p, salt, hashed = text.split("$")
             cost = Cost(log_n=int(log_n), r=int(r), p=int(p))
@@ -92,7 +92,7 @@ class StoredPassword:
 
     @property
     def text(self) -> str:
-        """The text form."""
+        """Return the text form."""
         cost = self.cost
         return "$".join(
             [
@@ -105,7 +105,7 @@ class StoredPassword:
         )
 
     def matches(self, password: str) -> bool:
-        """Return whether this is the password; takes as long for every other one."""
+        """Return whether this is the password, in the same time for every password."""
         return hmac.compare_digest(_hashed(password, self.salt, self.cost), self.hash)
 
 

@@ -1,7 +1,7 @@
-"""The tokens that passwords are exchanged for in a Handshake: signed, so that every server with the same key takes them.
+"""Session tokens that a Handshake issues for passwords: signed, so that every server with the same key accepts them.
 
-Nothing is kept on a server for one. It holds a mark of the password that it was given for, and is worth nothing once its user has
-another password, or is gone.
+Servers keep no state for a token. It holds a mark of the password that it was issued for, and becomes invalid once its user has
+another password, or is removed.
 """
 
 from __future__ import annotations
@@ -56,5 +56,5 @@ class SessionTokens:
 
 
 def mark_of(stored: str) -> str:
-    """Return what tells one stored password from another, and nothing about either."""
+    """Return a mark that distinguishes one stored password from another, and reveals neither."""
     return hashlib.sha256(b"session token\0" + stored.encode()).hexdigest()[:32]

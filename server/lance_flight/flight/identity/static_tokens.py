@@ -1,4 +1,4 @@
-"""Tokens that an operator has made, from a file with their hashes.
+"""Static tokens of an operator, from a file with their hashes.
 
 ```toml
 [tokens.etl-2026]
@@ -42,7 +42,7 @@ class StaticToken:
 
 
 class TokensFile:
-    """Knows principals by the tokens of a file."""
+    """Authenticator by the tokens of a file."""
 
     def __init__(self, path: str, now: Callable[[], float] = time.time) -> None:
         self._file = Watched(path, parse, what="tokens file")
@@ -61,7 +61,7 @@ class TokensFile:
 
 
 def parse(text: str) -> Mapping[str, StaticToken]:
-    """Read a file of tokens, by their hashes; `InvalidInput` names the entry that is wrong."""
+    """Parse a file of tokens, by their hashes; raise `InvalidInput` that names the invalid entry."""
     tokens: dict[str, StaticToken] = {}
     for entry in entries(text, "tokens", _KEYS):
         hashed = entry.text("sha256").lower()
@@ -85,7 +85,7 @@ def make_token() -> str:
 
 
 def hash_of(token: str) -> str:
-    """Return what a file holds of a token."""
+    """Return the hash of a token, as a file stores it."""
     return hashlib.sha256(token.encode()).hexdigest()
 
 

@@ -1,4 +1,4 @@
-"""The TOML files that name principals: `[users.alice]`, `[tokens.etl]`, each with the settings that it may have."""
+"""TOML files that name principals: `[users.alice]`, `[tokens.etl]`, each with its permitted settings."""
 
 from __future__ import annotations
 

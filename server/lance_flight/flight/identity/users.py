@@ -39,14 +39,14 @@ class User:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Users:
-    """Every user by name, and what passwords of unknown ones are held against, so that they take as long."""
+    """All users by name, and a decoy password that makes the check of an unknown user take as long."""
 
     named: Mapping[str, User]
     decoy: StoredPassword
 
     @classmethod
     def parse(cls, text: str) -> Users:
-        """Read a file of users; `InvalidInput` names the entry that is wrong."""
+        """Parse a file of users; raise `InvalidInput` that names the invalid entry."""
         named = {entry.name: _user(entry) for entry in entries(text, "users", _KEYS)}
         costs = [user.password.cost for user in named.values()]
         cost = max(costs, key=lambda cost: cost.memory * cost.p, default=Cost())
@@ -54,7 +54,7 @@ class Users:
 
 
 class UsersFile:
-    """Knows users by their passwords, and by the tokens that these are exchanged for."""
+    """Authenticator by the passwords of a file's users, and by their session tokens."""
 
     def __init__(self, path: str, tokens: SessionTokens, checks: PasswordChecks | None = None) -> None:
         self._file = Watched(path, Users.parse, what="users file")
@@ -62,7 +62,7 @@ class UsersFile:
         self._checks = checks or PasswordChecks()
 
     def principal(self, credential: Credential) -> Principal | None:
-        """Return whose password or session token this is."""
+        """Return the principal of a password or session token; None for an invalid one."""
         match credential:
             case Basic(user=name, password=password):
                 return self._by_password(name, password)

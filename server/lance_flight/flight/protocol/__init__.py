@@ -1,1 +1,1 @@
-"""The messages of Flight SQL: transcribed .proto files and the code generated from them."""
+"""Messages of Flight SQL: transcribed .proto files and the code generated from them."""
