@@ -402,10 +402,10 @@ def _from_file(path: Path) -> dict[str, Any]:
         raise InvalidInput(
             f"configuration file {str(path)!r} has no setting {unknown[0]!r}; expected {', '.join(known)}"
         )
-    return {name: _parsed(known[name], value) for name, value in table.items()}
+    return {name: _parse(known[name], value) for name, value in table.items()}
 
 
-def _parsed(setting: dataclasses.Field[Any], value: Any) -> Any:
+def _parse(setting: dataclasses.Field[Any], value: Any) -> Any:
     kind: type[Any] = type(setting.default)
     if kind is bool and isinstance(value, str):
         lowered = value.strip().lower()

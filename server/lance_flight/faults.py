@@ -1,8 +1,8 @@
 """Failpoints between the first byte of a write and its acknowledgement, at which a process can be killed or a write fail.
 
-Tests kill a server at each of them, by name, and look at what is left. Without `LANCE_FLIGHT_FAULT` nothing here does
-anything; with `LANCE_FLIGHT_FAULT=<point>` or `<point>:<n>` the process kills itself when it comes there the n-th time,
-and with `<point>:<n>:error` it finds the disk full there, that one time.
+Tests kill a server at each of them, by name, and check the state that is left. Failpoints are inactive without
+`LANCE_FLIGHT_FAULT`; with `LANCE_FLIGHT_FAULT=<point>` or `<point>:<n>` the process kills itself when it reaches the point the
+n-th time, and with `<point>:<n>:error` the write fails there once as on a full disk.
 """
 
 from __future__ import annotations
@@ -30,15 +30,15 @@ POINTS: Mapping[str, str] = MappingProxyType(
         "all_staged": "a version is staged on every partition table concerned",
         "columns_added": "__manifest has the columns of a new spec, and the spec is not committed",
         "manifest_written": "the files of the next version of __manifest are written, and it is not committed",
-        "committed": "__manifest is committed, and nobody has been told",
+        "committed": "__manifest is committed, and no client has an answer yet",
         "evolved": "a change of specs or schema is committed, and the table metadata has not followed",
         "part_removed": "the files of one of several partitions of a write that was given up are deleted",
         "manifest_made": "a new table has an empty __manifest, and nothing says how it is partitioned",
         "namespace_made": "a new table is whole in its private place",
         "table_replaced": "the replaced table is out of the way, the new one is not in its place yet",
-        "table_moved": "a new table has its name, and nobody has been told",
+        "table_moved": "a new table has its name, and no client has an answer yet",
         "table_dropped": "a dropped table is out of the way, and its data is still there",
-        "expiry_announced": "vacuum has said which snapshots go, and removed nothing",
+        "expiry_announced": "vacuum has announced the snapshots that it removes, and removed nothing",
         "tables_trimmed": "vacuum has removed what the expired snapshots pinned, and not yet those themselves",
         "snapshots_removed": "vacuum has removed everything, and has not taken back its announcement",
     }

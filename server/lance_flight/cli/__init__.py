@@ -54,7 +54,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         return 130
     except BrokenPipeError:
-        # Whoever read our output has seen enough.
+        # The reader of the output has closed the pipe.
         sys.stderr.close()
     except OSError as exc:
         full = StorageFull.of(exc, "the root")

@@ -21,7 +21,7 @@ def arguments(command: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Read a password and print the line that stores its hash; an argument could be read by every user of the machine."""
-    password = _typed() if sys.stdin.isatty() else sys.stdin.readline().rstrip("\r\n")
+    password = _read_password() if sys.stdin.isatty() else sys.stdin.readline().rstrip("\r\n")
     if not password:
         raise InvalidInput("the password is empty")
     line = f'password = "{StoredPassword.of(password).text}"'
@@ -29,7 +29,7 @@ def run(options: argparse.Namespace) -> int:
     return 0
 
 
-def _typed() -> str:
+def _read_password() -> str:
     password = getpass.getpass()
     if getpass.getpass("Again: ") != password:
         raise InvalidInput("the two passwords are not the same")

@@ -73,12 +73,12 @@ def _show(engine: Engine, name: TableName, limit: int | None) -> None:
         for spec in snapshot.specs:
             print(f"  v{spec.id} {spec.to_text()}")
     print("\nschema")
-    print(_indented(engine.query(f"DESCRIBE {quoted}"), None))
+    print(_format_table(engine.query(f"DESCRIBE {quoted}"), None))
     if table.is_partitioned:
         partitions = engine.query(f"SHOW PARTITIONS {quoted}")
         rows = sum(value or 0 for value in partitions["rows"].to_pylist())
         print(f"\n{partitions.num_rows:,} partitions, {rows:,} rows")
-        print(_indented(partitions.drop_columns(["location"]), limit))
+        print(_format_table(partitions.drop_columns(["location"]), limit))
     else:
         print(f"\n{table.log.open(snapshot.version).count_rows():,} rows")
 
@@ -98,5 +98,5 @@ def _explain(engine: Engine, name: TableName, where: str, limit: int | None) -> 
     print(aligned(pa.table(rows), limit))
 
 
-def _indented(table: pa.Table, limit: int | None) -> str:
+def _format_table(table: pa.Table, limit: int | None) -> str:
     return "\n".join(f"  {line}" for line in aligned(table, limit).splitlines())

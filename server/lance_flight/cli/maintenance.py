@@ -23,15 +23,15 @@ def each_table(options: argparse.Namespace, maintain: Maintain, *, only_partitio
     if options.table is not None:
         name = named(options.table)
         table = root.table(name)
-        return 0 if maintain(_called(name), table) else 1
+        return 0 if maintain(_format_name(name), table) else 1
     status = 0
     for name in root.tables():
         try:
             table = root.table(name)
-            if (table.is_partitioned or not only_partitioned) and not maintain(_called(name), table):
+            if (table.is_partitioned or not only_partitioned) and not maintain(_format_name(name), table):
                 status = 1
         except LanceFlightError as exc:
-            print(f"lance-flight: {_called(name)}: [{exc.code}] {exc}", file=sys.stderr)
+            print(f"lance-flight: {_format_name(name)}: [{exc.code}] {exc}", file=sys.stderr)
             status = 1
     return status
 
@@ -46,5 +46,5 @@ def readable(size: int) -> str:
     return f"{size / 1000**thousands:.1f} {UNITS[thousands - 1]}" if thousands else f"{size} bytes"
 
 
-def _called(name: TableName) -> str:
+def _format_name(name: TableName) -> str:
     return name.name if name.db_schema == PUBLIC else str(name)

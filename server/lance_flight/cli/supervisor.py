@@ -106,7 +106,7 @@ class Supervisor:
             status = os.waitstatus_to_exitcode(os.waitpid(self._pid, 0)[1])
             self._pid = 0
             if self._is_over(status):
-                return self._ended(status)
+                return self._exit_status(status)
             deaths = deaths + 1 if time.monotonic() - begun < QUICK_SECONDS else 0
             if deaths == MOST_QUICK:
                 log.error("the server %s, %d times at once: it is not started again", _how(status), deaths)
@@ -115,14 +115,14 @@ class Supervisor:
             log.error("the server %s; it is started again, restart %d", _how(status), sum(self._restarts.values()))
             self._pause(BACKOFF_SECONDS * 2**deaths if deaths else 0.0)
             if self._stopped_by is not None:
-                return self._ended(status)
+                return self._exit_status(status)
 
     def _is_over(self, status: int) -> bool:
         """Return whether a server with this status is not restarted: it ended normally, was stopped, or refused to start at first."""
         is_refused = status > 0 and not self._is_ready and not any(self._restarts.values())
         return self._stopped_by is not None or status == 0 or is_refused or -status in ENDING
 
-    def _ended(self, status: int) -> int:
+    def _exit_status(self, status: int) -> int:
         """Exit with the status of the server; if a signal ended it, end this process by that signal."""
         if -status in ENDING:
             number = self._stopped_by or -status

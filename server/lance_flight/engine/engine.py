@@ -80,9 +80,9 @@ class Engine:
         with self.running.entered(StatementKind.PREPARE, sql, scope.issuer) as running:
             return self._described(running, scope)
 
-    def _described(self, running: RunningStatement, scope: Scope) -> Description:
+    def _describe(self, running: RunningStatement, scope: Scope) -> Description:
         sql = running.sql
-        statement = permitted(self._parsed(sql, scope), scope.access, self.sessions.seen(scope))
+        statement = permitted(self._parse(sql, scope), scope.access, self.sessions.seen(scope))
         if isinstance(statement, SessionStatement):
             return Description(schema=None, parameters=parameter_schema(sql, None))
         with self._turn(running, scope) as (transaction, _):
@@ -102,7 +102,7 @@ class Engine:
                     return Description(schema=None, parameters=statement.parameters(sql, changes))
         raise TypeError(f"{statement.label} is of no kind of statement")
 
-    def _parsed(self, sql: str, scope: Scope) -> Statement:
+    def _parse(self, sql: str, scope: Scope) -> Statement:
         """Parse a statement; raise `LimitExceeded` if its text is too long."""
         size, most = len(sql.encode()), self.limits.statement_text
         if most is not None and size > most:
@@ -130,27 +130,27 @@ class Engine:
                 return self._planned(running, statement, parameters, endpoints, scope)
             running.kind = StatementKind.UPDATE
             if isinstance(statement, MaintenanceStatement):
-                return self._maintained(running, statement, parameters, scope)
-            running.rows = self._changed(running, statement, parameters, scope)
+                return self._run_maintenance(running, statement, parameters, scope)
+            running.rows = self._run_change(running, statement, parameters, scope)
             return running.rows
 
     def plan(
         self, sql: str, parameters: pa.RecordBatch | None = None, *, endpoints: int = 1, scope: Scope = ALONE
     ) -> QueryPlan | None:
         """Plan a statement that returns rows, or run it for its report; return None for one without rows, which is not run."""
-        if not isinstance(self._parsed(sql, scope), RowsStatement | MaintenanceStatement):
+        if not isinstance(self._parse(sql, scope), RowsStatement | MaintenanceStatement):
             return None
         planned = self.execute(sql, parameters, endpoints=endpoints, scope=scope)
         return planned if isinstance(planned, QueryPlan) else None
 
     def update(self, sql: str, parameters: pa.RecordBatch | None = None, scope: Scope = ALONE) -> int:
         """Run a statement that is no query, once for each row of `parameters`; return the number of affected rows, or of its report's."""
-        if isinstance(self._parsed(sql, scope), RowsStatement):
+        if isinstance(self._parse(sql, scope), RowsStatement):
             raise SqlError("the statement returns rows; run it as a query")
         outcome = self.execute(sql, parameters, scope=scope)
         return outcome if isinstance(outcome, int) else outcome.rows or 0
 
-    def _maintained(
+    def _run_maintenance(
         self,
         running: RunningStatement,
         statement: MaintenanceStatement,
@@ -166,7 +166,7 @@ class Engine:
             report = work.run()
         return self._reports.plan(running, report, scope)
 
-    def _planned(
+    def _plan(
         self,
         running: RunningStatement,
         statement: RowsStatement,
@@ -220,7 +220,7 @@ class Engine:
         running = self.running.of_ticket(task.statement, task.share.part, task.sql, issuer)
         with self.running.working(running, issuer), self.running.turn(running, issuer):
             holds: list[SnapshotLease] = []
-            self._answering.keep(self._redeemed(running, task, holds, access, temporary_of(task, session)))
+            self._answering.keep(self._redeem(running, task, holds, access, temporary_of(task, session)))
             return self._keep(running, holds)
 
     def run(
@@ -275,7 +275,7 @@ class Engine:
         finally:
             holds.clear()
 
-    def _redeemed(
+    def _redeem(
         self, running: RunningStatement, task: Task, holds: list[SnapshotLease], access: Access, temporary: Temporary
     ) -> Answer:
         """Answer a task, over snapshots that `holds` keeps."""
@@ -295,7 +295,7 @@ class Engine:
         planned = self.plan(sql, parameters) if isinstance(parse(sql), MaintenanceStatement) else None
         return self.run(Task(sql=sql, parameters=parameters) if planned is None else planned.tasks[0]).read_all()
 
-    def _changed(
+    def _run_change(
         self, running: RunningStatement, statement: Statement, parameters: pa.RecordBatch | None, scope: Scope
     ) -> int:
         check_parameters(running.sql, parameters, is_query=False)

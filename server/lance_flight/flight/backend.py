@@ -44,7 +44,7 @@ class Caller:
 class Planned:
     """Planned query: one payload for each endpoint.
 
-    `app_metadata` is said of all of it, `endpoint_metadata` of each endpoint. Payloads can be read until it `expires`.
+    `app_metadata` is sent with the FlightInfo, `endpoint_metadata` with each endpoint. Payloads can be read until it `expires`.
 
     A payload is all that `Backend.read` needs, on any server over the same root; the dispatch signs it
     into a ticket and never looks inside.

@@ -214,7 +214,7 @@ class CallMiddlewareFactory(flight.ServerMiddlewareFactory):
             offered=secrets.token_urlsafe(_COOKIE_BYTES) if is_offered else None,
         )
         self._in_flight.enter(goes_on=info.method == flight.FlightMethod.DO_GET)
-        # The last that can fail: who is told of a call that has begun is told of its end, by the same thread.
+        # The last step that can fail: only a call that has begun gets `call_completed`, on the same thread.
         middleware.thread_state = ThreadState()
         return middleware
 

@@ -76,8 +76,8 @@ class Endpoints:
 
     def renew(self, call: Call, request: RenewFlightEndpoint) -> bytes:
         """Return the endpoint with a ticket that expires later."""
-        endpoint = _decoded(flight.FlightEndpoint.deserialize, request.endpoint, "FlightEndpoint")
-        match self._opened(call, endpoint.ticket):
+        endpoint = _decode(flight.FlightEndpoint.deserialize, request.endpoint, "FlightEndpoint")
+        match self._open(call, endpoint.ticket):
             case RowsTicket(payload=payload) as opened:
                 self._check_time(opened)
                 ticket: RowsTicket | NoRowsTicket = RowsTicket(
@@ -89,14 +89,14 @@ class Endpoints:
         return renewed
 
     def _cancel(self, call: Call, info: bytes) -> CancelStatus:
-        endpoints: Iterable[flight.FlightEndpoint] = _decoded(
+        endpoints: Iterable[flight.FlightEndpoint] = _decode(
             flight.FlightInfo.deserialize, info, "FlightInfo"
         ).endpoints
-        tickets = [self._opened(call, endpoint.ticket) for endpoint in endpoints]
+        tickets = [self._open(call, endpoint.ticket) for endpoint in endpoints]
         payloads = [ticket.payload for ticket in tickets if isinstance(ticket, RowsTicket)]
         return self.backend.cancel(call.caller, payloads) if payloads else CancelStatus.NOT_CANCELLABLE
 
-    def _opened(self, call: Call, ticket: flight.Ticket) -> RowsTicket | NoRowsTicket:
+    def _open(self, call: Call, ticket: flight.Ticket) -> RowsTicket | NoRowsTicket:
         command = decode_command(ticket.ticket)
         if not isinstance(command, TicketStatementQuery):
             raise InvalidInput(f"a ticket of {type(command).__name__}; expected that of a statement's endpoint")
@@ -128,7 +128,7 @@ def _until(expires: datetime, endpoint: flight.FlightEndpoint) -> flight.FlightE
     return flight.FlightEndpoint.deserialize(endpoint.serialize() + bytes((_EXPIRATION_TIME, len(moment))) + moment)
 
 
-def _decoded(deserialize: Callable[[bytes], _R], data: bytes, name: str) -> _R:
+def _decode(deserialize: Callable[[bytes], _R], data: bytes, name: str) -> _R:
     try:
         return deserialize(data)
     except pa.ArrowInvalid as error:

@@ -20,10 +20,10 @@ def java_parameters(parameters: pa.Schema) -> pa.Schema:
     $1: timestamp[ms, tz=UTC]
     $2: time32[ms]
     """
-    return pa.schema([field.with_type(_written(field.type)) for field in parameters], metadata=parameters.metadata)
+    return pa.schema([field.with_type(_written_type(field.type)) for field in parameters], metadata=parameters.metadata)
 
 
-def _written(kind: pa.DataType) -> pa.DataType:
+def _written_type(kind: pa.DataType) -> pa.DataType:
     if pa.types.is_timestamp(kind):
         return pa.timestamp("ms", kind.tz)
     if pa.types.is_time(kind):

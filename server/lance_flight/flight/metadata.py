@@ -106,7 +106,7 @@ def _tables(command: commands.GetTables, backend: Backend, caller: Caller) -> Se
     )
     if not command.include_schema:
         return _table_columns(found)
-    described = [(table, _serialised(table, backend, caller)) for table in found]
+    described = [(table, _serialise(table, backend, caller)) for table in found]
     present = [(table, schema) for table, schema in described if schema is not None]
     return [*_table_columns([table for table, _ in present]), [schema for _, schema in present]]
 
@@ -120,7 +120,7 @@ def _table_columns(tables: Sequence[TableEntry]) -> Sequence[Sequence[Any]]:
     ]
 
 
-def _serialised(table: TableEntry, backend: Backend, caller: Caller) -> bytes | None:
+def _serialise(table: TableEntry, backend: Backend, caller: Caller) -> bytes | None:
     try:
         plain = client_schema(backend.table_schema(caller, table))
     except NotFound:  # dropped since it was listed

@@ -44,7 +44,7 @@ def client_batches(
     """
     wanted = wanted or client_schema(schema)
     if wanted is not schema and not wanted.equals(schema, check_metadata=True):
-        batches = (_converted(batch, wanted) for batch in batches)
+        batches = (_convert_batch(batch, wanted) for batch in batches)
     for batch in batches:
         if batch.num_rows <= 1 or (size := batch.nbytes) <= LARGEST_MESSAGE:
             yield batch
@@ -71,7 +71,7 @@ def client_type(kind: pa.DataType) -> pa.DataType:
     return kind if plain is None else plain(kind)
 
 
-def _converted(batch: pa.RecordBatch, wanted: pa.Schema) -> pa.RecordBatch:
+def _convert_batch(batch: pa.RecordBatch, wanted: pa.Schema) -> pa.RecordBatch:
     columns = [convert(column, field.type) for column, field in zip(batch.columns, wanted, strict=True)]
     return pa.RecordBatch.from_arrays(columns, schema=wanted)
 

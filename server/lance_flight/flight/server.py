@@ -126,7 +126,7 @@ class FlightSqlServer(flight.FlightServerBase):
     @property
     def uri(self) -> str:
         """Return the address of this server: `grpc://host:port`, or `grpc+tls://host:port`."""
-        return f"grpc{'' if self.tls is None else '+tls'}://{_bracketed(self._host)}:{self.port}"
+        return f"grpc{'' if self.tls is None else '+tls'}://{_bracket(self._host)}:{self.port}"
 
     def successor(self, tls: Tls) -> FlightSqlServer:
         """Start a server with other certificates at the same address, which must be free; it takes over the state of this one."""
@@ -151,7 +151,7 @@ class FlightSqlServer(flight.FlightServerBase):
                 endpoint = flight.FlightEndpoint(descriptor.command, ())
                 return flight.FlightInfo(metadata.schema_of(command), descriptor, [endpoint])
             case command:
-                raise _misplaced(command, "GetFlightInfo")
+                raise _wrong_rpc(command, "GetFlightInfo")
 
     @schema_handler
     def get_schema(self, context: flight.ServerCallContext, descriptor: flight.FlightDescriptor) -> flight.SchemaResult:
@@ -163,7 +163,7 @@ class FlightSqlServer(flight.FlightServerBase):
             case command if isinstance(command, MetadataCommand):
                 return flight.SchemaResult(metadata.schema_of(command))
             case command:
-                raise _misplaced(command, "GetSchema")
+                raise _wrong_rpc(command, "GetSchema")
 
     @handler
     def do_get(self, context: flight.ServerCallContext, ticket: flight.Ticket) -> flight.FlightDataStream:
@@ -175,7 +175,7 @@ class FlightSqlServer(flight.FlightServerBase):
             case command if isinstance(command, MetadataCommand):
                 return _stream(call, metadata.build(command, self._backend, call.caller).to_reader())
             case command:
-                raise _misplaced(command, "DoGet")
+                raise _wrong_rpc(command, "DoGet")
 
     @handler
     def do_put(
@@ -199,7 +199,7 @@ class FlightSqlServer(flight.FlightServerBase):
             case StatementIngest() as command:
                 writer.write(self._updates.statement_ingest(call, command, reader))
             case command:
-                raise _misplaced(command, "DoPut")
+                raise _wrong_rpc(command, "DoPut")
 
     @handler
     def do_action(self, context: flight.ServerCallContext, action: flight.Action) -> Iterator[bytes]:
@@ -233,7 +233,7 @@ class FlightSqlServer(flight.FlightServerBase):
         raise Unsupported("DoExchange is not offered")
 
 
-def _bracketed(host: str) -> str:
+def _bracket(host: str) -> str:
     """Return a host as it is written in a URI, with IPv6 addresses in brackets."""
     return f"[{host}]" if ":" in host else host
 
@@ -244,7 +244,7 @@ def _command(descriptor: flight.FlightDescriptor) -> Command:
     return decode_command(descriptor.command)
 
 
-def _misplaced(command: Command, rpc: str) -> Exception:
+def _wrong_rpc(command: Command, rpc: str) -> Exception:
     return InvalidInput(f"{type(command).__name__} does not belong in {rpc}")
 
 

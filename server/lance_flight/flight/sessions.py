@@ -22,19 +22,19 @@ def set_options(backend: Backend, call: Call, request: SetSessionOptions) -> byt
             result.errors[name].value = pb.SetSessionOptionsResult.INVALID_NAME
         except InvalidInput:
             result.errors[name].value = pb.SetSessionOptionsResult.INVALID_VALUE
-    return _encoded(result)
+    return _encode(result)
 
 
 def get_options(backend: Backend, call: Call) -> bytes:
     """Answer a GetSessionOptionsResult."""
     options = {name: value_message(value) for name, value in backend.options(call.caller).items()}
-    return _encoded(pb.GetSessionOptionsResult(session_options=options))
+    return _encode(pb.GetSessionOptionsResult(session_options=options))
 
 
 def close(backend: Backend, call: Call) -> bytes:
     """End the session and answer a CloseSessionResult."""
     backend.close_session(call.caller)
-    return _encoded(pb.CloseSessionResult(status=pb.CloseSessionResult.CLOSED))
+    return _encode(pb.CloseSessionResult(status=pb.CloseSessionResult.CLOSED))
 
 
 def value_message(value: SettingValue | None) -> pb.SessionOptionValue:
@@ -64,6 +64,6 @@ def _read_value(message: pb.SessionOptionValue) -> SettingValue | None:
             return cast("SettingValue", getattr(message, name))
 
 
-def _encoded(message: pb.SetSessionOptionsResult | pb.GetSessionOptionsResult | pb.CloseSessionResult) -> bytes:
+def _encode(message: pb.SetSessionOptionsResult | pb.GetSessionOptionsResult | pb.CloseSessionResult) -> bytes:
     data: bytes = message.SerializeToString(deterministic=True)
     return data

@@ -106,7 +106,7 @@ def flight_error(error: BaseException) -> Exception:
         return error
     error = _translate(error)
     if not isinstance(error, LanceFlightError):
-        return _with_code(flight.FlightInternalError, _unexpected(error), "internal")
+        return _with_code(flight.FlightInternalError, _log_unexpected(error), "internal")
     builtin = _nearest(error, _BUILTIN)
     if builtin is not None:
         return builtin(_text(error))
@@ -119,7 +119,7 @@ def builtin_error(error: BaseException) -> Exception:
         return Failed(str(error))
     error = _translate(error)
     if not isinstance(error, LanceFlightError):
-        return Failed(_unexpected(error))
+        return Failed(_log_unexpected(error))
     return (_nearest(error, _BUILTIN) or Failed)(_text(error))
 
 
@@ -179,7 +179,7 @@ def _text(error: LanceFlightError) -> str:
     return f"[{error.code}] {error}"
 
 
-def _unexpected(error: BaseException) -> str:
+def _log_unexpected(error: BaseException) -> str:
     reference = secrets.token_hex(4)
     _log.error("unexpected %s, reference %s", type(error).__name__, reference, exc_info=error)
     return f"[internal] unexpected {type(error).__name__}; the server's log has it under reference {reference}"

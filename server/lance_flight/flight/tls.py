@@ -31,7 +31,7 @@ class TlsFiles:
     def read(self) -> Tls:
         """Read and check the files; raise `InvalidInput` for unusable ones."""
         tls = self._content()
-        first = self._checked(tls)
+        first = self._check(tls)
         if first.not_valid_after_utc < datetime.now(UTC):
             _log.warning("certificate %r has expired at %s", self.certificate, first.not_valid_after_utc)
         warn_if_open(self.key, "key")
@@ -46,7 +46,7 @@ class TlsFiles:
             found = self._content()
             if found == since:
                 return None
-            self._checked(found)
+            self._check(found)
         except InvalidInput as exc:
             if str(exc) != self._said:
                 self._said = str(exc)
@@ -62,7 +62,7 @@ class TlsFiles:
             client_ca=_content(self.client_ca) if self.client_ca else None,
         )
 
-    def _checked(self, tls: Tls) -> x509.Certificate:
+    def _check(self, tls: Tls) -> x509.Certificate:
         """Check that certificates and key fit together, and return the server's own certificate."""
         first = _certificates(tls.certificate, self.certificate)[0]
         if _public(first.public_key()) != self._public_half(tls.key):

@@ -111,7 +111,7 @@ class Updates:
 def _to_the_end(batches: Iterable[pa.RecordBatch], call: Call, what: str) -> Iterator[pa.RecordBatch]:
     """Yield the validated batches of a stream; raise an error if it ends because the client disconnected, which gRPC reports as its end.
 
-    Each is looked through: Arrow believes what a batch says of itself, and offsets that lead out of it end the process.
+    Each batch is validated in full: Arrow trusts its offsets, and those that point outside of it crash the process.
     """
     try:
         for batch in batches:
@@ -138,7 +138,7 @@ def _check_names(fields: Iterable[pa.Field], what: str) -> None:
 def ingest_target(command: StatementIngest, headers: Mapping[str, str] = NO_OPTIONS) -> IngestTarget:
     """Return the target of an ingest; raise `InvalidInput` for what the protocol leaves open and a server may not guess.
 
-    `headers` are options that came in some; the command's own of the same name go before them.
+    `headers` are options from headers; options of the command override those of the same name.
     """
     if not command.table:
         raise InvalidInput("an ingest names no table")

@@ -96,7 +96,7 @@ class NamedTables:
             view = self._view(found, table, name.name, at, extra_columns)
             if metadata is not None and extra_columns is None:
                 built = _metadata_table(metadata, found, view, is_whole=self._policy(table).is_everything)
-                return self._computed(built, view.failure)
+                return self._computed_table(built, view.failure)
             if extra_columns is None:
                 self.scanned[f"{name.db_schema}.{name.name}"] = view
             return self._provider(name, view)
@@ -121,7 +121,7 @@ class NamedTables:
             self.providers[name] = Provider(readable, self._log)
         return self.providers[name]
 
-    def _computed(self, table: MetadataTable, failure: Callable[[Exception], LanceFlightError]) -> ComputedTable:
+    def _computed_table(self, table: MetadataTable, failure: Callable[[Exception], LanceFlightError]) -> ComputedTable:
         log = self._log
         self.is_steady = False
 
@@ -201,7 +201,7 @@ class NamedTables:
             evaluate=self._evaluate,
             targets=self.targets if is_target else None,
             extra_columns=_beside(name, extra_columns, snapshot.schema.plain, is_stable=snapshot.has_stable_row_ids),
-            pruned=self._pruned(TableName(name.db_schema, reference), snapshot),
+            pruned=self._known_prunings(TableName(name.db_schema, reference), snapshot),
             on_read=self._noting(found),
         )
         self.views[key] = view
@@ -214,7 +214,7 @@ class NamedTables:
             return None
         return partial(transaction.note_reads, table)
 
-    def _pruned(self, name: TableName, snapshot: Snapshot) -> list[Pruned]:
+    def _known_prunings(self, name: TableName, snapshot: Snapshot) -> list[Pruned]:
         """Return the pruning results of an earlier run on the same snapshot."""
         known = self._known.get(name)
         view = None if known is None else known.readable

@@ -64,7 +64,7 @@ class PlanCache:
     def take(self, key: PlanKey, context: StatementContext, parameters: pa.RecordBatch | None) -> PlannedQuery | None:
         """Take a cached plan and begin it again for a statement; None if no plan is valid for it."""
         found = None
-        while found is None and (kept := self._popped(key)) is not None:
+        while found is None and (kept := self._pop(key)) is not None:
             holds = [] if context.holds is None else list(context.holds)
             with suppress(LanceFlightError):  # planning it anew says what is the matter
                 found = kept.again(context, parameters)
@@ -89,7 +89,7 @@ class PlanCache:
             while len(self._plans) > self._most_plans or self._size > self._most_bytes:
                 self._drop(next(iter(self._plans)))
 
-    def _popped(self, key: PlanKey) -> PlannedQuery | None:
+    def _pop(self, key: PlanKey) -> PlannedQuery | None:
         """Remove and return the plan of a key that was cached last, whose tables are most likely current."""
         with self._lock:
             numbers = self._of_key.get(key)

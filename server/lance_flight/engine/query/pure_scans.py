@@ -1,7 +1,7 @@
 """Detection and direct streaming of queries that read one table and process every row by itself, or read none.
 
 They may be streamed in parts, and the plainest of them, columns and pushed filters only, need no DataFusion to run. Nor do
-the plainest searches. What reads nothing is there before one could wait for it.
+the plainest searches. A query that reads nothing is done at once.
 """
 
 from __future__ import annotations

@@ -39,9 +39,9 @@ class QueryErrors:
         except LanceFlightError:
             raise
         except Exception as exc:
-            raise self._translated(exc, otherwise) from exc
+            raise self._translate(exc, otherwise) from exc
 
-    def _translated(self, exc: Exception, otherwise: type[LanceFlightError]) -> LanceFlightError:
+    def _translate(self, exc: Exception, otherwise: type[LanceFlightError]) -> LanceFlightError:
         """Return the error of lance-flight that caused an exception, else DataFusion's message as `otherwise`."""
         if self._log.error is not None:
             return self._log.error

@@ -51,7 +51,7 @@ def _open_merged(tables: Sequence[PinnedTable], log: ScanLog) -> list[Source]:
     return sources(tables)
 
 
-def _opened(tables: Sequence[PinnedTable]) -> list[Source]:
+def _open(tables: Sequence[PinnedTable]) -> list[Source]:
     if len(tables) == 1:
         return [tables[0].source]
     return map_tables(lambda table: table.source, tables, "opener")

@@ -84,11 +84,11 @@ def plan_scan(
     """
     at = snapshot or namespace.snapshot()
     if isinstance(filter, str) and not namespace.is_partitioned:
-        return _planned(namespace, at, prune(partitions_of(at), at.schema, ALWAYS, None), None, filter)
+        return _build_scan(namespace, at, prune(partitions_of(at), at.schema, ALWAYS, None), None, filter)
     if isinstance(filter, str):
-        return _planned_by_sql(namespace, filter, snapshot)
+        return _plan_by_sql(namespace, filter, snapshot)
     predicate = ALWAYS if filter is None else predicate_from_arrow(filter)
-    return _planned(namespace, at, prune(partitions_of(at), at.schema, predicate, evaluate), filter, None)
+    return _build_scan(namespace, at, prune(partitions_of(at), at.schema, predicate, evaluate), filter, None)
 
 
 def _planned_by_sql(namespace: Table, condition: str, at: Snapshot | None) -> PlannedScan:
@@ -101,17 +101,17 @@ def _planned_by_sql(namespace: Table, condition: str, at: Snapshot | None) -> Pl
     view = session.views[f"{PUBLIC}.{name}"]
     if not session.log.scans:
         # DataFusion knows that no row fulfils it, and reads nothing.
-        return _planned(
+        return _build_scan(
             namespace, view.snapshot, prune(partitions_of(view.snapshot), view.snapshot.schema, NEVER, None), None, None
         )
     is_whole = bare_columns(session.optimised(frame)) is not None
     (scan,) = session.log.scans
-    return _planned(
+    return _build_scan(
         namespace, view.snapshot, session.log.prunings[view.key][-1], scan.condition, None if is_whole else condition
     )
 
 
-def _planned(
+def _build_scan(
     namespace: Table,
     snapshot: Snapshot,
     pruning: Pruning,

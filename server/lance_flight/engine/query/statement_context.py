@@ -22,7 +22,7 @@ from lance_flight.model.pins import FixedPin
 class TableVersion:
     """At which version a statement reads a table, and what that means for the rows without a fixed pin that it reads.
 
-    `committed_at` tells the version from one of another table that has taken the name. `step` counts the statements of
+    `committed_at` distinguishes the version from that of another table which has taken the name. `step` counts the statements of
     the transaction that had changed the table by then.
     """
 

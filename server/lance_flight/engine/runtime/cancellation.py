@@ -119,5 +119,5 @@ class Cancellation:
 def _run(work: Callable[[], T], outcome: Future[T]) -> None:
     try:
         outcome.set_result(work())
-    except BaseException as error:  # noqa: BLE001 - raised by whoever waits
+    except BaseException as error:  # noqa: BLE001 - raised in the waiting thread
         outcome.set_exception(error)

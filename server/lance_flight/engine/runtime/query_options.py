@@ -9,11 +9,11 @@ from dataclasses import dataclass
 class QueryOptions:
     """Options for running queries, which a client may set.
 
-    `partition_wise_join`: in groups of partition tables where that is possible; small groups together, up to `group_rows` rows.
+    `partition_wise_join`: run joins in groups of partition tables where possible; small groups are merged, up to `group_rows` rows.
     `dynamic_pruning`: a join's few keys of one side prune the partitions of the other.
     `snapshot`: the version, tag or time at which tables are read that are named without one; None: the newest.
-    `target_partitions`: in so many lanes; 0: as many as the server has.
-    `statement_timeout`: so many seconds may be worked for a statement, if the server gives as many; 0: as many as it gives.
+    `target_partitions`: the number of lanes; 0: that of the server.
+    `statement_timeout`: the seconds of work for a statement, at most those of the server; 0: those of the server.
     """
 
     partition_wise_join: bool = True

@@ -24,7 +24,7 @@ _Item: TypeAlias = pa.RecordBatch | BaseException | None
 class Receiver:
     """Passes batches from the thread that receives them to the one that processes them, each on demand.
 
-    Where none comes for `idle_seconds` (0: any number) the work fails. So does it for a batch of more than
+    The work fails if no batch arrives for `idle_seconds` (0: any number), and for a batch of more than
     `most_bytes` (None: any number).
     """
 

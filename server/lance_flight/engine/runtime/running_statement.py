@@ -145,7 +145,7 @@ class RunningStatement:
 
     def watch(self) -> None:
         """Cancel the statement if it has timed out or all its clients have disconnected; the caller keeps them from changing meanwhile."""
-        if self._timeout and self._worked() > self._timeout:
+        if self._timeout and self._seconds_at_work() > self._timeout:
             seconds = self._timeout
             self.cancellation.cancel(
                 lambda: StatementTimeout(f"the statement was ended after {seconds:g} seconds (statement_timeout)")
@@ -154,7 +154,7 @@ class RunningStatement:
             self.was_left = True
             self.cancellation.cancel(lambda: Cancelled("the client disconnected"))
 
-    def _worked(self) -> float:
+    def _seconds_at_work(self) -> float:
         """Return the seconds that the statement has worked, without the time that it waited for its client."""
         with self._lock:
             seconds = {**self._seconds, self._state: self._seconds[self._state] + time.monotonic() - self._since}

@@ -96,7 +96,7 @@ class SessionRegistry:
                 return self._keep(_COOKIE + cookie, kept.session)
             offered = self._offered.pop(cookie)
             if not offered.is_introduced:
-                # Whoever had the address before may have begun its transactions.
+                # An earlier client at the same address may have begun its transactions.
                 offered = replace(
                     offered,
                     id=new_session_id(),
@@ -182,7 +182,7 @@ class SessionRegistry:
             transaction.end(commit=commit)
         finally:
             with self._lock:
-                # Some drivers forget a transaction whose commit failed: it is in nobody's way.
+                # Some drivers forget a transaction whose commit failed: it blocks no other one.
                 transaction.session.open.pop(transaction_id, None)
                 if transaction.failure is None or not commit:
                     self._open.pop(transaction_id, None)
@@ -247,7 +247,7 @@ class SessionRegistry:
         too_many = len(keys) - most + 1
         forgettable = (key for key in keys if not self._sessions[key].session.open)
         forgotten = [self._sessions.pop(key).session for key in list(islice(forgettable, max(too_many, 0)))]
-        for session in self._unknown(forgotten):
+        for session in self._without_keys(forgotten):
             session.temporary.forget()
         too_many -= len(forgotten)
         if too_many > 0:
@@ -264,7 +264,7 @@ class SessionRegistry:
         with self._lock:
             idle = list(takewhile(lambda key: self._sessions[key].used < limit, self._sessions))
             forgotten = [self._sessions.pop(key).session for key in idle]
-            ended = self._unknown(forgotten)
+            ended = self._without_keys(forgotten)
         for session in ended:
             session.temporary.forget()
         if idle:

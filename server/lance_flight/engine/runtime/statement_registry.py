@@ -184,7 +184,7 @@ class StatementRegistry:
         now = time.monotonic()
         for statement in statements:
             if statement.active:
-                # A call leaves its statement before it ends: one that is answered at this moment must not be taken for gone.
+                # A call leaves its statement before it ends: one that is answered at this moment must not count as disconnected.
                 with self._changed:
                     statement.watch()
             elif statement.expires < now:

@@ -64,7 +64,7 @@ class _Waiting:
     def __init__(self) -> None:
         self._given: SimpleQueue[Any] = SimpleQueue()
         self._is_cancelled = False
-        self._done: Callable[[_Waiting], object] = _ignored
+        self._done: Callable[[_Waiting], object] = _ignore
 
     def next_of(self, stream: RecordBatchStream) -> pa.RecordBatch | BaseException | None:
         """Return the next batch; None at the end and after a cancellation; an error, which must not reference the stream."""
@@ -119,7 +119,7 @@ class _Waiting:
         return (yield)
 
 
-def _ignored(_: _Waiting) -> None:
+def _ignore(_: _Waiting) -> None:
     """Ignore a callback that has no receiver."""
 
 

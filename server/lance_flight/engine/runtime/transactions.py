@@ -185,7 +185,7 @@ class SqlTransaction:
                 if self._table.is_partitioned:
                     self._table.commits.stage(self._inner)
                 else:
-                    # A draft, which nobody else sees: what is staged there is its newest version.
+                    # A draft, which no other transaction sees: its newest version is the staged one.
                     self._table.commits.commit(self._inner)
                     self._inner = self._table = None
             except Exception as exc:

@@ -101,12 +101,12 @@ def _edits(tokens: Sequence[Token], found: _Expression, stop: int, listed: set[s
             ands.append(place)
             continue
         operands.append(_Operand(start, place))
-        yield from _chain(tokens, _between(start, ands, place), "AND", listed)
+        yield from _chain(tokens, _split_operands(start, ands, place), "AND", listed)
         start, ands = place + 1, []
     yield from _chain(tokens, operands, "OR", listed)
 
 
-def _between(start: int, places: Sequence[int], stop: int) -> list[_Operand]:
+def _split_operands(start: int, places: Sequence[int], stop: int) -> list[_Operand]:
     return [_Operand(*each) for each in zip([start, *(place + 1 for place in places)], [*places, stop], strict=True)]
 
 
@@ -124,20 +124,20 @@ def _chain(
         opaque = kept[most - 1 :] if word == "AND" else kept
         whole = _Operand(opaque[0].start, opaque[-1].stop)
         yield tokens[whole.start].start, tokens[whole.start].start, "nullif("
-        yield from _balanced(tokens, opaque)
+        yield from _balance(tokens, opaque)
         yield tokens[whole.stop - 1].stop, tokens[whole.stop - 1].stop, ", NULL)"
         kept = [*kept[: most - 1], whole] if word == "AND" else []
-    yield from _balanced(tokens, kept)
+    yield from _balance(tokens, kept)
 
 
-def _balanced(tokens: Sequence[Token], operands: Sequence[_Operand]) -> Iterator[TableUpdate]:
+def _balance(tokens: Sequence[Token], operands: Sequence[_Operand]) -> Iterator[TableUpdate]:
     """Yield brackets that turn a chain of operands into a balanced tree."""
     if len(operands) > 1:
         first, last = tokens[operands[0].start].start, tokens[operands[-1].stop - 1].stop
         half = len(operands) // 2
         yield first, first, "("
-        yield from _balanced(tokens, operands[:half])
-        yield from _balanced(tokens, operands[half:])
+        yield from _balance(tokens, operands[:half])
+        yield from _balance(tokens, operands[half:])
         yield last, last, ")"
 
 
@@ -180,7 +180,7 @@ def _comparison(tokens: Sequence[Token], sign: str) -> tuple[str, Kind, str] | N
     if (compared[-1:] if width == 1 else compared) != sign or not _is_name(name):
         return None
     text = f"{minus}{literal.text}" if literal.kind is Kind.NUMBER else "'" + literal.text.replace("'", "''") + "'"
-    return "".join(_written(token) for token in name), literal.kind, text
+    return "".join(_as_sql(token) for token in name), literal.kind, text
 
 
 def _is_name(tokens: Sequence[Token]) -> bool:
@@ -194,5 +194,5 @@ def _is_name(tokens: Sequence[Token]) -> bool:
     )
 
 
-def _written(token: Token) -> str:
+def _as_sql(token: Token) -> str:
     return '"' + token.text.replace('"', '""') + '"' if token.kind in QUOTED else token.text

@@ -203,7 +203,7 @@ LISTS: Mapping[str, tuple[ResultType, Compute]] = MappingProxyType(
 # --- guarded
 
 
-def _count(values: pa.Array) -> pa.Array:
+def _check_count(values: pa.Array) -> pa.Array:
     """Check the counts that a batch of texts or lists is padded to, and return them."""
     wanted = np.maximum(values.fill_null(0).to_numpy(zero_copy_only=False).astype(np.float64), 0)
     _check("this call", float(wanted.sum()), MOST_ELEMENTS, "characters or elements")
@@ -221,7 +221,7 @@ def _short(values: pa.Array) -> pa.Array:
     return values
 
 
-def _compared(values: pa.Array) -> pa.Array:
+def _check_compared(values: pa.Array) -> pa.Array:
     """Check texts whose comparison costs the product of two lengths, and return them; the sum of squares bounds that of products."""
     lengths = pc.utf8_length(values).cast(pa.float64())
     most = MOST_COMPARED if len(values) > 1 else MOST_COMPARED_ONCE
@@ -231,9 +231,9 @@ def _compared(values: pa.Array) -> pa.Array:
 
 _GUARDS: Mapping[str, tuple[Callable[[pa.Array], pa.Array], pa.DataType]] = MappingProxyType(
     {
-        "__bounded_count": (_count, pa.int64()),
-        "__bounded_text": (_short, pa.utf8()),
-        "__bounded_pairs": (_compared, pa.utf8()),
+        "__bounded_count": (_check_count, pa.int64()),
+        "__bounded_text": (_check_short, pa.utf8()),
+        "__bounded_pairs": (_check_compared, pa.utf8()),
     }
 )
 _COUNT, _TEXT, _PAIRS = _GUARDS

@@ -279,7 +279,7 @@ class _Shape:
         level.end_expression()
         level.commas += 1
         if level.clause == "FROM":
-            self._joined(level, token)
+            self._count_relation(level, token)
         elif level.clause in _LISTS:
             level.items += 1
             self._check("expressions in one list", level.items + 1, MOST_ITEMS, token)
@@ -289,9 +289,9 @@ class _Shape:
         level.end_expression()
         if token.word == "JOIN":
             level.clause = "FROM"
-            self._joined(level, token)
+            self._count_relation(level, token)
 
-    def _joined(self, level: _Level, token: Token) -> None:
+    def _count_relation(self, level: _Level, token: Token) -> None:
         level.joined += 1
         self._check("relations in one FROM", level.joined + 1, MOST_JOINED, token)
 

@@ -131,7 +131,7 @@ class _Reader(TokenPlaces):
         if self.tokens[at].text != "(":
             pass
         elif before == ")" and self.call[0] == at - 1:
-            raise self._refused(at, "a second list of arguments", "write one list")
+            raise self._unsupported(at, "a second list of arguments", "write one list")
         elif self.first_word(at) in QUERY_STARTS and not (is_name and not is_alias and self.is_sign(at + 1, "(")):
             is_of_table = outer.clause == "FROM" and not is_name and self.text(at + 1) == "("
             level.kind, level.clause = _Kind.QUERY, "FROM" if is_of_table else ""
@@ -185,7 +185,7 @@ class _Reader(TokenPlaces):
             word = self.word_at(at + 2)
             level.clause = "FROM" if word in JOINS else "SELECT" if word == "EXTEND" else word
             if word == "TABLESAMPLE":
-                raise self._refused(at + 2, word)
+                raise self._unsupported(at + 2, word)
 
     # Words.
 
@@ -243,11 +243,11 @@ class _Reader(TokenPlaces):
             return False
         edits: list[TableUpdate] | None = None
         if clause in {"WITH ROLLUP", "WITH CUBE"}:
-            edits = self._grouped(level, at)
+            edits = self._rewrite_grouping(level, at)
         elif clause == "TABLESAMPLE":
-            edits = self._sampled(level, at)
+            edits = self._rewrite_sample(level, at)
         if edits is None:
-            raise self._refused(at, clause)
+            raise self._unsupported(at, clause)
         self.edits += edits
         return True
 
@@ -273,7 +273,7 @@ class _Reader(TokenPlaces):
 
     # Rewrites.
 
-    def _grouped(self, level: _Level, at: int) -> list[TableUpdate] | None:
+    def _rewrite_grouping(self, level: _Level, at: int) -> list[TableUpdate] | None:
         """Rewrite `GROUP BY a, b WITH ROLLUP` as `GROUP BY ROLLUP (a, b)`."""
         items = _items(self.tokens, level.group, at)
         is_simple = all(
@@ -289,7 +289,7 @@ class _Reader(TokenPlaces):
         self.resume = at + 2
         return [(start, start, f"{modifier.word} ("), (self.tokens[at].start, modifier.stop, ")")]
 
-    def _sampled(self, level: _Level, at: int) -> list[TableUpdate] | None:
+    def _rewrite_sample(self, level: _Level, at: int) -> list[TableUpdate] | None:
         """Rewrite `t AS x TABLESAMPLE BERNOULLI (10)` as a query over `t` that keeps each row with that probability."""
         named = TABLE.fullmatch(self.sql, self.tokens[level.table].start, self.tokens[at - 1].stop)
         sample = SAMPLE.match(self.sql, self.tokens[at].start)
@@ -315,14 +315,14 @@ class _Reader(TokenPlaces):
             return False
         self._check_aggregate(at, word)
         if is_name and level.clause != "SELECT":
-            raise self._refused(at, "the name of a window, beyond the SELECT list")
+            raise self._unsupported(at, "the name of a window, beyond the SELECT list")
         if follower == "NULLS":
             self.call = at + 1, self.call[1]
         return True
 
     def _argument_word(self, level: _Level, at: int, word: str) -> None:
         if word == "SETTINGS" and level.clause == "FROM" and self.text(at + 2) == "=":
-            raise self._refused(at, word)
+            raise self._unsupported(at, word)
         if self.ends_operand(at - 1) and self.text(at + 1).upper() in IN_CALL.get(word, ()):
             self._check_aggregate(at, word, level.function)
 
@@ -330,7 +330,7 @@ class _Reader(TokenPlaces):
         function = function or self.call[1]
         if not is_aggregate(function):
             said = f"{word} {self.word_at(at + 1)}" if word in TWO_WORDS else word
-            raise self._refused(at, f"{said} in a call of {function}", "leave it out: the function takes one row")
+            raise self._unsupported(at, f"{said} in a call of {function}", "leave it out: the function takes one row")
 
     # Checks.
 
@@ -341,21 +341,21 @@ class _Reader(TokenPlaces):
     def _check_window(self, at: int) -> None:
         word = self.word_at(at)
         if self.kind(at) is Kind.NAME or (word and word not in WINDOW_WORDS):
-            raise self._refused(at, "the name of a window in OVER (…)")
+            raise self._unsupported(at, "the name of a window in OVER (…)")
 
     def _check_names(self, start: int, stop: int) -> None:
         if any(len(item) > 1 for item in _items(self.tokens, start, stop)):
-            raise self._refused(start, "a type in a list of column aliases")
+            raise self._unsupported(start, "a type in a list of column aliases")
 
     def _check_recursion(self, level: _Level, at: int, clause: str) -> None:
         if level.is_recursive and level.has_union and clause in AFTER_UNION:
-            raise self._refused(at, "a clause after the UNION of WITH RECURSIVE")
+            raise self._unsupported(at, "a clause after the UNION of WITH RECURSIVE")
 
     def _check_top(self, at: int) -> None:
         if self.kind(at + 1) is Kind.NUMBER or self.text(at + 1) == "(":
-            raise self._refused(at, "TOP")
+            raise self._unsupported(at, "TOP")
 
-    def _refused(self, at: int, clause: str, instead: str = "") -> Unsupported:
+    def _unsupported(self, at: int, clause: str, instead: str = "") -> Unsupported:
         said = f"FOR {self.word_at(at + 1)}" if clause == "FOR" else clause
         before = self.sql[: self.tokens[at].start]
         line, column = before.count("\n") + 1, len(before) - before.rfind("\n")

@@ -24,12 +24,12 @@ class DataFusionText:
 
 def datafusion_text(sql: str) -> DataFusionText:
     """Rewrite a query for DataFusion; the results for short texts are cached."""
-    return _remembered(sql) if len(sql) <= LONGEST_KEPT else _rewritten(sql)
+    return _remembered(sql) if len(sql) <= LONGEST_KEPT else _rewrite(sql)
 
 
-def _rewritten(sql: str) -> DataFusionText:
+def _rewrite(sql: str) -> DataFusionText:
     text = for_datafusion(sql)
     return DataFusionText(TypedCalls.of(text), is_costly(text, tokenize(text)))
 
 
-_remembered = lru_cache(MOST_KEPT)(_rewritten)
+_remembered = lru_cache(MOST_KEPT)(_rewrite)

@@ -70,7 +70,7 @@ def evaluate(expression: str, columns: Sequence[pa.Array], result_type: pa.DataT
     problems = _unsteady(expression)
     if problems:
         raise SqlError(f"expression {expression!r} cannot be computed: " + "; ".join(problems))
-    values = _computed(expression, columns)
+    values = _compute(expression, columns)
     try:
         return values if values.type == result_type else values.cast(result_type)
     except pa.ArrowException as exc:
@@ -83,7 +83,7 @@ def compute(expression: str, columns: pa.RecordBatch, kind: pa.DataType) -> pa.A
     >>> compute("a + 1", pa.record_batch({"a": [1, None]}), pa.int32()).to_pylist()
     [2, None]
     """
-    values = _computed_over(expression, columns)
+    values = _compute_over(expression, columns)
     return values if values.type == kind else cast(values, kind)
 
 
@@ -93,7 +93,7 @@ def computed_type(expression: str, columns: pa.RecordBatch) -> pa.DataType:
     >>> computed_type("a + 1", pa.record_batch({"a": pa.array([], pa.int32())}))
     DataType(int64)
     """
-    return _computed_over(expression, columns).type
+    return _compute_over(expression, columns).type
 
 
 def check_condition(condition: str, source: pa.Schema) -> None:
@@ -106,7 +106,7 @@ def check_condition(condition: str, source: pa.Schema) -> None:
         raise SqlError(f"condition {condition!r}: " + "; ".join(problems))
     query = f"SELECT 1 FROM source WHERE (\n{condition}\n)"  # noqa: S608 - parsed, planned, never run
     try:
-        _planned_over(query, pa.RecordBatch.from_pylist([], source), condition).execution_plan()
+        _plan_over(query, pa.RecordBatch.from_pylist([], source), condition).execution_plan()
     except Exception as exc:
         raise SqlError(f"condition {condition!r} cannot be computed: {plain_message(exc)}") from exc
 
@@ -139,7 +139,7 @@ def cast(column: pa.Array, kind: pa.DataType) -> pa.Array:
 
 def result_type(expression: str, sources: Sequence[pa.DataType]) -> pa.DataType:
     """Return the type of an expression over columns of these types."""
-    return _computed(expression, [pa.nulls(0, source) for source in sources]).type
+    return _compute(expression, [pa.nulls(0, source) for source in sources]).type
 
 
 def check_expression(expression: str, sources: Sequence[pa.DataType], declared: pa.DataType) -> None:
@@ -174,7 +174,7 @@ def _expression_problems(expression: str, sources: Sequence[pa.DataType], declar
     if problems:
         return
     try:
-        nulls = _computed(expression, [pa.nulls(_NULL_ROWS, source) for source in sources])
+        nulls = _compute(expression, [pa.nulls(_NULL_ROWS, source) for source in sources])
     except SqlError as exc:
         yield f"it fails on NULL: {exc}"
         return
@@ -198,7 +198,7 @@ def _promotion_problems(expression: str, sources: Sequence[pa.DataType]) -> Iter
         narrow[place] = pa.array(probes, source)
         wide = [column.cast(wider) if i == place else column for i, column in enumerate(narrow)]
         try:
-            before, after = _computed(expression, narrow), _computed(expression, wide)
+            before, after = _compute(expression, narrow), _compute(expression, wide)
             agree = before.cast(after.type).equals(after)
         except (SqlError, pa.ArrowInvalid):
             agree = False
@@ -217,28 +217,28 @@ _WIDER = {
 }
 
 
-def _computed(expression: str, columns: Sequence[pa.Array]) -> pa.Array:
+def _compute(expression: str, columns: Sequence[pa.Array]) -> pa.Array:
     """Evaluate an expression; a column of type null is NULL in whatever type the expression expects there."""
     if not any(pa.types.is_null(column.type) for column in columns):
-        return _computed_over(expression, _numbered(columns))
+        return _compute_over(expression, _number_columns(columns))
     try:
-        return _computed_over(expression, _numbered(columns))
+        return _compute_over(expression, _number_columns(columns))
     except SqlError:
         # DataFusion's functions of time do not take a NULL without a type.
         moments = pa.timestamp("us")
         typed = [c.cast(moments) if pa.types.is_null(c.type) else c for c in columns]
-        return _computed_over(expression, _numbered(typed))
+        return _compute_over(expression, _number_columns(typed))
 
 
-def _numbered(columns: Sequence[pa.Array]) -> pa.RecordBatch:
+def _number_columns(columns: Sequence[pa.Array]) -> pa.RecordBatch:
     return pa.RecordBatch.from_arrays(columns, [f"col{place}" for place in range(len(columns))])
 
 
-def _computed_over(expression: str, columns: pa.RecordBatch) -> pa.Array:
+def _compute_over(expression: str, columns: pa.RecordBatch) -> pa.Array:
     # The lines of their own keep a comment, and an expression that is more than one, from changing the query around it.
     query = f"SELECT (\n{expression}\n) AS value FROM source"  # noqa: S608 - parsed, read-only
     try:
-        frame = _planned_over(query, columns, expression)
+        frame = _plan_over(query, columns, expression)
         kind = frame.schema().field("value").type
         batches = [batch.to_pyarrow() if hasattr(batch, "to_pyarrow") else batch for batch in frame.collect()]
     except Exception as exc:
@@ -246,7 +246,7 @@ def _computed_over(expression: str, columns: pa.RecordBatch) -> pa.Array:
     return pa.chunked_array([batch.column(0) for batch in batches], kind).combine_chunks()
 
 
-def _planned_over(query: str, source: pa.RecordBatch, expression: str) -> DataFrame:
+def _plan_over(query: str, source: pa.RecordBatch, expression: str) -> DataFrame:
     """Plan a query over one batch, called `source`; positions in errors are those of the expression in it."""
     context = inner_context()
     context.register_record_batches("source", [[source]])

@@ -79,7 +79,7 @@ def _fitting(column: pa.Array, wanted: pa.DataType | None) -> pa.Array:
 def _placeholders(plan: LogicalPlan) -> Iterator[tuple[str, pa.DataType]]:
     """Yield the typed placeholders of a plan's filters and projections."""
     for expression in _expressions(plan):
-        yield from _typed(expression)
+        yield from _typed_placeholders(expression)
     for child in plan.inputs():
         yield from _placeholders(child)
 
@@ -93,7 +93,7 @@ def _expressions(plan: LogicalPlan) -> list[Any]:
     return []
 
 
-def _typed(expression: Any) -> Iterator[tuple[str, pa.DataType]]:
+def _typed_placeholders(expression: Any) -> Iterator[tuple[str, pa.DataType]]:
     kind = expression.variant_name()
     if kind == "Placeholder":
         placeholder = expression.to_variant()
@@ -103,7 +103,7 @@ def _typed(expression: Any) -> Iterator[tuple[str, pa.DataType]]:
     elif kind not in {"Column", "Literal"}:
         for operand in expression.rex_call_operands():
             if str(operand) != str(expression):
-                yield from _typed(operand)
+                yield from _typed_placeholders(operand)
 
 
 def bound_values(parameters: pa.RecordBatch | None) -> dict[str, pa.Scalar] | None:

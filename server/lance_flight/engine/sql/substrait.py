@@ -61,5 +61,5 @@ def planned(context: SessionContext, plan: bytes) -> DataFrame:
             raise
         raise SqlError(f"the plan refers to what is not in it: {exc}") from exc
     frame = context.create_dataframe_from_logical_plan(read)
-    frame.schema()  # some names of columns cannot leave DataFusion, which would be told later
+    frame.schema()  # some names of columns cannot leave DataFusion, which would fail later
     return frame

@@ -67,7 +67,7 @@ def tokenize(text: str) -> list[Token]:
     >>> [token.text for token in tokenize("SELECT $$it's$$ || ? -- why?")]
     ['SELECT', "it's", '|', '|', '?']
     """
-    tokens = list(_tokenized_long(text) if _SHORT < len(text) <= _LONG else islice(tokens_of(text), MOST_TOKENS + 1))
+    tokens = list(_tokenize_long(text) if _SHORT < len(text) <= _LONG else islice(tokens_of(text), MOST_TOKENS + 1))
     if len(tokens) > MOST_TOKENS:
         raise LimitExceeded(
             f"the statement has more than {MOST_TOKENS} tokens; expected fewer, as parameters, as rows of an ingest or in a table"
@@ -77,17 +77,17 @@ def tokenize(text: str) -> list[Token]:
 
 def tokens_of(text: str) -> Iterable[Token]:
     """Return the tokens of a text as an iterable, since those of a long text take much memory together."""
-    return _tokenized(text) if len(text) <= _SHORT else _tokens(text)
+    return _tokenize_short(text) if len(text) <= _SHORT else _tokens(text)
 
 
 @lru_cache(_KEPT_TEXTS)
-def _tokenized(text: str) -> tuple[Token, ...]:
+def _tokenize_short(text: str) -> tuple[Token, ...]:
     """Return the tokens of a text, cached: one statement is examined many times, and a vector makes it long."""
     return tuple(_tokens(text))
 
 
 @lru_cache(_KEPT_LONG_TEXTS)
-def _tokenized_long(text: str) -> tuple[Token, ...]:
+def _tokenize_long(text: str) -> tuple[Token, ...]:
     """Return at most the permitted number of tokens and one more, cached."""
     return tuple(islice(_tokens(text), MOST_TOKENS + 1))
 

@@ -97,7 +97,7 @@ class _Making:
         try:
             return self._make(name, binding)
         except AlreadyExists:
-            # Somebody else was faster; a name without a table is another matter.
+            # Another writer created the table first; a name without a table is a different error.
             if self.statement.if_not_exists and tables.has(name):
                 return 0
             raise

@@ -71,7 +71,7 @@ class CreateIndex(TableStatement, ChangeStatement):
         )
 
     def run(self, changes: Changes) -> int:
-        namespace, known = _indexed(self.table, changes)
+        namespace, known = _table_and_indices(self.table, changes)
         called = self.rules.called
         if called not in known:
             create_index(namespace, self.rules, changes.progress)
@@ -101,7 +101,7 @@ class DropIndex(TableStatement, ChangeStatement):
         return cls(table=table, name=name, if_exists=if_exists)
 
     def run(self, changes: Changes) -> int:
-        namespace, known = _indexed(self.table, changes)
+        namespace, known = _table_and_indices(self.table, changes)
         if self.name in known or not self.if_exists:
             drop_index(namespace, self.name)
         return 0
@@ -125,15 +125,15 @@ class Reindex(MaintenanceStatement):
         return cls(table=table, name=name)
 
     def work(self, table: Table, progress: Progress | None) -> MaintenanceWork:
-        return MaintenanceWork(INDEXING_SCHEMA, lambda: IndexingReport.rows_of(self._refreshed(table, progress)))
+        return MaintenanceWork(INDEXING_SCHEMA, lambda: IndexingReport.rows_of(self._refresh(table, progress)))
 
-    def _refreshed(self, table: Table, progress: Progress | None) -> list[IndexingReport]:
+    def _refresh(self, table: Table, progress: Progress | None) -> list[IndexingReport]:
         if self.name is None:
             return refresh_indices(table, progress)
         return [create_index(table, self.name, progress)]
 
 
-def _indexed(reference: TableRef, changes: Changes) -> tuple[Table, set[str]]:
+def _table_and_indices(reference: TableRef, changes: Changes) -> tuple[Table, set[str]]:
     """Return a table whose indices are changed in steps, some of its tables at a time, and the names of the indices that it has."""
     changes.begin_steps("indices are not made or dropped")
     table = changes.root.table(table_name(reference))

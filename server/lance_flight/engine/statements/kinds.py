@@ -48,7 +48,7 @@ class Statement(ABC):
     forms: ClassVar[tuple[str, ...]]
     """First words of each form of the statement: `DROP INDEX`. In `ALTER TABLE t COMPACT`, `t` stands for the name of a table.
 
-    One without further words takes whatever other forms with its first word do not.
+    A form of a single word matches the statements that no longer form with the same first word does.
     """
     nests: ClassVar[bool] = False
     """True if another statement is part of this one."""
@@ -150,7 +150,7 @@ class ChangeStatement(Statement):
 class MaintenanceWork:
     """Work of a maintenance statement: the function to `run`, and the `schema` of its report.
 
-    It commits in steps of its own, and is not to be interrupted.
+    It commits in steps, and must not be interrupted.
     """
 
     schema: pa.Schema

@@ -86,14 +86,14 @@ def _source(cursor: Cursor) -> tuple[str, str]:
 
 def _clause(cursor: Cursor) -> MergeClause:
     cursor.expect("WHEN")
-    matched = _matched(cursor)
+    matched = _read_matched(cursor)
     condition = text(cursor, "a condition", "THEN") if cursor.accept("AND") else None
     cursor.expect("THEN")
     if matched is Matched.SOURCE_ONLY:
         cursor.expect("INSERT")
         if cursor.accept("*"):
             return MergeClause(matched=matched, condition=condition, assignments=(), takes_all=True)
-        return MergeClause(matched=matched, condition=condition, assignments=_inserted(cursor))
+        return MergeClause(matched=matched, condition=condition, assignments=_read_insert(cursor))
     if cursor.accept("DELETE"):
         return MergeClause(matched=matched, condition=condition, assignments=None)
     cursor.expect("UPDATE", "SET")
@@ -104,7 +104,7 @@ def _clause(cursor: Cursor) -> MergeClause:
     return MergeClause(matched=matched, condition=condition, assignments=assignments(cursor, "WHEN"))
 
 
-def _matched(cursor: Cursor) -> Matched:
+def _read_matched(cursor: Cursor) -> Matched:
     if cursor.accept("MATCHED"):
         return Matched.BOTH
     cursor.expect("NOT", "MATCHED")
@@ -114,7 +114,7 @@ def _matched(cursor: Cursor) -> Matched:
     return Matched.SOURCE_ONLY
 
 
-def _inserted(cursor: Cursor) -> tuple[Assignment, ...]:
+def _read_insert(cursor: Cursor) -> tuple[Assignment, ...]:
     columns = references.names(cursor)
     cursor.expect("VALUES")
     cursor.expect("(")

@@ -40,10 +40,10 @@ def parse(sql: str, db_schema: str | None = None, sent: str | None = None, first
     """
     if len(sql) <= LONGEST_KEPT and sent is None:
         return _remembered(sql, db_schema)
-    return _parsed(sql, db_schema, sent, first)
+    return _parse(sql, db_schema, sent, first)
 
 
-def _parsed(sql: str, db_schema: str | None, sent: str | None = None, first: int = 0) -> Statement:
+def _parse(sql: str, db_schema: str | None, sent: str | None = None, first: int = 0) -> Statement:
     text = numbered(sql)
     head = insert_head(text)
     cursor = (
@@ -62,7 +62,7 @@ def _parsed(sql: str, db_schema: str | None, sent: str | None = None, first: int
     return statement
 
 
-_remembered = lru_cache(MOST_KEPT)(_parsed)
+_remembered = lru_cache(MOST_KEPT)(_parse)
 """Cache of parsed statements: one is parsed several times, to be described, planned, and read."""
 
 

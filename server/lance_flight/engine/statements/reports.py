@@ -100,7 +100,7 @@ class Reports:
         return datetime.now(UTC) + timedelta(seconds=self._seconds)
 
 
-def _decoded(content: bytes) -> pa.Table:
+def _decode(content: bytes) -> pa.Table:
     try:
         return decode_table(content)
     except pa.ArrowInvalid as exc:

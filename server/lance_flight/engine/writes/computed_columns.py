@@ -105,14 +105,14 @@ def _values(
         case SqlExpression(sql):
             what, found = "expression", compute(sql, batch, column.type)
         case PythonFunction(call=call):
-            what, found = "function", _called(call, batch, column)
+            what, found = "function", _call_checked(call, batch, column)
     check_vectors(pa.field(dotted(column.path), column.type), found)
     if not column.nullable and found.null_count:
         raise DataError(f"column {dotted(column.path)!r} is NOT NULL and its {what} gives NULL")
     return found
 
 
-def _called(call: Callable[[pa.RecordBatch], pa.Array], batch: pa.RecordBatch, column: AddColumn) -> pa.Array:
+def _call_checked(call: Callable[[pa.RecordBatch], pa.Array], batch: pa.RecordBatch, column: AddColumn) -> pa.Array:
     """Call a user's function and check the type and the number of the values that it returns."""
     returned = call(batch)
     try:

@@ -93,7 +93,7 @@ def detach_partition(
     check_target(target)
     if root.has(target):
         raise AlreadyExists(f"table {target.name!r} is there already")
-    count = root.create(target, partial(_copied, table, snapshot, partition), partitioned=False)
+    count = root.create(target, partial(_write_copy, table, snapshot, partition), partitioned=False)
     try:
         detach(table, transaction, partition, target.name)
     except OutcomeUnknown:
@@ -104,7 +104,7 @@ def detach_partition(
     return count
 
 
-def _copied(table: PartitionedNamespace, snapshot: Snapshot, partition: PartitionTable, place: Store) -> int:
+def _write_copy(table: PartitionedNamespace, snapshot: Snapshot, partition: PartitionTable, place: Store) -> int:
     columns, version = snapshot.schema.plain, str(open_table(table.store, partition).data_storage_version)
     if version not in FILE_VERSIONS or unstorable_in(columns, version):
         version = snapshot.file_version

@@ -70,7 +70,7 @@ class RowDelta:
             changes: RowChanges = self._query.read(batch)
             self._gone.append(changes.gone.cast(pa.schema(ADDRESS_FIELDS)))
             self._inserted += changes.inserted
-            yield from (self._assigned(rows) for rows in changes.come)
+            yield from (self._assign(rows) for rows in changes.come)
         self._check_once()
 
     @property
@@ -99,7 +99,7 @@ class RowDelta:
         """Return the number of a partition table among the origins of the new rows; None if it has none."""
         return self._session.named.targets.number_of(object_id)
 
-    def _assigned(self, rows: pa.Table) -> pa.Table:
+    def _assign(self, rows: pa.Table) -> pa.Table:
         known = [name for name in rows.column_names if name in self._target.names]
         stored = assigned(rows.select(known), self._target)
         return stored if len(known) == rows.num_columns else with_origin(stored, rows)

@@ -89,7 +89,7 @@ def merge_query(
     Each clause has columns of its own for what it assigns, so that no type is bent to that of another clause.
     """
     alias = statement.target.alias
-    clauses = [_resolved(clause, statement.source_alias, schema, source) for clause in statement.clauses]
+    clauses = [_resolve(clause, statement.source_alias, schema, source) for clause in statement.clauses]
     action = _action(statement, clauses)
     old = [f"{column} AS {quoted(f'o{place}')}" for place, column in enumerate(_of(alias, schema.names))]
     new = [
@@ -108,10 +108,12 @@ def merge_query(
         f"WITH {quoted(_PAIRS)} AS (SELECT {columns} FROM {_from(statement.target, db_schema)} {join} JOIN {origin}"  # noqa: S608 - quoted
         f" ON {enclosed(statement.on)}) SELECT * FROM {quoted(_PAIRS)} WHERE {quoted(_ACTION)} IS NOT NULL"
     )
-    return RowQuery(sql, lambda batch: _merged(pa.Table.from_batches([batch]), clauses, schema, keeps_ids=keeps_ids))
+    return RowQuery(
+        sql, lambda batch: _read_merge(pa.Table.from_batches([batch]), clauses, schema, keeps_ids=keeps_ids)
+    )
 
 
-def _merged(batch: pa.Table, clauses: Sequence[MergeClause], schema: pa.Schema, *, keeps_ids: bool) -> RowChanges:
+def _read_merge(batch: pa.Table, clauses: Sequence[MergeClause], schema: pa.Schema, *, keeps_ids: bool) -> RowChanges:
     gone = batch.select(list(_ADDRESS_NAMES))
     come, inserted = [], 0
     for number, clause in enumerate(clauses):
@@ -147,7 +149,7 @@ def _action(statement: Merging, clauses: Sequence[MergeClause]) -> str:
     return f"(CASE {' '.join(whens)} END)"
 
 
-def _resolved(clause: MergeClause, source_alias: str, schema: pa.Schema, source: pa.Schema) -> MergeClause:
+def _resolve(clause: MergeClause, source_alias: str, schema: pa.Schema, source: pa.Schema) -> MergeClause:
     """Return the clause with its `*` expanded, and its columns checked."""
     if clause.takes_all:
         taken = [Assignment(name, quoted(source_alias, name)) for name in schema.names if name in source.names]

@@ -46,7 +46,7 @@ class WritableTable:
     def append(self, data: Iterable[pa.Table]) -> int:
         """Add rows, and return their number."""
         inner = self._writing()
-        return self.table.write(inner, self._allowed(inner.snapshot, data), evaluate)
+        return self.table.write(inner, self._check_allowed(inner.snapshot, data), evaluate)
 
     def overwrite(self, data: Iterable[pa.Table]) -> int:
         """Replace the rows of the partitions that the data falls into, or all rows of a plain table."""
@@ -54,7 +54,7 @@ class WritableTable:
         self.policy.check_whole_partitions(inner.snapshot)
         # Rows under older specs are read, and errors name their values: none may be there that the policy hides.
         self.policy.visible(inner.snapshot)
-        written = table.written(inner.snapshot, self._allowed(inner.snapshot, data), evaluate)
+        written = table.written(inner.snapshot, self._check_allowed(inner.snapshot, data), evaluate)
         count = sum(edit.rows for edit in written)
         with table.discarding(inner.snapshot, written):
             room = (
@@ -80,7 +80,7 @@ class WritableTable:
         """Apply the changes that a statement finds in the table."""
         table, inner = self.table, self._writing()
         changes = find(self.columns)
-        come = self._allowed(inner.snapshot, changes)
+        come = self._check_allowed(inner.snapshot, changes)
         written = table.written(inner.snapshot, come, evaluate, number_of=changes.number_of)
         with table.discarding(inner.snapshot, written):
             gone = rows_removed(table.store, inner.snapshot, changes.by_table)
@@ -89,7 +89,7 @@ class WritableTable:
             inner.add(edits, f"{changes.kind.lower()} {changes.count} rows in {len(edits)} partitions")
         return changes.count
 
-    def _allowed(self, snapshot: Snapshot, data: Iterable[pa.Table]) -> Iterable[pa.Table]:
+    def _check_allowed(self, snapshot: Snapshot, data: Iterable[pa.Table]) -> Iterable[pa.Table]:
         return self.policy.checked(data, snapshot.schema.plain, snapshot.schema.defaults)
 
     def _writing(self) -> Transaction:

@@ -71,7 +71,7 @@ class KeysUrl:
         age = REFRESH_SECONDS if is_known else RETRY_SECONDS
         if self._is_due(age):
             with self._fetching:
-                # Whoever has waited here finds what the one before has fetched.
+                # A caller that has waited here finds the keys that another one has fetched.
                 if self._is_due(age):
                     self._refresh()
         return _choose_key(self._keys, key_id, algorithm)

@@ -50,11 +50,11 @@ class PasswordChecks:
             raise Unavailable("too many passwords are being checked; try again in a moment")
         try:
             with self._checking:
-                return self._checked(stored, password, mark)
+                return self._check(stored, password, mark)
         finally:
             self._places.release()
 
-    def _checked(self, stored: StoredPassword, password: str, mark: bytes) -> bool:
+    def _check(self, stored: StoredPassword, password: str, mark: bytes) -> bool:
         known = self._known.get(mark)
         if known is not None:
             return known

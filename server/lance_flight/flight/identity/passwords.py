@@ -68,7 +68,7 @@ class StoredPassword:
         True
         """
         cost, salt = cost or Cost(), secrets.token_bytes(_SALT_BYTES)
-        return cls(cost=cost, salt=salt, hash=_hashed(password, salt, cost))
+        return cls(cost=cost, salt=salt, hash=_hash(password, salt, cost))
 
     @classmethod
     def decoy(cls, cost: Cost) -> StoredPassword:
@@ -106,10 +106,10 @@ class StoredPassword:
 
     def matches(self, password: str) -> bool:
         """Return whether this is the password, in the same time for every password."""
-        return hmac.compare_digest(_hashed(password, self.salt, self.cost), self.hash)
+        return hmac.compare_digest(_hash(password, self.salt, self.cost), self.hash)
 
 
-def _hashed(password: str, salt: bytes, cost: Cost) -> bytes:
+def _hash(password: str, salt: bytes, cost: Cost) -> bytes:
     # The same characters can be typed in several ways.
     typed = unicodedata.normalize("NFC", password).encode()
     return hashlib.scrypt(

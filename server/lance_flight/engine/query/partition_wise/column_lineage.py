@@ -41,11 +41,11 @@ def origin(node: Node, column: ColumnKey) -> Origin | None:
     return None if find is None else find(node, column)
 
 
-def _scanned(node: Node, column: ColumnKey) -> Origin | None:
+def _through_scan(node: Node, column: ColumnKey) -> Origin | None:
     return Origin(node, column[1]) if node.variant.fetch() is None else None
 
 
-def _renamed(node: Node, column: ColumnKey) -> Origin | None:
+def _through_alias(node: Node, column: ColumnKey) -> Origin | None:
     below = node.inputs[0]
     for outer, inner in zip(node.outputs or (), below.outputs or (), strict=True):
         if outer.key == column:
@@ -69,11 +69,11 @@ def _origin_among(node: Node, column: ColumnKey, said: list[Any]) -> Origin | No
     return None
 
 
-def _windowed(node: Node, column: ColumnKey) -> Origin | None:
+def _through_window(node: Node, column: ColumnKey) -> Origin | None:
     return origin(node.inputs[0], column) if column in window_columns(node.variant) else None
 
 
-def _joined(node: Node, column: ColumnKey) -> Origin | None:
+def _through_join(node: Node, column: ColumnKey) -> Origin | None:
     kind = join_type(node.variant)
     for side, kept in zip(node.inputs, (LEFT_KEPT, RIGHT_KEPT), strict=True):
         if kind in kept and any(each.key == column for each in side.outputs or ()):
@@ -83,12 +83,12 @@ def _joined(node: Node, column: ColumnKey) -> Origin | None:
 
 _ORIGINS: Mapping[type[Any], Callable[[Node, ColumnKey], Origin | None]] = MappingProxyType(
     {
-        TableScan: _scanned,
-        SubqueryAlias: _renamed,
+        TableScan: _through_scan,
+        SubqueryAlias: _through_alias,
         Filter: lambda node, column: origin(node.inputs[0], column),
-        Projection: _projected,
-        Aggregate: _grouped,
-        WindowExpr: _windowed,
-        Join: _joined,
+        Projection: _through_projection,
+        Aggregate: _through_aggregate,
+        WindowExpr: _through_window,
+        Join: _through_join,
     }
 )

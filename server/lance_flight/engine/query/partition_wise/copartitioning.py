@@ -137,7 +137,7 @@ class CopartitioningAnalysis:
             case SubqueryAlias() as alias, [Divisible() as part]:
                 renamed = [(alias.alias(), name) for _, name in _keys(node.inputs[0])]
                 return replace(
-                    part, node=node, keys=_renamed(part.keys, zip(_keys(node.inputs[0]), renamed, strict=True))
+                    part, node=node, keys=_rename_keys(part.keys, zip(_keys(node.inputs[0]), renamed, strict=True))
                 )
             case Projection() as projection, [Divisible() as part]:
                 # A key that is not said above still divides what is below.
@@ -172,7 +172,7 @@ class CopartitioningAnalysis:
             return self._none(node, f"a {kind} join is not run in groups")
         keys: list[Key] = []
         for raw_left, raw_right in join.on():
-            keys += _met(left, Expr(raw_left), right, Expr(raw_right), kind)
+            keys += _combine_keys(left, Expr(raw_left), right, Expr(raw_right), kind)
         if not keys:
             return self._none(node, "none of its equalities is between columns of partitioned tables")
         split = len(left.scans)
@@ -191,7 +191,7 @@ class CopartitioningAnalysis:
         known = [some for some in outputs if some is not None]
         if len(parts) != len(outputs) or len(known) != len(outputs):
             return None
-        keys = tuple(key for columns in zip(*known, strict=True) if (key := _united(parts, columns)) is not None)
+        keys = tuple(key for columns in zip(*known, strict=True) if (key := _unite_keys(parts, columns)) is not None)
         if not keys:
             return None
         splits = [len(part.scans) for part in parts]
@@ -241,10 +241,10 @@ def _united(parts: Sequence[Divisible], columns: Sequence[ColumnReference]) -> K
     return Key(tuple(sources), frozenset([("", columns[0].name)]))
 
 
-def _met(left: Divisible, on_left: Expr, right: Divisible, on_right: Expr, kind: str) -> Iterable[Key]:
+def _combine_keys(left: Divisible, on_left: Expr, right: Divisible, on_right: Expr, kind: str) -> Iterable[Key]:
     """Yield the keys that an equality of two sides combines into one."""
-    for mine in _carried(left, on_left):
-        for theirs in _carried(right, on_right):
+    for mine in _preserved_keys(left, on_left):
+        for theirs in _preserved_keys(right, on_right):
             if mine.parts != theirs.parts:
                 continue
             columns: frozenset[ColumnKey] = frozenset()
@@ -255,7 +255,7 @@ def _met(left: Divisible, on_left: Expr, right: Divisible, on_right: Expr, kind:
             yield Key(mine.sources + theirs.sources, columns, mine.parts)
 
 
-def _carried(part: Divisible, expression: Expr) -> list[Key]:
+def _preserved_keys(part: Divisible, expression: Expr) -> list[Key]:
     """Return the keys that an expression preserves: a column, a date part of one, or a cast to a type that keeps values distinct."""
     dated = date_part(expression)
     if dated is not None:
@@ -282,7 +282,7 @@ def _carried(part: Divisible, expression: Expr) -> list[Key]:
 def _holding(part: Divisible, column: ColumnKey | None) -> list[Key]:
     """Return the keys that a column holds.
 
-    DataFusion calls what it takes out of a struct by its name alone, even above the alias of a table.
+    DataFusion names a field that it takes out of a struct by its own name alone, even above the alias of a table.
     """
     named = [each.key for each in part.node.outputs or () if column == ("", each.name)]
     asked = named[0] if len(named) == 1 else column
@@ -301,7 +301,7 @@ def _output_keys(part: Divisible, said: Iterable[Expr]) -> list[Key]:
         inner = unaliased(expression)
         if inner.variant_name() == "Cast":
             continue
-        for key in _carried(part, inner):
+        for key in _preserved_keys(part, inner):
             known = found.setdefault((key.sources, key.parts), frozenset())
             found[key.sources, key.parts] = known | {name}
     return [Key(sources, columns, parts) for (sources, parts), columns in found.items()]
@@ -331,7 +331,7 @@ def _keys(node: Node) -> list[ColumnKey]:
     return [column.key for column in node.outputs or ()]
 
 
-def _renamed(keys: Iterable[Key], pairs: Iterable[tuple[ColumnKey | None, ColumnKey | None]]) -> tuple[Key, ...]:
+def _rename_keys(keys: Iterable[Key], pairs: Iterable[tuple[ColumnKey | None, ColumnKey | None]]) -> tuple[Key, ...]:
     """Return the same keys, held by their columns under new names."""
     names: dict[ColumnKey | None, set[ColumnKey]] = {}
     for old, new in pairs:

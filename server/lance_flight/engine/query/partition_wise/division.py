@@ -87,7 +87,7 @@ def divide(session: QuerySession, frame: DataFrame, *, ask_keys: bool = True, is
     counts = RowCounts(session, session.prune(frame))
     pruned: tuple[str, ...] = ()
     if session.execution.dynamic_pruning:
-        pruned = _pruned(session, frame, root, counts, ask_keys=ask_keys)
+        pruned = _prune_by_keys(session, frame, root, counts, ask_keys=ask_keys)
     swapped = join_order.small_first(session, root, counts)
     if swapped is not None:
         frame, root = swapped, Node.of(session.optimised(swapped))

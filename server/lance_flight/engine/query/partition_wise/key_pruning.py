@@ -1,7 +1,7 @@
 """Dynamic partition pruning: the few keys of one side of a join prune the partitions of the other.
 
-The keys are read before the join is planned, and prune like an IN. Only sides are asked that give the same rows whenever
-they are read, that are filtered, and that have no more rows than what they prune.
+The keys are read before the join is planned, and prune like an IN. Only sides are read that return the same rows whenever
+they are read, that are filtered, and that have no more rows than the side that they prune.
 """
 
 from __future__ import annotations

@@ -129,20 +129,25 @@ class Chooser:
 
     def chosen(self, node: Node) -> Iterator[Part]:
         """Yield the parts in and below a node."""
-        found = self._answered(node) or self._ordered(node) or self._grouped(node) or self._partial(node)
+        found = (
+            self._metadata_part(node)
+            or self._ordered_part(node)
+            or self._grouped_part(node)
+            or self._partial_part(node)
+        )
         if found is not None:
             yield found
             return
         for child in node.inputs:
             yield from self.chosen(child)
 
-    def _answered(self, node: Node) -> MetadataPart | None:
+    def _metadata_part(self, node: Node) -> MetadataPart | None:
         """Return the part that answers an aggregate from metadata, looking through nodes with a single input."""
         while len(node.inputs) == 1 and not isinstance(node.variant, Aggregate):
             (node,) = node.inputs
         return from_metadata(self._session, self._prunings, node)
 
-    def _grouped(self, node: Node) -> GroupedPart | None:
+    def _grouped_part(self, node: Node) -> GroupedPart | None:
         part = self._divider.part(node)
         if part is None or not part.is_worth or not self._is_whole(part):
             return None
@@ -171,14 +176,14 @@ class Chooser:
             self._matched[asked] = match(sides, evaluate, inner=inner)
         return self._matched[asked]
 
-    def _partial(self, node: Node) -> GroupedPart | None:
+    def _partial_part(self, node: Node) -> GroupedPart | None:
         """Return a part that pre-aggregates each group, for an aggregate with other keys than the part below it."""
         if not is_mergeable(node) or has_subquery(node):
             return None
-        found = self._grouped(node.inputs[0])
+        found = self._grouped_part(node.inputs[0])
         return None if found is None else replace(found, part=replace(found.part, node=node), is_partial=True)
 
-    def _ordered(self, node: Node) -> GroupedPart | None:
+    def _ordered_part(self, node: Node) -> GroupedPart | None:
         """Return a part that sorts group by group, for a sort whose first key has the order of the partitions."""
         if not isinstance(node.variant, Sort) or not (part := self._divider.part(node.inputs[0])):
             return None

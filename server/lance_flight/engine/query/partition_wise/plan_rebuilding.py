@@ -75,7 +75,7 @@ def rebuilt(
     build = _BUILDERS.get(type(node.variant))
     if build is None:
         raise _Unbuildable(node)
-    frame = _joined(node, *inputs, exchange=True) if node in exchanged else build(node, *inputs)
+    frame = _rebuild_join(node, *inputs, exchange=True) if node in exchanged else build(node, *inputs)
     # DataFusion groups by the columns that depend on those in GROUP BY as well, and so gives more than the node has.
     if node not in exchanged and (node.outputs is None or len(node.outputs) == len(frame.schema())):
         return frame
@@ -89,25 +89,25 @@ class _Unbuildable(Unsupported):
         super().__init__(f"{node.said}: it cannot be planned over the rows of groups")
 
 
-def _projected_frame(node: Node, frame: DataFrame) -> DataFrame:
+def _rebuild_projection(node: Node, frame: DataFrame) -> DataFrame:
     return frame.select(*expressions(node.variant.projections()))
 
 
-def _filtered(node: Node, frame: DataFrame) -> DataFrame:
+def _rebuild_filter(node: Node, frame: DataFrame) -> DataFrame:
     return frame.filter(Expr(node.variant.predicate()))
 
 
-def _aggregated(node: Node, frame: DataFrame) -> DataFrame:
+def _rebuild_aggregate(node: Node, frame: DataFrame) -> DataFrame:
     return frame.aggregate(expressions(node.variant.group_by_exprs()), expressions(node.variant.aggregate_exprs()))
 
 
-def _sorted(node: Node, frame: DataFrame) -> DataFrame:
+def _rebuild_sort(node: Node, frame: DataFrame) -> DataFrame:
     sort = node.variant
     ordered = frame.sort(*(Expr(by.expr()).sort(by.ascending(), by.nulls_first()) for by in sort.sort_exprs()))
     return ordered if sort.get_fetch_val() is None else ordered.limit(sort.get_fetch_val())
 
 
-def _limited(node: Node, frame: DataFrame) -> DataFrame:
+def _rebuild_limit(node: Node, frame: DataFrame) -> DataFrame:
     skip, fetch = (
         None if raw is None else Expr(raw).python_value() for raw in (node.variant.skip(), node.variant.fetch())
     )
@@ -120,11 +120,11 @@ def _number(value: Any) -> int:
     return int(value.as_py() if isinstance(value, pa.Scalar) else value)
 
 
-def _united(_: Node, first: DataFrame, *others: DataFrame) -> DataFrame:
+def _rebuild_union(_: Node, first: DataFrame, *others: DataFrame) -> DataFrame:
     return reduce(lambda frame, other: frame.union(other), others, first)
 
 
-def _joined(node: Node, left: DataFrame, right: DataFrame, *, exchange: bool = False) -> DataFrame:
+def _rebuild_join(node: Node, left: DataFrame, right: DataFrame, *, exchange: bool = False) -> DataFrame:
     join = node.variant
     kind = _JOINS.get(join_type(join))
     conditions = [Expr(mine) == Expr(theirs) for mine, theirs in join.on()]
@@ -143,16 +143,16 @@ _JOINS = MappingProxyType(
 _EXCHANGED = MappingProxyType({"left": "right", "right": "left"})
 _BUILDERS: Mapping[type[Any], Callable[..., DataFrame]] = MappingProxyType(
     {
-        Projection: _projected_frame,
-        Filter: _filtered,
+        Projection: _rebuild_projection,
+        Filter: _rebuild_filter,
         SubqueryAlias: lambda node, frame: frame.alias(node.variant.alias()),
-        Aggregate: _aggregated,
+        Aggregate: _rebuild_aggregate,
         WindowExpr: lambda node, frame: frame.window(*expressions(node.variant.get_window_expr())),
         Distinct: lambda _, frame: frame.distinct(),
-        Sort: _sorted,
-        Limit: _limited,
-        Union: _united,
-        Join: _joined,
+        Sort: _rebuild_sort,
+        Limit: _rebuild_limit,
+        Union: _rebuild_union,
+        Join: _rebuild_join,
     }
 )
 

@@ -219,7 +219,7 @@ def _output_names(said: Sequence[Expr], below: Sequence[ColumnReference]) -> lis
 
 _OUTPUTS: Mapping[type[Any], Callable[..., list[ColumnReference] | None]] = MappingProxyType(
     {
-        TableScan: _scanned,
+        TableScan: _scan_columns,
         SubqueryAlias: lambda alias, below: [replace(each, relation=(alias.alias(),)) for each in below],
         Filter: lambda _, below: below,
         Sort: lambda _, below: below,
@@ -228,6 +228,6 @@ _OUTPUTS: Mapping[type[Any], Callable[..., list[ColumnReference] | None]] = Mapp
         Aggregate: _aggregated,
         WindowExpr: _windowed,
         Union: lambda _, below, *__: [replace(each, relation=()) for each in below],
-        Join: _joined,
+        Join: _join_columns,
     }
 )

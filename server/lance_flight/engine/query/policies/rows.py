@@ -52,7 +52,7 @@ class RowPolicy:
             return snapshot
         known = _visible.setdefault(snapshot, {})
         if self not in known:
-            known[self] = self._restricted(snapshot)
+            known[self] = self._restrict(snapshot)
         return known[self]
 
     def checked(
@@ -88,7 +88,7 @@ class RowPolicy:
                 f" ({self}); expected a partition field for each column of the row policy"
             )
 
-    def _restricted(self, snapshot: Snapshot) -> Snapshot:
+    def _restrict(self, snapshot: Snapshot) -> Snapshot:
         pruning = prune(partitions_of(snapshot), snapshot.schema, self.predicate(snapshot.schema.plain), None)
         allowed: list[str] = []
         for tables, version in zip(snapshot.tables, pruning.versions, strict=True):

@@ -39,7 +39,7 @@ class Arguments:
         text = self.texts.get(name)
         if text is None or (not self.is_bound and parameter_count(text) > 0):
             return None
-        value = _written(text) or self.evaluate(text)
+        value = _literal_value(text) or self.evaluate(text)
         return value if value.is_valid else None
 
     def text(self, name: str) -> str | None:
@@ -88,7 +88,7 @@ class Arguments:
         return SqlError(f"{name} of {self.function} is {value!r}; expected {expected}")
 
 
-def _written(text: str) -> pa.Scalar | None:
+def _literal_value(text: str) -> pa.Scalar | None:
     """Return the value of a literal or a list of numbers; None for an expression that has to be computed."""
     if _NUMBERS.fullmatch(text):
         return pa.scalar(json.loads(text), pa.list_(pa.float64()))

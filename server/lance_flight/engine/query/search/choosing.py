@@ -73,11 +73,11 @@ def check_not_volatile(condition: str) -> None:
 def chosen(runner: QueryRunner, view: TableView, alias: str, condition: str, targets: Targets) -> ChosenRows:
     """The rows of a table that fulfil a condition, in the tables that its last plan has left, numbered by `targets`.
 
-    They are found when the statement is run: not while DataFusion reads a search, when nothing else of it may run.
+    They are found when the statement starts running: while DataFusion reads a search, no other query of the statement may run.
     """
     log = ScanLog(runner.log.cancellation)
     name = f"rows_{len(runner.inner) + 1}"
-    runner.inner[name] = Provider(_addressed(view, targets, log), log)
+    runner.inner[name] = Provider(_with_addresses(view, targets, log), log)
     columns = ", ".join(map(quoted, _ADDRESSES))
     sql = f"SELECT {columns} FROM {quoted(CATALOG, SEARCHES, name)} AS {quoted(alias)} WHERE {enclosed(condition)}"  # noqa: S608 - quoted
     frame = runner.frame(sql)
@@ -94,7 +94,7 @@ def chosen(runner: QueryRunner, view: TableView, alias: str, condition: str, tar
     return found
 
 
-def _addressed(view: TableView, targets: Targets, log: ScanLog) -> TableView:
+def _with_addresses(view: TableView, targets: Targets, log: ScanLog) -> TableView:
     """Return the same table with the addresses of its rows."""
     # What the statement asks of the table elsewhere does not hold here.
     kept = tuple(version.kept for version in view.log.prunings[view.key][-1].versions)

@@ -49,7 +49,7 @@ def with_searches(
     """Replace each call of a search by the name of a table, and put these tables into `tables`."""
     edits = []
     for call in calls(sql):
-        arguments = Arguments(call.function, call.arguments, partial(_evaluated, planner, parameters), is_bound)
+        arguments = Arguments(call.function, call.arguments, partial(_evaluate, planner, parameters), is_bound)
         condition = arguments.text("filter")
         searched = target(planner, arguments.name("table"), condition)
         found = _FUNCTIONS[call.function](planner, searched, arguments)
@@ -73,7 +73,7 @@ def _parameter_types(
                 yield text, pa.int64()
 
 
-def _evaluated(planner: Planner, parameters: pa.RecordBatch | None, text: str) -> pa.Scalar:
+def _evaluate(planner: Planner, parameters: pa.RecordBatch | None, text: str) -> pa.Scalar:
     """Evaluate an expression, or a query in brackets, to one value."""
     frame = planner.frame(f"SELECT {enclosed(text)} AS value", parameters)
     planner.prepare(frame)
@@ -102,7 +102,7 @@ def _hybrid_search(planner: Planner, searched: SearchTarget, arguments: Argument
 
     def find(names: list[str]) -> pa.Table:
         columns = [*(name for name in names if name != SCORE.name), *_ADDRESSES]
-        return _fused([run.best(search, columns) for search in searches], count).select(names)
+        return _fuse([run.best(search, columns) for search in searches], count).select(names)
 
     return SearchResult(
         schema=pa.schema([*searched.columns, SCORE]),
@@ -115,7 +115,7 @@ def _hybrid_search(planner: Planner, searched: SearchTarget, arguments: Argument
 def _depth(count: int) -> int:
     """Return how many rows of each list are fused for a count: at least four times as many, in steps that several counts share.
 
-    With the lists the ranks change, and with those the order of the first rows.
+    The lengths of the lists change the ranks, and thereby the order of the first rows.
 
     >>> _depth(1), _depth(16), _depth(17)
     (64, 64, 256)
@@ -126,7 +126,7 @@ def _depth(count: int) -> int:
     return min(depth, MOST_ROWS)
 
 
-def _fused(lists: list[pa.Table], count: int) -> pa.Table:
+def _fuse(lists: list[pa.Table], count: int) -> pa.Table:
     """Merge several lists of rows, each best first, by the sums of their reciprocal ranks."""
     ranks = [np.arange(1, rows.num_rows + 1) for rows in lists]
     rows = pa.concat_tables(lists).combine_chunks()

@@ -71,7 +71,7 @@ class Planner(Protocol):
 class SearchTarget:
     """A table as a search reads it: its columns, the tables of it with their residual filters.
 
-    Where those do not say which rows count, `chosen` does. `metrics` are those that its indices measure vectors by, by column,
+    If the filters cannot express which rows are searched, `chosen` holds those. `metrics` are those that its indices measure vectors by, by column,
     and `texts` the options of those of texts.
     """
 
@@ -97,7 +97,7 @@ class SearchTarget:
         return [
             (self._scan(residual, search, schema), opened)
             for residual, tables in self.tables
-            for opened in _opened(tables, merging=merging and self.chosen is None)
+            for opened in _open_units(tables, merging=merging and self.chosen is None)
         ]
 
     def _scan(self, residual: Predicate | None, search: Search, schema: pa.Schema) -> Scan:
@@ -201,7 +201,7 @@ def _options(view: TableView) -> Mapping[Family, Mapping[str, Mapping[str, Optio
     return found
 
 
-def _opened(tables: Sequence[PinnedTable], *, merging: bool) -> Iterator[Open]:
+def _open_units(tables: Sequence[PinnedTable], *, merging: bool) -> Iterator[Open]:
     """Return the units of a search: single tables, or as many merged ones as possible."""
     alone = list(tables)
     if merging and len(tables) > 1:

@@ -42,7 +42,7 @@ class AttachTable(Alteration):
     """ALTER TABLE t ATTACH TABLE 'path' PARTITION (field = value, …) [TRUSTED]."""
 
     forms = ("ALTER TABLE t ATTACH TABLE",)
-    # That a partition is there already is told.
+    # The error for an existing partition reveals that it exists.
     needs = (Privilege.INSERT, Privilege.SELECT)
 
     table: TableRef
