@@ -101,7 +101,7 @@ class Table(ABC):
             create_tag(self._main(), name, snapshot.version)
 
     def drop_tag(self, name: str) -> None:
-        """Forget the name of a snapshot."""
+        """Delete the tag of a snapshot."""
         drop_tag(self._main(), name)
 
     def rows(self) -> Iterator[pa.Table]:
@@ -148,7 +148,7 @@ class Table(ABC):
 
     @contextmanager
     def changing(self, transaction: Transaction) -> Iterator[None]:
-        """Take away what a transaction has written when it fails in here, unless it may have been committed."""
+        """Delete what a transaction has written if the block fails, unless it may have been committed."""
         try:
             yield
         except OutcomeUnknown:
@@ -176,7 +176,7 @@ class Table(ABC):
         number_of: NumberOf | None = None,
         is_stored: bool = False,
     ) -> list[TableUpdate]:
-        """Write rows as data files, one edit for each partition; nothing is left of them if that fails.
+        """Write rows as data files, one edit for each partition; delete them if that fails.
 
         Others who write with the same `mark` have the directories of new partitions in common with this one. Rows may have
         `lineage.ORIGIN_FIELDS` where `number_of` says which number the table with an object id has there. Rows that are stored
@@ -199,7 +199,7 @@ class Table(ABC):
 
     @contextmanager
     def discarding(self, snapshot: Snapshot, written: Sequence[TableUpdate]) -> Iterator[None]:
-        """Delete data files where it fails in here, before a transaction takes them over."""
+        """Delete data files if the block fails, before a transaction takes them over."""
         try:
             yield
         except BaseException:

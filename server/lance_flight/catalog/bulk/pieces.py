@@ -26,11 +26,11 @@ class Piece(Protocol[R]):
     """A part of some work."""
 
     def run(self) -> R:
-        """Do it."""
+        """Do the work of the piece, and return its result."""
         ...
 
     def undo(self, result: R) -> None:
-        """Delete what it has written, where the rest of the work has failed."""
+        """Delete what the piece has written, after the rest of the work has failed."""
         ...
 
 
@@ -44,7 +44,7 @@ class Runner(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Threads:
-    """Does pieces in threads of this process; nothing is left of any where one fails.
+    """Executor of pieces in threads of this process; if one fails, the work of all is undone.
 
     >>> Threads()([])
     []
@@ -74,7 +74,7 @@ THREADS = Threads()
 
 
 def of_tables(progress: Progress | None, before: int, tables: int, total: int) -> Told | None:
-    """Tells `progress` of pieces in terms of tables: all pieces make up `tables` of a `total`, after those `before`."""
+    """Return a callback that reports pieces to `progress` as tables: all make up `tables` of a `total`, after `before`."""
     if progress is None:
         return None
     return lambda done, pieces: progress(before + tables * done // pieces, total)

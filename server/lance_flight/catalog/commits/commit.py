@@ -95,9 +95,9 @@ class Commits:
         transaction.show(self._staging().rows([transaction], transaction.base))
 
     def _commit(self, group: Sequence[_Member]) -> None:
-        """Settle every member of the group; a table that goes takes no other transaction along.
+        """Settle every member of the group; a transaction that drops a table commits alone.
 
-        Nor do rows that only move: who follows the history has not to tell them from those that others add.
+        So does one that only moves rows: readers of the history need not tell these from rows that another one adds.
         """
         alone = [member for member in group if member.transaction.drops or member.transaction.moves]
         together = [member for member in group if member not in alone]
@@ -113,7 +113,7 @@ class Commits:
         retry(COMMIT, self._root.name, partial(self._settled, self._staging(), list(group)))
 
     def _settled(self, staging: Staging, group: list[_Member], _: int) -> bool | None:
-        """True once every member has its answer, None where another writer was first; members that have one leave the `group`."""
+        """Return True once every member has its answer, None if another writer was first; answered members leave `group`."""
         snapshot = self._newest()
         group[:] = _still_good(group, snapshot)
         if not group:

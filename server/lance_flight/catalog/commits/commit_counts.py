@@ -30,7 +30,7 @@ class CommitCounts:
         self._lock = Lock()
 
     def add(self, event: CommitEvent, times: int = 1) -> None:
-        """It has happened so many times more."""
+        """Add to the count of an event."""
         with self._lock:
             self._counts[event] += times
 

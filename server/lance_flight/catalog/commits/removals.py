@@ -1,4 +1,4 @@
-"""Rows that go: by their addresses, by whole tables, or because new rows take the place of their partition."""
+"""Removal of rows: by their addresses, by whole tables, or because new rows take the place of their partition."""
 
 from __future__ import annotations
 

@@ -17,7 +17,7 @@ from lance_flight.model.spec import PartitionSpec
 
 @dataclass(frozen=True, slots=True)
 class Removal:
-    """Rows that go: fragments with new deletion files, and fragments of which nothing is left."""
+    """Rows to remove: fragments with new deletion files, and fragments without remaining rows."""
 
     updated: tuple[FragmentMetadata, ...] = ()
     removed: tuple[int, ...] = ()
@@ -40,7 +40,7 @@ class Removal:
 
     @classmethod
     def everything(cls, dataset: LanceDataset) -> Removal:
-        """Take all rows away."""
+        """Remove all rows."""
         fragments = dataset.get_fragments()
         rows = sum(fragment.count_rows() for fragment in fragments)
         return cls(removed=tuple(fragment.fragment_id for fragment in fragments), rows=rows)
@@ -80,7 +80,7 @@ class TableUpdate:
 
     @property
     def operations(self) -> list[LanceOperation.BaseOperation]:
-        """As Lance commits it to the table that the statement saw, one after another."""
+        """Operations that Lance commits to the table that the statement read, one after another."""
         if self.removal is None:
             return [LanceOperation.Append(list(self.fragments))]
         if self.groups:

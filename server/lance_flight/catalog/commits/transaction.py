@@ -91,7 +91,7 @@ class Transaction:
         return self._snapshots[step]
 
     def show(self, rows: pa.Table) -> None:
-        """Let the next statement see the rows of `__manifest` that it has changed so far."""
+        """Make the rows of `__manifest` changed so far visible to the next statement."""
         self.step += 1
         self._snapshots[self.step] = self.base.overlaid(rows)
         self._snapshots.pop(self.step - KEPT_STEPS, None)
@@ -102,7 +102,7 @@ class Transaction:
         self.reads.update(object_ids)
 
     def add(self, edits: Sequence[TableUpdate], did: str) -> None:
-        """Take over the changes of one statement; `did` says in the history what it was."""
+        """Take over the changes of one statement; `did` describes the statement in the history."""
         self.did.append(did)
         for edit in edits:
             part = self.parts.get(edit.object_id)

@@ -73,7 +73,7 @@ class _Pending:
     gathered_rows: int = 0
 
     def gather(self, rows: _Slice) -> None:
-        """Keep rows until there are enough of them."""
+        """Gather rows until there are enough of them for a write."""
         self.gathered.append(rows)
         self.gathered_rows += rows[2] - rows[1]
 
@@ -88,7 +88,7 @@ class _Pending:
         return (self.open_file is not None) + (0 if self.kept is None else self.kept.open_files)
 
     def close_files(self) -> None:
-        """End what is open; the rows of each file become a fragment."""
+        """Close the open files; the rows of each become a fragment."""
         if self.open_file is not None:
             ids = pa.concat_arrays(self.row_ids) if self.row_ids else None
             self.edit.fragments += keeping([self.open_file.close()], ids)
@@ -107,7 +107,7 @@ class _Pending:
 
 
 class PartitionWriter:
-    """Splits the rows of one stream by the snapshot's current spec and writes them next to their tables.
+    """Writer that splits the rows of one stream by the snapshot's current spec, and writes them next to their tables.
 
     Rows come in as tables of exactly the namespace schema. Each chunk is arranged by partition and kept while `write_memory` has
     room for it, so that a partition's rows are written in one piece where they fit. Two chunks of at most `CHUNK_BYTES` are in memory
@@ -158,7 +158,7 @@ class PartitionWriter:
         self.cancel()
 
     def cancel(self) -> None:
-        """Stop writing; returns once nothing is being written any more."""
+        """Stop writing, and return once all writes have ended."""
         self._waiting.clear()
         for pool in (self._movers, self._writers):
             pool.shutdown(wait=True, cancel_futures=True)
@@ -228,7 +228,7 @@ class PartitionWriter:
         return RowGroups(None, np.array([0, chunk.num_rows]), only), [0]
 
     def _write_gathered(self, partitions: Iterable[_Pending], *, is_end: bool = False) -> None:
-        """Begin to write the gathered rows of some partitions; at the end their files are closed, too."""
+        """Start to write the gathered rows of some partitions; at the end, close their files too."""
         due = [pending for pending in partitions if pending.gathered]
         if self._open_files + len(due) > MOST_OPEN_FILES:
             self._close_files()

@@ -41,7 +41,7 @@ class Computed:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SchemaStep:
-    """From one schema of a namespace to the next; `computed` holds, by id, how the values of new columns are made."""
+    """Step from one schema of a namespace to the next; `computed` has, by id, the computation of new columns."""
 
     before: NamespaceSchema
     after: NamespaceSchema
@@ -70,7 +70,7 @@ class NewColumns:
     identity: IdentityValues
 
     def run(self) -> Widened:
-        """Write them; `DataError` names the table, and what cannot be computed."""
+        """Write the new columns; `DataError` names the table, and what cannot be computed."""
         dataset = partitions.open_at(self.table, self.base)
         physical = identified(dataset, self.step.before)
         schema = pa.schema([_renamed(each).remove_metadata() for each in self.fresh])

@@ -236,7 +236,7 @@ def _fits(there: pa.Field, target: pa.Field) -> bool:
 
 
 def _numbers(fields: Sequence[pa.Field], schema: LanceSchema) -> dict[Key, int]:
-    """Lance's number of each field; `schema` may begin with other columns."""
+    """Return Lance's number of each field; `schema` may begin with other columns."""
     listed = [key for key, _ in walk(fields)]
     found = numbers(schema)[-len(listed) :] if listed else []
     return dict(zip(listed, found, strict=True))

@@ -37,7 +37,7 @@ _ADDRESS = pa.field(ROW_ADDRESS, pa.uint64())
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RowsMoved:
-    """Rows of one fragment that came or went: those at `addresses` (None: all of it)."""
+    """Rows of one fragment that were inserted or deleted: those at `addresses` (None: all of it)."""
 
     change: str
     source: Source
@@ -147,7 +147,7 @@ def _moved(before: Source | None, after: Source | None) -> Iterator[RowsMoved]:
 
 
 def _fragments(table: Source | None) -> dict[str, LanceFragment]:
-    """By the file that they began with: their numbers may be used again after a restore, its name never is."""
+    """Return the fragments by their first file: a restore may reuse their numbers, but never its name."""
     fragments = () if table is None else table.dataset.get_fragments()
     return {fragment.metadata.files[0].path: fragment for fragment in fragments}
 

@@ -115,11 +115,11 @@ class Files:
     task: CompactionTask
 
     def run(self) -> RewriteResult:
-        """Write them; they are part of no version yet."""
+        """Write the new files, which are part of no version yet."""
         return self.task.execute(partitions.open_at(self.table, self.pin))
 
     def undo(self, result: RewriteResult) -> None:
-        """Delete what was written."""
+        """Delete the files that were written."""
         names = (file.path for fragment in result.new_fragments for file in fragment.files)
         self.place.remove_files([f"{DATA}/{name}" for name in names])
 

@@ -49,7 +49,7 @@ class Pins:
 
 @dataclass(frozen=True, slots=True)
 class Expiry:
-    """The snapshots that stay and those that go."""
+    """Snapshots to keep and snapshots to remove."""
 
     kept: frozenset[SnapshotId]
     expired: frozenset[SnapshotId]

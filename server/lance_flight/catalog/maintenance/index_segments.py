@@ -43,7 +43,7 @@ class BuildSegment:
     rows: int
 
     def run(self) -> lance.Index:
-        """Write it; it is part of no version yet."""
+        """Write the segment, which is part of no version yet."""
         dataset = partitions.open_at(self.table, self.base)
         try:
             built = _built(
@@ -56,12 +56,12 @@ class BuildSegment:
         return built
 
     def undo(self, result: lance.Index) -> None:
-        """Delete its files."""
+        """Delete the files of the segment."""
         self.place.child(INDICES, result.uuid).remove()
 
 
 def check_possible(root: Store, column: pa.Field, definition: IndexDefinition) -> None:
-    """Refuse what Lance makes no index of, or not with these options: it is asked for one of a single row."""
+    """Refuse an index that Lance cannot build, or not with these options, by a trial build over a single row."""
     kind, options = definition.of_kind, dict(definition.options)
     vectors = pa.types.is_fixed_size_list(column.type)
     row = pa.array([[1] * column.type.list_size if vectors else None], column.type)

@@ -248,7 +248,7 @@ def refresh_indices(
 
 
 def _of_several(progress: Progress | None, before: int, indices: int) -> Progress | None:
-    """Tells `progress` of tables as if each of several indices, after those `before`, had its own."""
+    """Return a callback that reports the tables of one of several indices to `progress`, after those of `before` indices."""
     return None if progress is None else lambda done, total: progress(before * total + done, indices * total)
 
 

@@ -1,4 +1,4 @@
-"""Migration: the specs and the schema of a namespace go to where the spec wants them, in one commit.
+"""Migration of the specs and the schema of a namespace to the place that the spec demands, in one commit.
 
 What stands in the other places is left there, and counts no more.
 """
@@ -41,7 +41,7 @@ class MigrationReport:
 
 
 def migrate(namespace: PartitionedNamespace, *, dry_run: bool = False) -> MigrationReport:
-    """Put specs and schema into the table metadata, where they are not yet; `Corrupt` where they cannot be read.
+    """Move specs and schema into the table metadata, unless they are there; raise `Corrupt` if they cannot be read.
 
     Somebody who does the same at the same moment wins or loses as a whole.
     """
@@ -59,7 +59,7 @@ def migrate(namespace: PartitionedNamespace, *, dry_run: bool = False) -> Migrat
 
 
 def compact(text: str) -> str:
-    """JSON as it is stored: without spaces, and without members that are `null`.
+    """Return JSON as it is stored: without spaces, and without members that are `null`.
 
     >>> compact('{"id": 1, "fields": [{"transform": {"type": "year", "width": null}}]}')
     '{"id":1,"fields":[{"transform":{"type":"year"}}]}'

@@ -1,4 +1,4 @@
-"""Moving rows of the current spec that lie under other values than their own to where they belong.
+"""Moving rows of the current spec that lie under partition values other than their own to the right tables.
 
 An older release computed some partition fields otherwise (`Snapshot.doubtful_fields`): until each table has been looked
 through once, nothing is pruned by these.
@@ -39,7 +39,7 @@ class RewrittenTables:
 
 
 def move_misplaced(namespace: PartitionedNamespace, evaluate: Evaluate) -> list[RewrittenTables]:
-    """Look through the tables of the current spec, move what lies under wrong values, and note that nothing does any more.
+    """Search the tables of the current spec, move rows that lie under wrong values, and record that none does any more.
 
     One commit for each table that has such rows. `SerializationFailure` where others keep changing it.
     """
@@ -93,7 +93,7 @@ class _Misplaced:
     addresses: list[np.ndarray] = field(default_factory=list)
 
     def rows(self) -> Iterator[pa.Table]:
-        """Read them, batch by batch."""
+        """Read the rows, batch by batch."""
         plain, fields = self.snapshot.schema.plain, self.snapshot.spec(self.table.spec_id).fields
         own = self.snapshot.row(self.table.object_id).select([each.column for each in fields])
         scan = Scan(source=plain, schema=plain.append(pa.field(ROW_ADDRESS, pa.uint64())), ids=self.snapshot.schema.ids)

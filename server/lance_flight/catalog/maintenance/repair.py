@@ -1,4 +1,4 @@
-"""Repair: what writers that know no partitions, lost directories and racing creators did to a namespace.
+"""Repair of damage to a namespace by lost directories, racing creators, and writers that know no partitions.
 
 Each kind of damage is looked for by itself and mended in one commit; rows are never dropped, and a `__manifest` row
 only where there is nothing left that it could stand for.
@@ -71,7 +71,7 @@ class RepairReport:
 
 
 def repair(namespace: PartitionedNamespace, *, dry_run: bool = True) -> RepairReport:
-    """Find what is wrong with a namespace, and put right what can be.
+    """Find the problems of a namespace, and repair those that can be.
 
     `Corrupt` where columns are lost and no version that is still there has them.
     """
@@ -208,7 +208,7 @@ def _is_filled(dataset: LanceDataset, snapshot: Snapshot, table: PartitionTable)
 
 
 def _forget(namespace: PartitionedNamespace, conditions: Sequence[str]) -> None:
-    """Take rows out of `__manifest`."""
+    """Delete rows of `__manifest`."""
     with conflicts(f"another writer changed {namespace.store.name!r} first"):
         namespace.manifest.open().delete(" OR ".join(f"({condition})" for condition in conditions))
 

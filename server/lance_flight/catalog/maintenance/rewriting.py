@@ -105,7 +105,7 @@ class Move:
         return self.write.write((pa.Table.from_batches([batch]) for batch in batches), self.evaluate, is_stored=True)
 
     def undo(self, result: tuple[WrittenPart, ...]) -> None:
-        """Delete what was written."""
+        """Delete the files that were written."""
         self.write.discard(result)
 
 

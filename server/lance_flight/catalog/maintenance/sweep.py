@@ -79,7 +79,7 @@ class TableFiles:
         return [file for file in self.files if file.path.startswith(f"{branches.BRANCHES}/{branch}/")]
 
     def loose(self, before: float) -> dict[str, StoredFile]:
-        """Data and deletion files written before a moment, by their names, which are random and never used twice."""
+        """Return data and deletion files written before a moment, by their names, which are random and never reused."""
         return {PurePosixPath(f.path).name: f for f, _ in self._in(LOOSE_FILES) if f.modified < before}
 
     def _in(self, directories: AbstractSet[str]) -> Iterable[tuple[StoredFile, str | None]]:

@@ -122,7 +122,7 @@ def vacuum(
     *,
     now: float | None = None,
 ) -> VacuumReport:
-    """Remove what the rules let go; no reader of a remaining snapshot, and no holder of an old one, notices.
+    """Remove what the rules allow; readers of remaining snapshots, and holders of old ones, are not affected.
 
     `now` is in seconds since 1970, and compared to the times of files.
     """
@@ -166,7 +166,7 @@ class _Run:
         return self.now - self.rules.transaction_hours * HOUR
 
     def check(self) -> None:
-        """Refuse to go on where another table has the name by now: all of its partitions would be orphans."""
+        """Refuse to continue if another table has the name by now: all of its partitions would be orphans."""
         if not self.standing.is_there:
             raise Conflict(f"table {self.store.name!r} was dropped or renamed by another writer")
 
@@ -185,7 +185,7 @@ class _Run:
     def sweep(
         self, kind: str, name: str, kept: frozenset[tuple[str | None, int]], over: frozenset[tuple[str | None, int]]
     ) -> None:
-        """Trim one table, and note what went."""
+        """Trim one table, and record what was removed."""
         sweep = Sweep(store=self.store.child(name), kept=kept, over=over, before=self.before)
         amount = sweep.run(dry_run=self.rules.dry_run)
         if amount:

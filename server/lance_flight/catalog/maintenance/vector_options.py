@@ -45,7 +45,7 @@ def vector_options(
 
 
 def _sub_vectors(size: int, options: Mapping[str, OptionValue]) -> int:
-    """Of eight numbers each, if the vectors can be so divided: with twice as many recall falls by a third.
+    """Return the number of sub-vectors, of eight numbers each if possible: with twice as many recall falls by a third.
 
     Lance packs two of four bits into a byte, and takes an even number of those.
     """

@@ -65,7 +65,7 @@ class VerificationReport:
 
     @property
     def checksum(self) -> Checksum:
-        """Of all rows: it stays the same through everything that moves rows and changes none."""
+        """Checksum of all rows, which stays the same through operations that move rows and change none."""
         return sum((table.checksum for table in self.tables), Checksum())
 
     @property
@@ -102,7 +102,7 @@ class Check:
     evaluate: Evaluate
 
     def run(self) -> VerifiedTable:
-        """Read it whole."""
+        """Read and verify the whole table."""
         checksum, misplaced, problem = Checksum(), 0, None
         try:
             for batch in self._rows():
@@ -118,7 +118,7 @@ class Check:
         return VerifiedTable(object_id=self.table.object_id, checksum=checksum, misplaced=misplaced, problem=problem)
 
     def undo(self, result: VerifiedTable) -> None:
-        """Nothing was written."""
+        """Do nothing: verification writes nothing."""
 
     def _rows(self) -> Iterator[pa.RecordBatch]:
         plain = self.schema.plain
@@ -152,7 +152,7 @@ def verify(
     *,
     run: Runner = THREADS,
 ) -> VerificationReport:
-    """Read all rows of a snapshot (None: the newest one), and say what is wrong.
+    """Read all rows of a snapshot (None: the newest one), and report what is wrong.
 
     A partition field one of whose columns was dropped cannot be computed, and is not looked at.
     """

@@ -22,7 +22,7 @@ class Difference:
 
     @classmethod
     def between(cls, before: Snapshot, after: Snapshot) -> Difference:
-        """From `before` to `after`, in the columns of `before`; rows of objects below no spec are left out of it."""
+        """Return the difference from `before` to `after`, in the columns of `before`, without rows of objects below no spec."""
         old, new = _ours(before.rows), _conformed(_ours(after.rows), before.rows.schema)
         place = pc.index_in(new["object_id"], value_set=old["object_id"])
         known = place.is_valid().to_numpy()

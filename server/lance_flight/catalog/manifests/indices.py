@@ -49,7 +49,7 @@ class IndexDefinition:
         return index_kind(self.kind)
 
     def to_json(self) -> list[Any]:
-        """As it is noted."""
+        """Return the definition as the entry of a note."""
         return [self.name, self.field_id, self.kind, dict(self.options), self.min_rows]
 
     @classmethod

@@ -65,7 +65,7 @@ class Rewrite:
         )
 
     def operation(self, dataset: LanceDataset, place: str, written: FragmentMetadata) -> LanceOperation.Update:
-        """As Lance commits it to the table at a place; the deletion files are written here."""
+        """Return the operation that Lance commits to the table at a place, and write its deletion files."""
         updated = [dataset.get_fragment(number).delete_rows(offsets.tolist()) for number, offsets in self.gone.items()]
         check_deletions(place, updated)
         return LanceOperation.Update(

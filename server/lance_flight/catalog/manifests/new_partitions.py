@@ -33,7 +33,7 @@ class NewPartitions:
         return [parent + SEPARATOR + TABLE for parent in self._namespaces(values, {})]
 
     def rows(self, values: pa.Table, locations: Sequence[str], pins: Sequence[Pin]) -> pa.Table:
-        """Manifest rows for the partitions `values`, stored at `locations`: namespaces, tables, a `v<N>` row if it is missing."""
+        """Make manifest rows for partitions `values` stored at `locations`: namespaces, tables, a missing `v<N>` row."""
         made: dict[str, dict[str, Any]] = {}
         for place, parent in enumerate(self._namespaces(values, made)):
             object_id = parent + SEPARATOR + TABLE

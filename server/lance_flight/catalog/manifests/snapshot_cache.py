@@ -1,4 +1,4 @@
-"""Snapshots in memory, those that were asked for last."""
+"""In-memory cache of the snapshots used last."""
 
 from __future__ import annotations
 

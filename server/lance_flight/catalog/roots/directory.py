@@ -43,7 +43,7 @@ class StagedTable:
     _held: ExitStack
 
     def close(self) -> None:
-        """Let go of its private place."""
+        """Release its private place."""
         self._held.close()
 
 
@@ -245,7 +245,7 @@ class Root(TableResolver):
         return table.store
 
     def _move(self, name: TableName, place: Store, directory: str) -> None:
-        """Give the directory of a table another name, which nothing has."""
+        """Rename the directory of a table to a name that is not in use."""
         if place.is_remote:
             raise Unsupported(
                 f"table {name.name!r} lies in an object store, where nothing is renamed in one step; CREATE TABLE … AS"
@@ -271,7 +271,7 @@ class Root(TableResolver):
             private.take(place)
 
     def _forget_row(self, name: TableName) -> None:
-        """Take a table out of the directory namespace's manifest, if it is listed there."""
+        """Remove a table from the directory namespace's manifest, if it is listed there."""
         listed = self._listed().get(name)
         if listed is not None:
             self._manifest.forget(listed)

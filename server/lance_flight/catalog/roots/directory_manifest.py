@@ -67,7 +67,7 @@ class DirectoryManifest:
         return listing
 
     def forget(self, listed: Listed) -> None:
-        """Take a table out of the list."""
+        """Remove a table from the list."""
         with conflicts(f"another writer changed the __manifest of {self.root.name!r} first"):
             self._writable().delete(f"object_id = {_quoted(listed.object_id)}")
 

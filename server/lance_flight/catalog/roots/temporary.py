@@ -65,12 +65,12 @@ class TemporaryTables:
             return self._root
 
     def forget(self) -> None:
-        """Know none of them any longer; they are removed when the last statement that reads one has ended."""
+        """Forget all temporary tables; they are removed when the last statement that reads one has ended."""
         with self._lock:
             self._root = self._removal = None
 
     def close(self) -> None:
-        """Remove all of them at once."""
+        """Remove all temporary tables at once."""
         removal = self._removal
         self.forget()
         if removal is not None:

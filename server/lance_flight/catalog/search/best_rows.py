@@ -24,7 +24,7 @@ MORE = 8
 READ_AT_ONCE = 256
 
 Find: TypeAlias = Callable[[int, pa.Schema], pa.Table]
-"""Finds so many rows of a table, with some columns."""
+"""Function that finds so many rows of a table, with some columns."""
 
 
 class OrderedSearch(Search, Order, Protocol):

@@ -89,7 +89,7 @@ class TextQuery:
         return self.mode is Mode.PHRASE or self.fuzziness > 0 or '"' in self.words
 
     def of(self, column: str) -> FullTextQuery:
-        """As Lance takes it, for a column."""
+        """Return the query for Lance, over a column."""
         return _joined([(part.occur, self._plain(part, column)) for part in self._parts()])
 
     def weighed(self, cut: Cut) -> tuple[Word, ...]:

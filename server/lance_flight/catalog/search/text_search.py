@@ -119,7 +119,7 @@ class _Part(Protocol):
         ...
 
     def find(self, every: Statistics | None, count: int, schema: pa.Schema) -> pa.Table:
-        """So many of the best rows by statistics (None: by their own), with some columns."""
+        """Return `count` of the best rows by statistics (None: by their own), with some columns."""
         ...
 
 
@@ -195,7 +195,7 @@ class _Mixed:
 
 @dataclass(slots=True)
 class _Unindexed:
-    """Files that no index is about: those of their rows that count get one in memory, kept while there is room."""
+    """Files without an index: their rows that count get one in memory, cached while there is room."""
 
     search: TextSearch
     scan: Scan

@@ -84,7 +84,7 @@ def create_branch(manifest: LanceDataset, name: str, version: int) -> None:
 
 
 def drop_branch(manifest: LanceDataset, name: str) -> None:
-    """Forget a branch and its snapshots.
+    """Delete a branch and its snapshots.
 
     What was written on it stays as long as pins refer to it: the branches of the partition tables are not touched.
     """

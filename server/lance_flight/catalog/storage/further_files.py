@@ -1,4 +1,4 @@
-"""Writes data files of a table, laid out as the one that Lance itself has written for the same columns.
+"""Writing data files of a table, laid out as the one that Lance itself has written for the same columns.
 
 Lance's own way looks through the table and its columns each time, which takes as long as the file.
 """
@@ -61,7 +61,7 @@ class FileLayout:
 
 
 class FurtherFiles:
-    """Writes data files of one table; Lance writes the first one for each set of columns. Safe to share among threads."""
+    """Writer of data files of one table; Lance writes the first one for each set of columns. Safe to share among threads."""
 
     def __init__(self) -> None:
         self._first: tuple[LanceSchema, FileLayout] | None = None

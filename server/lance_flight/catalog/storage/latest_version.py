@@ -1,4 +1,4 @@
-"""Finds the newest version of a table without listing all of them.
+"""Lookup of the newest version of a table without listing all of them.
 
 A local directory is listed whole, a quarter of a millisecond for every thousand versions, however few are new. Versions
 follow each other without a gap at the head, so it is enough to look for the one after the version that was the newest a
@@ -38,7 +38,7 @@ class _Seen:
 
 
 class LatestVersion:
-    """Remembers which version of one table was the newest. Safe to share among threads."""
+    """Memory of the version of one table that was the newest. Safe to share among threads."""
 
     def __init__(self, table: Store, clock: Callable[[], float] = time.monotonic) -> None:
         self._place = None if table.is_remote else table.uri

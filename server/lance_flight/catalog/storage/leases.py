@@ -126,7 +126,7 @@ class Leases:
             self._kept.update(dict.fromkeys(holds, until))
 
     def publish(self, namespace: Store) -> None:
-        """Write what this process reads of a namespace to its lease, or take the lease away."""
+        """Write what this process reads of a namespace to its lease, or remove the lease."""
         with self._lock:
             snapshots = {snapshot for uri, snapshot in self._holds if uri == namespace.uri}
             place = namespace.child(PRIVATE, LEASES)
@@ -143,7 +143,7 @@ class Leases:
                 log.debug("no lease on %s: %s", namespace.uri, exc)
 
     def publish_all(self) -> None:
-        """Renew every lease, and take away those that are over."""
+        """Renew every lease, and remove those that have ended."""
         now = time.monotonic()
         with self._lock:
             self._kept = {hold: until for hold, until in self._kept.items() if until > now}

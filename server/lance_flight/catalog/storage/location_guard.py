@@ -1,4 +1,4 @@
-"""Checks that a table still lies where a writer opened it.
+"""Guard that checks that a table is still where a writer opened it.
 
 Lance commits wherever it is told to, and makes the directories: to a table that was renamed or dropped meanwhile it commits
 without a word, and nobody finds what was written. So each commit looks once more whether the version it went on top of

@@ -45,7 +45,7 @@ class StagingArea:
         return self.store.child("old")
 
     def take(self, table: Store) -> None:
-        """Move a table of the root to where no name leads; one that is not there is no matter."""
+        """Move a table of the root to where no name leads; do nothing if it is not there."""
         self.store.write(ORIGIN, table.uri.removeprefix(f"{self.root.uri}/").encode())
         with suppress(FileNotFoundError):
             table.move_to(self.old)

@@ -262,7 +262,7 @@ class Store:
             return content
 
     def write(self, name: str, content: bytes) -> None:
-        """Make a file right below this place; the directories above are there, or made."""
+        """Write a file right below this place, and make missing directories above it."""
         self.check_way()
         filesystem, path = self._filesystem()
         filesystem.create_dir(path, recursive=True)
@@ -311,7 +311,7 @@ class Store:
         pafs.copy_files(path, target._filesystem()[1], source_filesystem=filesystem, destination_filesystem=filesystem)
 
     def remove_table(self) -> None:
-        """Delete a table where nothing can be renamed: it is whole for readers until its newest version goes."""
+        """Delete a table where nothing can be renamed: it is whole for readers until its newest version is deleted."""
         for versions in (self.child(MANIFEST, VERSIONS), self.child(VERSIONS)):
             # Names count down, so that the newest version comes first in order.
             versions.remove_files(sorted(versions.files(), reverse=True))

@@ -38,7 +38,7 @@ def create_tag(table: LanceDataset, name: str, version: int) -> None:
 
 
 def drop_tag(table: LanceDataset, name: str) -> None:
-    """Forget a name; the version itself stays."""
+    """Delete a tag; the version itself stays."""
     known = table.tags.list()
     if name not in known:
         raise NotFound.named("tag", name, known)

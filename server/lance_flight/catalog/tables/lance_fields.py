@@ -65,7 +65,7 @@ def stored_children(kind: pa.DataType) -> list[pa.Field]:
 
 
 def numbers(schema: LanceSchema) -> list[int]:
-    """Lance's number of each field, in the order of `walk`."""
+    """Return Lance's number of each field, in the order of `walk`."""
     return [number for field in schema.fields() for number in _numbers(field)]
 
 

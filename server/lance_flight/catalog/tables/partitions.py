@@ -403,6 +403,6 @@ def _pin_like(base: FixedPin, version: int) -> FixedPin:
 
 
 def dataset_summary(dataset: lance.LanceDataset) -> tuple[int, int, int]:
-    """Rows, bytes and fragments of the version that is open, without reading anything."""
+    """Return rows, bytes and fragments of the version that is open, without reading anything."""
     counted = dataset.get_version()["metadata"]
     return int(dataset.count_rows()), int(counted["total_files_size"]), int(counted["total_fragments"])

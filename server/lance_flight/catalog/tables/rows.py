@@ -142,7 +142,7 @@ def _converted(column: pa.Array | pa.ChunkedArray, kind: pa.DataType) -> pa.Arra
 
 
 def _refuse_changed(column: pa.Array | pa.ChunkedArray, cast: pa.Array | pa.ChunkedArray, field: pa.Field) -> None:
-    """Casting back must give the same values: Arrow's own checks let fractions, times of day and more be lost."""
+    """Refuse values that casting back does not restore: Arrow's own checks let fractions, times of day and more be lost."""
     changed = _different(cast.cast(column.type, safe=False), column)
     if pc.any(changed).as_py():
         values = column.filter(changed).slice(0, _SHOWN).to_pylist()

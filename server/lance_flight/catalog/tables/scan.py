@@ -253,7 +253,7 @@ class Scan:
     def _reader(
         self, table: _Table, columns: list[str], condition: pc.Expression | None, searching: Mapping[str, Any]
     ) -> Iterable[pa.RecordBatch]:
-        """Starts reading at once, in the background."""
+        """Start reading at once, in the background."""
         source = table.source
         scanner = source.dataset.scanner(
             # Lance reads no rows for no columns: take any, it is dropped again.
