@@ -314,7 +314,7 @@ def sources(
         SettingsSource("default", {setting.name: setting.default for setting in settings()}),
         *([SettingsSource(f"file {file}", _from_file(Path(file)))] if file else []),
         *(
-            SettingsSource(f"environment {name}", {setting.name: _parsed(setting, text)})
+            SettingsSource(f"environment {name}", {setting.name: _parse(setting, text)})
             for setting, name, text in texts
         ),
         *(

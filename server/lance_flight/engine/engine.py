@@ -78,7 +78,7 @@ class Engine:
     def describe(self, sql: str, scope: Scope = ALONE) -> Description:
         """The result schema and the parameters of a statement, none of which is run."""
         with self.running.entered(StatementKind.PREPARE, sql, scope.issuer) as running:
-            return self._described(running, scope)
+            return self._describe(running, scope)
 
     def _describe(self, running: RunningStatement, scope: Scope) -> Description:
         sql = running.sql
@@ -125,9 +125,9 @@ class Engine:
         One that returns a report is run as well, and its plan gives what it has done.
         """
         with self.running.entered(StatementKind.QUERY, sql, scope.issuer) as running:
-            statement = permitted(self._parsed(sql, scope), scope.access, self.sessions.seen(scope))
+            statement = permitted(self._parse(sql, scope), scope.access, self.sessions.seen(scope))
             if isinstance(statement, RowsStatement):
-                return self._planned(running, statement, parameters, endpoints, scope)
+                return self._plan(running, statement, parameters, endpoints, scope)
             running.kind = StatementKind.UPDATE
             if isinstance(statement, MaintenanceStatement):
                 return self._run_maintenance(running, statement, parameters, scope)
@@ -264,7 +264,7 @@ class Engine:
         self, running: RunningStatement, task: Task, access: Access, temporary: Temporary
     ) -> tuple[pa.Schema, Generator[pa.RecordBatch]]:
         holds: list[SnapshotLease] = []
-        answered = self._redeemed(running, task, holds, access, temporary)
+        answered = self._redeem(running, task, holds, access, temporary)
         return answered.schema, self._stream_held(answered, holds)
 
     def _stream_held(self, answered: Answer, holds: list[SnapshotLease]) -> Generator[pa.RecordBatch]:

@@ -112,7 +112,7 @@ class FlightSqlServer(flight.FlightServerBase):
         handshake = Handshake(authentication)
         self.tls = tls
         super().__init__(
-            (_bracketed(host), port),
+            (_bracket(host), port),
             auth_handler=None if authentication.has_certificates else handshake,
             tls_certificates=None if tls is None else [(tls.certificate, tls.key)],
             verify_client=tls is not None and tls.client_ca is not None,

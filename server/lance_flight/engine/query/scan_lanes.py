@@ -33,7 +33,7 @@ def deal(
     for rest, tables in kept:
         if len(tables) < target_partitions:
             log.tables_read += sum(table.partition is not None for table in tables)
-            opened = _opened(tables)
+            opened = _open(tables)
             for way, lane in enumerate(lanes):
                 mine = [part for source in opened for part in open_part(source, way, target_partitions)]
                 if mine:

@@ -91,7 +91,7 @@ def plan_scan(
     return _build_scan(namespace, at, prune(partitions_of(at), at.schema, predicate, evaluate), filter, None)
 
 
-def _planned_by_sql(namespace: Table, condition: str, at: Snapshot | None) -> PlannedScan:
+def _plan_by_sql(namespace: Table, condition: str, at: Snapshot | None) -> PlannedScan:
     """Return what a query with this WHERE reads: planned just as the server plans it."""
     session = QuerySession(StatementContext(root=Root(namespace.store), target_partitions=1))
     name = namespace.store.name + (f"@{at.version}" if at is not None else "")

@@ -253,7 +253,7 @@ class SessionRegistry:
         if too_many > 0:
             raise LimitExceeded(f"{whose} {most} sessions with open transactions; expected one of them to end first")
 
-    def _unknown(self, forgotten: Sequence[Session]) -> list[Session]:
+    def _without_keys(self, forgotten: Sequence[Session]) -> list[Session]:
         """Return the sessions among some that no key refers to any longer."""
         known = {id(kept.session) for kept in self._sessions.values()} if forgotten else set()
         return [session for session in forgotten if id(session) not in known]

@@ -210,7 +210,7 @@ def _check_count(values: pa.Array) -> pa.Array:
     return values
 
 
-def _short(values: pa.Array) -> pa.Array:
+def _check_short(values: pa.Array) -> pa.Array:
     """Return replacements and separators."""
     _check(
         "a replacement or separator that is no literal",

@@ -79,7 +79,7 @@ class Reports:
 
     def read(self, task: Task) -> pa.Table:
         """Return the report of a task; `NotFound` where it is kept by another server, or no longer."""
-        return _decoded(task.report or self._find(task).content)
+        return _decode(task.report or self._find(task).content)
 
     def renew(self, task: Task) -> datetime:
         """Keep the report of a task for as long as a new one, and return the time of expiry; raises the errors of `read`."""

@@ -53,11 +53,11 @@ def _through_alias(node: Node, column: ColumnKey) -> Origin | None:
     return None
 
 
-def _projected(node: Node, column: ColumnKey) -> Origin | None:
+def _through_projection(node: Node, column: ColumnKey) -> Origin | None:
     return _origin_among(node, column, expressions(node.variant.projections()))
 
 
-def _grouped(node: Node, column: ColumnKey) -> Origin | None:
+def _through_aggregate(node: Node, column: ColumnKey) -> Origin | None:
     return _origin_among(node, column, expressions(node.variant.group_by_exprs()))
 
 

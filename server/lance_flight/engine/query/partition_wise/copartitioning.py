@@ -230,7 +230,7 @@ _JOINED: Mapping[str, Callable[[bool, bool], bool]] = {
 """Whether a join of each type can return rows, given whether its left and right sides can."""
 
 
-def _united(parts: Sequence[Divisible], columns: Sequence[ColumnReference]) -> Key | None:
+def _unite_keys(parts: Sequence[Divisible], columns: Sequence[ColumnReference]) -> Key | None:
     """The key that all parts of a union hold in the column of one place."""
     sources: list[Path] = []
     for part, column in zip(parts, columns, strict=True):

@@ -144,7 +144,7 @@ def _outer(session: QuerySession, root: Node, parts: tuple[Part, ...]) -> DataFr
         return rebuilt(session.datafusion, root, replaced)
 
 
-def _pruned(
+def _prune_by_keys(
     session: QuerySession, frame: DataFrame, root: Node, counts: RowCounts, *, ask_keys: bool
 ) -> tuple[str, ...]:
     """Prune by keys of joins; what that did."""

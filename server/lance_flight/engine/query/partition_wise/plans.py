@@ -178,23 +178,25 @@ def _outputs(node: Node) -> list[ColumnReference] | None:
     return None if name is None else name(node.variant, *known)
 
 
-def _scanned(scan: TableScan) -> list[ColumnReference]:
+def _scan_columns(scan: TableScan) -> list[ColumnReference]:
     relation = tuple(part for part in scan.fqn() if part)
     return [ColumnReference(relation, name) for _, name in scan.projection()]
 
 
-def _aggregated(aggregate: Aggregate, below: list[ColumnReference]) -> list[ColumnReference] | None:
+def _aggregate_columns(aggregate: Aggregate, below: list[ColumnReference]) -> list[ColumnReference] | None:
     grouped = expressions(aggregate.group_by_exprs())
     if any(each.variant_name() == "GroupingSet" for each in grouped):
         return None
     return _output_names([*grouped, *expressions(aggregate.aggregate_exprs())], below)
 
 
-def _windowed(window: WindowExpr, below: list[ColumnReference]) -> list[ColumnReference]:
+def _window_outputs(window: WindowExpr, below: list[ColumnReference]) -> list[ColumnReference]:
     return [*below, *(ColumnReference((), each.schema_name()) for each in expressions(window.get_window_expr()))]
 
 
-def _joined(join: Join, left: list[ColumnReference], right: list[ColumnReference]) -> list[ColumnReference] | None:
+def _join_columns(
+    join: Join, left: list[ColumnReference], right: list[ColumnReference]
+) -> list[ColumnReference] | None:
     kind = join_type(join)
     if kind in BOTH_SIDES:
         return left + right
@@ -225,8 +227,8 @@ _OUTPUTS: Mapping[type[Any], Callable[..., list[ColumnReference] | None]] = Mapp
         Sort: lambda _, below: below,
         Limit: lambda _, below: below,
         Projection: lambda projection, below: _output_names(expressions(projection.projections()), below),
-        Aggregate: _aggregated,
-        WindowExpr: _windowed,
+        Aggregate: _aggregate_columns,
+        WindowExpr: _window_outputs,
         Union: lambda _, below, *__: [replace(each, relation=()) for each in below],
         Join: _join_columns,
     }
