@@ -17,6 +17,8 @@ RETIRED_CLASSES = {
     "Clients": "SessionRegistry",
     "Gate": "Authentication",
     "Hints": "InferredFilters",
+    "PartitionedView": "TableView",
+    "PlainView": "TableView",
     "Reading": "TableVersion",
     "Account": "PruningReport",
     "Alternative": "Disjunct",
