@@ -5,7 +5,7 @@ from __future__ import annotations
 import pyarrow as pa
 
 _PLAIN = {pa.string_view(): pa.utf8(), pa.binary_view(): pa.binary()}
-"""What the values of a dictionary are cast to first: pyarrow takes no rows of views."""
+"""Types that the values of a dictionary are cast to first: pyarrow takes no rows of views."""
 
 
 def decoded(data: pa.Table | pa.RecordBatchReader) -> pa.Table | pa.RecordBatchReader:

@@ -15,7 +15,7 @@ from lance_flight.errors import InvalidInput
 from lance_flight.model.file_versions import FILE_VERSIONS
 
 STORAGE = "storage."
-"""What the names of storage options begin with (`storage.aws_region`)."""
+"""Prefix of the names of storage options (`storage.aws_region`)."""
 
 _POINTS = ("snapshot", "tag", "time")
 _SCHEMES = ("grpc", "grpc+tcp", "grpc+tls")

@@ -58,7 +58,7 @@ class PlannedSource(DataSource):
     """A source that is planned once for each `load()`, when Spark asks for its schema."""
 
     advice: ClassVar[str] = ""
-    """What to do instead of giving a schema."""
+    """Advice in the error for a given schema."""
 
     def __init__(self, options: Mapping[str, str]) -> None:
         super().__init__(dict(options))

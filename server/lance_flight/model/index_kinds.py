@@ -30,7 +30,7 @@ class Family(Enum):
 
 
 METRICS = ("l2", "cosine", "dot", "hamming")
-"""How far two vectors are apart; the least is the nearest: the squared length, 1 - cosine, 1 - dot product, differing bits."""
+"""Distances between vectors; the least is the nearest: the squared length, 1 - cosine, 1 - dot product, differing bits."""
 
 BYTE_METRIC = "hamming"
 """The one for vectors of bytes, and for no others."""

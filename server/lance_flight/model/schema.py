@@ -23,7 +23,7 @@ TABLE_FIELD_ID = b"lance_flight:field_id"
 NEXT_FIELD_ID = b"lance_flight:next_field_id"
 SCHEMA_VERSION = b"lance_flight:schema_version"
 DEFAULT = b"lance_flight:default"
-"""What a column holds where a row says nothing of it, as text that casts to its type."""
+"""Key of the default value of a column, as text that casts to its type."""
 
 
 Path: TypeAlias = tuple[str, ...]

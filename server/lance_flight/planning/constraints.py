@@ -184,7 +184,7 @@ _INTEGRAL: Mapping[Op, _Limits] = MappingProxyType(
         Op.GE: lambda at: {"low": at.key + (not at.exact)},
     }
 )
-"""What a comparison leaves, for keys that are integers."""
+"""Limits that a comparison leaves, for keys that are integers."""
 
 _CLOSED = MappingProxyType({Op.LT: Op.LE, Op.GT: Op.GE})
 """For NaNs, which DataFusion orders by their bits."""
@@ -200,4 +200,4 @@ _TEXTUAL: Mapping[Op, _Limits] = MappingProxyType(
         Op.GE: lambda at: {"low": at.key},
     }
 )
-"""What a comparison leaves, for texts and binaries."""
+"""Limits that a comparison leaves, for texts and binaries."""

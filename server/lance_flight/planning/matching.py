@@ -27,7 +27,7 @@ from lance_flight.planning.enumeration import (
 from lance_flight.planning.partitions import Component
 
 Say = tuple[int, Aspect, str]
-"""What a leaf says: its source column, the aspect, and the date part where it is one."""
+"""Statement of a leaf: its source column, the aspect, and the date part where it is one."""
 
 
 @dataclass(slots=True)

@@ -25,7 +25,7 @@ from lance_flight_client.spark.reading.balancing import tasks_for
 from lance_flight_client.spark.types import carried_batch, carried_schema, spark_schema
 
 ENDPOINTS = 16
-"""How many tasks a read is divided into at most where nothing else is asked for, and fewer where it is small."""
+"""Default maximum of the tasks of a read; a small read has fewer."""
 
 _ENDPOINTS_HEADER = b"lance-flight-endpoints"
 _COMMAND = "type.googleapis.com/arrow.flight.protocol.sql.CommandStatementQuery"

@@ -20,7 +20,7 @@ READ_MEANINGS: Mapping[str, str] = MappingProxyType(
         " rows that they bring",
     }
 )
-"""What `readStream` has beside the options of a direct read."""
+"""Options of `readStream` beside those of a direct read."""
 
 TABLE_FIRST, EARLIEST, LATEST = _WORDS = ("table", "earliest", "latest")
 FAIL, NEW_ROWS = "fail", "new_rows"
@@ -38,7 +38,7 @@ WRITE_MEANINGS: Mapping[str, str] = MappingProxyType(
 """Every option of `writeStream`, and what it means; beside them there are storage options."""
 
 _OF_SPARK = ("checkpointlocation", "queryname")
-"""What Spark hands over of its own options."""
+"""Spark's own options that it hands over."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -26,7 +26,7 @@ from lance_flight_client.spark.writing.writer import PlannedWrite
 log = logging.getLogger(__name__)
 
 QUERY = "sql.streaming.queryId"
-"""What Spark tells its tasks; it stays the same for as long as there is the checkpoint."""
+"""Property by which Spark's tasks know the query; it stays the same for as long as there is the checkpoint."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

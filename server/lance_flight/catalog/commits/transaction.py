@@ -22,7 +22,7 @@ from lance_flight.faults import failpoint
 from lance_flight.model.pins import FixedPin
 
 MOVES = ("compact ", "rewrite ", "repair: move ")
-"""How the history begins to tell of what only writes rows anew."""
+"""Prefixes of the operations in the history that only write rows anew."""
 KEPT_STEPS = 16
 """Each is a manifest in memory; a result that is still being read after so many statements of its transaction is rare."""
 

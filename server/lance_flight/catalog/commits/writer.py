@@ -59,15 +59,15 @@ class _Pending:
 
     edit: TableUpdate
     version: int
-    """What the files go on top of; 0 for a new table."""
+    """Version that the files go on top of; 0 for a new table."""
     open_file: OpenFile | None = None
     row_ids: list[pa.Array] = field(default_factory=list)
     """Those that the rows in the open file keep: all of them, or none."""
     kept: _Pending | None = None
-    """The same for the rows that keep their ids: they have files of their own."""
+    """Writes of the rows that keep their ids: they have files of their own."""
     layout: Layout | None = None
     is_known: bool = False
-    """Whether it was found out which layout its files have, if any that fits the rows as they come."""
+    """True once the layout of its files has been determined, if there is one that fits the rows as they come."""
     gathered: list[_Slice] = field(default_factory=list)
     """Rows that are not written yet."""
     gathered_rows: int = 0
@@ -143,7 +143,7 @@ class PartitionWriter:
         self._movers = ThreadPoolExecutor(MOVERS, thread_name_prefix="row-mover")
         self._running: list[Future[None]] = []
         self._waiting: deque[tuple[_Pending, list[_Slice]]] = deque()
-        """What the threads that write take next."""
+        """Queue of the threads that write."""
         self._held_bytes = 0
         """Of whole chunks: their memory is free only when every partition's rows of them are written."""
         self._writes_all = False

@@ -33,7 +33,7 @@ _Place = tuple[str, FixedPin]
 """A table by its location, and the version of it that is changed."""
 
 Decide = Callable[[Snapshot], tuple[SchemaStep, str]]
-"""What becomes of the schema of a snapshot, and what to call it in the history."""
+"""Function from a snapshot to the step of its schema, and the name of the operation in the history."""
 
 
 class SchemaEvolution:

@@ -82,7 +82,7 @@ class Step:
 
 
 View = Callable[[Snapshot], Snapshot]
-"""What somebody sees of a snapshot."""
+"""Function that restricts a snapshot to the tables that a caller may see."""
 
 
 def steps_of(table: Table, first: int, last: int, view: View = lambda snapshot: snapshot) -> Iterator[Step]:

@@ -24,7 +24,7 @@ MOST_SEGMENTS = 4
 
 
 _REFUSALS = (ValueError, TypeError, NotImplementedError, KeyError, RuntimeError)
-"""How Lance says that it makes no such index."""
+"""Errors of Lance for an index that it cannot build."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

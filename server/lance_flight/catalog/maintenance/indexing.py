@@ -46,7 +46,7 @@ from lance_flight.model.pins import FixedPin
 TABLES_PER_COMMIT = 256
 """Work that is interrupted is lost back to the last commit."""
 LARGE_PART = 0.5
-"""Where more of a table than that is missing in an index, it is built anew as a whole."""
+"""Part of a table that may be missing in an index; above it, the index is built anew as a whole."""
 
 INDEXING_SCHEMA = pa.schema(
     [

@@ -40,7 +40,7 @@ UNRESERVED_ATTEMPTS = 3
 """After so many others are asked to wait."""
 
 Choose = Callable[[Snapshot], Sequence[PartitionTable]]
-"""Which tables of a snapshot to move; those of its current spec are left where they are."""
+"""Function that selects the tables of a snapshot to move; those of its current spec are left where they are."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -26,7 +26,7 @@ PUBLIC = "public"
 
 BRANCH_SIGN = "@"
 _MISSPELT = 0.8
-"""How alike a name is that is taken for the one that was meant, before other schemas are asked."""
+"""Least similarity of a suggested name, before other schemas are searched."""
 _MOST_SCHEMAS = 20
 OF_A_LANCE_TABLE = frozenset({"_versions", "_transactions", "_indices", "_deletions", "_refs", "data", "tree"})
 

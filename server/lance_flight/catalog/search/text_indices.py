@@ -16,7 +16,7 @@ from lance_flight.catalog.search.text_statistics import Counts, Statistics
 from lance_flight.catalog.tables import index_coverage
 
 _NO_CUTTING = frozenset({"lance_tokenizer", "with_position", "block_size", "document_granularity"})
-"""What an index keeps beside how it cuts texts."""
+"""Parameters of an index beside those of its tokenizer."""
 
 _counts = Counts()
 

@@ -26,7 +26,7 @@ MOST_FUZZINESS = 2
 _WORD = re.compile(r"\w+")
 
 Cut = Callable[[str], tuple[str, ...]]
-"""How an index cuts a text into tokens."""
+"""Function by which an index cuts a text into tokens."""
 
 
 class Mode(Enum):

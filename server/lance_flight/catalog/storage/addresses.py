@@ -4,6 +4,6 @@ from __future__ import annotations
 
 ROW_ADDRESS = "_rowaddr"
 TABLE_NUMBER = "_table_number"
-"""What tells the tables of one scan apart."""
+"""Column with the number of a table within one scan."""
 OFFSET_BITS = 32
 OFFSETS = (1 << OFFSET_BITS) - 1

@@ -18,7 +18,7 @@ _S3_OPTIONS = {
     "region": ("aws_region", "region"),
     "endpoint_override": ("aws_endpoint", "endpoint", "aws_endpoint_url"),
 }
-"""What pyarrow calls an option, and under which names Lance takes it; what is not given comes from the environment."""
+"""Names of options in pyarrow and in Lance; options that are not given come from the environment."""
 
 
 def filesystem(uri: str, options: Mapping[str, str]) -> tuple[pafs.FileSystem, str]:

@@ -28,7 +28,7 @@ _DIRECTORIES = ("_indices", "_refs")
 _BRANCHES = "tree"
 
 _Mark: TypeAlias = tuple[int, int, int] | None
-"""What tells a directory from itself after a change: device, inode, and the moment of the change; None: it is not there."""
+"""Mark that changes with a directory: device, inode, and the moment of the change; None: it is not there."""
 
 _examined: dict[str, tuple[tuple[str, _Mark], ...]] = {}
 """The directories of each table that was found free of links, as they were then."""

@@ -30,7 +30,7 @@ HERE = "."
 SMALL_BYTES = 1 << 20
 """Of rows whose file is kept in memory until it is whole."""
 UNREADABLE = (OSError, ValueError, RuntimeError)
-"""What Lance raises for files that are not there, or not what they should be."""
+"""Errors of Lance for files that are missing or malformed."""
 
 _LANCE_SOURCE = re.compile(r",? ?/\S+\.rs:\d+:\d+")
 
@@ -48,7 +48,7 @@ class Caches:
 
 
 caches = Caches()
-"""Those of sessions that are made from here on: whoever wants other sizes says so before anything is opened."""
+"""Cache sizes of the sessions made from here on; to change them, set them before anything is opened."""
 
 
 @cache

@@ -20,10 +20,10 @@ from lance_flight.catalog.tables.index_coverage import INDICES, segments
 
 _OF_TEXTS = "Inverted"
 _NO_OPTIONS = frozenset({"lance_tokenizer", "document_granularity"})
-"""What an index of texts tells of itself that is no option of one that is made."""
+"""Details of a text index that are not options of its creation."""
 
 Signature = tuple[tuple[int, ...], str, str | None]
-"""What indices of one name must have in common: columns, kind, and how they measure vectors or cut texts."""
+"""Signature that indices of one name must share: columns, kind, and how they measure vectors or cut texts."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -30,7 +30,7 @@ UNNUMBERED = 1 << 31
 """Beyond all numbers of Lance."""
 MOST_CHILDREN = 1 << 12
 Key = int | tuple["Key | None", str]
-"""What names a field of a partition table: the id of the namespace's field that it holds, else its name within another."""
+"""Key of a field of a partition table: the id of the namespace's field that it holds, else its name within another."""
 
 
 def field_id(field: pa.Field) -> int | None:

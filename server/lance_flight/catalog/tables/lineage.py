@@ -27,7 +27,7 @@ LINEAGE_FIELDS = (
     pa.field("_row_created_at_version", pa.uint64()),
     pa.field("_row_last_updated_at_version", pa.uint64()),
 )
-"""What Lance says of a row: its id, and the versions of its table in which it came and was last changed.
+"""Lineage columns of Lance: the id of a row, and the versions of its table that inserted it and changed it last.
 
 NULL in a table without stable row ids, as another writer may make one.
 """

@@ -35,7 +35,7 @@ ADDRESS_FIELDS = (
     pa.field(TABLE_NUMBER, pa.int32(), nullable=False),
     pa.field(ROW_ADDRESS, pa.uint64(), nullable=False),
 )
-"""Where a row lies: the number of its source, and its address in Lance's terms (fragment << 32 | offset)."""
+"""Columns with the location of a row: the number of its source, and its Lance address (fragment << 32 | offset)."""
 
 # Lance takes a filter as Substrait, which has no words for some types and literals, and reads not all that there are.
 _NOT_TAKEN = (ValueError, NotImplementedError, KeyError)

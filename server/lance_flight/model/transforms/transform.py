@@ -34,16 +34,16 @@ class Rule:
     """Its name."""
 
     keeps_value: ClassVar[bool] = False
-    """Whether the partition value is the value of its only source."""
+    """True if the partition value is the value of its only source."""
 
     monotonic: ClassVar[bool] = False
-    """Whether the partition value never falls while its only source rises."""
+    """True if the partition value never falls while its only source rises."""
 
     nulls: ClassVar[Nulls] = Nulls.OF_ITS_SOURCE
-    """What a NULL partition value means."""
+    """Meaning of a NULL partition value."""
 
     needs_values: ClassVar[bool] = False
-    """Whether it prunes by single values of its sources alone, never by a range of them."""
+    """True if it prunes by single values of its sources alone, never by a range of them."""
 
     date_part: ClassVar[str | None] = None
     """The `date_part` of its source that it is; those of `planning/calendar.py` prune together."""

@@ -26,7 +26,7 @@ WORK: Mapping[str, tuple[Callable[..., Any], tuple[str, ...], tuple[str, ...]]] 
         "create-index": (maintenance.create_index, ("column",), ("kind", "name", "options", "min_rows")),
     }
 )
-"""What a command does to a table, and which of its arguments that takes by place and by name."""
+"""Function of each command on a table, with the arguments that it takes by position and by name."""
 
 
 def run(options: argparse.Namespace) -> int:
