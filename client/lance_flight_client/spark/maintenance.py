@@ -1,6 +1,6 @@
 """Maintenance of a table by the executors of Spark: the same work as that of `lance-flight compact` and its like, in tasks.
 
-Executors read and write files that nobody sees; the driver makes each part of the work visible in one commit. Other writers, and a
+Executors read and write files that are not visible yet; the driver makes each part of the work visible in one commit. Other writers, and a
 server on the same root, go on meanwhile.
 """
 
@@ -64,7 +64,7 @@ def compact(
 ) -> CompactionReport:
     """Write small files, and files with deleted rows, anew; the rows stay the same.
 
-    A file of `target_rows` (1,048,576) is large enough. A partition table that somebody changes meanwhile stays as it is.
+    A file of `target_rows` (1,048,576) is large enough. A partition table that is changed meanwhile stays as it is.
     """
     rules = CompactionRules() if target_rows is None else CompactionRules(target_rows=target_rows)
     found = _Table.of(root, table, storage)

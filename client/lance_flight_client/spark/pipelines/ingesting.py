@@ -23,7 +23,7 @@ from lance_flight_client.spark.writing.options import WriteOptions
 from lance_flight_client.spark.writing.planning import make_table, planned_table
 from lance_flight_client.spark.writing.reports import Report
 
-# What a reader cannot make out is NULL otherwise, and nobody would know.
+# What a reader cannot make out is NULL otherwise, without notice.
 STRICT: Mapping[str, Mapping[str, str]] = MappingProxyType({kind: {"mode": "FAILFAST"} for kind in ("csv", "json")})
 _VERBS = MappingProxyType(
     {

@@ -74,7 +74,7 @@ class ServerAccess:
             headers.append((b"authorization", f"Bearer {self.token}".encode()))
         elif self.username is not None:
             granted = client.authenticate_basic_token(self.username, self.password or "")
-            # A server that asks nobody who he is grants nothing.
+            # A server without authentication grants no token.
             headers += [granted] * bool(granted[0])
         return flight.FlightCallOptions(headers=headers)
 

@@ -35,7 +35,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return BEGINNING.to_json()
 
     def getDefaultReadLimit(self) -> ReadLimit:
-        # Spark has no limit of snapshots; that of files is what it hands back as it was given, and nobody else looks at.
+        # Spark has no limit of snapshots; that of files is what it hands back as it was given, and nothing else looks at.
         return ReadMaxFiles(self._plan.options.versions_per_trigger)
 
     def prepareForTriggerAvailableNow(self) -> None:

@@ -1,7 +1,7 @@
 """Long work in pieces: each is done by itself, by a thread of this process or by any other one that sees the root.
 
 A piece is plain, and so is what it gives back: both can be pickled, and it opens by itself what it needs. What it has
-written is part of no version until whoever asked for it commits.
+written is part of no version until the caller commits it.
 """
 
 from __future__ import annotations

@@ -84,7 +84,7 @@ class Commits:
         with self._lock:
             self._waiting.append(mine)
         with self._turn:
-            # Whoever had the turn before may have taken this one along.
+            # The transaction that had the turn before may have taken this one along.
             if not mine.is_done:
                 with self._lock:
                     group, self._waiting = self._waiting, []

@@ -115,7 +115,7 @@ class Staging:
             )
         for part in target.parts:
             if part.rewrites and part.table is None and table is not None:
-                # The new partition was made by somebody who names it otherwise.
+                # The new partition was made by a writer that names it otherwise.
                 raise SerializationFailure(f"partition table {target.object_id!r} was made by another writer")
             if part.added.place != place:
                 _move(self._root, part, location, place, base)
@@ -199,7 +199,7 @@ def _fragments(operation: LanceOperation.BaseOperation) -> list[FragmentMetadata
 def _move(root: Store, part: PartitionChange, location: str, place: str, base: FixedPin | None) -> None:
     """Take added rows along to where the table is now.
 
-    Somebody else made it first for the same values, or the row of the table refers to another branch of it.
+    Another writer made it first for the same values, or the row of the table refers to another branch of it.
     """
     if root.is_remote and not part.owns_directory:
         raise SerializationFailure(f"the partition of {part.added.object_id!r} was made by several others at once")

@@ -42,7 +42,7 @@ class PartitionChange:
 
     `table` is the partition table in the transaction's first snapshot. `waiting` is not staged yet. Rows that were only
     added can be put on top of whatever is there; a part that `rewrites` is good for the version that it read alone, or
-    for a partition that nobody else has made.
+    for a partition that no other writer has made.
     """
 
     table: PartitionTable | None

@@ -113,7 +113,7 @@ def _steps(root: Store, old: Snapshot, new: Snapshot) -> Iterator[Step]:
     for object_id in sorted(before.keys() | after.keys()):
         left, right = before.get(object_id), after.get(object_id)
         if left is not None and isinstance(left.pin, Latest) and right is not None:
-            # The first of our writers pins what it finds; what a table without a pin was before, nobody knows.
+            # The first of our writers pins what it finds; what a table without a pin was before is not known.
             continue
         tables = (None if table is None else pinned(root, table, at) for table, at in ((left, old), (right, new)))
         yield Step(snapshot=new.version, partition=object_id, before=next(tables), after=next(tables))

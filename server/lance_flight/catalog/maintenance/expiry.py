@@ -74,7 +74,7 @@ def expire(namespace: Store, manifest: Store, *, retain: float, now: float, anno
         for version, successor in pairwise(versions)
         if successor.modified < limit
     }
-    # What is announced already may be half gone: nobody reads it any more, however young it is.
+    # What is announced already may be half removed: it is not read any more, however young it is.
     begun = expiring(namespace)
     candidates = ((old | begun) & everything) - newest - _anchored(manifest)
     name = f"{secrets.token_hex(8)}{SUFFIX}"
@@ -82,7 +82,7 @@ def expire(namespace: Store, manifest: Store, *, retain: float, now: float, anno
     if announce and candidates:
         make_private(namespace, EXPIRING)
         put(place, name, candidates)
-    # Only after the announcement: whoever reads an old snapshot, or tags one, does it first and then looks at that.
+    # Only after the announcement: a reader leases an old snapshot, or tags it, first and then looks at the announcement.
     expired = candidates - leased(namespace, now) - _anchored(manifest)
     if announce and expired != candidates:
         put(place, name, expired)

@@ -43,7 +43,7 @@ class MigrationReport:
 def migrate(namespace: PartitionedNamespace, *, dry_run: bool = False) -> MigrationReport:
     """Move specs and schema into the table metadata, unless they are there; raise `Corrupt` if they cannot be read.
 
-    Somebody who does the same at the same moment wins or loses as a whole.
+    A concurrent migration wins or loses as a whole.
     """
     if namespace.branch is not None:
         raise Unsupported(f"branch {namespace.branch.name!r} is not migrated by itself; only its table can be")

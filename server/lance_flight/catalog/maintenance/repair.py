@@ -191,7 +191,7 @@ def _merge(
         )
         version = namespace.commits.commit(transaction)
     emptied = namespace.manifest.snapshot(version).tables_named([table.object_id for table, _ in others])
-    # Not those that somebody has written to since.
+    # Not those that another writer has written to since.
     _forget(namespace, [_is(table.object_id, table.pin) for table in emptied.values()])
     return rows
 

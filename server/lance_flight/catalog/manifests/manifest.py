@@ -187,7 +187,7 @@ class Manifest(VersionLog):
     ) -> int | None:
         """Commit, and return the version in which it is visible, whatever answer came; None where another one was first.
 
-        `OutcomeUnknown` where nobody can say: an object store did not answer, or cannot be asked.
+        `OutcomeUnknown` where it cannot be known: an object store did not answer, or cannot be asked.
         """
         place = self.root
         try:

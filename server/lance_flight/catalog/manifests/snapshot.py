@@ -113,7 +113,7 @@ class Snapshot:
     with what is still `pending` there (`pending.py`);
     `committed_at` in UTC; `table_branch` the Lance branch of partition tables that writes go to (None: wherever the pin is).
     One with changes on top has no addresses: it was never stored. `misplaced` are specs and schema that are not in `metadata`.
-    A plain table has one that nobody stored (`is_partitioned` False): itself as the only partition of a spec without fields.
+    A plain table has one that is not stored (`is_partitioned` False): itself as the only partition of a spec without fields.
     """
 
     version: int

@@ -89,7 +89,7 @@ class DirectoryManifest:
     def register(self, tables: Iterable[Listed]) -> None:
         """List tables that lie in the directory, in one commit, and make the list where there is none.
 
-        `Conflict` where somebody lists one of the names first.
+        `Conflict` where another writer lists one of the names first.
         """
         if not self.root.has(MANIFEST):
             create_table(self.root.child(MANIFEST), pa.schema(BASE_FIELDS))

@@ -353,7 +353,7 @@ class TableResolver:
     def _is_namespace(self, place: Store) -> bool:
         """Return whether a partitioned namespace lies at `place`: a `__manifest` with at least one partition spec.
 
-        A broken one is listed with the others, and whoever opens it is told why.
+        A broken one is listed with the others, and opening it raises the reason.
         """
         return place.has(MANIFEST) and self._namespace(place).manifest.is_namespace()
 

@@ -43,7 +43,7 @@ class IndexedTexts:
         covered = index_coverage.covered(index)
         here = [file for file in dataset.get_fragments() if file.fragment_id in covered]
         rows, stored = sum(file.count_rows() for file in here), sum(file.physical_rows for file in here)
-        # Of files that are gone nobody knows any more how many rows they had: as many as the others.
+        # How many rows removed files had is not known any more: as many as the other files, it is assumed.
         live = documents * rows * len(here) / (stored * len(covered)) if stored else 0.0
         options = {name: value for name, value in segments[0]["params"].items() if name not in _NO_CUTTING}
         return cls(

@@ -97,7 +97,7 @@ class Leases:
             if self._renewer is None:
                 self._renewer = threading.Thread(target=self._renew, name="leases", daemon=True)
                 self._renewer.start()
-            # Each is in hand before it is looked up again: nobody else keeps it.
+            # Each is in hand before it is looked up again: nothing else references it.
             return [
                 self._holds.setdefault((namespace.uri, snapshot), SnapshotLease(namespace, snapshot))
                 for snapshot in snapshots
@@ -139,7 +139,7 @@ class Leases:
                     place.remove_files([self._name])
                     self._published.pop(namespace.uri, None)
             except (OSError, OutsideRoot) as exc:
-                # The table was dropped, or nobody may write here: the retention floor protects the reader all the same.
+                # The table was dropped, or is read-only here: the retention floor protects the reader all the same.
                 log.debug("no lease on %s: %s", namespace.uri, exc)
 
     def publish_all(self) -> None:

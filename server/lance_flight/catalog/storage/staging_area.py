@@ -1,7 +1,7 @@
 """Private places of a root: where a table is built before its name leads to it, and lies when it no longer does.
 
 Each belongs to one operation for as long as that holds the lock of a file in it; the kernel lets go of it with the process.
-What nobody holds was left by a process that died: a table whose successor never came goes back, the rest is removed.
+A place that is not locked was left by a process that died: a table whose successor never came goes back, the rest is removed.
 """
 
 from __future__ import annotations

@@ -40,7 +40,7 @@ class CarriedIndices:
         carried = [
             replace(
                 segment,
-                # Whoever does not know their sizes asks for them in each search.
+                # A reader that does not know their sizes requests them in each search.
                 files=[IndexFile(file.path, file.size) for file in store.child(INDICES, segment.uuid).tree()],
                 index_details=_details(index),
             )

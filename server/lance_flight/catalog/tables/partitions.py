@@ -1,7 +1,7 @@
 """Partition tables: writing invisible data files, and staging them as a version on top of a pin.
 
 Decision 13. Lance rebases an append onto whatever is newest, so after every commit here the version must be
-exactly base + 1; otherwise it carries somebody else's rows and is left alone.
+exactly base + 1; otherwise it carries another writer's rows and is left alone.
 """
 
 from __future__ import annotations

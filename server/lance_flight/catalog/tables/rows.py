@@ -64,7 +64,7 @@ def conform(
             default = defaults.get(field.name)
             column = pa.nulls(batch.num_rows, field.type) if default is None else pa.repeat(default, batch.num_rows)
         if not field.nullable and column.null_count:
-            # Batches are stored as they come, several at a time: nobody counts the rows before this one.
+            # Batches are stored as they come, several at a time: the rows before this one are not counted.
             where = f"row {_first_null(column) + 1} of a batch of {len(column)}"
             raise DataError(f"column {field.name!r} is NOT NULL and has NULL in {where}")
         if not is_stored:
