@@ -125,10 +125,10 @@ def test_a_server_takes_its_defaults_from_what_it_may_use(tmp_path: Path, monkey
     try:
         assert machine.cores() == 1
         assert machine.memory() <= 4 * GIB
-        given = service._limits(ServerConfig())
+        given = service.limits_of(ServerConfig())
         assert given.server_memory == machine.memory() // 2 <= 2 * GIB
         assert given.write_memory == given.server_memory // 8
-        assert service._limits(ServerConfig(server_memory_limit=64 << 20)).write_memory == 0
+        assert service.limits_of(ServerConfig(server_memory_limit=64 << 20)).write_memory == 0
         assert given.running_statements == service.LEAST_RUNNING
     finally:
         machine.cores.cache_clear()

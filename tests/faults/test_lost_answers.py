@@ -193,13 +193,13 @@ def test_no_staging_is_left_running_when_another_one_of_the_same_commit_fails(
     calls, both, given_up = iter(["fails", "goes on"]), threading.Barrier(2, timeout=60), threading.Event()
     stage, ended = partitions.stage, []
 
-    def staging(store: Store, *args: Any) -> Any:
+    def staging(store: Store, *args: Any, **options: Any) -> Any:
         call = next(calls)
         both.wait()
         if call == "fails":
             raise OSError("no space left on device")
         given_up.wait(0.5)
-        ended.append(stage(store, *args))
+        ended.append(stage(store, *args, **options))
         return ended[-1]
 
     monkeypatch.setattr(partitions, "stage", staging)

@@ -17,7 +17,7 @@ def main(uri: str, table: str, *partition_by: str) -> None:
     command = StatementIngest(
         table=table,
         table_definition_options=TableDefinitionOptions(if_not_exist=CREATE, if_exists=APPEND),
-        options=tuple(("partition_by", fields) for fields in partition_by),
+        options={"partition_by": partition_by[0]} if partition_by else {},
     )
     descriptor = flight.FlightDescriptor.for_command(encode_command(command))
     writer, _ = flight.connect(uri).do_put(descriptor, pa.schema({"id": pa.int64()}))

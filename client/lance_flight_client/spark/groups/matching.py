@@ -34,9 +34,6 @@ class Grouped:
 
 def grouped(sides: Sequence[Keyed], *, inner: bool) -> Grouped | NotCopartitioned:
     """Return the groups of all sides: rows with equal keys are in one (spec: Storage Partitioned Join)."""
-    plain = [side.plan.table.name for side in sides if not side.plan.ids]
-    if plain:
-        return NotCopartitioned(f"{plain[0]} is not partitioned")
     floating = [
         (side, key) for side in sides for key in side.keys if pa.types.is_floating(side.plan.source.field(key).type)
     ]
@@ -46,7 +43,10 @@ def grouped(sides: Sequence[Keyed], *, inner: bool) -> Grouped | NotCopartitione
             f"{key} of {side.plan.table.name} is a float; Spark and Arrow do not agree which of those are equal"
         )
     found = [side.plan.found() for side in sides]
-    scans = [each.planned for each in found if each.planned is not None]
+    scans = [each.planned for each in found]
+    plain = [scan.name for scan in scans if not scan.snapshot.is_partitioned]
+    if plain:
+        return NotCopartitioned(f"{plain[0]} is not partitioned")
     wanted = [scan.side(side.plan.table.name, side.keys) for scan, side in zip(scans, sides, strict=True)]
     matched = match(wanted, evaluate, inner=inner)
     if isinstance(matched, NotCopartitioned):

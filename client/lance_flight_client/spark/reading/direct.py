@@ -35,13 +35,13 @@ from lance_flight_client.spark.types import carried_schema, spark_schema
 class PrunedTables:
     """Result of pruning a read: the filters by spec version, the condition that they do not cover, and the tables that are left.
 
-    These stand in the order of the tables of `planned`, which a plain table has not.
+    These stand in the order of the tables of `planned`.
     """
 
     filters: Mapping[int, RowFilter]
     condition: str | None
     pieces: Sequence[TablePiece]
-    planned: PlannedScan | None = None
+    planned: PlannedScan
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -124,9 +124,7 @@ def _build_scan(
         for tables, version, filter in zip(snapshot.tables, pruning.versions, filters, strict=True)
         for row in version.kept
     )
-    return PlannedScan(
-        name=namespace.store.name, snapshot=snapshot, tables=tables, pruning=pruning, condition=condition
-    )
+    return PlannedScan(name=namespace.name, snapshot=snapshot, tables=tables, pruning=pruning, condition=condition)
 
 
 def _table(
