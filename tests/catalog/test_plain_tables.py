@@ -170,16 +170,23 @@ def test_an_id_is_known_after_its_writer_died_right_after_the_commit(
     assert [token.id for token in named_commits(again.snapshot())] == ["load 1"]
 
 
-@pytest.mark.parametrize("is_committed", [True, False])
+LOST = [
+    pytest.param("the connection was reset", True, id="after the commit"),
+    pytest.param("the connection was reset", False, id="before it"),
+    pytest.param("Retryable commit conflict for version 1", True, id="a conflict with itself"),
+]
+
+
+@pytest.mark.parametrize(("answer", "is_committed"), LOST)
 def test_an_answer_that_is_lost_is_looked_for_in_the_table(
-    place: Path, monkeypatch: pytest.MonkeyPatch, *, is_committed: bool
+    place: Path, monkeypatch: pytest.MonkeyPatch, answer: str, *, is_committed: bool
 ) -> None:
     table, commit_to = opened(place), lance.LanceDataset.commit
 
     def lost(*arguments: object, **options: object) -> object:
         if is_committed:
             commit_to(*arguments, **options)
-        raise OSError("the connection was reset")
+        raise OSError(answer)
 
     monkeypatch.setattr(lance.LanceDataset, "commit", lost)
     if is_committed:

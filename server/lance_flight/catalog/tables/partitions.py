@@ -324,10 +324,10 @@ def _committed(
     try:
         with conflicts(f"another writer changed table {store.name!r} first"):
             made = LanceDataset.commit(dataset, transaction, max_retries=0, storage_options=store.options or None)
-    except OSError as exc:
-        # Whatever went wrong, the table says whether it did so before or after the commit.
+    except (Conflict, OSError) as exc:
+        # Whatever went wrong, the table says whether it did so before or after the commit: what is met may be this very one.
         found = _find_commit(store, base, properties)
-        if found is None and store.is_remote:
+        if found is None and store.is_remote and isinstance(exc, OSError):
             raise OutcomeUnknown(f"a commit to {store.name!r} was sent and not answered: {store.words(exc)}") from exc
         if found is None:
             raise
