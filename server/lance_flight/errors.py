@@ -3,6 +3,7 @@
 ```text
 LanceFlightError
 ├── InvalidInput        the request itself is wrong: change it
+│   ├── InvalidTransactionState  BEGIN in a transaction, COMMIT or ROLLBACK without one, a write in a read-only one
 │   ├── SqlError            text that is not SQL, or a statement that cannot be planned
 │   ├── SpecError           a partition spec (every problem of it at once)
 │   ├── SchemaError         a schema that does not fit, or may not change so
@@ -56,6 +57,12 @@ class InvalidInput(LanceFlightError):
     """A request that is invalid as it stands."""
 
     code = "invalid_input"
+
+
+class InvalidTransactionState(InvalidInput):
+    """A statement that does not fit the state of its session's transaction."""
+
+    code = "invalid_transaction_state"
 
 
 class SqlError(InvalidInput):

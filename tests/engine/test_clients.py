@@ -306,3 +306,18 @@ def test_two_principals_never_share_a_session(served: Served) -> None:
     served.clients.session("client", "alice").branch = "audit"
     assert served.clients.session("client", "bob").branch is None
     assert served.clients.joined(served.clients.session("client", "bob")) is None
+
+
+def test_a_transaction_that_sql_began_takes_nothing_but_its_end_once_a_statement_is_torn(served: Served) -> None:
+    session = served.clients.session("c", "ann")
+    served.clients.begin_sql(session, serializable=False, is_read_only=False)
+    scope = Scope(session, session.sql_transaction, is_identified=True)
+    served.engine.update("INSERT INTO t VALUES (3, 'a')", scope=scope)
+    with served.clients.transaction(scope.transaction or b"").statement() as begun:
+        begun.torn = Conflict("a half")
+    for sql in ("INSERT INTO t VALUES (4, 'a')", "SET isolation = 'serializable'", "COMMIT"):
+        with pytest.raises(Conflict, match="can only be rolled back: a half"):
+            served.engine.update(sql, scope=scope)
+    served.engine.update("ROLLBACK", scope=Scope(session, is_identified=True))
+    assert served.ids() == [1, 2]
+    assert served.clients.counted()[1] == 0

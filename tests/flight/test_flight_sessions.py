@@ -149,10 +149,13 @@ def test_each_client_has_a_cookie_of_its_own(connect: SessionRegistry) -> None:
     assert len({jar.cookies[SESSION_COOKIE] for jar in jars}) == len(jars)
 
 
-def test_a_query_alone_is_answered_with_no_cookie(connect: SessionRegistry) -> None:
+def test_a_query_is_answered_with_a_cookie_too(connect: SessionRegistry) -> None:
     jar = CookieJar()
     connect(jar).connection.get_flight_info(SELECT)
-    assert jar.given == 0
+    given = jar.cookies[SESSION_COOKIE]
+    connect(jar).set(option="x")
+    assert connect(jar).names() == {"option"}
+    assert jar.cookies[SESSION_COOKIE] == given
 
 
 def test_a_client_that_keeps_no_cookies_has_the_session_of_its_connection(connect: SessionRegistry) -> None:

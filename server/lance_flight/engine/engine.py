@@ -301,7 +301,8 @@ class Engine:
         check_parameters(running.sql, parameters, is_query=False)
         match statement:
             case SessionStatement():
-                return statement.run(Server(self.running, scope, partial(self._transaction, scope)))
+                begun = partial(self._transaction, scope)
+                return statement.run(Server(self.running, self.clients, running.cancellation, scope, begun))
             case ChangeStatement():
                 with self._turn(running, scope) as (transaction, _):
                     running.at(State.RUNNING)

@@ -28,6 +28,7 @@ class Caller:
     `is_connection` says that this is nothing but the connection. `cookie` is the one that this server has given to its
     client, if it came with one, and tells the session apart by itself. `is_gone` says whether the client still waits for an
     answer; it may be asked from any thread, also after the call. `trace` is the context of the call's trace, if there is one.
+    `is_java` says that its client is one in Java, as the JDBC driver is.
     """
 
     principal: str = "anonymous"
@@ -38,6 +39,7 @@ class Caller:
     cookie: str | None = None
     is_gone: Callable[[], bool] = field(default=lambda: False, compare=False, repr=False)
     trace: Any = None
+    is_java: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -43,6 +43,7 @@ MOST_ENDPOINTS = 256
 SESSION_COOKIE = "arrow_flight_session_id"
 """Name of the session cookie, the same as in Arrow's own servers."""
 
+_OFFERING = frozenset([flight.FlightMethod.DO_ACTION, flight.FlightMethod.GET_FLIGHT_INFO])
 _COOKIE_BYTES = 16
 _AUTHORIZATION, _COOKIES = "authorization", "cookie"
 _CODECS = ("lz4", "zstd")
@@ -61,7 +62,6 @@ class Call:
     compression: str | None = None
     ingest_options: Mapping[str, str] = field(default_factory=dict)
     offered: str | None = None
-    is_java: bool = False
     is_cancelled: Callable[[], bool] = lambda: False
 
 
@@ -192,8 +192,8 @@ class CallMiddlewareFactory(flight.ServerMiddlewareFactory):
     def start_call(self, info: flight.CallInfo, headers: Mapping[str, Sequence[str]]) -> CallMiddleware:
         """Admit a new call or raise `Unauthenticated`; other errors in headers are left to `call_of`, which can report them better.
 
-        The headers of an answer leave before its handler is called. So every action of a client without a session of
-        its own is answered with a cookie, whether it is an action that needs one or not.
+        The headers of an answer leave before its handler is called. So every action and GetFlightInfo of a client without a session of
+        its own is answered with a cookie, whether it is one that needs it or not.
         """
         is_handshake = info.method == flight.FlightMethod.HANDSHAKE
         if not self._authentication.is_open:
@@ -202,7 +202,7 @@ class CallMiddlewareFactory(flight.ServerMiddlewareFactory):
         granted = self._authentication.grant(principal) if is_handshake else None
         has_token = _has_session_token(principal, headers)
         cookie = None if has_token else _session_cookie(headers.get(_COOKIES, ()))
-        is_offered = info.method == flight.FlightMethod.DO_ACTION and cookie is None and not has_token
+        is_offered = info.method in _OFFERING and cookie is None and not has_token
         middleware = CallMiddleware(
             self._in_flight,
             self._authentication,
@@ -240,6 +240,9 @@ def call_of(context: flight.ServerCallContext) -> Call:
             cookie=middleware.cookie,
             is_gone=middleware.waiting.is_gone,
             trace=getattr(context.get_middleware(TRACING), "context", None),
+            is_java=any(
+                str(agent).startswith(java_parameters.USER_AGENT) for agent in middleware.headers.get("user-agent", ())
+            ),
         ),
         endpoints=_endpoints(middleware.headers.get(ENDPOINTS_HEADER)),
         compression=_compression(middleware.headers.get(COMPRESSION_HEADER)),
@@ -249,9 +252,6 @@ def call_of(context: flight.ServerCallContext) -> Call:
             for value in list(middleware.headers.get(header, ()))[:1]
         },
         offered=middleware.offered,
-        is_java=any(
-            str(agent).startswith(java_parameters.USER_AGENT) for agent in middleware.headers.get("user-agent", ())
-        ),
         is_cancelled=middleware.waiting.is_gone,
     )
 

@@ -152,7 +152,7 @@ class EngineBackend:
         transaction: bytes | None = None,
     ) -> int:
         session = self._session(caller)
-        if transaction is None and _is_own(session, caller):
+        if transaction is None and session.sql_transaction is None and _is_own(session, caller):
             joined = self._engine.clients.joined(session)
             transaction = None if joined is None else joined.id
         if target.catalog not in (None, "", CATALOG):
@@ -176,7 +176,15 @@ class EngineBackend:
 
     def _scope(self, caller: Caller, transaction: bytes | None) -> Scope:
         session = self._session(caller)
-        scope = Scope(session, transaction, _issuer(caller, session), self._access(caller))
+        if transaction is None and not caller.is_connection:
+            transaction = session.sql_transaction
+        scope = Scope(
+            session,
+            transaction,
+            _issuer(caller, session),
+            self._access(caller),
+            is_identified=not caller.is_connection,
+        )
         return scope.with_own_tables() if _is_own(session, caller) else scope
 
     def _access(self, caller: Caller) -> Access:

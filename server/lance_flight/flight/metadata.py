@@ -136,9 +136,10 @@ def _table_types(_: commands.GetTableTypes, backend: Backend, caller: Caller) ->
     return [sorted({TABLE} | {table.type for table in backend.tables(caller)})]
 
 
-def _sql_info(command: commands.GetSqlInfo, backend: Backend, _caller: Caller) -> Sequence[Sequence[Any] | pa.Array]:
+def _sql_info(command: commands.GetSqlInfo, backend: Backend, caller: Caller) -> Sequence[Sequence[Any] | pa.Array]:
     codes = sql_info.known_codes(command.info)
-    return [codes, sql_info.values(codes, backend.sql_info())]
+    own = {**backend.sql_info(), **(sql_info.OF_JAVA if caller.is_java else {})}
+    return [codes, sql_info.values(codes, own)]
 
 
 def _xdbc_type_info(command: commands.GetXdbcTypeInfo, _backend: Backend, _caller: Caller) -> Sequence[Sequence[Any]]:

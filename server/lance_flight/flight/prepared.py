@@ -65,7 +65,7 @@ class PreparedStatements:
         parameters = client_schema(described.parameters)
         result = pb.ActionCreatePreparedStatementResult(
             prepared_statement_handle=self.sealer.handle(prepared, call.caller.principal),
-            parameter_schema=_message(java_parameters(parameters) if call.is_java else parameters),
+            parameter_schema=_message(java_parameters(parameters) if call.caller.is_java else parameters),
             is_update=described.schema is None,
         )
         if described.schema is not None:

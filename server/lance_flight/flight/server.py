@@ -141,13 +141,14 @@ class FlightSqlServer(flight.FlightServerBase):
         self, context: flight.ServerCallContext, descriptor: flight.FlightDescriptor
     ) -> flight.FlightInfo:
         """GetFlightInfo: returns the schema and the endpoints of a result; a statement that is no query runs here."""
-        call = call_of(context)
-        match _command(descriptor):
-            case StatementQuery() | StatementSubstraitPlan() | PreparedStatementQuery() as command:
+        call, command = call_of(context), _command(descriptor)
+        if isinstance(command, GetSqlInfo):
+            self._backend.connected(call.caller)
+        self._offer(call)
+        match command:
+            case StatementQuery() | StatementSubstraitPlan() | PreparedStatementQuery():
                 return self._statements.get_flight_info(call, descriptor, command)
             case command if isinstance(command, MetadataCommand):
-                if isinstance(command, GetSqlInfo):
-                    self._backend.connected(call.caller)
                 endpoint = flight.FlightEndpoint(descriptor.command, ())
                 return flight.FlightInfo(metadata.schema_of(command), descriptor, [endpoint])
             case command:
@@ -205,10 +206,14 @@ class FlightSqlServer(flight.FlightServerBase):
     def do_action(self, context: flight.ServerCallContext, action: flight.Action) -> Iterator[bytes]:
         """DoAction: runs an action (see `actions`)."""
         call = call_of(context)
-        if call.offered is not None:
-            self._backend.offer(call.caller, call.offered)
+        self._offer(call)
         asked = decode_action(action.type, action.body.to_pybytes())
         return iter(self._actions.run(call, action.type, asked))
+
+    def _offer(self, call: Call) -> None:
+        """Register the cookie that the answer to a call carries."""
+        if call.offered is not None:
+            self._backend.offer(call.caller, call.offered)
 
     @handler
     def list_actions(self, context: flight.ServerCallContext) -> Sequence[flight.ActionType]:

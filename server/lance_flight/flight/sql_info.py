@@ -168,6 +168,12 @@ _MAPS: Values = {
     ]
 }
 
+OF_JAVA: Values = {
+    pb.SQL_TRANSACTIONS_SUPPORTED: False,
+    pb.SQL_DEFAULT_TRANSACTION_ISOLATION: pb.SQL_TRANSACTION_NONE,
+}
+"""Values for clients in Java: `commit()` and `rollback()` of the JDBC driver (18.3) send nothing, which JDBC calls no support."""
+
 _CHILDREN: Sequence[Values] = (_STRINGS, _BOOLEANS, _BIGINTS, _INTEGERS, _LISTS, _MAPS)
 """Values by code, in the order of the union's children."""
 

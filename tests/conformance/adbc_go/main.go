@@ -29,6 +29,7 @@ func main() {
 	statements(connection)
 	partitions(connection)
 	transactions(connection)
+	transactionsInSQL()
 	must(connection.Close())
 }
 
@@ -166,6 +167,31 @@ func transactions(c adbc.Connection) {
 	say("commit", func() (any, error) { return nil, c.Commit(ctx) })
 	must(options.SetOption(adbc.OptionKeyAutoCommit, adbc.OptionValueEnabled))
 	say("rows after the transactions", func() (any, error) { return query(c, "SELECT id FROM in_parts") })
+	say("BEGIN without cookies", func() (any, error) { return update(c, "BEGIN") })
+}
+
+// transactionsInSQL sends BEGIN before anything else, over a connection that keeps cookies.
+func transactionsInSQL() {
+	options := map[string]string{adbc.OptionKeyURI: os.Args[1], flightsql.OptionCookieMiddleware: adbc.OptionValueEnabled}
+	database, err := flightsql.NewDriver(memory.DefaultAllocator).NewDatabase(options)
+	must(err)
+	c, err := database.Open(ctx)
+	must(err)
+	for _, end := range []string{"ROLLBACK", "COMMIT"} {
+		say("BEGIN, "+end, func() (any, error) {
+			if _, err := update(c, "BEGIN"); err != nil {
+				return nil, err
+			}
+			if _, err := update(c, "DELETE FROM in_parts"); err != nil {
+				return nil, err
+			}
+			if _, err := update(c, end); err != nil {
+				return nil, err
+			}
+			return query(c, "SELECT count(*) AS rows FROM in_parts")
+		})
+	}
+	must(c.Close())
 }
 
 func say(name string, call func() (any, error)) {

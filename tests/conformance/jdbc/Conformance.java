@@ -55,6 +55,7 @@ public final class Conformance {
       conformance.session();
       conformance.statements();
       conformance.prepared();
+      conformance.transactions();
       say("a catalog in the URL", () -> flights(arguments[0] + "&catalog=lance"));
       say("a catalog that is not there", () -> flights(arguments[0] + "&catalog=nowhere"));
       for (String line : Files.readAllLines(Path.of(arguments[1]))) {
@@ -211,6 +212,37 @@ public final class Conformance {
       }
     });
     say("rows of the batch", () -> query("SELECT a, b FROM made WHERE a >= 10 ORDER BY a"));
+  }
+
+  /** The driver sends nothing for its own transactions; those of SQL are sent as statements. */
+  private void transactions() {
+    say("create of a partitioned table", () -> update("CREATE TABLE parted (a BIGINT, b VARCHAR) PARTITIONED BY (b)"));
+    say("rollback of the driver keeps the rows", () -> {
+      connection.setAutoCommit(false);
+      update("INSERT INTO parted VALUES (100, 'kept')");
+      connection.rollback();
+      connection.setAutoCommit(true);
+      return query("SELECT b FROM parted WHERE a = 100");
+    });
+    say("ROLLBACK without BEGIN", () -> execute("ROLLBACK"));
+    say("BEGIN and ROLLBACK", () -> {
+      execute("BEGIN");
+      update("INSERT INTO parted VALUES (101, 'gone')");
+      String inside = query("SELECT b FROM parted WHERE a = 101");
+      execute("ROLLBACK");
+      return inside + " " + query("SELECT count(*) FROM parted WHERE a = 101");
+    });
+    say("BEGIN and COMMIT", () -> {
+      execute("START TRANSACTION ISOLATION LEVEL SERIALIZABLE");
+      try (PreparedStatement statement = connection.prepareStatement("INSERT INTO parted VALUES (?, ?)")) {
+        statement.setLong(1, 102);
+        statement.setString(2, "there");
+        statement.executeUpdate();
+      }
+      execute("COMMIT");
+      return query("SELECT b FROM parted WHERE a = 102");
+    });
+    say("COMMIT without BEGIN", () -> execute("COMMIT"));
   }
 
   private void type(String table, String literal) {

@@ -16,6 +16,7 @@ from lance_flight.engine.runtime.running_statement import Issuer
 class Scope:
     """Context of a statement: the session of its client, its transaction, its issuer and the issuer's rights.
 
+    `is_identified` says that a token or a cookie tells the session, so that no other client's statements come to it.
     `temporary` are the temporary tables that existed when the statement arrived; new ones are made in `own_tables`.
     """
 
@@ -25,6 +26,7 @@ class Scope:
     access: Access = UNLIMITED
     temporary: Temporary = NO_TABLES
     own_tables: TemporaryTables | None = None
+    is_identified: bool = False
 
     def with_own_tables(self) -> Scope:
         """Return the scope with the session's temporary tables, for a session that certainly belongs to its client alone."""

@@ -41,6 +41,10 @@ class Session:
     `is_introduced` says that its client has begun it itself, so that nothing of it is another one's. One that
     began as that of a connection whose client was not known has it as its `origin`. Its `id` may be shown to
     other clients, because it does not give access to the session.
+
+    `sql_transaction` is the transaction that BEGIN has begun: it stays until COMMIT or ROLLBACK, even if the transaction has ended
+    before, so that no statement that was meant for it is committed by itself. `commit_failed` is true after a COMMIT
+    that failed, which some clients send ROLLBACK after.
     """
 
     id: str = field(default_factory=new_session_id)
@@ -49,6 +53,8 @@ class Session:
     db_schema: str = PUBLIC
     execution: QueryOptions = field(default_factory=QueryOptions)
     open: dict[bytes, OpenTransaction] = field(default_factory=dict)
+    sql_transaction: bytes | None = None
+    commit_failed: bool = False
     temporary: TemporaryTables = field(default_factory=TemporaryTables)
     is_introduced: bool = False
     origin: Session | None = None

@@ -22,7 +22,7 @@ from lance_flight.engine.runtime.client_sessions import (
 )
 from lance_flight.engine.runtime.limits import NO_LIMITS, Limits
 from lance_flight.engine.runtime.transactions import SqlTransaction
-from lance_flight.errors import Conflict, InvalidInput, LimitExceeded, NotFound, Refused
+from lance_flight.errors import Conflict, InvalidInput, InvalidTransactionState, LimitExceeded, NotFound, Refused
 
 ID_BYTES = 16
 _COOKIE = "session "
@@ -51,6 +51,7 @@ class SessionRegistry:
         self._now = now
         self._sessions: OrderedDict[str, _Kept] = OrderedDict()
         self._offered: OrderedDict[str, Session] = OrderedDict()
+        self._interrupted: OrderedDict[str, bytes] = OrderedDict()
         self._open: dict[bytes, OpenTransaction] = {}
         self._lock = threading.Lock()
 
@@ -60,7 +61,9 @@ class SessionRegistry:
         with self._lock:
             kept = self._sessions.get(key)
             is_there = kept is not None and kept.session.principal == principal
-            return self._keep(key, kept.session if kept and is_there else Session(principal=principal))
+            if kept is not None and is_there:
+                return self._keep(key, kept.session)
+            return self._keep(key, Session(principal=principal, sql_transaction=self._interrupted.pop(key, None)))
 
     def renew(self, key: str, principal: str = ANONYMOUS) -> None:
         """Reset a session: its settings are the default ones, and no open transaction belongs to it."""
@@ -126,17 +129,59 @@ class SessionRegistry:
             session.temporary.close()
 
     def begin(self, session: Session) -> bytes:
-        """Begin a transaction and return its id."""
-        self._end_idle()
-        transaction = OpenTransaction(
-            secrets.token_bytes(ID_BYTES),
-            session,
-            SqlTransaction(self._root.on_branch(session.branch), explicit=True, serializable=session.is_serializable),
-            self._now(),
-        )
+        """Begin a transaction of the driver and return its id; raise `InvalidTransactionState` inside one that SQL has begun."""
+        transaction = self._new(session, serializable=session.is_serializable)
         with self._lock:
+            if session.sql_transaction is not None:
+                raise InvalidTransactionState(
+                    "a transaction that BEGIN has begun is open in this session; expected COMMIT or ROLLBACK first"
+                )
             self._open[transaction.id] = session.open[transaction.id] = transaction
         return transaction.id
+
+    def begin_sql(self, session: Session, *, serializable: bool, is_read_only: bool) -> None:
+        """Begin the transaction of all statements of a session; raise `InvalidTransactionState` if another one is open."""
+        transaction = self._new(session, serializable=serializable, is_read_only=is_read_only)
+        with self._lock:
+            if session.sql_transaction is not None:
+                raise InvalidTransactionState("BEGIN inside a transaction; expected COMMIT or ROLLBACK first")
+            if session.open:
+                raise InvalidTransactionState(
+                    "BEGIN in a session in which its driver has begun a transaction (BeginTransaction);"
+                    " expected commit() or rollback() of the connection first"
+                )
+            self._open[transaction.id] = session.open[transaction.id] = transaction
+            session.sql_transaction, session.commit_failed = transaction.id, False
+
+    def end_sql(self, session: Session, *, commit: bool) -> None:
+        """End the transaction of a session's statements: a failed commit is rolled back; `InvalidTransactionState` without one."""
+        ended = session.sql_transaction
+        if ended is None:
+            if commit or not session.commit_failed:
+                raise InvalidTransactionState(
+                    f"{'COMMIT' if commit else 'ROLLBACK'} without a transaction: each statement was committed by itself;"
+                    " expected BEGIN before the first one (setAutoCommit(false) of the JDBC driver sends nothing)"
+                )
+            session.commit_failed = False
+            return
+        has_failed = commit
+        try:
+            self.end(ended, commit=commit)
+            has_failed = False
+        except NotFound:  # it was idle for too long, and rolled back then
+            if commit:
+                raise
+        finally:
+            with suppress(NotFound):  # one whose commit has failed is kept for a rollback
+                self.end(ended, commit=False)
+            session.sql_transaction, session.commit_failed = None, has_failed
+
+    def _new(self, session: Session, *, serializable: bool, is_read_only: bool = False) -> OpenTransaction:
+        """Make a transaction of a session, which `_open` does not list yet."""
+        self._end_idle()
+        root = self._root.on_branch(session.branch)
+        sql = SqlTransaction(root, explicit=True, serializable=serializable, is_read_only=is_read_only)
+        return OpenTransaction(secrets.token_bytes(ID_BYTES), session, sql, self._now())
 
     def transaction(self, transaction_id: bytes) -> OpenTransaction:
         """Return the open transaction with this id; raise `NotFound` without one."""
@@ -144,7 +189,8 @@ class SessionRegistry:
             found = self._open.get(transaction_id)
             if found is None:
                 raise NotFound(
-                    "the transaction is not open: it was ended, was idle for too long, or is another server's"
+                    "the transaction is not open: it was ended, was idle for too long, or is another server's;"
+                    " expected a new one, after ROLLBACK of one that BEGIN began"
                 )
             found.used = self._now()
             return found
@@ -246,12 +292,21 @@ class SessionRegistry:
     def _forget_oldest(self, keys: Sequence[str], most: int, whose: str) -> None:
         too_many = len(keys) - most + 1
         forgettable = (key for key in keys if not self._sessions[key].session.open)
-        forgotten = [self._sessions.pop(key).session for key in list(islice(forgettable, max(too_many, 0)))]
+        forgotten = [self._forget(key) for key in list(islice(forgettable, max(too_many, 0)))]
         for session in self._without_keys(forgotten):
             session.temporary.forget()
         too_many -= len(forgotten)
         if too_many > 0:
             raise LimitExceeded(f"{whose} {most} sessions with open transactions; expected one of them to end first")
+
+    def _forget(self, key: str) -> Session:
+        """Forget the session of a key, and remember the transaction in it that BEGIN began: later statements under the key were meant for it."""
+        session = self._sessions.pop(key).session
+        if session.sql_transaction is not None and not key.startswith(_COOKIE):  # the cookie is refused anyway
+            self._interrupted[key] = session.sql_transaction
+            while len(self._interrupted) > self._limits.sessions:
+                self._interrupted.popitem(last=False)
+        return session
 
     def _without_keys(self, forgotten: Sequence[Session]) -> list[Session]:
         """Return the sessions among some that no key refers to any longer."""
@@ -263,7 +318,7 @@ class SessionRegistry:
         limit = self._now() - self._idle_seconds
         with self._lock:
             idle = list(takewhile(lambda key: self._sessions[key].used < limit, self._sessions))
-            forgotten = [self._sessions.pop(key).session for key in idle]
+            forgotten = [self._forget(key) for key in idle]
             ended = self._without_keys(forgotten)
         for session in ended:
             session.temporary.forget()

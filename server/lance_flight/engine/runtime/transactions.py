@@ -19,7 +19,7 @@ from lance_flight.catalog.storage.leases import SnapshotLease
 from lance_flight.catalog.storage.retries import STATEMENT, RetryPolicy, retry
 from lance_flight.catalog.table import Table
 from lance_flight.engine.runtime.cancellation import Cancellation
-from lance_flight.errors import NotFound, OutcomeUnknown, SerializationFailure, Unsupported
+from lance_flight.errors import InvalidTransactionState, NotFound, OutcomeUnknown, SerializationFailure, Unsupported
 
 T = TypeVar("T")
 
@@ -28,12 +28,15 @@ class SqlTransaction:
     """State shared by the statements of one transaction. Not safe to share among threads.
 
     With `explicit` each change is staged at once, so that the next statement sees it. `serializable` ones are refused
-    at their commit where another transaction has changed what they read. One that is `torn` holds half a statement,
+    at their commit where another transaction has changed what they read. One that `is_read_only` refuses changes. One that is `torn` holds half a statement,
     the other half of which failed: it must not be committed.
     """
 
-    def __init__(self, root: Root, *, explicit: bool = False, serializable: bool = False) -> None:
+    def __init__(
+        self, root: Root, *, explicit: bool = False, serializable: bool = False, is_read_only: bool = False
+    ) -> None:
         self.explicit = explicit
+        self._is_read_only = is_read_only
         self.serializable = serializable
         self._root = root
         self.holds: list[SnapshotLease] = []
@@ -221,7 +224,11 @@ class SqlTransaction:
             self._inner.hold = None
 
     def _only(self, name: str) -> None:
-        """Refuse a second table: the atomic unit of a commit is one table."""
+        """Refuse a second table, since the atomic unit of a commit is one table, and any in a read-only transaction."""
+        if self._is_read_only:
+            raise InvalidTransactionState(
+                f"the transaction is READ ONLY and cannot change table {name!r}; expected ROLLBACK, then BEGIN"
+            )
         if self._draft is not None:
             changed: str | None = self._draft.name.name
         elif self._table is not None:

@@ -20,7 +20,9 @@ _RIGHTS = "rights are given in the server's file of policies"
 _SCHEMAS = "schemas are the sub-directories of the root: make one there"
 _STORED = "write CREATE TABLE t AS SELECT …, or CREATE TEMPORARY TABLE"
 _TABLES = "write SHOW TABLES, which names their schemas, too"
-_TRANSACTIONS = "transactions belong to the connection: turn autocommit off, then commit() or rollback() in the client"
+_TRANSACTIONS = (
+    "write BEGIN, then COMMIT or ROLLBACK; or turn autocommit off, then commit() or rollback() in the client"
+)
 
 _INSTEAD: Mapping[tuple[str, ...], str] = MappingProxyType(
     {
@@ -34,7 +36,7 @@ _INSTEAD: Mapping[tuple[str, ...], str] = MappingProxyType(
         **dict.fromkeys([("COPY",), ("LOAD",), ("UNLOAD",), ("EXPORT",), ("IMPORT",), ("\\", "COPY")], _CLIENT),
         **dict.fromkeys([(".", "IMPORT"), ("CREATE", "EXTERNAL")], _CLIENT),
         **dict.fromkeys([("\\", "Q"), (".", "QUIT"), (".", "EXIT"), ("QUIT",), ("EXIT",), ("BYE",)], _QUIT),
-        **dict.fromkeys([("BEGIN",), ("START",), ("COMMIT",), ("END",), ("ROLLBACK",), ("ABORT",)], _TRANSACTIONS),
+        **dict.fromkeys([("END",), ("ABORT",)], _TRANSACTIONS),
         **dict.fromkeys([("GRANT",), ("REVOKE",), ("CREATE", "USER"), ("CREATE", "ROLE")], _RIGHTS),
         **dict.fromkeys([("OPTIMIZE",), ("ANALYZE",)], _COMPACT),
         **dict.fromkeys([("CREATE", "VIEW"), ("CREATE", "MATERIALIZED"), ("DROP", "VIEW")], _STORED),

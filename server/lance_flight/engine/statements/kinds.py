@@ -20,6 +20,8 @@ from lance_flight.catalog.table import Table
 from lance_flight.engine.query.policies.access import Access, Privilege
 from lance_flight.engine.query.scope import Scope
 from lance_flight.engine.query.session import QuerySession
+from lance_flight.engine.runtime.cancellation import Cancellation
+from lance_flight.engine.runtime.session_registry import SessionRegistry
 from lance_flight.engine.runtime.statement_registry import StatementRegistry
 from lance_flight.engine.runtime.transactions import SqlTransaction
 from lance_flight.engine.sql.parameters import parameter_schema
@@ -172,6 +174,8 @@ class Server:
     """Context of a statement about the server and its sessions; `transaction` waits for that of the statement's session."""
 
     running: StatementRegistry
+    clients: SessionRegistry
+    cancellation: Cancellation
     scope: Scope
     transaction: Callable[[], AbstractContextManager[SqlTransaction | None]]
 

@@ -27,6 +27,7 @@ from lance_flight.engine.statements.merge import Merge
 from lance_flight.engine.statements.queries import Query, SubstraitPlan
 from lance_flight.engine.statements.set_option import SetOption
 from lance_flight.engine.statements.show import ShowMetadata, ShowTables
+from lance_flight.engine.statements.transactions import Begin, EndTransaction
 from lance_flight.engine.statements.truncate import Truncate
 from lance_flight.engine.statements.update import Update
 
@@ -45,6 +46,8 @@ STATEMENTS: tuple[type[Statement], ...] = (
     Insert,
     SetOption,
     Kill,
+    Begin,
+    EndTransaction,
     AddColumnStatement,
     DropColumnStatement,
     RenameColumnStatement,
