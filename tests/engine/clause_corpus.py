@@ -171,7 +171,16 @@ REFUSED = [
         id="SETTINGS of a function",
     ),
     pytest.param(
-        "SELECT * FROM t FOR SYSTEM_TIME AS OF '2026-01-01'", "SELECT * FROM t", "FOR SYSTEM_TIME", id="FOR SYSTEM_TIME"
+        "SELECT * FROM t FOR SYSTEM_TIME FROM '2026-01-01' TO '2026-01-02'",
+        "SELECT * FROM t",
+        "a range of versions",
+        id="FOR SYSTEM_TIME FROM … TO",
+    ),
+    pytest.param(
+        "SELECT * FROM (SELECT 1) FOR VERSION AS OF 1",
+        "SELECT * FROM (SELECT 1)",
+        "a version of what is no table",
+        id="FOR VERSION AS OF of a query",
     ),
     pytest.param(
         "SELECT * FROM t AS x(p INT, q TEXT, r INT)",

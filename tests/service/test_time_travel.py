@@ -110,3 +110,88 @@ def test_a_statement_reads_one_snapshot_however_often_it_names_a_table(server: S
     server.run(f"INSERT INTO {table} VALUES (1)")
     assert server.run(f"INSERT INTO {table} SELECT a.id + b.id FROM {table} a, {table} b") == 1
     assert sorted(server.rows(f"SELECT id FROM {table}")) == [(1,), (2,)]
+
+
+CLAUSES = [
+    pytest.param("{t} FOR VERSION AS OF {v}", id="FOR VERSION"),
+    pytest.param("{t} FOR SYSTEM_VERSION AS OF {v} AS {t}", id="FOR SYSTEM_VERSION"),
+    pytest.param("{t} VERSION AS OF {v}", id="VERSION"),
+    pytest.param("public.{t} FOR VERSION AS OF 'first' {t}", id="FOR VERSION of a tag"),
+    pytest.param("{t} FOR TAG first", id="FOR TAG"),
+    pytest.param('{t} FOR TAG "first"', id="FOR TAG in quotes"),
+    pytest.param("lance.public.{t} FOR TIMESTAMP AS OF '{time}'", id="FOR TIMESTAMP"),
+    pytest.param("{t} FOR SYSTEM_TIME AS OF TIMESTAMP '{time}'", id="FOR SYSTEM_TIME"),
+    pytest.param("\"{t}\" TIMESTAMP AS OF '{time}'", id="TIMESTAMP"),
+]
+
+
+@PLACES
+@pytest.mark.parametrize("clause", CLAUSES)
+def test_a_version_is_read_by_a_clause(server: Server, table: str, partitioned_by: str, clause: str) -> None:
+    oldest, *_ = grown(server, table, partitioned_by)
+    stored = dataset(server, table, partitioned_by)
+    stored.tags.create("first", oldest)
+    (time,) = (each["timestamp"] for each in stored.versions() if each["version"] == oldest)
+    old = clause.format(t=table, v=oldest, time=time.astimezone(dt.UTC).isoformat())
+    for query, rows in {
+        f"SELECT {table}.id FROM {old}": [(0,)],
+        f"SELECT {table}.id FROM {old} WHERE id < 5 ORDER BY 1 LIMIT 2": [(0,)],
+        f"SELECT b.id FROM {table} b LEFT JOIN {old} ON b.id = {table}.id WHERE {table}.id IS NULL": [(1,), (2,)],
+        f"SELECT count(*) FROM {old}, {table} AS b": [(3,)],
+        f"SELECT id FROM {table} WHERE id NOT IN (SELECT id FROM {old})": [(1,), (2,)],
+        f"WITH {table} AS (SELECT id FROM {old}) SELECT id FROM {table}": [(0,)],
+        f"SELECT id FROM {table} EXCEPT SELECT id FROM {old}": [(1,), (2,)],
+        f"SELECT id FROM {table} WHERE id > (SELECT max(id) FROM {old})": [(1,), (2,)],
+        f"SELECT b.id FROM {table} b JOIN {old} ON b.id >= {table}.id WHERE b.id < ?": [(0,), (1,)],
+    }.items():
+        assert sorted(server.rows(query, [2] if "?" in query else None)) == rows, query
+
+
+def test_rows_come_back_from_a_version(server: Server, table: str) -> None:
+    server.run(f"CREATE TABLE {table} (id INT, n INT) PARTITIONED BY (id)")
+    server.run(f"INSERT INTO {table} VALUES (1, 1), (2, 2)")
+    version = manifest(server.root / table).version
+    server.run(f"UPDATE {table} SET n = 0")
+    assert server.run(f"DELETE FROM {table} WHERE id = 2") == 1
+    assert server.run(f"INSERT INTO {table} SELECT * FROM {table} FOR VERSION AS OF {version} WHERE id = 2") == 1
+    old = f"USING {table} FOR VERSION AS OF {version} AS old ON {table}.id = old.id AND old.id = 1"
+    assert server.run(f"MERGE INTO {table} {old} WHEN MATCHED THEN UPDATE SET n = old.n") == 1
+    assert sorted(server.rows(f"SELECT id, n FROM {table}")) == [(1, 1), (2, 2)]
+    assert server.value(f"SELECT count(*) FROM {table}$partitions FOR VERSION AS OF {version}") == 2
+
+
+REFUSED = [
+    pytest.param("SELECT * FROM {t} FOR VERSION AS OF 999", "[not_found]", "no version 999", id="no such version"),
+    pytest.param("SELECT * FROM {t} FOR TAG nowhere", "[not_found]", "no tag 'nowhere'", id="no such tag"),
+    pytest.param(
+        "SELECT * FROM {t} FOR TIMESTAMP AS OF '2000-01-01'", "[not_found]", "no version as old", id="before the table"
+    ),
+    pytest.param("SELECT * FROM {t} FOR TIMESTAMP AS OF 'then'", "[invalid_sql]", "is no time", id="no time"),
+    pytest.param("SELECT * FROM {t} FOR TIMESTAMP AS OF now()", "[invalid_sql]", "in quotes", id="an expression"),
+    pytest.param("SELECT * FROM {t} FOR VERSION AS OF ?", "[invalid_sql]", "no parameter", id="a parameter"),
+    pytest.param("SELECT * FROM {t} FOR VERSION AS OF '{t}$files'", "[invalid_input]", "tag name", id="no tag's name"),
+    pytest.param("SELECT * FROM {t}@1 FOR VERSION AS OF 1", "[invalid_sql]", "already", id="two versions"),
+    pytest.param("SELECT * FROM no_table FOR VERSION AS OF 1", "[not_found]", "no_table", id="no table"),
+    pytest.param("SELECT * FROM system.queries FOR VERSION AS OF 1", "[not_found]", "queries", id="a system table"),
+    pytest.param(
+        "WITH q AS (SELECT 1 AS x) SELECT * FROM q FOR VERSION AS OF 1", "[unsupported]", "no table", id="a CTE"
+    ),
+    pytest.param(
+        "SELECT * FROM table_changes('{t}', 1, 2) FOR VERSION AS OF 1", "[unsupported]", "no table", id="a function"
+    ),
+    pytest.param(
+        "SELECT * FROM {t} FOR SYSTEM_TIME BETWEEN '2026-01-01' AND '2026-01-02'",
+        "[unsupported]",
+        "table_changes",
+        id="a range",
+    ),
+    pytest.param("DELETE FROM {t} FOR VERSION AS OF 1", "[invalid_sql]", "VERSION", id="a change"),
+]
+
+
+@pytest.mark.parametrize(("sql", "code", "says"), REFUSED)
+def test_a_clause_that_names_no_version_is_refused(server: Server, table: str, sql: str, code: str, says: str) -> None:
+    server.run(f"CREATE TABLE {table} (id INT) PARTITIONED BY (id)")
+    message = server.refuses(sql.format(t=table))
+    assert code in message
+    assert says in message

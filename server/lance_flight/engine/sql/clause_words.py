@@ -12,6 +12,8 @@ SUSPECTS = re.compile(
 )
 """Matches the words that such clauses need; a text without any of them (the rows of an INSERT … VALUES) is not examined."""
 
+VERSION_OF = "a version of what is no table of the root"
+
 INSTEAD = {
     "AGGREGATE … ASC | DESC": "write |> ORDER BY after it",
     "ASOF JOIN": "write a window function over the two tables' rows, ordered by the time",
@@ -21,7 +23,8 @@ INSTEAD = {
     "DISTRIBUTE BY": "leave it out, or write ORDER BY",
     "FETCH": "write LIMIT n",
     "FOR": "leave it out: there are no row locks, and an answer has one format, Arrow",
-    "FOR SYSTEM_TIME": """write the time after the table's name, as in FROM "t@2026-01-31 12:00:00\"""",
+    "a range of versions": "write table_changes('t', from, to)",
+    VERSION_OF: "write FOR VERSION AS OF n after the table's name, inside the query",
     "FORMAT": "leave it out: answers are Arrow batches, which the client formats",
     "GLOBAL": "leave it out: a join has no places to be sent to",
     "GROUPING SETS after GROUP BY's expressions": "write GROUP BY GROUPING SETS ((a, b), (a), ())",
@@ -61,10 +64,7 @@ FOLLOWED: dict[str, tuple[tuple[frozenset[str], str], ...]] = {
     "CONNECT": ((frozenset(["BY"]), "CONNECT BY"),),
     "DISTRIBUTE": ((frozenset(["BY"]), "DISTRIBUTE BY"),),
     "FETCH": ((frozenset(["FIRST", "NEXT"]), "FETCH"),),
-    "FOR": (
-        (frozenset(["UPDATE", "SHARE", "XML", "JSON", "BROWSE", "NO", "KEY"]), "FOR"),
-        (frozenset(["SYSTEM_TIME"]), "FOR SYSTEM_TIME"),
-    ),
+    "FOR": ((frozenset(["UPDATE", "SHARE", "XML", "JSON", "BROWSE", "NO", "KEY"]), "FOR"),),
     "LATERAL": ((frozenset(["VIEW"]), "LATERAL VIEW"),),
     "SORT": ((frozenset(["BY"]), "SORT BY"),),
     "START": ((frozenset(["WITH"]), "START WITH"),),
@@ -86,6 +86,9 @@ AFTER_TABLE: dict[str, tuple[tuple[frozenset[str], str], ...]] = {
     "PARTITION": ((frozenset(["("]), "PARTITION"),),
     "PIVOT": ((frozenset(["("]), "PIVOT"),),
     "UNPIVOT": ((frozenset(["(", "INCLUDE", "EXCLUDE"]), "UNPIVOT"),),
+    "FOR": ((frozenset(["VERSION", "SYSTEM_VERSION", "TIMESTAMP", "SYSTEM_TIME", "TAG"]), VERSION_OF),),
+    "VERSION": ((frozenset(["AS"]), VERSION_OF),),
+    "TIMESTAMP": ((frozenset(["AS"]), VERSION_OF),),
     "USE": ((frozenset(["INDEX", "KEY"]), "an INDEX hint"),),
     "IGNORE": ((frozenset(["INDEX", "KEY"]), "an INDEX hint"),),
     "FORCE": ((frozenset(["INDEX", "KEY"]), "an INDEX hint"),),

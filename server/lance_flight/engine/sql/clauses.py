@@ -32,13 +32,16 @@ from lance_flight.engine.sql.clause_words import (
     SUSPECTS,
     TABLE,
     TWO_WORDS,
+    VERSION_OF,
     WILDCARD_OPTIONS,
     WINDOW_WORDS,
     WITHIN,
 )
+from lance_flight.engine.sql.cursor import Cursor
 from lance_flight.engine.sql.routines import is_aggregate
 from lance_flight.engine.sql.token_places import TokenPlaces
 from lance_flight.engine.sql.tokens import Kind, Token
+from lance_flight.engine.sql.version_clauses import version_edits
 from lance_flight.errors import Unsupported
 
 TableUpdate = tuple[int, int, str]
@@ -96,6 +99,8 @@ class _Reader(TokenPlaces):
         self.wildcard = -1
         """The place where the options of a wildcard ended, as in `* EXCLUDE (a)`."""
         self.resume = 0
+        self.named_queries: set[str] = set()
+        """Names of the queries of WITH that were read."""
 
     def read(self) -> list[TableUpdate]:
         """Return the edits of the whole text."""
@@ -160,8 +165,10 @@ class _Reader(TokenPlaces):
         if level.function:
             self.call = at, level.function
         outer = self.levels[-1]
-        if outer.clause == "WITH" and level.kind is _Kind.QUERY and self.word_at(at + 1) == "FROM":
-            self._name_query(level)
+        if outer.clause == "WITH" and level.kind is _Kind.QUERY:
+            self.named_queries.add(self.query_name(level.start - 1))
+            if self.word_at(at + 1) == "FROM":
+                self._name_query(level)
 
     def _end(self, level: _Level) -> None:
         """Finish a query, or one part of it: `FROM t` alone selects all columns."""
@@ -246,6 +253,8 @@ class _Reader(TokenPlaces):
             edits = self._rewrite_grouping(level, at)
         elif clause == "TABLESAMPLE":
             edits = self._rewrite_sample(level, at)
+        elif clause == VERSION_OF:
+            edits = self._rewrite_version(level, at)
         if edits is None:
             raise self._unsupported(at, clause)
         self.edits += edits
@@ -302,6 +311,15 @@ class _Reader(TokenPlaces):
         self.resume = len(self.tokens) if after < 0 else after
         filtered = f" WHERE random() < {percent / PERCENT}) AS {named['alias'] or named['last']}"
         return [(named.start(), named.start(), "(SELECT * FROM "), (named.end("name"), sample.end(), filtered)]
+
+    def _rewrite_version(self, level: _Level, at: int) -> list[TableUpdate] | None:
+        """Rewrite `t FOR VERSION AS OF 12` as `"t@12" AS t`."""
+        if self.word_at(at) == "FOR" and self.word_at(at + 1) != "TAG" and self.word_at(at + 2) != "AS":
+            raise self._unsupported(at, "a range of versions")
+        cursor = Cursor(self.sql, self.tokens, at)
+        edits = version_edits(cursor, level.table, self.named_queries)
+        self.resume = cursor.at
+        return edits
 
     # Calls.
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from string import ascii_lowercase, ascii_uppercase
 
@@ -23,7 +24,7 @@ class Cursor:
     """
 
     text: str
-    tokens: list[Token]
+    tokens: Sequence[Token]
     at: int = 0
     db_schema: str | None = None
     sent: str | None = None

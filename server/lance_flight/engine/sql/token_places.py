@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from lance_flight.engine.sql.clause_words import BEFORE_OPERAND, BEFORE_WILDCARD, ENDINGS, EXPECTED_BEFORE
-from lance_flight.engine.sql.tokens import Kind, Token
+from lance_flight.engine.sql.tokens import Kind, Token, folded
 
 
 class TokenPlaces:
@@ -82,3 +82,12 @@ class TokenPlaces:
             return True
         is_part = word in ENDINGS or (kind is Kind.STRING and self.kind(at - 1) is Kind.WORD)
         return not is_part and self.ends_operand(at - 1)
+
+    def query_name(self, opening: int) -> str:
+        """Return the name of the query of WITH whose bracket opens at a token."""
+        at = opening - 1
+        while self.word_at(at) in {"AS", "MATERIALIZED", "NOT"}:
+            at -= 1
+        if self.is_sign(at, ")"):
+            at = next(place for place in range(at, -1, -1) if self.is_sign(place, "(")) - 1
+        return folded(self.tokens[at]) if at >= 0 else ""

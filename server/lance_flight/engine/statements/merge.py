@@ -11,6 +11,7 @@ from lance_flight.engine.query.policies.access import Privilege
 from lance_flight.engine.query.session import QuerySession
 from lance_flight.engine.sql import references
 from lance_flight.engine.sql.cursor import Cursor
+from lance_flight.engine.sql.version_clauses import read_version
 from lance_flight.engine.statements.row_changes import RowChange
 from lance_flight.engine.writes.merge_keys import matched_rows
 from lance_flight.engine.writes.row_changes import (
@@ -80,6 +81,7 @@ def _source(cursor: Cursor) -> tuple[str, str]:
         return relation, called
     start = cursor.at
     reference = references.table(cursor)
+    read_version(cursor)  # which the query over the source reads again
     relation = cursor.source(start, cursor.at)
     return relation, alias(cursor, "ON") or reference.name
 
