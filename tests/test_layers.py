@@ -150,7 +150,7 @@ LIBRARIES = {
     "cryptography": {"lance_flight.flight.tls"},
     "pyspark": {"lance_flight_client.spark"},
     # Lance describes the fields of a table in messages of its own.
-    "google.protobuf": {"lance_flight.flight", "lance_flight.catalog.tables.lance_fields"},
+    "google.protobuf": {"lance_flight.flight", "lance_flight.catalog.storage.lance_fields"},
     "adbc_driver_flightsql": {"lance_flight_client"},
     "adbc_driver_manager": {"lance_flight_client"},
 }

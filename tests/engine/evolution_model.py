@@ -45,10 +45,10 @@ KINDS = {
         Kind("BIGINT", pa.int64(), [-17, 0, 3, 25, 2**40], (), NUMBERS),
         Kind("INT UNSIGNED", pa.uint32(), [0, 3, 25, 2**32 - 1], ("BIGINT", "BIGINT UNSIGNED"), NUMBERS[:3]),
         Kind("BIGINT UNSIGNED", pa.uint64(), [0, 3, 25], (), NUMBERS[:3]),
-        Kind("FLOAT", pa.float32(), [-2.5, 0.0, 1.5], ("DOUBLE",), ("{c}", "bucket(2, {c})")),
+        Kind("FLOAT", pa.float32(), [-2.5, 0.0, 1.5], ("DOUBLE",), ("{c}", "bucket(2, {c})", "truncate(1, {c})")),
         Kind("DOUBLE", pa.float64(), [-2.5, 0.0, 1.5, 1e300], (), ("{c}", "bucket(2, {c})")),
         Kind(
-            "DECIMAL(9, 2)", pa.decimal128(9, 2), [Decimal("-14.20"), Decimal("3.50")], ("DECIMAL(12, 2)",), NUMBERS[:2]
+            "DECIMAL(9, 2)", pa.decimal128(9, 2), [Decimal("-14.20"), Decimal("3.50")], ("DECIMAL(12, 2)",), NUMBERS[:3]
         ),
         Kind("DECIMAL(12, 2)", pa.decimal128(12, 2), [Decimal("-14.20"), Decimal("1234567890.50")], (), NUMBERS[:2]),
         Kind(

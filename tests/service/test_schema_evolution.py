@@ -286,27 +286,6 @@ def test_the_last_column_stays(server: Server, table: str, column: str) -> None:
     assert f"column '{column}' is the last one" in server.refuses(f"ALTER TABLE {table} DROP COLUMN {column}")
 
 
-SPECS = [
-    pytest.param("small", "its result_type int32 cannot hold the values of int64", id="identity"),
-    pytest.param("truncate(10, small)", "its result_type int32 cannot hold the values of int64", id="truncate"),
-    pytest.param("expr('abs(col0)', small)", "field 'small_expr'", id="expression"),
-    pytest.param("bucket(4, small)", None, id="bucket"),
-]
-
-
-@pytest.mark.parametrize(("fields", "says"), SPECS)
-def test_a_type_that_a_spec_cannot_follow_is_refused(server: Server, table: str, fields: str, says: str | None) -> None:
-    made(server, table, fields)
-    alter(server, table, "SET PARTITIONED BY (p)")
-    if says is None:
-        alter(server, table, "ALTER COLUMN small TYPE BIGINT")
-    else:
-        message = server.refuses(f"ALTER TABLE {table} ALTER COLUMN small TYPE BIGINT")
-        assert says in message
-        assert "v1" in message
-    assert server.rows(f"SELECT id FROM {table} WHERE small = 30") == [(3,)]
-
-
 @pytest.mark.parametrize("how", ["INSERT", "ingest", "MERGE"])
 def test_a_default_is_what_later_rows_have_that_say_nothing(server: Server, table: str, how: str) -> None:
     made(server, table)

@@ -14,7 +14,6 @@ import pyarrow as pa
 
 from lance_flight.errors import SchemaError, SpecError, SqlError
 from lance_flight.model.arrow_json import type_from_json, type_to_json
-from lance_flight.model.hashing import hash_class
 from lance_flight.model.key_types import common_type, value_type
 from lance_flight.model.naming import partition_column
 from lance_flight.model.schema import NamespaceSchema
@@ -143,11 +142,19 @@ class PartitionField:
         if isinstance(self.rule, Expression):
             return
         for was, becomes in zip(old, new, strict=True):
-            if hash_class(was) != hash_class(becomes):
-                yield f"{was} and {becomes} hash differently"
-        computed = self.rule.result_type(new)
-        if computed != self.result_type:
-            yield f"its result_type {self.result_type} cannot hold the values of {computed}"
+            obstacle = None if was == becomes else self.rule.widening_obstacle(was, becomes)
+            if obstacle is not None:
+                yield obstacle
+
+    def following(self, before: NamespaceSchema, after: NamespaceSchema) -> PartitionField:
+        """Return this field with the result type that its transform has where its source columns have changed their types.
+
+        An expression keeps its own, and so does a field of a removed column.
+        """
+        old, new = self.source_types(before), self.source_types(after)
+        if old == new or isinstance(self.rule, Expression) or pa.null() in [*old, *new]:
+            return self
+        return replace(self, result_type=self.rule.result_type(new))
 
     def was_computed_otherwise(self, schema: NamespaceSchema) -> bool:
         """Return whether releases before `DERIVED_VALUES` gave it other values: parts in UTC, NULL for a field inside a struct."""

@@ -15,12 +15,12 @@ from lance.schema import LanceSchema
 from lance.udf import BatchUDF
 
 from lance_flight.catalog.manifests.partition_context import IdentityValues
+from lance_flight.catalog.storage.lance_fields import field_id
 from lance_flight.catalog.storage.store import UNREADABLE, Store
 from lance_flight.catalog.storage.whole_files import DATA, check_data
 from lance_flight.catalog.tables import partitions
 from lance_flight.catalog.tables.casting import cast
 from lance_flight.catalog.tables.filling import Fill, partly_stored
-from lance_flight.catalog.tables.lance_fields import field_id
 from lance_flight.catalog.tables.rows import aligned
 from lance_flight.catalog.tables.schema_adapter import identified, missing, namespace_id
 from lance_flight.errors import DataError, LanceFlightError

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from concurrent.futures import Executor, ThreadPoolExecutor
+from dataclasses import replace
 
 import pyarrow as pa
 
@@ -26,8 +27,10 @@ from lance_flight.errors import SpecError
 from lance_flight.faults import failpoint
 from lance_flight.model.pins import FixedPin
 from lance_flight.model.schema import NamespaceSchema
+from lance_flight.model.spec import PartitionSpec
 
 WORKERS = 8
+INSTEAD = "a new column (ADD COLUMN … AS) can have the wider type, and be partitioned by"
 
 _Place = tuple[str, FixedPin]
 """A table by its location, and the version of it that is changed."""
@@ -74,7 +77,7 @@ class SchemaEvolution:
         rows: pa.Table | None = None
         if tables:
             rows = repinned(snapshot.rows_of([table.object_id for table in tables]), pins)
-        return Evolution(operation=operation, schema=step.after, rows=rows)
+        return Evolution(operation=operation, specs=retyped_specs(snapshot, step), schema=step.after, rows=rows)
 
     def _base(self, table: PartitionTable) -> FixedPin:
         return partitions.resolve(self._root.child(table.location), table.pin)
@@ -95,10 +98,21 @@ class SchemaEvolution:
         failpoint("table_staged")
 
 
+def retyped_specs(snapshot: Snapshot, step: SchemaStep) -> tuple[PartitionSpec, ...]:
+    """Return the specs of a snapshot whose fields get other result types from a change of columns, with these."""
+    if not snapshot.is_partitioned:
+        return ()
+    retyped = (
+        replace(spec, fields=tuple(field.following(step.before, step.after) for field in spec.fields))
+        for spec in snapshot.specs
+    )
+    return tuple(spec for spec, known in zip(retyped, snapshot.specs, strict=True) if spec != known)
+
+
 def check_specs(snapshot: Snapshot, step: SchemaStep) -> None:
     """Raise `SpecError`, naming every partition field that a column's new type would break."""
     problems = [
-        f"v{spec.id}, field {field.field_id!r}: {problem}"
+        f"v{spec.id}, field {field.field_id!r}: {problem}; {INSTEAD}"
         for spec in snapshot.specs
         for field in spec.fields
         for problem in field.problems_of_change(step.before, step.after)

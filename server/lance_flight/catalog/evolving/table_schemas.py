@@ -20,9 +20,7 @@ from lance_flight.catalog.evolving.new_columns import NewColumns, SchemaStep
 from lance_flight.catalog.evolving.written_columns import WrittenColumns
 from lance_flight.catalog.manifests.partition_context import NO_VALUES, IdentityValues
 from lance_flight.catalog.manifests.snapshot import PartitionTable
-from lance_flight.catalog.storage.store import Store
-from lance_flight.catalog.tables import partitions
-from lance_flight.catalog.tables.lance_fields import (
+from lance_flight.catalog.storage.lance_fields import (
     Key,
     chosen_numbers,
     field_id,
@@ -33,6 +31,8 @@ from lance_flight.catalog.tables.lance_fields import (
     walk,
     with_numbers,
 )
+from lance_flight.catalog.storage.store import Store
+from lance_flight.catalog.tables import partitions
 from lance_flight.catalog.tables.schema_adapter import identified
 from lance_flight.errors import SchemaError
 from lance_flight.model.nested import children, rebuilt

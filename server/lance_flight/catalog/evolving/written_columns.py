@@ -16,8 +16,8 @@ from lance.schema import LanceSchema
 
 from lance_flight.catalog.evolving.new_columns import NewColumns, Widened
 from lance_flight.catalog.storage.addresses import OFFSETS, ROW_ADDRESS
+from lance_flight.catalog.storage.lance_fields import field_id, least_number
 from lance_flight.catalog.tables import partitions
-from lance_flight.catalog.tables.lance_fields import field_id, least_number
 
 _Key = tuple[str, tuple[int | None, ...], int, tuple[str, ...]]
 """A table's place, the ids of the columns, Lance's number of the first of them, and the files of a fragment."""

@@ -11,6 +11,7 @@ import pyarrow.compute as pc
 
 from lance_flight.catalog.manifests.snapshot import Snapshot
 from lance_flight.model.naming import BELOW_A_SPEC
+from lance_flight.model.schema_changes import widens
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,8 +23,12 @@ class Difference:
 
     @classmethod
     def between(cls, before: Snapshot, after: Snapshot) -> Difference:
-        """Return the difference from `before` to `after`, in the columns of `before`, without rows of objects below no spec."""
-        old, new = _ours(before.rows), _conformed(_ours(after.rows), before.rows.schema)
+        """Return the difference from `before` to `after`, in the columns of `before`, without rows of objects below no spec.
+
+        Columns that have a wider type in `after` have it here, too.
+        """
+        columns = pa.schema([_wider(each, after.rows.schema) for each in before.rows.schema])
+        old, new = (_conformed(_ours(found.rows), columns) for found in (before, after))
         place = pc.index_in(new["object_id"], value_set=old["object_id"])
         known = place.is_valid().to_numpy()
         differs = ~known
@@ -47,10 +52,16 @@ def _ours(rows: pa.Table) -> pa.Table:
     return rows.filter(pc.match_substring_regex(rows["object_id"], BELOW_A_SPEC)).combine_chunks()
 
 
+def _wider(column: pa.Field, others: pa.Schema) -> pa.Field:
+    """Return a column with the type that its namesake among others has, where that holds more values."""
+    kind = others.field(column.name).type if column.name in others.names else column.type
+    return column.with_type(kind) if widens(column.type, kind) else column
+
+
 def _conformed(rows: pa.Table, schema: pa.Schema) -> pa.Table:
     """Return the rows with other columns: NULL where they lack one."""
     names = rows.column_names
-    columns = [rows[f.name] if f.name in names else pa.nulls(rows.num_rows, f.type) for f in schema]
+    columns = [rows[f.name].cast(f.type) if f.name in names else pa.nulls(rows.num_rows, f.type) for f in schema]
     return pa.Table.from_arrays(columns, schema=schema)
 
 

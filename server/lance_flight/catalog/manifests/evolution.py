@@ -9,14 +9,14 @@ from __future__ import annotations
 import json
 import secrets
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext, suppress
 from dataclasses import dataclass, field
 
 import pyarrow as pa
 
 from lance_flight.catalog.manifests.guard_notes import with_note
-from lance_flight.catalog.manifests.manifest import Manifest
+from lance_flight.catalog.manifests.manifest import Manifest, partition_columns
 from lance_flight.catalog.manifests.new_partitions import guard_row, version_rows
 from lance_flight.catalog.manifests.pending import noted
 from lance_flight.catalog.manifests.properties import SCHEMA_KEY
@@ -26,6 +26,7 @@ from lance_flight.catalog.storage.retries import COMMIT, retry
 from lance_flight.catalog.storage.store import UNREADABLE
 from lance_flight.errors import Conflict, LanceFlightError
 from lance_flight.faults import failpoint
+from lance_flight.model.naming import spec_namespace
 from lance_flight.model.schema import NamespaceSchema
 from lance_flight.model.spec import PartitionSpec
 
@@ -35,10 +36,13 @@ UNRESERVED_ATTEMPTS = 2
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Evolution:
-    """Metadata changes of one commit: a new spec, another schema, notes of the guard row, and rows of `__manifest`."""
+    """Metadata changes of one commit: specs, another schema, notes of the guard row, and rows of `__manifest`.
+
+    `specs` are new ones, and those whose fields get other result types; the columns of `__manifest` get them too.
+    """
 
     operation: str
-    spec: PartitionSpec | None = None
+    specs: tuple[PartitionSpec, ...] = ()
     schema: NamespaceSchema | None = None
     rows: pa.Table | None = None
     removed: tuple[str, ...] = ()
@@ -47,7 +51,7 @@ class Evolution:
     @property
     def metadata(self) -> dict[str, str]:
         """The keys of table metadata that change, with their new values."""
-        changed = {} if self.spec is None else {self.spec.key: self.spec.to_text()}
+        changed = {spec.key: spec.to_text() for spec in self.specs}
         return changed if self.schema is None else changed | {SCHEMA_KEY: schema_text(self.schema)}
 
 
@@ -85,7 +89,7 @@ class Evolutions:
         """Return the version in which the change is visible; None where another writer was first."""
         snapshot = self.newest()
         evolution = change(snapshot)
-        if evolution is not None and evolution.spec is not None and self._add_columns(snapshot, evolution.spec):
+        if evolution is not None and self._add_columns(snapshot, evolution.specs):
             snapshot = self.newest()
             evolution = change(snapshot)
         if evolution is None:
@@ -101,9 +105,8 @@ class Evolutions:
             failpoint("evolved")
             self.manifest.follow(self.manifest.snapshot())
 
-    def _add_columns(self, snapshot: Snapshot, spec: PartitionSpec) -> bool:
-        known = snapshot.rows.column_names
-        missing = [pa.field(f.column, f.result_type) for f in spec.fields if f.column not in known]
+    def _add_columns(self, snapshot: Snapshot, specs: Sequence[PartitionSpec]) -> bool:
+        missing = [each for name, each in partition_columns(specs).items() if name not in snapshot.rows.column_names]
         if missing:
             try:
                 self.manifest.add_columns(missing)
@@ -115,6 +118,9 @@ class Evolutions:
 
     def _commit(self, snapshot: Snapshot, evolution: Evolution, mark: str) -> int | None:
         schema = snapshot.rows.schema
+        columns = partition_columns(evolution.specs)
+        if not set(columns) <= set(schema.names):
+            return None
         if snapshot.pending:
             # The guard row has room for one note.
             return None
@@ -126,15 +132,13 @@ class Evolutions:
             head = noted(head, snapshot.metadata, evolution.metadata)
         if evolution.metadata or evolution.notes:
             changed.append(head)
-        if evolution.spec is not None:
-            if not all(f.column in schema.names for f in evolution.spec.fields):
-                return None
-            changed.append(version_rows([evolution.spec], schema))
+        new = [spec for spec in evolution.specs if not snapshot.row(spec_namespace(spec.id)).num_rows]
+        changed.append(version_rows(new, schema))
         if evolution.rows is not None:
             changed.append(evolution.rows)
-        return self.manifest.make_visible(
-            snapshot, pa.concat_tables(changed), evolution.operation, [mark], removed=evolution.removed
-        )
+        retyped = pa.schema([each.with_type(columns.get(each.name, each).type) for each in schema], schema.metadata)
+        rows = pa.concat_tables([each.cast(retyped) for each in changed])
+        return self.manifest.make_visible(snapshot, rows, evolution.operation, [mark], removed=evolution.removed)
 
 
 def schema_text(schema: NamespaceSchema) -> str:
@@ -144,4 +148,4 @@ def schema_text(schema: NamespaceSchema) -> str:
 
 def namespace_metadata(spec: PartitionSpec, schema: NamespaceSchema) -> Mapping[str, str]:
     """Return what the table metadata of a new namespace says of its spec and schema."""
-    return Evolution(operation="create", spec=spec, schema=schema).metadata
+    return Evolution(operation="create", specs=(spec,), schema=schema).metadata

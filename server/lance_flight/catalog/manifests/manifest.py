@@ -14,6 +14,7 @@ import lance
 import pyarrow as pa
 from lance import LanceDataset, Transaction
 
+from lance_flight.catalog.manifests.column_types import retyped
 from lance_flight.catalog.manifests.manifest_rows import Rewrite
 from lance_flight.catalog.manifests.new_partitions import guard_row
 from lance_flight.catalog.manifests.properties import check_in_place
@@ -59,10 +60,14 @@ BASE_FIELDS = (
 _INDICES = (("object_id", "BTREE"), ("object_type", "BITMAP"), ("base_objects", "LABEL_LIST"))
 
 
+def partition_columns(specs: Iterable[PartitionSpec]) -> dict[str, pa.Field]:
+    """Return the columns of `__manifest` for the fields of specs, by name."""
+    return {field.column: pa.field(field.column, field.result_type) for spec in specs for field in spec.fields}
+
+
 def manifest_schema(specs: Iterable[PartitionSpec]) -> pa.Schema:
     """Return the columns of `__manifest` for these specs, in order (decision 2)."""
-    fields = {f.column: pa.field(f.column, f.result_type) for spec in specs for f in spec.fields}
-    return pa.schema([*BASE_FIELDS, *PIN_FIELDS, *fields.values()])
+    return pa.schema([*BASE_FIELDS, *PIN_FIELDS, *partition_columns(specs).values()])
 
 
 def create_table(store: Store, schema: pa.Schema) -> LanceDataset:
@@ -145,7 +150,7 @@ class Manifest(VersionLog):
         """Put `rows` in place of those with the same object id, or beside them: the commit point (decision 14).
 
         The rows of the objects `removed` go; `properties` are said of the new version beside what it did, and
-        `transactions` are remembered with it.
+        `transactions` are remembered with it. Where `rows` have columns of other types than `base` they give them to the table.
 
         Made from `base`, without retries: every commit writes the guard row back, so if anyone has committed rows since,
         this one fails with `Conflict` and nothing is visible.
@@ -154,9 +159,12 @@ class Manifest(VersionLog):
         dataset, standing = self._open_to_commit(base.version), LocationGuard.of(self._place, base.version)
         head = guard_row(base)
         changes_head = head["object_id"][0].as_py() in rows["object_id"].to_pylist()
-        rewrite = Rewrite.of(base, rows if changes_head else pa.concat_tables([head, rows]), removed)
-        written = self._files.write(self._place, dataset, rewrite.rows)
-        update = rewrite.operation(dataset, self._place.uri, written)
+        rewrite = Rewrite.of(base, rows if changes_head else pa.concat_tables([head.cast(rows.schema), rows]), removed)
+        if rewrite.is_retyped:
+            update = retyped(self._place, dataset, rewrite.rows)
+        else:
+            written = self._files.write(self._place, dataset, rewrite.rows)
+            update = rewrite.operation(dataset, self._place.uri, written)
         failpoint("manifest_written")
         said = {**said_of(operation, transactions), **properties}
         transaction = Transaction(base.version, update, transaction_properties=said)
@@ -165,7 +173,7 @@ class Manifest(VersionLog):
                 dataset, transaction, max_retries=0, storage_options=self.store.options or None
             )
         standing.check(self.root.name)
-        if int(committed.version) != base.version + 1 or changes_head:
+        if int(committed.version) != base.version + 1 or changes_head or rewrite.is_retyped:
             # Columns or metadata are others than those of the base: they have to be read.
             return self.snapshot(int(committed.version))
         kept_tables.keep(self._place, committed)

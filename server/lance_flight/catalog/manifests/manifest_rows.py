@@ -29,12 +29,14 @@ class Rewrite:
     """Changes of one commit to the table: `rows` for a new fragment, with the remaining rows of `folded` among them.
 
     `gone` marks the rows of the base that are replaced or removed; `kept` those that stay where they are.
+    One that `is_retyped` gives columns other types, and folds all fragments.
     """
 
     rows: pa.Table
     folded: frozenset[int]
     gone: dict[int, np.ndarray]
     kept: np.ndarray
+    is_retyped: bool = False
 
     @classmethod
     def of(cls, base: Snapshot, changed: pa.Table, removed: Sequence[str] = ()) -> Rewrite:
@@ -44,9 +46,12 @@ class Rewrite:
         ids = [*changed["object_id"].to_pylist(), *removed]
         replaced = pc.is_in(base.rows["object_id"], value_set=pa.array(ids, pa.utf8())).to_numpy()
         fragments = base.addresses >> OFFSET_BITS
-        if len(fragments) <= FREE_ROWS:
-            rows = pa.concat_tables([base.rows.filter(pa.array(~replaced)), changed]).combine_chunks()
-            return cls(rows, frozenset(np.unique(fragments).tolist()), {}, np.zeros(len(fragments), np.bool_))
+        is_retyped = changed.schema.types != base.rows.schema.types
+        if is_retyped or len(fragments) <= FREE_ROWS:
+            kept = base.rows.filter(pa.array(~replaced)).cast(changed.schema)
+            rows = pa.concat_tables([kept, changed]).combine_chunks()
+            none = np.zeros(len(fragments), np.bool_)
+            return cls(rows, frozenset(np.unique(fragments).tolist()), {}, none, is_retyped)
         folded = _folded(fragments[~replaced], changed.num_rows)
         in_folded = np.isin(fragments, list(folded))
         moved = base.rows.filter(pa.array(in_folded & ~replaced))

@@ -23,8 +23,12 @@ _DIGEST_BYTES = 16
 
 
 def noted(head: pa.Table, metadata: Mapping[str, str], values: Mapping[str, str]) -> pa.Table:
-    """Return the guard row with a note that `values` take the place of what `metadata` says."""
-    note = {key: {"was": _digest(metadata.get(key)), "now": value} for key, value in values.items()}
+    """Return the guard row with a note that `values` take the place of what `metadata` says.
+
+    A value that stays the same, such as a spec whose exact types its JSON cannot say, would never be seen to have followed.
+    """
+    changed = {key: value for key, value in values.items() if metadata.get(key) != value}
+    note = {key: {"was": _digest(metadata.get(key)), "now": value} for key, value in changed.items()}
     return with_note(head, PENDING, json.dumps(note, separators=(",", ":"), ensure_ascii=False))
 
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 import pyarrow.compute as pc
 
@@ -10,6 +11,7 @@ from lance_flight.catalog.manifests.differences import Difference
 from lance_flight.catalog.manifests.evolution import Evolution
 from lance_flight.catalog.manifests.snapshot import Snapshot
 from lance_flight.errors import Unsupported
+from lance_flight.model.spec import PartitionField, PartitionSpec
 
 
 def back_to(old: Snapshot) -> Callable[[Snapshot], Evolution | None]:
@@ -17,12 +19,14 @@ def back_to(old: Snapshot) -> Callable[[Snapshot], Evolution | None]:
 
     Partitions created since then go.
 
-    Its columns come back with it. Specs are never taken back: those that are newer stay. What others commit at the same
+    Its columns come back with it, and the result types of partition fields over them. Specs are never taken back: those
+    that are newer stay. What others commit at the same
     moment comes after it: appends go on top of the old pins.
     """
 
     def change(newest: Snapshot) -> Evolution | None:
-        _check_specs(old, newest)
+        specs = _retyped(old, newest)
+        _check_specs(old, specs)
         difference = Difference.between(newest, old)
         _refuse_floating(difference, old)
         is_same = newest.schema.has_columns_of(old.schema)
@@ -30,6 +34,7 @@ def back_to(old: Snapshot) -> Callable[[Snapshot], Evolution | None]:
             return None
         return Evolution(
             operation=f"rollback to {old.version}",
+            specs=tuple(spec for spec, now in zip(specs, newest.specs, strict=True) if spec != now),
             schema=None if is_same else old.schema.after(newest.schema),
             rows=difference.rows,
             removed=difference.removed,
@@ -38,10 +43,21 @@ def back_to(old: Snapshot) -> Callable[[Snapshot], Evolution | None]:
     return change
 
 
-def _check_specs(old: Snapshot, newest: Snapshot) -> None:
+def _retyped(old: Snapshot, newest: Snapshot) -> tuple[PartitionSpec, ...]:
+    """Return the newest specs with the result types that their fields have over the old columns."""
+    known = {each.field_id: each.result_type for spec in old.specs for each in spec.fields}
+
+    def retyped(field: PartitionField) -> PartitionField:
+        kind = known.get(field.field_id)
+        return field.following(newest.schema, old.schema) if kind is None else replace(field, result_type=kind)
+
+    return tuple(replace(spec, fields=tuple(map(retyped, spec.fields))) for spec in newest.specs)
+
+
+def _check_specs(old: Snapshot, specs: Sequence[PartitionSpec]) -> None:
     """Refuse a snapshot under specs that are none of the newest ones: its rows may mean something else there."""
-    if old.specs != newest.specs[: len(old.specs)]:
-        then, now = (", ".join(spec.to_text() for spec in found.specs) for found in (old, newest))
+    if old.specs != specs[: len(old.specs)]:
+        then, now = (", ".join(spec.to_text() for spec in found) for found in (old.specs, specs))
         raise Unsupported(
             f"snapshot {old.version} cannot be brought back: its partition specs were {then}; the newest are {now}"
         )

@@ -12,8 +12,8 @@ import pyarrow as pa
 from lance import LanceDataset
 
 from lance_flight.catalog.manifests.partition_context import PartitionContext
+from lance_flight.catalog.storage.lance_fields import field_id
 from lance_flight.catalog.tables.filling import NO_FILLS, Fills
-from lance_flight.catalog.tables.lance_fields import field_id
 from lance_flight.catalog.tables.schema_adapter import adapted, identified, matching
 from lance_flight.errors import DataError, SchemaError
 from lance_flight.model.arrays import contiguous

@@ -19,9 +19,9 @@ from lance.schema import LanceSchema
 
 from lance_flight.catalog.storage.file_versions import check_values, unstorable_in
 from lance_flight.catalog.storage.further_files import FileLayout
+from lance_flight.catalog.storage.lance_fields import new_schema, numbers
 from lance_flight.catalog.storage.store import Store
 from lance_flight.catalog.storage.whole_files import DATA, check_file
-from lance_flight.catalog.tables.lance_fields import new_schema, numbers
 from lance_flight.catalog.tables.rows import aligned
 from lance_flight.errors import SchemaError
 from lance_flight.model.file_versions import FILE_VERSIONS, NEWEST

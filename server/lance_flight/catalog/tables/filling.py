@@ -17,7 +17,7 @@ from lance import LanceDataset
 
 from lance_flight.catalog.manifests.partition_context import PartitionContext
 from lance_flight.catalog.storage.addresses import OFFSET_BITS, ROW_ADDRESS
-from lance_flight.catalog.tables.lance_fields import field_id, leaves, numbers, walk
+from lance_flight.catalog.storage.lance_fields import field_id, leaves, numbers, walk
 from lance_flight.errors import DataError
 
 KEPT_VERSIONS = 65_536

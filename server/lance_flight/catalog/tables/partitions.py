@@ -25,13 +25,13 @@ from lance_flight.catalog.manifests.version_log import TRANSACTIONS
 from lance_flight.catalog.storage.branches import BRANCHES, open_branch
 from lance_flight.catalog.storage.conflicts import conflicts
 from lance_flight.catalog.storage.file_versions import check_values, version_of
+from lance_flight.catalog.storage.lance_fields import leaves, new_schema, numbers, renumbered, seed_of
 from lance_flight.catalog.storage.latest_version import is_followed
 from lance_flight.catalog.storage.location_guard import LocationGuard
 from lance_flight.catalog.storage.retries import STAGE, retry
 from lance_flight.catalog.storage.store import HERE, Store, shared_session
 from lance_flight.catalog.storage.table_cache import kept_tables
 from lance_flight.catalog.storage.whole_files import DATA, check_data
-from lance_flight.catalog.tables.lance_fields import leaves, new_schema, numbers, renumbered, seed_of
 from lance_flight.errors import Conflict, NotFound, OutcomeUnknown, SerializationFailure
 from lance_flight.faults import failpoint
 from lance_flight.model.file_versions import NEWEST

@@ -24,10 +24,10 @@ from lance_flight.catalog.manifests.properties import FILE_VERSION, NAMESPACE_KE
 from lance_flight.catalog.manifests.snapshot import Snapshot
 from lance_flight.catalog.manifests.version_log import OPERATION, VersionLog
 from lance_flight.catalog.storage.conflicts import conflicts
+from lance_flight.catalog.storage.lance_fields import numbered_columns
 from lance_flight.catalog.storage.store import HERE, UNREADABLE, Store
 from lance_flight.catalog.storage.table_cache import kept_tables
 from lance_flight.catalog.tables.index_coverage import definitions
-from lance_flight.catalog.tables.lance_fields import numbered_columns
 from lance_flight.errors import LanceFlightError, NotFound
 from lance_flight.model.file_versions import FILE_VERSIONS
 from lance_flight.model.naming import SEPARATOR, TABLE, spec_namespace

@@ -15,8 +15,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from lance import LanceDataset
 
+from lance_flight.catalog.storage.lance_fields import field_id, numbered_columns
 from lance_flight.catalog.tables.filling import NO_FILLS, Fill, Fills
-from lance_flight.catalog.tables.lance_fields import field_id, numbered_columns
 from lance_flight.model.arrow_types import is_string
 from lance_flight.model.nested import children, rebuilt
 from lance_flight.model.schema import FIELD_ID, TABLE_FIELD_ID, NamespaceSchema

@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from lance_flight.catalog.bulk.pieces import THREADS, Progress, Runner
 from lance_flight.catalog.evolving.new_columns import SchemaStep
-from lance_flight.catalog.evolving.schema_evolution import SchemaEvolution
+from lance_flight.catalog.evolving.schema_evolution import INSTEAD, SchemaEvolution
 from lance_flight.catalog.manifests.snapshot import Snapshot
 from lance_flight.catalog.roots.directory import Root, TableName
 from lance_flight.catalog.storage.file_versions import unstorable_in
@@ -146,7 +146,8 @@ def _check_expressions(snapshot: Snapshot, after: NamespaceSchema) -> None:
                 else:
                     check_expression(field.rule.sql, types, field.result_type)
             except (SpecError, SqlError) as exc:
-                raise SpecError("partition specs", [f"v{spec.id}, field {field.field_id!r}: {exc}"]) from exc
+                instead = "" if pa.null() in types else f"; {INSTEAD}"
+                raise SpecError("partition specs", [f"v{spec.id}, field {field.field_id!r}: {exc}{instead}"]) from exc
 
 
 def _check_rows(root: Root, name: TableName, snapshot: Snapshot, change: SchemaChange, *, is_computed: bool) -> None:

@@ -12,6 +12,7 @@ import pyarrow as pa
 from pyarrow import types
 
 from lance_flight.model.domains import Domain
+from lance_flight.model.hashing import hash_class
 
 
 class Nulls(Enum):
@@ -72,6 +73,10 @@ class Rule:
     def comparison_obstacle(self, sources: Sequence[pa.DataType], result_type: pa.DataType) -> str | None:
         """Return why values stored as `result_type` do not tell which rows of these source columns may be equal."""
         return None if types.is_integer(result_type) else f"its values are {result_type}; expected an integer"
+
+    def widening_obstacle(self, was: pa.DataType, becomes: pa.DataType) -> str | None:
+        """Return why equal values of a source column may get other partition values in a wider type; None: they never do."""
+        return None if hash_class(was) == hash_class(becomes) else f"{was} and {becomes} hash differently"
 
     def from_finer(self, finer: Rule) -> Callable[[pa.Array], pa.Array] | None:
         """Return a function from the values of another rule over the same columns to its own; None: there is none."""

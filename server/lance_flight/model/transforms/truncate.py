@@ -108,6 +108,11 @@ class Truncate(Transform):
             return key
         return domain.order.keys(self.apply([domain.order.array([key])]))[0]
 
+    def widening_obstacle(self, was: pa.DataType, becomes: pa.DataType) -> str | None:
+        if types.is_floating(value_type(was)):
+            return f"numbers that are cut as {was} are rounded otherwise than as {becomes}"
+        return Transform.widening_obstacle(self, was, becomes)
+
     def comparison_type(self, kinds: Sequence[Sequence[pa.DataType]], result_type: pa.DataType) -> pa.DataType | None:
         (some,) = kinds
         if types.is_floating(value_type(some[0])) and len({value_type(kind) for kind in some}) > 1:

@@ -40,4 +40,4 @@ class SetPartitionedBy(HistoryAlteration):
         if spec.fields == snapshot.current_spec.fields:
             return None
         spec.check(snapshot.schema, snapshot.specs)
-        return Evolution(operation=f"partition spec v{number}", spec=spec)
+        return Evolution(operation=f"partition spec v{number}", specs=(spec,))
