@@ -59,9 +59,15 @@ SCANS = [
     ),
     pytest.param(
         "SELECT * FROM sales WHERE upper(country) = 'US'",
-        "partitions: 24 / 24",
-        ["not used:", "upper"],
+        "partitions: 12 / 24",
+        ["used: upper(country) = 'US'"],
         id="a function",
+    ),
+    pytest.param(
+        "SELECT * FROM sales WHERE repeat(country, 2) = 'USUS'",
+        "partitions: 24 / 24",
+        ["not used:", "repeat", "(it cannot be computed for the values of the partitions)"],
+        id="a function that is not computed for partitions",
     ),
     pytest.param("SELECT * FROM sales WHERE country = 'FR'", "partitions: 0 / 24", ["v1: 0 / 24"], id="nothing"),
     pytest.param(

@@ -63,6 +63,17 @@ class Zone:
         earliest = min(begin + offset for begin, offset in zip(begins, offsets, strict=True))
         return earliest, max(end + offset for end, offset in zip(ends, offsets, strict=True))
 
+    def instants(self, low: int, high: int) -> tuple[int, int]:
+        """Return the first and the last instant whose local time lies from `low` to `high`, or would if no hour were left out."""
+        begins = np.concatenate([[-_FARTHEST], self.starts])
+        ends = np.concatenate([self.starts - 1, [_FARTHEST]])
+        first = np.maximum(begins, low - self.offsets)
+        last = np.minimum(ends, high - self.offsets)
+        inside = first <= last
+        if not inside.any():
+            return low - int(self.offsets.max()), high - int(self.offsets.min())
+        return int(first[inside].min()), int(last[inside].max())
+
     def keeps_order(self, unit: int) -> bool:
         """Return whether local time in whole units of so many seconds never falls."""
         before = (self.starts - 1 + self.offsets[:-1]) // unit

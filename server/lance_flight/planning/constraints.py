@@ -28,6 +28,10 @@ Statement: TypeAlias = Compare | In | IsNull | StartsWith
 """A leaf that says something about one column."""
 
 
+KNOWN_PARTS = frozenset({*DATE_PARTS, "quarter"})
+"""Date parts that leave a domain to their column."""
+
+
 class Aspect(Enum):
     """Kind of condition that a leaf states; a transform can use some of them."""
 
@@ -82,7 +86,7 @@ def _nullness(order: Ordering, leaf: IsNull) -> Domain:
 
 
 def _part_problem(term: DatePart, kind: pa.DataType) -> str | None:
-    if term.part not in (*DATE_PARTS, "quarter"):
+    if term.part not in KNOWN_PARTS:
         return f"date_part('{term.part}') is not known here"
     if pa.types.is_date(kind):
         known = term.part in ("year", "quarter", "month", "day")

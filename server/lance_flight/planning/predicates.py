@@ -168,6 +168,10 @@ class Opaque:
     text: str
     why: str
 
+    def negation(self) -> Opaque:
+        """Return the condition that is TRUE where this one is FALSE."""
+        return Opaque(f"NOT ({self.text})", self.why)
+
     def __str__(self) -> str:
         return self.text
 
@@ -203,8 +207,8 @@ def negate(predicate: Predicate) -> Predicate:
             return And(tuple(negate(part) for part in parts))
         case Compare(term, op, value):
             return Compare(term, op.negated, value)
-        case Opaque(text, why):
-            return Opaque(f"NOT ({text})", why)
+        case Opaque():
+            return predicate.negation()
         case Constant(value):
             return Constant(None if value is None else not value)
         case In() | IsNull() | StartsWith():

@@ -16,13 +16,16 @@ from lance_flight.model.domains import Domain, Mask
 from lance_flight.model.ordering import ordering
 from lance_flight.model.schema import NamespaceSchema
 from lance_flight.model.spec import Evaluate
+from lance_flight.planning.computed import ComputedConditions
 from lance_flight.planning.disjuncts import Disjunct, NormalForm
 from lance_flight.planning.enumeration import Expressions, Sources, Unresolved
 from lance_flight.planning.matching import Match, MatchResult
 from lance_flight.planning.negation import not_true
 from lance_flight.planning.partitions import Component, Part, Partitions, SpecPartitions
 from lance_flight.planning.predicates import ALWAYS, Predicate, all_of, conjuncts
+from lance_flight.planning.preimages import with_preimages
 from lance_flight.planning.reasons import PruningReport, Unused
+from lance_flight.planning.scalar_expressions import ComputedCondition
 
 __all__ = ["Partitions", "Pruning", "SpecPartitions", "SpecPruning", "Unresolved", "Unused", "prune"]
 
@@ -90,11 +93,11 @@ def prune(
     prune nothing. An error of it is a reason too, never an exception of this function.
     """
     whole = partitions if isinstance(partitions, Partitions) else Partitions.apart(partitions)
-    question = NormalForm.of(all_of([predicate, hint]), schema)
-    versions = _left_of(whole, schema, question, Expressions(evaluate))
+    question = NormalForm.of(all_of([predicate, with_preimages(hint, schema)]), schema)
+    versions = _left_of(whole, schema, question, evaluate)
     found = [version.result(question, len(conjuncts(predicate))) for version in versions]
     if any(each.unfiltered is not None and len(each.kept) > 1 for each in found):
-        dropped = _left_of(whole, schema, NormalForm.of(not_true(predicate, schema), schema), Expressions(None))
+        dropped = _left_of(whole, schema, NormalForm.of(not_true(predicate, schema), schema), None)
         found = [
             replace(each, certain=each.kept[~left.rows[each.kept]]) if each.unfiltered is not None else each
             for each, left in zip(found, dropped, strict=True)
@@ -103,15 +106,17 @@ def prune(
 
 
 def _left_of(
-    whole: Partitions, schema: NamespaceSchema, question: NormalForm, expressions: Expressions
+    whole: Partitions, schema: NamespaceSchema, question: NormalForm, evaluate: Evaluate | None
 ) -> list[_Version]:
     """Return what is left of every spec version."""
+    expressions, conditions = Expressions(evaluate), ComputedConditions(schema, evaluate)
     everything = _everything(schema, whole.components)
     plans = [[(each, _matches(whole, each, expressions, everything)) for each in group] for group in question.groups]
     versions = [
         _Version(
-            version.spec.id,
+            version,
             parts,
+            conditions,
             np.ones(len(version), np.bool_),
             PruningReport(version.spec, schema.source_names, version.doubtful),
         )
@@ -126,18 +131,27 @@ def _left_of(
 class _Version:
     """One spec version: the rows that are left, and what the predicate did for it."""
 
-    spec_id: int
+    partitions: SpecPartitions
     parts: Sequence[Part]
+    conditions: ComputedConditions
     rows: Mask
     account: PruningReport
 
     def left(self, alternative: Disjunct, found: Mapping[Component, MatchResult]) -> Mask:
         """Return the rows that one alternative leaves."""
         mine = [(found[part.component], part.rows) for part in self.parts if part.component in found]
-        self.account.add(alternative, [each for each, _ in mine])
+        computed = {
+            stated: self.conditions.rows(stated.leaf, self.partitions)
+            for stated in alternative.leaves
+            if isinstance(stated.leaf, ComputedCondition) and alternative.possible
+        }
+        self.account.add(alternative, [each for each, _ in mine], computed)
         left = np.full(len(self.rows), alternative.possible)
         for each, rows in mine:
             left &= each.rows[rows]
+        for mask in computed.values():
+            if not isinstance(mask, str):
+                left &= mask
         return left
 
     def result(self, question: NormalForm, of_the_predicate: int) -> SpecPruning:
@@ -147,7 +161,7 @@ class _Version:
         unfiltered = _conjunction([each for place, each in unsure if place < of_the_predicate])
         kept = np.flatnonzero(self.rows).astype(np.int64, copy=False)
         return SpecPruning(
-            spec_id=self.spec_id,
+            spec_id=self.partitions.spec.id,
             total=len(self.rows),
             kept=kept,
             used=tuple(each.text for each in parts if account.is_used(each)),

@@ -4,12 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from types import MappingProxyType
 
+from lance_flight.model.domains import Mask
 from lance_flight.model.spec import Expression, PartitionField, PartitionSpec
 from lance_flight.planning.branches import MAX_BRANCHES
 from lance_flight.planning.constraints import Aspect
 from lance_flight.planning.disjuncts import Conjunct, Disjunct, Stated
 from lance_flight.planning.matching import MatchResult
+
+EMPTY: Mapping[Stated, Mask | str] = MappingProxyType({})
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,9 +34,12 @@ class PruningReport:
     _used: set[Stated] = field(default_factory=set)
     _inexact: set[Stated] = field(default_factory=set)
     _obstacles: dict[int, list[str]] = field(default_factory=dict)
+    _not_computed: dict[Stated, str] = field(default_factory=dict)
 
-    def add(self, alternative: Disjunct, found: Sequence[MatchResult]) -> None:
-        """Take in what one alternative found in each group of fields."""
+    def add(
+        self, alternative: Disjunct, found: Sequence[MatchResult], computed: Mapping[Stated, Mask | str] = EMPTY
+    ) -> None:
+        """Take in what one alternative found in each group of fields, and of its conditions on computed values."""
         if not alternative.possible:
             self._used.update(alternative.leaves)
             return
@@ -40,11 +47,21 @@ class PruningReport:
             for number, whys in each.why.items():
                 self._obstacles.setdefault(number, []).extend(whys)
         for stated in alternative.leaves:
+            if stated in computed:
+                self._add_computed(stated, computed[stated])
+                continue
             keys = {stated.source, stated.says}
             if stated.domain is not None and any(keys & each.used for each in found):
                 self._used.add(stated)
             if not (stated.holds or (stated.domain is not None and any(keys & each.exact for each in found))):
                 self._inexact.add(stated)
+
+    def _add_computed(self, stated: Stated, found: Mask | str) -> None:
+        if isinstance(found, str):
+            self._not_computed[stated] = found
+            self._inexact.add(stated)
+        else:
+            self._used.add(stated)
 
     def is_used(self, conjunct: Conjunct) -> bool:
         """Return whether every branch of a conjunct narrowed the choice."""
@@ -67,7 +84,7 @@ class PruningReport:
 
     def _why(self, stated: Stated) -> str:
         if stated.why or stated.source is None:
-            return stated.why
+            return self._not_computed.get(stated, stated.why)
         obstacles = dict.fromkeys(self._obstacles.get(stated.source, ()))
         fields = [each for each in self.spec.fields if stated.source in each.source_ids]
         whys = [*obstacles] or [self._need(each, stated) for each in fields]

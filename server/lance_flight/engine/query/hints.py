@@ -13,16 +13,23 @@ from types import MappingProxyType
 from typing import Any
 
 import pyarrow as pa
-from datafusion import Expr, LogicalPlan
+from datafusion import LogicalPlan
 from datafusion.expr import Filter, Projection, TableScan
 
-from lance_flight.engine.query.partition_wise.plans import unaliased
-from lance_flight.model.arrow_types import is_string
+from lance_flight.engine.query.scalar_expressions import (
+    column_path,
+    expression_below,
+    literal,
+    projected_expressions,
+    scalar_expression,
+)
+from lance_flight.planning.constraints import KNOWN_PARTS
 from lance_flight.planning.predicates import (
     ALWAYS,
     And,
     Column,
     Compare,
+    Constant,
     DatePart,
     In,
     IsNull,
@@ -37,6 +44,11 @@ from lance_flight.planning.predicates import (
     equal_or_both_null,
     like,
     negate,
+)
+from lance_flight.planning.scalar_expressions import (
+    ComputedCondition,
+    ScalarExpression,
+    leaf_expression,
 )
 
 _OPERATORS = MappingProxyType({op.value: op for op in Op})
@@ -87,52 +99,50 @@ def _condition(above: Sequence[Filter | Projection]) -> Predicate:
         if isinstance(node, Filter):
             condition = all_of([condition, predicate(node.predicate())])
         else:
-            condition = _below(condition, _columns(node))
+            condition = _below(condition, projected_expressions(node))
     return condition
 
 
-def _columns(node: Projection) -> dict[str, Column]:
-    """Map the output names of a projection to its input columns, or fields inside these, that pass unchanged."""
-    found: dict[str, list[Column | None]] = defaultdict(list)
-    for raw in node.projections():
-        expression = Expr(raw)
-        inner = unaliased(expression)
-        name = expression.to_variant().alias() if inner is not expression else expression.schema_name()
-        path = _path(inner)
-        name = path[0] if path is not None and inner is expression and len(path) == 1 else name
-        found[name].append(None if path is None else Column(path[0], path[1:]))
-    return {name: same[0] for name, same in found.items() if len(same) == 1 and same[0] is not None}
-
-
-def _below(predicate: Predicate, columns: Mapping[str, Column]) -> Predicate:
-    """Rewrite a condition on a projection's output to its input columns; parts on computed columns are dropped."""
+def _below(predicate: Predicate, columns: Mapping[str, ScalarExpression]) -> Predicate:
+    """Rewrite a condition on a projection's output to its input columns; parts on what is not known of it are dropped."""
     match predicate:
         case And(parts):
             return all_of(_below(part, columns) for part in parts)
         case Or(parts):
             return any_of(_below(part, columns) for part in parts)
-        case Compare(term) | In(term) | IsNull(term) | StartsWith(term):
-            column = columns.get(term.name)
-            if column is None:
-                return Opaque(str(predicate), _NOT_PUSHED)
+        case Compare(term) | In(term) | IsNull(term) | StartsWith(term) if isinstance(
+            column := columns.get(term.name), Column
+        ):
             inside = (*column.inside, *term.inside)
-            below = (
+            passed = (
                 replace(term, column=column.name, inside=inside)
                 if isinstance(term, DatePart)
                 else Column(column.name, inside)
             )
-            return replace(predicate, term=below)
-    return predicate
+            return replace(predicate, term=passed)
+        case Constant():
+            return predicate
+    leaf = leaf_expression(predicate)
+    below = None if leaf is None else expression_below(leaf[0], columns)
+    if leaf is None or below is None:
+        return Opaque(str(predicate), _NOT_PUSHED)
+    return ComputedCondition.of(below, negated=leaf[1])
 
 
 def predicate(expression: Any) -> Predicate:
-    """Translate a DataFusion expression to a predicate; subexpressions that pruning cannot use become `Opaque`."""
+    """Translate a DataFusion expression to a predicate; subexpressions that pruning cannot use become `Opaque`.
+
+    Those that it may compute, for partitions that determine their columns, become `ComputedCondition`.
+    """
     if expression.variant_name() in {"Column", "Literal"}:
         return Opaque(_text(expression), _NOT_PUSHED)
     operator, operands = expression.rex_call_operator(), expression.rex_call_operands()
     translate = _TRANSLATIONS.get(operator, _comparison if operator in _OPERATORS else None)
     translated = translate(expression, operator, operands) if translate is not None else None
-    return translated if translated is not None else Opaque(_text(expression), _NOT_PUSHED)
+    if translated is not None:
+        return translated
+    computed = scalar_expression(expression)
+    return Opaque(_text(expression), _NOT_PUSHED) if computed is None else ComputedCondition.of(computed)
 
 
 def _chain(expression: Any, operator: str) -> list[Any]:
@@ -150,14 +160,14 @@ def _chain(expression: Any, operator: str) -> list[Any]:
 def _comparison(_: Any, operator: str, operands: list[Any]) -> Predicate | None:
     left, right = operands
     op = _OPERATORS[operator]
-    if _literal(left) is not None:
+    if literal(left) is not None:
         left, right, op = right, left, op.flipped
-    term, value = _term(left), _literal(right)
+    term, value = _term(left), literal(right)
     return Compare(term, op, value) if term is not None and value is not None else None
 
 
 def _in_list(expression: Any, _: str, operands: list[Any]) -> Predicate | None:
-    term, values = _term(operands[0]), [_literal(operand) for operand in operands[1:]]
+    term, values = _term(operands[0]), [literal(operand) for operand in operands[1:]]
     known = [value for value in values if value is not None]
     if term is None or len(known) != len(values) or not known:
         return None
@@ -166,16 +176,18 @@ def _in_list(expression: Any, _: str, operands: list[Any]) -> Predicate | None:
 
 
 def _like(expression: Any, _: str, operands: list[Any]) -> Predicate | None:
-    term, pattern = _term(operands[0]), _literal(operands[1])
+    term, pattern = _term(operands[0]), literal(operands[1])
     variant = expression.to_variant()
     if term is None or pattern is None or variant.escape_char() is not None:
         return None
     matched = like(term, pattern.as_py())
+    if isinstance(matched, Opaque):
+        return None
     return negate(matched) if variant.negated() else matched
 
 
 def _same(_: Any, operator: str, operands: list[Any]) -> Predicate | None:
-    term, value = _term(operands[0]), _literal(operands[1])
+    term, value = _term(operands[0]), literal(operands[1])
     if term is None or value is None:
         return None
     same = equal_or_both_null(term, value)
@@ -203,35 +215,15 @@ _TRANSLATIONS: Mapping[str, Callable[[Any, str, list[Any]], Predicate | None]] =
 
 
 def _term(expression: Any) -> Term | None:
-    path = _path(expression)
+    path = column_path(expression)
     if path is not None:
         return Column(path[0], path[1:])
     if expression.variant_name() == "ScalarFunction" and expression.rex_call_operator() == "date_part":
         part, column = expression.rex_call_operands()
-        name, path = _literal(part), _path(column)
-        if name is not None and path is not None:
+        name, path = literal(part), column_path(column)
+        if name is not None and path is not None and name.as_py().lower() in KNOWN_PARTS:
             return DatePart(name.as_py().lower(), path[0], path[1:])
     return None
-
-
-def _path(expression: Any) -> tuple[str, ...] | None:
-    """Return the name of a column, followed by those of the nested fields that the expression takes from it; None for any other."""
-    if expression.variant_name() == "Column":
-        return (expression.to_variant().name(),)
-    if expression.variant_name() != "ScalarFunction" or expression.rex_call_operator() != "get_field":
-        return None
-    of, *names = expression.rex_call_operands()
-    path, inside = _path(of), [_literal(name) for name in names]
-    if path is None or not all(name is not None and is_string(name.type) for name in inside):
-        return None
-    return (*path, *(name.as_py() for name in inside if name is not None))
-
-
-def _literal(expression: Any) -> pa.Scalar | None:
-    if expression.variant_name() != "Literal":
-        return None
-    value = expression.python_value()
-    return value if isinstance(value, pa.Scalar) else pa.scalar(value)
 
 
 def _text(expression: Any) -> str:

@@ -25,6 +25,7 @@ from lance_flight.engine.query.query_errors import QueryErrors
 from lance_flight.engine.query.search.choosing import SEARCHES
 from lance_flight.engine.query.search.functions import with_searches
 from lance_flight.engine.query.statement_context import StatementContext
+from lance_flight.engine.query.stored_expressions import has_computed
 from lance_flight.engine.query.system_tables import SYSTEM
 from lance_flight.engine.query.table_catalog import TableCatalog
 from lance_flight.engine.query.table_changes import TABLE_CHANGES, TableChanges
@@ -188,7 +189,11 @@ class QuerySession:
     def prepare(self, frame: DataFrame) -> None:
         """Collect the predicates that prune beyond the pushed filters from the optimised plan, custom expressions included."""
         if self.views and self._prepared is not frame:
-            self.named.hints.by_table = hints(self.logical_scans(frame) or ())
+            found = hints(self.logical_scans(frame) or ())
+            self.named.hints.by_table = {
+                table: self.views[table].with_stored_expressions(hint) if table in self.views else hint
+                for table, hint in found.items()
+            }
             self.settle(frame)
             self._prepared = frame
 
@@ -210,8 +215,10 @@ class QuerySession:
         return found
 
     def settle(self, frame: DataFrame) -> None:
-        """Evaluate the custom expressions that pruning needs, in as many rounds of pruning as that takes."""
-        if any(view.has_expressions for view in self.views.values()):
+        """Evaluate the expressions that pruning needs, in as many rounds of pruning as that takes."""
+        if any(view.has_expressions for view in self.views.values()) or any(
+            map(has_computed, self.named.hints.by_table.values())
+        ):
             for _ in range(PLANNING_ROUNDS):
                 self.prune(frame)
                 if not self._evaluations.compute():

@@ -28,6 +28,7 @@ from lance_flight.catalog.tables.pinned_tables import PinnedTable
 from lance_flight.catalog.tables.row_counts import row_counts
 from lance_flight.engine.query.provider import ScanLog
 from lance_flight.engine.query.scan_lanes import Work, deal, is_lookup
+from lance_flight.engine.query.stored_expressions import has_computed, with_stored_expressions
 from lance_flight.errors import Conflict, LanceFlightError, NotFound, QueryFailed
 from lance_flight.model.index_kinds import Family
 from lance_flight.model.pins import FixedPin
@@ -228,11 +229,15 @@ class TableView:
             if known.predicate == predicate and known.hint == hint:
                 return known.pruning
         pruning = prune(partitions_of(self.snapshot), self.snapshot.schema, predicate, self.evaluate, hint)
-        if not self.has_expressions:
+        if not self.has_expressions and not has_computed(hint):
             # A custom expression is computed between two rounds, and is known in the second one.
             self.pruned.append(Pruned(predicate, hint, pruning))
             del self.pruned[:-MOST_PRUNED]
         return pruning
+
+    def with_stored_expressions(self, hint: Predicate) -> Predicate:
+        """Return a hint whose conditions on computed values know the expressions that the partition fields store."""
+        return with_stored_expressions(hint, self.snapshot.schema, self.snapshot.specs)
 
     @property
     def has_expressions(self) -> bool:

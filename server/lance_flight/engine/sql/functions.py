@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from functools import lru_cache
 
 import pyarrow as pa
-from datafusion import DataFrame, RuntimeEnvBuilder, SessionConfig, SessionContext, col, udf
+from datafusion import DataFrame, LogicalPlan, RuntimeEnvBuilder, SessionConfig, SessionContext, col, udf
 
 from lance_flight.engine.sql.cursor import Cursor
 from lance_flight.engine.sql.positions import located, with_sent_position
@@ -29,6 +29,8 @@ _NULL_ROWS = 2  # an aggregate would make one of them
 _KEPT_EXPRESSIONS = 256
 INNER_MEMORY = 256 << 20
 """Bytes that an inner context may hold; evaluating batch by batch it needs little."""
+COMPUTED = "value"
+"""Name of an expression's values in plans that compute it."""
 _PROBES = (5, 0, -3, 100, None)
 
 
@@ -109,6 +111,19 @@ def check_condition(condition: str, source: pa.Schema) -> None:
         _plan_over(query, pa.RecordBatch.from_pylist([], source), condition).execution_plan()
     except Exception as exc:
         raise SqlError(f"condition {condition!r} cannot be computed: {plain_message(exc)}") from exc
+
+
+def optimised_over(expression: str, columns: pa.Schema) -> LogicalPlan:
+    """Return the optimised plan that computes an expression over these columns.
+
+    >>> optimised_over("a + 1", pa.schema({"a": pa.int64()})).display_indent().splitlines()[0]
+    'Projection: source.a + Int64(1) AS value'
+    """
+    query = f"SELECT (\n{expression}\n) AS {COMPUTED} FROM source"  # noqa: S608 - planned, never run
+    try:
+        return _plan_over(query, pa.RecordBatch.from_pylist([], columns), expression).optimized_logical_plan()
+    except Exception as exc:
+        raise SqlError(f"expression {expression!r} cannot be computed: {plain_message(exc)}") from exc
 
 
 def columns_in(expression: str, names: Iterable[str]) -> list[str]:
@@ -236,10 +251,10 @@ def _number_columns(columns: Sequence[pa.Array]) -> pa.RecordBatch:
 
 def _compute_over(expression: str, columns: pa.RecordBatch) -> pa.Array:
     # The lines of their own keep a comment, and an expression that is more than one, from changing the query around it.
-    query = f"SELECT (\n{expression}\n) AS value FROM source"  # noqa: S608 - parsed, read-only
+    query = f"SELECT (\n{expression}\n) AS {COMPUTED} FROM source"  # noqa: S608 - parsed, read-only
     try:
         frame = _plan_over(query, columns, expression)
-        kind = frame.schema().field("value").type
+        kind = frame.schema().field(COMPUTED).type
         batches = [batch.to_pyarrow() if hasattr(batch, "to_pyarrow") else batch for batch in frame.collect()]
     except Exception as exc:
         raise SqlError(f"expression {expression!r} cannot be computed: {plain_message(exc)}") from exc
