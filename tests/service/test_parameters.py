@@ -123,6 +123,41 @@ DESCRIBED = [
     pytest.param("SELECT * FROM people WHERE name = $1 AND id > $2", [pa.utf8(), pa.int64()], id="two of them"),
     pytest.param("INSERT INTO people VALUES (?, ?)", [pa.int64(), pa.utf8()], id="values of an insert"),
     pytest.param("INSERT INTO people (name, id) VALUES (?, ?)", [pa.utf8(), pa.int64()], id="listed columns"),
+    pytest.param("SELECT CAST(? AS BIGINT)", [pa.int64()], id="cast"),
+    pytest.param("SELECT ?::DECIMAL(9, 2)", [pa.decimal128(9, 2)], id="double colon"),
+    pytest.param("SELECT * FROM people LIMIT ? OFFSET ?", [pa.int64()] * 2, id="limit and offset"),
+    pytest.param("SELECT coalesce(id, ?) FROM people", [pa.int64()], id="coalesce"),
+    pytest.param("SELECT CASE WHEN id = ? THEN ? ELSE 0.5 END FROM people", [pa.int64(), pa.float64()], id="case"),
+    pytest.param("SELECT substr(name, ?, ?) FROM people", [pa.int64()] * 2, id="arguments of a function"),
+    pytest.param("SELECT id FROM people WHERE id BETWEEN ? AND ?", [pa.int64()] * 2, id="between"),
+    pytest.param("SELECT id FROM people WHERE name LIKE ?", [pa.utf8()], id="like"),
+    pytest.param("SELECT id FROM people WHERE id = -?", [pa.int64()], id="negative"),
+    pytest.param("SELECT id FROM people WHERE ?", [pa.bool_()], id="condition"),
+    pytest.param("SELECT id FROM people UNION ALL SELECT ?", [pa.int64()], id="union"),
+    pytest.param("SELECT id FROM people GROUP BY id HAVING count(*) > ?", [pa.int64()], id="having"),
+    pytest.param("SELECT id FROM people ORDER BY coalesce(id, ?)", [pa.int64()], id="order by"),
+    pytest.param("SELECT sum(id) OVER (ORDER BY coalesce(name, ?)) FROM people", [pa.utf8()], id="order of a window"),
+    pytest.param(
+        "SELECT p.id FROM people p JOIN people q ON p.id = coalesce(q.id, ?)", [pa.int64()], id="condition of a join"
+    ),
+    pytest.param(
+        "SELECT id FROM people WHERE now() > ? - INTERVAL '1 day'", [pa.timestamp("us")], id="time less an interval"
+    ),
+    pytest.param("SELECT ?, ? IS NULL", [pa.utf8()] * 2, id="nothing wanted"),
+    pytest.param("INSERT INTO people VALUES (?, NULL), (7, ?)", [pa.int64(), pa.utf8()], id="some values of an insert"),
+    pytest.param("INSERT INTO people SELECT ?, name FROM people", [pa.int64()], id="insert of a query"),
+    pytest.param("UPDATE people SET id = ? WHERE name = ?", [pa.int64(), pa.utf8()], id="update"),
+    pytest.param(
+        "UPDATE people SET id = CASE WHEN name = ? THEN ? END", [pa.utf8(), pa.int64()], id="update by a case"
+    ),
+    pytest.param("DELETE FROM people WHERE id IN (?, ?)", [pa.int64()] * 2, id="delete"),
+    pytest.param(
+        "MERGE INTO people p USING (VALUES (?, ?)) AS s (k, n) ON p.id = s.k AND s.k > CAST(? AS INT)"
+        " WHEN MATCHED THEN UPDATE SET name = ? WHEN NOT MATCHED THEN INSERT (id, name) VALUES (?, s.n)",
+        [pa.utf8(), pa.utf8(), pa.int32(), pa.utf8(), pa.int64()],
+        id="merge",
+    ),
+    pytest.param("CREATE TABLE made AS SELECT id + ? AS x FROM people", [pa.int64()], id="create table as"),
     pytest.param("SELECT 1", [], id="none"),
 ]
 

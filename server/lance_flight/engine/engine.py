@@ -14,6 +14,7 @@ from lance_flight.catalog.roots.directory import Root, TableName
 from lance_flight.catalog.roots.temporary import NO_TABLES, Temporary
 from lance_flight.catalog.storage.leases import SnapshotLease, leases
 from lance_flight.engine.query.endpoints import is_ordered, split
+from lance_flight.engine.query.parameter_types import parameter_schema
 from lance_flight.engine.query.plan_cache import PlanCache
 from lance_flight.engine.query.planned_query import PlannedQuery
 from lance_flight.engine.query.policies.access import UNLIMITED, Access
@@ -31,7 +32,7 @@ from lance_flight.engine.runtime.session_registry import SessionRegistry
 from lance_flight.engine.runtime.statement_registry import StatementRegistry
 from lance_flight.engine.runtime.streams import BatchStream
 from lance_flight.engine.runtime.transactions import SqlTransaction
-from lance_flight.engine.sql.parameters import check_parameters, parameter_schema
+from lance_flight.engine.sql.parameters import check_parameters
 from lance_flight.engine.sql.references import CATALOG
 from lance_flight.engine.statements.answering import Answering
 from lance_flight.engine.statements.changes import Changes, temporary_root
@@ -84,19 +85,19 @@ class Engine:
         sql = running.sql
         statement = permitted(self._parse(sql, scope), scope.access, self.sessions.seen(scope))
         if isinstance(statement, SessionStatement):
-            return Description(schema=None, parameters=parameter_schema(sql, None))
+            return Description(schema=None, parameters=parameter_schema(sql))
         with self._turn(running, scope) as (transaction, _):
             running.at(State.PLANNING)
             match statement:
                 case RowsStatement():
                     context = in_transaction(self.sessions.of_scope(scope, running), transaction)
                     session, answered = self._answering.answer(statement, context, scope.branch, None)
-                    parameters = parameter_schema(sql, answered.frame, given=session.parameter_types)
+                    parameters = parameter_schema(sql, answered.frame, session.optimised, given=session.parameter_types)
                     self._answering.keep(answered)
                     return Description(schema=answered.schema, parameters=parameters)
                 case MaintenanceStatement():
                     work = maintenance_work(self.sessions.seen(scope), transaction, statement)
-                    return Description(schema=work.schema, parameters=parameter_schema(sql, None))
+                    return Description(schema=work.schema, parameters=parameter_schema(sql))
                 case ChangeStatement():
                     changes = self._changes(running, scope, transaction)
                     return Description(schema=None, parameters=statement.parameters(sql, changes))

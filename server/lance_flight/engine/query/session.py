@@ -20,6 +20,7 @@ from lance_flight.engine.query.computed_tables import ComputedTable
 from lance_flight.engine.query.evaluations import Evaluations
 from lance_flight.engine.query.hints import LogicalScan, hints, logical_scans
 from lance_flight.engine.query.named_tables import NamedTables
+from lance_flight.engine.query.parameter_types import typed_parameters
 from lance_flight.engine.query.provider import Provider, ScanLog
 from lance_flight.engine.query.query_errors import QueryErrors
 from lance_flight.engine.query.search.choosing import SEARCHES
@@ -159,7 +160,7 @@ class QuerySession:
                         self.datafusion, lambda text: self.datafusion.sql_with_options(text, QUERIES_ONLY)
                     )
                 )
-            parameters = with_fitting_times(parameters, unbound.logical_plan())
+            parameters = with_fitting_times(parameters, typed_parameters(unbound.logical_plan()))
         values = bound_values(parameters)
 
         def plan(text: str) -> DataFrame:

@@ -9,6 +9,7 @@ from functools import partial
 import pyarrow as pa
 
 from lance_flight.catalog.roots.directory import Root, TableName
+from lance_flight.engine.query.parameter_types import parameter_schema
 from lance_flight.engine.query.partition_wise import division
 from lance_flight.engine.query.policies.access import Privilege
 from lance_flight.engine.query.session import QuerySession
@@ -67,6 +68,12 @@ class CreateTable(ChangeStatement):
         if self.is_temporary:
             return ()
         return on(table_name(self.table), *(MAKING if self.query is not None else (Privilege.DDL,)))
+
+    def parameters(self, sql: str, changes: Changes) -> pa.Schema:
+        if self.query is None:
+            return parameter_schema(sql)
+        session = changes.new_session(changes.transaction or SqlTransaction(changes.root), None)
+        return parameter_schema(sql, session.frame(self.query), session.optimised)
 
     def run(self, changes: Changes) -> int:
         root, transaction = changes.root, changes.transaction

@@ -11,13 +11,13 @@ import pyarrow as pa
 
 from lance_flight.catalog.roots.directory import Root, TableName
 from lance_flight.catalog.tables import rows
+from lance_flight.engine.query.parameter_types import parameter_schema
 from lance_flight.engine.query.partition_wise import division
 from lance_flight.engine.query.policies.access import Privilege
 from lance_flight.engine.runtime.transactions import SqlTransaction
 from lance_flight.engine.sql import references
 from lance_flight.engine.sql.cursor import Cursor
 from lance_flight.engine.sql.long_values import LONG, pieces
-from lance_flight.engine.sql.parameters import parameter_schema
 from lance_flight.engine.sql.references import TableRef, table_name
 from lance_flight.engine.sql.select_lists import with_distinct_names
 from lance_flight.engine.statements.changes import Changes
@@ -64,8 +64,9 @@ class Insert(ChangeStatement):
         return ()
 
     def parameters(self, sql: str, changes: Changes) -> pa.Schema:
-        frame = changes.new_session(changes.transaction).frame(next(pieces(self.query)).sql)
-        return parameter_schema(sql, frame, self._target(changes.tables))
+        session = changes.new_session(changes.transaction)
+        frame = session.frame(next(pieces(self.query)).sql)
+        return parameter_schema(sql, frame, session.optimised, outputs=self._target(changes.tables).types)
 
     def run(self, changes: Changes) -> int:
         return changes.together(partial(self._insert, changes))

@@ -17,6 +17,7 @@ from datafusion import DataFrame
 from lance_flight.catalog.bulk.pieces import Progress
 from lance_flight.catalog.roots.directory import Root, TableName
 from lance_flight.catalog.table import Table
+from lance_flight.engine.query.parameter_types import parameter_schema
 from lance_flight.engine.query.policies.access import Access, Privilege
 from lance_flight.engine.query.scope import Scope
 from lance_flight.engine.query.session import QuerySession
@@ -24,7 +25,6 @@ from lance_flight.engine.runtime.cancellation import Cancellation
 from lance_flight.engine.runtime.session_registry import SessionRegistry
 from lance_flight.engine.runtime.statement_registry import StatementRegistry
 from lance_flight.engine.runtime.transactions import SqlTransaction
-from lance_flight.engine.sql.parameters import parameter_schema
 from lance_flight.engine.sql.references import TableRef, table_name
 from lance_flight.engine.statements.changes import Changes
 
@@ -141,7 +141,7 @@ class ChangeStatement(Statement):
 
     def parameters(self, sql: str, changes: Changes) -> pa.Schema:
         """Return the parameters of the statement, whose text is `sql`, with their types, without running it."""
-        return parameter_schema(sql, None)
+        return parameter_schema(sql)
 
     @abstractmethod
     def run(self, changes: Changes) -> int:

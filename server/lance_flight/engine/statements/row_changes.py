@@ -10,11 +10,11 @@ import pyarrow as pa
 from datafusion import DataFrame
 
 from lance_flight.catalog.roots.directory import Table, TableName
+from lance_flight.engine.query.parameter_types import parameter_schema
 from lance_flight.engine.query.policies.access import Privilege
 from lance_flight.engine.query.policies.rows import RowPolicy
 from lance_flight.engine.query.session import QuerySession
 from lance_flight.engine.runtime.transactions import SqlTransaction
-from lance_flight.engine.sql.parameters import parameter_schema
 from lance_flight.engine.sql.references import table_name
 from lance_flight.engine.statements.changes import Changes
 from lance_flight.engine.statements.kinds import ChangeStatement, Required
@@ -129,4 +129,5 @@ class RowChange(TargetChange):
         session = changes.new_session(
             changes.transaction or SqlTransaction(changes.root), self.target_name, self.changing
         )
-        return parameter_schema(sql, session.frame(self.query_in(session).sql))
+        query = self.query_in(session)
+        return parameter_schema(sql, session.frame(query.sql), session.optimised, outputs=query.outputs)

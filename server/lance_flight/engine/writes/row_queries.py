@@ -46,10 +46,14 @@ class RowChanges:
 
 @dataclass(frozen=True, slots=True)
 class RowQuery:
-    """Query over the target's rows, and the translation of its batches to changes."""
+    """Query over the target's rows, and the translation of its batches to changes.
+
+    `outputs` are the types of the target's columns that the query's columns are written to; None for those that are written to none.
+    """
 
     sql: str
     read: Callable[[pa.RecordBatch], RowChanges]
+    outputs: Sequence[pa.DataType | None] = ()
 
 
 def delete_query(target: Target, where: str | None, db_schema: str) -> RowQuery:
@@ -70,7 +74,8 @@ def update_query(
 ) -> RowQuery:
     """Build the query for the addresses and the new values of the rows that an UPDATE changes, with their ids if they keep them."""
     values = _values(assignments, target.alias, schema)
-    columns = ", ".join([*_of(target.alias, _address_names(keeps_ids=keeps_ids)), *_with_prefix(values, "v")])
+    addresses = _of(target.alias, _address_names(keeps_ids=keeps_ids))
+    columns = ", ".join([*addresses, *_with_prefix(values, "v")])
     sql = f"SELECT {columns} FROM {_from(target, db_schema)}{_where(where)}"  # noqa: S608 - quoted
 
     def read(batch: pa.RecordBatch) -> RowChanges:
@@ -78,7 +83,7 @@ def update_query(
         come = rows.select(rows.column_names[-len(schema) :]).rename_columns(schema.names)
         return RowChanges(rows.select(list(_ADDRESS_NAMES)), (with_origin(come, rows) if keeps_ids else come,))
 
-    return RowQuery(sql, read)
+    return RowQuery(sql, read, (*(None for _ in addresses), *schema.types))
 
 
 def merge_query(
@@ -97,11 +102,11 @@ def merge_query(
         for number, clause in enumerate(clauses)
         for place, assignment in enumerate(clause.assignments or ())
     ]
+    written = [schema.field(assignment.column).type for clause in clauses for assignment in clause.assignments or ()]
     matters = {clause.matched for clause in clauses}
     join = _JOINS[Matched.SOURCE_ONLY in matters, Matched.TARGET_ONLY in matters]
-    columns = ", ".join(
-        [f"{action} AS {quoted(_ACTION)}", *_of(alias, _address_names(keeps_ids=keeps_ids)), *old, *new]
-    )
+    kept = [f"{action} AS {quoted(_ACTION)}", *_of(alias, _address_names(keeps_ids=keeps_ids)), *old]
+    columns = ", ".join([*kept, *new])
     origin = f"(SELECT *, TRUE AS {quoted(_IN_SOURCE)} FROM {_relation(statement)}) AS {quoted(statement.source_alias)}"  # noqa: S608 - quoted
     sql = (
         # No query in FROM: the parser tells nothing of what is wrong inside one.
@@ -109,7 +114,9 @@ def merge_query(
         f" ON {enclosed(statement.on)}) SELECT * FROM {quoted(_PAIRS)} WHERE {quoted(_ACTION)} IS NOT NULL"
     )
     return RowQuery(
-        sql, lambda batch: _read_merge(pa.Table.from_batches([batch]), clauses, schema, keeps_ids=keeps_ids)
+        sql,
+        lambda batch: _read_merge(pa.Table.from_batches([batch]), clauses, schema, keeps_ids=keeps_ids),
+        (*(None for _ in kept), *written),
     )
 
 
