@@ -117,3 +117,38 @@ def test_a_condition_that_does_not_prune_says_why(tables: Server, table: str, co
     found, report = partitions(tables, table, condition)
     assert found == tables.value(f"SELECT count(*) FROM {table}$partitions")
     assert why in report
+
+
+@pytest.mark.parametrize(
+    ("table", "condition", "read"),
+    [
+        pytest.param("identities", "d = (SELECT max(d) FROM identities)", 1, id="the last day of the same table"),
+        pytest.param("identities", "d >= (SELECT max(d) FROM plain) - INTERVAL '310 days'", 2, id="the last days"),
+        pytest.param("identities", "(SELECT min(k) FROM plain) = k", 1, id="the other way round"),
+        pytest.param("times", "ts::date = (SELECT d FROM plain WHERE s = 'ab')", 1, id="of a computed value"),
+        pytest.param(
+            "identities", "d BETWEEN (SELECT DATE '2024-01-31') AND (SELECT DATE '2024-02-01')", 2, id="between two"
+        ),
+        pytest.param("buckets", "id = (SELECT max(id) FROM plain WHERE s = 'b') AND k < 0", 1, id="under buckets"),
+    ],
+)
+def test_the_value_of_a_scalar_subquery_prunes(tables: Server, table: str, condition: str, read: int) -> None:
+    rows = tables.rows(f"EXPLAIN ANALYZE SELECT * FROM {table} WHERE {condition}")
+    reports = [text for kind, text in rows if kind == "partitions" and f"table {table}," in text]
+    assert [report.split(" / ")[0] for report in reports] == [f"partitions: {read}"], rows
+    assert any(kind == "dynamic pruning" and f": {read} of " in text for kind, text in rows)
+    expected = tables.rows(f"SELECT * FROM plain WHERE {condition} ORDER BY id")
+    assert tables.rows(f"SELECT * FROM {table} WHERE {condition} ORDER BY id") == expected
+
+
+def test_a_subquery_of_no_row_is_null(tables: Server) -> None:
+    assert tables.rows("SELECT * FROM identities WHERE d = (SELECT d FROM plain WHERE k = 12345)") == []
+
+
+def test_a_subquery_of_several_rows_is_refused_as_without_pruning(tables: Server) -> None:
+    assert "more than one row" in tables.refuses("SELECT * FROM identities WHERE d = (SELECT d FROM plain)")
+
+
+def test_a_correlated_subquery_is_not_read_before(tables: Server) -> None:
+    sql = "SELECT count(*) FROM identities i WHERE d = (SELECT max(d) FROM plain p WHERE p.s = i.s)"
+    assert tables.rows(sql) == [(10,)]

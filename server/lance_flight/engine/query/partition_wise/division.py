@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 
 import pyarrow as pa
 from datafusion import DataFrame, LogicalPlan
 
 from lance_flight.engine.query.few_keys import MOST_KEYS
-from lance_flight.engine.query.partition_wise import join_order, key_pruning
+from lance_flight.engine.query.partition_wise import join_order, key_pruning, scalar_subqueries
 from lance_flight.engine.query.partition_wise.copartitioning import WORTH, CopartitioningAnalysis
 from lance_flight.engine.query.partition_wise.lanes import admission
 from lance_flight.engine.query.partition_wise.parts import Chooser, GroupedPart, Part
@@ -80,10 +80,15 @@ def divide(session: QuerySession, frame: DataFrame, *, ask_keys: bool = True, is
     """
     shape = session.learned(frame, _shape)
     root = shape.root
+    told: tuple[str, ...] = ()
+    if session.execution.dynamic_pruning and session.share.of == 1:
+        told, planned = _prune_by_subqueries(session, frame, root, ask=ask_keys)
+        if planned is not None:
+            return replace(divide(session, planned, ask_keys=ask_keys, is_told=is_told), pruned=told)
     if shape.has_product:
         frame = session.in_small_batches(frame)
     if session.share.of > 1 or not any(is_told or concerns_partitions(session, node) for node in shape.worth):
-        return Division(session=session, whole=frame)
+        return Division(session=session, whole=frame, pruned=told)
     counts = RowCounts(session, session.prune(frame))
     pruned: tuple[str, ...] = ()
     if session.execution.dynamic_pruning:
@@ -142,6 +147,29 @@ def _outer(session: QuerySession, root: Node, parts: tuple[Part, ...]) -> DataFr
                 raise Unsupported(f"{part.node.said}: its columns have no names of their own")
             replaced[part.node] = part.frame(part.node.outputs)
         return rebuilt(session.datafusion, root, replaced)
+
+
+def _prune_by_subqueries(
+    session: QuerySession, frame: DataFrame, root: Node, *, ask: bool
+) -> tuple[tuple[str, ...], DataFrame | None]:
+    """Read the scalar subqueries that prune; return what that did, and the query with their values."""
+    filters = scalar_subqueries.found(session, root)
+    if not filters:
+        return (), None
+    shown = {
+        node: f"{scalar_subqueries.describe(node)} of {scalar_subqueries.table_of(session, node)}" for node in filters
+    }
+    if not ask:
+        return tuple(f"{text}, when it is run" for text in shown.values()), None
+    planned = scalar_subqueries.with_values(session, root, filters)
+    session.prepare(planned)
+    prunings = session.prune(planned)
+    notes = []
+    for node, text in shown.items():
+        left = prunings.get(scalar_subqueries.table_of(session, node), ())
+        scanned = sum(pruning.scanned for pruning in left), sum(pruning.total for pruning in left)
+        notes.append(f"{text}: {scanned[0]} of {scanned[1]} partitions are left")
+    return tuple(notes), planned
 
 
 def _prune_by_keys(
