@@ -188,7 +188,7 @@ class Evolving(RuleBasedStateMachine):
 
     # Changes of the schema and of the partitioning.
 
-    @rule(chance=CHANCE, number=st.integers(1, 3))
+    @rule(chance=CHANCE, number=st.integers(0, 3))
     def set_partitioned_by(self, chance: Chance, number: int) -> None:
         known = [field.format(c=quoted(path)) for path, kind in self.model.scalars() for field in kind.fields]
         fields = chance.sample([*known, KEY, "bucket(2, n)"], min(number, len(known) + 1))

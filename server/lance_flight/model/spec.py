@@ -252,8 +252,8 @@ def _has_number(key: str) -> bool:
 
 
 def _fields_from_json(value: Any, problems: list[str]) -> tuple[PartitionField, ...]:
-    if not isinstance(value, list) or not value:
-        problems.append(f"fields is {value!r}; expected a non-empty array of field objects")
+    if not isinstance(value, list):
+        problems.append(f"fields is {value!r}; expected an array of field objects")
         return ()
     fields: list[PartitionField] = []
     for place, item in enumerate(value):

@@ -13,6 +13,7 @@ from lance_flight.catalog.manifests.snapshot import PartitionTable, Snapshot
 from lance_flight.catalog.storage.addresses import OFFSET_BITS, OFFSETS
 from lance_flight.catalog.storage.store import Store
 from lance_flight.catalog.tables import partitions
+from lance_flight.model.arrays import concatenated
 from lance_flight.model.pins import FixedPin
 from lance_flight.model.spec import Evaluate
 
@@ -44,7 +45,7 @@ def replaced(root: Store, snapshot: Snapshot, written: Sequence[TableUpdate], ev
         return []
     for edit in written:
         edit.replaces = True
-    wanted = pa.concat_tables([edit.values for edit in written])
+    wanted = concatenated([edit.values for edit in written])
     found = held(root, snapshot, wanted, evaluate)
     return [*all_removed(root, snapshot, found.whole), *rows_removed(root, snapshot, found.partly)]
 

@@ -26,6 +26,7 @@ from lance_flight.catalog.storage.store import Store
 from lance_flight.catalog.tables import partitions
 from lance_flight.errors import SerializationFailure
 from lance_flight.faults import failpoint
+from lance_flight.model.arrays import concatenated
 from lance_flight.model.file_versions import NEWEST
 from lance_flight.model.grouping import match
 from lance_flight.model.naming import namespaces_above
@@ -74,7 +75,7 @@ class Staging:
                 if t.table is None and t.parts[0].added.spec.id == spec.id
             ]
             if new:
-                values = pa.concat_tables([target.parts[0].added.values for target, _ in new])
+                values = concatenated([target.parts[0].added.values for target, _ in new])
                 builder = NewPartitions(snapshot, spec, key)
                 changed.append(builder.rows(values, [s.location for _, s in new], [s.pin for _, s in new]))
         return _without_repeats(pa.concat_tables(changed))
@@ -235,7 +236,7 @@ def _targets(group: Sequence[Transaction], snapshot: Snapshot) -> Iterator[_Targ
         new = [i for i, part in enumerate(parts) if part.table is None and part.added.spec.id == spec.id]
         if not new:
             continue
-        values = pa.concat_tables([parts[i].added.values for i in new])
+        values = concatenated([parts[i].added.values for i in new])
         tables = snapshot.tables_of(spec.id)
         names = NewPartitions(snapshot, spec, namespace_key(snapshot)).object_ids(values)
         for i, row, name in zip(new, match(values, tables.values), names, strict=True):

@@ -30,7 +30,7 @@ from lance_flight.catalog.tables.lineage import NumberOf, by_ids, keeping
 from lance_flight.catalog.tables.rows import aligned
 from lance_flight.faults import failpoint
 from lance_flight.machine import cores
-from lance_flight.model.arrays import contiguous
+from lance_flight.model.arrays import contiguous, without_columns
 from lance_flight.model.grouping import RowGroups, group, match
 from lance_flight.model.naming import directory_name
 from lance_flight.model.schema import Path
@@ -217,14 +217,14 @@ class PartitionWriter:
             self._write_gathered(self._pending.values())
 
     def _grouped(self, chunk: pa.Table) -> tuple[RowGroups, list[int]]:
-        """Return the rows of a chunk by partition, and the numbers of the partitions; a plain table is its only one."""
+        """Return the rows of a chunk by partition, and the numbers of the partitions; without fields there is one."""
         if self._spec.fields:
             values = partition_values(chunk, self._spec.fields, self._schema.source_paths, self._evaluate)
             groups = group(values.columns, chunk.num_rows)
             return groups, self._numbers(values.take(groups.first))
         only = np.zeros(1, np.int64)
         if not self._pending:
-            self._begin(only, self._known, only)
+            self._begin(only, without_columns(1), only)
         return RowGroups(None, np.array([0, chunk.num_rows]), only), [0]
 
     def _write_gathered(self, partitions: Iterable[_Pending], *, is_end: bool = False) -> None:
@@ -341,7 +341,9 @@ class PartitionWriter:
                 edit = self._edit(values.slice(place, 1), table.object_id, table.location, files, table)
                 self._pending[int(numbers[place])] = _Pending(edit, base.version)
         if len(new):
-            for place, object_id in zip(new.tolist(), self._names.object_ids(values.take(new)), strict=True):
+            # `take` forgets the rows of a table without columns.
+            named = self._names.object_ids(values.filter(pa.array(np.isin(np.arange(values.num_rows), new))))
+            for place, object_id in zip(new.tolist(), named, strict=True):
                 location = directory_name(object_id, self._mark)
                 edit = self._edit(values.slice(place, 1), object_id, location, location, None)
                 self._pending[int(numbers[place])] = _Pending(edit, 0)

@@ -46,6 +46,11 @@ def in_brackets(cursor: Cursor) -> tuple[PartitionDef, ...]:
     return fields
 
 
+def any_in_brackets(cursor: Cursor) -> tuple[PartitionDef, ...]:
+    """Read the list of fields with its brackets, between which nothing may stand."""
+    return () if cursor.accept("(", ")") else in_brackets(cursor)
+
+
 def _fields(cursor: Cursor) -> tuple[PartitionDef, ...]:
     fields = [_field(cursor)]
     while cursor.accept(","):

@@ -19,13 +19,13 @@ from lance_flight.model.spec import Expression, PartitionSpec
 _SCHEMA = pa.schema(
     [
         pa.field("spec_id", pa.int32(), nullable=False),
-        pa.field("position", pa.int32(), nullable=False),
-        pa.field("field_id", pa.utf8(), nullable=False),
-        pa.field("source_ids", pa.list_(pa.int32()), nullable=False),
-        pa.field("source_columns", pa.list_(pa.utf8()), nullable=False),
+        pa.field("position", pa.int32()),
+        pa.field("field_id", pa.utf8()),
+        pa.field("source_ids", pa.list_(pa.int32())),
+        pa.field("source_columns", pa.list_(pa.utf8())),
         pa.field("transform", pa.utf8()),
         pa.field("expression", pa.utf8()),
-        pa.field("result_type", pa.utf8(), nullable=False),
+        pa.field("result_type", pa.utf8()),
         pa.field("is_current", pa.bool_(), nullable=False),
         pa.field("snapshot", pa.int64()),
         pa.field("committed_at", pa.timestamp("us", "UTC")),
@@ -37,7 +37,7 @@ _SCHEMA = pa.schema(
 
 
 def specs_table(table: Table, view: TableView) -> MetadataTable:
-    """Return `t$specs`: one row per partition field of each spec version, with its transform, the spec's commit and its tables."""
+    """Return `t$specs`: one row per partition field of each spec version (one without fields has a row), with its transform, the spec's commit and its tables."""
     snapshot = view.snapshot
 
     def build(names: list[str]) -> pa.Table:
@@ -57,7 +57,9 @@ def specs_table(table: Table, view: TableView) -> MetadataTable:
 
 
 def _fields(spec: PartitionSpec, schema: NamespaceSchema) -> Iterator[dict[str, Any]]:
-    """Yield a row for each partition field of a spec, with its sources, transform and type."""
+    """Yield a row for each partition field of a spec, with its sources, transform and type; one where it has no field."""
+    if not spec.fields:
+        yield {"spec_id": spec.id}
     for position, field in enumerate(spec.fields):
         rule = field.rule
         transform = None if isinstance(rule, Expression) else json.dumps({"type": rule.type, **rule.arguments})

@@ -19,7 +19,10 @@ from lance_flight.engine.writes.partition_fields import PartitionDef
 
 @dataclass(frozen=True, slots=True)
 class SetPartitionedBy(HistoryAlteration):
-    """ALTER TABLE t SET PARTITIONED BY (fields): a new spec version for what is written from now on."""
+    """ALTER TABLE t SET PARTITIONED BY (fields): a new spec version for what is written from now on.
+
+    Without fields it is written to one partition.
+    """
 
     forms = ("ALTER TABLE t SET PARTITIONED BY",)
 
@@ -28,7 +31,7 @@ class SetPartitionedBy(HistoryAlteration):
 
     @classmethod
     def read(cls, cursor: Cursor, table: TableRef) -> SetPartitionedBy:
-        return cls(table, partition_fields.in_brackets(cursor))
+        return cls(table, partition_fields.any_in_brackets(cursor))
 
     def alter(self, root: Root, name: TableName, table: Table) -> None:
         partitioned(table, "cannot become so").evolve(self._evolution)
