@@ -25,6 +25,14 @@ def adbc_program() -> Path:
 
 
 @pytest.fixture(scope="session")
+def adbc_validation() -> Path:
+    """ADBC's validation suite, over its driver in Go."""
+    if not go.is_installed():
+        _missing("Go")
+    return go.built_tests(CACHE)
+
+
+@pytest.fixture(scope="session")
 def jdbc_driver() -> Path:
     """The Flight SQL JDBC driver."""
     if not java.is_installed():

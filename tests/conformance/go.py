@@ -24,7 +24,24 @@ def is_installed() -> bool:
 
 def built(package: str, cache: Path) -> Path:
     """A program of the module, or of one that it requires."""
-    program = cache / "go" / package.rpartition("/")[2].replace(".", "adbc")
-    build = ["go", "build", "-o", str(program), package]
+    return _made("build", package, cache / "go" / package.rpartition("/")[2].replace(".", "adbc"))
+
+
+def built_tests(cache: Path) -> Path:
+    """The module's tests, as a program."""
+    return _made("test", "-c", ADBC, cache / "go" / "adbc.test")
+
+
+def source(package: str) -> Path:
+    """The directory with the sources of a package, in the version that is pinned."""
+    listed = ["go", "list", "-test", "-f", "{{.Dir}}", package]
+    listing = subprocess.run(listed, check=True, timeout=_PATIENCE, cwd=MODULE, capture_output=True, text=True)
+    return Path(listing.stdout.splitlines()[0])
+
+
+def _made(*arguments: str | Path) -> Path:
+    """Run a command of Go that makes a program of a package, the last two arguments being both; the program."""
+    *command, package, program = arguments
+    build = ["go", *command, "-o", program, package]
     subprocess.run(build, check=True, timeout=_PATIENCE, cwd=MODULE, env={**os.environ, "GOFLAGS": "-buildvcs=false"})
-    return program
+    return Path(program)
