@@ -29,7 +29,8 @@ from lance_flight.engine.statements.parsing import parse
 from lance_flight.engine.statements.queries import Query, SubstraitPlan
 from lance_flight.engine.statements.registry import STATEMENTS
 from lance_flight.engine.statements.set_option import SetOption
-from lance_flight.engine.statements.show import ShowMetadata, ShowTables
+from lance_flight.engine.statements.show import ShowColumns, ShowListing, ShowMetadata
+from lance_flight.engine.statements.transactions import Begin, EndTransaction
 from lance_flight.engine.statements.update import Update
 from lance_flight.errors import LanceFlightError, Refused
 
@@ -260,8 +261,9 @@ def test_every_statement_about_a_table_and_every_alteration_has_its_rights() -> 
         Query,
         SubstraitPlan,
         Explain,
-        ShowTables,
+        ShowListing,
         ShowMetadata,
+        ShowColumns,
         Describe,
         DescribeNamespace,
         Insert,
@@ -269,7 +271,7 @@ def test_every_statement_about_a_table_and_every_alteration_has_its_rights() -> 
         Delete,
         Merge,
     }
-    elsewhere = {CreateTable, SetOption, Kill}
+    elsewhere = {CreateTable, SetOption, Kill, Begin, EndTransaction}
     asking = {type(parse(sql)) for sql, needs in NEEDS.items() if needs}
     assert set(STATEMENTS) - opened - elsewhere == asking - elsewhere
     assert {statement for statement in STATEMENTS if issubclass(statement, Alteration)} < asking

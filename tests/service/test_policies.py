@@ -76,6 +76,23 @@ def tenants(tmp_path: Path) -> Iterator[Tenants]:
         yield made
 
 
+LISTINGS = {
+    "information_schema.tables": "SELECT table_name FROM information_schema.tables",
+    "information_schema.columns": "SELECT DISTINCT table_name FROM information_schema.columns",
+    "information_schema.columns of a hidden table": (
+        "SELECT DISTINCT table_name FROM information_schema.columns WHERE table_name IN ('ledger', 'events')"
+    ),
+}
+
+
+@pytest.mark.parametrize("sql", LISTINGS.values(), ids=LISTINGS)
+def test_a_tenant_is_listed_what_it_may_see(tenants: Tenants, sql: str) -> None:
+    assert tenants.rows("alice", sql) == [("events",)]
+    assert sorted(tenants.rows("owner", sql)) == [("events",), ("ledger",)]
+    assert [name for _, name, _ in tenants.rows("alice", "SHOW TABLES")] == ["events"]
+    assert "not_found" in tenants.refuses("alice", "SHOW COLUMNS FROM ledger")
+
+
 def test_each_tenant_has_the_table_alone(tenants: Tenants) -> None:
     assert tenants.rows("alice", "SELECT tenant, n FROM events ORDER BY n") == [("alice", 1), ("alice", 2)]
     assert tenants.rows("bob", "SELECT count(*) FROM events") == [(1,)]

@@ -34,6 +34,7 @@ from lance_flight.engine.runtime.streams import BatchStream
 from lance_flight.engine.runtime.transactions import SqlTransaction
 from lance_flight.engine.sql.parameters import check_parameters
 from lance_flight.engine.sql.references import CATALOG
+from lance_flight.engine.sql.routines import routines
 from lance_flight.engine.statements.answering import Answering
 from lance_flight.engine.statements.changes import Changes, temporary_root
 from lance_flight.engine.statements.kinds import (
@@ -74,6 +75,7 @@ class Engine:
             planning_timeout=limits.planning_timeout,
         )
         self.plans = PlanCache()
+        routines()  # DataFusion cannot list them while it plans
         self._answering = Answering(self.sessions, self.plans)
 
     def describe(self, sql: str, scope: Scope = ALONE) -> Description:

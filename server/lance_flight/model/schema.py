@@ -24,6 +24,13 @@ NEXT_FIELD_ID = b"lance_flight:next_field_id"
 SCHEMA_VERSION = b"lance_flight:schema_version"
 DEFAULT = b"lance_flight:default"
 """Key of the default value of a column, as text that casts to its type."""
+COMMENT = b"comment"
+"""Key of the comment of a column in the metadata of its field, and of a table in that of its schema."""
+PRIMARY_KEY = b"lance-schema:unenforced-primary-key"
+"""Lance's key that marks a column of the primary key, which nothing enforces."""
+KEY_POSITION = b"lance-schema:unenforced-primary-key:position"
+"""Lance's key of the place of a column in the primary key, from 1 on."""
+_TRUE = frozenset({b"true", b"1", b"yes"})
 
 
 Path: TypeAlias = tuple[str, ...]
@@ -151,6 +158,26 @@ class NamespaceSchema:
         return {
             field.name: pa.scalar(text.decode()).cast(field.type) for field, text in texts.items() if text is not None
         }
+
+    @cached_property
+    def comments(self) -> dict[str, str]:
+        """Comments of top-level columns, by name; columns without one are left out."""
+        texts = {field.name: (field.metadata or {}).get(COMMENT) for field in self.arrow}
+        return {name: text.decode(errors="replace") for name, text in texts.items() if text is not None}
+
+    @property
+    def comment(self) -> str | None:
+        """The comment of the table; None without one."""
+        text = (self.arrow.metadata or {}).get(COMMENT)
+        return None if text is None else text.decode(errors="replace")
+
+    @cached_property
+    def primary_key(self) -> tuple[str, ...]:
+        """The columns of the primary key in its order, which is the columns' own where Lance's metadata gives no positions."""
+        marked = [field for field in self.arrow if (field.metadata or {}).get(PRIMARY_KEY, b"").lower() in _TRUE]
+        positions = [(field.metadata or {}).get(KEY_POSITION, b"") for field in marked]
+        placed = [int(text) if text.isdigit() else 0 for text in positions]
+        return tuple(field.name for _, field in sorted(zip(placed, marked, strict=True), key=lambda each: each[0]))
 
     @cached_property
     def sources(self) -> dict[int, SourceColumn]:

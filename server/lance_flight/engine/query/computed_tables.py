@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from functools import partial
+from itertools import islice
+from typing import Any, Generic, TypeVar
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -12,13 +14,28 @@ import pyarrow.dataset as pads
 
 from lance_flight.engine.query.provider import Compute, Projection, arrow_filter, projected
 
+_Of = TypeVar("_Of")
+_Source = TypeVar("_Source")
+
+_ROWS = 1024
+"""Most rows of a batch of a `RowTable`."""
+
 
 class ComputedTable(pads.Dataset):
-    """Table in lanes, each of which is computed when it is read."""
+    """Table in lanes, each of which is computed when it is read.
 
-    def __init__(self, schema: pa.Schema, lanes: Sequence[Compute]) -> None:
+    `narrowed` returns lanes with at least the rows that a filter lets through, in place of all `lanes`.
+    """
+
+    def __init__(
+        self,
+        schema: pa.Schema,
+        lanes: Sequence[Compute],
+        narrowed: Callable[[pc.Expression], Sequence[Compute]] | None = None,
+    ) -> None:
         self._schema = schema
         self._lanes = lanes
+        self._narrowed = narrowed
 
     @property
     def schema(self) -> pa.Schema:
@@ -28,7 +45,8 @@ class ComputedTable(pads.Dataset):
         return Projection(projected(self._schema, columns))
 
     def get_fragments(self, filter: pc.Expression | None = None) -> Iterator[Lane]:
-        return (Lane(self._schema, compute) for compute in self._lanes)
+        lanes = self._lanes if filter is None or self._narrowed is None else self._narrowed(filter)
+        return (Lane(self._schema, compute) for compute in lanes)
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,3 +79,43 @@ class _LaneScanner:
         for batch in self.lane.compute(list(dict.fromkeys([*names, *columns]))):
             kept = batch if condition is None else batch.filter(condition)
             yield kept.select(names)
+
+
+@dataclass(frozen=True, slots=True)
+class ComputedColumn(Generic[_Of]):
+    """Column of a `RowTable`: its field, and the function that computes its value of a subject."""
+
+    name: str
+    type: pa.DataType
+    value: Callable[[_Of], object]
+    is_nullable: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class RowTable(Generic[_Source, _Of]):
+    """Definition of a computed table with one row for each subject that its source lists."""
+
+    subjects: Callable[[_Source], Iterable[_Of]]
+    columns: tuple[ComputedColumn[_Of], ...]
+
+    @property
+    def schema(self) -> pa.Schema:
+        """Return the columns of the table."""
+        return pa.schema([pa.field(each.name, each.type, each.is_nullable) for each in self.columns])
+
+    def of(self, source: _Source, narrowed: Callable[[pc.Expression], _Source] | None = None) -> ComputedTable:
+        """Return the table over a source; `narrowed` returns the source restricted by a filter on the table's columns."""
+        if narrowed is None:
+            return ComputedTable(self.schema, [partial(self._rows, source)])
+        return ComputedTable(
+            self.schema, [partial(self._rows, source)], lambda filter: [partial(self._rows, narrowed(filter))]
+        )
+
+    def _rows(self, source: _Source, names: list[str]) -> Iterator[pa.RecordBatch]:
+        """Yield the rows with the named columns, or with all of them where none is named."""
+        columns = [each for each in self.columns if each.name in names] or self.columns
+        schema = pa.schema([pa.field(each.name, each.type, each.is_nullable) for each in columns])
+        remaining = iter(self.subjects(source))
+        while subjects := list(islice(remaining, _ROWS)):
+            values = [pa.array([each.value(subject) for subject in subjects], each.type) for each in columns]
+            yield pa.RecordBatch.from_arrays(values, schema=schema)

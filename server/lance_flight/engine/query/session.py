@@ -19,6 +19,7 @@ from lance_flight.catalog.roots.directory import TableName
 from lance_flight.engine.query.computed_tables import ComputedTable
 from lance_flight.engine.query.evaluations import Evaluations
 from lance_flight.engine.query.hints import LogicalScan, hints, logical_scans
+from lance_flight.engine.query.information_schema import INFORMATION_SCHEMA, InformationSchema
 from lance_flight.engine.query.named_tables import NamedTables
 from lance_flight.engine.query.parameter_types import typed_parameters
 from lance_flight.engine.query.provider import Provider, ScanLog
@@ -36,7 +37,7 @@ from lance_flight.engine.runtime.planning_limits import PlanningLimits
 from lance_flight.engine.runtime.streams import cancellable
 from lance_flight.engine.sql import substrait
 from lance_flight.engine.sql.datafusion_text import datafusion_text
-from lance_flight.engine.sql.functions import register_principal, session_config
+from lance_flight.engine.sql.functions import register_constants, session_config
 from lance_flight.engine.sql.parameters import bound_values, has_times, parameter_count, with_fitting_times
 from lance_flight.engine.sql.positions import located
 from lance_flight.engine.sql.references import CATALOG
@@ -76,7 +77,7 @@ class QuerySession:
         self.datafusion = _context(self.target_partitions, context.runtime or RuntimeEnvBuilder(), self.db_schema)
         # What DataFusion holds is not seen by Python's collector: through it the session would keep itself for ever.
         self.datafusion.register_catalog_provider(CATALOG, TableCatalog(self.root, _weak(self.resolve)))
-        register_principal(self.datafusion, self.access.principal or ANONYMOUS)
+        register_constants(self.datafusion, self.access.principal or ANONYMOUS, CATALOG, self.db_schema)
         changes = TableChanges(_weak(self.changes), self.log, self.db_schema)
         self.datafusion.register_udtf(udtf(changes, TABLE_CHANGES))
 
@@ -350,10 +351,10 @@ class QuerySession:
 
     def resolve(self, db_schema: str, reference: str) -> pads.Dataset | None:
         """Resolve a table name as written in SQL (`t`, `t@12`, `t@tag`, `t@time`, `t$partitions`); None if there is no such table."""
-        system = self.context.system
-        if db_schema == SYSTEM and system is not None and (found := system.table(reference)) is not None:
+        computed = self._computed(db_schema, reference)
+        if computed is not None:
             self._is_steady = False
-            return found
+            return computed
         if db_schema == SEARCHES:
             return self.inner.get(reference)
         name = TableName(db_schema, reference)
@@ -366,6 +367,16 @@ class QuerySession:
         except LanceFlightError as exc:
             self.log.error = exc
             raise
+
+    def _computed(self, db_schema: str, reference: str) -> ComputedTable | None:
+        """Return a table of the schemas that are not stored; None if there is none of this name."""
+        if db_schema == SYSTEM and self.context.system is not None:
+            return self.context.system.table(reference)
+        if db_schema == INFORMATION_SCHEMA:
+            return InformationSchema(root=self.root, tables=self.tables, check=self.log.cancellation.check).table(
+                reference
+            )
+        return None
 
     def planned(self, plan: Callable[[], T]) -> T:
         """Run a planning function; raise `SqlError` for what DataFusion refuses, `StatementTimeout` if it takes too long."""

@@ -5,9 +5,10 @@ Spec: Hash Functions, Partition Expression (the six requirements); decisions 7 a
 
 from __future__ import annotations
 
+import importlib.metadata
 import re
 from collections.abc import Iterable, Iterator, Sequence
-from functools import lru_cache
+from functools import cache, lru_cache, partial
 
 import pyarrow as pa
 from datafusion import DataFrame, LogicalPlan, RuntimeEnvBuilder, SessionConfig, SessionContext, col, udf
@@ -55,10 +56,28 @@ def inner_context() -> SessionContext:
     return SessionContext(session_config(), RuntimeEnvBuilder().with_greedy_memory_pool(INNER_MEMORY))
 
 
-def register_principal(context: SessionContext, principal: str) -> None:
-    """Register `CURRENT_USER` and `SESSION_USER` as constants, which prune partitions like any others."""
-    for word in ("current_user", "session_user"):
-        context.register_udf(udf(lambda: pa.array([principal]), [], pa.utf8(), "immutable", word))
+def register_constants(context: SessionContext, principal: str, catalog: str, db_schema: str) -> None:
+    """Register what a statement knows of its session as functions whose constants prune partitions like any others."""
+    constants = {
+        "current_user": principal,
+        "session_user": principal,
+        "current_catalog": catalog,
+        "current_database": catalog,
+        "current_schema": db_schema,
+        "version": _version(),
+    }
+    for word, value in constants.items():
+        context.register_udf(udf(partial(_constant, value), [], pa.utf8(), "immutable", word))
+
+
+def _constant(value: str) -> pa.Array:
+    return pa.array([value])
+
+
+@cache
+def _version() -> str:
+    ours, engine = (importlib.metadata.version(package) for package in ("lance-flight", "datafusion"))
+    return f"lance-flight {ours} (DataFusion {engine})"
 
 
 def evaluate(expression: str, columns: Sequence[pa.Array], result_type: pa.DataType) -> pa.Array:

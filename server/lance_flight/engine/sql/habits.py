@@ -8,7 +8,7 @@ from types import MappingProxyType
 from lance_flight.engine.sql.tokens import QUOTED, Token
 
 _CLIENT = "rows are sent and fetched by the client: cursor.adbc_ingest('t', data), or cursor.fetch_arrow_table() after a query"
-_COLUMNS = "write DESCRIBE t"
+_COLUMNS = "write DESCRIBE t, or SHOW COLUMNS FROM t"
 _COMPACT = "write ALTER TABLE t COMPACT"
 _HELP = "write SHOW TABLES, DESCRIBE t, SELECT …, INSERT INTO t …; server/docs/sql.md has every statement"
 _MERGE = "write MERGE INTO t USING … ON … WHEN MATCHED THEN UPDATE SET * WHEN NOT MATCHED THEN INSERT *"
@@ -18,6 +18,7 @@ _PARAMETERS = "write ? for each value, and let the client prepare the statement 
 _QUIT = "close the connection in the client"
 _RIGHTS = "rights are given in the server's file of policies"
 _SCHEMAS = "schemas are the sub-directories of the root: make one there"
+_SHOW_SCHEMAS = "write SHOW SCHEMAS; the catalog is always lance"
 _STORED = "write CREATE TABLE t AS SELECT …, or CREATE TEMPORARY TABLE"
 _TABLES = "write SHOW TABLES, which names their schemas, too"
 _TRANSACTIONS = (
@@ -27,12 +28,10 @@ _TRANSACTIONS = (
 _INSTEAD: Mapping[tuple[str, ...], str] = MappingProxyType(
     {
         **dict.fromkeys([("HELP",), ("\\", "$1"), ("\\", "H"), (".", "HELP"), ("$1",)], _HELP),
-        **dict.fromkeys([("\\", "D"), (".", "SCHEMA"), ("PRAGMA", "TABLE_INFO"), ("SHOW", "COLUMNS")], _COLUMNS),
+        **dict.fromkeys([("\\", "D"), (".", "SCHEMA"), ("PRAGMA", "TABLE_INFO")], _COLUMNS),
         **dict.fromkeys([("SHOW", "CREATE"), ("DESCRIBE", "EXTENDED"), ("DESCRIBE", "FORMATTED")], _COLUMNS),
         **dict.fromkeys([("\\", "DT"), ("\\", "L"), ("\\", "DN"), (".", "TABLES"), (".", "DATABASES")], _TABLES),
-        **dict.fromkeys(
-            [("SHOW", word) for word in ("DATABASES", "SCHEMAS", "CATALOGS", "VIEWS", "NAMESPACES")], _TABLES
-        ),
+        **dict.fromkeys([("SHOW", "DATABASES"), ("SHOW", "NAMESPACES")], _SHOW_SCHEMAS),
         **dict.fromkeys([("COPY",), ("LOAD",), ("UNLOAD",), ("EXPORT",), ("IMPORT",), ("\\", "COPY")], _CLIENT),
         **dict.fromkeys([(".", "IMPORT"), ("CREATE", "EXTERNAL")], _CLIENT),
         **dict.fromkeys([("\\", "Q"), (".", "QUIT"), (".", "EXIT"), ("QUIT",), ("EXIT",), ("BYE",)], _QUIT),
@@ -71,7 +70,7 @@ def instead_of(tokens: Sequence[Token], ours: Container[tuple[str, ...]] = ()) -
 
     >>> from lance_flight.engine.sql.tokens import tokenize
     >>> instead_of(tokenize("show databases"))
-    'write SHOW TABLES, which names their schemas, too'
+    'write SHOW SCHEMAS; the catalog is always lance'
     """
     if tokens[0].text.upper() not in _FIRST:
         return None

@@ -35,6 +35,24 @@ def table_name(reference: TableRef) -> TableName:
     return TableName(reference.db_schema or PUBLIC, reference.name)
 
 
+def schema(cursor: Cursor) -> str:
+    """Read `[lance.]schema`."""
+    name = cursor.name("the name of a schema")
+    if cursor.accept("."):
+        if name != CATALOG:
+            raise SqlError(f"catalog {name!r} is not there; expected [{CATALOG}.]schema")
+        name = cursor.name("the name of a schema")
+    return name
+
+
+def catalog(cursor: Cursor) -> str:
+    """Read the name of the catalog."""
+    name = cursor.name("the name of a catalog")
+    if name != CATALOG:
+        raise SqlError(f"catalog {name!r} is not there; expected {CATALOG!r}, the only one")
+    return name
+
+
 def names(cursor: Cursor) -> tuple[str, ...]:
     """Read `(column, …)`."""
     cursor.expect("(")
@@ -52,6 +70,15 @@ def quoted(*parts: str) -> str:
     '"public"."my table"'
     """
     return ".".join('"' + part.replace('"', '""') + '"' for part in parts)
+
+
+def text_literal(text: str) -> str:
+    """Quote a text as a literal of SQL.
+
+    >>> text_literal("it's")
+    "'it''s'"
+    """
+    return "'" + text.replace("'", "''") + "'"
 
 
 def enclosed(expression: str) -> str:

@@ -6,7 +6,7 @@ Queries reach DataFusion as the client wrote them but for these.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from itertools import islice
+from itertools import islice, pairwise
 
 from lance_flight.engine.sql.boolean_chains import chain_edits
 from lance_flight.engine.sql.bounds import check_bounds
@@ -20,6 +20,7 @@ from lance_flight.errors import LimitExceeded
 MOST_PARAMETERS = 65_535
 """Most values of one row of parameters: each is a column of a record batch."""
 _MOMENTS = {"TIMESTAMP", "TIMESTAMPTZ", "DATETIME"}
+_KEYWORD_FUNCTIONS = {"CURRENT_USER", "SESSION_USER", "CURRENT_CATALOG"}
 _BINARY = {"VARBINARY", "BINARY", "BLOB"}
 
 
@@ -45,7 +46,16 @@ def for_datafusion(text: str) -> str:
     edits: list[tuple[int, int, str]] = []
     for place in _type_places(tokens):
         edits += _type_edits(tokens, place)
-    return edited(text, edits)
+    return edited(text, edits + _keyword_call_edits(tokens))
+
+
+def _keyword_call_edits(tokens: list[Token]) -> list[tuple[int, int, str]]:
+    """Quote the words that DataFusion's parser takes for functions without brackets, where brackets follow."""
+    return [
+        (token.start, token.stop, f'"{token.text.lower()}"')
+        for token, following in pairwise(tokens)
+        if token.word in _KEYWORD_FUNCTIONS and following.is_sign("(")
+    ]
 
 
 def numbered(text: str) -> str:

@@ -11,9 +11,10 @@ length of a statement, a volatile one (`random`) not even that. A mutable functi
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Mapping
 from functools import cache
 from itertools import pairwise
+from typing import Any
 
 from datafusion import SessionConfig, SessionContext
 
@@ -23,6 +24,14 @@ from lance_flight.engine.sql.tokens import QUOTED, STRINGS, Kind, Token, tokeniz
 _OF_A_RELEASE = frozenset({"version"})
 _WITHOUT_BRACKETS = frozenset({"current_date", "current_time", "current_timestamp"})
 _END = Token(Kind.SIGN, "", 0, 0)
+
+
+@cache
+def routines() -> tuple[Mapping[str, Any], ...]:
+    """Return DataFusion's functions with their properties, one row for each signature; not to be called first while it plans."""
+    context = SessionContext(SessionConfig().with_information_schema(enabled=True))
+    listed = context.sql("SELECT * FROM information_schema.routines ORDER BY routine_name, specific_name").to_pylist()
+    return tuple({str(key): value for key, value in row.items()} for row in listed)
 
 
 @cache

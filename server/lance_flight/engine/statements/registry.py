@@ -26,7 +26,7 @@ from lance_flight.engine.statements.maintenance import Compact, Migrate, Repair,
 from lance_flight.engine.statements.merge import Merge
 from lance_flight.engine.statements.queries import Query, SubstraitPlan
 from lance_flight.engine.statements.set_option import SetOption
-from lance_flight.engine.statements.show import ShowMetadata, ShowTables
+from lance_flight.engine.statements.show import ShowColumns, ShowListing, ShowMetadata
 from lance_flight.engine.statements.transactions import Begin, EndTransaction
 from lance_flight.engine.statements.truncate import Truncate
 from lance_flight.engine.statements.update import Update
@@ -35,7 +35,8 @@ STATEMENTS: tuple[type[Statement], ...] = (
     Query,
     SubstraitPlan,
     Explain,
-    ShowTables,
+    ShowListing,
+    ShowColumns,
     ShowMetadata,
     Describe,
     DescribeNamespace,

@@ -8,7 +8,7 @@ from lance_flight.engine.sql import references
 from lance_flight.engine.sql.cursor import Cursor
 from lance_flight.engine.statements.kinds import Server, SessionStatement
 from lance_flight.engine.statements.settings import adopt, assign
-from lance_flight.errors import SqlError, Unsupported
+from lance_flight.errors import Unsupported
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,7 +23,7 @@ class SetOption(SessionStatement):
     @classmethod
     def read(cls, cursor: Cursor) -> SetOption:
         if cursor.last == "USE":
-            return cls("schema", _schema(cursor))
+            return cls("schema", references.schema(cursor))
         option = cursor.name("the name of a setting")
         if not cursor.accept("="):
             cursor.expect("TO")
@@ -40,12 +40,3 @@ class SetOption(SessionStatement):
             if transaction is not None:
                 adopt(session, transaction)
         return 0
-
-
-def _schema(cursor: Cursor) -> str:
-    schema = cursor.name("the name of a schema")
-    if cursor.accept("."):
-        if schema != references.CATALOG:
-            raise SqlError(f"catalog {schema!r} is not there; expected USE [{references.CATALOG}.]schema")
-        schema = cursor.name("the name of a schema")
-    return schema

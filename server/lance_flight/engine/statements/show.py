@@ -1,42 +1,92 @@
-"""SHOW: lists tables, and the rows of metadata tables."""
+"""SHOW: rows of `information_schema` and of metadata tables."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
+from types import MappingProxyType
 
 import pyarrow as pa
 
-from lance_flight.catalog.roots.directory import Root
 from lance_flight.engine.query.planned_query import PlannedQuery
 from lance_flight.engine.query.session import QuerySession
-from lance_flight.engine.runtime.transactions import SqlTransaction
 from lance_flight.engine.sql import references
 from lance_flight.engine.sql.cursor import Cursor
-from lance_flight.engine.sql.references import TableRef, quoted, table_name
+from lance_flight.engine.sql.references import TableRef, quoted, table_name, text_literal
 from lance_flight.engine.statements.kinds import Answer, RowsStatement
+from lance_flight.errors import NotFound
 
-TABLES_SCHEMA = pa.schema(
-    [
-        pa.field("table_schema", pa.utf8(), nullable=False),
-        pa.field("table_name", pa.utf8(), nullable=False),
-        pa.field("partitioned", pa.bool_(), nullable=False),
-    ]
+_LISTINGS = MappingProxyType(
+    {
+        "CATALOGS": ("catalog_name", "SELECT DISTINCT catalog_name FROM information_schema.schemata"),
+        "SCHEMAS": ("schema_name", "SELECT schema_name FROM information_schema.schemata"),
+        "TABLES": ("table_name", "SELECT table_schema, table_name, partitioned FROM information_schema.tables"),
+        "VIEWS": ("table_name", "SELECT table_schema, table_name FROM information_schema.views"),
+        "FUNCTIONS": (
+            "routine_name",
+            (
+                "SELECT DISTINCT routine_name AS function_name, function_type, description, syntax_example"
+                " FROM information_schema.routines"
+            ),
+        ),
+    }
 )
+"""Column that LIKE is about, and the query, of each listing."""
 
 
 @dataclass(frozen=True, slots=True)
-class ShowTables(RowsStatement):
-    """SHOW TABLES."""
+class ShowListing(RowsStatement):
+    """SHOW CATALOGS | SCHEMAS | TABLES | VIEWS | FUNCTIONS [FROM schema] [LIKE 'pattern']: rows of `information_schema`."""
 
-    forms = ("SHOW TABLES",)
+    forms = ("SHOW CATALOGS", "SHOW SCHEMAS", "SHOW TABLES", "SHOW VIEWS", "SHOW FUNCTIONS")
+
+    what: str
+    db_schema: str | None = None
+    pattern: str | None = None
 
     @classmethod
-    def read(cls, _: Cursor) -> ShowTables:
-        return cls()
+    def read(cls, cursor: Cursor) -> ShowListing:
+        what, db_schema = cursor.last, None
+        if what in ("TABLES", "VIEWS") and (cursor.accept("FROM") or cursor.accept("IN")):
+            db_schema = references.schema(cursor)
+        elif what == "SCHEMAS" and (cursor.accept("FROM") or cursor.accept("IN")):
+            references.catalog(cursor)
+        return cls(what, db_schema, _pattern(cursor))
 
     def answer(self, session: QuerySession, parameters: pa.RecordBatch | None) -> Answer:
-        return _Tables(session.tables)
+        if self.db_schema is not None and self.db_schema not in session.root.schemas():
+            raise NotFound.named("schema", self.db_schema, session.root.schemas())
+        named, query = _LISTINGS[self.what]
+        given = {f"{named} LIKE": self.pattern, "table_schema =": self.db_schema}
+        conditions = [f"{what} {text_literal(value)}" for what, value in given.items() if value is not None]
+        where = f" WHERE {' AND '.join(conditions)}" if conditions else ""
+        return PlannedQuery.of(session, f"{query}{where} ORDER BY 1, {named}", parameters)
+
+
+@dataclass(frozen=True, slots=True)
+class ShowColumns(RowsStatement):
+    """SHOW COLUMNS FROM t [LIKE 'pattern']: the rows of `information_schema.columns` about one table."""
+
+    forms = ("SHOW COLUMNS",)
+
+    table: TableRef
+    pattern: str | None = None
+
+    @classmethod
+    def read(cls, cursor: Cursor) -> ShowColumns:
+        if not (cursor.accept("FROM") or cursor.accept("IN")):
+            raise cursor.error("FROM")
+        return cls(references.table(cursor), _pattern(cursor))
+
+    def answer(self, session: QuerySession, parameters: pa.RecordBatch | None) -> Answer:
+        name = table_name(self.table)
+        session.tables.table(name)
+        like = "" if self.pattern is None else f" AND column_name LIKE {text_literal(self.pattern)}"
+        query = (
+            "SELECT table_catalog, table_schema, table_name, column_name, data_type, is_nullable, column_comment"  # noqa: S608 - quoted
+            f" FROM information_schema.columns WHERE table_schema = {text_literal(name.db_schema)}"
+            f" AND table_name = {text_literal(name.name)}{like} ORDER BY ordinal_position"
+        )
+        return PlannedQuery.of(session, query, parameters)
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,17 +116,6 @@ class ShowMetadata(RowsStatement):
         return f"SELECT * FROM {listed}" + (f" WHERE {self.where}" if self.where is not None else "")  # noqa: S608 - quoted above
 
 
-@dataclass(frozen=True, slots=True)
-class _Tables:
-    """Answer with the rows of SHOW TABLES."""
-
-    tables: Root | SqlTransaction
-    schema: pa.Schema = TABLES_SCHEMA
-    frame: None = None
-
-    def batches(self) -> Iterator[pa.RecordBatch]:
-        listed = [
-            {"table_schema": name.db_schema, "table_name": name.name, "partitioned": partitioned}
-            for name, partitioned in sorted(self.tables.kinds().items())
-        ]
-        yield from pa.Table.from_pylist(listed, schema=self.schema).to_batches()
+def _pattern(cursor: Cursor) -> str | None:
+    """Read `[LIKE 'pattern']`."""
+    return cursor.string("a pattern in quotes") if cursor.accept("LIKE") else None

@@ -1,0 +1,89 @@
+"""SQL names of Arrow types, as CREATE TABLE reads them, and the numbers that `information_schema.columns` lists of a type."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import MappingProxyType
+
+import pyarrow as pa
+
+from lance_flight.engine.sql.references import quoted
+from lance_flight.model.arrow_text import type_to_text
+
+_NAMES: Mapping[pa.DataType, str] = MappingProxyType(
+    {
+        pa.bool_(): "BOOLEAN",
+        pa.int8(): "TINYINT",
+        pa.int16(): "SMALLINT",
+        pa.int32(): "INTEGER",
+        pa.int64(): "BIGINT",
+        pa.uint8(): "TINYINT UNSIGNED",
+        pa.uint16(): "SMALLINT UNSIGNED",
+        pa.uint32(): "INTEGER UNSIGNED",
+        pa.uint64(): "BIGINT UNSIGNED",
+        pa.float32(): "REAL",
+        pa.float64(): "DOUBLE",
+        pa.utf8(): "VARCHAR",
+        pa.binary(): "VARBINARY",
+        pa.date32(): "DATE",
+        pa.time64("ns"): "TIME",
+    }
+)
+_DIGITS = MappingProxyType({"s": 0, "ms": 3, "us": 6, "ns": 9})
+_FLOAT_BITS = MappingProxyType({pa.float16(): 11, pa.float32(): 24, pa.float64(): 53})
+
+
+def type_name(kind: pa.DataType) -> str:
+    """Return the SQL name of a type; one that CREATE TABLE has no name for is given as Arrow's text.
+
+    >>> type_name(pa.timestamp("us", "UTC")), type_name(pa.list_(pa.struct({"a": pa.int32()}))), type_name(pa.float16())
+    ('TIMESTAMPTZ(6)', 'STRUCT<"a" INTEGER>[]', 'float16')
+    """
+    return _sql_name(kind) or type_to_text(kind)
+
+
+def _sql_name(kind: pa.DataType) -> str | None:
+    """Return the name that CREATE TABLE reads as exactly this type; None without one."""
+    if pa.types.is_decimal(kind):
+        return f"DECIMAL({kind.precision}, {kind.scale})"
+    if pa.types.is_timestamp(kind) and kind.tz in (None, "UTC"):
+        return f"TIMESTAMP{'' if kind.tz is None else 'TZ'}({_DIGITS[kind.unit]})"
+    if (pa.types.is_list(kind) or pa.types.is_fixed_size_list(kind)) and kind == _rebuilt(kind):
+        item = _sql_name(kind.value_type)
+        return None if item is None else f"{item}[{kind.list_size if pa.types.is_fixed_size_list(kind) else ''}]"
+    if pa.types.is_struct(kind) and all(field.nullable for field in kind):
+        inner = [(field.name, _sql_name(field.type)) for field in kind]
+        fields = ", ".join(f"{quoted(name)} {named}" for name, named in inner)
+        return None if any(named is None for _, named in inner) else f"STRUCT<{fields}>"
+    return _NAMES.get(kind)
+
+
+def _rebuilt(kind: pa.DataType) -> pa.DataType:
+    """Return the list type that SQL makes of the same elements."""
+    return pa.list_(kind.value_type, kind.list_size if pa.types.is_fixed_size_list(kind) else -1)
+
+
+def numeric_precision(kind: pa.DataType) -> int | None:
+    """Return the digits of a number, in the base of `numeric_radix`; None for other types."""
+    if pa.types.is_decimal(kind):
+        return int(kind.precision)
+    return int(kind.bit_width) if pa.types.is_integer(kind) else _FLOAT_BITS.get(kind)
+
+
+def numeric_radix(kind: pa.DataType) -> int | None:
+    """Return the base in which the precision of a number is counted; None for other types."""
+    if pa.types.is_decimal(kind):
+        return 10
+    return 2 if numeric_precision(kind) is not None else None
+
+
+def numeric_scale(kind: pa.DataType) -> int | None:
+    """Return the digits after the point of an exact number; None for other types."""
+    if pa.types.is_decimal(kind):
+        return int(kind.scale)
+    return 0 if pa.types.is_integer(kind) else None
+
+
+def datetime_precision(kind: pa.DataType) -> int | None:
+    """Return the digits of the fraction of a second; None for types without a time of day."""
+    return _DIGITS[kind.unit] if pa.types.is_timestamp(kind) or pa.types.is_time(kind) else None

@@ -1,0 +1,212 @@
+"""`information_schema`, SHOW and the functions about a session, over the wire, as a principal may see them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from importlib.metadata import version
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from adbc_driver_flightsql import dbapi
+
+from tests.service.server_process import Server, serving
+
+COOKIES = "adbc.flight.sql.rpc.with_cookie_middleware"
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    root = tmp_path_factory.mktemp("introspection") / "root"
+    (root / "sales").mkdir(parents=True)
+    with serving(root) as running:
+        running.run(
+            "CREATE TABLE flights (id BIGINT NOT NULL, origin VARCHAR, at TIMESTAMP, fare DECIMAL(9, 2), tags VARCHAR[])"
+            " PARTITIONED BY (origin)"
+        )
+        running.run("CREATE TABLE planes (id INTEGER, built DATE)")
+        running.run("CREATE TABLE sales.orders (id BIGINT UNSIGNED, price REAL)")
+        yield running
+
+
+def connected(server: Server) -> dbapi.Connection:
+    """A connection whose session is known by its cookie."""
+    return dbapi.connect(server.uri, db_kwargs={COOKIES: "true"}, autocommit=True)
+
+
+TABLES = [
+    ("lance", "public", "flights", "BASE TABLE", "YES", True),
+    ("lance", "public", "planes", "BASE TABLE", "YES", False),
+    ("lance", "sales", "orders", "BASE TABLE", "YES", False),
+]
+LISTED = {
+    "schemata": (
+        "SELECT catalog_name, schema_name FROM information_schema.schemata",
+        [("lance", "public"), ("lance", "sales")],
+    ),
+    "tables": (
+        (
+            "SELECT table_catalog, table_schema, table_name, table_type, is_insertable_into, partitioned"
+            " FROM information_schema.tables"
+        ),
+        TABLES,
+    ),
+    "columns": (
+        (
+            "SELECT table_name, column_name, ordinal_position, is_nullable, data_type FROM lance.information_schema.columns"
+            " ORDER BY table_name, ordinal_position"
+        ),
+        [
+            ("flights", "id", 1, "NO", "BIGINT"),
+            ("flights", "origin", 2, "YES", "VARCHAR"),
+            ("flights", "at", 3, "YES", "TIMESTAMP(6)"),
+            ("flights", "fare", 4, "YES", "DECIMAL(9, 2)"),
+            ("flights", "tags", 5, "YES", "VARCHAR[]"),
+            ("orders", "id", 1, "YES", "BIGINT UNSIGNED"),
+            ("orders", "price", 2, "YES", "REAL"),
+            ("planes", "id", 1, "YES", "INTEGER"),
+            ("planes", "built", 2, "YES", "DATE"),
+        ],
+    ),
+    "numbers of columns": (
+        (
+            "SELECT column_name, numeric_precision, numeric_precision_radix, numeric_scale, datetime_precision"
+            " FROM information_schema.columns WHERE table_name = 'flights' ORDER BY ordinal_position"
+        ),
+        [
+            ("id", 64, 2, 0, None),
+            ("origin", None, None, None, None),
+            ("at", None, None, None, 6),
+            ("fare", 9, 10, 2, None),
+            ("tags", None, None, None, None),
+        ],
+    ),
+    "columns of a pattern of names": (
+        (
+            "SELECT DISTINCT table_name FROM information_schema.columns"
+            " WHERE table_name LIKE 'pl%' AND table_schema IN ('public', 'sales') AND column_name <> 'x'"
+        ),
+        [("planes",)],
+    ),
+    "columns of tables by either of two conditions": (
+        (
+            "SELECT DISTINCT table_name FROM information_schema.columns"
+            " WHERE table_schema = 'sales' OR column_name = 'built' ORDER BY 1"
+        ),
+        [("orders",), ("planes",)],
+    ),
+    "counted": ("SELECT count(*) AS n FROM information_schema.columns WHERE table_schema = 'sales'", [(2,)]),
+    "views": ("SELECT count(*) AS n FROM information_schema.views", [(0,)]),
+    "constraints": ("SELECT count(*) AS n FROM information_schema.table_constraints", [(0,)]),
+    "keys": ("SELECT count(*) AS n FROM information_schema.key_column_usage", [(0,)]),
+    "routines": (
+        (
+            "SELECT DISTINCT routine_name, function_type FROM information_schema.routines WHERE routine_name IN ('abs', 'sum')"
+            " ORDER BY 1"
+        ),
+        [("abs", "SCALAR"), ("sum", "AGGREGATE")],
+    ),
+    "joined with a stored table": (
+        (
+            "SELECT t.table_name FROM information_schema.tables AS t JOIN information_schema.columns AS c"
+            " ON t.table_schema = c.table_schema AND t.table_name = c.table_name WHERE c.column_name = 'built'"
+        ),
+        [("planes",)],
+    ),
+    "SHOW CATALOGS": ("SHOW CATALOGS", [("lance",)]),
+    "SHOW SCHEMAS": ("SHOW SCHEMAS", [("public",), ("sales",)]),
+    "SHOW SCHEMAS LIKE": ("SHOW SCHEMAS FROM lance LIKE 's%'", [("sales",)]),
+    "SHOW TABLES": (
+        "SHOW TABLES",
+        [("public", "flights", True), ("public", "planes", False), ("sales", "orders", False)],
+    ),
+    "SHOW TABLES FROM": ("SHOW TABLES FROM lance.sales", [("sales", "orders", False)]),
+    "SHOW TABLES IN … LIKE": ("SHOW TABLES IN public LIKE '%ghts'", [("public", "flights", True)]),
+    "SHOW TABLES LIKE": ("SHOW TABLES LIKE '%''%'", []),
+    "SHOW VIEWS": ("SHOW VIEWS", []),
+    "SHOW COLUMNS": (
+        "SHOW COLUMNS FROM sales.orders",
+        [
+            ("lance", "sales", "orders", "id", "BIGINT UNSIGNED", "YES", None),
+            ("lance", "sales", "orders", "price", "REAL", "YES", None),
+        ],
+    ),
+    "SHOW COLUMNS … LIKE": (
+        "SHOW COLUMNS IN flights LIKE 'f_re'",
+        [("lance", "public", "flights", "fare", "DECIMAL(9, 2)", "YES", None)],
+    ),
+    "current_catalog": ("SELECT current_catalog() AS a, current_catalog AS b", [("lance", "lance")]),
+    "current_database": ("SELECT current_database()", [("lance",)]),
+    "current_schema": ("SELECT current_schema()", [("public",)]),
+    "current_user": ("SELECT current_user() AS a, CURRENT_USER AS b", [("anonymous", "anonymous")]),
+    "a filter by the session": (
+        (
+            "SELECT table_name FROM information_schema.tables"
+            " WHERE table_catalog = current_catalog() AND table_schema = current_schema() ORDER BY 1"
+        ),
+        [("flights",), ("planes",)],
+    ),
+}
+
+
+@pytest.mark.parametrize(("sql", "expected"), LISTED.values(), ids=LISTED)
+def test_a_statement_lists(server: Server, sql: str, expected: list[tuple[Any, ...]]) -> None:
+    assert server.rows(sql) == expected
+
+
+def test_functions_are_listed(server: Server) -> None:
+    found = server.query("SHOW FUNCTIONS LIKE 'date_%'").to_pylist()
+    assert {"date_trunc", "date_part"} <= {row["function_name"] for row in found}
+
+
+def test_the_version_names_the_service(server: Server) -> None:
+    assert server.value("SELECT version()").startswith(f"lance-flight {version('lance-flight')} (DataFusion ")
+
+
+def test_the_schema_of_the_session_is_the_current_one(server: Server) -> None:
+    with dbapi.connect(server.uri, autocommit=True) as connection, connection.cursor() as cursor:
+        cursor.execute("USE sales")
+        cursor.execute("SELECT current_schema() FROM orders RIGHT JOIN (VALUES (1)) AS v (x) ON price = x")
+        assert cursor.fetchall() == [("sales",)]
+
+
+REFUSED = {
+    "no such schema": ("SHOW TABLES FROM salse", "[not_found", "did you mean 'sales'?"),
+    "no such catalog": ("SHOW SCHEMAS FROM other", "[invalid_sql", "expected 'lance', the only one"),
+    "no such table": ("SHOW COLUMNS FROM plane", "[not_found", "did you mean 'planes'?"),
+    "no pattern": ("SHOW TABLES LIKE public", "[invalid_sql", "a pattern in quotes"),
+    "nothing of this name": ("SELECT * FROM information_schema.triggers", "[not_found", "triggers"),
+    "writing": ("DELETE FROM information_schema.tables", "[not_found", "tables"),
+}
+
+
+@pytest.mark.parametrize(("sql", "code", "said"), REFUSED.values(), ids=REFUSED)
+def test_what_cannot_be_listed_is_refused(server: Server, sql: str, code: str, said: str) -> None:
+    refusal = server.refuses(sql)
+    assert code in refusal
+    assert said in refusal
+
+
+def test_tables_of_a_session_and_of_its_transaction_are_listed(server: Server) -> None:
+    listing = "SELECT table_name, table_type FROM information_schema.tables WHERE table_schema = 'public' ORDER BY 1"
+    with connected(server) as connection, connection.cursor() as cursor:
+        cursor.execute("CREATE TEMPORARY TABLE mine (x BIGINT)")
+        cursor.execute("BEGIN")
+        cursor.execute("CREATE TABLE draft (y BIGINT)")
+        cursor.execute(listing)
+        assert cursor.fetchall() == [
+            ("draft", "BASE TABLE"),
+            ("flights", "BASE TABLE"),
+            ("mine", "LOCAL TEMPORARY"),
+            ("planes", "BASE TABLE"),
+        ]
+        cursor.execute("SELECT column_name FROM information_schema.columns WHERE table_name = 'draft'")
+        assert cursor.fetchall() == [("y",)]
+        cursor.execute("ROLLBACK")
+    assert server.rows(listing) == [("flights", "BASE TABLE"), ("planes", "BASE TABLE")]
+
+
+def test_the_results_have_the_types_of_their_description(server: Server) -> None:
+    found = server.query("SELECT * FROM information_schema.columns LIMIT 0").schema
+    assert found.field("ordinal_position").type == pa.int64()
+    assert found.field("column_name").type == pa.utf8()
