@@ -54,6 +54,8 @@ STATUS = MappingProxyType(
 TESTED: Mapping[str, str] = MappingProxyType(
     {
         "README.md python": "test_readme.py",
+        "client/docs/drivers.md go": "conformance/test_recipes.py",
+        "client/docs/drivers.md javascript": "conformance/test_recipes.py",
         "client/docs/drivers.md python": "test_readme.py, conformance/test_recipes.py, spark/test_spark.py",
         "client/docs/pipelines.md sh": "spark/test_pipelines.py",
         "client/docs/pipelines.md toml": "spark/test_pipelines.py",

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.conformance import go, java
+from tests.conformance import go, java, node, rust
 
 CACHE = Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache")) / "lance-flight"
 
@@ -38,6 +38,27 @@ def jdbc_driver() -> Path:
     if not java.is_installed():
         _missing("a Java compiler or Maven")
     return java.driver(CACHE)
+
+
+@pytest.fixture(scope="session")
+def node_packages() -> Path:
+    """The Flight SQL clients of npm."""
+    if not node.is_installed():
+        _missing("Node or npm")
+    return node.packages(CACHE)
+
+
+@pytest.fixture(scope="session")
+def rust_client() -> Path:
+    """The client of the crate `arrow-flight`; it is built where everything is run, and used wherever it has been built."""
+    client = rust.program(CACHE)
+    if not client.exists():
+        if os.environ.get("LANCE_FLIGHT_TESTS") != "full":
+            pytest.skip("it is built with LANCE_FLIGHT_TESTS=full, which takes minutes")
+        if not rust.is_installed():
+            _missing("Cargo")
+        rust.build(CACHE)
+    return client
 
 
 def go_program(package: str) -> Path:

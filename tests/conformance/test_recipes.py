@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
+import os
 import re
-from collections.abc import Iterator
+import subprocess
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from tests.conformance import go
 from tests.conformance.types import DOCS
 from tests.service.server_process import Server, serving
 
-DOCUMENTED_URI = "grpc://127.0.0.1:32010"
+PATIENCE = 120.0
+DOCUMENTED_URI, DOCUMENTED_PORT = "grpc://127.0.0.1:32010", "32010"
 RECIPES = dict(
     re.findall(
-        r"^## (pandas|Polars|DuckDB)\n.*?^```python\n(.*?)^```$",
+        r"^## (pandas|Polars|DuckDB|Go|Node)\n.*?^```\w+\n(.*?)^```$",
         (DOCS / "drivers.md").read_text(),
         re.MULTILINE | re.DOTALL,
     )
@@ -42,6 +46,33 @@ def test_pandas(server: Server) -> None:
     assert left["cold"].to_dict("records") == [{"site": "Oslo", "celsius": -3.5}]
 
 
-def test_polars_and_duckdb(server: Server) -> None:
-    assert run(server, "Polars")["warm"].rows() == [("Lima", 22.0)]
+@pytest.fixture(scope="module")
+def polars(server: Server) -> dict[str, Any]:
+    """What the recipe of Polars leaves behind: the others read its table."""
+    return run(server, "Polars")
+
+
+def test_polars_and_duckdb(server: Server, polars: dict[str, Any]) -> None:
+    assert polars["warm"].rows() == [("Lima", 22.0)]
     assert run(server, "DuckDB")["means"] == [("Oslo", -3.5)]
+
+
+@pytest.mark.usefixtures("polars")
+def test_go(server: Server, tmp_path: Path) -> None:
+    if not go.is_installed():
+        pytest.skip("Go is not installed")
+    program = tmp_path / "recipe.go"
+    program.write_text(RECIPES["Go"].replace(DOCUMENTED_URI, server.uri))
+    assert '["Oslo"]' in printed(["go", "run", str(program)], cwd=go.MODULE)
+
+
+@pytest.mark.usefixtures("polars")
+def test_node(server: Server, node_packages: Path) -> None:
+    recipe = RECIPES["Node"].replace(DOCUMENTED_PORT, server.uri.rpartition(":")[2])
+    shown = printed(["node", "-e", recipe], env={**os.environ, "NODE_PATH": str(node_packages)})
+    assert shown.count("Lima") == 2
+
+
+def printed(command: Sequence[str], **how: Any) -> str:
+    """What a program prints."""
+    return subprocess.run(command, check=True, timeout=PATIENCE, capture_output=True, text=True, **how).stdout
