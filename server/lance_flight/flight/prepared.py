@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import zlib
 from dataclasses import dataclass
 
 import pyarrow as pa
@@ -10,6 +11,7 @@ import pyarrow as pa
 from lance_flight.arrow_streams import decode_batch, encode_rows
 from lance_flight.errors import InvalidInput
 from lance_flight.flight.backend import Backend, SqlOrPlan
+from lance_flight.flight.bound_values import fit_values
 from lance_flight.flight.calls import Call
 from lance_flight.flight.commands import (
     ClosePreparedStatement,
@@ -61,8 +63,8 @@ class PreparedStatements:
         text = request.query if isinstance(request, CreatePreparedStatement) else whole_plan(request)
         transaction = optional(request, "transaction_id")
         described = self.backend.describe(call.caller, text, transaction=transaction)
-        prepared = Prepared(text=text, transaction_id=transaction)
         parameters = client_schema(described.parameters)
+        prepared = Prepared(text=text, transaction_id=transaction, described=_compressed(parameters))
         result = pb.ActionCreatePreparedStatementResult(
             prepared_statement_handle=self.sealer.handle(prepared, call.caller.principal),
             parameter_schema=_message(java_parameters(parameters) if call.caller.is_java else parameters),
@@ -77,24 +79,25 @@ class PreparedStatements:
         prepared = self.sealer.open_handle(handle, call.caller.principal)
         if parameters is None:
             raise InvalidInput("no parameters to bind; expected a record batch with one column for each")
-        encoded = encode_rows(parameters)
+        encoded = encode_rows(_fitting(prepared, parameters))
         self.bindings.put(prepared.identity, encoded)
         bound = self.sealer.handle(dataclasses.replace(prepared, parameters=encoded), call.caller.principal)
         answer: bytes = pb.DoPutPreparedStatementResult(prepared_statement_handle=bound).SerializeToString()
         return answer
 
-    def statement(self, call: Call, handle: bytes) -> BoundStatement:
-        """Return the statement of `handle`, with the parameters in the handle, else those remembered for it."""
+    def statement(self, call: Call, handle: bytes, given: pa.RecordBatch | None = None) -> BoundStatement:
+        """Return the statement of `handle`, with the parameters `given`, else those in the handle, else those remembered for it."""
         prepared = self.sealer.open_handle(handle, call.caller.principal)
         encoded = prepared.parameters
         if encoded is None:
             encoded = self.bindings.get(prepared.identity)
+        bound = None if encoded is None else decode_batch(encoded)
         return BoundStatement(
             text=prepared.text,
             transaction_id=None
             if prepared.transaction_id is None
             else self.backend.current(call.caller, prepared.transaction_id),
-            parameters=None if encoded is None else decode_batch(encoded),
+            parameters=bound if given is None else _fitting(prepared, given),
         )
 
     def close(self, call: Call, request: ClosePreparedStatement) -> None:
@@ -108,6 +111,18 @@ def whole_plan(command: StatementSubstraitPlan | CreatePreparedSubstraitPlan) ->
     if not command.HasField("plan"):
         raise InvalidInput("the command has no plan; expected a SubstraitPlan")
     return command.plan
+
+
+def _compressed(parameters: pa.Schema) -> bytes | None:
+    """Encode the types of parameters for a handle, which is sent with every call: types that repeat take little room."""
+    return zlib.compress(_message(parameters), 1) if len(parameters) else None
+
+
+def _fitting(prepared: Prepared, parameters: pa.RecordBatch) -> pa.RecordBatch:
+    """Cast bound values to the types by which the statement was described to its client."""
+    if prepared.described is None:
+        return parameters
+    return fit_values(parameters, pa.ipc.read_schema(pa.py_buffer(zlib.decompress(prepared.described))))
 
 
 def _message(schema: pa.Schema) -> bytes:

@@ -60,7 +60,7 @@ class NoRowsTicket:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Prepared:
-    """Prepared statement: SQL text or a plan, and its bound parameters as an IPC stream.
+    """Prepared statement: SQL text or a plan, its bound parameters as an IPC stream, and the compressed schema that describes them.
 
     `identity` tells apart equal statements of different clients; binding keeps it.
     """
@@ -68,6 +68,7 @@ class Prepared:
     text: SqlOrPlan
     transaction_id: bytes | None = None
     parameters: bytes | None = None
+    described: bytes | None = None
     identity: str = field(default_factory=lambda: secrets.token_hex(16))
 
 
@@ -163,6 +164,7 @@ def _to_json(prepared: Prepared) -> bytes:
         "text": _statement_to_json(prepared.text),
         "transaction_id": _to_text(prepared.transaction_id),
         "parameters": _to_text(prepared.parameters),
+        "described": _to_text(prepared.described),
     }
     return json.dumps(value, separators=(",", ":")).encode()
 
@@ -174,6 +176,7 @@ def _from_json(payload: bytes) -> Prepared:
         text=_statement_from_json(value["text"]),
         transaction_id=_to_bytes(value["transaction_id"]),
         parameters=_to_bytes(value["parameters"]),
+        described=_to_bytes(value.get("described")),
     )
 
 

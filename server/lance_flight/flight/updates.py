@@ -67,14 +67,8 @@ class Updates:
         self, call: Call, command: PreparedStatementUpdate, reader: flight.MetadataRecordBatchReader
     ) -> bytes:
         """Run a prepared statement, once for each row of parameters in the stream, if it has any."""
-        statement = self.prepared.statement(call, command.prepared_statement_handle)
         parameters = _parameters(reader, call, self.parameter_limit)
-        if parameters is None:
-            return self._run(call, statement)
-        return self._run(
-            call,
-            BoundStatement(text=statement.text, transaction_id=statement.transaction_id, parameters=parameters),
-        )
+        return self._run(call, self.prepared.statement(call, command.prepared_statement_handle, parameters))
 
     def prepared_statement_query(
         self, call: Call, command: PreparedStatementQuery, reader: flight.MetadataRecordBatchReader
