@@ -143,7 +143,30 @@ DESCRIBED = [
     pytest.param(
         "SELECT id FROM people WHERE now() > ? - INTERVAL '1 day'", [pa.timestamp("us")], id="time less an interval"
     ),
-    pytest.param("SELECT ?, ? IS NULL", [pa.utf8()] * 2, id="nothing wanted"),
+    pytest.param("SELECT ?, ? IS NULL", [pa.null()] * 2, id="nothing wanted"),
+    pytest.param("SELECT TRY_CAST(? AS INT)", [pa.null()], id="a cast that may fail"),
+    pytest.param(
+        "SELECT id FROM people WHERE id > (SELECT max(id) FROM people WHERE id < ?)", [pa.int64()], id="subquery"
+    ),
+    pytest.param(
+        "SELECT id FROM people WHERE id = $1 AND CAST(id AS INT) = $1", [pa.int64()], id="two contexts of one"
+    ),
+    pytest.param(
+        "SELECT repeat(name, ?), lpad(name, ?) FROM people", [pa.null(), pa.int64()], id="beside one of no type"
+    ),
+    pytest.param("EXPLAIN SELECT * FROM people WHERE id = ?", [pa.int64()], id="explain"),
+    pytest.param("SHOW PARTITIONS people WHERE rows > ?", [pa.int64()], id="show partitions"),
+    pytest.param(
+        "INSERT INTO people VALUES (?, 'a'), (1, ?), (1.5, 'b'), (?, 'c'), (4, 'd'), (5, ?), (-?, upper(?))",
+        [pa.int64(), pa.utf8(), pa.int64(), pa.utf8(), pa.int64(), pa.utf8()],
+        id="values beside literals of other types",
+    ),
+    pytest.param(
+        "MERGE INTO people p USING (SELECT ? AS id, ? AS n) s ON p.id = s.id"
+        " WHEN MATCHED THEN UPDATE SET name = s.n WHEN NOT MATCHED THEN INSERT (id, name) VALUES (s.id, s.n)",
+        [pa.int64(), pa.utf8()],
+        id="source of a merge",
+    ),
     pytest.param("INSERT INTO people VALUES (?, NULL), (7, ?)", [pa.int64(), pa.utf8()], id="some values of an insert"),
     pytest.param("INSERT INTO people SELECT ?, name FROM people", [pa.int64()], id="insert of a query"),
     pytest.param("UPDATE people SET id = ? WHERE name = ?", [pa.int64(), pa.utf8()], id="update"),
@@ -154,7 +177,7 @@ DESCRIBED = [
     pytest.param(
         "MERGE INTO people p USING (VALUES (?, ?)) AS s (k, n) ON p.id = s.k AND s.k > CAST(? AS INT)"
         " WHEN MATCHED THEN UPDATE SET name = ? WHEN NOT MATCHED THEN INSERT (id, name) VALUES (?, s.n)",
-        [pa.utf8(), pa.utf8(), pa.int32(), pa.utf8(), pa.int64()],
+        [pa.int64(), pa.utf8(), pa.int32(), pa.utf8(), pa.int64()],
         id="merge",
     ),
     pytest.param("CREATE TABLE made AS SELECT id + ? AS x FROM people", [pa.int64()], id="create table as"),
@@ -168,6 +191,66 @@ def test_preparing_says_the_types_of_the_parameters(server: Server, sql: str, ki
     with server.connection.cursor() as cursor:
         schema = cursor.adbc_prepare(sql)
     assert [] if schema is None else schema.types == kinds
+
+
+MOMENT = dt.datetime(2024, 2, 29, 1, 2, 3)
+CAST_WHEN_BOUND = [
+    pytest.param("SELECT CAST(? AS BIGINT)", "7", 7, id="text of a number"),
+    pytest.param("SELECT arrow_typeof(coalesce(id, ?)) FROM people LIMIT 1", 7.0, "Int64", id="whole double"),
+    pytest.param("SELECT count(*) FROM people WHERE id > ?", 1.5, 2, id="fraction, compared as it is"),
+    pytest.param("SELECT count(*) FROM people WHERE id < ?", Decimal("2.5"), 2, id="decimal, compared as it is"),
+    pytest.param("SELECT count(*) FROM people WHERE CAST(id AS INT) < ?", 2**40, 3, id="number beyond the type"),
+    pytest.param("SELECT CAST(? AS DECIMAL(9, 2))", 12.5, Decimal("12.50"), id="double for a decimal"),
+    pytest.param("SELECT CAST(? AS DATE)", "2024-02-29", MOMENT.date(), id="text of a date"),
+    pytest.param("SELECT CAST(? AS DATE)", dt.datetime(2024, 2, 29), MOMENT.date(), id="midnight for a date"),
+    pytest.param("SELECT CAST(? AS TIMESTAMP)", "2024-02-29 01:02:03", MOMENT, id="text of a time"),
+    pytest.param("SELECT CAST(? AS TIMESTAMP)", MOMENT.date(), dt.datetime(2024, 2, 29), id="date for a timestamp"),
+    pytest.param("SELECT CAST(? AS BOOLEAN)", "true", True, id="text of a boolean"),
+    pytest.param("SELECT TRY_CAST(? AS INT)", "seven", None, id="cast that may fail"),
+    pytest.param("SELECT arrow_typeof(?)", 7, "Int64", id="nothing wanted, a number"),
+    pytest.param("SELECT arrow_typeof(?)", "7", "Utf8", id="nothing wanted, a text"),
+]
+
+
+@pytest.mark.usefixtures("people")
+@pytest.mark.parametrize(("sql", "value", "expected"), CAST_WHEN_BOUND)
+def test_a_bound_value_is_cast_where_it_stays_the_same(server: Server, sql: str, value: Any, expected: Any) -> None:
+    assert server.value(sql, (value,)) == expected
+
+
+REFUSED_WHEN_BOUND = [
+    pytest.param("SELECT CAST(? AS BIGINT)", "x", "$1 is 'x' (string); expected int64", id="text for a number"),
+    pytest.param("SELECT id FROM people WHERE id = ?", "1.5", "$1 is '1.5' (string); expected int64", id="fraction"),
+    pytest.param("SELECT id FROM people LIMIT ?", "all", "$1 is 'all' (string); expected int64", id="text for a limit"),
+    pytest.param("UPDATE people SET id = ?", "x", "$1 is 'x' (string); expected int64", id="text that is stored"),
+    pytest.param("SELECT CAST(? AS DATE)", "soon", "$1 is 'soon' (string); expected date32[day]", id="text for a date"),
+    pytest.param(
+        "SELECT now() > CAST(? AS TIMESTAMP)", 5, "$1 is 5 (int64); expected timestamp[us]", id="count of seconds"
+    ),
+    pytest.param("SELECT id FROM people WHERE id = ?", MOMENT, "expected int64", id="time for a number"),
+    pytest.param("SELECT CAST(? AS BIGINT)", "9" * 500, f"'{'9' * 79}… (string)", id="a long text"),
+]
+
+
+@pytest.mark.usefixtures("people")
+@pytest.mark.parametrize(("sql", "value", "says"), REFUSED_WHEN_BOUND)
+def test_a_bound_value_that_means_nothing_as_its_type_is_refused(
+    server: Server, sql: str, value: Any, says: str
+) -> None:
+    message = server.refuses(sql, (value,))
+    assert "INVALID_ARGUMENT" in message
+    assert says in message
+    assert server.value("SELECT sum(id) FROM people") == 6
+
+
+def test_the_refusal_names_the_wrong_row_of_many(server: Server, table: str) -> None:
+    server.run(f"CREATE TABLE {table} (id INT, d DATE)")
+    rows = pa.record_batch({"a": ["1", "2", "three"], "b": ["2024-02-29", None, "2024-03-01"]})
+    assert "parameter $1 is 'three' (string); expected int32" in server.refuses(
+        f"INSERT INTO {table} VALUES (?, ?)", rows
+    )
+    assert server.run(f"INSERT INTO {table} VALUES (?, ?)", rows.slice(0, 2)) == 2
+    assert server.rows(f"SELECT * FROM {table} ORDER BY id") == [(1, MOMENT.date()), (2, None)]
 
 
 @pytest.mark.parametrize(

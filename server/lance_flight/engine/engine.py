@@ -94,7 +94,7 @@ class Engine:
                 case RowsStatement():
                     context = in_transaction(self.sessions.of_scope(scope, running), transaction)
                     session, answered = self._answering.answer(statement, context, scope.branch, None)
-                    parameters = parameter_schema(sql, answered.frame, session.optimised, given=session.parameter_types)
+                    parameters = parameter_schema(sql, session.wanted_types())
                     self._answering.keep(answered)
                     return Description(schema=answered.schema, parameters=parameters)
                 case MaintenanceStatement():

@@ -1,216 +1,138 @@
-"""Types of a statement's parameters, inferred from its plan.
+"""Types of the parameters of a query: those that DataFusion's type coercion casts each of them to.
 
-DataFusion types a parameter that stands beside a column or a literal when it plans the text. For the others the optimised plan knows
-more: type coercion wraps a parameter in a cast to the type that its context wants (`coalesce(a, $1)`, `CASE … THEN $1`, `LIMIT $1`,
-arguments of functions). What becomes a column of the result takes the type of the column that it is written to.
+Every parameter is planned as a call of a volatile function that returns Null. Coercion casts such a call to what its context wants
+(the other side of a comparison, the other branches of a CASE, an argument of a function, LIMIT, a branch of a UNION …), and nothing
+folds the cast away.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import replace
+from functools import partial
+from itertools import groupby
+from operator import itemgetter
 from types import MappingProxyType
 from typing import Any
 
 import pyarrow as pa
-from datafusion import DataFrame, Expr, LogicalPlan, SessionContext
-from datafusion.expr import (
-    Aggregate,
-    Distinct,
-    Filter,
-    Join,
-    Limit,
-    Projection,
-    Sort,
-    SubqueryAlias,
-    TableScan,
-    Union,
-    Values,
-    WindowExpr,
-)
+from datafusion import DataFrame, LogicalPlan, SessionContext, udf
+from datafusion.expr import Values
 
 from lance_flight.engine.sql.parameters import parameter_count
+from lance_flight.engine.sql.tokens import Kind, edited, tokens_of
+from lance_flight.engine.sql.typed_calls import NEVER, QUERIES_ONLY, TypedCalls, arrow_types
 from lance_flight.errors import SqlError
 
-Optimise = Callable[[DataFrame], LogicalPlan]
-Types = Mapping[str, pa.DataType]
+_MARKER = "__parameter"
+_CAST = re.compile(rf"(?<!TRY_)CAST\((?:\(- )*{_MARKER}\(Int64\((?P<number>\d+)\)\)+ AS ")
+_BRACKETS = re.compile(r'"[^"]*"|[()]')
+Planned = Callable[[Callable[[], Any]], Any]
+"""Function that runs a planning function within its limits, and raises `SqlError` for what DataFusion refuses."""
+_NONE: Mapping[str, pa.DataType] = MappingProxyType({})
+_TRIED = (pa.null(), pa.utf8(), pa.int64(), pa.timestamp("us"), pa.month_day_nano_interval())
+"""Types of markers, tried in order until the query has a plan: `$1 || $2`, `sum($1)` and `$1 - INTERVAL '1 day'` have none of Null."""
+_MOST_WANTS = 16
+"""Most types of one parameter, in a statement that repeats it, that are brought together."""
 
-_NONE: Types = MappingProxyType({})
-_LEAVES = frozenset({"Column", "Literal", "ScalarSubquery", "Exists"})
-"""Expressions without operands; the bindings give no plan of a subquery, and the optimiser makes joins of most."""
-_CASTS = frozenset({"Cast", "TryCast"})
-_TRANSPARENT = frozenset({"Negative", "Alias"})
-"""Expressions whose operand has the type that is wanted of them."""
 
-
-def parameter_schema(
-    sql: str,
-    frame: DataFrame | None = None,
-    optimise: Optimise | None = None,
-    *,
-    given: Types = _NONE,
-    outputs: Sequence[pa.DataType | None] = (),
-) -> pa.Schema:
+def parameter_schema(sql: str, wanted: Mapping[str, pa.DataType] = _NONE) -> pa.Schema:
     """Return the schema of the parameters: one nullable field for each of `$1`, `$2` … (`?` numbered in order).
 
-    A type is one that is `given`, that of the column of `outputs` which the parameter becomes, or the one that the plan wants; utf8
-    where the statement says nothing: every driver binds texts, and the JDBC driver knows no parameter of any type.
+    Its type is the one that is `wanted` of it, and null where the statement wants none: any value may be bound then.
     """
-    count = parameter_count(sql)
-    if count == 0:
-        return pa.schema([])
-    names = [f"${number}" for number in range(1, count + 1)]
-    known = dict(given)
-    if frame is not None:
-        plan = frame.logical_plan()
-        known = {**typed_parameters(plan), **dict(_of_outputs(plan, outputs)), **known}
-        if optimise is not None and not known.keys() >= set(names):
-            known = {**_wanted(frame, optimise), **known}
-    return pa.schema([pa.field(name, known.get(name, pa.utf8())) for name in names])
+    names = [f"${number}" for number in range(1, parameter_count(sql) + 1)]
+    return pa.schema([pa.field(name, wanted.get(name, pa.null())) for name in names])
 
 
-def typed_parameters(plan: LogicalPlan) -> dict[str, pa.DataType]:
-    """Return the parameters of a plan that have a type of their own, or are cast to one."""
-    found: dict[str, pa.DataType] = {}
-    waiting = [plan]
-    while waiting:
-        node = waiting.pop()
-        waiting += node.inputs()
-        for expression in _expressions(node.to_variant()):
-            for name, kind in _typed(expression):
-                found.setdefault(name, kind)
-    return found
+def wanted_types(context: SessionContext, calls: TypedCalls, planned: Planned) -> Mapping[str, pa.DataType]:
+    """Infer the types that the contexts of the parameters of a query want, by `$n`; a parameter without one is left out.
+
+    A query that DataFusion cannot plan before the values are known tells nothing.
+    """
+    for kind in _TRIED:
+        optimised = _plan_marked(context, calls, planned, kind)
+        if optimised is not None:
+            return _types_in(optimised, context, planned, {} if kind == pa.null() else _markers(calls.sql, kind))
+    return {}
 
 
-def _wanted(frame: DataFrame, optimise: Optimise) -> dict[str, pa.DataType]:
+def _plan_marked(context: SessionContext, calls: TypedCalls, planned: Planned, kind: pa.DataType) -> LogicalPlan | None:
+    """Plan the query with markers of this type in place of its parameters; None if it has no plan then."""
+    marked = replace(calls, sql=_marked(calls.sql))
+
+    def plan(text: str) -> DataFrame:
+        return context.sql_with_options(text, QUERIES_ONLY)
+
+    context.register_udf(udf(_never_run, [pa.int64()], kind, "volatile", _MARKER))
     try:
-        return typed_parameters(optimise(frame))
-    except SqlError:  # parameters without a type may not fit where values do
-        return {}
-
-
-def _expressions(node: Any) -> list[Any]:
-    """Return the expressions of one node of a plan."""
-    match node:
-        case Projection():
-            return list(node.projections())
-        case Filter():
-            return [node.predicate()]
-        case Join():
-            return [side for pair in node.on() for side in pair] + [node.filter()] * (node.filter() is not None)
-        case Aggregate():
-            return [*node.group_by_exprs(), *node.aggregate_exprs()]
-        case Sort():
-            return [ordered.expr() for ordered in node.sort_exprs()]
-        case WindowExpr():
-            windows = node.get_window_expr()
-            sorted_by = [ordered.expr() for window in windows for ordered in node.get_sort_exprs(window)]
-            return [*windows, *sorted_by, *(key for window in windows for key in node.get_partition_exprs(window))]
-        case Limit():
-            return [bound for bound in (node.skip(), node.fetch()) if bound is not None]
-        case Values():
-            return [value for row in node.values() for value in row]
-        case TableScan():
-            return list(node.filters())
-    return []
-
-
-def _typed(expression: Any) -> Iterator[tuple[str, pa.DataType]]:
-    """Yield the typed parameters inside an expression, without recursion: chains of AND may be thousands long."""
-    waiting: list[tuple[Any, pa.DataType | None]] = [(expression, None)]
-    while waiting:
-        current, wanted = waiting.pop()
-        kind = current.variant_name()
-        if kind == "Placeholder":
-            placeholder = current.to_variant()
-            own = placeholder.field()
-            if own is not None or wanted is not None:
-                yield placeholder.id(), wanted if own is None else _bound_type(own.type)
-        elif kind == "InSubquery":
-            waiting.append((current.to_variant().expr(), None))
-        elif kind not in _LEAVES:
-            if kind in _CASTS:
-                wanted = _cast_type(current)
-            elif kind not in _TRANSPARENT:
-                wanted = None
-            waiting += [(operand, wanted) for operand in _operands(current)]
-
-
-def _bound_type(kind: pa.DataType) -> pa.DataType:
-    """Return a timestamp for an interval: DataFusion gives a parameter beside one its type, but `$1 - INTERVAL '1 day'` is a time."""
-    return pa.timestamp("us") if pa.types.is_interval(kind) else kind
-
-
-def _operands(expression: Any) -> list[Any]:
-    operands: list[Any] = expression.rex_call_operands()
-    # What DataFusion knows no operands of is given as its own one.
-    return [] if len(operands) == 1 and str(operands[0]) == str(expression) else operands
-
-
-def _cast_type(cast: Any) -> pa.DataType | None:
-    """Return the type that a parameter is cast to; None for a cast of something else."""
-    inner = cast
-    while inner.variant_name() in _CASTS | _TRANSPARENT:
-        (inner,) = inner.rex_call_operands()
-    if inner.variant_name() != "Placeholder":
+        return planned(lambda: marked.plan(context, plan).optimized_logical_plan())
+    except SqlError:
         return None
-    # The bindings have no way to read the type of a cast but the schema of its result.
-    return SessionContext().sql("SELECT 1").select(Expr(cast)).schema().field(0).type
+    finally:
+        context.deregister_udf(_MARKER)
 
 
-def _of_outputs(plan: LogicalPlan, outputs: Sequence[pa.DataType | None]) -> Iterator[tuple[str, pa.DataType]]:
-    """Yield the parameters that become columns of the result, with the types `outputs` of these, by position."""
-    waiting = [(plan, outputs)]
-    while waiting:
-        current, wanted = waiting.pop()
-        if not any(wanted):
-            continue
-        match node := current.to_variant():
-            case Projection():
-                expressions = node.projections()
-                yield from _becoming(zip(expressions, wanted, strict=False))
-                waiting += _passed_through(current, expressions, wanted)
-            case Values():
-                for row in node.values():
-                    yield from _becoming(zip(row, wanted, strict=False))
-            case Filter() | Sort() | Limit() | Distinct() | SubqueryAlias() | Union():
-                waiting += [(child, wanted) for child in current.inputs()]
+def _types_in(
+    optimised: LogicalPlan, context: SessionContext, planned: Planned, tried: Mapping[str, pa.DataType]
+) -> dict[str, pa.DataType]:
+    """Return the types that the parameters of a plan are cast to; the one that was `tried` of those that are not."""
+    wanted = sorted({want for text in _texts(optimised) for want in _casts(text)})
+    found = dict(tried)
+    for number, wants in groupby(wanted, itemgetter(0)):
+        with suppress(SqlError):  # contexts that have no type in common
+            found[f"${number}"] = planned(partial(_common_type, context, [want for _, want in wants]))
+    return {name: kind for name, kind in found.items() if kind != NEVER}
 
 
-def _passed_through(
-    plan: LogicalPlan, expressions: Sequence[Any], wanted: Sequence[pa.DataType | None]
-) -> Iterator[tuple[LogicalPlan, list[pa.DataType | None]]]:
-    """Yield the input of a projection with the types of its columns that pass unchanged."""
-    (child,) = plan.inputs()
-    schema = getattr(child.to_variant(), "schema", None)
-    if schema is None:
-        return
-    names = [name.rpartition(".")[2] for name in schema().field_names()]
-    kinds: list[pa.DataType | None] = [None] * len(names)
-    for expression, kind in zip(expressions, wanted, strict=False):
-        inner = _unaliased(expression)
-        if inner.variant_name() == "Column" and names.count(name := inner.to_variant().name()) == 1:
-            kinds[names.index(name)] = kind
-    yield child, kinds
+def _never_run(_: pa.Array) -> pa.Array:
+    raise SqlError("a parameter has no value while its type is inferred")
 
 
-def _becoming(pairs: Any) -> Iterator[tuple[str, pa.DataType]]:
-    """Yield the parameters that are, or are a branch of a CASE that is, a value of the type beside it."""
-    waiting = [(expression, kind) for expression, kind in pairs if kind is not None]
-    while waiting:
-        current, kind = waiting.pop()
-        match current.variant_name():
-            case "Placeholder":
-                yield current.to_variant().id(), kind
-            case "Case":
-                case = current.to_variant()
-                branches = [then for _, then in case.when_then_expr()]
-                branches += [case.else_expr()] * (case.else_expr() is not None)
-                waiting += [(branch, kind) for branch in branches]
-            case name if name in _TRANSPARENT:
-                waiting += [(operand, kind) for operand in _operands(current)]
+def _markers(sql: str, kind: pa.DataType) -> dict[str, pa.DataType]:
+    return {token.text: kind for token in tokens_of(sql) if token.kind is Kind.PARAMETER}
 
 
-def _unaliased(expression: Any) -> Any:
-    while expression.variant_name() == "Alias":
-        expression = expression.to_variant().expr()
-    return expression
+def _marked(sql: str) -> str:
+    """Replace each parameter by a call of the marker function."""
+    found = (token for token in tokens_of(sql) if token.kind is Kind.PARAMETER and token.text[1:].isdigit())
+    return edited(sql, [(token.start, token.stop, f"{_MARKER}({token.text[1:]})") for token in found])
+
+
+def _texts(plan: LogicalPlan) -> Iterator[str]:
+    """Yield the texts of all expressions of a plan, those of long VALUES lists included, which its own text shortens."""
+    text = plan.display_indent()
+    yield text
+    if "Values: " in text:
+        yield from _value_texts(plan)
+
+
+def _value_texts(plan: LogicalPlan) -> Iterator[str]:
+    if not plan.inputs():
+        node = plan.to_variant()
+        if isinstance(node, Values):
+            yield from (str(value) for row in node.values() for value in row)
+    for child in plan.inputs():
+        yield from _value_texts(child)
+
+
+def _casts(text: str) -> Iterator[tuple[int, str]]:
+    """Yield the parameters that are cast, and the types that they are cast to."""
+    for found in _CAST.finditer(text):
+        depth = 1
+        for bracket in _BRACKETS.finditer(text, found.end()):
+            depth += {"(": 1, ")": -1}.get(bracket[0], 0)
+            if depth == 0:
+                yield int(found["number"]), text[found.end() : bracket.start()]
+                break
+
+
+def _common_type(context: SessionContext, wants: Sequence[str]) -> pa.DataType:
+    """Return the type that all contexts of a parameter can be given."""
+    if len(wants) == 1:
+        return arrow_types(context, wants[0])[0]
+    nulls = ", ".join(f"arrow_cast(NULL, '{want}')" for want in wants[:_MOST_WANTS])
+    common: pa.DataType = context.sql_with_options(f"SELECT coalesce({nulls})", QUERIES_ONLY).schema().field(0).type
+    return common

@@ -21,7 +21,7 @@ from lance_flight.engine.query.evaluations import Evaluations
 from lance_flight.engine.query.hints import LogicalScan, hints, logical_scans
 from lance_flight.engine.query.information_schema import INFORMATION_SCHEMA, InformationSchema
 from lance_flight.engine.query.named_tables import NamedTables
-from lance_flight.engine.query.parameter_types import typed_parameters
+from lance_flight.engine.query.parameter_types import wanted_types
 from lance_flight.engine.query.provider import Provider, ScanLog
 from lance_flight.engine.query.query_errors import QueryErrors
 from lance_flight.engine.query.search.choosing import SEARCHES
@@ -38,11 +38,11 @@ from lance_flight.engine.runtime.streams import cancellable
 from lance_flight.engine.sql import substrait
 from lance_flight.engine.sql.datafusion_text import datafusion_text
 from lance_flight.engine.sql.functions import register_constants, session_config
-from lance_flight.engine.sql.parameters import bound_values, has_times, parameter_count, with_fitting_times
+from lance_flight.engine.sql.parameters import bound_values, parameter_count
 from lance_flight.engine.sql.positions import located
 from lance_flight.engine.sql.references import CATALOG
 from lance_flight.engine.sql.time_travel import Point
-from lance_flight.engine.sql.typed_calls import QUERIES_ONLY
+from lance_flight.engine.sql.typed_calls import QUERIES_ONLY, TypedCalls
 from lance_flight.errors import LanceFlightError, NotFound, QueryFailed, SqlError
 from lance_flight.planning.predicates import Predicate
 from lance_flight.planning.pruning import Pruning
@@ -67,6 +67,8 @@ class QuerySession:
         self.inner: dict[str, pads.Dataset] = {}
         self.first: list[Callable[[], None]] = []
         self.parameter_types: dict[str, pa.DataType] = {}
+        self._unbound: TypedCalls | None = None
+        self._wanted: Mapping[str, pa.DataType] | None = None
         self._running_first = RLock()
         self._planning = Lock()
         self._evaluations = Evaluations()
@@ -154,14 +156,8 @@ class QuerySession:
             text = datafusion_text(sql)
         self._limits.is_costly |= text.is_costly
         calls = text.calls
-        if parameters is not None and has_times(parameters):
-            with located(self._sent, calls.sql):
-                unbound = self.planned(
-                    lambda: calls.plan(
-                        self.datafusion, lambda text: self.datafusion.sql_with_options(text, QUERIES_ONLY)
-                    )
-                )
-            parameters = with_fitting_times(parameters, typed_parameters(unbound.logical_plan()))
+        if not is_bound:
+            self._unbound, self._wanted = calls, None
         values = bound_values(parameters)
 
         def plan(text: str) -> DataFrame:
@@ -174,6 +170,12 @@ class QuerySession:
 
         with located(self._sent, calls.sql):
             return self.planned(lambda: calls.plan(self.datafusion, plan))
+
+    def wanted_types(self) -> Mapping[str, pa.DataType]:
+        """Return the types that their contexts want of the parameters, by `$n`, of the query that was planned last without values."""
+        if self._wanted is None:
+            self._wanted = wanted_types(self.datafusion, self._unbound, self.planned) if self._unbound else {}
+        return {**self._wanted, **self.parameter_types}
 
     def literal_rows(self, sql: str) -> DataFrame:
         """Plan a VALUES list of plain literals, without the rewrites that `frame` makes."""

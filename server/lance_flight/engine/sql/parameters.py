@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
 import pyarrow as pa
 
 from lance_flight.engine.sql.rewriting import MOST_PARAMETERS
@@ -29,26 +27,6 @@ def parameter_count(sql: str) -> int:
     if count > MOST_PARAMETERS:
         raise LimitExceeded(f"the statement has {count} parameters; expected at most {MOST_PARAMETERS}")
     return count
-
-
-def has_times(parameters: pa.RecordBatch) -> bool:
-    """Return whether there are times of day among the values."""
-    return any(pa.types.is_time(column.type) for column in parameters.columns)
-
-
-def with_fitting_times(parameters: pa.RecordBatch, known: Mapping[str, pa.DataType]) -> pa.RecordBatch:
-    """Convert times to the units of the `known` types of parameters, since DataFusion compares them in one unit alone."""
-    columns = [_fitting(column, known.get(f"${place}")) for place, column in enumerate(parameters.columns, 1)]
-    return pa.RecordBatch.from_arrays(columns, names=parameters.schema.names)
-
-
-def _fitting(column: pa.Array, wanted: pa.DataType | None) -> pa.Array:
-    if wanted is None or not (pa.types.is_time(column.type) and pa.types.is_time(wanted)):
-        return column
-    try:
-        return column.cast(wanted)
-    except pa.ArrowInvalid:  # a fraction that the unit has no room for: it is equal to nothing there
-        return column
 
 
 def bound_values(parameters: pa.RecordBatch | None) -> dict[str, pa.Scalar] | None:

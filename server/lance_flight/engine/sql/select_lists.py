@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from lance_flight.engine.sql.tokens import QUOTED, Kind, Token, edited, tokenize
 
@@ -26,7 +26,7 @@ def with_distinct_names(text: str) -> str:
     edits: list[tuple[int, int, str]] = []
     for start in (place + 1 for place, token in enumerate(tokens) if token.word == "SELECT"):
         taken: set[tuple[str, ...]] = set()
-        for number, item in enumerate(_items(tokens, start), 1):
+        for number, item in enumerate(items(tokens, start), 1):
             if not _is_without_alias(item):
                 continue
             name = _name(item)
@@ -36,7 +36,7 @@ def with_distinct_names(text: str) -> str:
     return edited(text, edits)
 
 
-def _items(tokens: list[Token], start: int) -> Iterator[list[Token]]:
+def items(tokens: Sequence[Token], start: int) -> Iterator[list[Token]]:
     """Yield the tokens of each item of the select list that begins at `start`."""
     if start < len(tokens) and tokens[start].word in {"DISTINCT", "ALL"}:
         start += 1

@@ -23,7 +23,7 @@ from lance_flight.model.hashing import hash_class, murmur3, murmur3_multi
 QUERIES_ONLY = SQLOptions().with_allow_ddl(allow=False).with_allow_dml(allow=False).with_allow_statements(allow=False)
 
 # No argument can be coerced to this, so planning a call tells the types of its arguments.
-_NEVER = pa.struct([pa.field("never", pa.null())])
+NEVER = pa.struct([pa.field("never", pa.null())])
 _COERCION = re.compile(r"call to '(?P<name>__\w+_call\d+)' function: coercion from (?P<types>.*) to the signature")
 _CALL_NAME = re.compile(r"__(?P<word>\w+?)_call\d+")
 _RELATIONS = frozenset(["FROM", "JOIN", "LATERAL"])
@@ -88,7 +88,7 @@ class TypedCalls:
         if self.is_guarded:
             register_guards(context)
         for name, word in self.calls.items():
-            _register(context, name, word, [_NEVER])
+            _register(context, name, word, [NEVER])
         known: set[tuple[str, str]] = set()
         while True:
             try:
@@ -98,7 +98,7 @@ class TypedCalls:
                 if found is None or (found["name"], found["types"]) in known:
                     raise
                 known.add((found["name"], found["types"]))
-                _register(context, found["name"], self.calls[found["name"]], _arrow_types(context, found["types"]))
+                _register(context, found["name"], self.calls[found["name"]], arrow_types(context, found["types"]))
 
 
 def _is_expression(tokens: Sequence[Token], place: int) -> bool:
@@ -123,12 +123,12 @@ _TABLE_FUNCTIONS = frozenset(["range", "generate_series"])
 
 def _register(context: SessionContext, name: str, word: str, types: Sequence[pa.DataType]) -> None:
     function = FUNCTIONS[word]
-    kinds = [pa.null() if kind == _NEVER else kind for kind in types]
-    result = _result(function, word, kinds, is_final=_NEVER not in types)
+    kinds = [pa.null() if kind == NEVER else kind for kind in types]
+    result = _result(function, word, kinds, is_final=NEVER not in types)
 
     def computed(*columns: pa.Array) -> pa.Array:
         # NULL alone is what even that signature takes.
-        columns = tuple(pa.nulls(len(column)) if column.type == _NEVER else column for column in columns)
+        columns = tuple(pa.nulls(len(column)) if column.type == NEVER else column for column in columns)
         return pa.nulls(len(columns[0])) if pa.types.is_null(result) else function.compute(columns)
 
     context.register_udf(udf(computed, list(types), result, "immutable", name))
@@ -144,7 +144,7 @@ def _result(function: TypedFunction, word: str, kinds: Sequence[pa.DataType], *,
         return pa.null()
 
 
-def _arrow_types(context: SessionContext, text: str) -> list[pa.DataType]:
+def arrow_types(context: SessionContext, text: str) -> list[pa.DataType]:
     """Parse types as DataFusion prints them, using DataFusion itself."""
     cursor = Cursor.over(text)
     names = [cursor.until(",")]

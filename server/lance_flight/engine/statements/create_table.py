@@ -73,7 +73,8 @@ class CreateTable(ChangeStatement):
         if self.query is None:
             return parameter_schema(sql)
         session = changes.new_session(changes.transaction or SqlTransaction(changes.root), None)
-        return parameter_schema(sql, session.frame(self.query), session.optimised)
+        session.frame(self.query)
+        return parameter_schema(sql, session.wanted_types())
 
     def run(self, changes: Changes) -> int:
         root, transaction = changes.root, changes.transaction

@@ -19,6 +19,7 @@ from lance_flight.engine.sql import references
 from lance_flight.engine.sql.cursor import Cursor
 from lance_flight.engine.sql.long_values import LONG, pieces
 from lance_flight.engine.sql.references import TableRef, table_name
+from lance_flight.engine.sql.result_parameters import column_types
 from lance_flight.engine.sql.select_lists import with_distinct_names
 from lance_flight.engine.statements.changes import Changes
 from lance_flight.engine.statements.kinds import ChangeStatement, Required
@@ -64,9 +65,11 @@ class Insert(ChangeStatement):
         return ()
 
     def parameters(self, sql: str, changes: Changes) -> pa.Schema:
-        session = changes.new_session(changes.transaction)
-        frame = session.frame(next(pieces(self.query)).sql)
-        return parameter_schema(sql, frame, session.optimised, outputs=self._target(changes.tables).types)
+        session, piece = changes.new_session(changes.transaction), next(pieces(self.query)).sql
+        session.frame(piece)
+        return parameter_schema(
+            sql, {**session.wanted_types(), **column_types(piece, self._target(changes.tables).types)}
+        )
 
     def run(self, changes: Changes) -> int:
         return changes.together(partial(self._insert, changes))

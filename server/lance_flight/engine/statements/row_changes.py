@@ -130,4 +130,5 @@ class RowChange(TargetChange):
             changes.transaction or SqlTransaction(changes.root), self.target_name, self.changing
         )
         query = self.query_in(session)
-        return parameter_schema(sql, session.frame(query.sql), session.optimised, outputs=query.outputs)
+        session.frame(query.sql)
+        return parameter_schema(sql, {**session.wanted_types(), **query.parameter_types})

@@ -6,8 +6,8 @@ are batches of `RowChanges`: addresses of rows that go, and rows that come.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -16,6 +16,7 @@ from lance_flight.catalog.tables.lineage import ROW_ID, with_origin
 from lance_flight.catalog.tables.scan import ADDRESS_FIELDS
 from lance_flight.engine.query.named_tables import TARGET_ROWS
 from lance_flight.engine.sql.references import enclosed, quoted
+from lance_flight.engine.sql.result_parameters import column_name, column_types, equal_columns, result_types
 from lance_flight.engine.writes.row_changes import Assignment, Matched, MergeClause, Merging, Target
 from lance_flight.errors import NotFound, SqlError
 
@@ -48,12 +49,12 @@ class RowChanges:
 class RowQuery:
     """Query over the target's rows, and the translation of its batches to changes.
 
-    `outputs` are the types of the target's columns that the query's columns are written to; None for those that are written to none.
+    `parameter_types` are those of the target's columns that parameters are written to, or matched with.
     """
 
     sql: str
     read: Callable[[pa.RecordBatch], RowChanges]
-    outputs: Sequence[pa.DataType | None] = ()
+    parameter_types: Mapping[str, pa.DataType] = field(default_factory=dict)
 
 
 def delete_query(target: Target, where: str | None, db_schema: str) -> RowQuery:
@@ -74,8 +75,7 @@ def update_query(
 ) -> RowQuery:
     """Build the query for the addresses and the new values of the rows that an UPDATE changes, with their ids if they keep them."""
     values = _values(assignments, target.alias, schema)
-    addresses = _of(target.alias, _address_names(keeps_ids=keeps_ids))
-    columns = ", ".join([*addresses, *_with_prefix(values, "v")])
+    columns = ", ".join([*_of(target.alias, _address_names(keeps_ids=keeps_ids)), *_with_prefix(values, "v")])
     sql = f"SELECT {columns} FROM {_from(target, db_schema)}{_where(where)}"  # noqa: S608 - quoted
 
     def read(batch: pa.RecordBatch) -> RowChanges:
@@ -83,7 +83,7 @@ def update_query(
         come = rows.select(rows.column_names[-len(schema) :]).rename_columns(schema.names)
         return RowChanges(rows.select(list(_ADDRESS_NAMES)), (with_origin(come, rows) if keeps_ids else come,))
 
-    return RowQuery(sql, read, (*(None for _ in addresses), *schema.types))
+    return RowQuery(sql, read, _assigned_types(assignments, schema))
 
 
 def merge_query(
@@ -102,11 +102,11 @@ def merge_query(
         for number, clause in enumerate(clauses)
         for place, assignment in enumerate(clause.assignments or ())
     ]
-    written = [schema.field(assignment.column).type for clause in clauses for assignment in clause.assignments or ()]
     matters = {clause.matched for clause in clauses}
     join = _JOINS[Matched.SOURCE_ONLY in matters, Matched.TARGET_ONLY in matters]
-    kept = [f"{action} AS {quoted(_ACTION)}", *_of(alias, _address_names(keeps_ids=keeps_ids)), *old]
-    columns = ", ".join([*kept, *new])
+    columns = ", ".join(
+        [f"{action} AS {quoted(_ACTION)}", *_of(alias, _address_names(keeps_ids=keeps_ids)), *old, *new]
+    )
     origin = f"(SELECT *, TRUE AS {quoted(_IN_SOURCE)} FROM {_relation(statement)}) AS {quoted(statement.source_alias)}"  # noqa: S608 - quoted
     sql = (
         # No query in FROM: the parser tells nothing of what is wrong inside one.
@@ -116,7 +116,7 @@ def merge_query(
     return RowQuery(
         sql,
         lambda batch: _read_merge(pa.Table.from_batches([batch]), clauses, schema, keeps_ids=keeps_ids),
-        (*(None for _ in kept), *written),
+        _merged_types(statement, clauses, schema, source),
     )
 
 
@@ -180,6 +180,26 @@ def _values(assignments: Sequence[Assignment], alias: str, schema: pa.Schema) ->
     _check_known(assignments, schema)
     assigned = {assignment.column: assignment.expression for assignment in assignments}
     return [enclosed(assigned[name]) if name in assigned else quoted(alias, name) for name in schema.names]
+
+
+def _assigned_types(assignments: Iterable[Assignment], schema: pa.Schema) -> dict[str, pa.DataType]:
+    """Return the parameters that are assigned to columns, with the types of these."""
+    found: dict[str, pa.DataType] = {}
+    for assignment in assignments:
+        found.update(result_types(assignment.expression, schema.field(assignment.column).type))
+    return found
+
+
+def _merged_types(
+    statement: Merging, clauses: Sequence[MergeClause], schema: pa.Schema, source: pa.Schema
+) -> dict[str, pa.DataType]:
+    """Return the parameters that a MERGE assigns to columns, or whose columns of the source it assigns or matches with some."""
+    assignments = [assignment for clause in clauses for assignment in clause.assignments or ()]
+    pairs = [*equal_columns(statement.on), *((column_name(each.expression), each.column) for each in assignments)]
+    names = {name: name for name in source.names} | {name: column for name, column in pairs if column in schema.names}
+    taken = {name: schema.field(column).type for name, column in names.items() if column in schema.names}
+    kinds = [taken.get(name) if pa.types.is_null(source.field(name).type) else None for name in source.names]
+    return {**column_types(statement.source, kinds), **_assigned_types(assignments, schema)}
 
 
 def _check_known(assignments: Sequence[Assignment], schema: pa.Schema) -> None:
