@@ -232,3 +232,17 @@ def test_who_may_not_look_at_others_sees_his_own_statements_alone(tenants: Tenan
     mine = "SELECT principal FROM system.queries"
     assert {name for (name,) in tenants.rows("alice", mine)} == {"alice"}
     assert {name for (name,) in tenants.rows("owner", "SELECT principal FROM system.sessions")} >= {"owner"}
+
+
+def test_hidden_columns_find_no_hidden_rows(tenants: Tenants) -> None:
+    owned = dict(tenants.rows("owner", "SELECT n, _rowid FROM events"))
+    partitions = dict(tenants.rows("owner", "SELECT n, _partition FROM events"))
+    assert dict(tenants.rows("alice", "SELECT n, _rowid FROM events")) == {n: owned[n] for n in (1, 2)}
+    assert tenants.rows("alice", f"SELECT n FROM events WHERE _partition = '{partitions[777]}'") == []
+    assert tenants.rows("alice", "SELECT count(DISTINCT _partition) FROM events") == [(1,)]
+    dropped = owned[777].replace(partitions[777], "v1$0000000000000000$dataset")
+    for sql in ("SELECT n FROM events WHERE _rowid = '{}'", "DELETE FROM events WHERE _rowid = '{}'"):
+        # just as of a partition that is not there
+        hidden, absent = (tenants.refuses("alice", sql.format(name)) for name in (owned[777], dropped))
+        assert hidden.replace(owned[777], "") == absent.replace(dropped, "")
+    assert tenants.rows("owner", "SELECT count(*) FROM events") == [(4,)]

@@ -31,11 +31,14 @@ LINEAGE_FIELDS = (
 
 NULL in a table without stable row ids, as another writer may make one.
 """
+ROW_ORIGIN = "_row_origin"
+ROW_ORIGIN_FIELD = pa.field(ROW_ORIGIN, pa.uint64())
+"""The id of a row, beside its name in `_rowid` (`row_names.py`)."""
 LINEAGE = frozenset(field.name for field in LINEAGE_FIELDS)
 
 NumberOf = Callable[[str], int | None]
 """The number of the table with an object id, in `TABLE_NUMBER`."""
-ORIGIN_FIELDS = (pa.field(TABLE_NUMBER, pa.int32()), ROW_ID_FIELD)
+ORIGIN_FIELDS = (pa.field(TABLE_NUMBER, pa.int32()), ROW_ORIGIN_FIELD)
 """Of a row that takes the place of another: the number of the table that has that one, and its id there."""
 
 
@@ -55,7 +58,7 @@ def conform(
 ) -> pa.Table:
     """Return `rows.conform`, which leaves what is known of the origin of rows where it is."""
     stored = rows.conform(table, target, defaults, is_stored=is_stored)
-    return with_origin(stored, table) if ROW_ID in table.column_names else stored
+    return with_origin(stored, table) if ROW_ORIGIN in table.column_names else stored
 
 
 def by_ids(table: pa.Table, stored: pa.Schema, number: int | None) -> Iterator[tuple[pa.Table, pa.Array | None]]:
@@ -63,10 +66,10 @@ def by_ids(table: pa.Table, stored: pa.Schema, number: int | None) -> Iterator[t
 
     New rows have no ids.
     """
-    if ROW_ID not in table.column_names:
+    if ROW_ORIGIN not in table.column_names:
         yield table, None
         return
-    ids = table[ROW_ID].combine_chunks()
+    ids = table[ROW_ORIGIN].combine_chunks()
     stays = pc.fill_null(
         pc.equal(table[TABLE_NUMBER].combine_chunks(), pa.scalar(number, pa.int32())), fill_value=False
     )

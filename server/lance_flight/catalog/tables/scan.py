@@ -22,7 +22,15 @@ from lance_flight.catalog.storage.addresses import ROW_ADDRESS, TABLE_NUMBER
 from lance_flight.catalog.storage.store import Store
 from lance_flight.catalog.tables.casting import Misfit, cast, physical
 from lance_flight.catalog.tables.filling import Filling, Fills, filling
-from lance_flight.catalog.tables.lineage import LINEAGE, LINEAGE_FIELDS, PARTITION, PARTITION_FIELD
+from lance_flight.catalog.tables.lineage import (
+    LINEAGE,
+    LINEAGE_FIELDS,
+    PARTITION,
+    PARTITION_FIELD,
+    ROW_ID,
+    ROW_ORIGIN_FIELD,
+)
+from lance_flight.catalog.tables.row_names import ROW_NAME_FIELD, row_names
 from lance_flight.catalog.tables.schema_adapter import identified, ids_within, missing, same_fields
 from lance_flight.model.nested import children
 from lance_flight.model.schema import TABLE_FIELD_ID
@@ -113,7 +121,7 @@ class Search(Protocol):
 
 
 _ADDRESSES = frozenset(field.name for field in ADDRESS_FIELDS)
-_MADE = {field.name: field for field in (*ADDRESS_FIELDS, PARTITION_FIELD, *LINEAGE_FIELDS)}
+_MADE = {field.name: field for field in (*ADDRESS_FIELDS, PARTITION_FIELD, *LINEAGE_FIELDS, ROW_ORIGIN_FIELD)}
 Open = Callable[[], Sequence[Source]]
 
 
@@ -124,7 +132,8 @@ class Scan:
     A filter that Lance does not take, or should not (`pushable`), is applied to what it returns: `rest` is the same
     filter in Arrow's terms. `ids` are the field ids of the columns of `source` (empty: by name); fields inside them may carry
     theirs.
-    `schema` may have `ADDRESS_FIELDS`, `PARTITION_FIELD` and `LINEAGE_FIELDS`. A `search` finds some rows of each table, best first,
+    `schema` may have `ADDRESS_FIELDS`, `PARTITION_FIELD`, `LINEAGE_FIELDS`, and in their place `ROW_NAME_FIELD` and `ROW_ORIGIN_FIELD`; a
+    column of `ids` by the name of one of these is the table's own. A `search` finds some rows of each table, best first,
     and may add its result to `schema`; tables without its column have none. `among` says which rows count, by their addresses, in
     Lance's words, where no `filter` does.
     """
@@ -185,24 +194,36 @@ class Scan:
 
     def _is_made(self, name: str) -> bool:
         """Return whether a column is made by the scan, and stored nowhere."""
-        return name in _MADE or (self.search is not None and name == self.search.result.name)
+        return self._is_generated(name) or (self.search is not None and name == self.search.result.name)
+
+    def _is_generated(self, name: str) -> bool:
+        return name in _MADE and name not in self.ids
 
     @property
     def _generated(self) -> list[str]:
         """The columns that are stored nowhere and wanted."""
-        return [name for name in dict.fromkeys([*self.schema.names, *self.filter_columns]) if name in _MADE]
+        return [name for name in dict.fromkeys([*self.schema.names, *self.filter_columns]) if self._is_generated(name)]
+
+    @property
+    def _names_rows(self) -> bool:
+        """True if the names of rows are wanted."""
+        named = self.schema if ROW_ID in self.schema.names else self.source
+        return ROW_ID in self._generated and named.field(ROW_ID).equals(ROW_NAME_FIELD)
 
     def _lineage(self, source: Source) -> list[str]:
-        """Return the generated columns that Lance gives like stored ones."""
-        return [name for name in self._generated if name in LINEAGE] if source.dataset.has_stable_row_ids else []
+        """Return the columns that Lance gives like stored ones, and that generated ones are or are made of."""
+        if not source.dataset.has_stable_row_ids:
+            return []
+        wanted = [ROW_ID if name == ROW_ORIGIN_FIELD.name else name for name in self._generated]
+        return [name for name in dict.fromkeys(wanted) if name in LINEAGE]
 
     def _direct(self, table: _Table) -> Iterator[pa.RecordBatch]:
         """Return a table whose columns are just what is asked for; Lance filters where it understands the filter."""
-        lineage, not_stored = self._lineage(table.source), {*_MADE, *table.filled}
+        lineage, not_stored = self._lineage(table.source), {*filter(self._is_generated, _MADE), *table.filled}
         if self.filter is None or (self.pushable and not_stored.isdisjoint(self.filter_columns)):
             try:
-                columns = [name for name in self.schema.names if name not in not_stored or name in lineage]
-                reader = self._reader(table, columns, self.filter, self._searching())
+                columns = [name for name in self.schema.names if name not in not_stored]
+                reader = self._reader(table, [*columns, *lineage], self.filter, self._searching())
                 return (self._to_schema(batch, None, table) for batch in reader)
             except _NOT_TAKEN:
                 if self.filter is None:
@@ -271,9 +292,10 @@ class Scan:
 
     @property
     def _is_addressed(self) -> bool:
-        return not _ADDRESSES.isdisjoint(self.schema.names)
+        return self._names_rows or not _ADDRESSES.isdisjoint(self.schema.names)
 
     def _to_schema(self, batch: pa.RecordBatch, rest: pc.Expression | None, table: _Table) -> pa.RecordBatch:
+        batch = self._named(batch, table.source)
         said = {TABLE_NUMBER: table.source.number, PARTITION: table.source.partition}
         filled = [name for name in table.filled if name not in batch.schema.names]
         fills = table.fill.of(batch) if filled else {}
@@ -296,6 +318,20 @@ class Scan:
             return batch.select([])
         columns = batch.columns if batch.schema.names == self.schema.names else batch.select(self.schema.names).columns
         return pa.RecordBatch.from_arrays(columns, schema=self.schema)
+
+    def _named(self, batch: pa.RecordBatch, source: Source) -> pa.RecordBatch:
+        """Return a batch with the origin of its rows, and their names in place of their ids, if these are wanted."""
+        ids = batch.column(ROW_ID) if ROW_ID in batch.schema.names else None
+        if ids is not None and ROW_ORIGIN_FIELD.name in self._generated:
+            batch = batch.append_column(ROW_ORIGIN_FIELD, ids)
+        if not self._names_rows:
+            return batch
+        if ids is None:
+            return batch.append_column(
+                ROW_NAME_FIELD, row_names(source.dataset, source.partition, batch.column(ROW_ADDRESS))
+            )
+        named = row_names(source.dataset, source.partition, ids)
+        return batch.set_column(batch.schema.get_field_index(ROW_ID), ROW_NAME_FIELD, named)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -13,7 +13,8 @@ import pyarrow.dataset as pads
 
 from lance_flight.catalog.manifests.snapshot import Snapshot
 from lance_flight.catalog.roots.directory import BRANCH_SIGN, Table, TableName
-from lance_flight.catalog.tables.lineage import LINEAGE_FIELDS, PARTITION_FIELD, ROW_ID_FIELD
+from lance_flight.catalog.tables.lineage import LINEAGE_FIELDS, PARTITION_FIELD, ROW_ORIGIN_FIELD
+from lance_flight.catalog.tables.row_names import ROW_NAME_FIELD
 from lance_flight.catalog.tables.scan import ADDRESS_FIELDS
 from lance_flight.engine.query.computed_tables import ComputedTable
 from lance_flight.engine.query.metadata import tables as metadata_tables
@@ -32,6 +33,8 @@ from lance_flight.planning.predicates import ALWAYS, Predicate, all_of
 
 TARGET_ROWS = "rows"
 """Metadata table of the target of a statement: its rows with their addresses."""
+HIDDEN_COLUMNS = (PARTITION_FIELD, ROW_NAME_FIELD)
+"""Columns that every stored table has for the statements that name them."""
 
 
 @dataclass(slots=True)
@@ -57,7 +60,7 @@ class NamedTables:
     the principal may not read is not seen by anything that is built on a view.
 
     `views` are the tables by `schema.name`, and `scanned` those whose rows are read, in portions if need be. They are pruned
-    by `hints`, too. `providers` are those that DataFusion reads them by: the ones of an
+    by `hints`, too. `hidden` are the hidden columns that the statement names. `providers` are those that DataFusion reads them by: the ones of an
     earlier run (`known`) read the tables of this one, as long as their columns are the same.
     """
 
@@ -67,7 +70,9 @@ class NamedTables:
         log: ScanLog,
         evaluate: Evaluate,
         known: Mapping[TableName, Provider] | None = None,
+        hidden: frozenset[str] = frozenset(),
     ) -> None:
+        self.hidden = hidden
         self.targets = Targets()
         self.readings: dict[str, TableVersion] = dict(context.readings)
         self.views: dict[str, TableView] = {}
@@ -103,10 +108,27 @@ class NamedTables:
 
         return self._tables.read(table, opened)
 
+    def reveal(self, hidden: frozenset[str]) -> None:
+        """Resolve tables with these hidden columns too from here on, at the same versions."""
+        if not hidden <= self.hidden:
+            self.hidden |= hidden
+            self.providers.clear()
+            self.views.clear()
+            self.scanned.clear()
+
+    def revealed(self, name: TableName) -> list[str]:
+        """Return the hidden columns that a name's table shows to this statement."""
+        view = self.views.get(f"{name.db_schema}.{name.name}")
+        if view is None or Reference.parse(name).metadata is not None:
+            return []
+        return [field.name for field in view.extra_columns]
+
     @property
     def divisible(self) -> dict[str, TableView]:
-        """Return those of the scanned tables that have partitions, by which a query may be divided."""
-        return {name: view for name, view in self.scanned.items() if view.snapshot.is_partitioned}
+        """Return those of the scanned tables by whose partitions a query may be divided; a column that a scan makes is of no partition."""
+        return {
+            name: view for name, view in self.scanned.items() if view.snapshot.is_partitioned and not view.extra_columns
+        }
 
     def provider_of(self, key: str) -> Provider:
         """Return what DataFusion reads a table of `scanned` by."""
@@ -200,12 +222,22 @@ class NamedTables:
             hint=partial(self.hints.of, key, is_target=is_target),
             evaluate=self._evaluate,
             targets=self.targets if is_target else None,
-            extra_columns=_beside(name, extra_columns, snapshot.schema.plain, is_stable=snapshot.has_stable_row_ids),
+            extra_columns=(
+                *_beside(name, extra_columns, snapshot.schema.plain, is_stable=snapshot.has_stable_row_ids),
+                *self._hidden(extra_columns, snapshot.schema.plain),
+            ),
             pruned=self._known_prunings(TableName(name.db_schema, reference), snapshot),
             on_read=self._noting(found),
         )
         self.views[key] = view
         return view
+
+    def _hidden(self, extra_columns: str | None, columns: pa.Schema) -> Iterator[pa.Field]:
+        """Yield the hidden columns that the statement names, but those that the table has columns of the same name for."""
+        if extra_columns != LINEAGE:
+            for each in HIDDEN_COLUMNS:
+                if each.name in self.hidden and each.name not in columns.names:
+                    yield each
 
     def _noting(self, table: Table) -> Callable[[Sequence[str]], None] | None:
         """Return the callback that records the partition tables read by a serializable transaction; None outside one."""
@@ -250,7 +282,7 @@ def _beside(name: TableName, what: str | None, columns: pa.Schema, *, is_stable:
         case metadata_tables.LINEAGE:
             return (PARTITION_FIELD, *LINEAGE_FIELDS)
         case _:
-            return (*ADDRESS_FIELDS, ROW_ID_FIELD) if is_stable else ADDRESS_FIELDS
+            return (*ADDRESS_FIELDS, ROW_ORIGIN_FIELD) if is_stable else ADDRESS_FIELDS
 
 
 def _metadata_table(name: str, table: Table, view: TableView, *, is_whole: bool) -> MetadataTable:

@@ -38,6 +38,7 @@ from lance_flight.engine.runtime.streams import cancellable
 from lance_flight.engine.sql import substrait
 from lance_flight.engine.sql.datafusion_text import datafusion_text
 from lance_flight.engine.sql.functions import register_constants, session_config
+from lance_flight.engine.sql.hidden_columns import hidden_columns_in, with_visible_columns
 from lance_flight.engine.sql.parameters import bound_values, parameter_count
 from lance_flight.engine.sql.positions import located
 from lance_flight.engine.sql.references import CATALOG
@@ -84,7 +85,12 @@ class QuerySession:
         self.datafusion.register_udtf(udtf(changes, TABLE_CHANGES))
 
     def _begin(
-        self, context: StatementContext, known: Mapping[TableName, Provider], *, is_costly: bool = False
+        self,
+        context: StatementContext,
+        known: Mapping[TableName, Provider],
+        *,
+        is_costly: bool = False,
+        hidden: frozenset[str] = frozenset(),
     ) -> None:
         """Create the state of one run."""
         running = context.running
@@ -97,7 +103,7 @@ class QuerySession:
         self.log = ScanLog() if running is None else ScanLog(running.cancellation, running.partitions)
         self.progress: Progress | None = None if running is None else running.progressed
         self._sent = None if running is None else running.sql
-        self.named = NamedTables(context, self.log, self._evaluations, known)
+        self.named = NamedTables(context, self.log, self._evaluations, known, hidden)
         self._errors = QueryErrors(self.root, self.log)
         self._limits = PlanningLimits(self.log.cancellation, context.planning_timeout, is_costly)
         self._prepared: DataFrame | None = None
@@ -120,7 +126,7 @@ class QuerySession:
     def again(self, context: StatementContext) -> bool:
         """Begin another run; return False if a table has other columns by now, so that the plans are invalid."""
         known = dict(self.named.providers)
-        self._begin(context, known, is_costly=self.is_costly)
+        self._begin(context, known, is_costly=self.is_costly, hidden=self.named.hidden)
         for name in known:
             self.named.dataset(name)
         return self.named.providers == known
@@ -152,6 +158,9 @@ class QuerySession:
             return self.planned(lambda: substrait.planned(self.datafusion, plan_sent))
         is_bound = parameters is not None or parameter_count(sql) == 0
         sql = with_searches(self, self.inner, sql, parameters, is_bound=is_bound)
+        self.named.reveal(hidden_columns_in(sql))
+        if self.named.hidden:
+            sql = with_visible_columns(sql, self._revealed)
         with located(self._sent, sql):
             text = datafusion_text(sql)
         self._limits.is_costly |= text.is_costly
@@ -176,6 +185,11 @@ class QuerySession:
         if self._wanted is None:
             self._wanted = wanted_types(self.datafusion, self._unbound, self.planned) if self._unbound else {}
         return {**self._wanted, **self.parameter_types}
+
+    def _revealed(self, db_schema: str | None, reference: str) -> list[str]:
+        """Return the hidden columns that a table shows to this statement; none if there is no such table."""
+        name = TableName(db_schema or self.db_schema, reference)
+        return [] if self.resolve(name.db_schema, reference) is None else self.named.revealed(name)
 
     def literal_rows(self, sql: str) -> DataFrame:
         """Plan a VALUES list of plain literals, without the rewrites that `frame` makes."""

@@ -26,6 +26,7 @@ from lance_flight.catalog.table import Table
 from lance_flight.catalog.tables import partitions
 from lance_flight.catalog.tables.pinned_tables import PinnedTable
 from lance_flight.catalog.tables.row_counts import row_counts
+from lance_flight.engine.query.hidden_pruning import MadeColumns, narrowed
 from lance_flight.engine.query.provider import ScanLog
 from lance_flight.engine.query.scan_lanes import Work, deal, is_lookup
 from lance_flight.engine.query.stored_expressions import has_computed, with_stored_expressions
@@ -228,7 +229,12 @@ class TableView:
         for known in self.pruned:
             if known.predicate == predicate and known.hint == hint:
                 return known.pruning
-        pruning = prune(partitions_of(self.snapshot), self.snapshot.schema, predicate, self.evaluate, hint)
+        names = [each.name for each in self.extra_columns]
+        made = MadeColumns.of(predicate, names, self.schema) if names else None
+        rest = predicate if made is None else made.others
+        pruning = prune(partitions_of(self.snapshot), self.snapshot.schema, rest, self.evaluate, hint)
+        if made is not None:
+            pruning = narrowed(self.snapshot, pruning, made, self._version_of)
         if not self.has_expressions and not has_computed(hint):
             # A custom expression is computed between two rounds, and is known in the second one.
             self.pruned.append(Pruned(predicate, hint, pruning))
@@ -238,6 +244,11 @@ class TableView:
     def with_stored_expressions(self, hint: Predicate) -> Predicate:
         """Return a hint whose conditions on computed values know the expressions that the partition fields store."""
         return with_stored_expressions(hint, self.snapshot.schema, self.snapshot.specs)
+
+    def _version_of(self, table: PartitionTable) -> int:
+        """Return the version at which a partition table is read."""
+        (pinned,) = self.floating.pinned([table])
+        return pinned.pin.version
 
     @property
     def has_expressions(self) -> bool:

@@ -69,15 +69,13 @@ def version_edits(cursor: Cursor, table: int, named_queries: Collection[str]) ->
     parts = [] if named is None else [token for token in cursor.tokens[table:clause] if token.stop <= named.end("name")]
     if named is None or (len(parts) == 1 and folded(parts[0]) in named_queries):
         return None
-    name = _NAME.fullmatch(folded(parts[-1]))
-    if name is None:
+    if _NAME.fullmatch(folded(parts[-1])) is None:
         raise SqlError(f"{parts[-1].text!r} has a version already; expected one of the two")
     at = read_version(cursor)
     if at is None:
         return None
-    shown = at.isoformat() if isinstance(at, datetime) else str(at)
-    versioned = _quoted(f"{name['table']}@{shown}{name['metadata'] or ''}")
-    has_alias = named["alias"] is not None or _is_alias(cursor)
+    versioned = _quoted(versioned_name(folded(parts[-1]), at))
+    has_alias = named["alias"] is not None or (not cursor.done and is_alias(cursor.tokens[cursor.at]))
     alias = "" if has_alias else f" AS {named['last']}"
     return [
         (parts[-1].start, parts[-1].stop, versioned),
@@ -104,11 +102,18 @@ def _time(cursor: Cursor) -> datetime:
     return moment if moment.tzinfo else moment.replace(tzinfo=UTC)
 
 
-def _is_alias(cursor: Cursor) -> bool:
-    """Return whether the next token begins the alias of a table."""
-    if cursor.done:
-        return False
-    token: Token = cursor.tokens[cursor.at]
+def versioned_name(name: str, at: Point) -> str:
+    """Return the name of a table, or of a metadata table, at a version.
+
+    >>> versioned_name("t$files", 12)
+    't@12$files'
+    """
+    table, sign, metadata = name.partition("$")
+    return f"{table}@{at.isoformat() if isinstance(at, datetime) else at}{sign}{metadata}"
+
+
+def is_alias(token: Token) -> bool:
+    """Return whether the token behind a table begins its alias."""
     return token.kind is Kind.NAME or (token.kind is Kind.WORD and token.word not in _NO_ALIASES)
 
 

@@ -28,7 +28,7 @@ def check_expansion(tokens: Sequence[Token]) -> None:
     >>> from lance_flight.engine.sql.tokens import tokenize, folded
     >>> check_expansion(tokenize("WITH a AS (SELECT 1) SELECT * FROM a"))
     """
-    queries = list(_with_queries(tokens))
+    queries = list(with_queries(tokens))
     if not queries:
         return
     named: dict[str, int] = {}
@@ -48,9 +48,9 @@ def _check_expanded(relations: int, name: str) -> None:
         )
 
 
-def _with_queries(tokens: Sequence[Token]) -> Iterator[_Query]:
+def with_queries(tokens: Sequence[Token]) -> Iterator[_Query]:
     """Yield every `name [(columns)] AS [NOT] [MATERIALIZED] (…)` of a statement, in the order of their beginnings."""
-    closing = _closing_places(tokens)
+    closing = closing_places(tokens)
     opening = {stop: start for start, stop in closing.items()}
     for place, token in enumerate(tokens):
         if token.word != "AS":
@@ -66,7 +66,7 @@ def _with_queries(tokens: Sequence[Token]) -> Iterator[_Query]:
                 yield _Query(folded(tokens[before]), opened, closing[opened])
 
 
-def _closing_places(tokens: Sequence[Token]) -> dict[int, int]:
+def closing_places(tokens: Sequence[Token]) -> dict[int, int]:
     """Map the place of each opening bracket to that of its closing one."""
     opened: list[int] = []
     closing: dict[int, int] = {}

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lance_flight.catalog.tables.lineage import ROW_ID, with_origin
+from lance_flight.catalog.tables.lineage import ROW_ORIGIN, with_origin
 from lance_flight.catalog.tables.scan import ADDRESS_FIELDS
 from lance_flight.engine.query.named_tables import TARGET_ROWS
 from lance_flight.engine.sql.references import enclosed, quoted
@@ -209,7 +209,7 @@ def _check_known(assignments: Sequence[Assignment], schema: pa.Schema) -> None:
 
 
 def _address_names(*, keeps_ids: bool) -> tuple[str, ...]:
-    return (*_ADDRESS_NAMES, ROW_ID) if keeps_ids else _ADDRESS_NAMES
+    return (*_ADDRESS_NAMES, ROW_ORIGIN) if keeps_ids else _ADDRESS_NAMES
 
 
 def _with_prefix(values: Sequence[str], prefix: str) -> list[str]:
