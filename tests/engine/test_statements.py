@@ -15,18 +15,19 @@ from tests.engine.statement_needs import NEEDS
 
 WORDS = (
     "SELECT, WITH, VALUES, FROM, SUBSTRAIT, EXPLAIN, SHOW, DESCRIBE, DESC, CREATE, DROP, INSERT, SET, USE, KILL, BEGIN,"
-    " START, COMMIT, ROLLBACK, ALTER, UPDATE, DELETE, MERGE, TRUNCATE, VACUUM, REPAIR, MIGRATE, VERIFY, REINDEX"
+    " START, COMMIT, ROLLBACK, ALTER, COMMENT, UPDATE, DELETE, MERGE, TRUNCATE, VACUUM, REPAIR, MIGRATE, VERIFY, REINDEX"
 )
 ALTERATIONS = (
-    "ADD COLUMN, DROP COLUMN, RENAME COLUMN, ALTER COLUMN, RENAME TO, SET PARTITIONED BY, DROP PARTITION, ATTACH TABLE,"
-    " DETACH PARTITION, CREATE TAG, DROP TAG, ROLLBACK TO, CREATE BRANCH, DROP BRANCH, PUBLISH BRANCH,"
+    "ADD COLUMN, DROP COLUMN, RENAME COLUMN, ALTER COLUMN, ADD PRIMARY KEY, ADD CONSTRAINT,"
+    " DROP PRIMARY KEY, RENAME TO, SET PARTITIONED BY, DROP PARTITION, ATTACH TABLE, DETACH PARTITION, CREATE TAG, DROP TAG, ROLLBACK TO, CREATE BRANCH, DROP BRANCH, PUBLISH BRANCH,"
     " REWRITE PARTITIONS or COMPACT"
 )
+SHOWN = "CATALOGS, SCHEMAS, TABLES, VIEWS, FUNCTIONS, COLUMNS, PARTITIONS or INDEXES"
 
 REFUSED = {
     "SELEC 1": f"a statement may not begin with 'SELEC'; expected one of {WORDS}",
-    "SHOW t": "expected TABLES, PARTITIONS or INDEXES, got 't' at character 6",
-    "SHOW": "expected TABLES, PARTITIONS or INDEXES, got the end of the statement",
+    "SHOW t": f"expected {SHOWN}, got 't' at character 6",
+    "SHOW": f"expected {SHOWN}, got the end of the statement",
     "CREATE x": "expected TABLE, got 'x' at character 8",
     "DROP x": "expected TABLE, got 'x' at character 6",
     "ALTER x": "expected TABLE, got 'x' at character 7",
@@ -44,9 +45,9 @@ REFUSED = {
     "EXPLAIN ANALYZE DELETE FROM t": "EXPLAIN ANALYZE takes a query, got Delete",
     "EXPLAIN DROP x": "expected TABLE, got 'x' at character 14",
     "SUBSTRAIT x": "expected a plan in base64, in quotes, got 'x' at character 11",
-    "USE other.s": "catalog 'other' is not there; expected USE [lance.]schema",
+    "USE other.s": "catalog 'other' is not there; expected [lance.]schema",
     "ANALYZE t": "'ANALYZE t' begins no statement here: write ALTER TABLE t COMPACT",
-    "SHOW DATABASES": "'SHOW DATABASES' begins no statement here: write SHOW TABLES, which names their schemas, too",
+    "SHOW DATABASES": "'SHOW DATABASES' begins no statement here: write SHOW SCHEMAS; the catalog is always lance",
 }
 
 

@@ -10,7 +10,7 @@ import pyarrow as pa
 from lance_flight.arrow_streams import decode_batch, encode_rows
 from lance_flight.backend_values import CancelStatus, Description, SettingValue
 from lance_flight.errors import InvalidInput, NotFound, SqlError
-from lance_flight.flight.backend import Caller, IngestTarget, Planned, SqlInfoValue, SqlOrPlan, TableEntry
+from lance_flight.flight.backend import Caller, IngestTarget, Planned, PrimaryKey, SqlInfoValue, SqlOrPlan, TableEntry
 from lance_flight.flight.commands import SubstraitPlan
 
 KEY = bytes(range(32))
@@ -65,6 +65,7 @@ class CannedBackend:
     updates: dict[str, int] = field(default_factory=dict)
     failures: dict[str, Exception] = field(default_factory=dict)
     listed: Mapping[tuple[str, str, str, str], pa.Schema] = field(default_factory=dict)
+    keys: Mapping[str, PrimaryKey] = field(default_factory=dict)
     ran: list[Ran] = field(default_factory=list)
     described: list[str] = field(default_factory=list)
     ingested: list[Ingested] = field(default_factory=list)
@@ -237,6 +238,10 @@ class CannedBackend:
     def table_schema(self, caller: Caller, table: TableEntry) -> pa.Schema:
         self._fail(table.name)
         return self.listed[table.catalog, table.db_schema, table.name, table.type]
+
+    def primary_key(self, caller: Caller, table: TableEntry) -> PrimaryKey | None:
+        self._fail(table.name)
+        return self.keys.get(table.name)
 
     def _query(self, sql: str) -> pa.Table:
         if sql not in self.queries:

@@ -138,7 +138,7 @@ def test_the_schema_of_a_table(adbc: flightsql.Connection) -> None:
 
 
 def test_table_types(adbc: flightsql.Connection) -> None:
-    assert adbc.adbc_get_table_types() == ["TABLE", "VIEW"]
+    assert adbc.adbc_get_table_types() == ["LOCAL TEMPORARY", "TABLE", "VIEW"]
 
 
 ERRORS = {

@@ -8,6 +8,7 @@ import pyarrow as pa
 import pytest
 from lance_flight.errors import NotFound
 from lance_flight.flight import commands
+from lance_flight.flight.backend import PrimaryKey
 from lance_flight.flight.commands import MetadataCommand
 from lance_flight.flight.patterns import like
 from lance_flight.flight.protocol import flight_sql_pb2 as pb
@@ -182,10 +183,33 @@ def test_a_name_that_is_empty_is_null(client: flight.FlightClient, backend: Cann
     assert row == {"catalog_name": None, "db_schema_name": None, "table_name": "loose", "table_type": "TABLE"}
 
 
-def test_table_types_are_those_that_are_there(client: flight.FlightClient, backend: CannedBackend) -> None:
-    assert answer(client, commands.GetTableTypes()).to_pydict() == {"table_type": ["TABLE", "VIEW"]}
+def test_table_types_are_those_that_may_be_listed(client: flight.FlightClient, backend: CannedBackend) -> None:
+    expected = {"table_type": ["LOCAL TEMPORARY", "TABLE", "VIEW"]}
+    assert answer(client, commands.GetTableTypes()).to_pydict() == expected
     backend.listed = {}
-    assert answer(client, commands.GetTableTypes()).to_pydict() == {"table_type": ["TABLE"]}
+    assert set(answer(client, commands.GetTableTypes()).to_pydict()["table_type"]) >= {"LOCAL TEMPORARY", "TABLE"}
+
+
+def test_primary_keys_are_those_of_the_named_table(client: flight.FlightClient, backend: CannedBackend) -> None:
+    backend.listed = {
+        ("lance", "public", "t", "TABLE"): FLIGHTS,
+        ("lance", "other", "t", "TABLE"): FLIGHTS,
+        ("", "", "t", "TABLE"): FLIGHTS,
+        ("lance", "public", "u", "TABLE"): FLIGHTS,
+    }
+    backend.keys = {"t": PrimaryKey("t_pkey", ("b", "a"))}
+
+    def keys(**said: str) -> list[tuple[str | None, str | None, str, int]]:
+        rows = answer(client, commands.GetPrimaryKeys(**said)).to_pylist()
+        assert {row["key_name"] for row in rows} <= {"t_pkey"}
+        return [(*tuple(row.values())[:2], row["column_name"], row["key_sequence"]) for row in rows]
+
+    of_public = [("lance", "public", "b", 1), ("lance", "public", "a", 2)]
+    assert keys(table="t", db_schema="public") == of_public
+    assert keys(table="t", catalog="") == [(None, None, "b", 1), (None, None, "a", 2)]
+    assert keys(table="t", catalog="lance") == [("lance", "other", "b", 1), ("lance", "other", "a", 2), *of_public]
+    assert keys(table="u") == []
+    assert keys(table="%") == []
 
 
 def flights_columns(client: flight.FlightClient) -> dict[str, dict[str, str]]:

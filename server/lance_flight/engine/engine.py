@@ -52,6 +52,7 @@ from lance_flight.engine.statements.reports import Reports, maintenance_work
 from lance_flight.engine.writes import ingest
 from lance_flight.engine.writes.table_properties import PLAIN, TableProperties
 from lance_flight.errors import LimitExceeded, SqlError
+from lance_flight.model.schema import primary_key_name
 
 
 class Engine:
@@ -379,8 +380,14 @@ class Engine:
         return ((CATALOG, name) for name in temporary.over(self.root.guarded(access)).tables())
 
     def schema_of(self, name: TableName, access: Access = UNLIMITED, temporary: Temporary = NO_TABLES) -> pa.Schema:
-        """Return the columns of a table as a client sees them."""
-        return temporary.over(self.root.guarded(access)).read(name, ingest.schema_of)
+        """Return the columns of a table as a client sees them, with their comments."""
+        return temporary.over(self.root.guarded(access)).read(name, lambda table: table.snapshot().schema.commented)
+
+    def primary_key(self, name: TableName, access: Access, temporary: Temporary) -> tuple[str, tuple[str, ...]] | None:
+        """Return the name and the columns of the primary key of a table; None without one."""
+        root = temporary.over(self.root.guarded(access))
+        columns = root.read(name, lambda table: table.snapshot().schema.primary_key)
+        return (primary_key_name(name.name), columns) if columns else None
 
     @contextmanager
     def _turn(self, running: RunningStatement, scope: Scope) -> Iterator[tuple[SqlTransaction | None, AdmissionSlot]]:

@@ -70,6 +70,7 @@ class IfNotExists(Enum):
 
 
 TABLE, LOCAL_TEMPORARY = "TABLE", "LOCAL TEMPORARY"
+TABLE_TYPES = frozenset({TABLE, LOCAL_TEMPORARY})
 """Types of tables, in JDBC's words."""
 
 
@@ -94,6 +95,14 @@ class TableEntry:
     db_schema: str
     name: str
     type: str = TABLE
+
+
+@dataclass(frozen=True, slots=True)
+class PrimaryKey:
+    """Primary key of a table: the name of its constraint, and its columns in the order of the key."""
+
+    name: str
+    columns: tuple[str, ...]
 
 
 class Rows(Protocol):
@@ -246,4 +255,8 @@ class Backend(Protocol):
 
     def table_schema(self, caller: Caller, table: TableEntry) -> pa.Schema:
         """Return the columns of one table that `tables` has listed; raise `NotFound` if it was dropped since."""
+        ...
+
+    def primary_key(self, caller: Caller, table: TableEntry) -> PrimaryKey | None:
+        """Return the primary key of one table that `tables` has listed, None without one; `NotFound` as `table_schema`."""
         ...

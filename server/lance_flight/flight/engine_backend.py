@@ -31,6 +31,7 @@ from lance_flight.flight.backend import (
     IfNotExists,
     IngestTarget,
     Planned,
+    PrimaryKey,
     Rows,
     SqlInfoValue,
     SqlOrPlan,
@@ -225,6 +226,11 @@ class EngineBackend:
     def table_schema(self, caller: Caller, table: TableEntry) -> pa.Schema:
         scope = self._scope(caller, None)
         return self._engine.schema_of(TableName(table.db_schema, table.name), scope.access, scope.temporary)
+
+    def primary_key(self, caller: Caller, table: TableEntry) -> PrimaryKey | None:
+        scope = self._scope(caller, None)
+        found = self._engine.primary_key(TableName(table.db_schema, table.name), scope.access, scope.temporary)
+        return None if found is None else PrimaryKey(*found)
 
 
 def _sql(statement: SqlOrPlan) -> str:

@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from lance_flight.errors import Corrupt, NotFound
 from lance_flight.flight import commands, schemas, sql_info, sql_types
-from lance_flight.flight.backend import TABLE, Backend, Caller, TableEntry
+from lance_flight.flight.backend import TABLE_TYPES, Backend, Caller, PrimaryKey, TableEntry
 from lance_flight.flight.commands import MetadataCommand, optional
 from lance_flight.flight.normalise import client_schema
 from lance_flight.flight.patterns import like
@@ -133,7 +133,33 @@ def _serialise(table: TableEntry, backend: Backend, caller: Caller) -> bytes | N
 
 
 def _table_types(_: commands.GetTableTypes, backend: Backend, caller: Caller) -> Sequence[Sequence[Any]]:
-    return [sorted({TABLE} | {table.type for table in backend.tables(caller)})]
+    return [sorted(TABLE_TYPES | {table.type for table in backend.tables(caller)})]
+
+
+def _primary_keys(command: commands.GetPrimaryKeys, backend: Backend, caller: Caller) -> Sequence[Sequence[Any]]:
+    catalog, db_schema = optional(command, "catalog"), optional(command, "db_schema")
+    found = [
+        (table, key, place, column)
+        for table in sorted(backend.tables(caller), key=lambda table: (table.catalog, table.db_schema))
+        if table.name == command.table and _same(catalog, table.catalog) and _same(db_schema, table.db_schema)
+        if (key := _primary_key(table, backend, caller)) is not None
+        for place, column in enumerate(key.columns, start=1)
+    ]
+    return [
+        [table.catalog or None for table, *_ in found],
+        [table.db_schema or None for table, *_ in found],
+        [table.name for table, *_ in found],
+        [column for *_, column in found],
+        [place for *_, place, _ in found],
+        [key.name for _, key, *_ in found],
+    ]
+
+
+def _primary_key(table: TableEntry, backend: Backend, caller: Caller) -> PrimaryKey | None:
+    try:
+        return backend.primary_key(caller, table)
+    except NotFound:  # dropped since it was listed
+        return None
 
 
 def _sql_info(command: commands.GetSqlInfo, backend: Backend, caller: Caller) -> Sequence[Sequence[Any] | pa.Array]:
@@ -170,8 +196,8 @@ _BUILDERS: Mapping[type[MetadataCommand], Builder] = {
         columns=_tables,
     ),
     commands.GetTableTypes: _of(schemas.TABLE_TYPES, _table_types),
-    # Lance tables have no keys.
-    commands.GetPrimaryKeys: _empty(schemas.PRIMARY_KEYS),
+    commands.GetPrimaryKeys: _of(schemas.PRIMARY_KEYS, _primary_keys),
+    # Lance tables have no foreign keys.
     commands.GetExportedKeys: _empty(schemas.FOREIGN_KEYS),
     commands.GetImportedKeys: _empty(schemas.FOREIGN_KEYS),
     commands.GetCrossReference: _empty(schemas.FOREIGN_KEYS),

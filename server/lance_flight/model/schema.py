@@ -30,6 +30,8 @@ PRIMARY_KEY = b"lance-schema:unenforced-primary-key"
 """Lance's key that marks a column of the primary key, which nothing enforces."""
 KEY_POSITION = b"lance-schema:unenforced-primary-key:position"
 """Lance's key of the place of a column in the primary key, from 1 on."""
+OF_THE_NAMESPACE = frozenset({COMMENT, PRIMARY_KEY, KEY_POSITION})
+"""Keys of a field that the namespace schema alone keeps; partition tables do without them, so that none is written for a change."""
 _TRUE = frozenset({b"true", b"1", b"yes"})
 
 
@@ -78,7 +80,8 @@ class NamespaceSchema:
             raise SchemaError("schema", problems)
         ids = count()
         fields = [numbered(field, lambda _: next(ids)) for field in schema]
-        return cls(pa.schema(fields), next(ids))
+        comment = {key: text for key, text in (schema.metadata or {}).items() if key == COMMENT}
+        return cls(pa.schema(fields, comment or None), next(ids))
 
     @classmethod
     def from_json(cls, value: Any) -> NamespaceSchema:
@@ -132,9 +135,17 @@ class NamespaceSchema:
         return pa.schema([_stripped(field) for field in self.arrow])
 
     @cached_property
+    def commented(self) -> pa.Schema:
+        """The schema as a client sees it, with the comments of the columns and of the table in its metadata."""
+        comments = {name: {COMMENT: text.encode()} for name, text in self.comments.items()}
+        fields = [field.with_metadata(comments.get(field.name)) for field in self.plain]
+        return pa.schema(fields, None if self.comment is None else {COMMENT: self.comment.encode()})
+
+    @cached_property
     def table(self) -> pa.Schema:
         """The schema that a partition table is created with: its ids under `lance_flight:field_id`."""
-        return pa.schema([numbered(f, _required_id, key=TABLE_FIELD_ID) for f in self.arrow])
+        fields = [numbered(f, _required_id, key=TABLE_FIELD_ID) for f in self.arrow]
+        return pa.schema(fields if self.is_numbered_by_lance else [_of_partitions(field) for field in fields])
 
     @cached_property
     def ids(self) -> dict[str, int]:
@@ -173,11 +184,8 @@ class NamespaceSchema:
 
     @cached_property
     def primary_key(self) -> tuple[str, ...]:
-        """The columns of the primary key in its order, which is the columns' own where Lance's metadata gives no positions."""
-        marked = [field for field in self.arrow if (field.metadata or {}).get(PRIMARY_KEY, b"").lower() in _TRUE]
-        positions = [(field.metadata or {}).get(KEY_POSITION, b"") for field in marked]
-        placed = [int(text) if text.isdigit() else 0 for text in positions]
-        return tuple(field.name for _, field in sorted(zip(placed, marked, strict=True), key=lambda each: each[0]))
+        """The columns of the primary key, in its order."""
+        return primary_key_of(self.arrow)
 
     @cached_property
     def sources(self) -> dict[int, SourceColumn]:
@@ -215,6 +223,23 @@ class NamespaceSchema:
         if name not in self.ids:
             raise NotFound.named("column", name, self.ids)
         return self.ids[name]
+
+
+def primary_key_of(schema: pa.Schema) -> tuple[str, ...]:
+    """Return the columns that Lance's metadata makes the primary key, in its order: their own where it gives no positions.
+
+    >>> primary_key_of(pa.schema([pa.field("a", pa.int64(), False, {PRIMARY_KEY: "true"}), pa.field("b", pa.int64())]))
+    ('a',)
+    """
+    marked = [field for field in schema if (field.metadata or {}).get(PRIMARY_KEY, b"").lower() in _TRUE]
+    positions = [(field.metadata or {}).get(KEY_POSITION, b"") for field in marked]
+    placed = [int(text) if text.isdigit() else 0 for text in positions]
+    return tuple(field.name for _, field in sorted(zip(placed, marked, strict=True), key=lambda each: each[0]))
+
+
+def primary_key_name(table: str) -> str:
+    """Return the name of the constraint of a table's primary key, which has none of its own."""
+    return f"{table}_pkey"
 
 
 def field_ids(table: pa.Schema, namespace: NamespaceSchema) -> dict[str, dict[str, str | None]]:
@@ -280,6 +305,12 @@ def without_ids(field: pa.Field) -> pa.Field:
 def _stripped(field: pa.Field) -> pa.Field:
     inner = [_stripped(child) for child in children(field.type)]
     return pa.field(field.name, rebuilt(field.type, inner), field.nullable)
+
+
+def _of_partitions(field: pa.Field) -> pa.Field:
+    """Return a column without the metadata that the namespace schema alone keeps."""
+    metadata = {key: value for key, value in (field.metadata or {}).items() if key not in OF_THE_NAMESPACE}
+    return field.with_metadata(metadata)
 
 
 def _id_in(field: pa.Field, key: bytes) -> int | None:

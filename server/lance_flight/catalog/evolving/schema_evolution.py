@@ -60,6 +60,8 @@ class SchemaEvolution:
         if step.before == step.after:
             return None
         check_specs(snapshot, step)
+        if snapshot.is_partitioned and step.before.table.equals(step.after.table, check_metadata=True):
+            return Evolution(operation=operation, schema=step.after)
         if step.after != self._after:
             self._after, self._staged, self._written = step.after, {}, WrittenColumns()
         tables = snapshot.all_tables()

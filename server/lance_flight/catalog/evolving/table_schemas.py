@@ -37,7 +37,7 @@ from lance_flight.catalog.tables.schema_adapter import identified
 from lance_flight.errors import SchemaError
 from lance_flight.model.nested import children, rebuilt
 from lance_flight.model.pins import FixedPin
-from lance_flight.model.schema import without_ids
+from lance_flight.model.schema import COMMENT, without_ids
 
 ROWS_PER_PIECE = 1 << 20
 
@@ -67,7 +67,9 @@ class _Table:
         """The columns that it is to have, as it keeps them: without ids where Lance's numbers serve as such."""
         if not self.step.after.is_numbered_by_lance:
             return self.target
-        return pa.schema([without_ids(each) for each in self.target], self.dataset.schema.metadata)
+        kept = {key: value for key, value in (self.dataset.schema.metadata or {}).items() if key != COMMENT}
+        said = {} if self.step.after.comment is None else {COMMENT: self.step.after.comment.encode()}
+        return pa.schema([without_ids(each) for each in self.target], kept | said or None)
 
     @property
     def numbers(self) -> dict[Key, int]:

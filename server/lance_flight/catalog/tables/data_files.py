@@ -25,6 +25,7 @@ from lance_flight.catalog.storage.whole_files import DATA, check_file
 from lance_flight.catalog.tables.rows import aligned
 from lance_flight.errors import SchemaError
 from lance_flight.model.file_versions import FILE_VERSIONS, NEWEST
+from lance_flight.model.schema import KEY_POSITION, PRIMARY_KEY
 
 KEPT_LAYOUTS = 256
 KEPT_TABLES = 4
@@ -108,7 +109,9 @@ def _nullable(field: pa.Field) -> pa.Field:
     kind = field.type
     if pa.types.is_struct(kind) and kind.num_fields:
         kind = pa.struct(list(map(_nullable, kind)))
-    return field.with_type(kind).with_nullable(nullable=True)
+    # Lance refuses a primary key that may be NULL; other metadata says how values are stored.
+    metadata = {key: text for key, text in (field.metadata or {}).items() if key not in (PRIMARY_KEY, KEY_POSITION)}
+    return pa.field(field.name, kind, nullable=True, metadata=metadata)
 
 
 def _row(kind: pa.DataType) -> pa.Array:

@@ -31,7 +31,7 @@ from lance_flight.catalog.tables.index_coverage import definitions
 from lance_flight.errors import LanceFlightError, NotFound
 from lance_flight.model.file_versions import FILE_VERSIONS
 from lance_flight.model.naming import SEPARATOR, TABLE, spec_namespace
-from lance_flight.model.schema import NamespaceSchema, numbered, table_field_id
+from lance_flight.model.schema import COMMENT, NamespaceSchema, numbered, table_field_id
 from lance_flight.model.spec import PartitionSpec
 
 UNPARTITIONED = PartitionSpec(id=1, fields=())
@@ -98,7 +98,8 @@ class PlainLog(VersionLog):
 def plain_snapshot(dataset: LanceDataset) -> Snapshot:
     """Return a version of a plain table as a snapshot of one partition."""
     columns = numbered_columns(dataset)
-    arrow = pa.schema([numbered(field, table_field_id) for field in columns])
+    comment = {key: text for key, text in (dataset.schema.metadata or {}).items() if key == COMMENT}
+    arrow = pa.schema([numbered(field, table_field_id) for field in columns], comment or None)
     version = dataset.get_version()
     metadata = {NAMESPACE_KEY: "", SCHEMA_KEY: arrow.to_string(show_field_metadata=True)}
     if dataset.has_stable_row_ids:

@@ -27,7 +27,7 @@ from lance_flight.engine.sql.type_names import (
     type_name,
 )
 from lance_flight.errors import Corrupt, NotFound, Unsupported
-from lance_flight.model.schema import NamespaceSchema
+from lance_flight.model.schema import NamespaceSchema, primary_key_name
 from lance_flight.planning.arrow_expression import predicate_from_arrow
 from lance_flight.planning.predicates import Predicate, all_of, conjuncts
 from lance_flight.planning.row_filters import columns_of, row_filter
@@ -172,10 +172,6 @@ def _yes(value: object) -> str:
     return "YES" if value else "NO"
 
 
-def _constraint_name(table: TableName) -> str:
-    return f"{table.name}_pkey"
-
-
 def _names_of(table: Callable[[Any], _Table], prefix: str = "table") -> tuple[ComputedColumn[Any], ...]:
     return (
         _text(f"{prefix}_catalog", lambda _: CATALOG),
@@ -188,7 +184,7 @@ def _named(table: Callable[[Any], _Table]) -> tuple[ComputedColumn[Any], ...]:
 
 
 def _constraint(table: Callable[[Any], _Table]) -> tuple[ComputedColumn[Any], ...]:
-    name = _text("constraint_name", lambda subject: _constraint_name(table(subject).name))
+    name = _text("constraint_name", lambda subject: primary_key_name(table(subject).name.name))
     return (*_names_of(table, "constraint"), name, *_named(table))
 
 

@@ -30,6 +30,18 @@ def table(cursor: Cursor) -> TableRef:
     return TableRef(parts[-1], parts[-2] if len(parts) > 1 else cursor.db_schema)
 
 
+def column(cursor: Cursor) -> tuple[TableRef, str]:
+    """Read `[[lance.]schema.]table.column`."""
+    parts = [cursor.name("a table name")]
+    while cursor.accept("."):
+        parts.append(cursor.name("a column name"))
+    if len(parts) < 2 or len(parts) > QUALIFIED_PARTS + 1 or (len(parts) > QUALIFIED_PARTS and parts[0] != CATALOG):  # noqa: PLR2004 - a table and its column
+        raise SqlError(f"column {'.'.join(parts)!r} is not there; expected [[lance.]schema.]table.column")
+    *_, name = parts
+    *above, found = parts[:-1]
+    return TableRef(found, above[-1] if above else cursor.db_schema), name
+
+
 def table_name(reference: TableRef) -> TableName:
     """Resolve a reference to a table name; the schema defaults to `public`."""
     return TableName(reference.db_schema or PUBLIC, reference.name)

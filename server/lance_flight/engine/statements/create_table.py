@@ -39,6 +39,8 @@ class CreateTable(ChangeStatement):
     if_not_exists: bool = False
     query: str | None = None
     is_temporary: bool = False
+    primary_key: tuple[str, ...] = ()
+    comment: str | None = None
 
     @classmethod
     def read(cls, cursor: Cursor) -> CreateTable:
@@ -46,21 +48,26 @@ class CreateTable(ChangeStatement):
         cursor.expect("TABLE")
         if_not_exists = cursor.accept("IF", "NOT", "EXISTS")
         table = references.table(cursor)
-        columns = _columns(cursor) if cursor.peek("(") else ()
+        columns, primary_key = _columns(cursor) if cursor.peek("(") else ((), ())
         partitioned_by: tuple[PartitionDef, ...] = ()
         if cursor.accept("PARTITIONED", "BY"):
             partitioned_by = partition_fields.in_brackets(cursor)
+        comment = cursor.string("a comment in quotes") if cursor.accept("COMMENT") else None
         options = with_options.in_brackets(cursor) if cursor.accept("WITH") else {}
         query = query_text(cursor) if cursor.accept("AS") else None
         cursor.end()
         if (query is None) == (not columns):
             raise SqlError(f"CREATE TABLE {table.name} takes either columns or AS SELECT")
+        if query is not None and comment is not None:
+            raise SqlError(f"CREATE TABLE {table.name} AS takes no COMMENT; expected COMMENT ON TABLE after it")
         return cls(
             table=table,
             columns=columns,
             properties=TableProperties(partitioned_by=partitioned_by).having(options),
             if_not_exists=if_not_exists,
             query=query,
+            primary_key=primary_key,
+            comment=comment,
             is_temporary=is_temporary,
         )
 
@@ -114,7 +121,8 @@ class _Making:
         cancellation, properties = self.changes.cancellation, self.statement.properties
         create = partial(ingest.create, self.root, name, transaction=self.transaction, cancellation=cancellation)
         if self.statement.query is None:
-            return create(arrow_schema(self.statement.columns), properties, iter(()))
+            made = self.statement
+            return create(arrow_schema(made.columns, made.primary_key, made.comment), properties, iter(()))
         session = self.new_session()
         frame = session.frame(self.statement.query, binding)
         schema = storable(frame.schema())
@@ -123,23 +131,45 @@ class _Making:
         return create(schema, properties, found)
 
 
-def _columns(cursor: Cursor) -> tuple[ColumnDef, ...]:
+def _columns(cursor: Cursor) -> tuple[tuple[ColumnDef, ...], tuple[str, ...]]:
+    """Read `(column type …, [PRIMARY KEY (column, …)])`: the definitions, and the columns of the primary key."""
     cursor.expect("(")
-    columns = [_column(cursor)]
-    while cursor.accept(","):
-        columns.append(_column(cursor))
+    columns: list[ColumnDef] = []
+    keys: list[tuple[str, ...]] = []
+    while not columns or cursor.accept(","):
+        if columns and cursor.peek("PRIMARY", "KEY", "("):
+            keys.append(primary_key(cursor))
+            continue
+        column, is_key = _column(cursor)
+        columns.append(column)
+        keys += [(column.name,)] * is_key
     cursor.expect(")")
-    return tuple(columns)
+    if len(keys) > 1:
+        raise SqlError(f"{len(keys)} primary keys; expected one, PRIMARY KEY (column, …) where it has several columns")
+    return tuple(columns), keys[0] if keys else ()
 
 
-def _column(cursor: Cursor) -> ColumnDef:
+def primary_key(cursor: Cursor) -> tuple[str, ...]:
+    """Read `PRIMARY KEY (column, …) [NOT ENFORCED]`."""
+    cursor.expect("PRIMARY", "KEY")
+    columns = references.names(cursor)
+    cursor.accept("NOT", "ENFORCED")
+    return columns
+
+
+def _column(cursor: Cursor) -> tuple[ColumnDef, bool]:
+    """Read `name type [NOT NULL] [PRIMARY KEY] [COMMENT 'text']`: the definition, and whether the column is the primary key."""
     name = cursor.name("a column name")
-    kind = cursor.type(",", "NOT", "NULL")
+    kind = cursor.type(",", "NOT", "NULL", "PRIMARY", "COMMENT")
     if not kind:
         raise cursor.error(f"the type of column {name!r}")
     nullable = not cursor.accept("NOT", "NULL")
     if nullable:
         cursor.accept("NULL")
+    is_key = cursor.accept("PRIMARY", "KEY")
+    if is_key:
+        cursor.accept("NOT", "ENFORCED")
+    comment = cursor.string("a comment in quotes") if cursor.accept("COMMENT") else None
     if not (cursor.peek(",") or cursor.peek(")")):
-        raise cursor.error("NOT NULL, a comma or the closing bracket")
-    return ColumnDef(name=name, type=kind, nullable=nullable)
+        raise cursor.error("NOT NULL, PRIMARY KEY, COMMENT, a comma or the closing bracket")
+    return ColumnDef(name=name, type=kind, nullable=nullable, comment=comment), is_key

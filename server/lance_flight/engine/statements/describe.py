@@ -27,6 +27,7 @@ DESCRIBE_SCHEMA = pa.schema(
         pa.field("is_nullable", pa.utf8(), nullable=False),
         pa.field("field_id", pa.int32()),
         pa.field("partitioning", pa.utf8()),
+        pa.field("comment", pa.utf8()),
     ]
 )
 PROPERTIES_SCHEMA = pa.schema(
@@ -100,7 +101,7 @@ class _Columns:
     frame: None = None
 
     def batches(self) -> Iterator[pa.RecordBatch]:
-        fields, ids, uses = self.tables.read(self.table, _columns)
+        fields, ids, uses, comments = self.tables.read(self.table, _columns)
         described = [
             {
                 "column_name": field.name,
@@ -108,6 +109,7 @@ class _Columns:
                 "is_nullable": "YES" if field.nullable else "NO",
                 "field_id": ids.get(field.name),
                 "partitioning": uses.get(field.name),
+                "comment": comments.get(field.name),
             }
             for field in fields
         ]
@@ -130,10 +132,11 @@ class _Properties:
         yield from pa.Table.from_pylist(listed, schema=self.schema).to_batches()
 
 
-def _columns(table: Table) -> tuple[pa.Schema, Mapping[str, int], Mapping[str, str]]:
-    """Return the columns of a table, their field ids, and the partition fields that use them."""
+def _columns(table: Table) -> tuple[pa.Schema, Mapping[str, int], Mapping[str, str], Mapping[str, str]]:
+    """Return the columns of a table, their field ids, the partition fields that use them, and their comments."""
     snapshot = table.snapshot()
-    return snapshot.schema.plain, snapshot.schema.ids if table.is_partitioned else {}, _uses(snapshot)
+    ids = snapshot.schema.ids if table.is_partitioned else {}
+    return snapshot.schema.plain, ids, _uses(snapshot), snapshot.schema.comments
 
 
 def _uses(snapshot: Snapshot) -> dict[str, str]:

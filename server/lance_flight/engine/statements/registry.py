@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from lance_flight.engine.statements.alterations.annotations import AddPrimaryKey, CommentStatement, DropPrimaryKey
 from lance_flight.engine.statements.alterations.branches import CreateBranch, DropBranch, PublishBranch
 from lance_flight.engine.statements.alterations.columns import (
     AddColumnStatement,
@@ -53,6 +54,9 @@ STATEMENTS: tuple[type[Statement], ...] = (
     DropColumnStatement,
     RenameColumnStatement,
     AlterColumn,
+    AddPrimaryKey,
+    DropPrimaryKey,
+    CommentStatement,
     Rename,
     SetPartitionedBy,
     DropPartition,

@@ -28,6 +28,7 @@ from lance_flight.engine.writes.computed_columns import (
 )
 from lance_flight.engine.writes.definitions import arrow_type
 from lance_flight.errors import DataError, InvalidInput, SchemaError, SpecError, SqlError, Unsupported
+from lance_flight.model.annotations import Annotation, check_kept_key
 from lance_flight.model.schema import NamespaceSchema
 from lance_flight.model.schema_changes import (
     AddColumn,
@@ -54,6 +55,15 @@ def alter_column(
 ) -> None:
     """Change the columns of a table, in one commit for all its partitions; the history records `operation`."""
     table.evolve(SchemaEvolution(table.store, _Changing(root, name, change, operation, values)))
+
+
+def annotate(table: Table, change: Annotation, *, operation: str) -> None:
+    """Change what a table's schema says of its columns, in one commit that writes no data; the history records `operation`."""
+
+    def decide(snapshot: Snapshot) -> tuple[SchemaStep, str]:
+        return SchemaStep(before=snapshot.schema, after=change(snapshot.schema)), operation
+
+    table.evolve(SchemaEvolution(table.store, decide))
 
 
 def added_column(path: Path, text: str, *, nullable: bool, default: str | None) -> AddColumn:
@@ -102,6 +112,7 @@ class _Changing:
 
     def __call__(self, snapshot: Snapshot) -> tuple[SchemaStep, str]:
         before, after = snapshot.schema, changed(snapshot.schema, self.change)
+        check_kept_key(before, after)
         _check_storable(after, snapshot.file_version)
         _check_expressions(snapshot, after)
         _check_rows(self.root, self.name, snapshot, self.change, is_computed=self.values is not None)

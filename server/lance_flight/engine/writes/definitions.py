@@ -16,6 +16,7 @@ from lance_flight.engine.sql.rewriting import sql_type
 from lance_flight.engine.sql.typed_calls import QUERIES_ONLY
 from lance_flight.engine.writes.partition_fields import PartitionDef
 from lance_flight.errors import LanceFlightError, NotFound, SchemaError, SpecError
+from lance_flight.model.annotations import annotated
 from lance_flight.model.file_versions import NEWEST
 from lance_flight.model.naming import column_name_problem, partition_column
 from lance_flight.model.schema import NamespaceSchema, Path
@@ -32,19 +33,28 @@ class ColumnDef:
     name: str
     type: str
     nullable: bool = True
+    comment: str | None = None
 
 
-def arrow_schema(columns: Sequence[ColumnDef]) -> pa.Schema:
-    """Build the schema that column definitions describe; raise an error that names every invalid type."""
+def arrow_schema(
+    columns: Sequence[ColumnDef], primary_key: Sequence[str] = (), comment: str | None = None
+) -> pa.Schema:
+    """Build the schema that column definitions describe; raise an error that names every invalid type.
+
+    The columns of the primary key are NOT NULL; `comment` is that of the table.
+    """
     fields, problems = [], []
     for column in columns:
         try:
-            fields.append(pa.field(column.name, arrow_type(column.type), column.nullable))
+            nullable = column.nullable and column.name not in primary_key
+            fields.append(pa.field(column.name, arrow_type(column.type), nullable))
         except SchemaError as exc:
             problems += [f"column {column.name!r}: {problem}" for problem in exc.problems]
     if problems:
         raise SchemaError("CREATE TABLE", problems)
-    return pa.schema(fields)
+    comments = {column.name: column.comment for column in columns} | {None: comment}
+    said = {name: text for name, text in comments.items() if text is not None}
+    return annotated(pa.schema(fields), said, primary_key) if said or primary_key else pa.schema(fields)
 
 
 def column_problems(schema: pa.Schema, file_version: str | None = None) -> list[str]:

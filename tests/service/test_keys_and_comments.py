@@ -1,0 +1,180 @@
+"""Comments and unenforced primary keys: how they are written, where clients see them, and what is stored."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import lance
+import pytest
+from lance_flight.flight import commands
+from lance_flight.flight.wire import encode_command
+from pyarrow import flight
+
+from tests.service.server_process import Server, serving
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    with serving(tmp_path_factory.mktemp("keys") / "root") as running:
+        yield running
+
+
+LAYOUTS = [pytest.param("", id="plain"), pytest.param(" PARTITIONED BY (region)", id="partitioned")]
+COLUMNS = "(region VARCHAR NOT NULL, id BIGINT NOT NULL, amount REAL)"
+KEYS = (
+    "SELECT column_name, ordinal_position, constraint_name FROM information_schema.key_column_usage"
+    " WHERE table_name = '{}' ORDER BY ordinal_position"
+)
+COMMENTS = (
+    "SELECT column_name, column_comment FROM information_schema.columns"
+    " WHERE table_name = '{}' AND column_comment IS NOT NULL"
+)
+
+
+def made(server: Server, layout: str, table: str, columns: str = COLUMNS) -> str:
+    server.run(f"CREATE TABLE {table} {columns}{layout}")
+    server.run(f"INSERT INTO {table} VALUES ('a', 1, 1.5), ('b', 2, 2.5)")
+    return table
+
+
+def key(server: Server, table: str) -> list[Any]:
+    return [name for name, _, _ in server.rows(KEYS.format(table))]
+
+
+def versions(server: Server, table: str) -> set[tuple[Any, ...]]:
+    """The partition tables and their versions."""
+    return set(server.rows(f"SELECT location, read_version FROM {table}$partitions"))
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_comments_are_set_shown_and_removed(server: Server, layout: str, table: str) -> None:
+    made(server, layout, table)
+    server.run(f"COMMENT ON TABLE public.{table} IS 'what it''s for'")
+    server.run(f"COMMENT ON COLUMN {table}.amount IS 'in euros'")
+    listing = f"SELECT table_comment FROM information_schema.tables WHERE table_name = '{table}'"
+    assert server.rows(listing) == [("what it's for",)]
+    assert server.rows(COMMENTS.format(table)) == [("amount", "in euros")]
+    described = {row["column_name"]: row["comment"] for row in server.query(f"DESCRIBE {table}").to_pylist()}
+    assert described == {"region": None, "id": None, "amount": "in euros"}
+    schema = server.connection.adbc_get_table_schema(table, db_schema_filter="public")
+    assert schema.field("amount").metadata[b"ARROW:FLIGHT:SQL:REMARKS"] == b"in euros"
+    server.run(f"COMMENT ON TABLE {table} IS NULL")
+    server.run(f"COMMENT ON COLUMN {table}.amount IS NULL")
+    assert server.rows(listing) == [(None,)]
+    assert server.rows(COMMENTS.format(table)) == []
+    assert server.value(f"SELECT count(*) FROM {table}") == 2
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_a_key_and_comments_are_part_of_create_table(server: Server, layout: str, table: str) -> None:
+    columns = "(region VARCHAR, id BIGINT COMMENT 'ours', amount REAL, PRIMARY KEY (id, region) NOT ENFORCED)"
+    made(server, f"{layout} COMMENT 'sales'", table, columns)
+    assert server.rows(KEYS.format(table)) == [("id", 1, f"{table}_pkey"), ("region", 2, f"{table}_pkey")]
+    assert server.rows(COMMENTS.format(table)) == [("id", "ours")]
+    assert server.rows(
+        "SELECT constraint_name, constraint_type, enforced FROM information_schema.table_constraints"
+        f" WHERE table_name = '{table}'"
+    ) == [(f"{table}_pkey", "PRIMARY KEY", "NO")]
+    nullable = {row["column_name"]: row["is_nullable"] for row in server.query(f"DESCRIBE {table}").to_pylist()}
+    assert nullable == {"region": "NO", "id": "NO", "amount": "YES"}
+    server.run(f"INSERT INTO {table} VALUES ('a', 1, 1.5)")
+    assert server.value(f"SELECT count(*) FROM {table}") == 3
+
+
+def test_a_column_of_the_key_may_have_been_nullable_before(server: Server, table: str) -> None:
+    made(server, " PARTITIONED BY (region)", table, "(region VARCHAR, id BIGINT, amount REAL)")
+    server.run(f"ALTER TABLE {table} ALTER COLUMN id SET NOT NULL")
+    server.run(f"ALTER TABLE {table} ADD PRIMARY KEY (id)")
+    server.run(f"INSERT INTO {table} VALUES ('a', 3, 0.5)")
+    server.run(f"UPDATE {table} SET amount = 9 WHERE id = 1")
+    server.run(f"ALTER TABLE {table} ADD COLUMN more BIGINT")
+    assert key(server, table) == ["id"]
+    assert server.rows(f"SELECT id, amount, more FROM {table} ORDER BY id") == [
+        (1, 9.0, None),
+        (2, 2.5, None),
+        (3, 0.5, None),
+    ]
+
+
+def test_flight_sql_lists_keys(server: Server, table: str) -> None:
+    made(
+        server, " PARTITIONED BY (region)", table, "(region VARCHAR, id BIGINT, amount REAL, PRIMARY KEY (id, region))"
+    )
+    command = encode_command(commands.GetPrimaryKeys(table=table))
+    info = server.client.get_flight_info(flight.FlightDescriptor.for_command(command))
+    rows = server.client.do_get(info.endpoints[0].ticket).read_all().to_pylist()
+    assert [(row["column_name"], row["key_sequence"], row["key_name"]) for row in rows] == [
+        ("id", 1, f"{table}_pkey"),
+        ("region", 2, f"{table}_pkey"),
+    ]
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_a_key_is_added_kept_by_changes_of_columns_and_dropped(server: Server, layout: str, table: str) -> None:
+    made(server, layout, table)
+    server.run(f"ALTER TABLE {table} ADD CONSTRAINT k PRIMARY KEY (id, region)")
+    server.run(f"ALTER TABLE {table} ADD COLUMN note VARCHAR")
+    server.run(f"ALTER TABLE {table} RENAME COLUMN id TO number")
+    assert key(server, table) == ["number", "region"]
+    assert "expected DROP PRIMARY KEY first" in server.refuses(f"ALTER TABLE {table} DROP COLUMN number")
+    assert "expected NOT NULL" in server.refuses(f"ALTER TABLE {table} ALTER COLUMN number DROP NOT NULL")
+    assert "already_exists" in server.refuses(f"ALTER TABLE {table} ADD PRIMARY KEY (region)")
+    server.run(f"ALTER TABLE {table} DROP PRIMARY KEY")
+    assert key(server, table) == []
+    assert "[not_found" in server.refuses(f"ALTER TABLE {table} DROP PRIMARY KEY")
+    server.run(f"ALTER TABLE {table} DROP COLUMN number")
+    assert server.rows(f"SELECT * FROM {table} ORDER BY region") == [("a", 1.5, None), ("b", 2.5, None)]
+
+
+def test_a_partitioned_table_is_annotated_without_new_versions_of_its_partitions(server: Server, table: str) -> None:
+    made(server, " PARTITIONED BY (region)", table)
+    before = versions(server, table)
+    server.run(f"COMMENT ON TABLE {table} IS 'x'")
+    server.run(f"ALTER TABLE {table} ADD PRIMARY KEY (id)")
+    assert versions(server, table) == before
+    history = server.rows(f"SELECT operation FROM {table}$snapshots ORDER BY version")
+    assert [operation for (operation,) in history if "key" in operation or "comment" in operation] == [
+        "comment on table",
+        "add primary key id",
+    ]
+
+
+def test_a_plain_table_has_the_key_in_lances_own_metadata(server: Server, table: str) -> None:
+    made(server, "", table, "(region VARCHAR, id BIGINT, amount REAL, PRIMARY KEY (id, region))")
+    fields = {field.name(): field for field in lance.dataset(server.root / f"{table}.lance").lance_schema.fields()}
+    assert {name: field.unenforced_primary_key_position() for name, field in fields.items()} == {
+        "region": 2,
+        "id": 1,
+        "amount": None,
+    }
+
+
+def test_a_key_that_another_writer_has_set_is_known(server: Server, table: str) -> None:
+    made(server, "", table)
+    lance.dataset(server.root / f"{table}.lance").update_field_metadata(
+        {"id": {"lance-schema:unenforced-primary-key": "true"}}
+    )
+    assert key(server, table) == ["id"]
+
+
+REFUSED = {
+    "no such column": ("ALTER TABLE {} ADD PRIMARY KEY (ide)", "[not_found", "did you mean 'id'?"),
+    "a column that may be NULL": ("ALTER TABLE {} ADD PRIMARY KEY (amount)", "[invalid_schema", "expected NOT NULL"),
+    "a column twice": ("ALTER TABLE {} ADD PRIMARY KEY (id, id)", "[invalid_schema", "stands 2 times"),
+    "two keys": ("CREATE TABLE x (a INT PRIMARY KEY, b INT PRIMARY KEY)", "[invalid_sql", "2 primary keys"),
+    "a nested column": ("CREATE TABLE x (a INT[] PRIMARY KEY)", "[invalid_schema", "no nested type"),
+    "a comment on no column": ("COMMENT ON COLUMN {}.x IS 'a'", "[not_found", "no column 'x'"),
+    "a comment on no table": ("COMMENT ON TABLE nowhere IS 'a'", "[not_found", "no table 'nowhere'"),
+    "a comment without a table": ("COMMENT ON COLUMN x IS 'a'", "[invalid_sql", "schema.]table.column"),
+    "a long comment": ("COMMENT ON TABLE {} IS '" + "x" * 70_000 + "'", "[invalid", "expected at most 65536"),
+}
+
+
+@pytest.mark.parametrize(("sql", "code", "said"), REFUSED.values(), ids=REFUSED)
+def test_what_cannot_be_annotated_is_refused(server: Server, table: str, sql: str, code: str, said: str) -> None:
+    made(server, "", table)
+    refusal = server.refuses(sql.replace("{}", table))
+    assert code in refusal
+    assert said in refusal
+    assert key(server, table) == []
