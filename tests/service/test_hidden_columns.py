@@ -6,6 +6,7 @@ from contextlib import closing
 
 import pytest
 from adbc_driver_flightsql import dbapi
+from adbc_driver_manager import Error
 
 from tests.service.server_process import Server
 from tests.stock import stored_rows
@@ -153,8 +154,57 @@ def test_a_transaction_keeps_the_names_that_it_has_read(server: Server, table: s
         server.run(f"INSERT INTO {table} VALUES (4, 'z')")
         cursor.execute(f"DELETE FROM {table} WHERE _rowid IN ('{named[1]}', '{named[3]}')")
         assert cursor.rowcount == 2
+        cursor.execute(f"UPDATE {table} SET id = 20 WHERE _rowid = ?", [named[2]])
+        assert cursor.rowcount == 1
+        for gone in named.values():
+            cursor.execute(f"DELETE FROM {table} WHERE _rowid = '{gone}'")
+            assert cursor.rowcount == 0
+        cursor.execute(f"SELECT id, _rowid FROM {table}")
+        ((number, moved),) = cursor.fetchall()
+        cursor.execute(f"UPDATE {table} SET b = 'w' WHERE _rowid = '{moved}'")
+        assert (number, cursor.rowcount) == (20, 1)
         cursor.execute("COMMIT")
-    assert sorted(server.rows(f"SELECT id FROM {table}")) == [(2,), (4,)]
+    assert sorted(server.rows(f"SELECT id, b FROM {table}")) == [(4, "z"), (20, "w")]
+    assert "[conflict]" in server.refuses(f"DELETE FROM {table} WHERE _rowid = '{named[1]}'")
+
+
+def test_names_of_a_transaction_that_was_rolled_back_hit_no_row(server: Server, table: str) -> None:
+    server.run(f"CREATE TABLE {table} (id INT, b VARCHAR) PARTITIONED BY (b)")
+    server.run(f"INSERT INTO {table} VALUES (1, 'x')")
+    with (
+        closing(dbapi.connect(server.uri, db_kwargs=COOKIES, autocommit=True)) as connection,
+        connection.cursor() as cursor,
+    ):
+        cursor.execute("BEGIN")
+        cursor.execute(f"INSERT INTO {table} VALUES (2, 'x')")
+        cursor.execute(f"SELECT _rowid FROM {table} WHERE id = 2")
+        ((name,),) = cursor.fetchall()
+        cursor.execute("ROLLBACK")
+        cursor.execute("BEGIN")
+        cursor.execute(f"INSERT INTO {table} VALUES (5, 'x')")
+        with pytest.raises(Error, match="conflict"):
+            cursor.execute(f"DELETE FROM {table} WHERE _rowid = '{name}'")
+        cursor.execute("ROLLBACK")
+    assert "[conflict]" in server.refuses(f"DELETE FROM {table} WHERE _rowid = '{name}'")
+    server.run(f"INSERT INTO {table} VALUES (3, 'x')")
+    assert "[conflict]" in server.refuses(f"DELETE FROM {table} WHERE _rowid = '{name}'")
+    assert sorted(server.rows(f"SELECT id FROM {table}")) == [(1,), (3,)]
+
+
+def test_several_rows_are_changed_by_their_names_at_once(server: Server, table: str) -> None:
+    server.run(f"CREATE TABLE {table} (id INT, b VARCHAR) PARTITIONED BY (b)")
+    server.run(f"INSERT INTO {table} VALUES (1, 'x'), (2, 'x'), (3, 'y')")
+    named = names(server, table)
+    with server.connection.cursor() as cursor:
+        cursor.executemany(f"DELETE FROM {table} WHERE _rowid = ?", [(named[1],), (named[2],)])
+    assert server.rows(f"SELECT id FROM {table}") == [(3,)]
+
+
+def test_a_table_that_is_not_there_is_named(server: Server, filled: str) -> None:
+    for sql in ("SELECT _rowid, * FROM no_table", f"SELECT a._rowid, * FROM {filled} a, no_table"):
+        message = server.refuses(sql)
+        assert "[not_found]" in message
+        assert "no_table" in message
 
 
 @pytest.mark.parametrize("partitioned_by", ["", " PARTITIONED BY (id)"], ids=["plain", "partitioned"])

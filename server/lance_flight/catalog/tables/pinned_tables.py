@@ -19,7 +19,7 @@ class PinnedTable:
     """A partition table at a fixed version; `number` distinguishes its rows from those of other tables, where needed.
 
     `partition` is its object id, for those who ask which rows are its, and `context` what the manifest says of these (None: it is
-    no partition).
+    no partition). Rows that it has in the version `named_by` have their names (`row_names`) from there.
     """
 
     store: Store
@@ -27,6 +27,7 @@ class PinnedTable:
     number: int = 0
     partition: str | None = None
     context: PartitionContext | None = field(default=None, compare=False, repr=False)
+    named_by: FixedPin | None = None
 
     def open(self) -> LanceDataset:
         """Return the table itself."""
@@ -36,7 +37,8 @@ class PinnedTable:
     def source(self) -> Source:
         """All rows of it, for a scan."""
         contexts = () if self.context is None else (self.context,)
-        return Source(self.open(), number=self.number, partition=self.partition, contexts=contexts)
+        named_by = None if self.named_by is None else open_at(self.store, self.named_by)
+        return Source(self.open(), number=self.number, partition=self.partition, contexts=contexts, named_by=named_by)
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,6 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from lance import LanceDataset
 
+from lance_flight.catalog.storage.addresses import OFFSET_BITS
 from lance_flight.catalog.tables.lineage import ROW_ID
 
 ROW_NAME_FIELD = pa.field(ROW_ID, pa.utf8())
@@ -42,10 +43,33 @@ def place_of(name: str) -> RowPlace | None:
     return RowPlace(found["partition"], None if found["version"] is None else int(found["version"]))
 
 
-def row_names(dataset: LanceDataset, partition: str | None, places: pa.Array) -> pa.Array:
-    """Return the names of rows of one table, from their stable ids if it has such, else from their addresses."""
-    version = ""
-    if not dataset.has_stable_row_ids:
-        committed_at = dataset.get_version()["timestamp"]
-        version = f"@{dataset.version}.{round(committed_at.timestamp() * 1e6):x}"
-    return pc.binary_join_element_wise(f"{partition or ''}{version}#", places.cast(pa.utf8()), "")
+def row_names(
+    dataset: LanceDataset, partition: str | None, places: pa.Array, before: LanceDataset | None = None
+) -> pa.Array:
+    """Return the names of rows of one table, from their stable ids if it has such, else from their addresses.
+
+    Rows that the version `before` has in the same files have their names from there: files never change.
+    """
+    if dataset.has_stable_row_ids:
+        return _joined(f"{partition or ''}#", places)
+    named = _joined(f"{partition or ''}{_version(dataset)}#", places)
+    if before is None:
+        return named
+    files = _files(before)
+    same = [number for number, path in _files(dataset).items() if files.get(number) == path]
+    is_same = pc.is_in(pc.shift_right(places, OFFSET_BITS), value_set=pa.array(same, places.type))
+    return pc.if_else(is_same, _joined(f"{partition or ''}{_version(before)}#", places), named)
+
+
+def _joined(prefix: str, places: pa.Array) -> pa.Array:
+    return pc.binary_join_element_wise(prefix, places.cast(pa.utf8()), "")
+
+
+def _version(dataset: LanceDataset) -> str:
+    committed_at = dataset.get_version()["timestamp"]
+    return f"@{dataset.version}.{round(committed_at.timestamp() * 1e6):x}"
+
+
+def _files(dataset: LanceDataset) -> dict[int, str]:
+    """Return the path of the first file of each fragment, by the fragment's number."""
+    return {each.fragment_id: each.metadata.files[0].path for each in dataset.get_fragments()}

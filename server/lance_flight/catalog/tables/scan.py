@@ -55,7 +55,7 @@ class Source:
 
     `number` is what `TABLE_NUMBER` says of its rows, and `partition` what `PARTITION` does; `tables` are the names of those
     that were merged, and `owners` says which of them the files of a number are of. `contexts` are what the manifest says of each
-    of them, or of the one table; none of a plain one.
+    of them, or of the one table; none of a plain one. `named_by` is the version that the names of the rows that it has hold for, if it is another one.
     """
 
     dataset: LanceDataset
@@ -65,6 +65,7 @@ class Source:
     partition: str | None = None
     contexts: tuple[PartitionContext, ...] = ()
     owners: Mapping[int, str] = field(default_factory=dict, compare=False)
+    named_by: LanceDataset | None = field(default=None, compare=False)
 
     @property
     def columns(self) -> list[pa.Field]:
@@ -326,11 +327,10 @@ class Scan:
             batch = batch.append_column(ROW_ORIGIN_FIELD, ids)
         if not self._names_rows:
             return batch
+        places = batch.column(ROW_ADDRESS) if ids is None else ids
+        named = row_names(source.dataset, source.partition, places, source.named_by)
         if ids is None:
-            return batch.append_column(
-                ROW_NAME_FIELD, row_names(source.dataset, source.partition, batch.column(ROW_ADDRESS))
-            )
-        named = row_names(source.dataset, source.partition, ids)
+            return batch.append_column(ROW_NAME_FIELD, named)
         return batch.set_column(batch.schema.get_field_index(ROW_ID), ROW_NAME_FIELD, named)
 
 

@@ -18,8 +18,8 @@ from lance_flight.planning.predicates import Compare, In, Op, Or, Predicate, all
 from lance_flight.planning.pruning import Pruning, SpecPruning
 from lance_flight.planning.row_filters import columns_of, row_filter
 
-VersionOf = Callable[[PartitionTable], int]
-"""Function that returns the version at which a statement reads a partition table."""
+VersionsOf = Callable[[PartitionTable], tuple[int, ...]]
+"""Function that returns the versions that names of a partition table's rows hold for; the last one is the one that is read."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,12 +47,12 @@ class MadeColumns:
         return cls(all_of(own), min(listed, key=len, default=None), all_of(others))
 
 
-def narrowed(snapshot: Snapshot, pruning: Pruning, made: MadeColumns, version_of: VersionOf) -> Pruning:
+def narrowed(snapshot: Snapshot, pruning: Pruning, made: MadeColumns, versions_of: VersionsOf) -> Pruning:
     """Return a pruning without the partition tables that the conditions on made columns exclude.
 
     Raises `Conflict` for the name of a row at another version of its partition table than the one that is read.
     """
-    named = None if made.rows is None else _places(snapshot, made.rows, version_of)
+    named = None if made.rows is None else _places(snapshot, made.rows, versions_of)
     return Pruning(
         versions=tuple(
             _narrowed(snapshot, tables, version, made, named)
@@ -83,13 +83,13 @@ def _narrowed(
     )
 
 
-def _places(snapshot: Snapshot, names: Sequence[str], version_of: VersionOf) -> set[str]:
+def _places(snapshot: Snapshot, names: Sequence[str], versions_of: VersionsOf) -> set[str]:
     """Return the partitions of named rows; raise `Conflict` for one whose name holds no longer."""
     places = {name: place for name in names if (place := place_of(name)) is not None}
     tables = _tables(snapshot, {place.partition for place in places.values()})
     for name, place in places.items():
         if place.version is not None:
-            _check_version(name, place, tables.get(place.partition), version_of)
+            _check_version(name, place, tables.get(place.partition), versions_of)
     return {place.partition for place in places.values()}
 
 
@@ -99,11 +99,11 @@ def _tables(snapshot: Snapshot, partitions: set[str]) -> Mapping[str, PartitionT
     return dict.fromkeys([""], snapshot.all_tables()[0])
 
 
-def _check_version(name: str, place: RowPlace, table: PartitionTable | None, version_of: VersionOf) -> None:
+def _check_version(name: str, place: RowPlace, table: PartitionTable | None, versions_of: VersionsOf) -> None:
     if table is None:
         now = "is not there any longer"
-    elif (version := version_of(table)) != place.version:
-        now = f"is at version {version} here"
+    elif place.version not in (versions := versions_of(table)):
+        now = f"is at version {versions[-1]} here"
     else:
         return
     raise Conflict(

@@ -208,7 +208,8 @@ class NamedTables:
             snapshot, step = self._snapshot(found, reading, at)
         _check_identity(name, reading, snapshot.committed_at)
         snapshot = policy.visible(snapshot)
-        floating = UnpinnedResolver(found.store, snapshot, reading.resolved if reading else {})
+        named_in = self._named_in(found) if step is not None else None
+        floating = UnpinnedResolver(found.store, snapshot, reading.resolved if reading else {}, named_in)
         self.readings[key] = TableVersion(snapshot.version, floating.known, snapshot.committed_at.isoformat(), step)
         view = TableView(
             name=name.name,
@@ -238,6 +239,12 @@ class NamedTables:
             for each in HIDDEN_COLUMNS:
                 if each.name in self.hidden and each.name not in columns.names:
                     yield each
+
+    def _named_in(self, table: Table) -> Snapshot | None:
+        """Return the snapshot whose names the rows of a table keep while the transaction changes it; None if no names are asked for."""
+        transaction = self._context.transaction
+        is_named = ROW_NAME_FIELD.name in self.hidden
+        return transaction.base(table) if transaction is not None and is_named else None
 
     def _noting(self, table: Table) -> Callable[[Sequence[str]], None] | None:
         """Return the callback that records the partition tables read by a serializable transaction; None outside one."""

@@ -160,6 +160,7 @@ class QuerySession:
         sql = with_searches(self, self.inner, sql, parameters, is_bound=is_bound)
         self.named.reveal(hidden_columns_in(sql))
         if self.named.hidden:
+            datafusion_text(sql)  # refuses what is too much before tables are opened
             sql = with_visible_columns(sql, self._revealed)
         with located(self._sent, sql):
             text = datafusion_text(sql)
@@ -187,9 +188,11 @@ class QuerySession:
         return {**self._wanted, **self.parameter_types}
 
     def _revealed(self, db_schema: str | None, reference: str) -> list[str]:
-        """Return the hidden columns that a table shows to this statement; none if there is no such table."""
+        """Return the hidden columns that a table shows to this statement; `NotFound` if there is no such table."""
         name = TableName(db_schema or self.db_schema, reference)
-        return [] if self.resolve(name.db_schema, reference) is None else self.named.revealed(name)
+        if self.resolve(name.db_schema, reference) is None:
+            raise NotFound(f"no table {reference!r}")
+        return self.named.revealed(name)
 
     def literal_rows(self, sql: str) -> DataFrame:
         """Plan a VALUES list of plain literals, without the rewrites that `frame` makes."""

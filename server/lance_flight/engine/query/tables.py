@@ -68,10 +68,14 @@ class Lanes:
 class UnpinnedResolver:
     """Resolves the versions of unpinned tables for one statement: each is looked up when first needed, and then cached.
 
-    `known` holds them by object id. Safe to share among the scans of the statement.
+    `known` holds them by object id. Rows keep the names that they have in the snapshot `named_in`. Safe to
+    share among the scans of the statement.
     """
 
-    def __init__(self, store: Store, snapshot: Snapshot, known: Mapping[str, FixedPin]) -> None:
+    def __init__(
+        self, store: Store, snapshot: Snapshot, known: Mapping[str, FixedPin], named_in: Snapshot | None = None
+    ) -> None:
+        self._named_in = named_in
         self.known = dict(known)
         self._snapshot = snapshot
         self._store = store
@@ -81,6 +85,7 @@ class UnpinnedResolver:
         """Return each table at the version that the statement reads; raise `NotFound` for a missing one."""
         with self._lock:
             self._learn([t for t in tables if not isinstance(t.pin, FixedPin) and t.object_id not in self.known])
+        named = {} if self._named_in is None else self._named_in.tables_named([table.object_id for table in tables])
         return [
             PinnedTable(
                 self._store.child(table.location),
@@ -88,6 +93,7 @@ class UnpinnedResolver:
                 0 if numbers is None else numbers.number(table),
                 table.object_id if self._snapshot.is_partitioned else None,
                 self._snapshot.context_of(table),
+                _naming_pin(table, named.get(table.object_id)),
             )
             for table in tables
         ]
@@ -98,6 +104,12 @@ class UnpinnedResolver:
                 lambda table: partitions.resolve(self._store.child(table.location), table.pin), tables, "resolver"
             )
             self.known |= {table.object_id: pin for table, pin in zip(tables, found, strict=True)}
+
+
+def _naming_pin(table: PartitionTable, before: PartitionTable | None) -> FixedPin | None:
+    """Return the pin that a table had `before`, if it is the same table."""
+    is_same = before is not None and before.location == table.location
+    return before.pin if before is not None and is_same and isinstance(before.pin, FixedPin) else None
 
 
 Prunings = Mapping[str, Sequence[Pruning]]
@@ -234,7 +246,7 @@ class TableView:
         rest = predicate if made is None else made.others
         pruning = prune(partitions_of(self.snapshot), self.snapshot.schema, rest, self.evaluate, hint)
         if made is not None:
-            pruning = narrowed(self.snapshot, pruning, made, self._version_of)
+            pruning = narrowed(self.snapshot, pruning, made, self._versions_of)
         if not self.has_expressions and not has_computed(hint):
             # A custom expression is computed between two rounds, and is known in the second one.
             self.pruned.append(Pruned(predicate, hint, pruning))
@@ -245,10 +257,10 @@ class TableView:
         """Return a hint whose conditions on computed values know the expressions that the partition fields store."""
         return with_stored_expressions(hint, self.snapshot.schema, self.snapshot.specs)
 
-    def _version_of(self, table: PartitionTable) -> int:
-        """Return the version at which a partition table is read."""
+    def _versions_of(self, table: PartitionTable) -> tuple[int, ...]:
+        """Return the versions that the names of a partition table's rows hold for."""
         (pinned,) = self.floating.pinned([table])
-        return pinned.pin.version
+        return tuple(pin.version for pin in (pinned.named_by, pinned.pin) if pin is not None)
 
     @property
     def has_expressions(self) -> bool:

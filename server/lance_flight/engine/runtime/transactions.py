@@ -124,6 +124,10 @@ class SqlTransaction:
         """Return the number of the transaction's statements that `snapshot` reflects, if it has changed the table; None otherwise."""
         return self._inner.step if self._inner is not None and self._writes(table) else None
 
+    def base(self, table: Table) -> Snapshot | None:
+        """Return the snapshot that this transaction's changes to a table began with; None if it has changed none of it."""
+        return self._inner.base if self._inner is not None and self._writes(table) else None
+
     def snapshot_at(self, step: int) -> Snapshot:
         """Return the changed table as it was after a number of statements."""
         if self._inner is None:

@@ -17,10 +17,13 @@ from lance_flight.engine.sql.token_places import TokenPlaces
 from lance_flight.engine.sql.tokens import Kind, edited, folded, tokenize
 from lance_flight.engine.sql.version_clauses import is_alias, read_version, versioned_name
 from lance_flight.engine.sql.with_expansion import closing_places, with_queries
-from lance_flight.errors import LimitExceeded, Unsupported
+from lance_flight.errors import LimitExceeded, NotFound, Unsupported
 
 Revealed = Callable[[str | None, str], Sequence[str]]
-"""Function that returns the hidden columns of a table, by its schema (None: the default one) and its name as written in SQL."""
+"""Function that returns the hidden columns of a table, by its schema (None: the default one) and its name as written in SQL.
+
+It raises `NotFound` for a name that is no table's.
+"""
 
 MOST_WILDCARDS = 10_000
 """Most wildcards that one SELECT is written out with."""
@@ -45,7 +48,10 @@ def with_visible_columns(sql: str, revealed: Revealed) -> str:
     >>> with_visible_columns("SELECT _rowid, * FROM t", lambda _, table: ["_rowid"])
     'SELECT _rowid, * EXCLUDE ("_rowid") FROM t'
     """
-    return edited(sql, _Reader(sql, revealed).edits())
+    try:
+        return edited(sql, _Reader(sql, revealed).edits())
+    except NotFound:  # as planning will say
+        return sql
 
 
 @dataclass(frozen=True, slots=True)
