@@ -189,12 +189,12 @@ def test_documented_kinds_of_index_are_those_of_the_code() -> None:
 
 
 def test_documented_errors_are_those_of_the_code() -> None:
-    documented = {row[0].strip("`"): row[1] for row in rows_of("server/docs/errors.md")[2:]}
-    known = {"internal": STATUS[type(flight_error(KeyError("x"))).__name__]}
+    documented = {row[0].strip("`"): (row[1], row[2]) for row in rows_of("server/docs/errors.md")[2:]}
+    known = {"internal": ("XX000", STATUS[type(flight_error(KeyError("x"))).__name__])}
     for kind in kinds_of_error():
         if kind.__module__ == errors.__name__:
             error = kind.__new__(kind)
-            known[kind.code] = STATUS[type(flight_error(error)).__name__]
+            known[kind.code] = kind.sqlstate, STATUS[type(flight_error(error)).__name__]
     assert documented == known
 
 

@@ -30,7 +30,8 @@ LanceFlightError
     └── OutsideRoot     a path leaves the root; nothing there is read or written
 ```
 
-Each class has a `code`: lower-case words that never change, sent to clients beside the message.
+Each class has a `code`, lower-case words that never change, and the SQLSTATE that is nearest to it; clients are sent both in front of
+the message.
 """
 
 from __future__ import annotations
@@ -51,24 +52,28 @@ class LanceFlightError(Exception):
     """Root of the error hierarchy; `str(error)` names the thing, the value and what was expected."""
 
     code: ClassVar[str] = "error"
+    sqlstate: ClassVar[str] = "HY000"
 
 
 class InvalidInput(LanceFlightError):
     """A request that is invalid as it stands."""
 
     code = "invalid_input"
+    sqlstate = "22023"
 
 
 class InvalidTransactionState(InvalidInput):
     """A statement that does not fit the state of its session's transaction."""
 
     code = "invalid_transaction_state"
+    sqlstate = "25000"
 
 
 class SqlError(InvalidInput):
     """SQL text that does not parse or cannot be planned."""
 
     code = "invalid_sql"
+    sqlstate = "42000"
 
 
 class _Problems(InvalidInput):
@@ -88,24 +93,28 @@ class SpecError(_Problems):
     """A partition spec with problems; `problems` has one line for each."""
 
     code = "invalid_spec"
+    sqlstate = "42P17"
 
 
 class SchemaError(_Problems):
     """An invalid or unfitting schema; `problems` names each column with its problem."""
 
     code = "invalid_schema"
+    sqlstate = "42P16"
 
 
 class DataError(InvalidInput):
     """A value that may not be stored: NULL in a NOT NULL column, out of range, not castable."""
 
     code = "invalid_data"
+    sqlstate = "22000"
 
 
 class TicketError(InvalidInput):
     """A ticket or prepared handle that was not issued under this key, or was altered."""
 
     code = "invalid_ticket"
+    sqlstate = "26000"
 
 
 class TicketExpired(TicketError):
@@ -118,6 +127,7 @@ class NotFound(LanceFlightError):
     """A request for a thing that does not exist."""
 
     code = "not_found"
+    sqlstate = "42S02"
 
     @classmethod
     def named(cls, kind: str, name: str, known: Iterable[str]) -> NotFound:
@@ -140,30 +150,35 @@ class AlreadyExists(LanceFlightError):
     """A name that is already in use."""
 
     code = "already_exists"
+    sqlstate = "42S01"
 
 
 class AlreadyCommitted(AlreadyExists):
     """A write whose commit id was committed before; nothing of this one is visible."""
 
     code = "already_committed"
+    sqlstate = "23505"
 
 
 class QueryFailed(LanceFlightError):
     """A query that failed during execution."""
 
     code = "query_failed"
+    sqlstate = "22000"
 
 
 class OutOfMemory(QueryFailed):
     """A query that exceeds its memory limit; other queries continue."""
 
     code = "out_of_memory"
+    sqlstate = "53200"
 
 
 class Conflict(LanceFlightError):
     """Another writer committed first and the work could not be rebased; nothing of it is visible."""
 
     code = "conflict"
+    sqlstate = "40001"
 
 
 class SerializationFailure(Conflict):
@@ -176,18 +191,21 @@ class OutcomeUnknown(LanceFlightError):
     """A commit whose outcome is unknown: its rows are all visible, or none."""
 
     code = "outcome_unknown"
+    sqlstate = "40003"
 
 
 class Unavailable(LanceFlightError):
     """The server accepts no calls now; nothing was done."""
 
     code = "unavailable"
+    sqlstate = "57P03"
 
 
 class Cancelled(LanceFlightError):
     """A statement that was cancelled before it was done; nothing that it wrote is visible."""
 
     code = "cancelled"
+    sqlstate = "57014"
 
 
 class StatementTimeout(Cancelled):
@@ -200,6 +218,7 @@ class StorageFull(LanceFlightError):
     """A device, or a quota on one, without room for what is to be written."""
 
     code = "storage_full"
+    sqlstate = "53100"
 
     @classmethod
     def of(cls, error: BaseException, place: str) -> StorageFull | None:
@@ -223,30 +242,35 @@ class LimitExceeded(LanceFlightError):
     """A request that exceeds a limit of the server for one client, statement or session."""
 
     code = "limit_exceeded"
+    sqlstate = "54000"
 
 
 class Unauthenticated(LanceFlightError):
     """A call without valid credentials."""
 
     code = "unauthenticated"
+    sqlstate = "28000"
 
 
 class Refused(LanceFlightError):
     """A request that the caller is not allowed to make."""
 
     code = "refused"
+    sqlstate = "42501"
 
 
 class Unsupported(LanceFlightError):
     """A valid request that this server does not support."""
 
     code = "unsupported"
+    sqlstate = "0A000"
 
 
 class Corrupt(LanceFlightError):
     """Stored data that breaks the specification."""
 
     code = "corrupt"
+    sqlstate = "XX001"
 
 
 class OutsideRoot(Corrupt):

@@ -145,27 +145,27 @@ ERRORS = {
     "bad SQL": (
         SqlError("no column x"),
         adbc_driver_manager.ProgrammingError,
-        "INVALID_ARGUMENT: [FlightSQL] [invalid_sql] no",
+        "INVALID_ARGUMENT: [FlightSQL] [42000] [invalid_sql] no",
     ),
     "not there": (
         NotFound("no table x"),
         adbc_driver_manager.ProgrammingError,
-        "NOT_FOUND: [FlightSQL] [not_found] no table x",
+        "NOT_FOUND: [FlightSQL] [42S02] [not_found] no table x",
     ),
     "refused": (
         Refused("not you"),
         adbc_driver_manager.ProgrammingError,
-        "UNAUTHORIZED: [FlightSQL] [refused] not you",
+        "UNAUTHORIZED: [FlightSQL] [42501] [refused] not you",
     ),
     "not offered": (
         Unsupported("no"),
         adbc_driver_manager.NotSupportedError,
-        "NOT_IMPLEMENTED: [FlightSQL] [unsupported] no",
+        "NOT_IMPLEMENTED: [FlightSQL] [0A000] [unsupported] no",
     ),
     "unexpected": (
         TypeError("secret"),
         adbc_driver_manager.InternalError,
-        "INTERNAL: [FlightSQL] [internal] unexpected TypeErr",
+        "INTERNAL: [FlightSQL] [XX000] [internal] unexpected TypeErr",
     ),
 }
 

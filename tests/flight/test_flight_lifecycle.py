@@ -164,7 +164,7 @@ def test_a_client_that_goes_away_frees_the_reader() -> None:
     backend = EndlessBackend()
     with FlightSqlServer(backend, KEY) as server, flight.connect(server.uri) as client:
         reader = client.do_get(client.get_flight_info(SELECT).endpoints[0].ticket)
-        assert reader.read_chunk().data.num_rows == 4
+        assert reader.read_chunk().data.num_rows >= 4  # small batches are joined
         reader.cancel()
         assert backend.freed.wait(PATIENCE)
         server.shutdown()

@@ -2,12 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from decimal import Decimal
 
 import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
-from lance_flight.flight.normalise import LARGEST_MESSAGE, client_batches, client_schema, client_type, convert
+from lance_flight.flight.normalise import (
+    FEWEST_ROWS,
+    LARGEST_MESSAGE,
+    client_batches,
+    client_schema,
+    client_type,
+    convert,
+    joined,
+)
 
 VIEWS = pa.array(["a", None, "c" * 20, "d"], pa.string_view())
 WORDS = pa.array(["a", None, "a", "b"]).dictionary_encode()
@@ -143,3 +152,48 @@ def test_an_encoded_message_is_under_the_usual_limit() -> None:
     batch = pa.record_batch({f"c{n}": pa.array([0.5] * 100_000) for n in range(40)})
     for part in client_batches([batch], batch.schema):
         assert pa.ipc.get_record_batch_size(part) < 4 << 20
+
+
+JOINED = {
+    "one-row batches": ([1] * 5, [5]),
+    "up to enough rows": ([5000, 5000, 5000], [10_000, 5000]),
+    "a large one goes as it is, in its place": ([3, FEWEST_ROWS, 4, 5], [3, FEWEST_ROWS, 9]),
+    "empty ones": ([0, 0], [0]),
+    "none": ([], []),
+}
+
+
+@pytest.mark.parametrize(("sizes", "expected"), JOINED.values(), ids=JOINED.keys())
+def test_small_batches_are_joined_in_their_order(sizes: list[int], expected: list[int]) -> None:
+    schema = pa.schema({"n": pa.int64(), "s": pa.list_(pa.struct({"x": pa.utf8()}))})
+    rows = pa.table({"n": range(sum(sizes)), "s": [[{"x": str(n)}] for n in range(sum(sizes))]}, schema=schema)
+    starts = [sum(sizes[:place]) for place in range(len(sizes))]
+    batches = [
+        rows.slice(start, size).combine_chunks().to_batches()[0] if size else pa.RecordBatch.from_pylist([], schema)
+        for start, size in zip(starts, sizes, strict=True)
+    ]
+    sent = list(client_batches(batches, schema))
+    assert [batch.num_rows for batch in sent] == expected
+    assert pa.Table.from_batches(sent, schema) == rows
+
+
+def test_batches_are_joined_up_to_the_largest_message() -> None:
+    batch = pa.record_batch({"s": ["x" * (LARGEST_MESSAGE // 3)]})
+    assert [part.num_rows for part in joined([batch] * 5)] == [2, 2, 1]
+
+
+def test_rows_do_not_wait_long_for_others() -> None:
+    clock = iter([0.0, 0.01, 0.02, 9.0, 10.0, 10.0])
+    batch = pa.record_batch({"n": [1]})
+    assert [part.num_rows for part in joined([batch] * 3, lambda: next(clock))] == [2, 1]
+
+
+def test_rows_before_an_error_are_sent() -> None:
+    def failing() -> Iterator[pa.RecordBatch]:
+        yield pa.record_batch({"n": [1]})
+        raise ValueError("the disk is gone")
+
+    sent = joined(failing())
+    assert next(sent).num_rows == 1
+    with pytest.raises(ValueError, match="disk"):
+        next(sent)

@@ -263,7 +263,7 @@ def test_binding_nothing_is_refused(server: FlightSqlServer, client: flight.Flig
     handle = prepare(client, ECHO).prepared_statement_handle
     with pytest.raises(grpc.RpcError) as caught:
         put_without_schema(server, commands.PreparedStatementQuery(prepared_statement_handle=handle))
-    assert caught.value.details().startswith("[invalid_input] no parameters to bind")
+    assert caught.value.details().startswith("[22023] [invalid_input] no parameters to bind")
 
 
 def test_a_prepared_statement_without_rows_runs_each_time_it_is_asked_for(
@@ -404,12 +404,12 @@ def test_an_ingest_that_leaves_something_open_is_refused(
 def test_an_ingest_without_a_schema_is_refused(server: FlightSqlServer) -> None:
     with pytest.raises(grpc.RpcError) as caught:
         put_without_schema(server, ingest(1, 1))
-    assert caught.value.details().startswith("[invalid_input] no schema before the rows for table 't'")
+    assert caught.value.details().startswith("[22023] [invalid_input] no schema before the rows for table 't'")
 
 
 def test_an_ingest_that_fails_has_no_result(client: flight.FlightClient, backend: CannedBackend) -> None:
     backend.failures["t"] = Conflict("another writer was first")
-    with pytest.raises(flight.FlightServerError, match=r"^\[conflict\] another writer was first") as caught:
+    with pytest.raises(flight.FlightServerError, match=r"^\[40001\] \[conflict\] another writer was first") as caught:
         put(client, ingest(1, 1), NUMBERS)
     assert caught.value.extra_info == b"conflict"
 

@@ -32,20 +32,20 @@ from tests.flight.flight_backend import CannedBackend
 QUERY = commands.StatementQuery(query="SELECT numbers")
 
 ERRORS: dict[str, tuple[LanceFlightError, str, str]] = {
-    "InvalidInput": (SqlError("no column x"), "INVALID_ARGUMENT", "[invalid_sql] no column x"),
+    "InvalidInput": (SqlError("no column x"), "INVALID_ARGUMENT", "[42000] [invalid_sql] no column x"),
     "with problems": (
         SchemaError("table t", ["no column a", "no column b"]),
         "INVALID_ARGUMENT",
-        "[invalid_schema] table t: no column a; no column b",
+        "[42P16] [invalid_schema] table t: no column a; no column b",
     ),
-    "TicketError": (TicketError("altered"), "INVALID_ARGUMENT", "[invalid_ticket] altered"),
-    "NotFound": (NotFound("no table 'x'"), "NOT_FOUND", "[not_found] no table 'x'"),
-    "Unsupported": (Unsupported("not offered"), "UNIMPLEMENTED", "[unsupported] not offered"),
-    "Refused": (Refused("not you"), "PERMISSION_DENIED", "[refused] not you"),
-    "AlreadyExists": (AlreadyExists("table t"), "UNKNOWN", "[already_exists] table t"),
-    "Conflict": (Conflict("run it again"), "UNKNOWN", "[conflict] run it again"),
-    "StorageFull": (StorageFull("no space is left"), "UNKNOWN", "[storage_full] no space is left"),
-    "Corrupt": (Corrupt("no spec"), "UNKNOWN", "[corrupt] no spec"),
+    "TicketError": (TicketError("altered"), "INVALID_ARGUMENT", "[26000] [invalid_ticket] altered"),
+    "NotFound": (NotFound("no table 'x'"), "NOT_FOUND", "[42S02] [not_found] no table 'x'"),
+    "Unsupported": (Unsupported("not offered"), "UNIMPLEMENTED", "[0A000] [unsupported] not offered"),
+    "Refused": (Refused("not you"), "PERMISSION_DENIED", "[42501] [refused] not you"),
+    "AlreadyExists": (AlreadyExists("table t"), "INVALID_ARGUMENT", "[42S01] [already_exists] table t"),
+    "Conflict": (Conflict("run it again"), "UNKNOWN", "[40001] [conflict] run it again"),
+    "StorageFull": (StorageFull("no space is left"), "UNKNOWN", "[53100] [storage_full] no space is left"),
+    "Corrupt": (Corrupt("no spec"), "UNKNOWN", "[XX001] [corrupt] no spec"),
 }
 
 
@@ -118,7 +118,9 @@ def test_an_unexpected_error_is_logged_and_not_told(
 ) -> None:
     backend.failures[QUERY.query] = TypeError("a secret of the house")
     answer = call(server, rpc)
-    assert answer.details().startswith("[internal] unexpected TypeError; the server's log has it under reference ")
+    assert answer.details().startswith(
+        "[XX000] [internal] unexpected TypeError; the server's log has it under reference "
+    )
     assert "secret" not in words(answer)
     assert "Traceback" not in words(answer)
     reference = answer.details().split("reference ")[1][:8]
@@ -133,7 +135,7 @@ def test_an_unexpected_error_in_the_middle_of_a_stream_is_not_told(
 ) -> None:
     backend.failures[f"read {QUERY.query}"] = TypeError("a secret of the house")
     info = client.get_flight_info(flight.FlightDescriptor.for_command(encode_command(QUERY)))
-    with pytest.raises(flight.FlightServerError, match=r"^\[internal\] unexpected TypeError") as caught:
+    with pytest.raises(flight.FlightServerError, match=r"^\[XX000\] \[internal\] unexpected TypeError") as caught:
         client.do_get(info.endpoints[0].ticket).read_all()
     assert "secret" not in str(caught.value)
     assert "Traceback" not in str(caught.value)
@@ -152,7 +154,7 @@ UNOFFERED: dict[str, tuple[Callable[[flight.FlightClient], object], str]] = {
 def test_what_is_not_flight_sql_is_unimplemented(
     client: flight.FlightClient, attempt: Callable[[flight.FlightClient], object], message: str
 ) -> None:
-    with pytest.raises(NotImplementedError, match=rf"^\[unsupported\] {message}") as caught:
+    with pytest.raises(NotImplementedError, match=rf"^\[0A000\] \[unsupported\] {message}") as caught:
         attempt(client)
     assert "Traceback" not in str(caught.value)
 

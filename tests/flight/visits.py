@@ -112,6 +112,6 @@ def refusal(call: Callable[[Visit], object], visit: Visit) -> str | None:
     try:
         call(visit)
     except REFUSALS as error:
-        found = re.search(r"\[(\w+)\]", str(error))
+        found = re.search(r"\[([a-z_]+)\]", str(error))
         return found[1] if found else str(error)
     return None

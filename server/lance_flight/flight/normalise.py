@@ -1,4 +1,4 @@
-"""Conversion of rows for clients: plain types, in messages below the usual limit of 4 MiB.
+"""Conversion of rows for clients: plain types, in messages of some thousand rows, below the usual limit of 4 MiB.
 
 | column | sent as |
 |---|---|
@@ -14,7 +14,9 @@ The same holds inside lists, maps and structs. A batch whose types are plain pas
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
 
 import numpy as np
 import pyarrow as pa
@@ -22,6 +24,12 @@ from pyarrow import lib
 
 LARGEST_MESSAGE = 3 << 20
 """Most bytes of one record batch; clients accept 4 MiB by default, and an encoded batch has some overhead."""
+
+FEWEST_ROWS = 8192
+"""Rows up to which small batches are joined: every message has a cost of its own, to the client above all."""
+
+_LONGEST_WAIT = 0.05
+"""Seconds for which rows wait for others to be joined with; a batch that takes longer lets those before it go first."""
 
 _ALIGNED_ROWS = 64
 """Alignment of slices in rows, so that no validity bitmap has to be shifted when it is written."""
@@ -40,16 +48,65 @@ def client_batches(
 ) -> Iterator[pa.RecordBatch]:
     """Convert `batches` to the types `wanted` (default: `client_schema(schema)`), in messages of at most `LARGEST_MESSAGE` bytes.
 
-    A single row that is larger stays whole.
+    Smaller ones than `FEWEST_ROWS` are joined. A single row that is larger stays whole.
     """
     wanted = wanted or client_schema(schema)
     if wanted is not schema and not wanted.equals(schema, check_metadata=True):
         batches = (_convert_batch(batch, wanted) for batch in batches)
-    for batch in batches:
+    for batch in joined(batches):
         if batch.num_rows <= 1 or (size := batch.nbytes) <= LARGEST_MESSAGE:
             yield batch
         else:
             yield from _cut(batch, size)
+
+
+def joined(batches: Iterable[pa.RecordBatch], now: Callable[[], float] = time.monotonic) -> Iterator[pa.RecordBatch]:
+    """Join small batches in their order until they have `FEWEST_ROWS`, or `LARGEST_MESSAGE` bytes; large ones are not copied."""
+    waiting = _Waiting()
+    reading = iter(batches)
+    while True:
+        try:
+            batch = next(reading)
+        except StopIteration:
+            yield from waiting.take()
+            return
+        except Exception:
+            yield from waiting.take()  # the rows before an error are sent as well
+            raise
+        if batch.num_rows >= FEWEST_ROWS or waiting.size + batch.nbytes > LARGEST_MESSAGE:
+            yield from waiting.take()
+        if batch.num_rows >= FEWEST_ROWS:
+            yield batch
+            continue
+        since = waiting.add(batch, now())
+        if waiting.rows >= FEWEST_ROWS or now() - since > _LONGEST_WAIT:
+            yield from waiting.take()
+
+
+@dataclass(slots=True)
+class _Waiting:
+    """Small batches that wait to be joined: how many `rows` and bytes (`size`) they have, and since when the first one waits."""
+
+    batches: list[pa.RecordBatch] = field(default_factory=list)
+    rows: int = 0
+    size: int = 0
+    since: float = 0.0
+
+    def add(self, batch: pa.RecordBatch, now: float) -> float:
+        """Add a batch that came `now`; return since when the first one waits."""
+        if not self.batches:
+            self.since = now
+        self.batches.append(batch)
+        self.rows += batch.num_rows
+        self.size += batch.nbytes
+        return self.since
+
+    def take(self) -> Iterator[pa.RecordBatch]:
+        """Yield all that waits as one batch, if there is any."""
+        if self.batches:
+            taken = self.batches
+            self.batches, self.rows, self.size = [], 0, 0
+            yield taken[0] if len(taken) == 1 else pa.concat_batches(taken)
 
 
 def convert(array: pa.Array, wanted: pa.DataType) -> pa.Array:

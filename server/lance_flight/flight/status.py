@@ -1,10 +1,10 @@
 """Mapping of errors to the status that a Flight client sees.
 
-Every message is `[code] text`, where `code` is the stable code of the error's class. What the wire can say:
+Every message is `[SQLSTATE] [code] text`, where `code` is the stable code of the error's class. What the wire can say:
 
 | our error | inside a handler | in GetSchema, or in the middle of a stream | gRPC status |
 |---|---|---|---|
-| `InvalidInput` | `InvalidArgument` | the same | INVALID_ARGUMENT |
+| `InvalidInput`, `AlreadyExists` | `InvalidArgument` | the same | INVALID_ARGUMENT |
 | `NotFound` | `Missing` | the same | NOT_FOUND |
 | `Unsupported` | `Unimplemented` | the same | UNIMPLEMENTED |
 | `Unauthenticated` | `FlightUnauthenticatedError` | `Failed` | UNAUTHENTICATED (else UNKNOWN) |
@@ -16,7 +16,8 @@ Every message is `[code] text`, where `code` is the stable code of the error's c
 | anything else | `FlightInternalError` | `Failed` | INTERNAL (else UNKNOWN) |
 
 pyarrow maps only some builtin exceptions to a status of their own, only a `FlightError` carries `extra_info` (our code
-again), and in GetSchema and inside a record batch reader it knows builtin exceptions only.
+again), and in GetSchema and inside a record batch reader it knows builtin exceptions only. None of its exceptions becomes
+ALREADY_EXISTS: ADBC's Python driver makes the same `ProgrammingError` of INVALID_ARGUMENT.
 """
 
 from __future__ import annotations
@@ -30,6 +31,7 @@ from typing import NoReturn, ParamSpec, TypeVar
 from pyarrow import flight
 
 from lance_flight.errors import (
+    AlreadyExists,
     Cancelled,
     InvalidInput,
     LanceFlightError,
@@ -87,6 +89,7 @@ _LEAVING = (KeyboardInterrupt, SystemExit, GeneratorExit)
 
 _BUILTIN: Mapping[type[LanceFlightError], type[Exception]] = {
     InvalidInput: InvalidArgument,
+    AlreadyExists: InvalidArgument,
     NotFound: Missing,
     Unsupported: Unimplemented,
 }
@@ -176,10 +179,10 @@ def _with_code(kind: type[flight.FlightError], text: str, code: str) -> Exceptio
 
 
 def _text(error: LanceFlightError) -> str:
-    return f"[{error.code}] {error}"
+    return f"[{error.sqlstate}] [{error.code}] {error}"
 
 
 def _log_unexpected(error: BaseException) -> str:
     reference = secrets.token_hex(4)
     _log.error("unexpected %s, reference %s", type(error).__name__, reference, exc_info=error)
-    return f"[internal] unexpected {type(error).__name__}; the server's log has it under reference {reference}"
+    return f"[XX000] [internal] unexpected {type(error).__name__}; the server's log has it under reference {reference}"

@@ -68,7 +68,9 @@ def check_primary_key(schema: pa.Schema, columns: Sequence[str]) -> None:
         if pa.types.is_nested(field.type):
             problems.append(f"column {name!r} is {field.type}; expected no nested type in a primary key")
         if field.nullable:
-            problems.append(f"column {name!r} may be NULL; expected NOT NULL for a primary key, in CREATE TABLE where the table is plain")
+            problems.append(
+                f"column {name!r} may be NULL; expected NOT NULL for a primary key, in CREATE TABLE where the table is plain"
+            )
     if problems:
         raise SchemaError("primary key", problems)
 
