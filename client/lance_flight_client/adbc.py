@@ -5,7 +5,7 @@ Everything here is plain `adbc_driver_flightsql`; an application needs nothing o
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -21,6 +21,13 @@ PARTITION_BY = f"{_HEADER}lance-flight-partition-by"
 STABLE_ROW_IDS = f"{_HEADER}lance-flight-stable-row-ids"
 FILE_VERSION = f"{_HEADER}lance-flight-file-version"
 """The driver sends no ingest options, but any header: the first one partitions the table that an ingest creates."""
+
+MESSAGE_SIZE = "adbc.flight.sql.client_option.with_max_msg_size"
+LARGEST_MESSAGE = 256 << 20
+"""Most bytes of a message on the connections of this module; 16 MiB on others, unless their option `MESSAGE_SIZE` says otherwise."""
+
+_LARGEST_BATCH = 8 << 20
+"""Most bytes of a batch that is sent, unless it is one row: half of what the driver sends by default."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +80,9 @@ def connect(uri: str, credentials: Credentials = NOBODY) -> dbapi.Connection:
     `ServerError` where there is none, or where it does not let these credentials in.
     """
     try:
-        return dbapi.connect(uri, db_kwargs=credentials.options, autocommit=True)
+        return dbapi.connect(
+            uri, db_kwargs={**credentials.options, MESSAGE_SIZE: str(LARGEST_MESSAGE)}, autocommit=True
+        )
     except Error as exc:
         if exc.status_code is AdbcStatusCode.UNAUTHENTICATED:
             raise ServerError(f"the server at {uri} rejected the credentials: {exc}") from exc
@@ -107,9 +116,10 @@ def ingest(
 
     If it is made for them, it is partitioned as `partition_by` says (as in CREATE TABLE … PARTITIONED BY (…)), and its rows
     keep their ids with `stable_row_ids`. Its data files are of `file_version` of Lance's format (None: the newest).
-    Dictionary-encoded columns are sent as their values, which every server takes.
+    Dictionary-encoded columns are sent as their values, which every server takes. Large batches are divided, since the driver sends no
+    message above `MESSAGE_SIZE`; a row that is larger by itself raises `ServerError`.
     """
-    data = decoded(data)
+    data = _in_messages(decoded(data))
     with connection.cursor() as cursor:
         if stable_row_ids:
             cursor.adbc_statement.set_options(**{STABLE_ROW_IDS: "true"})
@@ -120,7 +130,25 @@ def ingest(
         try:
             return int(cursor.adbc_ingest(table, data, mode=mode))
         except Error as exc:
-            raise ServerError(str(exc)) from exc
+            hint = f"; a single row is too large: raise the option {MESSAGE_SIZE} of the connection, which is in bytes"
+            raise ServerError(f"{exc}{hint if 'message larger than max' in str(exc) else ''}") from exc
+
+
+def _in_messages(data: pa.Table | pa.RecordBatchReader) -> pa.RecordBatchReader:
+    """Return `data` in batches of at most `_LARGEST_BATCH` bytes, or of one row."""
+
+    def batches() -> Iterator[pa.RecordBatch]:
+        for whole in data.to_batches() if isinstance(data, pa.Table) else data:
+            waiting = [whole]
+            while waiting:
+                batch = waiting.pop()
+                if batch.num_rows <= 1 or batch.nbytes <= _LARGEST_BATCH:
+                    yield batch
+                else:
+                    half = batch.num_rows // 2
+                    waiting += [batch.slice(half), batch.slice(0, half)]
+
+    return pa.RecordBatchReader.from_batches(data.schema, batches())
 
 
 def watched(table: pa.Table, progress: Callable[[int], Any], rows: int = 65_536) -> pa.RecordBatchReader:

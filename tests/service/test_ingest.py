@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from decimal import Decimal
 from typing import Any
 
 import lance
 import pyarrow as pa
 import pytest
+from adbc_driver_flightsql import dbapi
 from adbc_driver_manager import Error
+from adbc_driver_manager.dbapi import Connection
 from lance_flight.flight.commands import StatementIngest, TableDefinitionOptions
 from lance_flight.flight.protocol import flight_sql_pb2 as pb
 from lance_flight.flight.wire import encode_command
-from lance_flight_client.adbc import ingest
+from lance_flight_client.adbc import connect, ingest
 from lance_flight_client.errors import ServerError
 from pyarrow import flight
 
@@ -281,3 +283,35 @@ def test_an_ingest_chooses_the_version_of_the_files(server: Server, table: str, 
 def test_an_ingest_with_an_unknown_version_of_files_is_refused(server: Server, table: str) -> None:
     with pytest.raises(ServerError, match=r"invalid_input.*file_version is '3\.0'; expected 2\.0, 2\.1 or 2\.2"):
         ingest(server.connection, table, ROWS, partition_by="c", file_version="3.0")
+
+
+def plain(uri: str) -> Connection:
+    """A connection of the driver's own."""
+    return dbapi.connect(uri, autocommit=True)
+
+
+LARGE = {
+    "a batch of 40 MB": (["x" * 40_000] * 1000, connect, 1000),
+    "a row of 20 MB": (["x" * 20_000_000, "y"], connect, 2),
+    "a batch of 40 MB over a connection of the driver's": (["x" * 40_000] * 1000, plain, 1000),
+    "a row of 20 MB over a connection of the driver's": (
+        ["x" * 20_000_000, "y"],
+        plain,
+        "raise the option adbc.flight.sql.client_option.with_max_msg_size",
+    ),
+}
+
+
+@pytest.mark.parametrize(("values", "open_", "expected"), LARGE.values(), ids=LARGE.keys())
+def test_rows_larger_than_a_message_of_the_driver(
+    server: Server, table: str, values: list[str], open_: Callable[[str], Connection], expected: int | str
+) -> None:
+    rows = pa.table({"s": values})
+    with open_(server.uri) as connection:
+        if isinstance(expected, str):
+            with pytest.raises(ServerError, match=expected):
+                ingest(connection, table, rows)
+            assert not (server.root / f"{table}.lance").exists()
+        else:
+            assert ingest(connection, table, rows) == expected
+            assert server.value(f"SELECT sum(length(s)) FROM {table}") == sum(map(len, values))
