@@ -37,12 +37,17 @@ def driver(cache: Path) -> Path:
     return jar
 
 
+def program(server: Server, jar: Path, name: str) -> list[str]:
+    """The command that runs a program in Java against a server, up to the program's further arguments."""
+    url = f"jdbc:arrow-flight-sql://{server.uri.removeprefix('grpc://')}/?useEncryption=false"
+    return [*JAVA, "-Duser.timezone=UTC", "-cp", str(jar), str(PROGRAM.with_name(name)), url]
+
+
 def said_of(server: Server, jar: Path, scratch: Path) -> Mapping[str, str]:
     """What the program says, by the name of each call: `= value` or `! error`."""
     types = scratch / "types.tsv"
     types.write_text("".join(f"{sample.table}\t{sample.literal}\n" for sample in SAMPLES))
-    url = f"jdbc:arrow-flight-sql://{server.uri.removeprefix('grpc://')}/?useEncryption=false"
-    command = [*JAVA, "-Duser.timezone=UTC", "-cp", str(jar), str(PROGRAM), url, str(types)]
+    command = [*program(server, jar, PROGRAM.name), str(types)]
     ran = subprocess.run(command, check=False, timeout=PATIENCE, capture_output=True, text=True)
     assert ran.returncode == 0, ran.stderr
     return said_in(ran.stdout)

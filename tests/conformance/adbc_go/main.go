@@ -24,6 +24,10 @@ func main() {
 	must(err)
 	connection, err := database.Open(ctx)
 	must(err)
+	if len(os.Args) > 2 {
+		parameters(connection, os.Args[2])
+		return
+	}
 	metadata(connection)
 	ingests(connection)
 	statements(connection)

@@ -1,0 +1,195 @@
+"""Shapes of statements with parameters, times the types that are bound: what every driver runs, and what comes of it."""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from decimal import Decimal
+from typing import Any
+
+import pyarrow as pa
+
+SETUP = (
+    "CREATE TABLE {t} (name VARCHAR, n INT, id BIGINT, x DOUBLE, word VARCHAR, price DECIMAL(9, 2), day DATE, at TIMESTAMP,"
+    " ok BOOLEAN) PARTITIONED BY (bucket(2, name))",
+    "INSERT INTO {t} VALUES ('a', 7, 70, 1.5, 'seven', 12.50, '2024-02-29', '2024-02-29T01:02:03', true), ('b', NULL, NULL,"
+    " NULL, NULL, NULL, NULL, NULL, NULL)",
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Bound:
+    """A value as drivers bind it: by which setter, its text for the programs, and the value and type in Python."""
+
+    setter: str
+    text: str
+    value: Any
+    type: pa.DataType
+
+    @property
+    def sent(self) -> str:
+        """The setter and the text, as the programs read them."""
+        return f"{self.setter}={self.text}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Kind:
+    """A type: its column in the table, how SQL calls it, and the value of the row `a`."""
+
+    column: str
+    sql: str
+    bound: Bound
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Line:
+    """One statement with its bound values, and what a driver answers: rows as `[a][b]`, or the number of changed rows."""
+
+    name: str
+    sql: str
+    bound: Sequence[Bound]
+    answer: str
+
+
+def _kind(column: str, sql: str, setter: str, text: str, value: Any, kind: pa.DataType) -> Kind:
+    return Kind(column=column, sql=sql, bound=Bound(setter=setter, text=text, value=value, type=kind))
+
+
+KINDS = (
+    _kind("n", "INT", "int", "7", 7, pa.int32()),
+    _kind("id", "BIGINT", "long", "70", 70, pa.int64()),
+    _kind("x", "DOUBLE", "double", "1.5", 1.5, pa.float64()),
+    _kind("word", "VARCHAR", "string", "seven", "seven", pa.utf8()),
+    _kind("price", "DECIMAL(9, 2)", "decimal", "12.50", Decimal("12.50"), pa.decimal128(9, 2)),
+    _kind("day", "DATE", "date", "2024-02-29", dt.date(2024, 2, 29), pa.date32()),
+    _kind("at", "TIMESTAMP", "timestamp", "2024-02-29 01:02:03", dt.datetime(2024, 2, 29, 1, 2, 3), pa.timestamp("us")),
+    _kind("ok", "BOOLEAN", "boolean", "true", True, pa.bool_()),
+)
+NULL = Bound(setter="null", text="", value=None, type=pa.null())
+
+_A = "(SELECT {c} FROM {t} WHERE name = 'a')"
+QUERIES = {
+    "comparison": ("SELECT name FROM {t} WHERE {c} = ?", "[a]"),
+    "comparison, flipped": ("SELECT name FROM {t} WHERE ? <= {c}", "[a]"),
+    "distinct from": ("SELECT name FROM {t} WHERE {c} IS DISTINCT FROM ?", "[b]"),
+    "in": ("SELECT name FROM {t} WHERE {c} IN (?, ?)", "[a]"),
+    "not in": ("SELECT name FROM {t} WHERE {c} NOT IN (?, ?)", ""),
+    "between": ("SELECT name FROM {t} WHERE {c} BETWEEN ? AND ?", "[a]"),
+    "cast": ("SELECT name FROM {t} WHERE {c} = CAST(? AS {type})", "[a]"),
+    "double colon": ("SELECT name FROM {t} WHERE {c} = ?::{type}", "[a]"),
+    "coalesce": (f"SELECT name FROM {{t}} WHERE name = 'b' AND coalesce({{c}}, ?) = {_A}", "[b]"),
+    "case": (f"SELECT name FROM {{t}} WHERE CASE name WHEN 'b' THEN ? ELSE {{c}} END = {_A} ORDER BY name", "[a][b]"),
+    "case, operand": ("SELECT name FROM {t} WHERE CASE {c} WHEN ? THEN 1 END = 1", "[a]"),
+    "nullif": ("SELECT name FROM {t} WHERE nullif({c}, ?) IS NULL ORDER BY name", "[a][b]"),
+    "greatest": ("SELECT name FROM {t} WHERE greatest({c}, ?) = {c}", "[a]"),
+    "subquery": ("SELECT name FROM {t} WHERE name = (SELECT max(name) FROM {t} WHERE {c} = ?)", "[a]"),
+    "exists": ("SELECT name FROM {t} o WHERE EXISTS (SELECT 1 FROM {t} i WHERE i.name = o.name AND i.{c} = ?)", "[a]"),
+    "join": ("SELECT p.name FROM {t} p JOIN {t} q ON p.name = q.name AND q.{c} = ?", "[a]"),
+    "with": ("WITH w AS (SELECT name FROM {t} WHERE {c} = ?) SELECT name FROM w", "[a]"),
+    "having": ("SELECT name FROM {t} GROUP BY name HAVING min({c}) = ?", "[a]"),
+    "filter of an aggregate": ("SELECT max(name) FILTER (WHERE {c} = ?) AS name FROM {t}", "[a]"),
+    "union": ("SELECT CAST(count(*) AS VARCHAR) FROM (SELECT {c} FROM {t} UNION SELECT ?)", "[2]"),
+    "values": (
+        "SELECT name FROM {t} WHERE {c} IN (SELECT v FROM (VALUES (?), (CAST(NULL AS {type}))) AS s (v))",
+        "[a]",
+    ),
+}
+"""Queries by shape, in which every parameter is the value of a type, with their answers. The table has the rows `a` and `b` alone."""
+
+CHANGES = {
+    "insert": ("INSERT INTO {t} (name, {c}) VALUES ('{row}', ?)",),
+    "insert, beside NULL": ("INSERT INTO {t} ({c}, name, {other}) VALUES (?, '{row}', NULL)",),
+    "insert, beside rows": ("INSERT INTO {t} (name, {c}) VALUES ('{row}', ?), ('{row} too', NULL)",),
+    "insert of a query": ("INSERT INTO {t} (name, {c}) SELECT '{row}', ?",),
+    "insert of a case": ("INSERT INTO {t} (name, {c}) VALUES ('{row}', CASE WHEN 1 = 1 THEN ? END)",),
+    "update": ("INSERT INTO {t} (name) VALUES ('{row}')", "UPDATE {t} SET {c} = ? WHERE name = '{row}'"),
+    "update by coalesce": (
+        "INSERT INTO {t} (name) VALUES ('{row}')",
+        "UPDATE {t} SET {c} = coalesce({c}, ?) WHERE name = '{row}'",
+    ),
+    "merge, source": (
+        "MERGE INTO {t} AS t USING (SELECT '{row}' AS name, ? AS v) AS s ON t.name = s.name"
+        " WHEN NOT MATCHED THEN INSERT (name, {c}) VALUES (s.name, s.v)",
+    ),
+    "merge, insert": (
+        "MERGE INTO {t} AS t USING (SELECT '{row}' AS name) AS s ON t.name = s.name"
+        " WHEN NOT MATCHED THEN INSERT (name, {c}) VALUES (s.name, ?)",
+    ),
+    "merge, update": (
+        "INSERT INTO {t} (name) VALUES ('{row}')",
+        "MERGE INTO {t} AS t USING (SELECT '{row}' AS name) AS s ON t.name = s.name WHEN MATCHED THEN UPDATE SET {c} = ?",
+    ),
+}
+"""Changes by shape, each of which leaves one row `{row}` with the bound value in its column."""
+
+REMOVALS = {
+    "delete": "DELETE FROM {t} WHERE name = '{row}' AND {c} = ?",
+    "merge, delete": (
+        "MERGE INTO {t} AS t USING (SELECT '{row}' AS name) AS s ON t.name = s.name WHEN MATCHED AND t.{c} = ? THEN DELETE"
+    ),
+}
+"""Changes that remove the row `{row}`, which the statement before them has made with the bound value."""
+
+
+def _whole(number: int) -> Bound:
+    return Bound(setter="long", text=str(number), value=number, type=pa.int64())
+
+
+def _text(text: str) -> Bound:
+    return Bound(setter="string", text=text, value=text, type=pa.utf8())
+
+
+FIXED = (
+    ("limit", "SELECT name FROM {t} ORDER BY name LIMIT ?", (_whole(1),), "[a]"),
+    ("offset", "SELECT name FROM {t} ORDER BY name LIMIT ? OFFSET ?", (_whole(1), _whole(1)), "[b]"),
+    ("like", "SELECT name FROM {t} WHERE word LIKE ?", (_text("sev%"),), "[a]"),
+    ("ilike", "SELECT name FROM {t} WHERE word NOT ILIKE ?", (_text("X%"),), "[a]"),
+    ("function of text", "SELECT substr(word, ?, ?) FROM {t} WHERE name = 'a'", (_whole(2), _whole(3)), "[eve]"),
+    ("concatenation", "SELECT name || ? FROM {t} WHERE name = ?", (_text("!"), _text("a")), "[a!]"),
+    ("arithmetic", "SELECT name FROM {t} WHERE id + ? = ? * 10", (_whole(10), _whole(8)), "[a]"),
+    ("nothing wanted", "SELECT ?", (_text("seven"),), "[seven]"),
+    ("dollars by number", "SELECT name FROM {t} WHERE name = $2 AND id > $1", (_whole(1), _text("a")), "[a]"),
+)
+"""Queries whose parameters have types of their own."""
+
+
+def lines(table: str) -> Iterator[Line]:
+    """Yield every statement over a table that `SETUP` has made, queries first."""
+    for name, sql, bound, answer in FIXED:
+        yield Line(name=name, sql=sql.format(t=table), bound=bound, answer=answer)
+    for shape, (sql, answer) in QUERIES.items():
+        for kind in KINDS:
+            filled = sql.format(t=table, c=kind.column, type=kind.sql)
+            yield Line(name=_row(shape, kind), sql=filled, bound=[kind.bound] * filled.count("?"), answer=answer)
+    for kind in KINDS:
+        yield from _changes(table, kind)
+
+
+def _changes(table: str, kind: Kind) -> Iterator[Line]:
+    other = "word" if kind.column != "word" else "n"
+    words = {"t": table, "c": kind.column, "other": other}
+    for shape, statements in CHANGES.items():
+        for bound, row in ((kind.bound, _row(shape, kind)), (NULL, f"{_row(shape, kind)}, null")):
+            for number, sql in enumerate(statements):
+                filled = sql.format(**words, row=row)
+                answer = "2" if "too" in sql else "1"
+                name = row if number == len(statements) - 1 else f"{row}, before"
+                yield Line(name=name, sql=filled, bound=[bound] * filled.count("?"), answer=answer)
+    for shape, sql in REMOVALS.items():
+        row = _row(shape, kind)
+        made = f"INSERT INTO {table} (name, {kind.column}) VALUES ('{row}', ?)"
+        yield Line(name=f"{row}, before", sql=made, bound=[kind.bound], answer="1")
+        yield Line(name=row, sql=sql.format(**words, row=row), bound=[kind.bound], answer="1")
+
+
+def stored() -> Iterator[tuple[str, str, Any]]:
+    """Yield the name, the column and the value of every row that the changes leave."""
+    for kind in KINDS:
+        for shape in CHANGES:
+            yield _row(shape, kind), kind.column, kind.bound.value
+            yield f"{_row(shape, kind)}, null", kind.column, None
+
+
+def _row(shape: str, kind: Kind) -> str:
+    return f"{shape} {kind.bound.setter}"

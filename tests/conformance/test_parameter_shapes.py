@@ -1,0 +1,88 @@
+"""Parameters in every shape of statement, bound by every setter: JDBC, ADBC in Python, and ADBC in Go.
+
+The statements and their answers are in `parameter_shapes.py`; what the changes store is read from the files.
+"""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+from tests.conformance import java
+from tests.conformance.parameter_shapes import SETUP, Line, lines, stored
+from tests.conformance.transcripts import said_in
+from tests.service.server_process import Server, serving
+from tests.stock import stored_rows
+
+PYTHON, GO, JDBC = "by_python", "by_go", "by_jdbc"
+NAMES = [line.name for line in lines("t")]
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    with serving(tmp_path_factory.mktemp("shapes") / "root") as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def by_python(server: Server) -> Mapping[str, str]:
+    return {line.name: _in_python(server, line) for line in _prepared(server, PYTHON)}
+
+
+@pytest.fixture(scope="module")
+def by_go(server: Server, adbc_program: Path, tmp_path_factory: pytest.TempPathFactory) -> Mapping[str, str]:
+    file = _written(server, GO, tmp_path_factory.mktemp("go"))
+    return _said([str(adbc_program), server.uri, str(file)])
+
+
+@pytest.fixture(scope="module")
+def by_jdbc(server: Server, jdbc_driver: Path, tmp_path_factory: pytest.TempPathFactory) -> Mapping[str, str]:
+    file = _written(server, JDBC, tmp_path_factory.mktemp("jdbc"))
+    return _said([*java.program(server, jdbc_driver, "Parameters.java"), str(file)])
+
+
+@pytest.mark.parametrize("driver", [PYTHON, GO, JDBC])
+def test_every_statement_is_answered(request: pytest.FixtureRequest, driver: str) -> None:
+    said = request.getfixturevalue(driver)
+    wrong = {line.name: said.get(line.name) for line in lines(driver) if said.get(line.name) != f"= {line.answer}"}
+    assert wrong == {}
+
+
+@pytest.mark.parametrize("driver", [PYTHON, GO, JDBC])
+def test_every_bound_value_is_stored(request: pytest.FixtureRequest, server: Server, driver: str) -> None:
+    request.getfixturevalue(driver)
+    rows = {row["name"]: row for row in stored_rows(server.root / driver).to_pylist()}
+    assert [(name, value) for name, column, value in stored() if rows[name][column] != value] == []
+    assert rows.keys() - {name for name, _, _ in stored()} - {f"{name} too" for name, _, _ in stored()} == {"a", "b"}
+
+
+def _prepared(server: Server, table: str) -> list[Line]:
+    """Make the table of a driver, and return its statements."""
+    for sql in SETUP:
+        server.run(sql.format(t=table))
+    return list(lines(table))
+
+
+def _written(server: Server, table: str, place: Path) -> Path:
+    file = place / "statements.tsv"
+    statements = _prepared(server, table)
+    file.write_text("".join(f"{s.name}\t{s.sql}\t{'|'.join(bound.sent for bound in s.bound)}\n" for s in statements))
+    return file
+
+
+def _said(command: list[str]) -> Mapping[str, str]:
+    ran = subprocess.run(command, check=False, timeout=java.PATIENCE, capture_output=True, text=True)
+    assert ran.returncode == 0, ran.stderr
+    return said_in(ran.stdout)
+
+
+def _in_python(server: Server, line: Line) -> str:
+    columns = [pa.array([bound.value], bound.type) for bound in line.bound]
+    parameters = pa.RecordBatch.from_arrays(columns, [str(n) for n, _ in enumerate(columns)]) if columns else None
+    if not line.sql.startswith(("SELECT", "WITH")):
+        return f"= {server.run(line.sql, parameters)}"
+    return "= " + "".join(f"[{row[0]}]" for row in server.rows(line.sql, parameters))
