@@ -38,8 +38,8 @@ BAD = {
     "nothing": "",
     "a space": " ",
     "too long": "a" * 5000,
-    "a quote": 'x"; DROP TABLE t; --',
-    "an apostrophe": "x'; DROP TABLE t; --",
+    "a quote": 'x"; DROP TABLE public.t; --',
+    "an apostrophe": "x'; DROP TABLE public.t; --",
 }
 
 

@@ -18,6 +18,7 @@ from lance_flight.errors import InvalidInput
 from lance_flight.model.naming import (
     MANIFEST,
     TABLE,
+    check_directory_name,
     check_sql_name,
     directory_name,
     namespace_name,
@@ -163,11 +164,49 @@ def test_no_two_paths_share_a_name(paths: list[tuple[int, str | None]]) -> None:
 
 @pytest.mark.parametrize("name", ["a", "A1", "_x", "flights_2025"])
 def test_a_plain_name_may_be_created(name: str) -> None:
-    assert check_sql_name("table", name) == name
+    assert check_sql_name("index", name) == name
+    assert check_directory_name("table", name) == name
 
 
 @pytest.mark.parametrize("name", ["", "1a", "a b", "a$b", "a.b", "é", "a\n", "__manifest/", "a-b"])
-def test_any_other_name_is_refused_with_its_kind(name: str) -> None:
-    with pytest.raises(InvalidInput, match="schema name") as raised:
-        check_sql_name("schema", name)
+def test_any_other_name_of_an_index_is_refused_with_its_kind(name: str) -> None:
+    with pytest.raises(InvalidInput, match="index name") as raised:
+        check_sql_name("index", name)
     assert repr(name) in str(raised.value)
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["Sales 2024", "naïve-τ", "#x", "select", "100%", "a%20b", 'say "x"', "it's", "a?*[b]:c", "~", "🦆", "x" * 200],
+)
+def test_a_directory_may_have_any_text_for_a_name(name: str) -> None:
+    assert check_directory_name("table", name) == name
+
+
+@pytest.mark.parametrize(
+    ("name", "why"),
+    [
+        pytest.param("", "it is empty", id="empty"),
+        pytest.param("a/b", "it has '/'; expected none of", id="a path"),
+        pytest.param("..", "it has '.'", id="the directory above"),
+        pytest.param("a\\b", "it has '", id="a path of Windows"),
+        pytest.param("a@b", "it has '@'", id="a version"),
+        pytest.param("a$b", "it has '$'", id="a metadata table"),
+        pytest.param("a.b", "it has '.'", id="a schema"),
+        pytest.param(" a", "without blanks at its ends", id="a blank before"),
+        pytest.param("a\u00a0", "without blanks at its ends", id="a blank that is none of ASCII"),
+        pytest.param("a\nb", "control character", id="a line"),
+        pytest.param("a\0b", "control character", id="zero"),
+        pytest.param("a\u2028b", "control character", id="a line of Unicode"),
+        pytest.param("a\ud800", "control character", id="half a character"),
+        pytest.param("a%2Fb", "who reads it as a URL finds '/'", id="a path in a URL"),
+        pytest.param("%252e%252e", "who reads it as a URL finds '.'", id="the directory above in a URL of a URL"),
+        pytest.param("a%00b", "control character", id="zero in a URL"),
+        pytest.param("é" * 101, "it has 202 bytes of UTF-8; expected at most 200", id="long"),
+        pytest.param("__manifest", "namespaces call their own table", id="the manifest"),
+    ],
+)
+def test_any_other_name_of_a_directory_is_refused_with_the_reason(name: str, why: str) -> None:
+    with pytest.raises(InvalidInput, match="schema name") as raised:
+        check_directory_name("schema", name)
+    assert why in str(raised.value)

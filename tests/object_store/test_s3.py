@@ -46,6 +46,32 @@ def test_tables_are_made_read_changed_and_dropped(server: Server, partition_by: 
     assert server.value("SELECT count(*) FROM t") == 3
 
 
+QUOTED_NAMES = ["Sales 2024", "naïve-τ", 'say "x"', "a*[b]:c", "~", "🦆"]
+
+
+@pytest.mark.parametrize("partition_by", [None, "p"])
+@pytest.mark.parametrize("name", QUOTED_NAMES)
+def test_a_table_may_be_called_by_any_text(server: Server, bucket: Bucket, name: str, partition_by: str | None) -> None:
+    table = '"' + name.replace('"', '""')
+    assert server.ingest(name, ROWS, partition_by=partition_by) == 3
+    assert server.run(f"INSERT INTO {table}\" VALUES (4, 'a')") == 1
+    assert server.run(f"UPDATE {table}\" SET p = 'z' WHERE id = 1") == 1
+    server.run(f'ALTER TABLE {table}" CREATE TAG first')
+    assert sorted(server.rows(f'SELECT * FROM {table}@first"')) == [(1, "z"), (2, "b"), (3, None), (4, "a")]
+    assert server.rows("SHOW TABLES") == [("public", name, partition_by is not None)]
+    found = [each for each in bucket.store.directories() if not each.startswith(".")]
+    assert found == [name if partition_by else f"{name}.lance"]
+    server.run(f'DROP TABLE {table}"')
+    assert server.rows("SHOW TABLES") == []
+
+
+@pytest.mark.parametrize("name", ["a?b", "#x", "a%20b", "100%"])
+def test_a_name_that_a_url_reads_otherwise_is_refused(server: Server, name: str) -> None:
+    for sql in (f'CREATE TABLE "{name}" (id INT)', f'CREATE TABLE "{name}" (id INT) PARTITIONED BY (id)'):
+        assert "expected none of # ? % in an object store" in server.refuses(sql)
+    assert server.rows("SHOW TABLES") == []
+
+
 def test_what_was_written_is_there_for_the_next_server(bucket: Bucket, tmp_path: Path) -> None:
     with bucket.serving(tmp_path, "first") as first:
         first.ingest("t", ROWS, partition_by="p")

@@ -197,7 +197,22 @@ def test_an_append_to_a_plain_table_may_not_partition_it(server: Server, table: 
     assert server.value(f"SELECT count(*) FROM {table}") == 0
 
 
-NAMES = ["../x", "a/b", "/etc/x", "..", "a$b", "a-b", "a b", "1a", "ü", ".x", "a.b", "a\\b", "x$partitions", "x@1"]
+NAMES = [
+    "../x",
+    "a/b",
+    "/etc/x",
+    "..",
+    "a$b",
+    " a",
+    "a\tb",
+    "%2e%2e",
+    "a%2fb",
+    ".x",
+    "a.b",
+    "a\\b",
+    "x$partitions",
+    "x@1",
+]
 
 
 @pytest.mark.parametrize("name", NAMES)

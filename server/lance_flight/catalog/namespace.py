@@ -119,6 +119,11 @@ class PartitionedNamespace(Table):
     def create_branch(self, name: str, at: int | str | datetime | None = None) -> None:
         """Begin a branch at a snapshot (None: the newest one)."""
         self._refuse_on_branch("have branches of their own")
+        if "?" in self.store.uri:
+            raise Unsupported(
+                f"{self.store.name!r} cannot have branches: Lance takes what follows a ? in a path for a query; expected a"
+                " table, and a root, without ? in its name"
+            )
         snapshot = self._writable() if at is None else self.snapshot(at)
         if snapshot.floating or NAMESPACE_KEY not in snapshot.metadata:
             raise Unsupported(

@@ -9,7 +9,9 @@ import hashlib
 import re
 import secrets
 import struct
+import unicodedata
 from collections.abc import Iterable, Sequence
+from urllib.parse import unquote
 
 import pyarrow as pa
 
@@ -37,17 +39,68 @@ _RESERVED = frozenset(
 _SQL_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _LABEL = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]*")
 _LONGEST = 200
-"""Characters of a name that we make; files are called after it, with what is added to it."""
+"""Characters of a label, or bytes of a table's name, that we make; files are called after it, with what is added to it."""
+_OF_PATHS = "/\\@$."
+"""Signs that part paths, or that part the name of a table from a version, a metadata table or a schema."""
+_CONTROL = frozenset({"Cc", "Cs", "Zl", "Zp"})
+"""Categories of characters that are no text, or end a line."""
 _SPEC_NAMESPACE = re.compile(r"v([1-9][0-9]*)")
 
 
 def check_sql_name(kind: str, name: str) -> str:
-    """Return `name` itself if we may create a table or schema called so, else `InvalidInput`."""
+    """Return `name` itself if an index may be created called so, else `InvalidInput`."""
     if _SQL_NAME.fullmatch(name) is None:
         raise InvalidInput(f"{kind} name {name!r} is not allowed; expected [A-Za-z_][A-Za-z0-9_]*")
-    if name == MANIFEST:
-        raise InvalidInput(f"{kind} name {name!r} is not allowed; it is what namespaces call their own table")
     return _short(kind, name)
+
+
+def check_directory_name(kind: str, name: str) -> str:
+    """Return `name` itself if a table or schema may be created called so, else `InvalidInput`: its directory is called after it.
+
+    >>> check_directory_name("table", "Sales 2024")
+    'Sales 2024'
+    """
+    problem = _directory_name_problem(name)
+    if problem is not None:
+        raise InvalidInput(f"{kind} name {_shown(name)} is not allowed; {problem}")
+    return name
+
+
+def _directory_name_problem(name: str) -> str | None:
+    if name == MANIFEST:
+        return "it is what namespaces call their own table"
+    if not name or name != name.strip():
+        return "expected a name without blanks at its ends" if name else "it is empty"
+    for letter in name:
+        if letter in _OF_PATHS:
+            return f"it has {letter!r}; expected none of {' '.join(_OF_PATHS)}"
+    for letter in _decoded(name):
+        if letter in _OF_PATHS:
+            return f"who reads it as a URL finds {letter!r} in it; expected none of {' '.join(_OF_PATHS)}"
+        if unicodedata.category(letter) in _CONTROL:
+            return f"it has the control character {letter!r}"
+    size = len(name.encode())
+    return f"it has {size} bytes of UTF-8; expected at most {_LONGEST}" if size > _LONGEST else None
+
+
+def _decoded(name: str) -> str:
+    """Return a name as URLs would have it that are decoded until nothing is left to decode."""
+    while (decoded := unquote(name)) != name:
+        name = decoded
+    return name
+
+
+def _shown(name: str) -> str:
+    return repr(name) if len(name) <= _LONGEST else f"{name[:20]!r}…"
+
+
+def is_same_text(one: str, other: str) -> bool:
+    """Return whether two names are one text in Unicode, be its letters composed or not: some file systems take them for one.
+
+    >>> is_same_text("na\u00efve", "nai\u0308ve")
+    True
+    """
+    return unicodedata.normalize("NFC", one) == unicodedata.normalize("NFC", other)
 
 
 def column_name_problem(name: str) -> str | None:

@@ -25,11 +25,13 @@ from lance_flight.catalog.storage.branches import has_branches
 from lance_flight.catalog.storage.staging_area import StagingArea, private_place
 from lance_flight.catalog.storage.store import Store
 from lance_flight.catalog.table import Table
-from lance_flight.errors import AlreadyExists, Conflict, Corrupt, NotFound, OutsideRoot, Unsupported
+from lance_flight.errors import AlreadyExists, Conflict, Corrupt, InvalidInput, NotFound, OutsideRoot, Unsupported
 from lance_flight.faults import failpoint
-from lance_flight.model.naming import PLAIN_SUFFIX, SEPARATOR, check_sql_name
+from lance_flight.model.naming import PLAIN_SUFFIX, SEPARATOR, check_directory_name, is_same_text
 
 __all__ = ["BRANCH_SIGN", "PUBLIC", "Root", "StagedTable", "Table", "TableName", "Visibility"]
+
+_OF_URLS = frozenset("#?%")
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,8 +84,14 @@ class Root(TableResolver):
                 f"table {name.name!r} is a temporary one of this session, which would hide a lasting one"
             )
         self.check_main(name)
-        check_sql_name("table", name.name)
+        check_directory_name("table", name.name)
+        if self.store.is_remote and set(name.name) & _OF_URLS:
+            raise InvalidInput(
+                f"table name {name.name!r} is not allowed; expected none of # ? % in an object store, where Lance reads them as"
+                " parts of a URL"
+            )
         self._check_definition(name)
+        self._check_alike(name)
         self.check_other_tables()
         is_replaced = replace and not partitioned and name in self._listed()
         if not is_replaced:
@@ -123,9 +131,10 @@ class Root(TableResolver):
             self.temporary.rename(name, new)
             return
         self.check_main(name)
-        target = TableName(name.db_schema, check_sql_name("table", new))
+        target = TableName(name.db_schema, check_directory_name("table", new))
         for each in (name, target):
             self._check_definition(each)
+        self._check_alike(target)
         if self._is_namespace(self.store) and self.has(name):
             raise Unsupported(f"table {name.name!r} is the root itself; rename the directory instead")
         with self._lock:
@@ -176,17 +185,28 @@ class Root(TableResolver):
         if self.guard is not None:
             self.guard.check_definition(name)
 
+    def _check_alike(self, name: TableName) -> None:
+        """Refuse a name that differs from another table's in its Unicode form alone."""
+        if name.name.isascii():
+            return
+        for other in self._names(name.db_schema):
+            if other != name.name and is_same_text(other, name.name):
+                raise AlreadyExists(
+                    f"table {name.name!r} is there already under the same text in another Unicode form, {other!a};"
+                    f" expected that one, not {name.name!a}"
+                )
+
     def _check_directory(self, db_schema: str) -> None:
         """Refuse a schema that is no directory of ours: what makes tables in a listed namespace is Lance itself."""
         if self._is_directory(db_schema):
-            check_sql_name("schema", db_schema)
+            check_directory_name("schema", db_schema)
             return
         if db_schema in self._listed_schemas():
             raise Unsupported(
                 f"schema {db_schema!r} is a namespace of the root's __manifest, in which Lance's own tools make tables;"
                 " expected public, or a sub-directory of the root"
             )
-        check_sql_name("schema", db_schema)
+        check_directory_name("schema", db_schema)
         raise NotFound.named("schema", db_schema, self.schemas())
 
     def _publish(self, table: Table, private: StagingArea, name: TableName, place: Store, *, replace: bool) -> None:

@@ -32,6 +32,8 @@ SMALL_BYTES = 1 << 20
 UNREADABLE = (OSError, ValueError, RuntimeError)
 """Errors of Lance for files that are missing or malformed."""
 
+_PLAIN_PATH = re.compile(r"[A-Za-z0-9_./-]*")
+"""Matches the local paths of which every function of Lance makes the same place; of others tags and branches make a second directory."""
 _LANCE_SOURCE = re.compile(r",? ?/\S+\.rs:\d+:\d+")
 
 
@@ -119,7 +121,8 @@ class Store:
         `OutsideRoot` where a part of it lies elsewhere. One that is opened `to_commit` writes files in the way of small ones.
         """
         self.check_links()
-        return self.checked(self._opened(version, self.uri_for_small_files if to_commit else self.uri))
+        is_encoded = to_commit or not _PLAIN_PATH.fullmatch(self.uri)
+        return self.checked(self._opened(version, self.uri_for_small_files if is_encoded else self.uri))
 
     def checked(self, dataset: LanceDataset) -> LanceDataset:
         """Return the same dataset, of a version that lies here; `OutsideRoot` where its files lie outside of the root."""
