@@ -37,6 +37,7 @@ NEEDS = {
     "UPDATE t SET x = 1": "",
     "DELETE FROM t": "",
     "MERGE INTO t USING u ON t.x = u.x WHEN MATCHED THEN DELETE": "",
+    "MERGE INTO t USING u WHEN MATCHED THEN DELETE": "",
     "CREATE TABLE t (x BIGINT)": "DDL t",
     "CREATE TABLE IF NOT EXISTS s.t AS SELECT 1": "DDL s.t, INSERT s.t",
     "CREATE TEMPORARY TABLE t (x BIGINT)": "",

@@ -158,7 +158,28 @@ def test_a_key_that_another_writer_has_set_is_known(server: Server, table: str) 
     assert key(server, table) == ["id"]
 
 
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_a_merge_without_a_condition_goes_by_the_key(server: Server, layout: str, table: str) -> None:
+    columns = "(region VARCHAR, id BIGINT, amount REAL, PRIMARY KEY (id, region))"
+    made(server, layout, table, columns)
+    source = "(VALUES ('a', 1, 7.0), ('b', 1, 8.0), (?, 2, 9.0)) AS s (region, id, amount)"
+    clauses = "WHEN MATCHED THEN UPDATE SET amount = s.amount WHEN NOT MATCHED THEN INSERT *"
+    assert server.run(f"MERGE INTO {table} USING {source} {clauses}", ("b",)) == 3
+    assert server.rows(f"SELECT * FROM {table} ORDER BY region, id") == [("a", 1, 7.0), ("b", 1, 8.0), ("b", 2, 9.0)]
+    other = made(server, "", f"{table}s")
+    explained = str(server.rows(f"EXPLAIN MERGE INTO {table} AS o USING {other} WHEN MATCHED THEN DELETE"))
+    assert "o.id" in explained
+    assert server.run(f"MERGE INTO {table} AS o USING {other} WHEN MATCHED THEN DELETE") == 2
+    assert server.rows(f"SELECT * FROM {table}") == [("b", 1, 8.0)]
+
+
 REFUSED = {
+    "a merge by no key": (
+        "MERGE INTO {} USING (VALUES (1)) AS s (id) WHEN MATCHED THEN DELETE",
+        "[invalid_sql",
+        "has no primary key; expected ON condition",
+    ),
+    "a merge without clauses": ("MERGE INTO {} USING s AS u", "[invalid_sql", "ON, or WHEN"),
     "no such column": ("ALTER TABLE {} ADD PRIMARY KEY (ide)", "[not_found", "did you mean 'id'?"),
     "a column that may be NULL": ("ALTER TABLE {} ADD PRIMARY KEY (amount)", "[invalid_schema", "expected NOT NULL"),
     "a column twice": ("ALTER TABLE {} ADD PRIMARY KEY (id, id)", "[invalid_schema", "stands 2 times"),

@@ -56,8 +56,9 @@ class Explain(RowsStatement):
     def answer(self, session: QuerySession, parameters: pa.RecordBatch | None) -> Answer:
         if self.change is None:
             return _Plans(session, session.frame(self.sql, parameters), self.analyze)
-        frame = session.frame(self.change.query_in(session).sql, parameters)
-        self.change.narrow(session, frame)
+        change = self.change.resolved(session)
+        frame = session.frame(change.query_in(session).sql, parameters)
+        change.narrow(session, frame)
         return _Plans(session, frame, self.analyze)
 
 

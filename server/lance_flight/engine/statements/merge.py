@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import pyarrow as pa
 from datafusion import DataFrame
@@ -11,6 +11,7 @@ from lance_flight.engine.query.policies.access import Privilege
 from lance_flight.engine.query.session import QuerySession
 from lance_flight.engine.sql import references
 from lance_flight.engine.sql.cursor import Cursor
+from lance_flight.engine.sql.references import quoted
 from lance_flight.engine.sql.version_clauses import read_version
 from lance_flight.engine.statements.row_changes import RowChange
 from lance_flight.engine.writes.merge_keys import matched_rows
@@ -31,7 +32,7 @@ from lance_flight.errors import SqlError
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Merge(Merging, RowChange):
-    """MERGE INTO t [[AS] a] USING source [[AS] s [(column, …)]] ON condition WHEN …."""
+    """MERGE INTO t [[AS] a] USING source [[AS] s [(column, …)]] [ON condition] WHEN …; without ON by the primary key."""
 
     forms = ("MERGE",)
 
@@ -42,8 +43,9 @@ class Merge(Merging, RowChange):
         cursor.expect("USING")
         source, called = _source(cursor)
         columns = references.names(cursor) if cursor.peek("(") else ()
-        cursor.expect("ON")
-        on = text(cursor, "the condition", "WHEN")
+        if not (cursor.peek("ON") or cursor.peek("WHEN")):
+            raise cursor.error("ON, or WHEN for a MERGE by the primary key")
+        on = text(cursor, "the condition", "WHEN") if cursor.accept("ON") else ""
         clauses = [_clause(cursor)]
         while not cursor.done:
             clauses.append(_clause(cursor))
@@ -63,6 +65,17 @@ class Merge(Merging, RowChange):
         inserts = any(clause.matched is Matched.SOURCE_ONLY for clause in self.clauses)
         return (self.changing - {Privilege.DELETE}) | ({Privilege.INSERT} if inserts else frozenset())
 
+    def resolved(self, session: QuerySession) -> Merge:
+        if self.on:
+            return self
+        key = self.writable(session).primary_key
+        if not key:
+            raise SqlError(
+                f"table {self.target_name.name!r} has no primary key; expected ON condition, or ALTER TABLE … ADD PRIMARY KEY"
+            )
+        equal = [f"{quoted(self.target.alias, name)} = {quoted(self.source_alias, name)}" for name in key]
+        return replace(self, on=" AND ".join(equal))
+
     def query(self, session: QuerySession, schema: pa.Schema, *, keeps_ids: bool) -> RowQuery:
         source = pa.schema(session.frame(source_query(self)).schema())
         return merge_query(self, self.target_name.db_schema, schema, source, keeps_ids=keeps_ids)
@@ -75,7 +88,7 @@ def _source(cursor: Cursor) -> tuple[str, str]:
     """Read the source of a MERGE: its text without the alias, and the name by which the statement refers to it."""
     if cursor.peek("("):
         relation = cursor.bracketed()
-        called = alias(cursor, "ON")
+        called = alias(cursor, "ON", "WHEN")
         if called is None:
             raise cursor.error("a name for the source")
         return relation, called
@@ -83,7 +96,7 @@ def _source(cursor: Cursor) -> tuple[str, str]:
     reference = references.table(cursor)
     read_version(cursor)  # which the query over the source reads again
     relation = cursor.source(start, cursor.at)
-    return relation, alias(cursor, "ON") or reference.name
+    return relation, alias(cursor, "ON", "WHEN") or reference.name
 
 
 def _clause(cursor: Cursor) -> MergeClause:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Collection, Iterable
 from functools import partial
+from typing import Self
 
 import pyarrow as pa
 from datafusion import DataFrame
@@ -107,11 +108,19 @@ class RowChange(TargetChange):
     def required(self, own: Collection[TableName]) -> Iterable[Required]:
         return ()
 
+    def resolved(self, session: QuerySession) -> Self:
+        """Return the statement with what it leaves to the definition of its target."""
+        return self
+
     def query_in(self, session: QuerySession) -> RowQuery:
         """Build the query that finds the rows to change, in a session that has the target registered."""
-        transaction = session.transaction or SqlTransaction(session.root)
-        target = WritableTable(transaction.table(self.target_name), transaction)
+        target = self.writable(session)
         return self.query(session, target.columns, keeps_ids=target.keeps_row_ids)
+
+    def writable(self, session: QuerySession) -> WritableTable:
+        """Return the target as the transaction of a session sees it."""
+        transaction = session.transaction or SqlTransaction(session.root)
+        return WritableTable(transaction.table(self.target_name), transaction)
 
     def change(
         self,
@@ -122,13 +131,14 @@ class RowChange(TargetChange):
         parameters: pa.RecordBatch | None,
     ) -> int:
         session = changes.new_session(transaction, self.target_name, self.changing)
-        find = partial(RowDelta, session, self, self.query_in(session), parameters)
+        statement = self.resolved(session)
+        find = partial(RowDelta, session, statement, statement.query_in(session), parameters)
         return WritableTable(table, transaction, policy).change(find)
 
     def parameters(self, sql: str, changes: Changes) -> pa.Schema:
         session = changes.new_session(
             changes.transaction or SqlTransaction(changes.root), self.target_name, self.changing
         )
-        query = self.query_in(session)
+        query = self.resolved(session).query_in(session)
         session.frame(query.sql)
         return parameter_schema(sql, {**session.wanted_types(), **query.parameter_types})

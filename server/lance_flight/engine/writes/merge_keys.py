@@ -14,9 +14,11 @@ import pyarrow as pa
 from datafusion import DataFrame, Expr, LogicalPlan
 
 from lance_flight.engine.query.few_keys import few_keys
+from lance_flight.engine.query.information_schema import INFORMATION_SCHEMA
 from lance_flight.engine.query.session import QuerySession
 from lance_flight.engine.query.system_tables import SYSTEM
 from lance_flight.engine.sql.functions import unsteady
+from lance_flight.engine.sql.parameters import parameter_count
 from lance_flight.engine.writes.row_changes import Matched, Merging
 from lance_flight.engine.writes.row_queries import source_query
 from lance_flight.planning.predicates import Column, In, Predicate, all_of
@@ -38,8 +40,12 @@ def matched_rows(session: QuerySession, statement: Merging, frame: DataFrame) ->
 def _is_stable(statement: Merging, db_schema: str) -> bool:
     """Return whether the source, and the keys computed from it, are the same when they are computed twice."""
     text = statement.source.lstrip("( \n\t").upper()
+    # The source is asked for its keys without the values of parameters.
+    if parameter_count(statement.source):
+        return False
     is_rows = not statement.source.startswith("(") or text.startswith("VALUES")
-    is_of_system = SYSTEM in f"{db_schema}.{statement.source}".lower()
+    source = f"{db_schema}.{statement.source}".lower()
+    is_of_system = SYSTEM in source or INFORMATION_SCHEMA in source
     return is_rows and not is_of_system and not any(chain(unsteady(statement.source), unsteady(statement.on)))
 
 

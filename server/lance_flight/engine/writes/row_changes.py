@@ -51,7 +51,7 @@ class MergeClause:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Merging:
-    """`INTO t [[AS] a] USING source [[AS] s [(column, …)]] ON condition WHEN …`; `source` is SQL text."""
+    """`INTO t [[AS] a] USING source [[AS] s [(column, …)]] ON condition WHEN …`; `source` is SQL text; `on` is empty until the primary key is looked up."""
 
     target: Target
     source: str

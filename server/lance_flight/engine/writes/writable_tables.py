@@ -43,6 +43,11 @@ class WritableTable:
         """Return the columns as the transaction sees them."""
         return self.transaction.snapshot(self.table).schema.plain
 
+    @property
+    def primary_key(self) -> tuple[str, ...]:
+        """Return the columns of the primary key as the transaction sees them."""
+        return self.transaction.snapshot(self.table).schema.primary_key
+
     def append(self, data: Iterable[pa.Table]) -> int:
         """Add rows, and return their number."""
         inner = self._writing()
