@@ -30,6 +30,8 @@ from lance_flight.engine.statements.queries import Query, SubstraitPlan
 from lance_flight.engine.statements.registry import STATEMENTS
 from lance_flight.engine.statements.set_option import SetOption
 from lance_flight.engine.statements.show import ShowColumns, ShowListing, ShowMetadata
+from lance_flight.engine.statements.show_create import ShowCreateTable, ShowCreateView
+from lance_flight.engine.statements.summarize import Summarize
 from lance_flight.engine.statements.transactions import Begin, EndTransaction
 from lance_flight.engine.statements.update import Update
 from lance_flight.errors import LanceFlightError, Refused
@@ -264,6 +266,9 @@ def test_every_statement_about_a_table_and_every_alteration_has_its_rights() -> 
         ShowListing,
         ShowMetadata,
         ShowColumns,
+        ShowCreateTable,
+        ShowCreateView,
+        Summarize,
         Describe,
         DescribeNamespace,
         Insert,

@@ -210,3 +210,60 @@ def test_the_results_have_the_types_of_their_description(server: Server) -> None
     found = server.query("SELECT * FROM information_schema.columns LIMIT 0").schema
     assert found.field("ordinal_position").type == pa.int64()
     assert found.field("column_name").type == pa.utf8()
+
+
+MADE_AGAIN = {
+    "plain": (
+        'CREATE TABLE "public"."{}" (\n  "id" BIGINT NOT NULL,\n  "Odd ""name" VARCHAR COMMENT \'it\'\'s\',\n'
+        '  "s" STRUCT<"a" INTEGER, "b" TIMESTAMPTZ(6)>[],\n  PRIMARY KEY ("id")\n)\nCOMMENT \'all\''
+    ),
+    "partitioned": (
+        'CREATE TABLE "public"."{}" (\n  "id" BIGINT,\n  "at" TIMESTAMP(6)\n)\n'
+        "PARTITIONED BY (year(at) AS at_year, bucket(4, id) AS id_bucket)\n"
+        "WITH (stable_row_ids = true, file_version = '2.1')"
+    ),
+}
+
+
+@pytest.mark.parametrize("definition", MADE_AGAIN.values(), ids=MADE_AGAIN)
+def test_a_table_is_made_again_by_its_definition(server: Server, table: str, definition: str) -> None:
+    server.run(definition.replace("{}", table))
+    try:
+        assert server.rows(f"SHOW CREATE TABLE {table}") == [
+            ("lance", "public", table, definition.replace("{}", table))
+        ]
+    finally:
+        server.run(f"DROP TABLE {table}")
+
+
+def test_a_summary_has_a_row_for_each_column(server: Server, table: str) -> None:
+    server.run(f"CREATE TEMPORARY TABLE {table} (i BIGINT, f REAL, s VARCHAR, d DATE, l BIGINT[], b VARBINARY)")
+    rows = (
+        "(1, 1.5, 'x', DATE '2020-01-01', [1], X'00ff'), (2, 2.5, 'y', NULL, [1], X'01'),"
+        " (3, NULL, 'x', NULL, NULL, NULL), (NULL, NULL, 'z', NULL, NULL, NULL)"
+    )
+    server.run(f"INSERT INTO {table} VALUES {rows}")
+    found = {row.pop("column_name"): row for row in server.query(f"SUMMARIZE {table}").to_pylist()}
+    shown = {
+        name: (row["min"], row["max"], row["approx_unique"], row["avg"], str(row["null_percentage"]))
+        for name, row in found.items()
+    }
+    assert shown == {
+        "i": ("1", "3", 3, "2.0", "25.00"),
+        "f": ("1.5", "2.5", 2, "2.0", "50.00"),
+        "s": ("x", "z", 3, None, "0.00"),
+        "d": ("2020-01-01", "2020-01-01", 1, None, "75.00"),
+        "l": (None, None, 1, None, "50.00"),
+        "b": ("00ff", "01", 2, None, "50.00"),
+    }
+    assert {row["count"] for row in found.values()} == {4}
+    assert (found["i"]["column_type"], found["i"]["std"], found["i"]["q50"]) == ("BIGINT", "1.0", "2.0")
+    assert server.rows(f"SUMMARIZE SELECT i FROM {table} WHERE i > ?", (5,)) == [
+        ("i", "BIGINT", None, None, 0, None, None, None, None, None, 0, None)
+    ]
+
+
+def test_a_view_that_is_not_there_is_not_shown(server: Server) -> None:
+    assert "no view 'nowhere'" in server.refuses("SHOW CREATE VIEW nowhere")
+    assert "did you mean 'planes'" in server.refuses("SHOW CREATE TABLE plane")
+    assert "did you mean 'planes'" in server.refuses("SUMMARIZE plane")

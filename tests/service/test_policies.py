@@ -90,7 +90,9 @@ def test_a_tenant_is_listed_what_it_may_see(tenants: Tenants, sql: str) -> None:
     assert tenants.rows("alice", sql) == [("events",)]
     assert sorted(tenants.rows("owner", sql)) == [("events",), ("ledger",)]
     assert [name for _, name, _ in tenants.rows("alice", "SHOW TABLES")] == ["events"]
-    assert "not_found" in tenants.refuses("alice", "SHOW COLUMNS FROM ledger")
+    assert tenants.rows("alice", "SUMMARIZE events")[1][:4] == ("n", "BIGINT", "1", "2")
+    for statement in ("SHOW COLUMNS FROM ledger", "SHOW CREATE TABLE ledger", "SUMMARIZE ledger"):
+        assert "not_found" in tenants.refuses("alice", statement)
 
 
 def test_each_tenant_has_the_table_alone(tenants: Tenants) -> None:

@@ -55,7 +55,6 @@ HABITS = [
     pytest.param("COPY (SELECT 1) TO 'x.csv'", "adbc_ingest", id="COPY TO"),
     pytest.param("LOAD DATA INFILE 'x' INTO TABLE said", "adbc_ingest", id="LOAD DATA"),
     pytest.param("SHOW DATABASES", "SHOW SCHEMAS", id="SHOW DATABASES"),
-    pytest.param("SHOW CREATE TABLE said", "DESCRIBE t", id="SHOW CREATE TABLE"),
     pytest.param("DESCRIBE EXTENDED said", "DESCRIBE t", id="DESCRIBE EXTENDED"),
     pytest.param("DESC HISTORY said", "t$snapshots", id="DESCRIBE HISTORY"),
     pytest.param("PRAGMA table_info('said')", "DESCRIBE t", id="PRAGMA"),

@@ -29,7 +29,7 @@ _INSTEAD: Mapping[tuple[str, ...], str] = MappingProxyType(
     {
         **dict.fromkeys([("HELP",), ("\\", "$1"), ("\\", "H"), (".", "HELP"), ("$1",)], _HELP),
         **dict.fromkeys([("\\", "D"), (".", "SCHEMA"), ("PRAGMA", "TABLE_INFO")], _COLUMNS),
-        **dict.fromkeys([("SHOW", "CREATE"), ("DESCRIBE", "EXTENDED"), ("DESCRIBE", "FORMATTED")], _COLUMNS),
+        **dict.fromkeys([("DESCRIBE", "EXTENDED"), ("DESCRIBE", "FORMATTED")], _COLUMNS),
         **dict.fromkeys([("\\", "DT"), ("\\", "L"), ("\\", "DN"), (".", "TABLES"), (".", "DATABASES")], _TABLES),
         **dict.fromkeys([("SHOW", "DATABASES"), ("SHOW", "NAMESPACES")], _SHOW_SCHEMAS),
         **dict.fromkeys([("COPY",), ("LOAD",), ("UNLOAD",), ("EXPORT",), ("IMPORT",), ("\\", "COPY")], _CLIENT),
@@ -49,7 +49,6 @@ _INSTEAD: Mapping[tuple[str, ...], str] = MappingProxyType(
         ("SAVEPOINT",): "it is not offered: a transaction is committed or rolled back as a whole",
         ("LOCK",): "leave it out: readers keep the snapshot that they began with, and writers are told of conflicts",
         ("TABLE",): "write SELECT * FROM t",
-        ("SUMMARIZE",): "write SELECT count(*), min(column), max(column) FROM t",
         ("RENAME",): "write ALTER TABLE t RENAME TO u",
         ("RESTORE",): "write ALTER TABLE t ROLLBACK TO point",
         ("RESET",): "write SET name = 'value'",

@@ -28,6 +28,8 @@ from lance_flight.engine.statements.merge import Merge
 from lance_flight.engine.statements.queries import Query, SubstraitPlan
 from lance_flight.engine.statements.set_option import SetOption
 from lance_flight.engine.statements.show import ShowColumns, ShowListing, ShowMetadata
+from lance_flight.engine.statements.show_create import ShowCreateTable, ShowCreateView
+from lance_flight.engine.statements.summarize import Summarize
 from lance_flight.engine.statements.transactions import Begin, EndTransaction
 from lance_flight.engine.statements.truncate import Truncate
 from lance_flight.engine.statements.update import Update
@@ -38,7 +40,10 @@ STATEMENTS: tuple[type[Statement], ...] = (
     Explain,
     ShowListing,
     ShowColumns,
+    ShowCreateTable,
+    ShowCreateView,
     ShowMetadata,
+    Summarize,
     Describe,
     DescribeNamespace,
     CreateTable,
