@@ -11,21 +11,43 @@ from typing import Any
 import pyarrow as pa
 
 SETUP = (
-    "CREATE TABLE {t} (name VARCHAR, n INT, id BIGINT, x DOUBLE, word VARCHAR, price DECIMAL(9, 2), day DATE, at TIMESTAMP,"
-    " ok BOOLEAN) PARTITIONED BY (bucket(2, name))",
-    "INSERT INTO {t} VALUES ('a', 7, 70, 1.5, 'seven', 12.50, '2024-02-29', '2024-02-29T01:02:03', true), ('b', NULL, NULL,"
-    " NULL, NULL, NULL, NULL, NULL, NULL)",
+    (
+        "CREATE TABLE {t} (name VARCHAR, n INT, id BIGINT, x DOUBLE, word VARCHAR, price DECIMAL(9, 2), day DATE, at TIMESTAMP,"
+        " ok BOOLEAN) PARTITIONED BY (bucket(2, name))"
+    ),
+    (
+        "INSERT INTO {t} VALUES ('a', 7, 70, 1.5, 'seven', 12.50, '2024-02-29', '2024-02-29T01:02:03', true), ('b', NULL, NULL,"
+        " NULL, NULL, NULL, NULL, NULL, NULL)"
+    ),
 )
+TYPES = {
+    "int": pa.int32(),
+    "long": pa.int64(),
+    "double": pa.float64(),
+    "string": pa.utf8(),
+    "decimal": pa.decimal128(9, 2),
+    "date": pa.date32(),
+    "timestamp": pa.timestamp("us"),
+    "boolean": pa.bool_(),
+    "null": pa.null(),
+}
+"""Arrow types that ADBC binds, by the setter of JDBC for the same values."""
+OBJECT = "object:"
+"""Prefix of a setter for a value that JDBC binds by `setObject`."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class Bound:
-    """A value as drivers bind it: by which setter, its text for the programs, and the value and type in Python."""
+    """A value as drivers bind it: by which setter, its text for the programs, and the value in Python."""
 
     setter: str
     text: str
     value: Any
-    type: pa.DataType
+
+    @property
+    def type(self) -> pa.DataType:
+        """The type that ADBC binds it by."""
+        return TYPES[self.setter.removeprefix(OBJECT)]
 
     @property
     def sent(self) -> str:
@@ -33,7 +55,7 @@ class Bound:
         return f"{self.setter}={self.text}"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class Kind:
     """A type: its column in the table, how SQL calls it, and the value of the row `a`."""
 
@@ -52,21 +74,17 @@ class Line:
     answer: str
 
 
-def _kind(column: str, sql: str, setter: str, text: str, value: Any, kind: pa.DataType) -> Kind:
-    return Kind(column=column, sql=sql, bound=Bound(setter=setter, text=text, value=value, type=kind))
-
-
 KINDS = (
-    _kind("n", "INT", "int", "7", 7, pa.int32()),
-    _kind("id", "BIGINT", "long", "70", 70, pa.int64()),
-    _kind("x", "DOUBLE", "double", "1.5", 1.5, pa.float64()),
-    _kind("word", "VARCHAR", "string", "seven", "seven", pa.utf8()),
-    _kind("price", "DECIMAL(9, 2)", "decimal", "12.50", Decimal("12.50"), pa.decimal128(9, 2)),
-    _kind("day", "DATE", "date", "2024-02-29", dt.date(2024, 2, 29), pa.date32()),
-    _kind("at", "TIMESTAMP", "timestamp", "2024-02-29 01:02:03", dt.datetime(2024, 2, 29, 1, 2, 3), pa.timestamp("us")),
-    _kind("ok", "BOOLEAN", "boolean", "true", True, pa.bool_()),
+    Kind("n", "INT", Bound("int", "7", 7)),
+    Kind("id", "BIGINT", Bound("long", "70", 70)),
+    Kind("x", "DOUBLE", Bound("double", "1.5", 1.5)),
+    Kind("word", "VARCHAR", Bound("string", "seven", "seven")),
+    Kind("price", "DECIMAL(9, 2)", Bound("decimal", "12.50", Decimal("12.50"))),
+    Kind("day", "DATE", Bound("date", "2024-02-29", dt.date(2024, 2, 29))),
+    Kind("at", "TIMESTAMP", Bound("timestamp", "2024-02-29 01:02:03", dt.datetime(2024, 2, 29, 1, 2, 3))),
+    Kind("ok", "BOOLEAN", Bound("boolean", "true", value=True)),
 )
-NULL = Bound(setter="null", text="", value=None, type=pa.null())
+NULL = Bound("null", "", None)
 
 _A = "(SELECT {c} FROM {t} WHERE name = 'a')"
 QUERIES = {
@@ -109,12 +127,16 @@ CHANGES = {
         "UPDATE {t} SET {c} = coalesce({c}, ?) WHERE name = '{row}'",
     ),
     "merge, source": (
-        "MERGE INTO {t} AS t USING (SELECT '{row}' AS name, ? AS v) AS s ON t.name = s.name"
-        " WHEN NOT MATCHED THEN INSERT (name, {c}) VALUES (s.name, s.v)",
+        (
+            "MERGE INTO {t} AS t USING (SELECT '{row}' AS name, ? AS v) AS s ON t.name = s.name"
+            " WHEN NOT MATCHED THEN INSERT (name, {c}) VALUES (s.name, s.v)"
+        ),
     ),
     "merge, insert": (
-        "MERGE INTO {t} AS t USING (SELECT '{row}' AS name) AS s ON t.name = s.name"
-        " WHEN NOT MATCHED THEN INSERT (name, {c}) VALUES (s.name, ?)",
+        (
+            "MERGE INTO {t} AS t USING (SELECT '{row}' AS name) AS s ON t.name = s.name"
+            " WHEN NOT MATCHED THEN INSERT (name, {c}) VALUES (s.name, ?)"
+        ),
     ),
     "merge, update": (
         "INSERT INTO {t} (name) VALUES ('{row}')",
@@ -133,11 +155,11 @@ REMOVALS = {
 
 
 def _whole(number: int) -> Bound:
-    return Bound(setter="long", text=str(number), value=number, type=pa.int64())
+    return Bound("long", str(number), number)
 
 
 def _text(text: str) -> Bound:
-    return Bound(setter="string", text=text, value=text, type=pa.utf8())
+    return Bound("string", text, text)
 
 
 FIXED = (

@@ -71,7 +71,7 @@ func columnOf(setter string, text string) arrow.Array {
 		"date": arrow.FixedWidthTypes.Date32, "timestamp": &arrow.TimestampType{Unit: arrow.Microsecond},
 		"boolean": arrow.FixedWidthTypes.Boolean, "null": arrow.Null,
 	}
-	builder := array.NewBuilder(memory.DefaultAllocator, types[setter])
+	builder := array.NewBuilder(memory.DefaultAllocator, types[strings.TrimPrefix(setter, "object:")])
 	defer builder.Release()
 	switch b := builder.(type) {
 	case *array.Int32Builder:
