@@ -62,6 +62,7 @@ TESTED: Mapping[str, str] = MappingProxyType(
         "client/docs/spark-joins.md python": "spark/test_spark.py",
         "client/docs/spark-maintenance.md python": "spark/test_spark.py",
         "client/docs/spark-read-write.md python": "spark/test_spark.py",
+        "client/docs/sqlalchemy.md python": "conformance/test_recipes.py",
         "client/docs/streams.md python": "spark/test_spark.py",
         "server/docs/branches.md sql": "test_readme.py",
         "server/docs/configuration.md toml": "test_deployment.py",

@@ -149,6 +149,7 @@ LIBRARIES = {
     "opentelemetry": {"lance_flight.admin.tracing", "lance_flight.flight.tracing"},
     "cryptography": {"lance_flight.flight.tls"},
     "pyspark": {"lance_flight_client.spark"},
+    "sqlalchemy": {"lance_flight_client.sqlalchemy"},
     # Lance describes the fields of a table in messages of its own.
     "google.protobuf": {"lance_flight.flight", "lance_flight.catalog.storage.lance_fields"},
     "adbc_driver_flightsql": {"lance_flight_client"},

@@ -1,4 +1,4 @@
-"""The recipes of client/docs/drivers.md, run as they stand."""
+"""The recipes of client/docs/drivers.md, and the pages of single tools, run as they stand."""
 
 from __future__ import annotations
 
@@ -71,6 +71,21 @@ def test_node(server: Server, node_packages: Path) -> None:
     recipe = RECIPES["Node"].replace(DOCUMENTED_PORT, server.uri.rpartition(":")[2])
     shown = printed(["node", "-e", recipe], env={**os.environ, "NODE_PATH": str(node_packages)})
     assert shown.count("Lima") == 2
+
+
+PAGES = {
+    "sqlalchemy": {"firsts": [(0,), (1,)], "columns": ["id", "at", "site"], "left": 1000},
+}
+"""Page in client/docs → what its Python leaves behind."""
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_page(server: Server, page: str) -> None:
+    blocks = re.findall(r"^```python\n(.*?)^```$", (DOCS / f"{page}.md").read_text(), re.MULTILINE | re.DOTALL)
+    program = "\n".join(blocks).replace(f"127.0.0.1:{DOCUMENTED_PORT}", server.uri.removeprefix("grpc://"))
+    names: dict[str, Any] = {}
+    exec(compile(program, page, "exec"), names)  # noqa: S102 - our own text
+    assert {name: names[name] for name in PAGES[page]} == PAGES[page]
 
 
 def printed(command: Sequence[str], **how: Any) -> str:

@@ -1,0 +1,163 @@
+"""Compilation of SQLAlchemy's statements, DDL and identifiers to the SQL of the server."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from sqlalchemy import util
+from sqlalchemy.exc import CompileError
+from sqlalchemy.sql import compiler
+
+_DIALECT, _PREFIX = "lance", "flight_"
+"""`Table(…, lance_flight_partitioned_by="day(ts)")` is the option `flight_partitioned_by` of a dialect `lance` to SQLAlchemy, which splits
+the name at its first underscore."""
+
+
+def declared(*names: str) -> dict[str, None]:
+    """Return options of the dialect as `construct_arguments` declares them.
+
+    >>> declared("using")
+    {'flight_using': None}
+    """
+    return {_PREFIX + name: None for name in names}
+
+
+def _given(element: Any, *names: str) -> dict[str, Any]:
+    """Return those of the dialect's options that a table or an index has."""
+    options = element.dialect_options[_DIALECT]
+    return {name: options[_PREFIX + name] for name in names if options[_PREFIX + name] is not None}
+
+
+class LanceFlightCompiler(compiler.SQLCompiler):
+    """Writes statements."""
+
+    def limit_clause(self, select: Any, **kw: Any) -> str:
+        """Return LIMIT and OFFSET, each of which may be absent."""
+        text = ""
+        if select._limit_clause is not None:  # noqa: SLF001 - what every dialect reads
+            text += "\n LIMIT " + self.process(select._limit_clause, **kw)  # noqa: SLF001
+        if select._offset_clause is not None:  # noqa: SLF001
+            text += "\n OFFSET " + self.process(select._offset_clause, **kw)  # noqa: SLF001
+        return text
+
+    def for_update_clause(self, select: Any, **kw: Any) -> str:
+        """Return nothing: readers and writers do not wait for each other."""
+        return ""
+
+    def visit_like_op_binary(self, binary: Any, operator: Any, **kw: Any) -> str:
+        return self._like("LIKE", binary, **kw)
+
+    def visit_not_like_op_binary(self, binary: Any, operator: Any, **kw: Any) -> str:
+        return self._like("NOT LIKE", binary, **kw)
+
+    def visit_ilike_op_binary(self, binary: Any, operator: Any, **kw: Any) -> str:
+        return self._like("ILIKE", binary, **kw)
+
+    def visit_not_ilike_op_binary(self, binary: Any, operator: Any, **kw: Any) -> str:
+        return self._like("NOT ILIKE", binary, **kw)
+
+    def _like(self, word: str, binary: Any, **kw: Any) -> str:
+        """Return a LIKE; the pattern of another escape character is rewritten to the backslash, the only one that there is."""
+        left, right = (side._compiler_dispatch(self, **kw) for side in (binary.left, binary.right))  # noqa: SLF001
+        escape = binary.modifiers.get("escape")
+        if escape is not None and escape != "\\":
+            escaped = _literal(f"(?s){re.escape(escape)}(.)")
+            right = f"regexp_replace(replace({right}, '\\', '\\\\'), {escaped}, '\\\\\\1', 'g')"
+        return f"{left} {word} {right}"
+
+    def visit_regexp_match_op_binary(self, binary: Any, operator: Any, **kw: Any) -> str:
+        return self._regexp("regexp_like", binary, **kw)
+
+    def visit_not_regexp_match_op_binary(self, binary: Any, operator: Any, **kw: Any) -> str:
+        return "NOT " + self._regexp("regexp_like", binary, **kw)
+
+    def visit_regexp_replace_op_binary(self, binary: Any, operator: Any, **kw: Any) -> str:
+        return self._regexp("regexp_replace", binary, **kw)
+
+    def _regexp(self, function: str, binary: Any, **kw: Any) -> str:
+        left, right = self.process(binary.left, **kw), self.process(binary.right, **kw)
+        flags = binary.modifiers["flags"]
+        return f"{function}({left}, {right}{'' if flags is None else ', ' + _literal(flags)})"
+
+    def visit_empty_set_expr(self, element_types: Any, **kw: Any) -> str:
+        columns = ", ".join(f"NULL AS c{place}" for place in range(len(element_types) or 1))
+        return f"SELECT {columns} WHERE 1 != 1"
+
+
+def _literal(text: str) -> str:
+    return "'" + text.replace("'", "''") + "'"
+
+
+class LanceFlightDDLCompiler(compiler.DDLCompiler):
+    """Writes DDL; constraints that the server does not have are left out with a warning."""
+
+    def get_column_specification(self, column: Any, **kwargs: Any) -> str:
+        for given, what, instead in (
+            (column.computed, "Computed", "a column that the application fills"),
+            (column.identity, "Identity", "default=, such as uuid.uuid4"),
+            (column.server_default, "server_default", "default="),
+        ):
+            if given is not None:
+                raise CompileError(
+                    f"column {column.name!r} has a {what}, which the server does not store; use {instead}"
+                )
+        return super().get_column_specification(column, **kwargs)
+
+    def post_create_table(self, table: Any) -> str:
+        partitioned = _given(table, "partitioned_by").values()
+        clauses = [f" PARTITIONED BY ({fields})" for fields in partitioned]
+        return "".join([*clauses, _with(_given(table, "file_version", "stable_row_ids"))])
+
+    def visit_primary_key_constraint(self, constraint: Any, **kw: Any) -> Any:
+        return None
+
+    def visit_foreign_key_constraint(self, constraint: Any, **kw: Any) -> Any:
+        return None
+
+    def visit_unique_constraint(self, constraint: Any, **kw: Any) -> Any:
+        return _left_out("UNIQUE", constraint)
+
+    def visit_check_constraint(self, constraint: Any, **kw: Any) -> Any:
+        return _left_out("CHECK", constraint)
+
+    visit_column_check_constraint = visit_check_constraint
+
+    def visit_create_index(self, create: Any, *args: Any, **kw: Any) -> str:
+        index = create.element
+        if index.unique:
+            raise CompileError(f"index {index.name!r} is unique, which no index of the server is")
+        text: str = super().visit_create_index(create, *args, **kw)  # type: ignore[no-untyped-call]
+        using = "".join(f" USING {kind}" for kind in _given(index, "using").values())
+        return text + using + _with(_given(index, "with").get("with", {}))
+
+    def visit_drop_index(self, drop: Any, **kw: Any) -> str:
+        index = drop.element
+        exists = "IF EXISTS " if drop.if_exists else ""
+        return f"DROP INDEX {exists}{self._prepared_index_name(index)} ON {self.preparer.format_table(index.table)}"
+
+
+def _left_out(kind: str, constraint: Any) -> None:
+    util.warn(f"{kind} constraint of table {constraint.table.name!r} is left out: the server would not enforce it")
+
+
+def _with(options: Mapping[str, object]) -> str:
+    """Return a WITH clause; nothing without options."""
+    chosen = ", ".join(f"{name} = {_option(value)}" for name, value in options.items())
+    return f" WITH ({chosen})" if chosen else ""
+
+
+def _option(value: object) -> str:
+    return str(value).lower() if isinstance(value, (bool, int, float)) else _literal(str(value))
+
+
+class LanceFlightIdentifierPreparer(compiler.IdentifierPreparer):
+    """Quotes what DataFusion reads as a word of SQL."""
+
+    reserved_words = compiler.RESERVED_WORDS | {
+        "anti", "cube", "exclude", "except", "fetch", "filter", "global", "group", "groups", "intersect", "lateral", "limit", "minus",
+        "natural", "offset", "order", "pivot", "qualify", "rollup", "sample", "semi", "settings", "sort", "start", "tablesample",
+        "top", "unpivot", "view", "window", "with", "values", "partition", "by", "interval", "row", "rows", "range", "exists",
+        "timestamp", "date", "time", "struct", "array", "map", "cluster", "distribute", "connect", "for", "prewhere", "format",
+    }  # fmt: skip
