@@ -18,6 +18,7 @@ NEEDS = {
     "SHOW VIEWS": "",
     "SHOW FUNCTIONS": "",
     "SHOW COLUMNS FROM t": "",
+    "SHOW ALL": "",
     "SHOW CREATE TABLE t": "",
     "SHOW CREATE VIEW v": "",
     "SUMMARIZE t": "",

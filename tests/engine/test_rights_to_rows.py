@@ -29,7 +29,7 @@ from lance_flight.engine.statements.parsing import parse
 from lance_flight.engine.statements.queries import Query, SubstraitPlan
 from lance_flight.engine.statements.registry import STATEMENTS
 from lance_flight.engine.statements.set_option import SetOption
-from lance_flight.engine.statements.show import ShowColumns, ShowListing, ShowMetadata
+from lance_flight.engine.statements.show import ShowColumns, ShowListing, ShowMetadata, ShowSettings
 from lance_flight.engine.statements.show_create import ShowCreateTable, ShowCreateView
 from lance_flight.engine.statements.summarize import Summarize
 from lance_flight.engine.statements.transactions import Begin, EndTransaction
@@ -268,6 +268,7 @@ def test_every_statement_about_a_table_and_every_alteration_has_its_rights() -> 
         ShowColumns,
         ShowCreateTable,
         ShowCreateView,
+        ShowSettings,
         Summarize,
         Describe,
         DescribeNamespace,

@@ -170,6 +170,18 @@ def test_the_schema_of_the_session_is_the_current_one(server: Server) -> None:
         assert cursor.fetchall() == [("sales",)]
 
 
+def test_the_settings_of_the_session_are_shown(server: Server) -> None:
+    with connected(server) as connection, connection.cursor() as cursor:
+        for statement in ("USE sales", "SET isolation = 'serializable'", "SET dynamic_pruning = 'off'"):
+            cursor.execute(statement)
+        cursor.execute("SHOW ALL")
+        shown = dict(cursor.fetchall())
+    changed = {"schema": "sales", "isolation": "serializable", "dynamic_pruning": "off"}
+    assert shown == dict(server.rows("SHOW ALL")) | changed
+    assert shown["catalog"] == "lance"
+    assert dict(server.rows("SHOW ALL"))["isolation"] == "snapshot"
+
+
 REFUSED = {
     "no such schema": ("SHOW TABLES FROM salse", "[not_found", "did you mean 'sales'?"),
     "no such catalog": ("SHOW SCHEMAS FROM other", "[invalid_sql", "expected 'lance', the only one"),

@@ -88,7 +88,7 @@ ORDERED = [
     pytest.param("SELECT id FROM t", False, id="not sorted"),
     pytest.param("SELECT count(*) AS n FROM (SELECT id FROM t ORDER BY id) AS s", False, id="sorted inside"),
     pytest.param("SELECT id FROM t LIMIT 3", False, id="any ones"),
-    pytest.param("SHOW TABLES", False, id="no query"),
+    pytest.param("SHOW ALL", False, id="no query"),
 ]
 
 

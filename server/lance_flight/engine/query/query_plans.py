@@ -52,5 +52,6 @@ def tasks_of(
         session="" if scope.session is None else scope.session.id,
         temporary=tuple(sorted(name.name for name in scope.temporary.names)),
         execution=scope.execution,
+        isolation=scope.isolation,
     )
     return tuple(replace(whole, share=Split(part, shares)) for part in range(shares))

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from lance_flight.catalog.roots.directory import PUBLIC
 from lance_flight.catalog.roots.temporary import NO_TABLES, Temporary, TemporaryTables
 from lance_flight.engine.query.policies.access import UNLIMITED, Access
-from lance_flight.engine.runtime.client_sessions import ANONYMOUS, Session
+from lance_flight.engine.runtime.client_sessions import ANONYMOUS, Isolation, Session
 from lance_flight.engine.runtime.query_options import QueryOptions
 from lance_flight.engine.runtime.running_statement import Issuer
 
@@ -49,6 +49,11 @@ class Scope:
     def db_schema(self) -> str:
         """Return the schema of table names without one."""
         return PUBLIC if self.session is None else self.session.db_schema
+
+    @property
+    def isolation(self) -> Isolation:
+        """Return the isolation level of the next transaction of the session."""
+        return Isolation.SNAPSHOT if self.session is None else self.session.isolation
 
     @property
     def execution(self) -> QueryOptions:

@@ -12,6 +12,7 @@ from lance_flight.catalog.storage.leases import SnapshotLease
 from lance_flight.engine.query.policies.access import UNLIMITED, Access, Privilege
 from lance_flight.engine.query.system_tables import SystemTables
 from lance_flight.engine.query.tables import Split
+from lance_flight.engine.runtime.client_sessions import Isolation
 from lance_flight.engine.runtime.query_options import QueryOptions
 from lance_flight.engine.runtime.running_statement import RunningStatement
 from lance_flight.engine.runtime.transactions import SqlTransaction
@@ -38,7 +39,7 @@ class StatementContext:
 
     `root` is the root as the statement sees it, and inside a `transaction` its tables are read as that sees them. Names without a
     schema are tables of `db_schema`. `readings` fixes the versions of tables (from a ticket); others are read at their newest
-    snapshot, unless `execution` says another. `share` restricts every scan to one part, `target_partitions` is the number of its lanes.
+    snapshot, unless `execution` says another. `isolation` is that of the session's next transaction. `share` restricts every scan to one part, `target_partitions` is the number of its lanes.
 
     The rows of `target` have addresses under the name `t$rows`; on them the `changing` privileges are needed beside SELECT, which
     `access` grants on the rows of all tables. Leases that keep the snapshots from being vacuumed are put into `holds`. `runtime` bounds what
@@ -52,6 +53,7 @@ class StatementContext:
     db_schema: str = PUBLIC
     readings: Mapping[str, TableVersion] = field(default_factory=dict)
     execution: QueryOptions = field(default_factory=QueryOptions)
+    isolation: Isolation = Isolation.SNAPSHOT
     share: Split = field(default_factory=Split)
     target: TableName | None = None
     changing: frozenset[Privilege] = frozenset()

@@ -16,6 +16,7 @@ from lance_flight.arrow_streams import decode_batch, encode_rows
 from lance_flight.catalog.roots.directory import PUBLIC
 from lance_flight.engine.query.statement_context import TableVersion
 from lance_flight.engine.query.tables import Split
+from lance_flight.engine.runtime.client_sessions import Isolation
 from lance_flight.engine.runtime.query_options import QueryOptions
 from lance_flight.errors import TicketError
 from lance_flight.model.pins import BranchVersion, FixedPin, Version
@@ -27,7 +28,7 @@ _EXECUTION = tuple(each.name for each in fields(QueryOptions))
 class Task:
     """Work of one endpoint for a `statement`; one inside a `transaction` can run on the server that holds it alone.
 
-    `branch` and `db_schema` are those that its session was on. The names of `temporary` meant tables of that session, which it
+    `branch`, `db_schema` and `isolation` are those of its session. The names of `temporary` meant tables of that session, which it
     alone can read. One with a `report` has been done: it gives the report alone (`engine.statements.reports`).
     """
 
@@ -42,6 +43,7 @@ class Task:
     session: str = ""
     temporary: tuple[str, ...] = ()
     execution: QueryOptions = field(default_factory=QueryOptions)
+    isolation: Isolation = Isolation.SNAPSHOT
     report: bytes | None = None
 
     def to_bytes(self) -> bytes:
@@ -60,6 +62,7 @@ class Task:
             "session": self.session,
             "temporary": self.temporary,
             "execution": {name: getattr(self.execution, name) for name in _EXECUTION},
+            "isolation": self.isolation.value,
             "transaction": None if self.transaction is None else self.transaction.hex(),
             "report": None if self.report is None else _to_text(self.report),
         }
@@ -84,6 +87,7 @@ class Task:
                 session=value["session"],
                 temporary=tuple(value["temporary"]),
                 execution=QueryOptions(**value["execution"]),
+                isolation=Isolation(value["isolation"]),
                 transaction=None if value["transaction"] is None else bytes.fromhex(value["transaction"]),
                 report=None if value.get("report") is None else base64.b64decode(value["report"]),
             )

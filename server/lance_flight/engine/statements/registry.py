@@ -27,7 +27,7 @@ from lance_flight.engine.statements.maintenance import Compact, Migrate, Repair,
 from lance_flight.engine.statements.merge import Merge
 from lance_flight.engine.statements.queries import Query, SubstraitPlan
 from lance_flight.engine.statements.set_option import SetOption
-from lance_flight.engine.statements.show import ShowColumns, ShowListing, ShowMetadata
+from lance_flight.engine.statements.show import ShowColumns, ShowListing, ShowMetadata, ShowSettings
 from lance_flight.engine.statements.show_create import ShowCreateTable, ShowCreateView
 from lance_flight.engine.statements.summarize import Summarize
 from lance_flight.engine.statements.transactions import Begin, EndTransaction
@@ -42,6 +42,7 @@ STATEMENTS: tuple[type[Statement], ...] = (
     ShowColumns,
     ShowCreateTable,
     ShowCreateView,
+    ShowSettings,
     ShowMetadata,
     Summarize,
     Describe,

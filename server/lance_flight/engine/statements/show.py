@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from types import MappingProxyType
 
 import pyarrow as pa
 
+from lance_flight.backend_values import SettingValue
 from lance_flight.engine.query.planned_query import PlannedQuery
 from lance_flight.engine.query.session import QuerySession
+from lance_flight.engine.runtime.client_sessions import Session
 from lance_flight.engine.sql import references
 from lance_flight.engine.sql.cursor import Cursor
 from lance_flight.engine.sql.references import TableRef, quoted, table_name, text_literal
+from lance_flight.engine.statements import settings
 from lance_flight.engine.statements.kinds import Answer, RowsStatement
 from lance_flight.errors import NotFound
 
+_SETTINGS_SCHEMA = pa.schema([pa.field(name, pa.utf8(), nullable=False) for name in ("name", "value")])
 _LISTINGS = MappingProxyType(
     {
         "CATALOGS": ("catalog_name", "SELECT DISTINCT catalog_name FROM information_schema.schemata"),
@@ -87,6 +92,47 @@ class ShowColumns(RowsStatement):
             f" AND table_name = {text_literal(name.name)}{like} ORDER BY ordinal_position"
         )
         return PlannedQuery.of(session, query, parameters)
+
+
+@dataclass(frozen=True, slots=True)
+class ShowSettings(RowsStatement):
+    """SHOW ALL: the settings of the session with their values."""
+
+    forms = ("SHOW ALL",)
+
+    @classmethod
+    def read(cls, _: Cursor) -> ShowSettings:
+        return cls()
+
+    def answer(self, session: QuerySession, parameters: pa.RecordBatch | None) -> Answer:
+        context = session.context
+        known = Session(
+            isolation=context.isolation,
+            branch=session.root.branch,
+            db_schema=session.db_schema,
+            execution=session.execution,
+        )
+        return _Settings(known)
+
+
+@dataclass(frozen=True, slots=True)
+class _Settings:
+    """Answer with the settings of a session, in the form that SET takes."""
+
+    session: Session
+    schema: pa.Schema = _SETTINGS_SCHEMA
+    frame: None = None
+
+    def batches(self) -> Iterator[pa.RecordBatch]:
+        shown = {name: _as_set(value) for name, value in settings.options(self.session).items()}
+        columns = [pa.array(each, pa.utf8()) for each in (shown, shown.values())]
+        yield pa.RecordBatch.from_arrays(columns, schema=self.schema)
+
+
+def _as_set(value: SettingValue) -> str:
+    if isinstance(value, bool):
+        return "on" if value else "off"
+    return str(value)
 
 
 @dataclass(frozen=True, slots=True)
