@@ -195,6 +195,21 @@ func transactionsInSQL() {
 			return query(c, "SELECT count(*) AS rows FROM in_parts")
 		})
 	}
+	say("a version by a clause", func() (any, error) {
+		if _, err := update(c, "ALTER TABLE in_parts CREATE TAG empty"); err != nil {
+			return nil, err
+		}
+		if _, err := update(c, "INSERT INTO in_parts VALUES (7), (8)"); err != nil {
+			return nil, err
+		}
+		return query(c, "SELECT count(*) AS rows FROM in_parts FOR TAG empty")
+	})
+	say("a row by its _rowid", func() (any, error) {
+		if _, err := update(c, "DELETE FROM in_parts WHERE _rowid IN (SELECT _rowid FROM in_parts WHERE id = 7)"); err != nil {
+			return nil, err
+		}
+		return query(c, "SELECT *, _partition IS NULL AS plain FROM in_parts")
+	})
 	must(c.Close())
 }
 

@@ -243,6 +243,23 @@ public final class Conformance {
       return query("SELECT b FROM parted WHERE a = 102");
     });
     say("COMMIT without BEGIN", () -> execute("COMMIT"));
+    say("a version by a clause", () -> {
+      update("ALTER TABLE parted CREATE TAG before");
+      update("INSERT INTO parted VALUES (103, 'later')");
+      return query("SELECT t.a FROM parted FOR TAG before AS t ORDER BY t.a");
+    });
+    say("a row by its _rowid", () -> {
+      String select = "SELECT _rowid, _partition IS NULL, * FROM parted WHERE a = 103";
+      try (Statement read = connection.createStatement();
+          ResultSet rows = read.executeQuery(select);
+          PreparedStatement write = connection.prepareStatement("UPDATE parted SET b = ? WHERE _rowid = ?")) {
+        rows.next();
+        write.setString(1, "by its id");
+        write.setString(2, rows.getString("_rowid"));
+        String columns = rows.getMetaData().getColumnCount() + " " + rows.getBoolean(2) + " " + rows.getString("b");
+        return columns + ": " + write.executeUpdate() + " " + query("SELECT a, b FROM parted WHERE a > 101 ORDER BY a");
+      }
+    });
   }
 
   private void type(String table, String literal) {
