@@ -1,4 +1,4 @@
-"""The Flight SQL JDBC driver, run once by a program in Java that says what came of each call."""
+"""The Flight SQL JDBC driver, run by programs in Java that say what came of each call."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from tests.conformance.types import SAMPLES
 from tests.service.server_process import Server
 
 DRIVER = "org.apache.arrow:flight-sql-jdbc-driver:18.3.0"
-PROGRAM = Path(__file__).parent / "jdbc" / "Conformance.java"
+PROGRAMS = Path(__file__).parent / "jdbc"
 PATIENCE = 300.0
-JAVA = ("java", "--add-opens=java.base/java.nio=ALL-UNNAMED", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC")
-"""A program of seconds, which compilers that optimise would take longer over than it runs."""
+JAVA = ("java", "--add-opens=java.base/java.nio=ALL-UNNAMED", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Xmx512m")
+"""A program of seconds, which compilers that optimise would take longer over than it runs, and which holds no large result."""
 
 
 def is_installed() -> bool:
@@ -40,14 +40,19 @@ def driver(cache: Path) -> Path:
 def program(server: Server, jar: Path, name: str) -> list[str]:
     """The command that runs a program in Java against a server, up to the program's further arguments."""
     url = f"jdbc:arrow-flight-sql://{server.uri.removeprefix('grpc://')}/?useEncryption=false"
-    return [*JAVA, "-Duser.timezone=UTC", "-cp", str(jar), str(PROGRAM.with_name(name)), url]
+    return [*JAVA, "-Duser.timezone=UTC", "-cp", str(jar), str(PROGRAMS / name), url]
 
 
-def said_of(server: Server, jar: Path, scratch: Path) -> Mapping[str, str]:
-    """What the program says, by the name of each call: `= value` or `! error`."""
+def conformance_of(server: Server, jar: Path, scratch: Path) -> Mapping[str, str]:
+    """What `Conformance.java` says, which goes through the types of the table of types."""
     types = scratch / "types.tsv"
     types.write_text("".join(f"{sample.table}\t{sample.literal}\n" for sample in SAMPLES))
-    command = [*program(server, jar, PROGRAM.name), str(types)]
+    return said_of(server, jar, "Conformance.java", str(types))
+
+
+def said_of(server: Server, jar: Path, name: str, *arguments: str) -> Mapping[str, str]:
+    """What a program says, by the name of each call: `= value` or `! error`."""
+    command = [*program(server, jar, name), *arguments]
     ran = subprocess.run(command, check=False, timeout=PATIENCE, capture_output=True, text=True)
     assert ran.returncode == 0, ran.stderr
     return said_in(ran.stdout)

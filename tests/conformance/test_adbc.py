@@ -80,7 +80,7 @@ def test_what_is_said_of_a_column(server: Server) -> None:
 
 
 def test_table_types(server: Server) -> None:
-    assert server.connection.adbc_get_table_types() == ["TABLE"]
+    assert server.connection.adbc_get_table_types() == ["LOCAL TEMPORARY", "TABLE"]
 
 
 def test_the_schema_of_a_table(server: Server) -> None:

@@ -1,8 +1,7 @@
 """Drivers against the product: JDBC, ADBC in Go, and every Arrow type over ADBC and JDBC.
 
-`jdbc/expected.txt` and `adbc_go/expected.txt` are what the programs in Java and in Go have to say. Some of it is the
-JDBC driver's own: it takes a number that is one
-of several choices for a set of bits (so there are no full outer joins), has no type info, and leaves methods undone.
+`jdbc/expected.txt`, `jdbc/values.txt` and `adbc_go/expected.txt` are what the programs in Java and in Go have to say. Some of it is
+the JDBC driver's own, as server/docs/conformance.md shows.
 """
 
 from __future__ import annotations
@@ -19,7 +18,8 @@ from tests.conformance.transcripts import said_in
 from tests.conformance.types import SAMPLES, TYPES, by_adbc, by_jdbc, documented, markdown
 from tests.service.server_process import Server, serving
 
-EXPECTED = said_in((java.PROGRAM.parent / "expected.txt").read_text())
+EXPECTED = said_in((java.PROGRAMS / "expected.txt").read_text())
+EXPECTED_VALUES = said_in((java.PROGRAMS / "values.txt").read_text())
 EXPECTED_IN_GO = said_in((go.MODULE / "expected.txt").read_text())
 
 
@@ -47,12 +47,27 @@ def said(
     server: Server, adbc: object, jdbc_driver: Path, tmp_path_factory: pytest.TempPathFactory
 ) -> Mapping[str, str]:
     """What the program in Java says."""
-    return java.said_of(server, jdbc_driver, tmp_path_factory.mktemp("jdbc"))
+    return java.conformance_of(server, jdbc_driver, tmp_path_factory.mktemp("jdbc"))
 
 
 @pytest.mark.parametrize("name", EXPECTED)
 def test_jdbc(said: Mapping[str, str], name: str) -> None:
     assert said[name] == EXPECTED[name]
+
+
+@pytest.fixture(scope="module")
+def said_of_values(server: Server, jdbc_driver: Path) -> Mapping[str, str]:
+    """What the program in Java says that goes through setters, getters and batches."""
+    return java.said_of(server, jdbc_driver, "Values.java")
+
+
+@pytest.mark.parametrize("name", EXPECTED_VALUES)
+def test_values_of_jdbc(said_of_values: Mapping[str, str], name: str) -> None:
+    assert said_of_values[name] == EXPECTED_VALUES[name]
+
+
+def test_every_call_with_values_of_jdbc_is_expected(said_of_values: Mapping[str, str]) -> None:
+    assert list(said_of_values) == list(EXPECTED_VALUES)
 
 
 @pytest.fixture(scope="module")

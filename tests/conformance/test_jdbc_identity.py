@@ -11,7 +11,7 @@ import pytest
 from lance_flight.flight.server import FlightSqlServer
 from lance_flight.flight.tls import Tls
 
-from tests.conformance.java import JAVA, PATIENCE, PROGRAM
+from tests.conformance.java import JAVA, PATIENCE, PROGRAMS
 from tests.flight.certificates import authority
 from tests.flight.flight_backend import KEY, CannedBackend
 from tests.flight.identities import PASSWORDS, TOKENS, Identities
@@ -54,7 +54,7 @@ def said(jdbc_driver: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterato
         for name, (where, properties, _) in OFFERED.items():
             url, more = places[where]
             arguments += [name, url, *(f"{key}={value}" for key, value in {**properties, **more}.items()), "--"]
-        command = [*JAVA, "-cp", str(jdbc_driver), str(PROGRAM.parent / "SignIn.java"), *arguments]
+        command = [*JAVA, "-cp", str(jdbc_driver), str(PROGRAMS / "SignIn.java"), *arguments]
         ran = subprocess.run(command, check=True, timeout=PATIENCE, capture_output=True, text=True)
         yield dict(line.split("\t", 1) for line in ran.stdout.splitlines() if "\t" in line)
     assert {caller.principal for caller in backend.callers} == {"alice"}

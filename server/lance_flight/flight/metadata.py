@@ -14,11 +14,11 @@ import pyarrow as pa
 from lance_flight.errors import Corrupt, NotFound
 from lance_flight.flight import commands, schemas, sql_info, sql_types
 from lance_flight.flight.backend import TABLE_TYPES, Backend, Caller, PrimaryKey, TableEntry
+from lance_flight.flight.column_metadata import described
 from lance_flight.flight.commands import MetadataCommand, optional
 from lance_flight.flight.normalise import client_schema
 from lance_flight.flight.patterns import like
 
-_PREFIX = "ARROW:FLIGHT:SQL:"
 _COMMENT = b"comment"
 """Key of a column's remark in the metadata of its Arrow field."""
 
@@ -51,26 +51,6 @@ def schema_of(command: MetadataCommand) -> pa.Schema:
 def build(command: MetadataCommand, backend: Backend, caller: Caller) -> pa.Table:
     """Build the result of `command` as `caller` may see it."""
     return _BUILDERS[type(command)].build(command, backend, caller)
-
-
-def column_metadata(field: pa.Field, table: TableEntry) -> dict[str, str]:
-    """Return the metadata of a column for clients, beside its Arrow type (proto: CommandGetTables)."""
-    known = {
-        "CATALOG_NAME": table.catalog,
-        "DB_SCHEMA_NAME": table.db_schema,
-        # The proto says DB_SCHEMA_NAME, the clients that are in use read SCHEMA_NAME.
-        "SCHEMA_NAME": table.db_schema,
-        "TABLE_NAME": table.name,
-        "TYPE_NAME": sql_types.type_name(field.type),
-        "PRECISION": sql_types.precision(field.type),
-        "SCALE": sql_types.scale(field.type),
-        "IS_AUTO_INCREMENT": 0,
-        "IS_CASE_SENSITIVE": int(sql_types.is_case_sensitive(field.type)),
-        "IS_READ_ONLY": 0,
-        "IS_SEARCHABLE": 1,
-        "REMARKS": (field.metadata or {}).get(_COMMENT, b"").decode() or None,
-    }
-    return {_PREFIX + key: str(value) for key, value in known.items() if value is not None}
 
 
 def _catalogs(_: commands.GetCatalogs, backend: Backend, caller: Caller) -> Sequence[Sequence[Any]]:
@@ -127,9 +107,21 @@ def _serialise(table: TableEntry, backend: Backend, caller: Caller) -> bytes | N
         return None
     except Corrupt:  # its own error comes with its first use; the others are listed with it
         plain = pa.schema([])
-    fields = [field.with_metadata({**(field.metadata or {}), **column_metadata(field, table)}) for field in plain]
+    fields = [described(field, _where(field, table)) for field in plain]
     message: bytes = pa.schema(fields, metadata=plain.metadata).serialize().to_pybytes()
     return message
+
+
+def _where(field: pa.Field, table: TableEntry) -> Mapping[str, object]:
+    """Return the names of a column's table, and its remark."""
+    return {
+        "CATALOG_NAME": table.catalog,
+        "DB_SCHEMA_NAME": table.db_schema,
+        # The proto says DB_SCHEMA_NAME, the clients that are in use read SCHEMA_NAME.
+        "SCHEMA_NAME": table.db_schema,
+        "TABLE_NAME": table.name,
+        "REMARKS": (field.metadata or {}).get(_COMMENT, b"").decode() or None,
+    }
 
 
 def _table_types(_: commands.GetTableTypes, backend: Backend, caller: Caller) -> Sequence[Sequence[Any]]:

@@ -13,6 +13,7 @@ from lance_flight.errors import InvalidInput
 from lance_flight.flight.backend import Backend, SqlOrPlan
 from lance_flight.flight.bound_values import fit_values
 from lance_flight.flight.calls import Call
+from lance_flight.flight.column_metadata import result_schema
 from lance_flight.flight.commands import (
     ClosePreparedStatement,
     CreatePreparedStatement,
@@ -71,7 +72,7 @@ class PreparedStatements:
             is_update=described.schema is None,
         )
         if described.schema is not None:
-            result.dataset_schema = _message(client_schema(described.schema))
+            result.dataset_schema = _message(result_schema(described.schema, call.caller))
         return wrap(result)
 
     def bind(self, call: Call, handle: bytes, parameters: pa.RecordBatch | None) -> bytes:

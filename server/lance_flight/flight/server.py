@@ -25,6 +25,7 @@ from lance_flight.flight.calls import (
     InFlight,
     call_of,
 )
+from lance_flight.flight.column_metadata import result_schema
 from lance_flight.flight.commands import (
     Command,
     GetSqlInfo,
@@ -172,9 +173,11 @@ class FlightSqlServer(flight.FlightServerBase):
         call = call_of(context)
         match decode_command(ticket.ticket):
             case TicketStatementQuery() as command:
-                return _stream(call, self._endpoints.read(call, command))
+                rows = self._endpoints.read(call, command)
+                return _stream(call, rows, result_schema(rows.schema, call.caller))
             case command if isinstance(command, MetadataCommand):
-                return _stream(call, metadata.build(command, self._backend, call.caller).to_reader())
+                built = metadata.build(command, self._backend, call.caller).to_reader()
+                return _stream(call, built, client_schema(built.schema))
             case command:
                 raise _wrong_rpc(command, "DoGet")
 
@@ -253,9 +256,7 @@ def _wrong_rpc(command: Command, rpc: str) -> Exception:
     return InvalidInput(f"{type(command).__name__} does not belong in {rpc}")
 
 
-def _stream(call: Call, rows: Rows) -> flight.RecordBatchStream:
-    schema = rows.schema
-    sent = client_schema(schema)
-    batches = guarded_stream(client_batches(rows, schema, sent))
+def _stream(call: Call, rows: Rows, sent: pa.Schema) -> flight.RecordBatchStream:
+    batches = guarded_stream(client_batches(rows, rows.schema, sent))
     options = pa.ipc.IpcWriteOptions(compression=call.compression)
     return flight.RecordBatchStream(pa.RecordBatchReader.from_batches(sent, batches), options=options)

@@ -171,8 +171,10 @@ _MAPS: Values = {
 OF_JAVA: Values = {
     pb.SQL_TRANSACTIONS_SUPPORTED: False,
     pb.SQL_DEFAULT_TRANSACTION_ISOLATION: pb.SQL_TRANSACTION_NONE,
+    pb.SQL_OUTER_JOINS_SUPPORT_LEVEL: _bits(pb.SQL_LIMITED_OUTER_JOINS, pb.SQL_FULL_OUTER_JOINS),
 }
-"""Values for clients in Java: `commit()` and `rollback()` of the JDBC driver (18.3) send nothing, which JDBC calls no support."""
+"""Values for clients in Java: `commit()` and `rollback()` of the JDBC driver (18.3) send nothing, which JDBC calls no support; and it
+takes the level of outer joins for a set of bits."""
 
 _CHILDREN: Sequence[Values] = (_STRINGS, _BOOLEANS, _BIGINTS, _INTEGERS, _LISTS, _MAPS)
 """Values by code, in the order of the union's children."""

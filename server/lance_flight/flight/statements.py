@@ -16,6 +16,7 @@ from pyarrow import flight
 from lance_flight.flight import schemas
 from lance_flight.flight.backend import Backend, Planned
 from lance_flight.flight.calls import Call
+from lance_flight.flight.column_metadata import result_schema
 from lance_flight.flight.commands import (
     PreparedStatementQuery,
     StatementQuery,
@@ -23,7 +24,6 @@ from lance_flight.flight.commands import (
     optional,
 )
 from lance_flight.flight.endpoints import Endpoints
-from lance_flight.flight.normalise import client_schema
 from lance_flight.flight.prepared import BoundStatement, PreparedStatements, whole_plan
 
 StatementCommand: TypeAlias = StatementQuery | StatementSubstraitPlan | PreparedStatementQuery
@@ -52,7 +52,7 @@ class Statements:
         match outcome:
             case Planned():
                 return flight.FlightInfo(
-                    client_schema(outcome.schema),
+                    result_schema(outcome.schema, call.caller),
                     descriptor,
                     self.endpoints.of(call, outcome),
                     outcome.total_records,
@@ -67,7 +67,7 @@ class Statements:
         """Return the schema of a query's rows, an empty one for any other statement, without running it."""
         statement = self._statement(call, command)
         described = self.backend.describe(call.caller, statement.text, transaction=statement.transaction_id)
-        return schemas.NO_ROWS if described.schema is None else client_schema(described.schema)
+        return schemas.NO_ROWS if described.schema is None else result_schema(described.schema, call.caller)
 
     def _statement(self, call: Call, command: StatementCommand) -> BoundStatement:
         match command:

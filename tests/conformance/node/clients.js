@@ -24,7 +24,8 @@ async function gizmodata() {
   await say("insert", () => rows("INSERT INTO by_node VALUES (1, 'a', DATE '2024-02-29'), (2, 'Ø', NULL)"));
   await say("rows", () => rows("SELECT * FROM by_node ORDER BY id"));
   await say("300,000 rows", async () => {
-    const table = await client.execute("SELECT value, CAST(value AS VARCHAR) AS text FROM generate_series(1, 300000)");
+    const text = "CAST(value AS VARCHAR) AS text";
+    const table = await client.execute(`SELECT value, ${text} FROM generate_series(1, 300000) ORDER BY value`);
     return [table.numRows, table.get(299999).text];
   });
   await say("catalogs", () => client.getCatalogs());
