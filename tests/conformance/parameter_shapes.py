@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from decimal import Decimal
 from typing import Any
 
@@ -66,12 +66,15 @@ class Kind:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Line:
-    """One statement with its bound values, and what a driver answers: rows as `[a][b]`, or the number of changed rows."""
+    """One statement with its bound values, and what a driver answers: rows as `[a][b]`, the number of changed rows, or `! …` with a part
+    of the error."""
 
     name: str
     sql: str
     bound: Sequence[Bound]
     answer: str
+    by_jdbc: str | None = None
+    """The answer of the JDBC driver, where it is another one."""
 
 
 KINDS = (
@@ -162,6 +165,41 @@ def _text(text: str) -> Bound:
     return Bound("string", text, text)
 
 
+def _unsupported(setter: str, expected: str) -> str:
+    return f"! java.sql.SQLException: Binding value of type {setter} is not yet supported for expected Arrow type {expected}"
+
+
+OTHER_SETTERS: Sequence[tuple[str, Bound, Any, str | None]] = (
+    ("id", Bound("int", "70", 70), 70, None),
+    ("n", Bound("long", "7", 7), 7, None),
+    ("x", Bound("int", "3", 3), 3.0, None),
+    ("x", Bound("long", "3", 3), 3.0, None),
+    ("n", Bound("double", "7.0", 7.0), 7, None),
+    ("price", Bound("double", "12.5", 12.5), Decimal("12.50"), _unsupported("DOUBLE", "Decimal(9, 2, 128)")),
+    ("price", Bound("long", "12", 12), Decimal("12.00"), _unsupported("LONG", "Decimal(9, 2, 128)")),
+    ("price", Bound("decimal", "12.5", Decimal("12.5")), Decimal("12.50"), "! java.sql.SQLException: BigDecimal scale"),
+    ("id", Bound("string", "70", "70"), 70, _unsupported("STRING", "Int(64, true)")),
+    ("word", Bound("long", "7", 7), "7", _unsupported("LONG", "Utf8")),
+    ("day", Bound("string", "2024-02-29", "2024-02-29"), dt.date(2024, 2, 29), _unsupported("STRING", "Date(DAY)")),
+    ("at", _text("2024-02-29 01:02:03"), dt.datetime(2024, 2, 29, 1, 2, 3), _unsupported("STRING", "Timestamp")),
+    ("at", KINDS[5].bound, dt.datetime(2024, 2, 29), _unsupported("JAVA_SQL_DATE", "Timestamp")),
+    ("ok", _text("true"), True, _unsupported("STRING", "Bool")),
+    ("ok", _whole(1), True, _unsupported("LONG", "Bool")),
+    *((kind.column, replace(kind.bound, setter=OBJECT + kind.bound.setter), kind.bound.value, None) for kind in KINDS),
+)
+"""Setters of other types than the columns': what is stored by ADBC, and how the JDBC driver refuses the value by itself.
+
+That driver takes whatever number for an integer, and cuts 7.5 to 7 before it sends it; and a BigDecimal of the column's scale alone.
+"""
+
+REFUSED = (
+    ("n", Bound("double", "7.5", 7.5), "! column 'n' holds double values that do not fit int32", "1"),
+    ("id", _text("many"), "! parameter $1 is 'many' (string); expected int64", _unsupported("STRING", "Int(64, true)")),
+    ("ok", _whole(7), "! parameter $1 is 7 (int64); expected bool", _unsupported("LONG", "Bool")),
+    ("day", _whole(7), "! parameter $1 is 7 (int64); expected date32[day]", _unsupported("LONG", "Date(DAY)")),
+)
+"""Values that are not stored in their columns, how the service refuses them, and what JDBC answers."""
+
 FIXED = (
     ("limit", "SELECT name FROM {t} ORDER BY name LIMIT ?", (_whole(1),), "[a]"),
     ("offset", "SELECT name FROM {t} ORDER BY name LIMIT ? OFFSET ?", (_whole(1), _whole(1)), "[b]"),
@@ -186,6 +224,12 @@ def lines(table: str) -> Iterator[Line]:
             yield Line(name=_row(shape, kind), sql=filled, bound=[kind.bound] * filled.count("?"), answer=answer)
     for kind in KINDS:
         yield from _changes(table, kind)
+    for column, bound, _, by_jdbc in OTHER_SETTERS:
+        sql = f"INSERT INTO {table} (name, {column}) VALUES ('{_name(column, bound)}', ?)"
+        yield Line(name=_name(column, bound), sql=sql, bound=[bound], answer="1", by_jdbc=by_jdbc)
+    for column, bound, answer, by_jdbc in REFUSED:
+        sql = f"UPDATE {table} SET {column} = ? WHERE name = 'b'"
+        yield Line(name=_name(column, bound), sql=sql, bound=[bound], answer=answer, by_jdbc=by_jdbc)
 
 
 def _changes(table: str, kind: Kind) -> Iterator[Line]:
@@ -205,12 +249,19 @@ def _changes(table: str, kind: Kind) -> Iterator[Line]:
         yield Line(name=row, sql=sql.format(**words, row=row), bound=[kind.bound], answer="1")
 
 
-def stored() -> Iterator[tuple[str, str, Any]]:
+def stored(*, by_jdbc: bool) -> Iterator[tuple[str, str, Any]]:
     """Yield the name, the column and the value of every row that the changes leave."""
     for kind in KINDS:
         for shape in CHANGES:
             yield _row(shape, kind), kind.column, kind.bound.value
             yield f"{_row(shape, kind)}, null", kind.column, None
+    for column, bound, value, refusal in OTHER_SETTERS:
+        if not by_jdbc or refusal is None:
+            yield _name(column, bound), column, value
+
+
+def _name(column: str, bound: Bound) -> str:
+    return f"{column} by {bound.setter} {bound.text}"
 
 
 def _row(shape: str, kind: Kind) -> str:

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
+from adbc_driver_manager import Error
 
 from tests.conformance import java
 from tests.conformance.parameter_shapes import SETUP, Line, lines, stored
@@ -19,7 +20,6 @@ from tests.service.server_process import Server, serving
 from tests.stock import stored_rows
 
 PYTHON, GO, JDBC = "by_python", "by_go", "by_jdbc"
-NAMES = [line.name for line in lines("t")]
 
 
 @pytest.fixture(scope="module")
@@ -48,7 +48,11 @@ def by_jdbc(server: Server, jdbc_driver: Path, tmp_path_factory: pytest.TempPath
 @pytest.mark.parametrize("driver", [PYTHON, GO, JDBC])
 def test_every_statement_is_answered(request: pytest.FixtureRequest, driver: str) -> None:
     said = request.getfixturevalue(driver)
-    wrong = {line.name: said.get(line.name) for line in lines(driver) if said.get(line.name) != f"= {line.answer}"}
+    wrong = {}
+    for line in lines(driver):
+        answer = line.by_jdbc if driver == JDBC and line.by_jdbc is not None else line.answer
+        if not _is_answer(said[line.name], answer):
+            wrong[line.name] = said[line.name], answer
     assert wrong == {}
 
 
@@ -56,8 +60,15 @@ def test_every_statement_is_answered(request: pytest.FixtureRequest, driver: str
 def test_every_bound_value_is_stored(request: pytest.FixtureRequest, server: Server, driver: str) -> None:
     request.getfixturevalue(driver)
     rows = {row["name"]: row for row in stored_rows(server.root / driver).to_pylist()}
-    assert [(name, value) for name, column, value in stored() if rows[name][column] != value] == []
-    assert rows.keys() - {name for name, _, _ in stored()} - {f"{name} too" for name, _, _ in stored()} == {"a", "b"}
+    expected = list(stored(by_jdbc=driver == JDBC))
+    assert [(name, value) for name, column, value in expected if rows[name][column] != value] == []
+    names = {name for name, _, _ in expected}
+    assert rows.keys() - names - {f"{name} too" for name in names} == {"a", "b"}
+
+
+def _is_answer(said: str, answer: str) -> bool:
+    """Return whether a driver says an answer, or an error with its words."""
+    return said.startswith("!") and answer[2:] in said if answer.startswith("!") else said == f"= {answer}"
 
 
 def _prepared(server: Server, table: str) -> list[Line]:
@@ -83,6 +94,9 @@ def _said(command: list[str]) -> Mapping[str, str]:
 def _in_python(server: Server, line: Line) -> str:
     columns = [pa.array([bound.value], bound.type) for bound in line.bound]
     parameters = pa.RecordBatch.from_arrays(columns, [str(n) for n, _ in enumerate(columns)]) if columns else None
-    if not line.sql.startswith(("SELECT", "WITH")):
-        return f"= {server.run(line.sql, parameters)}"
-    return "= " + "".join(f"[{row[0]}]" for row in server.rows(line.sql, parameters))
+    try:
+        if not line.sql.startswith(("SELECT", "WITH")):
+            return f"= {server.run(line.sql, parameters)}"
+        return "= " + "".join(f"[{row[0]}]" for row in server.rows(line.sql, parameters))
+    except Error as error:
+        return f"! {error}"

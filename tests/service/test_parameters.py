@@ -207,6 +207,9 @@ CAST_WHEN_BOUND = [
     pytest.param("SELECT CAST(? AS TIMESTAMP)", MOMENT.date(), dt.datetime(2024, 2, 29), id="date for a timestamp"),
     pytest.param("SELECT CAST(? AS BOOLEAN)", "true", True, id="text of a boolean"),
     pytest.param("SELECT TRY_CAST(? AS INT)", "seven", None, id="cast that may fail"),
+    pytest.param("SELECT count(*) FROM people WHERE name <> ?", 7, 3, id="number for a text"),
+    pytest.param("SELECT count(*) FROM people WHERE (id = 1) = ?", 1, 1, id="one for a boolean"),
+    pytest.param("SELECT count(*) FROM people WHERE id = ?", True, 1, id="boolean for a number"),
     pytest.param("SELECT arrow_typeof(?)", 7, "Int64", id="nothing wanted, a number"),
     pytest.param("SELECT arrow_typeof(?)", "7", "Utf8", id="nothing wanted, a text"),
 ]
@@ -228,6 +231,10 @@ REFUSED_WHEN_BOUND = [
         "SELECT now() > CAST(? AS TIMESTAMP)", 5, "$1 is 5 (int64); expected timestamp[us]", id="count of seconds"
     ),
     pytest.param("SELECT id FROM people WHERE id = ?", MOMENT, "expected int64", id="time for a number"),
+    pytest.param(
+        "SELECT id FROM people WHERE (id = 1) = ?", 7, "$1 is 7 (int64); expected bool", id="seven for a boolean"
+    ),
+    pytest.param("SELECT CAST(? AS DATE)", True, "$1 is True (bool); expected date32[day]", id="boolean for a date"),
     pytest.param("SELECT CAST(? AS BIGINT)", "9" * 500, f"'{'9' * 79}… (string)", id="a long text"),
 ]
 

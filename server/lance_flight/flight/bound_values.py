@@ -20,6 +20,7 @@ class _Family(Enum):
     TEXT = "text"
     DAY = "day"
     TIME = "time"
+    BOOLEAN = "boolean"
     OTHER = "other"
 
 
@@ -28,18 +29,19 @@ _FAMILIES: Sequence[tuple[_Family, Sequence[Callable[[pa.DataType], bool]]]] = (
     (_Family.TEXT, (pa.types.is_string, pa.types.is_large_string, pa.types.is_string_view)),
     (_Family.DAY, (pa.types.is_date, pa.types.is_timestamp)),
     (_Family.TIME, (pa.types.is_time,)),
+    (_Family.BOOLEAN, (pa.types.is_boolean,)),
 )
-_REFUSED = frozenset(
+_CAST = frozenset(
     {
-        (_Family.NUMBER, _Family.DAY),
-        (_Family.NUMBER, _Family.TIME),
-        (_Family.DAY, _Family.NUMBER),
-        (_Family.DAY, _Family.TIME),
-        (_Family.TIME, _Family.NUMBER),
-        (_Family.TIME, _Family.DAY),
+        *((family, family) for family in (_Family.NUMBER, _Family.DAY, _Family.TIME)),
+        (_Family.NUMBER, _Family.TEXT),
+        (_Family.NUMBER, _Family.BOOLEAN),
+        (_Family.BOOLEAN, _Family.NUMBER),
     }
 )
-"""Families (bound, described) without a meaning for each other's values: no count of days or seconds is guessed."""
+"""Families (bound, described) that are cast where every value comes back from it the same: 7.0 is 7, 1 is true, midnight is a date."""
+_LEFT = _CAST - {(_Family.NUMBER, _Family.BOOLEAN)}
+"""Families whose values are left to the statement where they cannot be cast."""
 
 
 def fit_values(parameters: pa.RecordBatch, described: pa.Schema) -> pa.RecordBatch:
@@ -61,58 +63,68 @@ def _fit(column: pa.Array, field: pa.Field) -> pa.Array:
     kind = field.type
     if pa.types.is_null(kind) or column.type == kind:
         return column
-    if pa.types.is_null(column.type):
-        return pa.nulls(len(column), kind)
     values = column.dictionary_decode() if isinstance(column, pa.DictionaryArray) else column
-    bound, described = _family(values.type), _family(kind)
-    if (bound, described) in _REFUSED:
-        raise _refusal(values, field)
-    if bound is described is _Family.TEXT:
+    families = bound, described = _family(values.type), _family(kind)
+    if values.null_count == len(values):
+        return pa.nulls(len(column), kind)
+    if bound is described is _Family.TEXT or _Family.OTHER in families:
         return column
-    if bound is _Family.TEXT and (described is not _Family.OTHER or pa.types.is_boolean(kind)):
+    if bound is _Family.TEXT:
         return _parsed(values, field)
-    if bound is not described or bound is _Family.OTHER or _is_zoned(values.type) != _is_zoned(kind):
+    if bound is described is _Family.DAY and _is_zoned(values.type) != _is_zoned(kind):
         return column
+    fitting = _exactly(values, kind) if families in _CAST else None
+    if fitting is None and families not in _LEFT and described is not _Family.TEXT:
+        raise _refusal(values, field)
+    return column if fitting is None else fitting
+
+
+def _exactly(values: pa.Array, kind: pa.DataType) -> pa.Array | None:
+    """Cast values of related types; None unless each of them comes back the same."""
     try:
         fitting = values.cast(kind)
-        return fitting if fitting.cast(values.type).equals(values) else column
+        return fitting if fitting.cast(values.type).equals(values) else None
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
-        return column
+        return None
 
 
 def _parsed(values: pa.Array, field: pa.Field) -> pa.Array:
     """Read texts as values of the described type; those of moments with a zone, or without, are left to the statement for the other."""
-    try:
+    if _is_read(values, field.type):
         return values.cast(field.type)
+    if not _fits(values, field.type):
+        raise _refusal(values, field)
+    return values
+
+
+def _fits(values: pa.Array, kind: pa.DataType) -> bool:
+    """Return whether texts are ones of values of this type, or other values are the same in it."""
+    if _family(values.type) is not _Family.TEXT:
+        return (_family(values.type), _family(kind)) in _CAST and _exactly(values, kind) is not None
+    moments = (pa.timestamp(unit, zone) for unit in (kind.unit, "ns") for zone in (None, "UTC"))
+    return any(_is_read(values, each) for each in (moments if pa.types.is_timestamp(kind) else [kind]))
+
+
+def _is_read(values: pa.Array, kind: pa.DataType) -> bool:
+    try:
+        values.cast(kind)
     except pa.ArrowInvalid:
-        if pa.types.is_timestamp(field.type):
-            for place, value in enumerate(values):
-                if not (_is_read(value, pa.timestamp("ns")) or _is_read(value, pa.timestamp("ns", "UTC"))):
-                    raise _refusal(values.slice(place, 1), field) from None
-            return values
-        raise _refusal(values, field) from None
+        return False
+    return True
 
 
 def _refusal(values: pa.Array, field: pa.Field) -> InvalidInput:
-    """Return an error that names the first value which is none of the described type."""
-    wrong = next((value for value in values if value.is_valid and not _is_read(value, field.type)), values[0])
-    shown = repr(wrong.as_py())
+    """Return an error that names a value which is none of the described type, found by halves among many."""
+    while len(values) > 1:
+        half = len(values) // 2
+        first = values.slice(0, half)
+        values = values.slice(half) if _fits(first, field.type) or first.null_count == half else first
+    shown = repr(values[0].as_py())
     shown = shown if len(shown) <= _LONGEST_VALUE else f"{shown[:_LONGEST_VALUE]}…"
     return InvalidInput(
         f"parameter {field.name} is {shown} ({values.type}); expected {field.type}, which the statement takes there:"
         " bind such a value, or write a CAST of the parameter"
     )
-
-
-def _is_read(value: pa.Scalar, kind: pa.DataType) -> bool:
-    """Return whether a text is one of a value of this type; never of another family's value."""
-    if _family(value.type) is not _Family.TEXT:
-        return False
-    try:
-        value.cast(kind)
-    except pa.ArrowInvalid:
-        return False
-    return True
 
 
 def _family(kind: pa.DataType) -> _Family:
