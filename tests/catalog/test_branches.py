@@ -10,6 +10,7 @@ from typing import Any
 import lance
 import pytest
 from lance import LanceDataset
+from lance_flight.catalog.evolving.publication import publish
 from lance_flight.catalog.maintenance.vacuum import VacuumRules, vacuum
 from lance_flight.catalog.namespace import PartitionedNamespace
 from lance_flight.catalog.storage.store import Store
@@ -77,14 +78,14 @@ def test_what_a_dead_writer_staged_on_a_branch_never_shows(place: Path) -> None:
     written(draft(place), (666, "a"), (667, "b")).stage()
     draft(place).append([rows((3, "a"))], evaluate)
     assert branch_ids(place) == [1, 2, 3]
-    opened(place).publish("draft")
+    publish(opened(place), "draft")
     opened(place).append([rows((4, "a"), (5, "b"))], evaluate)
     assert ids(place) == [1, 2, 3, 4, 5]
 
 
 def test_main_and_the_branch_write_on_one_published_table_without_seeing_each_other(place: Path) -> None:
     draft(place).append([rows((3, "a"), (4, "new"))], evaluate)
-    opened(place).publish("draft")
+    publish(opened(place), "draft")
     pending = [written(opened(place), (5, "a"), (6, "new")), written(draft(place), (7, "a"), (8, "new"))]
     for each in pending:
         each.stage()
@@ -114,7 +115,7 @@ def test_what_others_commit_beside_a_publication_stays(
 ) -> None:
     draft(place).append([rows((3, "a"), (4, "new"))], evaluate)
     interrupted(monkeypatch, lambda: other(place))
-    opened(place).publish("draft")
+    publish(opened(place), "draft")
     assert ids(place) == [1, 2, 3, 4, 9]
 
 
@@ -130,7 +131,7 @@ def test_what_others_commit_to_the_same_partition_first_refuses_the_publication(
         if value == "new"
     ]
     with pytest.raises(SerializationFailure) as raised:
-        opened(place).publish("draft")
+        publish(opened(place), "draft")
     assert object_id in str(raised.value)
     assert ids(place) == [1, 2, 9]
 
@@ -139,7 +140,7 @@ def test_a_publication_whose_answer_was_lost_happens_once(place: Path, monkeypat
     draft(place).append([rows((3, "a"))], evaluate)
     last = int(manifest(place).version)
     interrupted(monkeypatch, lambda: opened(place).append([rows((9, "a"))], evaluate), after=True)
-    assert opened(place).publish("draft") == last + 1
+    assert publish(opened(place), "draft") == last + 1
     assert ids(place) == [1, 2, 3, 9]
 
 
@@ -149,7 +150,7 @@ def test_an_append_that_was_written_before_a_publication_goes_on_top_of_it(place
     pending = written(opened(place), (4, "a"), (5, "b"))
     if staged:
         pending.stage()
-    opened(place).publish("draft")
+    publish(opened(place), "draft")
     pending.commit()
     assert ids(place) == [1, 2, 3, 4, 5]
     (table,) = [table for table in stored_tables(place) if table.values["p"] == "a"]
@@ -161,25 +162,25 @@ def test_an_append_that_was_written_before_a_publication_goes_on_top_of_it(place
 
 def test_a_partition_that_a_branch_rolled_back_goes_from_main_when_it_is_published(place: Path) -> None:
     draft(place).append([rows((3, "c"), (4, "a"))], evaluate)
-    opened(place).publish("draft")
+    publish(opened(place), "draft")
     draft(place).rollback(opened(place).branches[0].forked_at)
     assert branch_ids(place) == [1, 2]
     assert ids(place) == [1, 2, 3, 4]
-    opened(place).publish("draft")
+    publish(opened(place), "draft")
     assert ids(place) == [1, 2]
     draft(place).append([rows((5, "a"), (6, "c"))], evaluate)
-    opened(place).publish("draft")
+    publish(opened(place), "draft")
     assert ids(place) == [1, 2, 5, 6]
 
 
 def test_a_branch_of_what_was_published_begins_on_its_branches(place: Path) -> None:
     draft(place).append([rows((3, "a"))], evaluate)
-    opened(place).publish("draft")
+    publish(opened(place), "draft")
     opened(place).create_branch("second")
     second = opened(place).on_branch("second")
     second.append([rows((4, "a"))], evaluate)
     opened(place).drop_branch("draft")
-    opened(place).publish("second")
+    publish(opened(place), "second")
     opened(place).append([rows((5, "a"))], evaluate)
     assert ids(place) == [1, 2, 3, 4, 5]
     (pin,) = {t.pin for tables in opened(place).snapshot().tables for t in tables.tables() if t.pin.columns.read_branch}
@@ -187,11 +188,13 @@ def test_a_branch_of_what_was_published_begins_on_its_branches(place: Path) -> N
     assert pin.branch.startswith("second-")
 
 
-def test_a_branch_of_another_spec_is_not_published(place: Path) -> None:
+def test_a_branch_that_is_older_than_a_spec_is_published_under_its_own(place: Path) -> None:
     draft(place).append([rows((3, "a"))], evaluate)
     add_spec(place, type(SPEC)(id=2, fields=SPEC.fields))
-    with pytest.raises(Unsupported, match="different partition specs"):
-        opened(place).publish("draft")
+    publish(opened(place), "draft")
+    assert ids(place) == [1, 2, 3]
+    assert {table.spec_id for table in stored_tables(place)} == {1}
+    assert [spec.id for spec in opened(place).snapshot().specs] == [1, 2]
 
 
 def test_writes_on_main_go_where_they_went_before(place: Path) -> None:
@@ -239,7 +242,7 @@ def test_a_foreign_namespace_is_made_ready_when_its_first_branch_is_made(tmp_pat
     draft(place).append([table_of("US", [5]), table_of("FR", [21])], evaluate)
     assert branch_ids(place) == [1, 2, 5, 11, 21, 666]
     assert ids(place) == [1, 2, 11, 666]
-    opened(place).publish("draft")
+    publish(opened(place), "draft")
     opened(place).append([table_of("FR", [22])], evaluate)
     assert ids(place) == [1, 2, 5, 11, 21, 22, 666]
 
@@ -249,7 +252,7 @@ def test_vacuum_leaves_what_a_branch_shows_and_what_was_published_of_a_dropped_o
     kept = opened(place).on_branch("kept")
     kept.append([rows((3, "a"), (4, "new"))], evaluate)
     draft(place).append([rows((5, "b"), (6, "c"))], evaluate)
-    opened(place).publish("draft")
+    publish(opened(place), "draft")
     opened(place).drop_branch("draft")
     for number in range(7, 10):
         opened(place).append([rows((number, "b"), (10 * number, "a"))], evaluate)
@@ -270,5 +273,5 @@ def test_a_branch_whose_history_has_expired_is_published_all_the_same(place: Pat
         opened(place).append([rows((10 * number, "b"))], evaluate)
     vacuum(opened(place), VacuumRules(retain_hours=0, transaction_hours=0, force=True), now=time.time() + 1e7)
     assert len(draft(place).manifest.history()) == 1
-    opened(place).publish("draft")
+    publish(opened(place), "draft")
     assert ids(place) == [1, 2, 3, 4, 5, 30, 40, 50]

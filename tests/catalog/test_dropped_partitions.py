@@ -9,6 +9,7 @@ import pytest
 from lance_flight.catalog.commits.commit import _Member
 from lance_flight.catalog.commits.removals import dropped
 from lance_flight.catalog.commits.transaction import Transaction
+from lance_flight.catalog.evolving.publication import publish
 from lance_flight.catalog.namespace import PartitionedNamespace
 from lance_flight.catalog.storage.store import Store
 from lance_flight.engine.sql.functions import evaluate
@@ -95,7 +96,7 @@ def test_a_dropped_partition_goes_from_main_when_its_branch_is_published(place: 
     assert ids(place) == [1, 2]
     assert branch.snapshot().table_count == 1
     before = manifest(place).version
-    main.publish("w")
+    publish(main, "w")
     assert ids(place) == [2]
     assert len(manifest_rows(place)) == 3
     assert main.snapshot(before).table_count == 2

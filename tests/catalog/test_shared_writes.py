@@ -11,6 +11,7 @@ import pyarrow as pa
 import pytest
 from lance_flight.catalog.bulk.shared_writes import Replaces, SharedWrite, WrittenPart
 from lance_flight.catalog.commits.commit_tokens import CommitToken
+from lance_flight.catalog.evolving.publication import publish
 from lance_flight.catalog.maintenance.vacuum import VacuumRules, vacuum
 from lance_flight.catalog.namespace import PartitionedNamespace
 from lance_flight.catalog.roots.directory import Root
@@ -238,5 +239,5 @@ def test_a_write_on_a_branch_stays_there(place: Path) -> None:
     write = SharedWrite.begin(opened(place).on_branch("trial"))
     commit(write, task(write, (3, "a"), (4, "new")), task(write, (5, "a")))
     assert ids(place) == [1, 2]
-    opened(place).publish("trial")
+    publish(opened(place), "trial")
     assert ids(place) == [1, 2, 3, 4, 5]

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import lance
 import pytest
+from lance_flight.catalog.evolving.publication import publish
 from lance_flight.catalog.maintenance.compaction import compact
 from lance_flight.catalog.maintenance.sweep import SweepTotals
 from lance_flight.catalog.maintenance.vacuum import VacuumReport, VacuumRules, vacuum
@@ -191,7 +192,7 @@ def test_what_was_written_on_a_branch_goes_once_the_branch_is_dropped(place: Pat
 def test_what_was_published_stays_when_its_branch_is_dropped(place: Path) -> None:
     opened(place).create_branch("side")
     opened(place).on_branch("side").append([rows((6, "a"))], evaluate)
-    opened(place).publish("side")
+    publish(opened(place), "side")
     opened(place).drop_branch("side")
     age(place, hours=200)
     clean(place)

@@ -149,12 +149,9 @@ def test_the_current_spec_once_more_changes_nothing(server: Server, table: str) 
     assert manifest(server.root / table).version == before
 
 
-def test_a_table_without_partitions_and_a_branch_are_refused(server: Server, table: str) -> None:
+def test_a_table_without_partitions_is_refused(server: Server, table: str) -> None:
     server.run(f"CREATE TABLE {table} {EVENTS}")
     assert "is not partitioned" in server.refuses(f"ALTER TABLE {table} SET PARTITIONED BY (country)")
-    server.run(f"CREATE TABLE {table}_p {EVENTS} PARTITIONED BY (country)")
-    server.run(f"ALTER TABLE {table}_p CREATE BRANCH b")
-    assert "only the main branch" in server.refuses(f'ALTER TABLE "{table}_p@b" SET PARTITIONED BY (event_date)')
 
 
 def test_a_transaction_that_began_under_the_old_spec_commits_under_it(server: Server, table: str) -> None:

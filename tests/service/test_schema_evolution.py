@@ -361,16 +361,6 @@ def test_rows_whose_partition_column_is_gone_fall_into_the_null_partition(server
     assert server.value(f"SELECT count(*) FROM {table} WHERE p = 1") == 6
 
 
-FORMS = ["ADD COLUMN c INT", "DROP COLUMN p", "RENAME COLUMN p TO q", "ALTER COLUMN id SET NOT NULL"]
-
-
-@pytest.mark.parametrize("change", FORMS)
-def test_branches_are_refused(server: Server, table: str, change: str) -> None:
-    made(server, table)
-    server.run(f"ALTER TABLE {table} CREATE BRANCH b")
-    assert "only the main branch" in server.refuses(f'ALTER TABLE "{table}@b" {change}')
-
-
 def test_old_snapshots_answer_under_their_own_columns(server: Server, table: str) -> None:
     made(server, table)
     first = manifest(server.root / table).version

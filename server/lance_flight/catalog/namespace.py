@@ -6,12 +6,12 @@ Spec: Metadata Definition, Physical Layout, Runtime Namespace Properties; decisi
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from datetime import datetime
 
 import pyarrow as pa
 
 from lance_flight.catalog.commits.staging import pinned_rows
-from lance_flight.catalog.manifests.branch_publishing import publish
 from lance_flight.catalog.manifests.evolution import Change, Evolutions, namespace_metadata, schema_text
 from lance_flight.catalog.manifests.manifest import (
     FENCE,
@@ -118,7 +118,7 @@ class PartitionedNamespace(Table):
 
     def create_branch(self, name: str, at: int | str | datetime | None = None) -> None:
         """Begin a branch at a snapshot (None: the newest one)."""
-        self._refuse_on_branch("have branches of their own")
+        self.refuse_on_branch("have branches of their own")
         if "?" in self.store.uri:
             raise Unsupported(
                 f"{self.store.name!r} cannot have branches: Lance takes what follows a ? in a path for a query; expected a"
@@ -137,18 +137,23 @@ class PartitionedNamespace(Table):
         """Forget a branch; what main shows of it since it was published stays."""
         drop_branch(self._main(), name)
 
-    def publish(self, name: str) -> int:
-        """Make the newest snapshot equal to a branch in all that the branch changed, and return its version."""
-        self._refuse_on_branch("be published to")
-        branch = self.on_branch(name)
-        if branch.branch is None:
-            raise AssertionError(name)
-        return publish(self.manifest, branch.manifest, branch.branch)
-
     def evolve(self, change: Change) -> int:
-        """Change specs, schema or both in one commit (`evolution.py`), and return the version in which that is visible."""
-        self._refuse_on_branch("change their partitioning or columns")
-        return Evolutions(self.manifest, self._writable).commit(change)
+        """Change specs, schema or both in one commit (`evolution.py`), and return the version in which that is visible.
+
+        New columns get ids that no column of another branch has: both may come to be in one schema.
+        """
+        refs = self.branches
+        if not refs:
+            return Evolutions(self.manifest, self._writable).commit(change)
+        manifests = [Manifest(self.manifest.store, ref) for ref in (None, *refs) if ref != self.branch]
+        free = max(each.snapshot().schema.next_field_id for each in manifests)
+
+        def newest() -> Snapshot:
+            snapshot = self._writable()
+            schema = replace(snapshot.schema, next_field_id=max(free, snapshot.schema.next_field_id))
+            return replace(snapshot, schema=schema)
+
+        return Evolutions(self.manifest, newest).commit(change)
 
     def describe(self, path: Sequence[str]) -> dict[str, str]:
         """Return the runtime properties of a namespace below this one (spec: Appendix E).

@@ -95,7 +95,7 @@ class Table(ABC):
 
     def create_tag(self, name: str, at: int | str | datetime | None = None) -> None:
         """Name a snapshot (None: the newest one), so that `snapshot(name)` finds it."""
-        self._refuse_on_branch("be given tags")
+        self.refuse_on_branch("be given tags")
         snapshot = self.snapshot(at)
         with self.hold(snapshot, is_newest=at is None):
             create_tag(self._main(), name, snapshot.version)
@@ -235,6 +235,7 @@ class Table(ABC):
             )
         return self.log.snapshot(tags[name].version)
 
-    def _refuse_on_branch(self, what: str) -> None:
+    def refuse_on_branch(self, what: str) -> None:
+        """Raise `Unsupported` on a branch: branches cannot do `what`."""
         if self.branch is not None:
             raise Unsupported(f"branch {self.branch.name!r}: branches cannot {what}; only the main branch can")

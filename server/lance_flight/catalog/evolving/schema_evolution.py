@@ -7,9 +7,10 @@ are not.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Executor, ThreadPoolExecutor
 from dataclasses import replace
+from functools import partial
 
 import pyarrow as pa
 
@@ -39,34 +40,28 @@ Decide = Callable[[Snapshot], tuple[SchemaStep, str]]
 """Function from a snapshot to the step of its schema, and the name of the operation in the history."""
 
 
-class SchemaEvolution:
-    """One change of schema, made on one snapshot after another until it is committed (`evolution.Change`).
+class StagedSchemas:
+    """Versions of partition tables with another schema, staged on their pins; what one attempt has staged the next one finds.
 
     `run` is who writes the values of new columns.
     """
 
-    def __init__(self, root: Store, decide: Decide, *, run: Runner = THREADS, progress: Progress | None = None) -> None:
+    def __init__(self, root: Store, *, run: Runner = THREADS, progress: Progress | None = None) -> None:
         self._root = root
-        self._decide = decide
         self._run = run
         self._progress = progress
         self._after: NamespaceSchema | None = None
         self._staged: dict[_Place, FixedPin] = {}
         self._written = WrittenColumns()
 
-    def __call__(self, snapshot: Snapshot) -> Evolution | None:
-        """Return the rows and the metadata that make the change visible; None where there is nothing to change."""
-        step, operation = self._decide(snapshot)
-        if step.before == step.after:
-            return None
-        check_specs(snapshot, step)
-        if snapshot.is_partitioned and step.before.table.equals(step.after.table, check_metadata=True):
-            return Evolution(operation=operation, schema=step.after)
+    def pins(
+        self, step: SchemaStep, tables: Sequence[PartitionTable], branch: str | None, operation: str
+    ) -> list[FixedPin]:
+        """Return a pin to a version of each table with the columns after a step, on a Lance branch where writes go to one."""
         if step.after != self._after:
             self._after, self._staged, self._written = step.after, {}, WrittenColumns()
-        tables = snapshot.all_tables()
         with ThreadPoolExecutor(WORKERS, thread_name_prefix="schema") as pool:
-            bases = list(pool.map(self._base, tables))
+            bases = list(pool.map(partial(self._base, branch), tables))
             todo = {
                 (table.location, base): table
                 for table, base in zip(tables, bases, strict=True)
@@ -75,14 +70,10 @@ class SchemaEvolution:
             self._write(pool, step, todo)
             said = said_of(operation, ())
             list(pool.map(lambda key: self._stage(step, key, todo[key], said), todo))
-        pins = [self._staged[table.location, base] for table, base in zip(tables, bases, strict=True)]
-        rows: pa.Table | None = None
-        if tables:
-            rows = repinned(snapshot.rows_of([table.object_id for table in tables]), pins)
-        return Evolution(operation=operation, specs=retyped_specs(snapshot, step), schema=step.after, rows=rows)
+        return [self._staged[table.location, base] for table, base in zip(tables, bases, strict=True)]
 
-    def _base(self, table: PartitionTable) -> FixedPin:
-        return partitions.resolve(self._root.child(table.location), table.pin)
+    def _base(self, branch: str | None, table: PartitionTable) -> FixedPin:
+        return partitions.base_of(self._root.child(table.location), table.pin, branch)
 
     def _write(self, pool: Executor, step: SchemaStep, todo: Mapping[_Place, PartitionTable]) -> None:
         """Write what the files of these tables lack of new columns; an earlier attempt may have written most of it."""
@@ -98,6 +89,29 @@ class SchemaEvolution:
             self._root.child(location), base, step, self._written, table.identity, said=said
         )
         failpoint("table_staged")
+
+
+class SchemaEvolution:
+    """One change of schema, made on one snapshot after another until it is committed (`evolution.Change`)."""
+
+    def __init__(self, root: Store, decide: Decide, *, run: Runner = THREADS, progress: Progress | None = None) -> None:
+        self._decide = decide
+        self._tables = StagedSchemas(root, run=run, progress=progress)
+
+    def __call__(self, snapshot: Snapshot) -> Evolution | None:
+        """Return the rows and the metadata that make the change visible; None where there is nothing to change."""
+        step, operation = self._decide(snapshot)
+        if step.before == step.after:
+            return None
+        check_specs(snapshot, step)
+        if snapshot.is_partitioned and step.before.table.equals(step.after.table, check_metadata=True):
+            return Evolution(operation=operation, schema=step.after)
+        tables = snapshot.all_tables()
+        pins = self._tables.pins(step, tables, snapshot.table_branch, operation)
+        rows: pa.Table | None = None
+        if tables:
+            rows = repinned(snapshot.rows_of([table.object_id for table in tables]), pins)
+        return Evolution(operation=operation, specs=retyped_specs(snapshot, step), schema=step.after, rows=rows)
 
 
 def retyped_specs(snapshot: Snapshot, step: SchemaStep) -> tuple[PartitionSpec, ...]:

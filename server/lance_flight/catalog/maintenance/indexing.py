@@ -221,6 +221,7 @@ def create_index(
 
     A part of the tables at a time, each part in one commit with their pins: what was interrupted goes on where it was.
     """
+    namespace.refuse_on_branch("be given indices")
     # The transaction keeps what it reads from being vacuumed, and adds what a foreign namespace lacks for writes.
     reading = namespace.begin()
     indexing = _Indexing(namespace.store, rules, run, progress)
@@ -254,6 +255,7 @@ def _of_several(progress: Progress | None, before: int, indices: int) -> Progres
 
 def drop_index(namespace: Table, name: str) -> int:
     """Remove an index from the namespace and all its tables, in one commit, and return the version of that commit."""
+    namespace.refuse_on_branch("lose indices")
     reading = namespace.begin()
     index_named(reading.base, name)
 

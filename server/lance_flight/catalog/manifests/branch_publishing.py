@@ -1,71 +1,95 @@
-"""Publishing a branch: what it changed becomes what the main branch shows, in one commit.
+"""Merging of a branch with the main one for its publication: rows of `__manifest`, columns and specs.
 
-A partition counts as changed on one side if its `__manifest` rows are not those at the fork; after a publication the
-two have met again, and the next one begins there.
+An object counts as changed on one side if its `__manifest` row is not that at the fork; after a publication the two have
+met again, and the next one begins there.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
+from dataclasses import dataclass, replace
 
 from lance_flight.catalog.manifests.differences import Difference
 from lance_flight.catalog.manifests.manifest import Manifest
-from lance_flight.catalog.manifests.row_commits import commit_rows
-from lance_flight.catalog.manifests.snapshot import Snapshot
+from lance_flight.catalog.manifests.snapshot import PartitionTable, Snapshot
 from lance_flight.catalog.storage.branches import BranchRef
-from lance_flight.errors import NotFound, SerializationFailure, Unsupported
+from lance_flight.errors import NotFound, SerializationFailure
 from lance_flight.model.naming import SEPARATOR, TABLE
+from lance_flight.model.schema import NamespaceSchema
+from lance_flight.model.schema_merging import merge_problems, merged
+from lance_flight.model.spec import Expression, PartitionSpec
 
 PUBLISHED = "lance_flight:published"
 
+SameRows = Callable[[PartitionTable, PartitionTable], bool]
+"""Function that tells whether two versions of a partition table have the same rows, be it in other columns."""
 
-def publish(main: Manifest, branch: Manifest, ref: BranchRef) -> int:
-    """Make the main branch equal to a branch in every partition that the branch changed, and return its version.
 
-    `SerializationFailure` names a partition that both have changed; nothing is published then.
-    """
-    tip = branch.snapshot()
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BranchMerge:
+    """A branch at its newest snapshot `tip` and the main one at `main`, with `base`, the snapshot at which they agreed last."""
 
-    def change(newest: Snapshot) -> Difference:
-        _check_layout(ref, tip, newest)
-        base = _met_at(main, branch, ref)
-        mine = set(Difference.between(base, tip).object_ids)
-        missing = Difference.between(newest, tip).only(mine)
-        both = sorted(set(Difference.between(base, newest).object_ids).intersection(missing.object_ids))
+    ref: BranchRef
+    base: Snapshot
+    main: Snapshot
+    tip: Snapshot
+
+    def merged_schema(self) -> NamespaceSchema:
+        """Return the columns of both, or raise `SerializationFailure` for one that both have changed."""
+        schemas = self.base.schema, self.main.schema, self.tip.schema
+        self.refuse(merge_problems(*schemas))
+        return merged(*schemas)
+
+    def merged_specs(self, schema: NamespaceSchema) -> tuple[PartitionSpec, ...]:
+        """Return the specs of both over the merged columns; `SerializationFailure` where both have new ones, or a type breaks one."""
+        known = {spec.id for spec in self.base.specs}
+        mine, theirs = ([spec for spec in side.specs if spec.id not in known] for side in (self.main, self.tip))
+        if mine and theirs:
+            new = " and ".join(", ".join(spec.to_text() for spec in specs) for specs in (theirs, mine))
+            self.refuse([f"both have been given another partitioning: {new}"])
+        self.refuse(_broken(self.main.specs, self.main.schema, schema))
+        self.refuse(_broken(theirs, self.tip.schema, schema))
+        followed = [
+            *_following(self.main.specs, self.main.schema, schema),
+            *_following(theirs, self.tip.schema, schema),
+        ]
+        return tuple(sorted(followed, key=lambda spec: spec.id))
+
+    def difference(self, same_rows: SameRows) -> Difference:
+        """Return what makes main equal to the branch in all rows that the branch has changed, each table at the branch's pin.
+
+        `SerializationFailure` names a partition whose rows both have changed. Where the rows of a table are those at the fork
+        on the branch and only its columns are others, main's table stays if that is another than at the fork.
+        """
+        changed = set(Difference.between(self.base, self.tip).object_ids)
+        missing = Difference.between(self.main, self.tip).only(changed)
+        contested = set(Difference.between(self.base, self.main).object_ids).intersection(missing.object_ids)
+        tables = [self._tables_at(side, contested) for side in (self.base, self.main, self.tip)]
+
+        def is_same(object_id: str, place: int) -> bool:
+            old, new = tables[0].get(object_id), tables[place].get(object_id)
+            return old is not None and new is not None and same_rows(old, new)
+
+        left = {object_id for object_id in contested if is_same(object_id, 2)}
+        both = sorted(object_id for object_id in contested - left if not is_same(object_id, 1))
         if both:
             table = next((name for name in both if name.endswith(SEPARATOR + TABLE)), both[0])
-            raise SerializationFailure(
-                f"branch {ref.name!r} cannot be published: {table!r} was changed on the main branch as well"
-            )
-        return missing
+            self.refuse([f"{table!r} was changed on the main branch as well"])
+        return missing.only(set(missing.object_ids) - left)
 
-    properties = {PUBLISHED: f"{ref.identifier}@{tip.version}"}
-    return commit_rows(main, change, f"publish branch {ref.name}", properties)
+    def refuse(self, problems: Iterator[str] | Sequence[str]) -> None:
+        """Raise `SerializationFailure` if there is a problem."""
+        found = "; ".join(problems)
+        if found:
+            raise SerializationFailure(f"branch {self.ref.name!r} cannot be published: {found}")
 
-
-def _check_layout(ref: BranchRef, tip: Snapshot, newest: Snapshot) -> None:
-    """Refuse a branch of other specs or columns: its rows may not mean the same under those of the main one."""
-    if tip.specs != newest.specs:
-        what, shown = "partition specs", _shown_specs
-    elif not tip.schema.has_columns_of(newest.schema):
-        what, shown = "columns", _shown_columns
-    else:
-        return
-    raise Unsupported(
-        f"branch {ref.name!r} cannot be published: it and the main branch have different {what}:"
-        f" {shown(tip)} and {shown(newest)}"
-    )
+    @staticmethod
+    def _tables_at(side: Snapshot, object_ids: set[str]) -> dict[str, PartitionTable]:
+        return side.tables_named(sorted(name for name in object_ids if name.endswith(SEPARATOR + TABLE)))
 
 
-def _shown_specs(snapshot: Snapshot) -> str:
-    return ", ".join(spec.to_text() for spec in snapshot.specs)
-
-
-def _shown_columns(snapshot: Snapshot) -> str:
-    return ", ".join(f"{f.name} {f.type}{' NOT NULL' * (not f.nullable)}" for f in snapshot.schema.plain)
-
-
-def _met_at(main: Manifest, branch: Manifest, ref: BranchRef) -> Snapshot:
+def met_at(main: Manifest, branch: Manifest, ref: BranchRef) -> Snapshot:
     """Return the snapshot at which a branch and the main one agreed last: its last publication, or the fork.
 
     Where the history of the publication has expired it is the fork, which never does: that refuses more, never less.
@@ -76,3 +100,20 @@ def _met_at(main: Manifest, branch: Manifest, ref: BranchRef) -> Snapshot:
             with suppress(NotFound):
                 return branch.snapshot(int(version))
     return main.snapshot(ref.forked_at)
+
+
+def _broken(specs: Sequence[PartitionSpec], before: NamespaceSchema, after: NamespaceSchema) -> Iterator[str]:
+    """Yield the partition fields by which equal values would lie apart once their columns have other types."""
+    for spec in specs:
+        for field in spec.fields:
+            problems = list(field.problems_of_change(before, after))
+            if isinstance(field.rule, Expression) and field.source_types(before) != field.source_types(after):
+                problems.append("the other one has changed the columns of its expression")
+            yield from (f"v{spec.id}, field {field.field_id!r}: {problem}" for problem in problems)
+
+
+def _following(
+    specs: Sequence[PartitionSpec], before: NamespaceSchema, after: NamespaceSchema
+) -> Iterator[PartitionSpec]:
+    for spec in specs:
+        yield replace(spec, fields=tuple(field.following(before, after) for field in spec.fields))

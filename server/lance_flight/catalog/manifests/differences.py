@@ -42,6 +42,12 @@ class Difference:
         return Difference(self.rows.filter(mine), tuple(name for name in self.removed if name in object_ids))
 
     @property
+    def tables(self) -> list[str]:
+        """The partition tables among the rows to insert."""
+        found: list[str] = self.rows.filter(pc.equal(self.rows["object_type"], "table"))["object_id"].to_pylist()
+        return found
+
+    @property
     def object_ids(self) -> list[str]:
         """All objects that differ."""
         return [*self.rows["object_id"].to_pylist(), *self.removed]

@@ -47,6 +47,8 @@ class Evolution:
     rows: pa.Table | None = None
     removed: tuple[str, ...] = ()
     notes: Mapping[str, object] = field(default_factory=dict)
+    properties: Mapping[str, str] = field(default_factory=dict)
+    """What is said of the commit beside its operation."""
 
     @property
     def metadata(self) -> dict[str, str]:
@@ -138,7 +140,14 @@ class Evolutions:
             changed.append(evolution.rows)
         retyped = pa.schema([each.with_type(columns.get(each.name, each).type) for each in schema], schema.metadata)
         rows = pa.concat_tables([each.cast(retyped) for each in changed])
-        return self.manifest.make_visible(snapshot, rows, evolution.operation, [mark], removed=evolution.removed)
+        return self.manifest.make_visible(
+            snapshot,
+            rows,
+            evolution.operation,
+            [mark],
+            removed=evolution.removed,
+            properties=evolution.properties,
+        )
 
 
 def schema_text(schema: NamespaceSchema) -> str:

@@ -69,6 +69,12 @@ def numbers(schema: LanceSchema) -> list[int]:
     return [number for field in schema.fields() for number in _numbers(field)]
 
 
+def numbers_of_columns(dataset: LanceDataset) -> dict[int | None, list[int]]:
+    """Return Lance's numbers of the fields of each column of a table, by the namespace's id of the column."""
+    columns = zip(dataset.schema, dataset.lance_schema.fields(), strict=True)
+    return {field_id(each): list(_numbers(stored)) for each, stored in columns}
+
+
 def leaves(schema: LanceSchema) -> list[int]:
     """Return the numbers of the fields that have data of their own, ascending.
 

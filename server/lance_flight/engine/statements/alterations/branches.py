@@ -5,6 +5,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from dataclasses import dataclass
 
+from lance_flight.catalog.evolving.publication import publish
 from lance_flight.catalog.namespace import PartitionedNamespace, partitioned
 from lance_flight.catalog.roots.directory import Root, TableName
 from lance_flight.catalog.table import Table
@@ -85,7 +86,7 @@ class PublishBranch(_BranchAlteration):
         return cls(table, _branch(cursor))
 
     def alter_branches(self, name: TableName, table: PartitionedNamespace) -> None:
-        table.publish(self.branch)
+        publish(table, self.branch)
 
 
 def _branch(cursor: Cursor) -> str:

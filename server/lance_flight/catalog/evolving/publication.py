@@ -1,0 +1,162 @@
+"""Publishing a branch: what it has changed becomes what the main branch shows, in one commit.
+
+Columns and specs that one of the two has changed come along. Tables of the branch and of main that lack columns of the
+other get a version with all of them first, which nobody sees (`schema_evolution.py`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Sequence
+from functools import partial
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from lance import LanceDataset
+from lance.fragment import DeletionFile
+
+from lance_flight.catalog.commits.staging import repinned
+from lance_flight.catalog.evolving.new_columns import Computed, SchemaStep
+from lance_flight.catalog.evolving.schema_evolution import StagedSchemas
+from lance_flight.catalog.manifests.branch_publishing import PUBLISHED, BranchMerge, met_at
+from lance_flight.catalog.manifests.evolution import Evolution
+from lance_flight.catalog.manifests.snapshot import PartitionTable, Snapshot
+from lance_flight.catalog.namespace import PartitionedNamespace
+from lance_flight.catalog.storage.lance_fields import field_id, numbers_of_columns
+from lance_flight.catalog.storage.opening import map_tables
+from lance_flight.catalog.tables import partitions
+from lance_flight.model.schema import DEFAULT, NamespaceSchema
+from lance_flight.model.schema_merging import stricter
+
+Rows = frozenset[tuple[int, int | None, object, frozenset[str]]]
+
+
+def publish(namespace: PartitionedNamespace, name: str) -> int:
+    """Make the main branch equal to a branch in every partition, column and spec that the branch changed; return its version.
+
+    `SerializationFailure` names what both have changed; nothing is published then.
+    """
+    namespace.refuse_on_branch("be published to")
+    branch = namespace.on_branch(name)
+    tip = branch.snapshot()
+    with branch.hold(tip, is_newest=True):
+        return namespace.evolve(_Publication(namespace, branch, tip))
+
+
+class _Publication:
+    """The change that publishes a branch, made on one snapshot of main after another (`evolution.Change`)."""
+
+    def __init__(self, namespace: PartitionedNamespace, branch: PartitionedNamespace, tip: Snapshot) -> None:
+        if branch.branch is None:
+            raise AssertionError("the main branch is published to")
+        self._main, self._branch, self._ref, self._tip = namespace.manifest, branch.manifest, branch.branch, tip
+        self._root = namespace.store
+        self._tables = StagedSchemas(namespace.store)
+        self._operation = f"publish branch {self._ref.name}"
+
+    def __call__(self, newest: Snapshot) -> Evolution | None:
+        """Return the rows and the metadata that publish the branch; None where main has all of it."""
+        base = met_at(self._main, self._branch, self._ref)
+        merge = BranchMerge(ref=self._ref, base=base, main=newest, tip=self._tip)
+        schema = merge.merged_schema()
+        specs = merge.merged_specs(schema)
+        changed = tuple(spec for spec in specs if spec not in newest.specs)
+        difference = merge.difference(partial(self._is_same, base.schema))
+        taken = self._tip.tables_named(difference.tables)
+        stays = [table for table in newest.all_tables() if table.object_id not in {*taken, *difference.removed}]
+        sides = [(self._tip, list(taken.values())), (newest, stays)]
+        merge.refuse([problem for side, tables in sides for problem in self._nulls(side.schema, schema, tables)])
+        moved = [self._moved(side, schema, tables, difference.rows.schema) for side, tables in sides]
+        rows = pa.concat_tables([_without(difference.rows, moved[0]), *moved])
+        if not rows.num_rows and not difference.removed and not changed and schema.has_columns_of(newest.schema):
+            return None
+        return Evolution(
+            operation=self._operation,
+            specs=changed,
+            schema=None if schema.has_columns_of(newest.schema) else schema,
+            rows=rows,
+            removed=difference.removed,
+            properties={PUBLISHED: f"{self._ref.identifier}@{self._tip.version}"},
+        )
+
+    def _moved(
+        self, side: Snapshot, schema: NamespaceSchema, tables: Sequence[PartitionTable], columns: pa.Schema
+    ) -> pa.Table:
+        """Return the rows of the tables of one side that get a version with the merged columns; none where it has them."""
+        if not tables or side.schema.has_columns_of(schema):
+            return columns.empty_table()
+        step = SchemaStep(before=side.schema, after=schema, computed=_defaults(side.schema, schema))
+        pins = self._tables.pins(step, tables, None, self._operation)
+        rows = side.rows_of([table.object_id for table in tables])
+        known = [
+            rows[each.name].cast(each.type) if each.name in rows.column_names else pa.nulls(len(rows), each.type)
+            for each in columns
+        ]
+        return repinned(pa.Table.from_arrays(known, schema=columns), pins)
+
+    def _is_same(self, known: NamespaceSchema, old: PartitionTable, new: PartitionTable) -> bool:
+        """Return whether a version of a table has the rows of an old one, and no values of columns that came since."""
+        opened = [partitions.open_table(self._root, table) for table in (old, new)]
+        before, after = map(_rows, opened)
+        paths = {fragment[0]: fragment[3] for fragment in before}
+        same = {fragment[:3] for fragment in before} == {fragment[:3] for fragment in after}
+        return (
+            same
+            and all(fragment[3] & paths[fragment[0]] for fragment in after)
+            and not _has_new_values(opened[1], set(known.paths))
+        )
+
+    def _nulls(
+        self, before: NamespaceSchema, after: NamespaceSchema, tables: Sequence[PartitionTable]
+    ) -> Iterator[str]:
+        """Yield the columns that are NOT NULL after the merge, and NULL in rows of these tables."""
+        required = stricter(after, before) if tables else {}
+        for number, path in required.items():
+            counts = map_tables(partial(self._count_nulls, before, number), tables, "publication")
+            if sum(counts):
+                yield f"column {path!r} is NOT NULL in one of the two, and NULL in {sum(counts)} rows of the other one"
+
+    def _count_nulls(self, schema: NamespaceSchema, number: int, table: PartitionTable) -> int:
+        """Return in how many rows of a table a column is NULL, or may be: inside others, NULL is not looked for."""
+        dataset = partitions.open_table(self._root, table)
+        value = table.identity.by_source.get(number)
+        name = schema.names.get(number)
+        if value is not None:
+            return 0 if value.is_valid else int(dataset.count_rows())
+        is_there = name is not None and name in dataset.schema.names
+        return int(dataset.count_rows(f"`{name}` IS NULL" if is_there else None))
+
+
+def _rows(dataset: LanceDataset) -> Rows:
+    """Return what tells the rows of a version: each fragment with its number of rows, its deletions and its files."""
+    found = (fragment.metadata for fragment in dataset.get_fragments())
+    return frozenset(
+        (each.id, each.physical_rows, _deletions(each.deletion_file), frozenset(file.path for file in each.files))
+        for each in found
+    )
+
+
+def _deletions(file: DeletionFile | None) -> tuple[int, ...] | None:
+    return None if file is None else (file.read_version, file.id, file.num_deleted_rows)
+
+
+def _has_new_values(dataset: LanceDataset, known: Collection[int]) -> bool:
+    """Return whether files hold columns of a namespace with other ids than those known, but for defaults."""
+    fields = {field_id(each): each for each in dataset.schema}
+    new = {n for n, each in fields.items() if n is not None and n not in known and DEFAULT not in (each.metadata or {})}
+    wanted = {number for column in new for number in numbers_of_columns(dataset)[column]}
+    return any(wanted.intersection(file.fields) for part in dataset.get_fragments() for file in part.metadata.files)
+
+
+def _defaults(before: NamespaceSchema, after: NamespaceSchema) -> dict[int, Computed]:
+    """Return the computation of the columns that are new in a schema and have a default."""
+    new = {after.ids[name]: value for name, value in after.defaults.items() if after.ids[name] not in before.paths}
+    return {number: Computed((), partial(_repeated, value)) for number, value in new.items()}
+
+
+def _repeated(value: pa.Scalar, _: Sequence[pa.Array], rows: int) -> pa.Array:
+    return pa.repeat(value, rows)
+
+
+def _without(rows: pa.Table, others: pa.Table) -> pa.Table:
+    """Return the rows of objects that have none among others."""
+    return rows.filter(pc.invert(pc.is_in(rows["object_id"], value_set=others["object_id"])))
