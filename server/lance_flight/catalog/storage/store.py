@@ -32,6 +32,8 @@ SMALL_BYTES = 1 << 20
 UNREADABLE = (OSError, ValueError, RuntimeError)
 """Errors of Lance for files that are missing or malformed."""
 
+FOR_SMALL_FILES = "file-object-store://"
+"""Beginning of the addresses of local places by which Lance writes small files sooner; the path after it is quoted."""
 _PLAIN_PATH = re.compile(r"[A-Za-z0-9_./-]*")
 """Matches the local paths of which every function of Lance makes the same place; of others tags and branches make a second directory."""
 _LANCE_SOURCE = re.compile(r",? ?/\S+\.rs:\d+:\d+")
@@ -202,7 +204,7 @@ class Store:
     @property
     def uri_for_small_files(self) -> str:
         """Lance's address of this place for writing: each file is then made whole by one call in another thread, a local one not by five."""
-        return self.uri if self.is_remote else f"file-object-store://{quote(self.uri)}"
+        return self.uri if self.is_remote else f"{FOR_SMALL_FILES}{quote(self.uri)}"
 
     @property
     def name(self) -> str:

@@ -13,6 +13,7 @@ from contextlib import suppress
 from datetime import UTC, datetime
 from functools import partial
 from types import MappingProxyType
+from urllib.parse import unquote
 
 import lance
 import pyarrow as pa
@@ -29,7 +30,7 @@ from lance_flight.catalog.storage.lance_fields import leaves, new_schema, number
 from lance_flight.catalog.storage.latest_version import is_followed
 from lance_flight.catalog.storage.location_guard import LocationGuard
 from lance_flight.catalog.storage.retries import STAGE, retry
-from lance_flight.catalog.storage.store import HERE, Store, shared_session
+from lance_flight.catalog.storage.store import FOR_SMALL_FILES, HERE, Store, shared_session
 from lance_flight.catalog.storage.table_cache import kept_tables
 from lance_flight.catalog.storage.whole_files import DATA, check_data
 from lance_flight.errors import Conflict, NotFound, OutcomeUnknown, SerializationFailure
@@ -53,9 +54,10 @@ def places_of_data(dataset: LanceDataset, location: str, pin: FixedPin) -> dict[
     own = place_of_files(location, pin)
     places: dict[int | None, str] = {None: DATA if own == HERE else f"{own}/{DATA}"}
     for number, base in dataset.base_paths().items():
-        # Lance names them in full; those of other branches of the table lie below it.
-        _, found, rest = base.path.partition(location)
-        place = f"{found}{rest}" if found and location != HERE else base.path
+        # Lance names them in full, quoted in the addresses of local tables; those of other branches of the table lie below it.
+        path = unquote(base.path) if base.path.startswith(FOR_SMALL_FILES) else base.path
+        _, found, rest = path.partition(location)
+        place = f"{found}{rest}" if found and location != HERE else path
         places[number] = f"{place}/{DATA}" if base.is_dataset_root else place
     return places
 
