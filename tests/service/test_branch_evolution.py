@@ -340,6 +340,19 @@ def test_a_branch_goes_on_after_its_publication(server: Server, branched: str) -
     assert [row["id"] for row in rows(server, branched)] == [1, 2, 3, 4, 5, 6]
 
 
+def test_comments_and_keys_come_along_and_write_no_table(server: Server, branched: str) -> None:
+    server.run(f"COMMENT ON COLUMN \"{branched}@draft\".v IS 'a value'")
+    server.run(f"COMMENT ON TABLE \"{branched}@draft\" IS 'a table'")
+    on(server, branched, "ALTER TABLE {t} RENAME COLUMN v TO w")
+    pins = [(row["read_branch"], row["read_version"]) for row in manifest_rows(server.root / branched)]
+    publish(server, branched)
+    assert [(row["read_branch"], row["read_version"]) for row in manifest_rows(server.root / branched)] == pins
+    assert "a value" in str(server.rows(f"DESCRIBE {branched}"))
+    schema = json.loads(manifest(server.root / branched).metadata["schema"])
+    assert schema["metadata"]["comment"] == "a table"
+    assert [field["name"] for field in schema["fields"]] == ["id", "p", "w"]
+
+
 def test_two_branches_add_columns_and_both_are_published(server: Server, branched: str) -> None:
     server.run(f"ALTER TABLE {branched} CREATE BRANCH other")
     on(server, branched, "ALTER TABLE {t} ADD COLUMN c INT DEFAULT 7", branch=True)

@@ -67,12 +67,12 @@ class _Publication:
         merge.refuse([problem for side, tables in sides for problem in self._nulls(side.schema, schema, tables)])
         moved = [self._moved(side, schema, tables, difference.rows.schema) for side, tables in sides]
         rows = pa.concat_tables([_without(difference.rows, moved[0]), *moved])
-        if not rows.num_rows and not difference.removed and not changed and schema.has_columns_of(newest.schema):
+        if not rows.num_rows and not difference.removed and not changed and schema is newest.schema:
             return None
         return Evolution(
             operation=self._operation,
             specs=changed,
-            schema=None if schema.has_columns_of(newest.schema) else schema,
+            schema=None if schema is newest.schema else schema,
             rows=rows,
             removed=difference.removed,
             properties={PUBLISHED: f"{self._ref.identifier}@{self._tip.version}"},
@@ -82,7 +82,7 @@ class _Publication:
         self, side: Snapshot, schema: NamespaceSchema, tables: Sequence[PartitionTable], columns: pa.Schema
     ) -> pa.Table:
         """Return the rows of the tables of one side that get a version with the merged columns; none where it has them."""
-        if not tables or side.schema.has_columns_of(schema):
+        if not tables or side.schema.table.equals(schema.table, check_metadata=True):
             return columns.empty_table()
         step = SchemaStep(before=side.schema, after=schema, computed=_defaults(side.schema, schema))
         pins = self._tables.pins(step, tables, None, self._operation)
