@@ -28,7 +28,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     root = tmp_path_factory.mktemp("drivers") / "root"
     (root / "other").mkdir(parents=True)
     with serving(root) as running:
-        columns = "id bigint NOT NULL, price decimal(9, 2), carrier varchar, at timestamp"
+        columns = "id bigint PRIMARY KEY COMMENT 'its number', price decimal(9, 2), carrier varchar, at timestamp"
         running.run(f"CREATE TABLE flights ({columns}) PARTITIONED BY (carrier)")
         running.run("INSERT INTO flights VALUES (1, 12.50, 'UA', '2024-02-29T01:02:03'), (2, NULL, 'AA', NULL)")
         running.run("CREATE TABLE other.planes (id bigint)")
