@@ -168,6 +168,22 @@ def test_sql_prints_an_aligned_table(cities: Server) -> None:
     ]
 
 
+INTROSPECTION = [
+    pytest.param("SHOW TABLES LIKE 'citi%'", ["public", "cities"], id="tables"),
+    pytest.param("SHOW COLUMNS FROM cities LIKE 'na%'", ["name", "VARCHAR"], id="columns"),
+    pytest.param("SHOW CREATE TABLE cities", ['CREATE TABLE "public"."cities"'], id="a definition"),
+    pytest.param("SUMMARIZE cities", ["null_percentage", "name"], id="a summary"),
+    pytest.param("SELECT version() AS v", ["lance-flight"], id="version"),
+    pytest.param("SHOW ALL", ["isolation", "snapshot"], id="settings"),
+]
+
+
+@pytest.mark.parametrize(("statement", "says"), INTROSPECTION)
+def test_sql_prints_what_a_root_holds(cities: Server, statement: str, says: list[str]) -> None:
+    printed = sql(cities, statement, "--format", "json").replace('\\"', '"')
+    assert [word for word in says if word not in printed] == []
+
+
 def test_sql_prints_csv_and_json_lines(cities: Server) -> None:
     query = "SELECT id, name FROM cities ORDER BY id"
     printed = list(csv.reader(io.StringIO(sql(cities, query, "--format", "csv"))))

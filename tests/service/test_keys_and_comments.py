@@ -173,6 +173,42 @@ def test_a_merge_without_a_condition_goes_by_the_key(server: Server, layout: str
     assert server.rows(f"SELECT * FROM {table}") == [("b", 1, 8.0)]
 
 
+def described(server: Server, table: str) -> tuple[Any, ...]:
+    """The key of a table, its comment, and those of its columns."""
+    comment = server.value(f"SELECT table_comment FROM information_schema.tables WHERE table_name = '{table}'")
+    return key(server, table), comment, server.rows(COMMENTS.format(table))
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_a_rollback_takes_back_what_was_said(server: Server, layout: str, table: str) -> None:
+    made(server, f"{layout} COMMENT 'first'", table)
+    before = server.value(f"SELECT max(version) FROM {table}$snapshots")
+    server.run(f"COMMENT ON TABLE {table} IS 'second'")
+    server.run(f"COMMENT ON COLUMN {table}.id IS 'a number'")
+    server.run(f"ALTER TABLE {table} ADD PRIMARY KEY (id)")
+    assert described(server, table) == (["id"], "second", [("id", "a number")])
+    server.run(f"ALTER TABLE {table} ROLLBACK TO {before}")
+    assert described(server, table) == ([], "first", [])
+
+
+def test_a_branch_is_published_whatever_was_said_of_the_main_one_meanwhile(server: Server, table: str) -> None:
+    made(server, " PARTITIONED BY (region)", table)
+    server.run(f"ALTER TABLE {table} CREATE BRANCH work")
+    server.run(f"INSERT INTO \"{table}@work\" VALUES ('c', 3, 0.5)")
+    server.run(f"COMMENT ON COLUMN {table}.id IS 'a number'")
+    server.run(f"ALTER TABLE {table} ADD PRIMARY KEY (id)")
+    server.run(f"ALTER TABLE {table} PUBLISH BRANCH work")
+    assert described(server, table) == (["id"], None, [("id", "a number")])
+    assert server.value(f"SELECT count(*) FROM {table}") == 3
+
+
+def test_a_temporary_table_has_a_key_and_comments(server: Server, table: str) -> None:
+    server.run(f"CREATE TEMPORARY TABLE {table} (id BIGINT PRIMARY KEY COMMENT 'ours') COMMENT 'mine'")
+    assert described(server, table) == (["id"], "mine", [("id", "ours")])
+    server.run(f"COMMENT ON TABLE {table} IS NULL")
+    assert described(server, table) == (["id"], None, [("id", "ours")])
+
+
 REFUSED = {
     "a merge by no key": (
         "MERGE INTO {} USING (VALUES (1)) AS s (id) WHEN MATCHED THEN DELETE",

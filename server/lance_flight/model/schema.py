@@ -125,9 +125,15 @@ class NamespaceSchema:
         return replace(self, arrow=self.arrow.with_metadata(metadata), next_field_id=free)
 
     def has_columns_of(self, other: NamespaceSchema) -> bool:
-        """Return whether both have the same columns, whatever came between."""
-        fields = zip(self.arrow, other.arrow, strict=False)
-        return len(self.arrow) == len(other.arrow) and all(a.equals(b, check_metadata=True) for a, b in fields)
+        """Return whether both have the same columns, whatever came between, and whatever is said of them."""
+        mine, theirs = (list(map(_of_partitions, each.arrow)) for each in (self, other))
+        same = (a.equals(b, check_metadata=True) for a, b in zip(mine, theirs, strict=False))
+        return len(mine) == len(theirs) and all(same)
+
+    def is_described_as(self, other: NamespaceSchema) -> bool:
+        """Return whether both have the same columns, comments and primary key."""
+        said = [(each.comment, each.comments, each.primary_key) for each in (self, other)]
+        return self.has_columns_of(other) and said[0] == said[1]
 
     @cached_property
     def plain(self) -> pa.Schema:

@@ -29,7 +29,7 @@ def back_to(old: Snapshot) -> Callable[[Snapshot], Evolution | None]:
         _check_specs(old, specs)
         difference = Difference.between(newest, old)
         _refuse_floating(difference, old)
-        is_same = newest.schema.has_columns_of(old.schema)
+        is_same = newest.schema.is_described_as(old.schema)
         if is_same and not difference.object_ids:
             return None
         return Evolution(
