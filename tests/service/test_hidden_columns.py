@@ -239,3 +239,25 @@ def test_queries_around_them(server: Server, filled: str) -> None:
     assert server.query(f"SELECT * FROM {filled}_copy").column_names == ["id", "b", "_partition"]
     assert server.run(f"INSERT INTO {filled} SELECT * FROM {filled} WHERE _rowid > ''") == len(ROWS)
     assert "[not_found]" in server.refuses(f"UPDATE {filled} SET _rowid = 'x'")
+
+
+def test_many_partitions_are_read_together(server: Server, table: str) -> None:
+    server.run(f"CREATE TABLE {table} (id INT, b INT, c VARCHAR) PARTITIONED BY (b)")
+    values = ", ".join(f"({number}, {number % 60}, 'v')" for number in range(180))
+    server.run(f"INSERT INTO {table} VALUES {values}")
+    server.run(f"DELETE FROM {table} WHERE id = 7 OR id = 70")
+    server.run(f"INSERT INTO {table} VALUES (180, 0, 'new'), (181, 61, 'new')")
+    server.run(f"CREATE INDEX ON {table} (id)")
+    listed = dict(server.rows(f"SELECT b, object_id FROM {table}$partitions"))
+    rows = server.rows(f"SELECT id, b, _partition, _rowid FROM {table}")
+    assert len(rows) == 180
+    assert len({name for *_, name in rows}) == 180
+    for number, b, partition, name in rows:
+        assert partition == listed[b], number
+        assert name.startswith(partition), number
+    assert sorted(server.rows(f"SELECT id, _partition FROM {table}")) == sorted((row[0], row[2]) for row in rows)
+    either = f"_partition = '{listed[0]}' OR id = 181 OR (c = 'v' AND _partition = '{listed[7]}')"
+    expected = sorted(row[0] for row in rows if row[1] in (0, 7) or row[0] == 181)
+    assert sorted(row[0] for row in server.rows(f"SELECT id FROM {table} WHERE {either}")) == expected
+    server.run(f"ALTER TABLE {table} ADD COLUMN d INT")
+    assert dict(server.rows(f"SELECT b, min(_partition) FROM {table} WHERE d IS NULL GROUP BY b")) == listed

@@ -58,7 +58,8 @@ class _Files:
 class Merged:
     """Tables as one dataset: their names stand in the order of its base paths, which count from one.
 
-    `number` is that of the first of them, and `owners` says which of them the files of a number are of.
+    `number` is that of the first of them, and `owners` says which of them the files of a number are of, `partitions` which
+    partition each of them is.
     """
 
     dataset: LanceDataset
@@ -66,11 +67,19 @@ class Merged:
     number: int
     contexts: tuple[PartitionContext, ...]
     owners: Mapping[int, str]
+    partitions: Mapping[str, str]
 
     @property
     def source(self) -> Source:
         """All rows of them, for a scan."""
-        return Source(self.dataset, number=self.number, tables=self.tables, contexts=self.contexts, owners=self.owners)
+        return Source(
+            self.dataset,
+            number=self.number,
+            tables=self.tables,
+            contexts=self.contexts,
+            owners=self.owners,
+            partitions=self.partitions,
+        )
 
 
 def merge(tables: Sequence[PinnedTable]) -> tuple[list[Merged], list[PinnedTable]]:
@@ -93,7 +102,8 @@ def merge(tables: Sequence[PinnedTable]) -> tuple[list[Merged], list[PinnedTable
         else:
             dataset, names, owners = _merged(tuple((table.store.uri, table.pin) for table in group.tables))
             contexts = tuple(table.context for table in group.tables if table.context is not None)
-            merged.append(Merged(dataset, names, group.tables[0].number, contexts, owners))
+            partitions = {each.store.name: each.partition for each in group.tables if each.partition is not None}
+            merged.append(Merged(dataset, names, group.tables[0].number, contexts, owners, partitions))
     return merged, alone
 
 

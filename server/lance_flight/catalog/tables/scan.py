@@ -18,7 +18,7 @@ import pyarrow.compute as pc
 from lance import LanceDataset, LanceFragment
 
 from lance_flight.catalog.manifests.partition_context import PartitionContext
-from lance_flight.catalog.storage.addresses import ROW_ADDRESS, TABLE_NUMBER
+from lance_flight.catalog.storage.addresses import OFFSET_BITS, ROW_ADDRESS, TABLE_NUMBER
 from lance_flight.catalog.storage.store import Store
 from lance_flight.catalog.tables.casting import Misfit, cast, physical
 from lance_flight.catalog.tables.filling import Filling, Fills, filling
@@ -54,7 +54,7 @@ class Source:
     """An opened version of a table, or of several merged into one, and which of its fragments to read (None: all).
 
     `number` is what `TABLE_NUMBER` says of its rows, and `partition` what `PARTITION` does; `tables` are the names of those
-    that were merged, and `owners` says which of them the files of a number are of. `contexts` are what the manifest says of each
+    that were merged, and `owners` says which of them the files of a number are of, `partitions` which partition each of them is. `contexts` are what the manifest says of each
     of them, or of the one table; none of a plain one. `named_by` is the version that the names of the rows that it has hold for, if it is another one.
     """
 
@@ -66,6 +66,13 @@ class Source:
     contexts: tuple[PartitionContext, ...] = ()
     owners: Mapping[int, str] = field(default_factory=dict, compare=False)
     named_by: LanceDataset | None = field(default=None, compare=False)
+    partitions: Mapping[str, str] = field(default_factory=dict, compare=False)
+
+    def partitions_of(self, addresses: pa.Array) -> pa.Array:
+        """Return the partitions of some rows of merged tables."""
+        names = pa.array([self.partitions.get(name) for name in self.owners.values()], pa.utf8())
+        fragments = pc.shift_right(addresses, pa.scalar(OFFSET_BITS, addresses.type))
+        return names.take(pc.index_in(fragments, value_set=pa.array(list(self.owners), addresses.type)))
 
     @property
     def columns(self) -> list[pa.Field]:
@@ -284,7 +291,10 @@ class Scan:
             fragments=None if source.fragments is None else list(source.fragments),
             batch_size=self.batch_rows,
             io_buffer_size=IO_BUFFER_BYTES,
-            with_row_address=self._is_addressed or table.fill.is_by_address or self.among is not None,
+            with_row_address=self._is_addressed
+            or self._divides(source)
+            or table.fill.is_by_address
+            or self.among is not None,
             late_materialization=_late_columns([each for each in table.columns if each.name in columns]),
             **searching,
         )
@@ -295,8 +305,14 @@ class Scan:
     def _is_addressed(self) -> bool:
         return self._names_rows or not _ADDRESSES.isdisjoint(self.schema.names)
 
+    def _divides(self, source: Source) -> bool:
+        """Return whether the partitions of rows are wanted, of tables that were merged."""
+        return PARTITION in self._generated and bool(source.partitions)
+
     def _to_schema(self, batch: pa.RecordBatch, rest: pc.Expression | None, table: _Table) -> pa.RecordBatch:
         batch = self._named(batch, table.source)
+        if self._divides(table.source):
+            batch = batch.append_column(PARTITION_FIELD, table.source.partitions_of(batch.column(ROW_ADDRESS)))
         said = {TABLE_NUMBER: table.source.number, PARTITION: table.source.partition}
         filled = [name for name in table.filled if name not in batch.schema.names]
         fills = table.fill.of(batch) if filled else {}

@@ -24,6 +24,7 @@ from lance_flight.catalog.storage.opening import map_tables
 from lance_flight.catalog.storage.store import UNREADABLE, Store
 from lance_flight.catalog.table import Table
 from lance_flight.catalog.tables import partitions
+from lance_flight.catalog.tables.lineage import PARTITION
 from lance_flight.catalog.tables.pinned_tables import PinnedTable
 from lance_flight.catalog.tables.row_counts import row_counts
 from lance_flight.engine.query.hidden_pruning import MadeColumns, narrowed
@@ -161,7 +162,7 @@ class TableView:
 
     It is scanned in `target_partitions` lanes. `only` are the partition tables that may be read (None: all), and
     `hint` says what the plan requires of every scan beyond its pushed filters. `extra_columns` are columns that a scan makes: of
-    merged tables it cannot. `key` is its name in SQL with its schema, `pruned` what is known of its snapshot.
+    merged tables it can `_partition` alone. `key` is its name in SQL with its schema, `pruned` what is known of its snapshot.
     """
 
     name: str
@@ -201,7 +202,8 @@ class TableView:
         if self.snapshot.is_partitioned or self._indices(predicate):
             self.log.reports.append(partial(self._report, pruning, predicate))
         target_partitions = 1 if is_lookup(predicate, self.snapshot) else self.target_partitions
-        return Lanes(deal(self._choose_tables(pruning), target_partitions, self.log, merging=not self.extra_columns))
+        is_merging = all(each.name == PARTITION for each in self.extra_columns)
+        return Lanes(deal(self._choose_tables(pruning), target_partitions, self.log, merging=is_merging))
 
     def _choose_tables(self, pruning: Pruning) -> list[tuple[Predicate | None, list[PinnedTable]]]:
         """Return the tables that a scan reads, by residual filter; reused if the same pruning was read before."""
