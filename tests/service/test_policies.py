@@ -27,7 +27,7 @@ grants = ["ALL ON *"]
 
 [roles.tenants]
 members = ["alice", "bob"]
-grants = ["SELECT, WRITE ON events WHERE tenant = CURRENT_USER"]
+grants = ["SELECT, WRITE ON events WHERE tenant = CURRENT_USER", "SELECT ON recent", "SELECT ON money"]
 
 [roles.definer]
 members = ["carol"]
@@ -248,3 +248,19 @@ def test_hidden_columns_find_no_hidden_rows(tenants: Tenants) -> None:
         hidden, absent = (tenants.refuses("alice", sql.format(name)) for name in (owned[777], dropped))
         assert hidden.replace(owned[777], "") == absent.replace(dropped, "")
     assert tenants.rows("owner", "SELECT count(*) FROM events") == [(4,)]
+
+
+def test_a_view_shows_what_its_reader_may_see_of_the_tables(tenants: Tenants) -> None:
+    tenants.rows("owner", "CREATE VIEW recent AS SELECT n FROM events")
+    tenants.rows("owner", "CREATE VIEW money AS SELECT n FROM ledger")
+    tenants.rows("owner", "CREATE VIEW secret AS SELECT n FROM events")
+    assert tenants.rows("owner", "SELECT count(*) FROM recent") == [(4,)]
+    assert sorted(tenants.rows("alice", "SELECT n FROM recent")) == [(1,), (2,)]
+    assert tenants.rows("bob", "SELECT sum(n) FROM recent") == [(777,)]
+    assert "[not_found]" in tenants.refuses("alice", "SELECT n FROM money")
+    assert "[not_found]" in tenants.refuses("alice", "SELECT n FROM secret")
+    assert tenants.rows("alice", "SHOW VIEWS") == [("public", "money"), ("public", "recent")]
+    assert "[refused]" in tenants.refuses("alice", "CREATE OR REPLACE VIEW recent AS SELECT 1 AS n")
+    assert "[refused]" in tenants.refuses("alice", "DROP VIEW recent")
+    assert "[refused]" in tenants.refuses("carol", "CREATE VIEW mine AS SELECT n FROM events")
+    assert sorted(tenants.rows("alice", "SELECT n FROM recent")) == [(1,), (2,)]

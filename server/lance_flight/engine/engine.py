@@ -51,7 +51,7 @@ from lance_flight.engine.statements.parsing import parse
 from lance_flight.engine.statements.reports import Reports, maintenance_work
 from lance_flight.engine.writes import ingest
 from lance_flight.engine.writes.table_properties import PLAIN, TableProperties
-from lance_flight.errors import LimitExceeded, SqlError
+from lance_flight.errors import LimitExceeded, NotFound, SqlError
 from lance_flight.model.schema import primary_key_name
 
 
@@ -190,14 +190,14 @@ class Engine:
                 ordered = is_ordered(answered.frame.logical_plan())
             if isinstance(answered, PlannedQuery):
                 shares, rows = split(answered, endpoints)
-            readings = dict(session.named.readings)
+            readings, views = dict(session.named.readings), session.view_digests
             self._answering.keep(answered)
         expires = self._keep(running, holds)
         running.snapshots = {name: reading.version for name, reading in readings.items()}
         running.awaited.update(range(shares))
         return QueryPlan(
             schema=answered.schema,
-            tasks=tasks_of(running, parameters, readings, shares, scope),
+            tasks=tasks_of(running, parameters, readings, shares, scope, views=views),
             expires=expires,
             snapshots=running.snapshots,
             rows=rows,
@@ -375,9 +375,20 @@ class Engine:
         """Return every schema with its catalog."""
         return [(CATALOG, name) for name in self.root.guarded(access).schemas()]
 
-    def tables(self, access: Access = UNLIMITED, temporary: Temporary = NO_TABLES) -> Iterator[tuple[str, TableName]]:
-        """Return every table with its catalog."""
-        return ((CATALOG, name) for name in temporary.over(self.root.guarded(access)).tables())
+    def tables(self, access: Access = UNLIMITED, temporary: Temporary = NO_TABLES) -> list[TableName]:
+        """Return the names of all tables."""
+        return temporary.over(self.root.guarded(access)).tables()
+
+    def views(self, access: Access = UNLIMITED) -> list[TableName]:
+        """Return the names of all views."""
+        return [view.name for view in self.root.guarded(access).views()]
+
+    def columns_of_view(self, name: TableName, access: Access = UNLIMITED) -> pa.Schema:
+        """Return the columns of a view, as it was made."""
+        view = self.root.guarded(access).view(name)
+        if view is None:
+            raise NotFound(f"no view {name.name!r}")
+        return view.columns
 
     def schema_of(self, name: TableName, access: Access = UNLIMITED, temporary: Temporary = NO_TABLES) -> pa.Schema:
         """Return the columns of a table as a client sees them, with their comments."""

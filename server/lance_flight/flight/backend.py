@@ -69,8 +69,8 @@ class IfNotExists(Enum):
     FAIL = "fail"
 
 
-TABLE, LOCAL_TEMPORARY = "TABLE", "LOCAL TEMPORARY"
-TABLE_TYPES = frozenset({TABLE, LOCAL_TEMPORARY})
+TABLE, LOCAL_TEMPORARY, VIEW = "TABLE", "LOCAL TEMPORARY", "VIEW"
+TABLE_TYPES = frozenset({TABLE, LOCAL_TEMPORARY, VIEW})
 """Types of tables, in JDBC's words."""
 
 

@@ -27,6 +27,7 @@ from lance_flight.errors import Conflict, NotFound, Unsupported
 from lance_flight.flight.backend import (
     LOCAL_TEMPORARY,
     TABLE,
+    VIEW,
     Caller,
     IfNotExists,
     IngestTarget,
@@ -213,18 +214,23 @@ class EngineBackend:
 
     def tables(self, caller: Caller) -> Iterable[TableEntry]:
         scope = self._scope(caller, None)
+        own = scope.temporary.names
+        kinds = {
+            **dict.fromkeys(self._engine.views(scope.access), VIEW),
+            **{
+                name: LOCAL_TEMPORARY if name in own else TABLE
+                for name in self._engine.tables(scope.access, scope.temporary)
+            },
+        }
         return [
-            TableEntry(
-                catalog=catalog,
-                db_schema=name.db_schema,
-                name=name.name,
-                type=LOCAL_TEMPORARY if name in scope.temporary.names else TABLE,
-            )
-            for catalog, name in self._engine.tables(scope.access, scope.temporary)
+            TableEntry(catalog=CATALOG, db_schema=name.db_schema, name=name.name, type=kind)
+            for name, kind in sorted(kinds.items())
         ]
 
     def table_schema(self, caller: Caller, table: TableEntry) -> pa.Schema:
         scope = self._scope(caller, None)
+        if table.type == VIEW:
+            return self._engine.columns_of_view(TableName(table.db_schema, table.name), scope.access)
         return self._engine.schema_of(TableName(table.db_schema, table.name), scope.access, scope.temporary)
 
     def primary_key(self, caller: Caller, table: TableEntry) -> PrimaryKey | None:

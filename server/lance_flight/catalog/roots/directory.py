@@ -14,13 +14,9 @@ from lance_flight.catalog.namespace import PartitionedNamespace
 from lance_flight.catalog.plain_table import PlainTable
 from lance_flight.catalog.roots.directory_manifest import Listed, path_of
 from lance_flight.catalog.roots.publishing import publish_copy
-from lance_flight.catalog.roots.table_resolver import (
-    BRANCH_SIGN,
-    PUBLIC,
-    TableName,
-    TableResolver,
-    Visibility,
-)
+from lance_flight.catalog.roots.table_name import PUBLIC, TableName
+from lance_flight.catalog.roots.table_resolver import BRANCH_SIGN, TableResolver, Visibility
+from lance_flight.catalog.roots.views import ViewDefinition
 from lance_flight.catalog.storage.branches import has_branches
 from lance_flight.catalog.storage.staging_area import StagingArea, private_place
 from lance_flight.catalog.storage.store import Store
@@ -92,6 +88,7 @@ class Root(TableResolver):
             )
         self._check_definition(name)
         self._check_alike(name)
+        self._check_no_view(name)
         self.check_other_tables()
         is_replaced = replace and not partitioned and name in self._listed()
         if not is_replaced:
@@ -135,6 +132,7 @@ class Root(TableResolver):
         for each in (name, target):
             self._check_definition(each)
         self._check_alike(target)
+        self._check_no_view(target)
         if self._is_namespace(self.store) and self.has(name):
             raise Unsupported(f"table {name.name!r} is the root itself; rename the directory instead")
         with self._lock:
@@ -145,6 +143,28 @@ class Root(TableResolver):
                 self._manifest.rename(listed, (*path_of(listed.object_id)[:-1], new))
             elif place is not None:
                 self._move(name, place, new + PLAIN_SUFFIX * place.name.endswith(PLAIN_SUFFIX))
+
+    def create_view(self, view: ViewDefinition, *, replace: bool) -> None:
+        """Store a view in one step; `AlreadyExists` for a table of its name, or a view unless it is to be replaced."""
+        name = view.name
+        self.check_main(name)
+        check_directory_name("view", name.name)
+        self._check_definition(name)
+        self.check_other_tables()
+        if name.db_schema not in self.schemas():
+            raise NotFound.named("schema", name.db_schema, self.schemas())
+        with self._lock:
+            if self.has(name):
+                raise AlreadyExists(f"table {name.name!r} is there already")
+            self._views.put(view, replace=replace)
+
+    def drop_view(self, name: TableName) -> None:
+        """Remove a view; the tables that it reads stay."""
+        self.check_main(name)
+        self._check_definition(name)
+        if self.view(name) is None and self.has(name):
+            raise NotFound(f"{name.name!r} is a table, not a view; expected DROP TABLE")
+        self._views.drop(name)
 
     def unregistered(self) -> list[Listed]:
         """Return the plain tables right below the root (V1) that its `__manifest` (V2) could list and does not, as rows."""
@@ -184,6 +204,10 @@ class Root(TableResolver):
     def _check_definition(self, name: TableName) -> None:
         if self.guard is not None:
             self.guard.check_definition(name)
+
+    def _check_no_view(self, name: TableName) -> None:
+        if self._views.find(name) is not None:
+            raise AlreadyExists(f"{name.name!r} is a view; expected another name, or DROP VIEW first")
 
     def _check_alike(self, name: TableName) -> None:
         """Refuse a name that differs from another table's in its Unicode form alone."""

@@ -7,13 +7,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from copy import copy
-from dataclasses import dataclass
 from threading import RLock
 from typing import Protocol, Self, TypeVar
 
 from lance_flight.catalog.namespace import PartitionedNamespace
 from lance_flight.catalog.plain_table import PlainTable
 from lance_flight.catalog.roots.directory_manifest import NOTHING, DirectoryManifest, Listed, Listing, Path
+from lance_flight.catalog.roots.table_name import PUBLIC, TableName
+from lance_flight.catalog.roots.views import ViewDefinition, Views
 from lance_flight.catalog.storage.store import Store
 from lance_flight.catalog.storage.version_names import VERSIONS, is_version_name
 from lance_flight.catalog.table import Table
@@ -22,24 +23,11 @@ from lance_flight.model.naming import LONGEST_FILE_NAME, MANIFEST, PLAIN_SUFFIX
 
 T = TypeVar("T")
 
-PUBLIC = "public"
-
 BRANCH_SIGN = "@"
 _MISSPELT = 0.8
 """Least similarity of a suggested name, before other schemas are searched."""
 _MOST_SCHEMAS = 20
 OF_A_LANCE_TABLE = frozenset({"_versions", "_transactions", "_indices", "_deletions", "_refs", "data", "tree"})
-
-
-@dataclass(frozen=True, slots=True, order=True)
-class TableName:
-    """A table of a root: the SQL schema it is in and its name."""
-
-    db_schema: str
-    name: str
-
-    def __str__(self) -> str:
-        return f"{self.db_schema}.{self.name}"
 
 
 class Visibility(Protocol):
@@ -68,6 +56,7 @@ class TableResolver:
         self.temporary: Self | None = None
         self.temporary_names: frozenset[TableName] = frozenset()
         self._manifest = DirectoryManifest(store)
+        self._views = Views(store)
         self._opened: dict[str, Table] = {}
         self._by_sql_name: tuple[Listing, Mapping[TableName, Listed]] = NOTHING, {}
         self._lock = RLock()
@@ -141,8 +130,20 @@ class TableResolver:
             raise self._missing(name)
         return found
 
+    def view(self, name: TableName) -> ViewDefinition | None:
+        """Return the view of this name, if there is one."""
+        return self._views.find(name) if self._sees(name) else None
+
+    def views(self) -> list[ViewDefinition]:
+        """Return all views, sorted by name."""
+        return sorted((view for view in self._views.listed() if self._sees(view.name)), key=lambda view: view.name)
+
     def _missing(self, name: TableName) -> NotFound:
         """Return why there is no table of a name, as far as its asker may know."""
+        if self.view(name) is not None:
+            return NotFound(
+                f"{name.name!r} is a view, which has no rows, versions or files of its own; expected a table"
+            )
         names = self._names(name.db_schema)
         if name.name in names:
             return NotFound(

@@ -15,6 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lance_flight.catalog.roots.directory import Root, TableName
+from lance_flight.catalog.roots.views import ViewDefinition
 from lance_flight.engine.query.computed_tables import ComputedColumn, ComputedTable, RowTable
 from lance_flight.engine.runtime.transactions import SqlTransaction
 from lance_flight.engine.sql.references import CATALOG
@@ -33,7 +34,7 @@ from lance_flight.planning.predicates import Predicate, all_of, conjuncts
 from lance_flight.planning.row_filters import columns_of, row_filter
 
 INFORMATION_SCHEMA = "information_schema"
-BASE_TABLE, LOCAL_TEMPORARY = "BASE TABLE", "LOCAL TEMPORARY"
+BASE_TABLE, LOCAL_TEMPORARY, VIEW = "BASE TABLE", "LOCAL TEMPORARY", "VIEW"
 PRIMARY_KEY = "PRIMARY KEY"
 
 _TEXT, _NUMBER = pa.utf8(), pa.int64()
@@ -68,15 +69,16 @@ class InformationSchema:
         yield from self.root.schemas()
 
     def listed(self) -> Iterator[_Table]:
-        """Yield the visible tables, by name."""
+        """Yield the visible tables and views, by name."""
         kinds = self.tables.kinds()
-        for name in self._fitting(sorted(kinds)):
+        views = {view.name: view for view in self.root.views() if view.name not in kinds}
+        for name in self._fitting(sorted([*kinds, *views])):
             self.check()
-            yield _Table(self, name, is_partitioned=kinds[name])
+            yield _Table(self, name, is_partitioned=kinds.get(name, False), view=views.get(name))
 
     def views(self) -> Iterator[_Table]:
         """Yield the visible views."""
-        return iter(())
+        return (table for table in self.listed() if table.view is not None)
 
     def columns(self) -> Iterator[_Column]:
         """Yield the columns of the visible tables."""
@@ -122,14 +124,19 @@ class _Table:
     of: InformationSchema
     name: TableName
     is_partitioned: bool
+    view: ViewDefinition | None = None
 
     @property
     def kind(self) -> str:
         """Return the type of the table, in the words of the SQL standard."""
+        if self.view is not None:
+            return VIEW
         return LOCAL_TEMPORARY if self.of.root.is_temporary(self.name) else BASE_TABLE
 
     def schema(self) -> NamespaceSchema:
         """Read the columns of the table."""
+        if self.view is not None:
+            return NamespaceSchema.assign(self.view.columns)
         return self.of.schema_of(self.name)
 
 
@@ -213,7 +220,7 @@ _LISTED: RowTable[InformationSchema, _Table] = RowTable(
     (
         *_named(_itself),
         _text("table_type", lambda table: table.kind),
-        _text("is_insertable_into", lambda _: _yes(value=True)),
+        _text("is_insertable_into", lambda table: _yes(table.view is None)),
         _text("table_comment", lambda table: table.schema().comment, is_nullable=True),
         ComputedColumn("partitioned", pa.bool_(), lambda table: table.is_partitioned),
     ),
@@ -240,7 +247,7 @@ _VIEWS: RowTable[InformationSchema, _Table] = RowTable(
     InformationSchema.views,
     (
         *_named(_itself),
-        _nothing("view_definition"),
+        _text("view_definition", lambda table: table.view.sql),
         _text("check_option", lambda _: "NONE"),
         _text("is_updatable", lambda _: _yes(value=False)),
         _text("is_insertable_into", lambda _: _yes(value=False)),

@@ -78,7 +78,8 @@ class PlanCache:
     def keep(self, key: PlanKey, planned: PlannedQuery) -> None:
         """Return a plan that is not running any more to the cache, if it may run again."""
         planned.session.end()
-        if not is_steady(key.text) or not planned.session.is_steady:
+        texts = [key.text, *planned.session.view_texts]
+        if not all(map(is_steady, texts)) or not planned.session.is_steady:
             return
         size = _size(key, planned)
         with self._lock:

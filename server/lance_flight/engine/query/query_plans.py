@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime
+from types import MappingProxyType
 
 import pyarrow as pa
 
@@ -39,6 +40,8 @@ def tasks_of(
     readings: Mapping[str, TableVersion],
     shares: int,
     scope: Scope,
+    *,
+    views: Mapping[str, str] = MappingProxyType({}),
 ) -> tuple[Task, ...]:
     """Return the tasks of a query, one for each endpoint."""
     whole = Task(
@@ -46,6 +49,7 @@ def tasks_of(
         statement=running.id,
         parameters=parameters,
         readings=readings,
+        views=views,
         transaction=scope.transaction,
         branch=scope.branch,
         db_schema=scope.db_schema,

@@ -13,6 +13,7 @@ from weakref import WeakMethod
 import pyarrow as pa
 import pyarrow.dataset as pads
 from datafusion import DataFrame, ExecutionPlan, LogicalPlan, RuntimeEnvBuilder, SessionContext, udtf
+from datafusion.catalog import Table as DataFusionTable
 
 from lance_flight.catalog.bulk.pieces import Progress
 from lance_flight.catalog.roots.directory import TableName
@@ -22,6 +23,7 @@ from lance_flight.engine.query.hints import LogicalScan, hints, logical_scans
 from lance_flight.engine.query.information_schema import INFORMATION_SCHEMA, InformationSchema
 from lance_flight.engine.query.named_tables import NamedTables
 from lance_flight.engine.query.parameter_types import wanted_types
+from lance_flight.engine.query.planned_views import PlannedViews
 from lance_flight.engine.query.provider import Provider, ScanLog
 from lance_flight.engine.query.query_errors import QueryErrors
 from lance_flight.engine.query.search.choosing import SEARCHES
@@ -76,6 +78,7 @@ class QuerySession:
         self._is_steady = True
         self._optimised: tuple[DataFrame, LogicalPlan] | None = None
         self._learned: tuple[DataFrame | None, dict[Any, Any]] = None, {}
+        self._planned_views = PlannedViews(context)
         self._begin(context, {})
         self.datafusion = _context(self.target_partitions, context.runtime or RuntimeEnvBuilder(), self.db_schema)
         # What DataFusion holds is not seen by Python's collector: through it the session would keep itself for ever.
@@ -126,10 +129,23 @@ class QuerySession:
     def again(self, context: StatementContext) -> bool:
         """Begin another run; return False if a table has other columns by now, so that the plans are invalid."""
         known = dict(self.named.providers)
+        self._planned_views.begin(context)
+        if not self._planned_views.are_current:
+            return False
         self._begin(context, known, is_costly=self.is_costly, hidden=self.named.hidden)
         for name in known:
             self.named.dataset(name)
         return self.named.providers == known
+
+    @property
+    def view_texts(self) -> list[str]:
+        """Return the queries of the SQL views that it reads."""
+        return self._planned_views.texts
+
+    @property
+    def view_digests(self) -> dict[str, str]:
+        """Return what tells the SQL views that it reads from later ones, by `schema.name`."""
+        return self._planned_views.digests
 
     def end(self) -> None:
         """Release the scans of the run that is over, and its progress callback."""
@@ -179,7 +195,17 @@ class QuerySession:
             return frame
 
         with located(self._sent, calls.sql):
-            return self.planned(lambda: calls.plan(self.datafusion, plan))
+            return self._planned_views.plan(
+                lambda: self.planned(lambda: calls.plan(self.datafusion, plan)), self._frame_of_view
+            )
+
+    def _frame_of_view(self, sql: str) -> DataFrame:
+        """Plan the query of a view, whose text no position in the client's text is about."""
+        sent, self._sent = self._sent, None
+        try:
+            return self.frame(sql)
+        finally:
+            self._sent = sent
 
     def wanted_types(self) -> Mapping[str, pa.DataType]:
         """Return the types that their contexts want of the parameters, by `$n`, of the query that was planned last without values."""
@@ -368,7 +394,7 @@ class QuerySession:
         """Return the rows added and removed between two points of a table's history."""
         return self.named.changes(name, first, last)
 
-    def resolve(self, db_schema: str, reference: str) -> pads.Dataset | None:
+    def resolve(self, db_schema: str, reference: str) -> pads.Dataset | DataFusionTable | None:
         """Resolve a table name as written in SQL (`t`, `t@12`, `t@tag`, `t@time`, `t$partitions`); None if there is no such table."""
         computed = self._computed(db_schema, reference)
         if computed is not None:
@@ -381,6 +407,13 @@ class QuerySession:
             return self.named.dataset(name)
         except NotFound as exc:
             # The error itself would keep the frames of all callers, and the rows of this very statement with them.
+            self._errors.note_missing(reference, name, str(exc))
+        except LanceFlightError as exc:
+            self.log.error = exc
+            raise
+        try:
+            return self._planned_views.resolve(name)
+        except NotFound as exc:
             self._errors.note_missing(reference, name, str(exc))
             return None
         except LanceFlightError as exc:

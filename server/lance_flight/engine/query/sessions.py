@@ -63,6 +63,7 @@ class Sessions:
             transaction=None if task.transaction is None else self.clients.transaction(task.transaction).sql,
             db_schema=task.db_schema,
             readings=task.readings,
+            views=task.views,
             execution=task.execution,
             isolation=task.isolation,
             share=task.share,

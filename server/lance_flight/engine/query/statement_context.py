@@ -39,7 +39,8 @@ class StatementContext:
 
     `root` is the root as the statement sees it, and inside a `transaction` its tables are read as that sees them. Names without a
     schema are tables of `db_schema`. `readings` fixes the versions of tables (from a ticket); others are read at their newest
-    snapshot, unless `execution` says another. `isolation` is that of the session's next transaction. `share` restricts every scan to one part, `target_partitions` is the number of its lanes.
+    snapshot, unless `execution` says another. `views` are the digests that views must have (from a ticket). `isolation` is that of the
+    session's next transaction. `share` restricts every scan to one part, `target_partitions` is the number of its lanes.
 
     The rows of `target` have addresses under the name `t$rows`; on them the `changing` privileges are needed beside SELECT, which
     `access` grants on the rows of all tables. Leases that keep the snapshots from being vacuumed are put into `holds`. `runtime` bounds what
@@ -52,6 +53,7 @@ class StatementContext:
     transaction: SqlTransaction | None = None
     db_schema: str = PUBLIC
     readings: Mapping[str, TableVersion] = field(default_factory=dict)
+    views: Mapping[str, str] = field(default_factory=dict)
     execution: QueryOptions = field(default_factory=QueryOptions)
     isolation: Isolation = Isolation.SNAPSHOT
     share: Split = field(default_factory=Split)

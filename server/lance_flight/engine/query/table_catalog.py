@@ -10,7 +10,7 @@ from datafusion.catalog import Table as DataFusionTable
 
 from lance_flight.catalog.roots.directory import Root
 
-Resolve = Callable[[str, str], pads.Dataset | None]
+Resolve = Callable[[str, str], pads.Dataset | DataFusionTable | None]
 """Function that resolves a schema and a table name as written in SQL; None without such a table."""
 
 
@@ -43,7 +43,7 @@ class _Schema(SchemaProvider):
 
     def table(self, name: str) -> DataFusionTable | None:
         found = self._resolve(self._name, name)
-        return None if found is None else DataFusionTable(found)
+        return DataFusionTable(found) if isinstance(found, pads.Dataset) else found
 
     def table_exist(self, name: str) -> bool:
         return self.table(name) is not None

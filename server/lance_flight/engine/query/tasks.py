@@ -29,13 +29,15 @@ class Task:
     """Work of one endpoint for a `statement`; one inside a `transaction` can run on the server that holds it alone.
 
     `branch`, `db_schema` and `isolation` are those of its session. The names of `temporary` meant tables of that session, which it
-    alone can read. One with a `report` has been done: it gives the report alone (`engine.statements.reports`).
+    alone can read. `views` are the digests of the views that it was planned with. One with a `report` has been done: it gives
+    the report alone (`engine.statements.reports`).
     """
 
     sql: str
     statement: str = ""
     parameters: pa.RecordBatch | None = None
     readings: Mapping[str, TableVersion] = field(default_factory=dict)
+    views: Mapping[str, str] = field(default_factory=dict)
     share: Split = field(default_factory=Split)
     transaction: bytes | None = None
     branch: str | None = None
@@ -56,6 +58,7 @@ class Task:
                 name: [r.version, _pins_to_json(r.resolved), r.committed_at, r.step]
                 for name, r in self.readings.items()
             },
+            "views": dict(self.views),
             "share": [self.share.part, self.share.of],
             "branch": self.branch,
             "db_schema": self.db_schema,
@@ -81,6 +84,7 @@ class Task:
                     name: TableVersion(version, _pins_from_json(pins), at, step)
                     for name, (version, pins, at, step) in value["readings"].items()
                 },
+                views=dict(value.get("views", {})),
                 share=Split(*value["share"]),
                 branch=value["branch"],
                 db_schema=value["db_schema"],

@@ -19,7 +19,7 @@ _QUIT = "close the connection in the client"
 _RIGHTS = "rights are given in the server's file of policies"
 _SCHEMAS = "schemas are the sub-directories of the root: make one there"
 _SHOW_SCHEMAS = "write SHOW SCHEMAS; the catalog is always lance"
-_STORED = "write CREATE TABLE t AS SELECT …, or CREATE TEMPORARY TABLE"
+_STORED = "write CREATE TABLE t AS SELECT …, or CREATE OR REPLACE VIEW v AS SELECT …"
 _TABLES = "write SHOW TABLES, which names their schemas, too"
 _TRANSACTIONS = (
     "write BEGIN, then COMMIT or ROLLBACK; or turn autocommit off, then commit() or rollback() in the client"
@@ -38,7 +38,7 @@ _INSTEAD: Mapping[tuple[str, ...], str] = MappingProxyType(
         **dict.fromkeys([("END",), ("ABORT",)], _TRANSACTIONS),
         **dict.fromkeys([("GRANT",), ("REVOKE",), ("CREATE", "USER"), ("CREATE", "ROLE")], _RIGHTS),
         **dict.fromkeys([("OPTIMIZE",), ("ANALYZE",)], _COMPACT),
-        **dict.fromkeys([("CREATE", "VIEW"), ("CREATE", "MATERIALIZED"), ("DROP", "VIEW")], _STORED),
+        **dict.fromkeys([("CREATE", "MATERIALIZED"), ("ALTER", "VIEW")], _STORED),
         **dict.fromkeys(
             [(verb, what) for verb in ("CREATE", "DROP", "ALTER") for what in ("SCHEMA", "DATABASE")], _SCHEMAS
         ),
@@ -55,13 +55,15 @@ _INSTEAD: Mapping[tuple[str, ...], str] = MappingProxyType(
         ("SHOW", "INDEX"): "write SHOW INDEXES FROM t",
         ("SHOW", "PROCESSLIST"): "write SELECT * FROM system.queries",
         ("DESCRIBE", "HISTORY"): "write SELECT * FROM t$snapshots",
-        ("CREATE", "OR"): "write DROP TABLE IF EXISTS t, then CREATE TABLE t",
+        ("CREATE", "OR", "REPLACE", "TABLE"): "write DROP TABLE IF EXISTS t, then CREATE TABLE t",
         ("CREATE", "UNIQUE"): "write CREATE INDEX: values that repeat are not refused",
     }
 )
 """Replacements by the first words or signs of a statement; `?` has become `$1` by then."""
 _FIRST = frozenset({"DESC", *(words[0] for words in _INSTEAD)})
 LONGEST = max(map(len, _INSTEAD))
+_DESCRIBED = 2
+"""Words of DESCRIBE EXTENDED and the like, behind which the name of a table stands."""
 
 
 def instead_of(tokens: Sequence[Token], ours: Container[tuple[str, ...]] = ()) -> str | None:
@@ -75,7 +77,7 @@ def instead_of(tokens: Sequence[Token], ours: Container[tuple[str, ...]] = ()) -
         return None
     said = tuple("" if token.kind in QUOTED else token.text.upper() for token in tokens[:LONGEST])
     said = ("DESCRIBE", *said[1:]) if said[0] == "DESC" else said
-    if said[0] == "DESCRIBE" and (len(tokens) <= LONGEST or tokens[LONGEST].is_sign(".")):
+    if said[0] == "DESCRIBE" and (len(tokens) <= _DESCRIBED or tokens[_DESCRIBED].is_sign(".")):
         return None  # a table or a schema may have any of these names
     for count in range(LONGEST, 0, -1):
         words = said[:count]

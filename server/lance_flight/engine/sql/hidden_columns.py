@@ -49,7 +49,7 @@ def with_visible_columns(sql: str, revealed: Revealed) -> str:
     'SELECT _rowid, * EXCLUDE ("_rowid") FROM t'
     """
     try:
-        return edited(sql, _Reader(sql, revealed).edits())
+        return edited(sql, RelationReader(sql, revealed).edits())
     except NotFound:  # as planning will say
         return sql
 
@@ -79,7 +79,7 @@ class _Select:
         return any(each.hidden for each in self.relations)
 
 
-class _Reader(TokenPlaces):
+class RelationReader(TokenPlaces):
     """Finds the SELECTs of a text, each at the level of brackets that it begins at."""
 
     def __init__(self, sql: str, revealed: Revealed) -> None:
@@ -92,10 +92,10 @@ class _Reader(TokenPlaces):
 
     def edits(self) -> list[tuple[int, int, str]]:
         """Return the edits of all wildcards."""
-        found = [edit for select in self._selects() if select.is_revealing for edit in self._edits(select)]
+        found = [edit for select in self.selects() if select.is_revealing for edit in self._edits(select)]
         return sorted(found)
 
-    def _selects(self) -> Iterator[_Select]:
+    def selects(self) -> Iterator[_Select]:
         """Yield each SELECT with its FROM."""
         levels: list[_Select | None] = [None]
         for at, token in enumerate(self.tokens):
@@ -184,7 +184,7 @@ class _Reader(TokenPlaces):
             behind, version = self._read_version(alias + 1)
         name = folded(last) if version is None else versioned_name(folded(last), version)
         called = self.tokens[at if alias is None else alias]
-        found = _Relation(self._sql[called.start : called.stop], folded(called), self._hidden(start, at, name))
+        found = _Relation(self._sql[called.start : called.stop], folded(called), self.hidden(start, at, name))
         if alias is not None:
             select.relations.append(found)
             return behind
@@ -210,16 +210,20 @@ class _Reader(TokenPlaces):
         place = at + has_word
         return place if place < len(self.tokens) and (has_word or is_alias(self.tokens[place])) else None
 
-    def _hidden(self, start: int, at: int, name: str) -> Sequence[str]:
+    def hidden(self, start: int, at: int, name: str) -> Sequence[str]:
         """Return the hidden columns of the table whose name, at its version, has the tokens `start` to `at`."""
         parts = [*(folded(token) for token in self.tokens[start:at:2]), name]
         if self.kind(at) not in {Kind.WORD, Kind.NAME} or len(parts) > QUALIFIED_PARTS:
             return ()
         if len(parts) == QUALIFIED_PARTS and parts[0] != CATALOG:
             return ()
-        if len(parts) == 1 and self._queries.get(parts[0], start) < start:
+        if len(parts) == 1 and self.names_query(start):
             return ()
         return self._revealed(parts[-2] if len(parts) > 1 else None, parts[-1])
+
+    def names_query(self, at: int) -> bool:
+        """Return whether the name at a place is that of a query of WITH before it."""
+        return self._queries.get(folded(self.tokens[at]), at) < at
 
     # Wildcards.
 

@@ -50,8 +50,12 @@ class Describe(RowsStatement):
         return cls(table)
 
     def answer(self, session: QuerySession, parameters: pa.RecordBatch | None) -> Answer:
-        session.tables.table(table_name(self.table))
-        return _Columns(session.tables, table_name(self.table))
+        name = table_name(self.table)
+        view = None if session.tables.has(name) else session.root.view(name)
+        if view is not None:
+            return _ColumnsOfView(view.columns)
+        session.tables.table(name)
+        return _Columns(session.tables, name)
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,18 +106,19 @@ class _Columns:
 
     def batches(self) -> Iterator[pa.RecordBatch]:
         fields, ids, uses, comments = self.tables.read(self.table, _columns)
-        described = [
-            {
-                "column_name": field.name,
-                "data_type": str(field.type),
-                "is_nullable": "YES" if field.nullable else "NO",
-                "field_id": ids.get(field.name),
-                "partitioning": uses.get(field.name),
-                "comment": comments.get(field.name),
-            }
-            for field in fields
-        ]
-        yield from pa.Table.from_pylist(described, schema=self.schema).to_batches()
+        yield from _described(fields, ids, uses, comments)
+
+
+@dataclass(frozen=True, slots=True)
+class _ColumnsOfView:
+    """Answer with the columns of a view."""
+
+    columns: pa.Schema
+    schema: pa.Schema = DESCRIBE_SCHEMA
+    frame: None = None
+
+    def batches(self) -> Iterator[pa.RecordBatch]:
+        yield from _described(self.columns, {}, {}, {})
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,6 +135,24 @@ class _Properties:
         found = self.tables.read(self.table, lambda table: partitioned(table).describe(self.path))
         listed = [{"property": name, "value": value} for name, value in found.items()]
         yield from pa.Table.from_pylist(listed, schema=self.schema).to_batches()
+
+
+def _described(
+    fields: pa.Schema, ids: Mapping[str, int], uses: Mapping[str, str], comments: Mapping[str, str]
+) -> Iterator[pa.RecordBatch]:
+    """Yield the rows about columns, by their names' field ids, partitionings and comments."""
+    rows = [
+        {
+            "column_name": field.name,
+            "data_type": str(field.type),
+            "is_nullable": "YES" if field.nullable else "NO",
+            "field_id": ids.get(field.name),
+            "partitioning": uses.get(field.name),
+            "comment": comments.get(field.name),
+        }
+        for field in fields
+    ]
+    yield from pa.Table.from_pylist(rows, schema=DESCRIBE_SCHEMA).to_batches()
 
 
 def _columns(table: Table) -> tuple[pa.Schema, Mapping[str, int], Mapping[str, str], Mapping[str, str]]:

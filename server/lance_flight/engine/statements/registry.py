@@ -33,6 +33,7 @@ from lance_flight.engine.statements.summarize import Summarize
 from lance_flight.engine.statements.transactions import Begin, EndTransaction
 from lance_flight.engine.statements.truncate import Truncate
 from lance_flight.engine.statements.update import Update
+from lance_flight.engine.statements.views import CreateView, DropView
 
 STATEMENTS: tuple[type[Statement], ...] = (
     Query,
@@ -49,8 +50,10 @@ STATEMENTS: tuple[type[Statement], ...] = (
     DescribeNamespace,
     CreateTable,
     CreateIndex,
+    CreateView,
     DropTable,
     DropIndex,
+    DropView,
     Insert,
     SetOption,
     Kill,

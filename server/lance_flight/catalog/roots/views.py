@@ -1,0 +1,129 @@
+"""Definitions of views, each in a file of its own in the private directory of a root (`.lance-flight/view-….json`).
+
+Files, and no directory: servers of older versions take directories there for abandoned staging areas.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+import os
+import secrets
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+import pyarrow as pa
+
+from lance_flight.catalog.roots.table_name import TableName
+from lance_flight.catalog.storage.staging_area import PRIVATE
+from lance_flight.catalog.storage.store import Store
+from lance_flight.errors import AlreadyExists, Corrupt, NotFound
+
+_PREFIX, _SUFFIX = "view-", ".json"
+_VERSION = 1
+
+
+@dataclass(frozen=True, slots=True)
+class ViewDefinition:
+    """A view: its name, its query (`sql`), and its columns.
+
+    The query names every table with its schema, and its columns one by one: what tables get later is not part of the view.
+    """
+
+    name: TableName
+    sql: str
+    columns: pa.Schema
+
+    @property
+    def digest(self) -> str:
+        """Return what tells this definition from another one of the same name."""
+        return hashlib.sha256(self.sql.encode()).hexdigest()[:16]
+
+
+@dataclass(frozen=True, slots=True)
+class Views:
+    """The views of the root at `store`."""
+
+    store: Store
+
+    def find(self, name: TableName) -> ViewDefinition | None:
+        """Return the view of this name; None if there is none."""
+        file = _file_of(name)
+        return self._read(file) if self._place.has(file) else None
+
+    def listed(self) -> Iterator[ViewDefinition]:
+        """Yield all views."""
+        for file in self._place.files():
+            if file.startswith(_PREFIX) and file.endswith(_SUFFIX) and (found := self._read(file)) is not None:
+                yield found
+
+    def put(self, view: ViewDefinition, *, replace: bool) -> None:
+        """Store a view in one step; `AlreadyExists` for one of this name, unless it is to be replaced.
+
+        In an object store two that are made at the same time may both succeed; the later one is stored.
+        """
+        content = json.dumps(
+            {
+                "version": _VERSION,
+                "schema": view.name.db_schema,
+                "name": view.name.name,
+                "sql": view.sql,
+                "columns": base64.b64encode(view.columns.serialize()).decode(),
+            }
+        ).encode()
+        file, place = _file_of(view.name), self._place
+        place.check_way()
+        if place.is_remote:
+            if not replace and place.has(file):
+                raise _taken(view.name)
+            place.write(file, content)
+            return
+        draft = f".{file}.{secrets.token_hex(8)}"
+        place.write(draft, content)
+        above = Path(place.uri)
+        try:
+            if replace:
+                os.replace(above / draft, above / file)  # noqa: PTH105 - beside os.link
+            else:
+                os.link(above / draft, above / file)  # noqa: PTH - fails where the file is there
+        except FileExistsError:
+            raise _taken(view.name) from None
+        finally:
+            with suppress(FileNotFoundError):
+                os.unlink(above / draft)  # noqa: PTH108
+
+    def drop(self, name: TableName) -> None:
+        """Remove a view; `NotFound` if there is none of this name."""
+        if self.find(name) is None:
+            raise NotFound.named("view", name.name, [view.name.name for view in self.listed()])
+        self._place.remove_files([_file_of(name)])
+
+    @property
+    def _place(self) -> Store:
+        return self.store.child(PRIVATE)
+
+    def _read(self, file: str) -> ViewDefinition | None:
+        try:
+            content = json.loads(self._place.read(file))
+            if content["version"] != _VERSION:
+                raise Corrupt(f"the view in {file} is of version {content['version']!r}; expected {_VERSION}")
+            name = TableName(content["schema"], content["name"])
+            columns = pa.ipc.read_schema(pa.py_buffer(base64.b64decode(content["columns"])))
+            return ViewDefinition(name, content["sql"], columns)
+        except FileNotFoundError:  # dropped meanwhile
+            return None
+        except (ValueError, KeyError, TypeError) as exc:
+            raise Corrupt(f"the view in {file} cannot be read: {exc!r}") from exc
+
+
+def _file_of(name: TableName) -> str:
+    """Return the name of the file of a view: a hash, since any text may be the name of a view."""
+    digest = hashlib.sha256(f"{name.db_schema}\0{name.name}".encode()).hexdigest()[:32]
+    return f"{_PREFIX}{digest}{_SUFFIX}"
+
+
+def _taken(name: TableName) -> AlreadyExists:
+    return AlreadyExists(f"view {name.name!r} is there already; expected CREATE OR REPLACE VIEW, or IF NOT EXISTS")

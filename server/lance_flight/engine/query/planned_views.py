@@ -1,0 +1,124 @@
+"""Views that one statement names: each is planned as the query that it stands for, which the optimiser takes in.
+
+A view is looked for where a name is no table's. DataFusion asks for names while it plans, and must not be called then: so a view is
+noted, the planning fails, the view is planned, and the statement is planned again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from datafusion import DataFrame, LogicalPlan
+from datafusion.catalog import Table as DataFusionTable
+
+from lance_flight.catalog.roots.directory import Root, TableName
+from lance_flight.catalog.roots.views import ViewDefinition
+from lance_flight.engine.query.statement_context import StatementContext
+from lance_flight.engine.sql.time_travel import Reference
+from lance_flight.engine.sql.with_expansion import MOST_EXPANDED
+from lance_flight.errors import Conflict, LanceFlightError, LimitExceeded, NotFound, SqlError
+
+MOST_VIEWS = 100
+"""Most views that a statement reads, those that views read included."""
+DEEPEST = 16
+"""Most views within each other."""
+
+
+class PlannedViews:
+    """Views of one session, by name: their definitions, and the tables that DataFusion reads them by."""
+
+    def __init__(self, context: StatementContext) -> None:
+        self._definitions: dict[TableName, ViewDefinition] = {}
+        self._tables: dict[TableName, DataFusionTable] = {}
+        self._wanted: list[ViewDefinition] = []
+        self._path: list[TableName] = []
+        self.begin(context)
+
+    def begin(self, context: StatementContext) -> None:
+        """Read the root of another run."""
+        self._root: Root = context.root
+        self._digests = context.views
+
+    @property
+    def texts(self) -> list[str]:
+        """Return the queries of the views."""
+        return [view.sql for view in self._definitions.values()]
+
+    @property
+    def digests(self) -> dict[str, str]:
+        """Return what tells the definitions from later ones, by `schema.name`."""
+        return {str(name): view.digest for name, view in self._definitions.items()}
+
+    @property
+    def are_current(self) -> bool:
+        """True if no view has another definition by now."""
+        return all(self._root.view(name) == view for name, view in self._definitions.items())
+
+    def resolve(self, name: TableName) -> DataFusionTable | None:
+        """Return what DataFusion reads a view by; note one that is not planned yet, and return None as without one."""
+        if name in self._tables:
+            return self._tables[name]
+        view = self._root.view(name)
+        if view is None:
+            if (named := Reference.parse(name).table) != name and self._root.view(named) is not None:
+                raise NotFound(
+                    f"{named.name!r} is a view, which has no versions and no metadata tables; expected a table"
+                )
+            return None
+        if self._digests.get(str(name), view.digest) != view.digest:
+            raise Conflict(f"view {name.name!r} was replaced since this statement was planned; run it again")
+        self._wanted.append(view)
+        return None
+
+    def plan(self, statement: Callable[[], DataFrame], frame: Callable[[str], DataFrame]) -> DataFrame:
+        """Plan a statement, and with `frame` the views that it names and that are not planned yet."""
+        while True:
+            self._wanted.clear()
+            try:
+                return self._checked(statement())
+            except LanceFlightError:
+                wanted = dict.fromkeys(view.name for view in self._wanted)
+                if not wanted:
+                    raise
+                found = {view.name: view for view in self._wanted}
+            for name in wanted:
+                self._plan_view(found[name], frame)
+
+    def _plan_view(self, view: ViewDefinition, frame: Callable[[str], DataFrame]) -> None:
+        if view.name in self._path:
+            read = " reads ".join(str(name) for name in [*self._path[self._path.index(view.name) :], view.name])
+            raise SqlError(f"view {view.name.name!r} reads itself: {read}")
+        if len(self._path) >= DEEPEST:
+            raise LimitExceeded(
+                f"view {view.name.name!r} lies in {DEEPEST} others; expected at most {DEEPEST} within each other"
+            )
+        if len(self._definitions) >= MOST_VIEWS:
+            raise LimitExceeded(f"the statement reads more than {MOST_VIEWS} views; expected at most {MOST_VIEWS}")
+        self._path.append(view.name)
+        try:
+            planned = frame(view.sql)
+        except (SqlError, NotFound) as exc:
+            raise type(exc)(f"view {view.name.name!r}: {exc}") from exc
+        finally:
+            self._path.pop()
+        self._definitions[view.name] = view
+        self._tables[view.name] = planned.into_view()
+
+    def _checked(self, frame: DataFrame) -> DataFrame:
+        """Refuse a plan that reads too many relations with its views in their places."""
+        if self._definitions:
+            _check_size(frame.logical_plan())
+        return frame
+
+
+def _check_size(plan: LogicalPlan) -> None:
+    waiting, relations = [plan], 0
+    while waiting:
+        below = waiting.pop().inputs()
+        relations += not below
+        if relations > MOST_EXPANDED:
+            raise LimitExceeded(
+                f"the statement reads more than {MOST_EXPANDED} relations once its views stand where they are named;"
+                f" expected at most {MOST_EXPANDED}"
+            )
+        waiting += below

@@ -1,0 +1,133 @@
+"""CREATE VIEW and DROP VIEW."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable
+from dataclasses import dataclass, replace
+
+import pyarrow as pa
+
+from lance_flight.catalog.roots.directory import TableName
+from lance_flight.catalog.roots.views import ViewDefinition
+from lance_flight.engine.query.policies.access import Privilege
+from lance_flight.engine.query.session import QuerySession
+from lance_flight.engine.sql import references
+from lance_flight.engine.sql.cursor import Cursor
+from lance_flight.engine.sql.parameters import parameter_count
+from lance_flight.engine.sql.qualified_names import qualified
+from lance_flight.engine.sql.references import TableRef, quoted, table_name
+from lance_flight.engine.statements.changes import Changes
+from lance_flight.engine.statements.kinds import ChangeStatement, Required, TableStatement, on
+from lance_flight.engine.statements.queries import query_text
+from lance_flight.engine.writes.definitions import storable
+from lance_flight.errors import AlreadyExists, InvalidInput, NotFound, SchemaError, SqlError
+
+_NO_SCHEMA = "."
+"""Name that no schema has: in it only tables are found that are named with theirs."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CreateView(ChangeStatement):
+    """CREATE [OR REPLACE] VIEW [IF NOT EXISTS] v [(column, …)] AS query."""
+
+    forms = ("CREATE VIEW", "CREATE OR REPLACE VIEW")
+
+    view: TableRef
+    query: str
+    columns: tuple[str, ...] = ()
+    if_not_exists: bool = False
+    replace: bool = False
+
+    @classmethod
+    def read(cls, cursor: Cursor) -> CreateView:
+        is_replacing = any(token.word == "REPLACE" for token in cursor.tokens[: cursor.at])
+        if_not_exists = cursor.accept("IF", "NOT", "EXISTS")
+        view = references.table(cursor)
+        columns = references.names(cursor) if cursor.peek("(") else ()
+        cursor.expect("AS")
+        query = query_text(cursor)
+        if is_replacing and if_not_exists:
+            raise SqlError("CREATE OR REPLACE VIEW takes no IF NOT EXISTS; expected one of them")
+        return cls(view=view, query=query, columns=columns, if_not_exists=if_not_exists, replace=is_replacing)
+
+    def required(self, own: Collection[TableName]) -> Iterable[Required]:
+        return on(table_name(self.view), Privilege.DDL)
+
+    def run(self, changes: Changes) -> int:
+        """Store the view; its query is planned first, with the privileges of its maker."""
+        name = table_name(self.view)
+        changes.check_alone("CREATE VIEW")
+        if parameter_count(self.query):
+            raise InvalidInput(
+                f"view {name.name!r} has parameters, which nobody could bind; expected values in its query"
+            )
+        if self.if_not_exists and changes.root.view(name) is not None:
+            return 0
+        view = self._definition(name, changes)
+        try:
+            changes.root.create_view(view, replace=self.replace)
+        except AlreadyExists:
+            if not self.if_not_exists or changes.root.view(name) is None:
+                raise
+        return 0
+
+    def _definition(self, name: TableName, changes: Changes) -> ViewDefinition:
+        session = changes.new_session()
+        schema = storable(session.frame(self.query).schema())
+        columns = self.columns or tuple(schema.names)
+        if len(columns) != len(schema):
+            raise SqlError(f"view {name.name!r} has {len(columns)} columns for a query of {len(schema)}")
+        repeated = sorted({column for column in columns if columns.count(column) > 1})
+        if repeated:
+            raise SchemaError(
+                f"view {name.name!r}", [f"column {column!r} is there twice; expected aliases" for column in repeated]
+            )
+        query = qualified(self.query, session.db_schema)
+        listed = ", ".join(map(quoted, columns))
+        called = quoted(name.name) + (f" ({listed})" if self.columns else "")
+        sql = f"SELECT {listed} FROM ({query}\n) AS {called}"  # noqa: S608 - quoted
+        _check_names(name, session, sql)
+        _check_itself(name, session)
+        return ViewDefinition(
+            name,
+            sql,
+            pa.schema([field.with_name(column) for field, column in zip(schema, columns, strict=True)]),
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DropView(TableStatement, ChangeStatement):
+    """DROP VIEW [IF EXISTS] v."""
+
+    forms = ("DROP VIEW",)
+    needs = (Privilege.DDL,)
+
+    table: TableRef
+    if_exists: bool = False
+
+    @classmethod
+    def read(cls, cursor: Cursor) -> DropView:
+        if_exists = cursor.accept("IF", "EXISTS")
+        return cls(table=references.table(cursor), if_exists=if_exists)
+
+    def run(self, changes: Changes) -> int:
+        name = table_name(self.table)
+        changes.check_alone("DROP VIEW")
+        if not (self.if_exists and changes.root.view(name) is None and not changes.root.has(name)):
+            changes.root.drop_view(name)
+        return 0
+
+
+def _check_names(name: TableName, session: QuerySession, sql: str) -> None:
+    """Plan the stored text where no schema is the default one: every session must find the same tables."""
+    try:
+        QuerySession(replace(session.context, db_schema=_NO_SCHEMA)).frame(sql)
+    except NotFound as exc:
+        raise SqlError(
+            f"view {name.name!r} names a table in a way that depends on the session ({exc}); expected schema.table there"
+        ) from exc
+
+
+def _check_itself(name: TableName, session: QuerySession) -> None:
+    if str(name) in session.view_digests:
+        raise SqlError(f"view {name.name!r} reads itself; expected a query over other tables and views")
