@@ -204,6 +204,7 @@ CAST_WHEN_BOUND = [
     pytest.param("SELECT CAST(? AS DATE)", "2024-02-29", MOMENT.date(), id="text of a date"),
     pytest.param("SELECT CAST(? AS DATE)", dt.datetime(2024, 2, 29), MOMENT.date(), id="midnight for a date"),
     pytest.param("SELECT CAST(? AS TIMESTAMP)", "2024-02-29 01:02:03", MOMENT, id="text of a time"),
+    pytest.param("SELECT CAST(? AS TIMESTAMP)", "2024-02-29T02:02:03+01:00", MOMENT, id="text of a time with a zone"),
     pytest.param("SELECT CAST(? AS TIMESTAMP)", MOMENT.date(), dt.datetime(2024, 2, 29), id="date for a timestamp"),
     pytest.param("SELECT CAST(? AS BOOLEAN)", "true", True, id="text of a boolean"),
     pytest.param("SELECT TRY_CAST(? AS INT)", "seven", None, id="cast that may fail"),

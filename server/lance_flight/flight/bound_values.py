@@ -101,8 +101,9 @@ def _fits(values: pa.Array, kind: pa.DataType) -> bool:
     """Return whether texts are ones of values of this type, or other values are the same in it."""
     if _family(values.type) is not _Family.TEXT:
         return (_family(values.type), _family(kind)) in _CAST and _exactly(values, kind) is not None
-    moments = (pa.timestamp(unit, zone) for unit in (kind.unit, "ns") for zone in (None, "UTC"))
-    return any(_is_read(values, each) for each in (moments if pa.types.is_timestamp(kind) else [kind]))
+    if not pa.types.is_timestamp(kind):
+        return _is_read(values, kind)
+    return any(_is_read(values, pa.timestamp(unit, zone)) for unit in (kind.unit, "ns") for zone in (None, "UTC"))
 
 
 def _is_read(values: pa.Array, kind: pa.DataType) -> bool:
