@@ -77,13 +77,20 @@ REFUSED = [
     pytest.param("SELECT a FROM t DISTRIBUTE BY a", "SELECT a FROM t", "DISTRIBUTE BY", id="DISTRIBUTE BY"),
     pytest.param("SELECT a FROM t SORT BY a", "SELECT a FROM t", "SORT BY", id="SORT BY"),
     pytest.param("SELECT a INTO y FROM t", "SELECT a FROM t", "INTO", id="INTO"),
-    pytest.param("SELECT TOP 1 a FROM t", "SELECT a FROM t", "TOP", id="TOP"),
+    pytest.param("SELECT TOP 1 PERCENT a FROM t", "SELECT a FROM t", "TOP", id="TOP PERCENT"),
+    pytest.param("SELECT TOP 1 WITH TIES a FROM t", "SELECT a FROM t", "TOP", id="TOP WITH TIES"),
+    pytest.param("SELECT TOP (1 + 1) a FROM t", "SELECT a FROM t", "TOP", id="TOP of a sum"),
+    pytest.param("SELECT TOP 1 a FROM t LIMIT 2", "SELECT a FROM t LIMIT 2", "TOP", id="TOP and LIMIT"),
+    pytest.param("SELECT TOP 1 a FROM t UNION SELECT 3", "SELECT a FROM t UNION SELECT 3", "TOP", id="TOP and UNION"),
+    pytest.param("SELECT 3 UNION SELECT TOP 1 a FROM t", "SELECT 3 UNION SELECT a FROM t", "TOP", id="UNION and TOP"),
     pytest.param(
         "SELECT a FROM t LATERAL VIEW explode(b) v AS c", "SELECT a FROM t", "LATERAL VIEW", id="LATERAL VIEW"
     ),
     pytest.param("SELECT * ILIKE 'b%' FROM t", "SELECT * FROM t", "ILIKE", id="* ILIKE"),
     pytest.param("SELECT t.* ILIKE 'b%' FROM t", "SELECT t.* FROM t", "ILIKE", id="t.* ILIKE"),
-    pytest.param("SELECT a FROM t FETCH FIRST 1 ROW ONLY", "SELECT a FROM t", "FETCH", id="FETCH"),
+    pytest.param(
+        "SELECT a FROM t LIMIT 2 FETCH FIRST 1 ROW ONLY", "SELECT a FROM t LIMIT 2", "FETCH", id="LIMIT and FETCH"
+    ),
     pytest.param(
         "SELECT a FROM t ORDER BY a FETCH NEXT 5 PERCENT ROWS WITH TIES",
         "SELECT a FROM t ORDER BY a",
@@ -303,6 +310,30 @@ REFUSED = [
 ]
 
 REWRITTEN = [
+    pytest.param("SELECT a FROM t FETCH FIRST 5 ROWS ONLY", "SELECT a FROM t LIMIT 5", id="FETCH FIRST"),
+    pytest.param("SELECT a FROM t FETCH NEXT ROW ONLY;", "SELECT a FROM t LIMIT 1;", id="FETCH NEXT ROW"),
+    pytest.param(
+        "SELECT a FROM t ORDER BY a OFFSET 2 ROWS FETCH NEXT 3 ROWS ONLY",
+        "SELECT a FROM t ORDER BY a OFFSET 2 ROWS LIMIT 3",
+        id="OFFSET and FETCH",
+    ),
+    pytest.param(
+        "SELECT a FROM t UNION SELECT c FROM u FETCH FIRST 1 ROW ONLY",
+        "SELECT a FROM t UNION SELECT c FROM u LIMIT 1",
+        id="FETCH after a UNION",
+    ),
+    pytest.param("SELECT TOP 5 a FROM t ORDER BY a;", "SELECT a FROM t ORDER BY a LIMIT 5;", id="TOP"),
+    pytest.param("SELECT DISTINCT TOP (5) a FROM t", "SELECT DISTINCT a FROM t LIMIT 5", id="DISTINCT TOP"),
+    pytest.param(
+        "SELECT a FROM (SELECT TOP 1 a FROM t ORDER BY b) x WHERE a IN (SELECT TOP 2 c FROM u)",
+        "SELECT a FROM (SELECT a FROM t ORDER BY b LIMIT 1) x WHERE a IN (SELECT c FROM u LIMIT 2)",
+        id="TOP in subqueries",
+    ),
+    pytest.param(
+        "WITH x AS (SELECT TOP 2 a FROM t) SELECT TOP 1 a FROM x",
+        "WITH x AS (SELECT a FROM t LIMIT 2) SELECT a FROM x LIMIT 1",
+        id="TOP in WITH",
+    ),
     pytest.param(
         "SELECT a, b, count(*) FROM t GROUP BY a, b WITH ROLLUP",
         "SELECT a, b, count(*) FROM t GROUP BY ROLLUP (a, b)",

@@ -176,7 +176,10 @@ def test_a_statement_that_reaches_beyond_the_tables_is_refused(guarded: Server, 
     assert sorted(guarded.rows("SELECT * FROM flights")) == [(1, "JFK"), (2, "EWR")]
 
 
-@pytest.mark.parametrize("name", PATHS)
+MERELY_QUOTED = ["a-b", "a b", "1a", "ü", "x;y", "'"]
+
+
+@pytest.mark.parametrize("name", [name for name in PATHS if name not in MERELY_QUOTED])
 @pytest.mark.parametrize(
     "statement",
     [
@@ -190,7 +193,7 @@ def test_a_statement_that_reaches_beyond_the_tables_is_refused(guarded: Server, 
 def test_a_table_of_an_illegal_name_is_not_made(guarded: Server, statement: str, name: str) -> None:
     before, beside = files(guarded.root), files(guarded.root.parent)
     message = guarded.refuses(statement.format(n=f'"{name}"'))
-    assert "[A-Za-z_][A-Za-z0-9_]*" in message or "[not_found]" in message
+    assert "is not allowed" in message or "[not_found]" in message
     assert (files(guarded.root), files(guarded.root.parent)) == (before, beside)
 
 

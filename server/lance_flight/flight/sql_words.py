@@ -1,4 +1,7 @@
-"""Keywords and functions that CommandGetSqlInfo lists, as DataFusion defines them."""
+"""Keywords and functions that CommandGetSqlInfo lists, as DataFusion defines them.
+
+The last line of each list of functions has those that are known in the escape `{fn …}` of ODBC and JDBC alone.
+"""
 
 from __future__ import annotations
 
@@ -19,6 +22,7 @@ KEYWORDS = _words("""
 NUMERIC_FUNCTIONS = _words("""
     abs acos acosh asin asinh atan atan2 atanh cbrt ceil cos cosh cot degrees exp factorial floor gcd isnan iszero lcm
     ln log log10 log2 nanvl pi pow power radians random round signum sin sinh sqrt tan tanh trunc
+    ceiling mod rand sign truncate
 """)
 
 STRING_FUNCTIONS = _words("""
@@ -26,14 +30,17 @@ STRING_FUNCTIONS = _words("""
     instr left length levenshtein lower lpad ltrim octet_length overlay position regexp_count regexp_instr regexp_like
     regexp_match regexp_replace repeat replace reverse right rpad rtrim split_part starts_with strpos substr substring
     substring_index to_hex translate trim upper
+    char insert lcase locate space ucase
 """)
 
 SYSTEM_FUNCTIONS = _words("""
     arrow_cast arrow_typeof coalesce greatest ifnull least nullif nvl nvl2 version
+    convert database user
 """)
 
 DATETIME_FUNCTIONS = _words("""
     current_date current_time current_timestamp date_bin date_format date_part date_trunc from_unixtime make_date
     make_time now to_char to_date to_local_time to_time to_timestamp to_timestamp_micros to_timestamp_millis
     to_timestamp_nanos to_timestamp_seconds to_unixtime today
+    curdate curtime dayofmonth dayofweek dayofyear extract hour minute month quarter second timestampadd timestampdiff week year
 """)

@@ -7,10 +7,9 @@ sqlparser's generic dialect reads more clauses than DataFusion plans. A clause c
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from decimal import Decimal
-from enum import Enum
 
+from lance_flight.engine.sql.clause_levels import BracketContent, QueryLevel
 from lance_flight.engine.sql.clause_words import (
     AFTER_CALL,
     AFTER_FROM,
@@ -39,6 +38,7 @@ from lance_flight.engine.sql.clause_words import (
 )
 from lance_flight.engine.sql.cursor import Cursor
 from lance_flight.engine.sql.routines import is_aggregate
+from lance_flight.engine.sql.row_limits import is_top, read_fetch, read_top
 from lance_flight.engine.sql.token_places import TokenPlaces
 from lance_flight.engine.sql.tokens import Kind, Token
 from lance_flight.engine.sql.version_clauses import version_edits
@@ -46,39 +46,6 @@ from lance_flight.errors import Unsupported
 
 TableUpdate = tuple[int, int, str]
 """Edit of a text: a range (start, stop), and its replacement."""
-
-
-class _Kind(Enum):
-    """Content of a bracket."""
-
-    QUERY = "query"
-    TABLES = "tables"
-    """Joined tables, in a FROM."""
-    CALL = "call"
-    """The arguments of a function."""
-    NAMES = "names"
-    """The columns of an alias, or of a WITH query."""
-    OTHER = "other"
-
-
-@dataclass(slots=True)
-class _Level:
-    """Open bracket, or the whole text; places are those of tokens.
-
-    `clause` is the one that is being read, or the one that the bracket stands in. `function` is the one that is called.
-    `has_recursion` tells that the query begins with WITH RECURSIVE, `is_recursive` that it is named by one.
-    """
-
-    kind: _Kind
-    start: int
-    clause: str = ""
-    function: str = ""
-    has_recursion: bool = False
-    is_recursive: bool = False
-    has_union: bool = False
-    lone_from: int | None = None
-    table: int = 0
-    group: int = 0
 
 
 def clause_edits(text: str, tokens: Sequence[Token]) -> list[TableUpdate]:
@@ -93,7 +60,7 @@ class _Reader(TokenPlaces):
         super().__init__(tokens)
         self.sql = text
         self.edits: list[TableUpdate] = []
-        self.levels = [_Level(_Kind.QUERY, 0)]
+        self.levels = [QueryLevel(BracketContent.QUERY, 0)]
         self.call: tuple[int, str] = (-1, "")
         """The place where the call ended that was read last, and its function."""
         self.wildcard = -1
@@ -120,6 +87,7 @@ class _Reader(TokenPlaces):
             elif token.text == "|" and self.is_pipe(at):
                 self._pipe(at)
         self._end(self.levels[0])
+        self._limit(self.levels[0], len(self.tokens))
         return self.edits
 
     # Brackets.
@@ -127,8 +95,8 @@ class _Reader(TokenPlaces):
     def _open(self, at: int) -> None:
         outer = self.levels[-1]
         before, word = self.text(at - 1), self.word_at(at - 1)
-        level = _Level(_Kind.OTHER, at + 1, outer.clause, table=at + 1)
-        is_of_tables = outer.clause == "FROM" and outer.kind in {_Kind.QUERY, _Kind.TABLES}
+        level = QueryLevel(BracketContent.OTHER, at + 1, outer.clause, table=at + 1)
+        is_of_tables = outer.clause == "FROM" and outer.kind in {BracketContent.QUERY, BracketContent.TABLES}
         is_alias = outer.clause == "WITH" or (is_of_tables and self.is_alias(at - 1))
         is_name = (
             at > 0 and self.ends_operand(at - 1) and before not in ")]}" and (is_alias or word not in NO_FUNCTIONS)
@@ -139,14 +107,14 @@ class _Reader(TokenPlaces):
             raise self._unsupported(at, "a second list of arguments", "write one list")
         elif self.first_word(at) in QUERY_STARTS and not (is_name and not is_alias and self.is_sign(at + 1, "(")):
             is_of_table = outer.clause == "FROM" and not is_name and self.text(at + 1) == "("
-            level.kind, level.clause = _Kind.QUERY, "FROM" if is_of_table else ""
+            level.kind, level.clause = BracketContent.QUERY, "FROM" if is_of_table else ""
             level.is_recursive = outer.has_recursion and outer.clause == "WITH"
         elif word in {"FILTER", "GROUP"} and self.call[0] in {at - 2, at - 3}:
             level.function = self.call[1]
         elif is_of_tables and not is_name:
-            level.kind = _Kind.TABLES
+            level.kind = BracketContent.TABLES
         elif is_name:
-            level.kind = _Kind.NAMES if is_alias else _Kind.CALL
+            level.kind = BracketContent.NAMES if is_alias else BracketContent.CALL
             level.function = "" if is_alias else self.tokens[at - 1].text
             self._check_first_argument(level)
         elif word in {"OVER", "AS"} and (word == "OVER" or outer.clause == "WINDOW"):
@@ -158,26 +126,27 @@ class _Reader(TokenPlaces):
             return  # DataFusion says what is wrong
         level = self.levels.pop()
         self._end(level)
-        if level.kind is _Kind.NAMES:
+        self._limit(level, at)
+        if level.kind is BracketContent.NAMES:
             self._check_names(level.start, at)
         if self.word_at(level.start - 2) in WILDCARD_OPTIONS:
             self.wildcard = at
         if level.function:
             self.call = at, level.function
         outer = self.levels[-1]
-        if outer.clause == "WITH" and level.kind is _Kind.QUERY:
+        if outer.clause == "WITH" and level.kind is BracketContent.QUERY:
             self.named_queries.add(self.query_name(level.start - 1))
             if self.word_at(at + 1) == "FROM":
                 self._name_query(level)
 
-    def _end(self, level: _Level) -> None:
+    def _end(self, level: QueryLevel) -> None:
         """Finish a query, or one part of it: `FROM t` alone selects all columns."""
         if level.lone_from is not None:
             start = self.tokens[level.lone_from].start
             self.edits.append((start, start, "SELECT * "))
             level.lone_from = None
 
-    def _name_query(self, level: _Level) -> None:
+    def _name_query(self, level: QueryLevel) -> None:
         """Insert the AS that a query of WITH lacks: without it, a FROM that follows would be taken for its own, and be dropped."""
         opening = level.start - 1
         if self.word_at(opening - 1) != "AS":
@@ -186,7 +155,7 @@ class _Reader(TokenPlaces):
 
     def _pipe(self, at: int) -> None:
         level = self.levels[-1]
-        if level.kind is _Kind.QUERY:
+        if level.kind is BracketContent.QUERY:
             self._end(level)
             self._check_recursion(level, at, "|>")
             word = self.word_at(at + 2)
@@ -203,18 +172,18 @@ class _Reader(TokenPlaces):
         if self.call[0] == at - 1 and self._after_call(level, at, word):
             return
         match level.kind:
-            case _Kind.QUERY:
+            case BracketContent.QUERY:
                 self._query_word(level, at, word)
-            case _Kind.TABLES if self.ends_operand(at - 1):
+            case BracketContent.TABLES if self.ends_operand(at - 1):
                 self._clause(level, at, word)
-            case _Kind.CALL:
+            case BracketContent.CALL:
                 self._argument_word(level, at, word)
             case _:
                 pass
         if word == "JOIN":
             level.table = at + 1
 
-    def _query_word(self, level: _Level, at: int, word: str) -> None:
+    def _query_word(self, level: QueryLevel, at: int, word: str) -> None:
         if word == "SELECT":
             level.clause, level.lone_from = word, None
         elif word == "FROM" and not self.is_comparison(at):
@@ -223,17 +192,18 @@ class _Reader(TokenPlaces):
         elif word == "VALUES" and level.clause in {"", "WITH"}:
             level.clause = word
         elif word == "TOP" and self.word_at(at - 1) in {"SELECT", "DISTINCT", "ALL"}:
-            self._check_top(at)
+            self._read_top(level, at)
         elif at == level.start or not self.ends_operand(at - 1):
             if at == level.start and word == "WITH":
                 level.clause, level.has_recursion = word, self.word_at(at + 1) == "RECURSIVE"
         elif not self._clause(level, at, word):
             self._next_part(level, at, word)
 
-    def _next_part(self, level: _Level, at: int, word: str) -> None:
+    def _next_part(self, level: QueryLevel, at: int, word: str) -> None:
         if word in SET_OPERATORS and not self.is_sign(at - 1, "*"):
             self._end(level)
             level.has_union |= word == "UNION"
+            level.has_set = True
             level.clause = ""
             if self.word_at(level.start) == "WITH":
                 self._check_recursion(level, at, "WITH")
@@ -241,9 +211,10 @@ class _Reader(TokenPlaces):
             word == "GROUP" and (level.clause == "AGGREGATE" or self.word_at(at - 1) == "WITHIN")
         ):
             self._check_recursion(level, at, word)
+            level.is_limited |= word in {"LIMIT", "OFFSET"}
             level.clause, level.group = word, at + 2
 
-    def _clause(self, level: _Level, at: int, word: str) -> bool:
+    def _clause(self, level: QueryLevel, at: int, word: str) -> bool:
         """Rewrite or refuse the clause that begins after an operand; return whether there is one."""
         clause = self._clause_at(level, at, word)
         if clause is None:
@@ -253,6 +224,8 @@ class _Reader(TokenPlaces):
             edits = self._rewrite_grouping(level, at)
         elif clause == "TABLESAMPLE":
             edits = self._rewrite_sample(level, at)
+        elif clause == "FETCH":
+            edits = self._rewrite_fetch(level, at)
         elif clause == VERSION_OF:
             edits = self._rewrite_version(level, at)
         if edits is None:
@@ -260,7 +233,7 @@ class _Reader(TokenPlaces):
         self.edits += edits
         return True
 
-    def _clause_at(self, level: _Level, at: int, word: str) -> str | None:
+    def _clause_at(self, level: QueryLevel, at: int, word: str) -> str | None:
         if word == "ILIKE" and level.clause == "SELECT" and self.is_sign(at - 1, "*"):
             return "ILIKE after *"
         if word not in FIRST_WORDS or (level.clause == "SELECT" and not self._ends_item(at - 1, word)):
@@ -282,7 +255,7 @@ class _Reader(TokenPlaces):
 
     # Rewrites.
 
-    def _rewrite_grouping(self, level: _Level, at: int) -> list[TableUpdate] | None:
+    def _rewrite_grouping(self, level: QueryLevel, at: int) -> list[TableUpdate] | None:
         """Rewrite `GROUP BY a, b WITH ROLLUP` as `GROUP BY ROLLUP (a, b)`."""
         items = _items(self.tokens, level.group, at)
         is_simple = all(
@@ -298,7 +271,32 @@ class _Reader(TokenPlaces):
         self.resume = at + 2
         return [(start, start, f"{modifier.word} ("), (self.tokens[at].start, modifier.stop, ")")]
 
-    def _rewrite_sample(self, level: _Level, at: int) -> list[TableUpdate] | None:
+    def _read_top(self, level: QueryLevel, at: int) -> None:
+        """Take TOP n out of a query, which ends with LIMIT n instead."""
+        if is_top(self, at):
+            level.top = read_top(self, at)
+            if level.top is None or level.has_set:
+                raise self._unsupported(at, "TOP")
+            self.resume = level.top.end
+            self.edits.append((self.tokens[at].start, self.tokens[self.resume].start, ""))
+
+    def _limit(self, level: QueryLevel, end: int) -> None:
+        """End a query with the LIMIT that its TOP stands for."""
+        if level.top is not None:
+            if level.has_set or level.is_limited:
+                raise self._unsupported(level.top.at, "TOP")
+            last = next(at for at in range(end - 1, -1, -1) if not self.is_sign(at, ";"))
+            self.edits.append((self.tokens[last].stop, self.tokens[last].stop, f" LIMIT {level.top.count}"))
+
+    def _rewrite_fetch(self, level: QueryLevel, at: int) -> list[TableUpdate] | None:
+        """Rewrite `FETCH FIRST n ROWS ONLY` as `LIMIT n`."""
+        limit = None if level.clause == "LIMIT" else read_fetch(self, at)
+        if limit is None:
+            return None
+        self.resume, level.is_limited = limit.end, True
+        return [(self.tokens[at].start, self.tokens[limit.end - 1].stop, f"LIMIT {limit.count}")]
+
+    def _rewrite_sample(self, level: QueryLevel, at: int) -> list[TableUpdate] | None:
         """Rewrite `t AS x TABLESAMPLE BERNOULLI (10)` as a query over `t` that keeps each row with that probability."""
         named = TABLE.fullmatch(self.sql, self.tokens[level.table].start, self.tokens[at - 1].stop)
         sample = SAMPLE.match(self.sql, self.tokens[at].start)
@@ -312,7 +310,7 @@ class _Reader(TokenPlaces):
         filtered = f" WHERE random() < {percent / PERCENT}) AS {named['alias'] or named['last']}"
         return [(named.start(), named.start(), "(SELECT * FROM "), (named.end("name"), sample.end(), filtered)]
 
-    def _rewrite_version(self, level: _Level, at: int) -> list[TableUpdate] | None:
+    def _rewrite_version(self, level: QueryLevel, at: int) -> list[TableUpdate] | None:
         """Rewrite `t FOR VERSION AS OF 12` as `"t@12" AS t`."""
         if self.word_at(at) == "FOR" and self.word_at(at + 1) != "TAG" and self.word_at(at + 2) != "AS":
             raise self._unsupported(at, "a range of versions")
@@ -323,7 +321,7 @@ class _Reader(TokenPlaces):
 
     # Calls.
 
-    def _after_call(self, level: _Level, at: int, word: str) -> bool:
+    def _after_call(self, level: QueryLevel, at: int, word: str) -> bool:
         """Read the clauses after a call; refuse them for a scalar function, for which DataFusion ignores them silently."""
         follower = self.text(at + 1).upper()
         is_name = word == "OVER" and follower != "(" and self.kind(at + 1) in {Kind.WORD, Kind.NAME}
@@ -338,7 +336,7 @@ class _Reader(TokenPlaces):
             self.call = at + 1, self.call[1]
         return True
 
-    def _argument_word(self, level: _Level, at: int, word: str) -> None:
+    def _argument_word(self, level: QueryLevel, at: int, word: str) -> None:
         if word == "SETTINGS" and level.clause == "FROM" and self.text(at + 2) == "=":
             raise self._unsupported(at, word)
         if self.ends_operand(at - 1) and self.text(at + 1).upper() in IN_CALL.get(word, ()):
@@ -352,8 +350,8 @@ class _Reader(TokenPlaces):
 
     # Checks.
 
-    def _check_first_argument(self, level: _Level) -> None:
-        if level.kind is _Kind.CALL and self.word_at(level.start) == "DISTINCT":
+    def _check_first_argument(self, level: QueryLevel) -> None:
+        if level.kind is BracketContent.CALL and self.word_at(level.start) == "DISTINCT":
             self._check_aggregate(level.start, "DISTINCT", level.function)
 
     def _check_window(self, at: int) -> None:
@@ -365,13 +363,9 @@ class _Reader(TokenPlaces):
         if any(len(item) > 1 for item in _items(self.tokens, start, stop)):
             raise self._unsupported(start, "a type in a list of column aliases")
 
-    def _check_recursion(self, level: _Level, at: int, clause: str) -> None:
+    def _check_recursion(self, level: QueryLevel, at: int, clause: str) -> None:
         if level.is_recursive and level.has_union and clause in AFTER_UNION:
             raise self._unsupported(at, "a clause after the UNION of WITH RECURSIVE")
-
-    def _check_top(self, at: int) -> None:
-        if self.kind(at + 1) is Kind.NUMBER or self.text(at + 1) == "(":
-            raise self._unsupported(at, "TOP")
 
     def _unsupported(self, at: int, clause: str, instead: str = "") -> Unsupported:
         said = f"FOR {self.word_at(at + 1)}" if clause == "FOR" else clause

@@ -44,7 +44,10 @@ class CreateTable(ChangeStatement):
 
     @classmethod
     def read(cls, cursor: Cursor) -> CreateTable:
+        is_local = cursor.accept("LOCAL")
         is_temporary = cursor.accept("TEMPORARY") or cursor.accept("TEMP")
+        if is_local and not is_temporary:
+            raise cursor.error("TEMPORARY")
         cursor.expect("TABLE")
         if_not_exists = cursor.accept("IF", "NOT", "EXISTS")
         table = references.table(cursor)
@@ -54,6 +57,8 @@ class CreateTable(ChangeStatement):
             partitioned_by = partition_fields.in_brackets(cursor)
         comment = cursor.string("a comment in quotes") if cursor.accept("COMMENT") else None
         options = with_options.in_brackets(cursor) if cursor.accept("WITH") else {}
+        if is_temporary:
+            cursor.accept("ON", "COMMIT", "PRESERVE", "ROWS")
         query = query_text(cursor) if cursor.accept("AS") else None
         cursor.end()
         if (query is None) == (not columns):

@@ -14,6 +14,7 @@ from typing import TypeAlias
 
 from lance_flight.engine.sql import habits, references
 from lance_flight.engine.sql.cursor import Cursor
+from lance_flight.engine.sql.escapes import without_escapes
 from lance_flight.engine.sql.habits import instead_of
 from lance_flight.engine.sql.long_values import insert_head
 from lance_flight.engine.sql.rewriting import numbered
@@ -44,6 +45,7 @@ def parse(sql: str, db_schema: str | None = None, sent: str | None = None, first
 
 
 def _parse(sql: str, db_schema: str | None, sent: str | None = None, first: int = 0) -> Statement:
+    sql = without_escapes(sql)
     text = numbered(sql)
     head = insert_head(text)
     cursor = (
