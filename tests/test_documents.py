@@ -54,11 +54,16 @@ STATUS = MappingProxyType(
 TESTED: Mapping[str, str] = MappingProxyType(
     {
         "README.md python": "test_readme.py",
+        "client/docs/bi-tools.md python": "conformance/test_recipes.py",
         "client/docs/drivers.md go": "conformance/test_recipes.py",
         "client/docs/drivers.md javascript": "conformance/test_recipes.py",
         "client/docs/drivers.md python": "test_readme.py, conformance/test_recipes.py, spark/test_spark.py",
+        "client/docs/ibis.md python": "conformance/test_recipes.py",
+        "client/docs/jupysql.md ipython": "conformance/test_recipes.py",
+        "client/docs/pandas.md python": "conformance/test_recipes.py",
         "client/docs/pipelines.md sh": "spark/test_pipelines.py",
         "client/docs/pipelines.md toml": "spark/test_pipelines.py",
+        "client/docs/polars.md python": "conformance/test_recipes.py",
         "client/docs/spark-joins.md python": "spark/test_spark.py",
         "client/docs/spark-maintenance.md python": "spark/test_spark.py",
         "client/docs/spark-read-write.md python": "spark/test_spark.py",

@@ -74,18 +74,55 @@ def test_node(server: Server, node_packages: Path) -> None:
 
 
 PAGES = {
+    "bi-tools": {
+        "schemas": ["public"],
+        "columns": [("at", "TIMESTAMP"), ("amount", "DOUBLE")],
+        "indexes": [],
+        "names": ["__timestamp", "total"],
+        "totals": [4.0],
+    },
+    "ibis": {"counts": [2, 1]},
     "sqlalchemy": {"firsts": [(0,), (1,)], "columns": ["id", "at", "site"], "left": 1000},
 }
 """Page in client/docs → what its Python leaves behind."""
 
 
+def blocks_of(server: Server, page: str, language: str) -> list[str]:
+    text = (DOCS / f"{page}.md").read_text().replace(f"127.0.0.1:{DOCUMENTED_PORT}", server.uri.removeprefix("grpc://"))
+    return re.findall(rf"^```{language}\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)
+
+
+def python_page(server: Server, page: str) -> dict[str, Any]:
+    names: dict[str, Any] = {}
+    exec(compile("\n".join(blocks_of(server, page, "python")), page, "exec"), names)  # noqa: S102 - our own text
+    return names
+
+
 @pytest.mark.parametrize("page", PAGES)
 def test_page(server: Server, page: str) -> None:
-    blocks = re.findall(r"^```python\n(.*?)^```$", (DOCS / f"{page}.md").read_text(), re.MULTILINE | re.DOTALL)
-    program = "\n".join(blocks).replace(f"127.0.0.1:{DOCUMENTED_PORT}", server.uri.removeprefix("grpc://"))
-    names: dict[str, Any] = {}
-    exec(compile(program, page, "exec"), names)  # noqa: S102 - our own text
+    if page == "ibis":
+        pytest.importorskip("ibis")
+    names = python_page(server, page)
     assert {name: names[name] for name in PAGES[page]} == PAGES[page]
+
+
+def test_page_of_pandas(server: Server) -> None:
+    names = python_page(server, "pandas")
+    assert names["warm"].to_dict("records") == [{"site": "Lima", "n": 100}]
+    assert names["whole"].shape == (200, 2)
+
+
+def test_page_of_polars(server: Server) -> None:
+    names = python_page(server, "polars")
+    assert (names["warm"].rows(), names["cold"].rows()) == ([("Lima", 22.0)], [("Oslo", -3.5)])
+
+
+def test_page_of_jupysql(server: Server) -> None:
+    pytest.importorskip("sql")
+    shell = pytest.importorskip("IPython.core.interactiveshell").InteractiveShell.instance()
+    for block in blocks_of(server, "jupysql", "ipython"):
+        shell.run_cell(block).raise_error()
+    assert shell.user_ns["texts"] == ["first", "second"]
 
 
 def printed(command: Sequence[str], **how: Any) -> str:

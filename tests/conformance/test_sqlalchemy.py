@@ -150,6 +150,28 @@ def test_reflection(server: Server, engine: sa.Engine) -> None:
         seen.get_columns("orders")
 
 
+def test_keys_and_comments(engine: sa.Engine) -> None:
+    table = created(
+        engine,
+        "keyed",
+        sa.Column("b", sa.Integer, primary_key=True, autoincrement=False, comment="it's the second"),
+        sa.Column("a", sa.String, primary_key=True),
+        comment="of two",
+    )
+    seen = sa.inspect(engine)
+    assert seen.get_pk_constraint("keyed")["constrained_columns"] == ["b", "a"]
+    assert seen.get_table_comment("keyed") == {"text": "of two"}
+    assert [column["comment"] for column in seen.get_columns("keyed")] == ["it's the second", None]
+    again = sa.Table("keyed", sa.MetaData(), autoload_with=engine)
+    assert [column.name for column in again.primary_key] == [column.name for column in table.primary_key]
+    with engine.begin() as connection:
+        table.comment = "changed"
+        connection.execute(sa.schema.SetTableComment(table))
+        connection.execute(sa.schema.DropColumnComment(table.c.b))
+    assert sa.inspect(engine).get_table_comment("keyed") == {"text": "changed"}
+    assert [column["comment"] for column in sa.inspect(engine).get_columns("keyed")] == [None, None]
+
+
 def test_schema_of_the_url(server: Server) -> None:
     server.run("CREATE TABLE sales.of_url (id BIGINT)")
     engine = sa.create_engine(url(server, "/sales?statement_timeout=30"))
@@ -331,6 +353,28 @@ def test_orm(engine: sa.Engine) -> None:
         session.delete(order)
         session.commit()
         assert session.scalar(sa.select(sa.func.count()).select_from(Order)) == 0
+
+
+def test_changes_of_several_rows_of_a_plain_table_run_in_turn_in_autocommit(engine: sa.Engine) -> None:
+    table = numbered(engine, "in_turn")
+    by_id = table.update().where(table.c.id == sa.bindparam("key")).values(s=sa.bindparam("new"))
+    with engine.begin() as connection:
+        done = connection.execute(by_id, [{"key": 1, "new": "x"}, {"key": 2, "new": "y"}, {"key": 9, "new": "z"}])
+        assert done.rowcount == 2
+        assert connection.execute(sa.select(table).order_by(table.c.id)).all() == [(1, "x"), (2, "y")]
+
+
+@pytest.mark.parametrize("kind", [sa.Numeric(9, 2), sa.Float()], ids=["decimal", "float"])
+def test_numbers_of_different_kinds_in_one_column(engine: sa.Engine, kind: Any) -> None:
+    table = created(engine, f"mixed_{type(kind).__name__}".lower(), sa.Column("x", kind))
+    with engine.begin() as connection:
+        connection.execute(table.insert(), [{"x": 1.25}, {"x": Decimal("2.5")}, {"x": 3}])
+        assert sorted(connection.execute(sa.select(table.c.x)).scalars()) == [1.25, 2.5, 3]
+
+
+def test_error_in_the_middle_of_a_stream_is_one_of_the_driver(engine: sa.Engine) -> None:
+    with engine.connect() as connection, pytest.raises(OperationalError, match=r"\[query_failed\]"):
+        connection.execute(sa.text("SELECT 1 / (x - 1) AS y FROM (VALUES (1)) AS v(x)")).all()
 
 
 def test_errors_name_what_is_wrong(engine: sa.Engine) -> None:

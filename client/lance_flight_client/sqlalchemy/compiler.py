@@ -103,15 +103,16 @@ class LanceFlightDDLCompiler(compiler.DDLCompiler):
                 raise CompileError(
                     f"column {column.name!r} has a {what}, which the server does not store; use {instead}"
                 )
-        return super().get_column_specification(column, **kwargs)
+        return super().get_column_specification(column, **kwargs) + _comment(column)
 
     def post_create_table(self, table: Any) -> str:
         partitioned = _given(table, "partitioned_by").values()
         clauses = [f" PARTITIONED BY ({fields})" for fields in partitioned]
-        return "".join([*clauses, _with(_given(table, "file_version", "stable_row_ids"))])
+        return "".join([*clauses, _with(_given(table, "file_version", "stable_row_ids")), _comment(table)])
 
     def visit_primary_key_constraint(self, constraint: Any, **kw: Any) -> Any:
-        return None
+        columns = ", ".join(map(self.preparer.format_column, constraint.columns))
+        return f"PRIMARY KEY ({columns})" if columns else None
 
     def visit_foreign_key_constraint(self, constraint: Any, **kw: Any) -> Any:
         return None
@@ -140,6 +141,10 @@ class LanceFlightDDLCompiler(compiler.DDLCompiler):
 
 def _left_out(kind: str, constraint: Any) -> None:
     util.warn(f"{kind} constraint of table {constraint.table.name!r} is left out: the server would not enforce it")
+
+
+def _comment(element: Any) -> str:
+    return "" if element.comment is None else f" COMMENT {_literal(element.comment)}"
 
 
 def _with(options: Mapping[str, object]) -> str:

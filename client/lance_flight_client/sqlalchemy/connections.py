@@ -9,7 +9,7 @@ from typing import Any
 
 import pyarrow as pa
 from adbc_driver_flightsql import dbapi
-from adbc_driver_manager import Error
+from adbc_driver_manager import AdbcStatusCode, Error
 from sqlalchemy.exc import SAWarning
 
 from lance_flight_client.sqlalchemy.urls import ServerAddress
@@ -123,15 +123,15 @@ class BatchCursor:
     lastrowid = None
 
     def __init__(self, connection: Connection, adbc: dbapi.Cursor) -> None:
-        self._connection = connection
+        self.connection = connection
         self._adbc = adbc
         self._rows: Iterator[tuple[Any, ...]] | None = None
-        self._ingested: int | None = None
+        self._changed: int | None = None
 
     @property
     def rowcount(self) -> int:
         """The number of rows that the last statement changed; −1 of a query."""
-        return int(self._adbc.rowcount) if self._ingested is None else self._ingested
+        return int(self._adbc.rowcount) if self._changed is None else self._changed
 
     @property
     def description(self) -> Sequence[tuple[Any, ...]] | None:
@@ -140,16 +140,24 @@ class BatchCursor:
 
     def execute(self, operation: str, parameters: Sequence[Any] | None = None) -> None:
         """Execute a statement."""
-        self._rows = self._ingested = None
+        self._rows = self._changed = None
         self._adbc.execute(operation, tuple(parameters) if parameters else None)
         if self.description is None:
-            self._connection.note_change()
+            self.connection.note_change()
 
     def executemany(self, operation: str, seq_of_parameters: Sequence[Sequence[Any]]) -> None:
         """Execute a change once for each row of parameters, in one transaction."""
-        self._rows = self._ingested = None
+        self._rows = self._changed = None
         self._adbc.executemany(operation, seq_of_parameters)
-        self._connection.note_change()
+        self.connection.note_change()
+
+    def execute_in_turn(self, operation: str, seq_of_parameters: Sequence[Sequence[Any]]) -> None:
+        """Execute a change for one row of parameters after another, each committed by itself in autocommit."""
+        changed = 0
+        for parameters in seq_of_parameters:
+            self.execute(operation, parameters)
+            changed += self.rowcount
+        self._changed = changed
 
     def parameter_schema(self, operation: str) -> pa.Schema | None:
         """Prepare a statement and return the types of its parameters."""
@@ -159,8 +167,8 @@ class BatchCursor:
         """Append rows to a table in one commit."""
         self._rows = None
         sent = rows.to_reader(_BATCH_ROWS)
-        self._ingested = int(self._adbc.adbc_ingest(table, sent, mode="append", db_schema_name=schema))
-        self._connection.note_change()
+        self._changed = int(self._adbc.adbc_ingest(table, sent, mode="append", db_schema_name=schema))
+        self.connection.note_change()
 
     def fetchone(self) -> tuple[Any, ...] | None:
         """Return the next row; None after the last one."""
@@ -196,5 +204,8 @@ class BatchCursor:
 
 
 def _rows(batches: pa.RecordBatchReader) -> Iterator[tuple[Any, ...]]:
-    for batch in batches:
-        yield from zip(*(column.to_pylist() for column in batch.columns), strict=True)
+    try:
+        for batch in batches:
+            yield from zip(*(column.to_pylist() for column in batch.columns), strict=True)
+    except OSError as error:  # how pyarrow raises what the server says in the middle of a stream
+        raise dbapi.OperationalError(str(error), status_code=AdbcStatusCode.IO) from error

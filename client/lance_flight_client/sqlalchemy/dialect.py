@@ -20,7 +20,7 @@ from lance_flight_client.sqlalchemy.compiler import (
 )
 from lance_flight_client.sqlalchemy.connections import BatchCursor, Connection
 from lance_flight_client.sqlalchemy.reflection import Reflection
-from lance_flight_client.sqlalchemy.types import Binary, TypeCompiler
+from lance_flight_client.sqlalchemy.types import Binary, Decimals, Floats, TypeCompiler
 from lance_flight_client.sqlalchemy.urls import parse
 
 AUTOCOMMIT, SNAPSHOT, SERIALIZABLE = "AUTOCOMMIT", "SNAPSHOT", "SERIALIZABLE"
@@ -49,7 +49,7 @@ class LanceFlightDialect(Reflection):
         (sa_schema.Index, declared("using", "with")),
     ]
 
-    colspecs = {types.LargeBinary: Binary}  # noqa: RUF012
+    colspecs = {types.LargeBinary: Binary, types.Numeric: Decimals, types.Float: Floats}  # noqa: RUF012
     supports_native_boolean = True
     supports_native_decimal = True
     supports_native_enum = False
@@ -63,8 +63,8 @@ class LanceFlightDialect(Reflection):
     postfetch_lastrowid = False
     insert_returning = update_returning = delete_returning = False
     supports_views = True
-    supports_comments = False
-    inline_comments = False
+    supports_comments = True
+    inline_comments = True
     requires_name_normalize = False
     max_identifier_length = 200
 
@@ -110,7 +110,16 @@ class LanceFlightDialect(Reflection):
     def do_executemany(self, cursor: Any, statement: str, parameters: Any, context: Any = None) -> None:
         table = None if context is None else _plain_insert(context, statement)
         if table is None or len(parameters) < _INGESTED_ROWS or not _ingest(cursor, statement, parameters, *table):
+            self._execute_each(cursor, statement, parameters)
+
+    def _execute_each(self, cursor: Any, statement: str, parameters: Any) -> None:
+        """Execute a change for all rows of parameters; in autocommit one after another where a table cannot change by all of them at once."""
+        try:
             cursor.executemany(statement, parameters)
+        except dbapi.NotSupportedError:
+            if not cursor.connection.is_autocommit:
+                raise
+            cursor.execute_in_turn(statement, parameters)
 
 
 def _plain_insert(context: Any, statement: str) -> tuple[sql.TableClause, list[str]] | None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
+from decimal import Decimal
 from types import MappingProxyType
 from typing import Any
 
@@ -39,6 +40,20 @@ class Binary(sqltypes.LargeBinary):
 
     def bind_processor(self, dialect: Any) -> None:
         return None
+
+
+class Decimals(sqltypes.Numeric[Any]):
+    """Decimal numbers, bound as such whatever the application has: rows of one column have one type."""
+
+    def bind_processor(self, dialect: Any) -> Any:
+        return lambda value: Decimal(str(value)) if isinstance(value, float) else value
+
+
+class Floats(sqltypes.Float[Any]):
+    """Binary floating-point numbers, bound as such."""
+
+    def bind_processor(self, dialect: Any) -> Any:
+        return lambda value: float(value) if isinstance(value, Decimal) else value
 
 
 class _SizedInteger(sqltypes.Integer):
