@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from itertools import islice
+
 import pyarrow as pa
 
 from lance_flight.engine.sql.rewriting import MOST_PARAMETERS
-from lance_flight.engine.sql.tokens import Kind, tokens_of
+from lance_flight.engine.sql.tokens import Kind, Token, tokens_of
 from lance_flight.errors import InvalidInput, LimitExceeded
 
 
@@ -27,6 +29,25 @@ def parameter_count(sql: str) -> int:
     if count > MOST_PARAMETERS:
         raise LimitExceeded(f"the statement has {count} parameters; expected at most {MOST_PARAMETERS}")
     return count
+
+
+def row_of_parameters(query: str) -> list[int] | None:
+    """Return the places of the parameters that are the one row of a VALUES list; None for any other query.
+
+    >>> row_of_parameters("VALUES (?, ?)"), row_of_parameters("VALUES ($2, $1)"), row_of_parameters("VALUES (?, 1)")
+    ([0, 1], [1, 0], None)
+    """
+    if "(" not in query or query.lstrip()[:6].upper() != "VALUES":
+        return None
+    _, *tokens = islice(tokens_of(query), 2 * MOST_PARAMETERS + 4)
+    if tokens and tokens[-1].is_sign(";"):
+        del tokens[-1]
+    signs = ["(", *[","] * (len(tokens) // 2 - 1), ")"]
+    if len(tokens) != 2 * len(signs) - 1 or not all(map(Token.is_sign, tokens[::2], signs)):
+        return None
+    if any(token.kind is not Kind.PARAMETER for token in tokens[1::2]):
+        return None
+    return [int(token.text[1:] or place) - 1 for place, token in enumerate(tokens[1::2], start=1)]
 
 
 def bound_values(parameters: pa.RecordBatch | None) -> dict[str, pa.Scalar] | None:

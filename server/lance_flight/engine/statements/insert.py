@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import product
@@ -18,6 +18,7 @@ from lance_flight.engine.runtime.transactions import SqlTransaction
 from lance_flight.engine.sql import references
 from lance_flight.engine.sql.cursor import Cursor
 from lance_flight.engine.sql.long_values import LONG, pieces
+from lance_flight.engine.sql.parameters import row_of_parameters
 from lance_flight.engine.sql.references import TableRef, table_name
 from lance_flight.engine.sql.result_parameters import column_types
 from lance_flight.engine.sql.select_lists import with_distinct_names
@@ -85,18 +86,26 @@ class Insert(ChangeStatement):
         return table.overwrite(data) if self.overwrite else table.append(data)
 
     def _rows(self, changes: Changes, transaction: SqlTransaction, target: pa.Schema) -> Iterator[pa.Table]:
+        bound = _bound_rows(self.query, changes.bindings)
+        if bound is not None:
+            self._check_width(bound.num_columns, target)
+            yield assigned(bound.rename_columns(target.names), target)
+            return
         for binding, piece in product(changes.bindings, pieces(self.query)):
             session = changes.new_session(transaction, None)
             frame = session.literal_rows(piece.sql) if piece.is_literal else session.frame(piece.sql, binding)
             source = storable(frame.schema())
-            if len(source) != len(target):
-                raise SqlError(
-                    f"INSERT INTO {self.table.name} has {len(source)} values for {len(target)} columns"  # noqa: S608 - a message
-                    f" ({', '.join(target.names)})"
-                )
+            self._check_width(len(source), target)
             session.prepare(frame)
             for batch in division.rows(session, frame, source):
                 yield assigned(pa.Table.from_arrays(batch.columns, names=target.names), target)
+
+    def _check_width(self, width: int, target: pa.Schema) -> None:
+        if width != len(target):
+            raise SqlError(
+                f"INSERT INTO {self.table.name} has {width} values for {len(target)} columns"  # noqa: S608 - a message
+                f" ({', '.join(target.names)})"
+            )
 
     def _target(self, tables: Root | SqlTransaction) -> pa.Schema:
         """Return the target columns in their order; raise an error that names an unknown or a missing NOT NULL column."""
@@ -110,3 +119,16 @@ class Insert(ChangeStatement):
         defaults = tables.read(table_name(self.table), ingest.defaults_of)
         rows.fit(listed, schema, what=f"INSERT INTO {self.table.name}", defaults=defaults)
         return listed
+
+
+def _bound_rows(query: str, bindings: Sequence[pa.RecordBatch | None]) -> pa.Table | None:
+    """Return all rows of bindings of `VALUES (?, ?)` at once, which nothing has to be planned for; None for any other query."""
+    places = row_of_parameters(query)
+    bound = [binding for binding in bindings if binding is not None]
+    if places is None or not bound:
+        return None
+    table = pa.Table.from_batches(bound).combine_chunks()
+    table = table.cast(storable(table.schema))
+    return pa.Table.from_arrays(
+        [table.column(place) for place in places], names=[str(place) for place in range(len(places))]
+    )
