@@ -104,6 +104,7 @@ def test_brackets_of_any_depth_are_read() -> None:
         ('SELECT "_partition", _rowid FROM t', {"_partition", "_rowid"}),
         ("SELECT my_rowid, _rowids, x_partition FROM t", set()),
         ("SELECT * FROM t", set()),
+        ("SELECT * FROM t WHERE a LIKE '%_rowid%' -- _partition", set()),
     ],
 )
 def test_a_text_names_hidden_columns(sql: str, named: set[str]) -> None:

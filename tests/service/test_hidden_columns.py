@@ -241,6 +241,35 @@ def test_queries_around_them(server: Server, filled: str) -> None:
     assert "[not_found]" in server.refuses(f"UPDATE {filled} SET _rowid = 'x'")
 
 
+FORMS = [
+    pytest.param("_partition IS NOT DISTINCT FROM '{p}'", id="IS NOT DISTINCT FROM"),
+    pytest.param("NOT (_partition <> '{p}')", id="NOT"),
+    pytest.param("_partition BETWEEN '{p}' AND '{p}'", id="BETWEEN"),
+    pytest.param("_partition || '' = '{p}'", id="an expression"),
+    pytest.param("upper(_partition) = upper('{p}')", id="a function"),
+    pytest.param("CASE WHEN _partition = '{p}' THEN true END", id="CASE"),
+    pytest.param("_partition IN (SELECT _partition FROM {t} WHERE id = 3)", id="IN a query"),
+    pytest.param("_partition = (SELECT max(_partition) FROM {t} WHERE id = 3)", id="a scalar query"),
+    pytest.param("EXISTS (SELECT 1 FROM {t} o WHERE o._partition = {t}._partition AND o.id = 3)", id="EXISTS"),
+    pytest.param("_rowid IS NOT DISTINCT FROM '{r}'", id="a row, IS NOT DISTINCT FROM"),
+    pytest.param("_rowid LIKE '{p}%'", id="a row, LIKE"),
+    pytest.param("_rowid = '{r}' OR _rowid = 'none' OR (_rowid = '{r}' AND id = 3)", id="a row, OR"),
+    pytest.param("_rowid IN (SELECT _rowid FROM {t} WHERE id = 3)", id="a row, IN a query"),
+    pytest.param("coalesce(_rowid, '') = '{r}'", id="a row, coalesce"),
+]
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_conditions_of_every_form(server: Server, table: str, form: str) -> None:
+    server.run(f"CREATE TABLE {table} (id INT, b VARCHAR) PARTITIONED BY (b)")
+    server.run(f"INSERT INTO {table} VALUES (1, 'x'), (2, 'x'), (3, 'y')")
+    ((partition, row),) = server.rows(f"SELECT _partition, _rowid FROM {table} WHERE id = 3")
+    condition = form.format(p=partition, r=row, t=table)
+    assert server.rows(f"SELECT * FROM {table} WHERE {condition}") == [(3, "y")]
+    assert server.run(f"UPDATE {table} SET id = 30 WHERE {condition}") == 1
+    assert sorted(server.rows(f"SELECT id FROM {table}")) == [(1,), (2,), (30,)]
+
+
 def test_many_partitions_are_read_together(server: Server, table: str) -> None:
     server.run(f"CREATE TABLE {table} (id INT, b INT, c VARCHAR) PARTITIONED BY (b)")
     values = ", ".join(f"({number}, {number % 60}, 'v')" for number in range(180))

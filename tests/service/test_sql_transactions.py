@@ -146,6 +146,15 @@ def test_what_does_not_fit_the_transaction_is_refused_by_its_code(  # noqa: PLR0
     assert server.rows(f"SELECT * FROM {counted}") == [(1, "a")]
 
 
+def test_a_transaction_that_only_reads_takes_no_ingest(server: Server, client: Client, counted: str) -> None:
+    client.run("START TRANSACTION READ ONLY")
+    server.run(f"INSERT INTO {counted} VALUES (2, 'b')")
+    with pytest.raises(Error, match=r"\[invalid_transaction_state\].*READ ONLY"):
+        client.ingest(counted, pa.table({"id": pa.array([4], pa.int32()), "p": ["c"]}))
+    assert client.rows(f"SELECT id FROM {counted}") == [(1,), (2,)]
+    client.run("COMMIT")
+
+
 MISSPELT = [
     pytest.param("BEGIN ISOLATION LEVEL CHAOS", "SERIALIZABLE, SNAPSHOT", id="no such level"),
     pytest.param("START", "TRANSACTION", id="START alone"),

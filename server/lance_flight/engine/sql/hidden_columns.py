@@ -34,12 +34,15 @@ _OPTIONS = frozenset(["EXCEPT", "REPLACE", "RENAME", "ILIKE", "EXCLUDE"])
 
 
 def hidden_columns_in(sql: str) -> frozenset[str]:
-    """Return the hidden columns whose names occur in a text.
+    """Return the hidden columns that a text names.
 
-    >>> hidden_columns_in("SELECT _RowID FROM t")
+    >>> hidden_columns_in("SELECT _RowID FROM t WHERE note = '_partition'")
     frozenset({'_rowid'})
     """
-    return frozenset(found.lower() for found in _HIDDEN.findall(sql))
+    if _HIDDEN.search(sql) is None:
+        return frozenset()
+    names = (token.text for token in tokenize(sql) if token.kind in {Kind.WORD, Kind.NAME})
+    return frozenset(name.lower() for name in names if _HIDDEN.fullmatch(name))
 
 
 def with_visible_columns(sql: str, revealed: Revealed) -> str:
