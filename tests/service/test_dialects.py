@@ -198,3 +198,25 @@ def test_tables_of_a_tools_session_are_made_filled_and_dropped(server: Server, c
         assert cursor.fetchall() == [(1,), (2,)]
         cursor.execute('DROP TABLE "#Tableau_1"')
     assert "#Tableau_1" in server.refuses('SELECT * FROM "#Tableau_1"')
+
+
+def test_a_select_into_makes_a_table(sales: Server) -> None:
+    assert sales.run("SELECT id, region INTO copied FROM sales WHERE {fn UCASE(region)} = 'N'") == 2
+    assert sales.rows("SELECT * FROM copied ORDER BY id") == [(1, "n"), (3, "n")]
+    assert sales.run("SELECT TOP (?) id INTO public.first FROM sales ORDER BY id", [1]) == 1
+    assert sales.rows("SELECT * FROM first") == [(1,)]
+    assert "'copied' is there already" in sales.refuses("SELECT 1 AS id INTO copied FROM sales")
+    assert "INTO is not offered" in sales.refuses("SELECT * FROM (SELECT id INTO inner_one FROM sales) x")
+
+
+@pytest.mark.parametrize("into", ['"#Extract"', "TEMPORARY extract", "#extract"])
+def test_a_select_into_a_temporary_table_is_for_its_session_alone(sales: Server, into: str) -> None:
+    table = into.removeprefix("TEMPORARY ")
+    with (
+        closing(dbapi.connect(sales.uri, db_kwargs=COOKIES, autocommit=True)) as connection,
+        connection.cursor() as cursor,
+    ):
+        cursor.execute(f"SELECT * INTO {into} FROM sales WHERE id > 1")
+        cursor.execute(f"SELECT count(*) FROM {table}")
+        assert cursor.fetchall() == [(2,)]
+    assert "not_found" in sales.refuses(f"SELECT * FROM {table}")

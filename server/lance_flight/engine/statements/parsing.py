@@ -18,6 +18,7 @@ from lance_flight.engine.sql.escapes import without_escapes
 from lance_flight.engine.sql.habits import instead_of
 from lance_flight.engine.sql.long_values import insert_head
 from lance_flight.engine.sql.rewriting import numbered
+from lance_flight.engine.sql.select_into import without_into
 from lance_flight.engine.statements.kinds import Statement
 from lance_flight.engine.statements.registry import STATEMENTS
 from lance_flight.errors import SqlError
@@ -46,7 +47,9 @@ def parse(sql: str, db_schema: str | None = None, sent: str | None = None, first
 
 def _parse(sql: str, db_schema: str | None, sent: str | None = None, first: int = 0) -> Statement:
     sql = without_escapes(sql)
-    text = numbered(sql)
+    text = without_into(numbered(sql))
+    if text.startswith("CREATE") and not sql.startswith("CREATE"):
+        sent, first = text, 0
     head = insert_head(text)
     cursor = (
         Cursor.over(text, db_schema, sent or sql, first) if head is None else Cursor(text, head, db_schema=db_schema)
