@@ -140,11 +140,19 @@ def _deletions(file: DeletionFile | None) -> tuple[int, ...] | None:
 
 
 def _has_new_values(dataset: LanceDataset, known: Collection[int]) -> bool:
-    """Return whether files hold columns of a namespace with other ids than those known, but for defaults."""
-    fields = {field_id(each): each for each in dataset.schema}
-    new = {n for n, each in fields.items() if n is not None and n not in known and DEFAULT not in (each.metadata or {})}
-    wanted = {number for column in new for number in numbers_of_columns(dataset)[column]}
-    return any(wanted.intersection(file.fields) for part in dataset.get_fragments() for file in part.metadata.files)
+    """Return whether rows have values in columns of a namespace with other ids than those known, but for defaults."""
+    new = [
+        each
+        for each in dataset.schema
+        if field_id(each) is not None and field_id(each) not in known and DEFAULT not in (each.metadata or {})
+    ]
+    stored = {number for part in dataset.get_fragments() for file in part.metadata.files for number in file.fields}
+    found = numbers_of_columns(dataset) if new else {}
+    # A column that is NULL, and was widened then, is NULL in files of its own.
+    return any(
+        not stored.isdisjoint(found[field_id(each)]) and dataset.count_rows(f"`{each.name}` IS NOT NULL")
+        for each in new
+    )
 
 
 def _defaults(before: NamespaceSchema, after: NamespaceSchema) -> dict[int, Computed]:
