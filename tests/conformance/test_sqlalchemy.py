@@ -11,7 +11,8 @@ from typing import Any
 
 import pytest
 import sqlalchemy as sa
-from sqlalchemy.exc import ArgumentError, CompileError, NoSuchTableError, OperationalError, ProgrammingError, SAWarning
+from lance_flight_client.sqlalchemy import LanceFlightWarning
+from sqlalchemy.exc import ArgumentError, CompileError, NoSuchTableError, OperationalError, ProgrammingError
 from sqlalchemy.orm import DeclarativeBase, Mapped, Session, mapped_column
 
 from tests.service.server_process import Server, serving
@@ -232,7 +233,7 @@ def test_columns_that_the_server_cannot_fill_are_refused(engine: sa.Engine, colu
 
 
 def test_constraints_are_left_out_with_a_warning(engine: sa.Engine) -> None:
-    with pytest.warns(SAWarning, match="UNIQUE constraint of table 'loose' is left out"):
+    with pytest.warns(LanceFlightWarning, match="UNIQUE constraint of table 'loose' is left out"):
         created(engine, "loose", sa.Column("x", sa.Integer, unique=True))
 
 
@@ -296,7 +297,7 @@ def test_rollback_in_autocommit_warns_of_what_stays(engine: sa.Engine) -> None:
     table = numbered(engine, "kept")
     with engine.connect() as connection:
         connection.execute(table.delete().where(table.c.id == 1))
-        with pytest.warns(SAWarning, match="isolation_level='SNAPSHOT'"):
+        with pytest.warns(LanceFlightWarning, match="isolation_level='SNAPSHOT'"):
             connection.rollback()
         with warnings.catch_warnings():
             warnings.simplefilter("error")

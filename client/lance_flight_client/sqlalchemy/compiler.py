@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import re
+import warnings
 from collections.abc import Mapping
 from typing import Any
 
-from sqlalchemy import util
 from sqlalchemy.exc import CompileError
 from sqlalchemy.sql import compiler
+
+from lance_flight_client.sqlalchemy.notices import LanceFlightWarning
 
 _DIALECT, _PREFIX = "lance", "flight_"
 """`Table(…, lance_flight_partitioned_by="day(ts)")` is the option `flight_partitioned_by` of a dialect `lance` to SQLAlchemy, which splits
@@ -140,7 +142,11 @@ class LanceFlightDDLCompiler(compiler.DDLCompiler):
 
 
 def _left_out(kind: str, constraint: Any) -> None:
-    util.warn(f"{kind} constraint of table {constraint.table.name!r} is left out: the server would not enforce it")
+    warnings.warn(
+        f"{kind} constraint of table {constraint.table.name!r} is left out: the server would not enforce it",
+        LanceFlightWarning,
+        stacklevel=2,
+    )
 
 
 def _comment(element: Any) -> str:

@@ -10,8 +10,8 @@ from typing import Any
 import pyarrow as pa
 from adbc_driver_flightsql import dbapi
 from adbc_driver_manager import AdbcStatusCode, Error
-from sqlalchemy.exc import SAWarning
 
+from lance_flight_client.sqlalchemy.notices import LanceFlightWarning
 from lance_flight_client.sqlalchemy.urls import ServerAddress
 
 _OPTION = "adbc.flight.sql.session.option."
@@ -52,7 +52,7 @@ class Connection:
             warnings.warn(
                 "rollback, or close without commit, undoes nothing in autocommit: what was executed stays. Use"
                 " isolation_level='SNAPSHOT' for transactions, or 'AUTOCOMMIT' to say that none is wanted",
-                SAWarning,
+                LanceFlightWarning,
                 stacklevel=2,
             )
         self._has_changed = False

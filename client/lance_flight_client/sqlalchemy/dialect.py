@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import pyarrow as pa
@@ -67,6 +67,15 @@ class LanceFlightDialect(Reflection):
     inline_comments = True
     requires_name_normalize = False
     max_identifier_length = 200
+
+    def __init__(
+        self,
+        json_serializer: Callable[[Any], str] | None = None,
+        json_deserializer: Callable[[str], Any] | None = None,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(**kwargs)
+        self._json_serializer, self._json_deserializer = json_serializer, json_deserializer
 
     @classmethod
     def import_dbapi(cls) -> Any:
