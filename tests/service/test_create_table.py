@@ -316,7 +316,7 @@ UNSTORABLE = [
     pytest.param("(a NONSENSE, b INT, c UUID)", ["'a'", "NONSENSE", "'c'", "UUID"], id="unknown types, all of them"),
     pytest.param("(a TIMESTAMP(5))", ["'a'", "TIMESTAMP(5)"], id="a precision that there is not"),
     pytest.param("(a INT, b INT, a VARCHAR)", ["'a'", "2 times"], id="a column twice"),
-    pytest.param("(a INT DEFAULT 3)", ["'a'", "DEFAULT"], id="a default"),
+    pytest.param("(a INT UNIQUE)", ["'a'", "UNIQUE"], id="another constraint"),
 ]
 
 
@@ -345,3 +345,37 @@ def test_unquoted_names_are_folded_to_lower_case_and_quoted_ones_kept(server: Se
     server.run(f'CREATE TABLE "{table.upper()}" (x INT)')
     assert server.query(f'SELECT * FROM "{table.upper()}"').schema.names == ["x"]
     assert server.query(f"SELECT * FROM {table}").schema.names == ["id", "Id"]
+
+
+@pytest.mark.parametrize(
+    "layout", [pytest.param("", id="plain"), pytest.param(" PARTITIONED BY (id)", id="partitioned")]
+)
+def test_columns_have_defaults_for_rows_without_a_value(server: Server, layout: str, table: str) -> None:
+    columns = (
+        "id BIGINT, n INT DEFAULT 2 + 3 NOT NULL, d DATE DEFAULT '2020-02-29', s VARCHAR DEFAULT 'it''s' COMMENT 'x'"
+    )
+    server.run(f"CREATE TABLE {table} ({columns}, v REAL DEFAULT NULL){layout}")
+    server.run(f"INSERT INTO {table} (id) VALUES (1)")
+    server.run(f"INSERT INTO {table} VALUES (2, 6, NULL, NULL, 1.5)")
+    assert server.rows(f"SELECT * FROM {table} ORDER BY id") == [
+        (1, 5, dt.date(2020, 2, 29), "it's", None),
+        (2, 6, None, None, 1.5),
+    ]
+    defaults = server.rows(
+        f"SELECT column_name, column_default FROM information_schema.columns WHERE table_name = '{table}'"
+        " AND column_default IS NOT NULL ORDER BY ordinal_position"
+    )
+    assert defaults == [("n", "5"), ("d", "2020-02-29"), ("s", "it's")]
+
+
+DEFAULTS_REFUSED = [
+    pytest.param("DEFAULT random()", "not deterministic", id="random"),
+    pytest.param("DEFAULT 'x'", "x", id="of another type"),
+    pytest.param("DEFAULT", "a value", id="nothing"),
+]
+
+
+@pytest.mark.parametrize(("clause", "said"), DEFAULTS_REFUSED)
+def test_what_is_no_default_is_refused(server: Server, table: str, clause: str, said: str) -> None:
+    assert said in server.refuses(f"CREATE TABLE {table} (n INT {clause})")
+    assert "[not_found" in server.refuses(f"SELECT * FROM {table}")

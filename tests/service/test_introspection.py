@@ -230,7 +230,8 @@ MADE_AGAIN = {
         '  "s" STRUCT<"a" INTEGER, "b" TIMESTAMPTZ(6)>[],\n  PRIMARY KEY ("id")\n)\nCOMMENT \'all\''
     ),
     "partitioned": (
-        'CREATE TABLE "public"."{}" (\n  "id" BIGINT,\n  "at" TIMESTAMP(6)\n)\n'
+        'CREATE TABLE "public"."{}" (\n  "id" BIGINT,\n  "n" INTEGER NOT NULL DEFAULT 5,\n'
+        '  "d" DATE DEFAULT \'2020-02-29\',\n  "at" TIMESTAMP(6)\n)\n'
         "PARTITIONED BY (year(at) AS at_year, bucket(4, id) AS id_bucket)\n"
         "WITH (stable_row_ids = true, file_version = '2.1')"
     ),

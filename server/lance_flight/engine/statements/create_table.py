@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 
 import pyarrow as pa
@@ -25,6 +25,8 @@ from lance_flight.engine.writes.definitions import ColumnDef, arrow_schema, stor
 from lance_flight.engine.writes.partition_fields import PartitionDef
 from lance_flight.engine.writes.table_properties import PLAIN, TableProperties
 from lance_flight.errors import AlreadyExists, SqlError
+
+_AFTER_TYPE = ("NOT", "NULL", "DEFAULT", "PRIMARY", "COMMENT")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -163,18 +165,32 @@ def primary_key(cursor: Cursor) -> tuple[str, ...]:
 
 
 def _column(cursor: Cursor) -> tuple[ColumnDef, bool]:
-    """Read `name type [NOT NULL] [PRIMARY KEY] [COMMENT 'text']`: the definition, and whether the column is the primary key."""
+    """Read `name type`, then NOT NULL, DEFAULT value, PRIMARY KEY and COMMENT 'text': the definition, and whether it is the key."""
     name = cursor.name("a column name")
-    kind = cursor.type(",", "NOT", "NULL", "PRIMARY", "COMMENT")
+    kind = cursor.type(",", *_AFTER_TYPE)
     if not kind:
         raise cursor.error(f"the type of column {name!r}")
-    nullable = not cursor.accept("NOT", "NULL")
-    if nullable:
-        cursor.accept("NULL")
-    is_key = cursor.accept("PRIMARY", "KEY")
-    if is_key:
-        cursor.accept("NOT", "ENFORCED")
-    comment = cursor.string("a comment in quotes") if cursor.accept("COMMENT") else None
-    if not (cursor.peek(",") or cursor.peek(")")):
-        raise cursor.error("NOT NULL, PRIMARY KEY, COMMENT, a comma or the closing bracket")
-    return ColumnDef(name=name, type=kind, nullable=nullable, comment=comment), is_key
+    column, is_key = ColumnDef(name=name, type=kind), False
+    while not (cursor.peek(",") or cursor.peek(")")):
+        if cursor.accept("NOT", "NULL"):
+            column = replace(column, nullable=False)
+        elif cursor.accept("DEFAULT"):
+            column = replace(column, default=_default(cursor))
+        elif cursor.accept("PRIMARY", "KEY"):
+            is_key = True
+            cursor.accept("NOT", "ENFORCED")
+        elif cursor.accept("COMMENT"):
+            column = replace(column, comment=cursor.string("a comment in quotes"))
+        elif not cursor.accept("NULL"):
+            raise cursor.error("NOT NULL, DEFAULT, PRIMARY KEY, COMMENT, a comma or the closing bracket")
+    return column, is_key
+
+
+def _default(cursor: Cursor) -> str | None:
+    """Read the default of a column; None for NULL."""
+    if cursor.accept("NULL"):
+        return None
+    value = cursor.until(",", *_AFTER_TYPE)
+    if not value:
+        raise cursor.error("a value")
+    return value

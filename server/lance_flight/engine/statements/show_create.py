@@ -110,4 +110,14 @@ def definition_of(name: TableName, snapshot: Snapshot) -> str:
 def _column(field: pa.Field, schema: NamespaceSchema) -> str:
     comment = schema.comments.get(field.name)
     said = "" if comment is None else f" COMMENT {text_literal(comment)}"
-    return f"{quoted(field.name)} {type_name(field.type)}{'' if field.nullable else ' NOT NULL'}{said}"
+    null = "" if field.nullable else " NOT NULL"
+    return f"{quoted(field.name)} {type_name(field.type)}{null}{_default(field, schema)}{said}"
+
+
+def _default(field: pa.Field, schema: NamespaceSchema) -> str:
+    value = schema.defaults.get(field.name)
+    if value is None:
+        return ""
+    text = str(value.cast(pa.utf8()))
+    is_plain = pa.types.is_integer(field.type) or pa.types.is_boolean(field.type)
+    return f" DEFAULT {text if is_plain else text_literal(text)}"

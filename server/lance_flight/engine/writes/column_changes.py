@@ -17,13 +17,13 @@ from lance_flight.catalog.storage.store import unstorable
 from lance_flight.catalog.table import Table
 from lance_flight.engine.query.session import QuerySession
 from lance_flight.engine.query.statement_context import StatementContext
-from lance_flight.engine.sql.functions import check_expression, compute, evaluate
+from lance_flight.engine.sql.functions import check_expression, evaluate
 from lance_flight.engine.writes.computed_columns import (
     PythonFunction,
     SqlExpression,
     Values,
-    check_steady,
     computed,
+    stored_default,
     type_of,
 )
 from lance_flight.engine.writes.definitions import arrow_type
@@ -40,8 +40,6 @@ from lance_flight.model.schema_changes import (
     dotted,
 )
 from lance_flight.model.spec import Expression
-
-_ONE_ROW = pa.record_batch({"nothing": pa.nulls(1, pa.int8())})
 
 
 def alter_column(
@@ -69,7 +67,7 @@ def annotate(table: Table, change: Annotation, *, operation: str) -> None:
 def added_column(path: Path, text: str, *, nullable: bool, default: str | None) -> AddColumn:
     """Build a new column from SQL texts of its type and of the default for rows without a value."""
     kind = arrow_type(text)
-    return AddColumn(path=path, type=kind, nullable=nullable, default=_default(path, kind, default))
+    return AddColumn(path=path, type=kind, nullable=nullable, default=stored_default(path, kind, default))
 
 
 def widened_column(path: Path, text: str) -> WidenColumn:
@@ -118,24 +116,6 @@ class _Changing:
         _check_rows(self.root, self.name, snapshot, self.change, is_computed=self.values is not None)
         made = computed(before, after, self.change, self.values) if isinstance(self.change, AddColumn) else {}
         return SchemaStep(before=before, after=after, computed=made), self.said
-
-
-def _default(path: Path, kind: pa.DataType, text: str | None) -> str | None:
-    """Convert a default to the form that the schema stores: text that casts to exactly the same value."""
-    if text is None:
-        return None
-    if len(path) > 1:
-        raise Unsupported(f"column {dotted(path)!r} is inside another one and can have no default")
-    check_steady(f"the default of {dotted(path)!r}", text)
-    value = compute(text, _ONE_ROW, kind)[0]
-    try:
-        kept = str(value.cast(pa.utf8()))
-        same = value.is_valid and pa.scalar(kept).cast(kind).equals(value)
-    except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
-        same = False
-    if not same:
-        raise Unsupported(f"the default {text} of column {dotted(path)!r} ({kind}) cannot be kept as text")
-    return kept
 
 
 def _check_storable(schema: NamespaceSchema, file_version: str) -> None:

@@ -15,9 +15,10 @@ from lance_flight.engine.sql.tokens import tokenize
 from lance_flight.errors import DataError, NotFound, SchemaError, Unsupported
 from lance_flight.model.arrays import contiguous
 from lance_flight.model.schema import NamespaceSchema
-from lance_flight.model.schema_changes import AddColumn, dotted
+from lance_flight.model.schema_changes import AddColumn, Path, dotted
 
 _PROBES = 2
+_ONE_ROW = pa.record_batch({"nothing": pa.nulls(1, pa.int8())})
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,6 +68,24 @@ def check_steady(what: str, expression: str) -> None:
     problems = list(unsteady(expression))
     if problems:
         raise SchemaError("column", [f"{what}: {problem}" for problem in problems])
+
+
+def stored_default(path: Path, kind: pa.DataType, text: str | None) -> str | None:
+    """Convert a default to the form that the schema stores: text that casts to exactly the same value."""
+    if text is None:
+        return None
+    if len(path) > 1:
+        raise Unsupported(f"column {dotted(path)!r} is inside another one and can have no default")
+    check_steady(f"the default of {dotted(path)!r}", text)
+    value = compute(text, _ONE_ROW, kind)[0]
+    try:
+        kept = str(value.cast(pa.utf8()))
+        same = value.is_valid and pa.scalar(kept).cast(kind).equals(value)
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
+        same = False
+    if not same:
+        raise Unsupported(f"the default {text} of column {dotted(path)!r} ({kind}) cannot be kept as text")
+    return kept
 
 
 def _default(after: NamespaceSchema, column: AddColumn) -> dict[int, Computed]:

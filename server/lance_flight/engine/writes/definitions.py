@@ -14,12 +14,13 @@ from lance_flight.engine.sql.functions import check_expression, inner_context, p
 from lance_flight.engine.sql.positions import with_sent_position
 from lance_flight.engine.sql.rewriting import sql_type
 from lance_flight.engine.sql.typed_calls import QUERIES_ONLY
+from lance_flight.engine.writes.computed_columns import stored_default
 from lance_flight.engine.writes.partition_fields import PartitionDef
 from lance_flight.errors import LanceFlightError, NotFound, SchemaError, SpecError
 from lance_flight.model.annotations import annotated
 from lance_flight.model.file_versions import NEWEST
 from lance_flight.model.naming import column_name_problem, partition_column
-from lance_flight.model.schema import NamespaceSchema, Path
+from lance_flight.model.schema import DEFAULT, NamespaceSchema, Path
 from lance_flight.model.schema_changes import dotted
 from lance_flight.model.spec import Expression, PartitionField, PartitionSpec
 from lance_flight.model.transforms import TRANSFORMS, Transform
@@ -28,12 +29,13 @@ from lance_flight.planning.predicates import Column
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ColumnDef:
-    """Column definition of CREATE TABLE; `type` is SQL text."""
+    """Column definition of CREATE TABLE; `type` and `default` are SQL text."""
 
     name: str
     type: str
     nullable: bool = True
     comment: str | None = None
+    default: str | None = None
 
 
 def arrow_schema(
@@ -47,7 +49,9 @@ def arrow_schema(
     for column in columns:
         try:
             nullable = column.nullable and column.name not in primary_key
-            fields.append(pa.field(column.name, arrow_type(column.type), nullable))
+            kind = arrow_type(column.type)
+            default = stored_default((column.name,), kind, column.default)
+            fields.append(pa.field(column.name, kind, nullable, None if default is None else {DEFAULT: default}))
         except SchemaError as exc:
             problems += [f"column {column.name!r}: {problem}" for problem in exc.problems]
     if problems:
