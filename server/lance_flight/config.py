@@ -93,6 +93,13 @@ class ServerConfig:
         "",
         "TOML file of roles, privileges and row filters (see server/docs/policies.md); without it everything is allowed",
     )
+    plain_tables: str = _setting(
+        LIMITS,
+        "both",
+        "where plain tables right below the root are found: by their directories, listed in the root's __manifest, or both;"
+        " a new one is listed where that alone counts",
+        among=("both", "listed", "directories"),
+    )
     target_partitions: int = _setting(
         LIMITS,
         0,

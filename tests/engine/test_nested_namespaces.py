@@ -76,14 +76,19 @@ def test_tables_are_written_described_renamed_and_dropped(engine: Engine, root: 
 
 
 @pytest.mark.parametrize("schema", ["empty", '"a.b"', "a"])
-@pytest.mark.parametrize("layout", ["", " PARTITIONED BY (id)"], ids=["plain", "partitioned"])
-def test_tables_are_not_made_in_them(engine: Engine, root: Path, schema: str, layout: str) -> None:
+def test_partitioned_tables_are_not_made_in_them(engine: Engine, root: Path, schema: str) -> None:
     before = sorted(root.iterdir())
-    with pytest.raises(
-        Unsupported, match=r"namespace of the root's __manifest, in which Lance's own tools make tables"
-    ):
-        engine.update(f"CREATE TABLE {schema}.new (id INT){layout}")
+    with pytest.raises(Unsupported, match=r"namespace of the root's __manifest, which lists plain tables"):
+        engine.update(f"CREATE TABLE {schema}.new (id INT) PARTITIONED BY (id)")
     assert sorted(root.iterdir()) == before
+
+
+@pytest.mark.parametrize("schema", ["empty", '"a.b"', "a"])
+def test_plain_tables_are_made_in_them(engine: Engine, root: Path, schema: str) -> None:
+    engine.update(f"CREATE TABLE {schema}.new AS SELECT 1 AS id")
+    assert engine.query(f"SELECT id FROM {schema}.new")["id"].to_pylist() == [1]
+    object_id = f"{schema.strip(chr(34)).replace('.', '$')}$new"
+    assert listed(root)[object_id].endswith(f"_{object_id}")
 
 
 def test_a_schema_that_is_a_directory_as_well_takes_new_tables_there(engine: Engine, root: Path) -> None:

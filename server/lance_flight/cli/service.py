@@ -18,6 +18,7 @@ import pyarrow as pa
 from lance_flight import machine
 from lance_flight.catalog.commits.write_memory import LEAST_BYTES, write_memory
 from lance_flight.catalog.roots.directory import Root
+from lance_flight.catalog.roots.table_resolver import PlainTables
 from lance_flight.catalog.storage.staging_area import PRIVATE, settle_abandoned
 from lance_flight.catalog.storage.store import Store, caches
 from lance_flight.cli.identity import authentication, certificates
@@ -83,7 +84,7 @@ def build(
     store = root_store(root, config.storage, create=create)
     settle_abandoned(store)
     engine = Engine(
-        Root(store),
+        Root(store, PlainTables(config.plain_tables)),
         target_partitions=config.target_partitions or machine.cores(),
         limits=limits,
     )

@@ -5,7 +5,8 @@ Directory-namespace spec; architecture, Names.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import secrets
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack, closing
 from dataclasses import dataclass
 from functools import partial
@@ -23,7 +24,7 @@ from lance_flight.catalog.storage.store import Store
 from lance_flight.catalog.table import Table
 from lance_flight.errors import AlreadyExists, Conflict, Corrupt, InvalidInput, NotFound, OutsideRoot, Unsupported
 from lance_flight.faults import failpoint
-from lance_flight.model.naming import PLAIN_SUFFIX, SEPARATOR, check_directory_name, is_same_text
+from lance_flight.model.naming import LONGEST_FILE_NAME, PLAIN_SUFFIX, SEPARATOR, check_directory_name, is_same_text
 
 __all__ = ["BRANCH_SIGN", "PUBLIC", "Root", "StagedTable", "Table", "TableName", "Visibility"]
 
@@ -92,8 +93,8 @@ class Root(TableResolver):
         self.check_other_tables()
         is_replaced = replace and not partitioned and name in self._listed()
         if not is_replaced:
-            self._check_directory(name.db_schema)
-        place = self._directory(name.db_schema).child(name.name + PLAIN_SUFFIX * (not partitioned))
+            self._check_schema(name, partitioned=partitioned)
+        place = self._new_place(name, partitioned=partitioned)
         with ExitStack() as held:
             private = held.enter_context(private_place(self.store))
             count = build(private.new)
@@ -143,6 +144,42 @@ class Root(TableResolver):
                 self._manifest.rename(listed, (*path_of(listed.object_id)[:-1], new))
             elif place is not None:
                 self._move(name, place, new + PLAIN_SUFFIX * place.name.endswith(PLAIN_SUFFIX))
+
+    def create_schema(self, db_schema: str) -> None:
+        """Make a schema: a directory, or for a name with dots (`a.b`) a namespace of the `__manifest`, with those that it lies in."""
+        self.check_other_tables()
+        path = db_schema.split(".")
+        for part in path:
+            check_directory_name("schema", part)
+        self._check_definition(TableName(db_schema, "*"))
+        with self._lock:
+            if db_schema in self.schemas():
+                raise AlreadyExists(f"schema {db_schema!r} is there already")
+            if len(path) > 1:
+                self._manifest.create_namespace(tuple(path))
+                return
+            self.store.child(db_schema).make()
+
+    def drop_schema(self, db_schema: str) -> None:
+        """Remove a schema that has no tables and no views."""
+        if db_schema == PUBLIC:
+            raise InvalidInput("schema 'public' is the root itself and stays; expected another one")
+        self._check_definition(TableName(db_schema, "*"))
+        with self._lock:
+            if db_schema not in self.schemas():
+                raise NotFound.named("schema", db_schema, self.schemas())
+            view = next((view.name.name for view in self._views.listed() if view.name.db_schema == db_schema), None)
+            if view is not None:
+                raise InvalidInput(f"schema {db_schema!r} is not empty: it has view {view!r}; expected DROP VIEW first")
+            path = path_of(db_schema.replace(".", SEPARATOR))
+            if path in self._manifest.listing().namespaces:
+                self._manifest.drop_namespace(path)
+            if self._is_directory(db_schema):
+                self._directory(db_schema).remove_empty()
+
+    def properties(self, db_schema: str) -> Mapping[str, str]:
+        """Return the properties of a namespace that the `__manifest` lists."""
+        return self._manifest.properties(tuple(db_schema.split(".")))
 
     def create_view(self, view: ViewDefinition, *, replace: bool) -> None:
         """Store a view in one step; `AlreadyExists` for a table of its name, or a view unless it is to be replaced."""
@@ -220,26 +257,47 @@ class Root(TableResolver):
                     f" expected that one, not {name.name!a}"
                 )
 
-    def _check_directory(self, db_schema: str) -> None:
-        """Refuse a schema that is no directory of ours: what makes tables in a listed namespace is Lance itself."""
+    def _check_schema(self, name: TableName, *, partitioned: bool) -> None:
+        """Refuse a schema that is not there, and a partitioned table in a listed namespace, whose rows mean plain tables."""
+        db_schema = name.db_schema
         if self._is_directory(db_schema):
             check_directory_name("schema", db_schema)
             return
-        if db_schema in self._listed_schemas():
+        if db_schema not in self._listed_schemas():
+            raise NotFound.named("schema", db_schema, self.schemas())
+        if partitioned:
             raise Unsupported(
-                f"schema {db_schema!r} is a namespace of the root's __manifest, in which Lance's own tools make tables;"
-                " expected public, or a sub-directory of the root"
+                f"schema {db_schema!r} is a namespace of the root's __manifest, which lists plain tables; expected a partitioned"
+                f" table {name.name!r} in public or in a schema that is a directory (CREATE SCHEMA)"
             )
-        check_directory_name("schema", db_schema)
-        raise NotFound.named("schema", db_schema, self.schemas())
+
+    def _new_place(self, name: TableName, *, partitioned: bool) -> Store:
+        """Return where a new table is to lie: in a listed namespace under a hash and its object id (spec: Manifest Table Directory)."""
+        if self._is_directory(name.db_schema):
+            return self._directory(name.db_schema).child(name.name + PLAIN_SUFFIX * (not partitioned))
+        directory = f"{secrets.token_hex(4)}_{_object_id(name)}"
+        if len(directory.encode()) > LONGEST_FILE_NAME:
+            raise InvalidInput(
+                f"table {name.name!r} in schema {name.db_schema!r} needs a directory name of {len(directory.encode())} bytes;"
+                f" expected at most {LONGEST_FILE_NAME}"
+            )
+        return self.store.child(directory)
+
+    def _list_row(self, name: TableName, place: Store) -> None:
+        """List a new table in the `__manifest` if that is how it is found: its row is what makes it visible."""
+        is_found = self._is_directory(name.db_schema) and self._finds_directories(name.db_schema)
+        if not is_found and name not in self._listed():
+            self._manifest.register([Listed(_object_id(name), place.name)])
 
     def _publish(self, table: Table, private: StagingArea, name: TableName, place: Store, *, replace: bool) -> None:
         failpoint("namespace_made")
         with self._lock:
             if self.store.is_remote:
                 self._put_remote(table, place, name, replace=replace)
-                return
-            self._put(private, name, place, replace=replace)
+            else:
+                self._put(private, name, place, replace=replace)
+            if not table.is_partitioned:
+                self._list_row(name, place)
 
     def _put_remote(self, table: Table, place: Store, name: TableName, *, replace: bool) -> None:
         """Make a private table public where nothing can be renamed: the place is claimed, filled, and then shown."""
@@ -263,7 +321,7 @@ class Root(TableResolver):
         if old is not None:
             self._take(private, old)
             failpoint("table_replaced")
-            if name in self._listed() and place.name.endswith(PLAIN_SUFFIX):
+            if name in self._listed():
                 place = old
         try:
             private.new.move_to(place)
@@ -319,3 +377,8 @@ class Root(TableResolver):
         listed = self._listed().get(name)
         if listed is not None:
             self._manifest.forget(listed)
+
+
+def _object_id(name: TableName) -> str:
+    """Return the object id of a table (spec: Manifest Table Schema)."""
+    return SEPARATOR.join([*([] if name.db_schema == PUBLIC else name.db_schema.split(".")), name.name])

@@ -5,7 +5,8 @@ Directory-namespace spec, Manifest Table Schema. Rows of partitions are `manifes
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+import json
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -16,7 +17,7 @@ from lance import LanceDataset
 from lance_flight.catalog.manifests.manifest import BASE_FIELDS, FENCE_KEY, create_table
 from lance_flight.catalog.storage.conflicts import conflicts
 from lance_flight.catalog.storage.store import UNREADABLE, Store
-from lance_flight.errors import AlreadyExists, Corrupt, NotFound, Unsupported
+from lance_flight.errors import AlreadyExists, Corrupt, InvalidInput, NotFound, Unsupported
 from lance_flight.model.naming import MANIFEST, SEPARATOR
 
 Path = tuple[str, ...]
@@ -45,13 +46,14 @@ NOTHING = Listing({}, frozenset(), frozenset())
 class DirectoryManifest:
     """The `__manifest` in one directory, if there is one. Safe to share among threads."""
 
-    def __init__(self, root: Store) -> None:
+    def __init__(self, root: Store, *, is_read: bool = True) -> None:
         self.root = root
+        self._is_read = is_read
         self._read: tuple[Any, Listing] = None, NOTHING
 
     def listing(self) -> Listing:
         """Return what it lists now; `Corrupt` where it cannot be read."""
-        if not self.root.has(MANIFEST):
+        if not self._is_read or not self.root.has(MANIFEST):
             return NOTHING
         try:
             dataset = self.root.child(MANIFEST).open()
@@ -89,14 +91,49 @@ class DirectoryManifest:
     def register(self, tables: Iterable[Listed]) -> None:
         """List tables that lie in the directory, in one commit, and make the list where there is none.
 
-        `Conflict` where another writer lists one of the names first.
+        `AlreadyExists` for a name that is listed, `Conflict` where another writer lists one of the names first.
         """
+        self._insert([{**listed._asdict(), "object_type": "table"} for listed in tables])
+
+    def create_namespace(self, path: Path) -> None:
+        """List a namespace, and those that it lies in and that are not listed, in one commit."""
+        known = self.listing().namespaces
+        missing = [path[:depth] for depth in range(1, len(path) + 1) if path[:depth] not in known]
+        self._insert([{"object_id": SEPARATOR.join(each), "object_type": "namespace"} for each in missing])
+
+    def drop_namespace(self, path: Path) -> None:
+        """Remove a namespace from the list; `InvalidInput` for one with tables or namespaces in it."""
+        dataset, listing = self._writable(), self.listing()
+        inside = [each for each in (*listing.tables, *listing.namespaces) if each != path and each[: len(path)] == path]
+        if inside:
+            raise InvalidInput(
+                f"schema {'.'.join(path)!r} is not empty: it has {'.'.join(min(inside))!r}; expected DROP of what is in it first"
+            )
+        with conflicts(f"another writer changed the __manifest of {self.root.name!r} first"):
+            dataset.delete(f"object_id = {_quoted(SEPARATOR.join(path))} AND object_type = 'namespace'")
+
+    def properties(self, path: Path) -> Mapping[str, str]:
+        """Return the properties of a listed namespace."""
+        object_id = f"object_id = {_quoted(SEPARATOR.join(path))} AND object_type = 'namespace'"
+        rows = self.root.child(MANIFEST).open().to_table(columns=["metadata"], filter=object_id)["metadata"].to_pylist()
+        if not rows:
+            raise NotFound(f"no namespace {SEPARATOR.join(path)!r} in the __manifest of {self.root.name!r}")
+        try:
+            found = json.loads(rows[0] or "{}")
+        except ValueError as exc:
+            raise Corrupt(f"the properties of namespace {SEPARATOR.join(path)!r} are no JSON: {exc}") from exc
+        return {str(name): str(value) for name, value in found.items()}
+
+    def _insert(self, rows: Sequence[Mapping[str, str | None]]) -> None:
+        """Insert rows whose object ids are in no row, in one commit, and make the list where there is none."""
         if not self.root.has(MANIFEST):
             create_table(self.root.child(MANIFEST), pa.schema(BASE_FIELDS))
         dataset = self._writable()
-        rows = [{**listed._asdict(), "object_type": "table"} for listed in tables]
+        for row in rows:
+            if dataset.count_rows(f"object_id = {_quoted(str(row['object_id']))}"):
+                raise AlreadyExists(f"{row['object_id']!r} is in the __manifest of {self.root.name!r} already")
         found = pa.Table.from_pylist(
-            rows, schema=pa.schema([dataset.schema.field(name) for name in dataset.schema.names])
+            [dict(row) for row in rows], schema=pa.schema([dataset.schema.field(name) for name in dataset.schema.names])
         )
         with conflicts(f"another writer changed the __manifest of {self.root.name!r} first"):
             _merge(dataset).execute(found)

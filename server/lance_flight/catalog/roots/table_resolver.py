@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from copy import copy
+from enum import StrEnum
 from threading import RLock
 from typing import Protocol, Self, TypeVar
 
@@ -30,6 +31,17 @@ _MOST_SCHEMAS = 20
 OF_A_LANCE_TABLE = frozenset({"_versions", "_transactions", "_indices", "_deletions", "_refs", "data", "tree"})
 
 
+class PlainTables(StrEnum):
+    """Ways of finding plain tables right below a root: `manifest_enabled` and `dir_listing_enabled` of the directory-namespace spec.
+
+    `BOTH` finds those that the `__manifest` of the root lists, and those whose directory is there.
+    """
+
+    BOTH = "both"
+    LISTED = "listed"
+    DIRECTORIES = "directories"
+
+
 class Visibility(Protocol):
     """Permissions of a caller on the tables of a root: what it may see, and do to their names."""
 
@@ -49,13 +61,14 @@ class Visibility(Protocol):
 class TableResolver:
     """The tables of one directory as they are found. Safe to share among threads."""
 
-    def __init__(self, store: Store) -> None:
+    def __init__(self, store: Store, plain_tables: PlainTables = PlainTables.BOTH) -> None:
         self.store = store
         self.branch: str | None = None
         self.guard: Visibility | None = None
         self.temporary: Self | None = None
         self.temporary_names: frozenset[TableName] = frozenset()
-        self._manifest = DirectoryManifest(store)
+        self._manifest = DirectoryManifest(store, is_read=plain_tables is not PlainTables.DIRECTORIES)
+        self._lists_directories = plain_tables is not PlainTables.LISTED
         self._views = Views(store)
         self._opened: dict[str, Table] = {}
         self._by_sql_name: tuple[Listing, Mapping[TableName, Listed]] = NOTHING, {}
@@ -186,6 +199,11 @@ class TableResolver:
         schemas = {PUBLIC, *self._listed_schemas(), *self._sub_directories()}
         return sorted(name for name in schemas if self.guard is None or self.guard.sees_schema(name))
 
+    def has_namespace(self, db_schema: str) -> bool:
+        """Return whether a visible schema is a namespace that the `__manifest` lists."""
+        is_listed = tuple(db_schema.split(".")) in self._manifest.listing().namespaces
+        return is_listed and (self.guard is None or self.guard.sees_schema(db_schema))
+
     def kinds(self) -> dict[TableName, bool]:
         """Return all tables, broken ones too, and whether each of them is partitioned."""
         with self._lock:
@@ -232,7 +250,12 @@ class TableResolver:
             raise _linked("table", name.name)
         if self._is_namespace(whole):
             return self._namespace(whole)
-        return self._plain(plain) if _is_table(plain) and not self._has_row(plain, listing) else None
+        is_found = _is_table(plain) and not self._has_row(plain, listing) and self._finds_directories(name.db_schema)
+        return self._plain(plain) if is_found else None
+
+    def _finds_directories(self, db_schema: str) -> bool:
+        """Return whether a plain table is there without a row: below the root itself a setting decides."""
+        return db_schema != PUBLIC or self._lists_directories
 
     def _find_temporary(self, name: TableName) -> Table | None:
         """Return a temporary table; a dropped one leads to no lasting table, which may be guarded."""
@@ -258,6 +281,7 @@ class TableResolver:
                     found[TableName(db_schema, directory)] = True
                 elif (
                     name != directory
+                    and self._finds_directories(db_schema)
                     and _is_table(plain := place.child(directory))
                     and not self._has_row(plain, listing)
                 ):

@@ -22,7 +22,7 @@ from lance.schema import LanceSchema
 from lance_flight.catalog.storage import links
 from lance_flight.catalog.storage.filesystems import filesystem
 from lance_flight.catalog.storage.version_names import VERSIONS, version_names
-from lance_flight.errors import Corrupt, NotFound, OutsideRoot
+from lance_flight.errors import AlreadyExists, Corrupt, InvalidInput, NotFound, OutsideRoot
 from lance_flight.model.naming import MANIFEST
 
 HERE = "."
@@ -273,6 +273,35 @@ class Store:
         filesystem.create_dir(path, recursive=True)
         with filesystem.open_output_stream(f"{path}/{name}") as stream:
             stream.write(content)
+
+    def make(self) -> None:
+        """Make this directory; `AlreadyExists` for one that is there."""
+        self.check_way()
+        filesystem, path = self._filesystem()
+        if self.is_remote:
+            filesystem.create_dir(path, recursive=True)
+            return
+        try:
+            os.mkdir(path)  # noqa: PTH102
+        except FileExistsError:
+            raise AlreadyExists(f"{self.name!r} lies there already") from None
+
+    def remove_empty(self) -> None:
+        """Remove this directory; `InvalidInput` for one with anything in it."""
+        self.check_way()
+        filesystem, path = self._filesystem()
+        inside = [*self.directories(), *self.files()]
+        try:
+            if not inside and self.is_remote:
+                filesystem.delete_dir(path)
+            elif not inside:
+                os.rmdir(path)  # noqa: PTH106
+        except OSError:  # something came meanwhile
+            inside = [*self.directories(), *self.files()]
+            if not inside:
+                raise
+        if inside:
+            raise InvalidInput(f"directory {self.name!r} is not empty: it has {inside[0]!r}")
 
     @property
     def parent(self) -> Store:

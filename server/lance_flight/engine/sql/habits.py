@@ -17,7 +17,7 @@ _NO_CODE = "it is not offered: the statement is sent by the client, each time"
 _PARAMETERS = "write ? for each value, and let the client prepare the statement and bind them"
 _QUIT = "close the connection in the client"
 _RIGHTS = "rights are given in the server's file of policies"
-_SCHEMAS = "schemas are the sub-directories of the root: make one there"
+_SCHEMAS = "write CREATE SCHEMA s, or DROP SCHEMA s; the catalog is always lance"
 _SHOW_SCHEMAS = "write SHOW SCHEMAS; the catalog is always lance"
 _STORED = "write CREATE TABLE t AS SELECT …, or CREATE OR REPLACE VIEW v AS SELECT …"
 _TABLES = "write SHOW TABLES, which names their schemas, too"
@@ -39,9 +39,7 @@ _INSTEAD: Mapping[tuple[str, ...], str] = MappingProxyType(
         **dict.fromkeys([("GRANT",), ("REVOKE",), ("CREATE", "USER"), ("CREATE", "ROLE")], _RIGHTS),
         **dict.fromkeys([("OPTIMIZE",), ("ANALYZE",)], _COMPACT),
         **dict.fromkeys([("CREATE", "MATERIALIZED"), ("ALTER", "VIEW")], _STORED),
-        **dict.fromkeys(
-            [(verb, what) for verb in ("CREATE", "DROP", "ALTER") for what in ("SCHEMA", "DATABASE")], _SCHEMAS
-        ),
+        **dict.fromkeys([("CREATE", "DATABASE"), ("DROP", "DATABASE"), ("ALTER", "SCHEMA")], _SCHEMAS),
         **dict.fromkeys([("REPLACE",), ("UPSERT",), ("INSERT", "OR"), ("INSERT", "IGNORE")], _MERGE),
         **dict.fromkeys([("PREPARE",), ("EXECUTE",), ("DEALLOCATE",), ("DECLARE",)], _PARAMETERS),
         **dict.fromkeys([("CACHE",), ("UNCACHE",), ("REFRESH",), ("INVALIDATE",), ("MSCK",), ("FLUSH",)], _NO_CACHE),

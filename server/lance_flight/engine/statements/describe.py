@@ -80,6 +80,9 @@ class DescribeNamespace(RowsStatement):
         return cls(tuple(parts), path)
 
     def answer(self, session: QuerySession, parameters: pa.RecordBatch | None) -> Answer:
+        listed = ".".join(self.parts)
+        if not self.path and session.root.has_namespace(listed):
+            return _PropertiesOfSchema(session.root, listed)
         described = self._properties(session.tables, session.db_schema)
         session.tables.table(described.table)
         session.access.check_all_rows(Privilege.SELECT, session.root.governing(described.table))
@@ -134,6 +137,20 @@ class _Properties:
     def batches(self) -> Iterator[pa.RecordBatch]:
         found = self.tables.read(self.table, lambda table: partitioned(table).describe(self.path))
         listed = [{"property": name, "value": value} for name, value in found.items()]
+        yield from pa.Table.from_pylist(listed, schema=self.schema).to_batches()
+
+
+@dataclass(frozen=True, slots=True)
+class _PropertiesOfSchema:
+    """Answer with the properties of a namespace that the root's `__manifest` lists."""
+
+    root: Root
+    db_schema: str
+    schema: pa.Schema = PROPERTIES_SCHEMA
+    frame: None = None
+
+    def batches(self) -> Iterator[pa.RecordBatch]:
+        listed = [{"property": name, "value": value} for name, value in self.root.properties(self.db_schema).items()]
         yield from pa.Table.from_pylist(listed, schema=self.schema).to_batches()
 
 

@@ -26,6 +26,7 @@ from lance_flight.engine.statements.kinds import Statement
 from lance_flight.engine.statements.maintenance import Compact, Migrate, Repair, RewritePartitions, Vacuum, Verify
 from lance_flight.engine.statements.merge import Merge
 from lance_flight.engine.statements.queries import Query, SubstraitPlan
+from lance_flight.engine.statements.schemas import CreateSchema, DropSchema
 from lance_flight.engine.statements.set_option import SetOption
 from lance_flight.engine.statements.show import ShowColumns, ShowListing, ShowMetadata, ShowSettings
 from lance_flight.engine.statements.show_create import ShowCreateTable, ShowCreateView
@@ -51,9 +52,11 @@ STATEMENTS: tuple[type[Statement], ...] = (
     CreateTable,
     CreateIndex,
     CreateView,
+    CreateSchema,
     DropTable,
     DropIndex,
     DropView,
+    DropSchema,
     Insert,
     SetOption,
     Kill,
