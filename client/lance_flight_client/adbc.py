@@ -119,7 +119,7 @@ def ingest(
     Dictionary-encoded columns are sent as their values, which every server takes. Large batches are divided, since the driver sends no
     message above `MESSAGE_SIZE`; a row that is larger by itself raises `ServerError`.
     """
-    data = _in_messages(decoded(data))
+    data = in_messages(decoded(data))
     with connection.cursor() as cursor:
         if stable_row_ids:
             cursor.adbc_statement.set_options(**{STABLE_ROW_IDS: "true"})
@@ -134,7 +134,7 @@ def ingest(
             raise ServerError(f"{exc}{hint if 'message larger than max' in str(exc) else ''}") from exc
 
 
-def _in_messages(data: pa.Table | pa.RecordBatchReader) -> pa.RecordBatchReader:
+def in_messages(data: pa.Table | pa.RecordBatchReader) -> pa.RecordBatchReader:
     """Return `data` in batches of at most `_LARGEST_BATCH` bytes, or of one row."""
 
     def batches() -> Iterator[pa.RecordBatch]:

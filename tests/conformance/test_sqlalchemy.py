@@ -151,6 +151,27 @@ def test_reflection(server: Server, engine: sa.Engine) -> None:
         seen.get_columns("orders")
 
 
+def test_views(server: Server, engine: sa.Engine) -> None:
+    numbered(engine, "under_view")
+    server.run("CREATE VIEW over_table AS SELECT id + 1 AS next, s FROM under_view")
+    seen = sa.inspect(engine)
+    assert "over_table" in seen.get_view_names()
+    assert "over_table" not in seen.get_table_names()
+    assert seen.has_table("over_table")
+    assert "under_view" in (seen.get_view_definition("over_table") or "")
+    assert [(each["name"], str(each["type"])) for each in seen.get_columns("over_table")] == [
+        ("next", "BIGINT"),
+        ("s", "VARCHAR"),
+    ]
+    assert seen.get_indexes("over_table") == []
+    view = sa.Table("over_table", sa.MetaData(), autoload_with=engine)
+    with engine.connect() as connection:
+        assert connection.execute(sa.select(view).order_by(view.c.next)).all() == [(2, "a"), (3, "b")]
+    server.run("DROP VIEW over_table")
+    with pytest.raises(NoSuchTableError):
+        sa.inspect(engine).get_view_definition("over_table")
+
+
 def test_keys_and_comments(engine: sa.Engine) -> None:
     table = created(
         engine,
@@ -247,6 +268,14 @@ def test_many_rows_are_one_commit(server: Server, engine: sa.Engine, partitioned
         assert done.rowcount == 10_000
     assert server.value(f'SELECT count(*) AS n FROM "{name}$snapshots"') == before + 1
     assert server.rows(f"SELECT count(*), count(s), sum(id) FROM {name}") == [(10_002, 5_002, 49_995_003)]
+
+
+def test_rows_beyond_the_largest_message_of_the_driver(server: Server, engine: sa.Engine) -> None:
+    table = created(engine, "wide", sa.Column("id", sa.Integer), sa.Column("s", sa.String))
+    with engine.begin() as connection:
+        connection.execute(table.insert(), [{"id": n, "s": str(n % 10) * 300_000} for n in range(100)])
+        connection.execute(table.insert(), {"id": 100, "s": "x" * (20 << 20)})
+    assert server.rows("SELECT count(*), sum(length(s)) FROM wide") == [(101, 30_000_000 + (20 << 20))]
 
 
 def test_ingested_rows_take_defaults_and_casts_like_inserted_ones(server: Server, engine: sa.Engine) -> None:

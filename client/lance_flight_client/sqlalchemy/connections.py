@@ -11,11 +11,11 @@ import pyarrow as pa
 from adbc_driver_flightsql import dbapi
 from adbc_driver_manager import AdbcStatusCode, Error
 
+from lance_flight_client.adbc import LARGEST_MESSAGE, MESSAGE_SIZE, in_messages
 from lance_flight_client.sqlalchemy.notices import LanceFlightWarning
 from lance_flight_client.sqlalchemy.urls import ServerAddress
 
 _OPTION = "adbc.flight.sql.session.option."
-_BATCH_ROWS = 8192
 _COOKIES = "adbc.flight.sql.rpc.with_cookie_middleware"
 
 
@@ -88,7 +88,7 @@ class Connection:
         return getattr(self._adbc, name)
 
     def _open(self) -> dbapi.Connection:
-        options = {_COOKIES: "true", **self._address.driver_options}
+        options = {_COOKIES: "true", MESSAGE_SIZE: str(LARGEST_MESSAGE), **self._address.driver_options}
         connection = dbapi.connect(self._address.uri, db_kwargs=options, autocommit=True)
         try:
             if self._options:
@@ -166,8 +166,7 @@ class BatchCursor:
     def ingest(self, table: str, schema: str | None, rows: pa.Table) -> None:
         """Append rows to a table in one commit."""
         self._rows = None
-        sent = rows.to_reader(_BATCH_ROWS)
-        self._changed = int(self._adbc.adbc_ingest(table, sent, mode="append", db_schema_name=schema))
+        self._changed = int(self._adbc.adbc_ingest(table, in_messages(rows), mode="append", db_schema_name=schema))
         self.connection.note_change()
 
     def fetchone(self) -> tuple[Any, ...] | None:

@@ -57,6 +57,7 @@ class LanceFlightDialect(Reflection):
     supports_default_values = False
     supports_empty_insert = False
     supports_sequences = False
+    cte_follows_insert = True
     supports_is_distinct_from = True
     supports_sane_rowcount = True
     supports_sane_multi_rowcount = True
