@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import lance
 import pyarrow as pa
 import pytest
 from lance.namespace import DirectoryNamespace
-from lance_flight.catalog.roots.directory import Root
+from lance_flight.backend_values import IfExists
+from lance_flight.catalog.roots import directory
+from lance_flight.catalog.roots.directory import Root, TableName
 from lance_flight.catalog.storage.store import Store
 from lance_flight.engine.engine import Engine
+from lance_flight.engine.writes.partition_fields import PartitionDef
+from lance_flight.engine.writes.table_properties import TableProperties
 from lance_flight.errors import AlreadyExists, NotFound, Unsupported
 from lance_flight.flight.backend import Caller
 from lance_flight.flight.engine_backend import EngineBackend
@@ -89,6 +94,60 @@ def test_plain_tables_are_made_in_them(engine: Engine, root: Path, schema: str) 
     assert engine.query(f"SELECT id FROM {schema}.new")["id"].to_pylist() == [1]
     object_id = f"{schema.strip(chr(34)).replace('.', '$')}$new"
     assert listed(root)[object_id].endswith(f"_{object_id}")
+
+
+def test_a_name_that_another_server_gives_meanwhile_stays_with_its_table(
+    engine: Engine, root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    other = Engine(Root(Store(str(root))), target_partitions=2)
+    left: list[set[str]] = []
+
+    def create_first(point: str) -> None:
+        if point == "table_moved":
+            monkeypatch.undo()
+            other.update("CREATE TABLE \"a.b\".new AS SELECT 'first' AS word")
+            left.append({path.name for path in root.iterdir()})
+
+    monkeypatch.setattr(directory, "failpoint", create_first)
+    with pytest.raises(AlreadyExists, match="new"):
+        engine.update("CREATE TABLE \"a.b\".new AS SELECT 'second' AS word")
+    assert engine.query('SELECT word FROM "a.b".new')["word"].to_pylist() == ["first"]
+    assert other.query('SELECT word FROM "a.b".new')["word"].to_pylist() == ["first"]
+    (removed,) = left[0] - {path.name for path in root.iterdir()}
+    assert removed.endswith("_a$b$new"), "the table that nobody has seen"
+
+
+def test_two_servers_make_tables_of_one_namespace_at_once(root: Path) -> None:
+    engines = [Engine(Root(Store(str(root))), target_partitions=2) for _ in range(4)]
+    with ThreadPoolExecutor(len(engines)) as pool:
+        list(
+            pool.map(
+                lambda number: engines[number].update(f'CREATE TABLE "a.b".t{number} AS SELECT {number} AS id'),
+                range(len(engines)),
+            )
+        )
+    found = Engine(Root(Store(str(root))), target_partitions=2)
+    for number in range(len(engines)):
+        assert found.query(f'SELECT id FROM "a.b".t{number}')["id"].to_pylist() == [number]
+
+
+@pytest.mark.parametrize("partitioned_by", [(), ("id",)], ids=["plain", "partitioned"])
+def test_an_ingest_replaces_a_listed_table(tmp_path: Path, partitioned_by: tuple[str, ...]) -> None:
+    lay_out(tmp_path, {"t": "t.lance"})
+    engine = Engine(Root(Store(str(tmp_path))), target_partitions=2)
+    rows = pa.table({"id": pa.array([7], pa.int64())})
+    fields = tuple(PartitionDef(columns=((name,),), transform="identity") for name in partitioned_by)
+    engine.ingest(
+        TableName("public", "t"),
+        rows.to_reader(),
+        create_missing=True,
+        existing=IfExists.REPLACE,
+        properties=TableProperties(partitioned_by=fields),
+    )
+    found = Engine(Root(Store(str(tmp_path))), target_partitions=2)
+    assert found.query("SELECT id FROM t")["id"].to_pylist() == [7]
+    assert found.root.kinds() == {TableName("public", "t"): bool(partitioned_by)}
+    assert listed(tmp_path) == ({} if partitioned_by else {"t": "t.lance"})
 
 
 def test_a_schema_that_is_a_directory_as_well_takes_new_tables_there(engine: Engine, root: Path) -> None:

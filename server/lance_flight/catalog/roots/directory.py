@@ -19,6 +19,7 @@ from lance_flight.catalog.roots.table_name import PUBLIC, TableName
 from lance_flight.catalog.roots.table_resolver import BRANCH_SIGN, TableResolver, Visibility
 from lance_flight.catalog.roots.views import ViewDefinition
 from lance_flight.catalog.storage.branches import has_branches
+from lance_flight.catalog.storage.retries import COMMIT, retry
 from lance_flight.catalog.storage.staging_area import StagingArea, private_place
 from lance_flight.catalog.storage.store import Store
 from lance_flight.catalog.table import Table
@@ -285,9 +286,22 @@ class Root(TableResolver):
 
     def _list_row(self, name: TableName, place: Store) -> None:
         """List a new table in the `__manifest` if that is how it is found: its row is what makes it visible."""
-        is_found = self._is_directory(name.db_schema) and self._finds_directories(name.db_schema)
-        if not is_found and name not in self._listed():
-            self._manifest.register([Listed(_object_id(name), place.name)])
+        if self._is_directory(name.db_schema) and self._finds_directories(name.db_schema):
+            return
+        location = place.uri.removeprefix(f"{self.store.uri.rstrip('/')}/")
+        row = Listed(_object_id(name), location)
+
+        def listed(_: int) -> bool:
+            if self._listed().get(name) != row:
+                self._manifest.register([row])
+            return True
+
+        try:
+            retry(COMMIT, name.name, listed, on=Conflict)
+        except (AlreadyExists, Conflict):
+            # Another writer has the name: nobody has seen this table.
+            place.remove()
+            raise
 
     def _publish(self, table: Table, private: StagingArea, name: TableName, place: Store, *, replace: bool) -> None:
         failpoint("namespace_made")
@@ -295,7 +309,7 @@ class Root(TableResolver):
             if self.store.is_remote:
                 self._put_remote(table, place, name, replace=replace)
             else:
-                self._put(private, name, place, replace=replace)
+                place = self._put(table, private, name, place, replace=replace)
             if not table.is_partitioned:
                 self._list_row(name, place)
 
@@ -312,16 +326,16 @@ class Root(TableResolver):
         except Conflict as exc:
             raise AlreadyExists(f"table {name.name!r} has no room: {place.name!r} lies there already") from exc
 
-    def _put(self, private: StagingArea, name: TableName, place: Store, *, replace: bool) -> None:
-        """Move a new table into its place, where nothing lies; the one that it replaces stays if that fails."""
+    def _put(self, table: Table, private: StagingArea, name: TableName, place: Store, *, replace: bool) -> Store:
+        """Move a new table into its place, where nothing lies, and return that; the one that it replaces stays if that fails."""
         there = self.has(name)
         if there and not replace:
             raise AlreadyExists(f"table {name.name!r} is there already")
-        old = self._place(name) if there else None
+        old, row = self._place(name) if there else None, self._listed().get(name)
         if old is not None:
             self._take(private, old)
             failpoint("table_replaced")
-            if name in self._listed():
+            if row is not None and not table.is_partitioned:
                 place = old
         try:
             private.new.move_to(place)
@@ -331,8 +345,10 @@ class Root(TableResolver):
                 raise
             raise AlreadyExists(f"table {name.name!r} has no room: {place.name!r} lies there already") from exc
         failpoint("table_moved")
-        if place != old:
-            self._forget_row(name)
+        if place != old and row is not None:
+            # A row that came meanwhile is another writer's table.
+            self._manifest.forget(row)
+        return place
 
     def _place(self, name: TableName) -> Store | None:
         """Return where a table lies; None for one whose row in the directory namespace's manifest leads nowhere."""

@@ -69,9 +69,10 @@ class DirectoryManifest:
         return listing
 
     def forget(self, listed: Listed) -> None:
-        """Remove a table from the list."""
+        """Remove a table from the list, but none that another writer has listed under its name since, in another place."""
+        location = "IS NULL" if listed.location is None else f"= {_quoted(listed.location)}"
         with conflicts(f"another writer changed the __manifest of {self.root.name!r} first"):
-            self._writable().delete(f"object_id = {_quoted(listed.object_id)}")
+            self._writable().delete(f"object_id = {_quoted(listed.object_id)} AND location {location}")
 
     def rename(self, listed: Listed, path: Path) -> None:
         """Rename a table in one commit; raise `Conflict` where another writer gives or takes one of the two names first."""
