@@ -280,3 +280,22 @@ def test_a_view_that_is_not_there_is_not_shown(server: Server) -> None:
     assert "no view 'nowhere'" in server.refuses("SHOW CREATE VIEW nowhere")
     assert "did you mean 'planes'" in server.refuses("SHOW CREATE TABLE plane")
     assert "did you mean 'planes'" in server.refuses("SUMMARIZE plane")
+
+
+def test_a_view_is_shown_with_its_columns_and_its_query(server: Server, table: str) -> None:
+    server.run(f"CREATE VIEW {table} AS SELECT id, upper(origin) AS origin FROM flights")
+    try:
+        assert server.rows("SHOW VIEWS FROM public") == [("public", table)]
+        assert [row[3:5] for row in server.rows(f"SHOW COLUMNS FROM {table}")] == [
+            ("id", "BIGINT"),
+            ("origin", "VARCHAR"),
+        ]
+        ((catalog, db_schema, name, definition),) = server.rows(f"SHOW CREATE VIEW {table}")
+        assert (catalog, db_schema, name) == ("lance", "public", table)
+        assert [row[0] for row in server.rows(f"SUMMARIZE {table}")] == ["id", "origin"]
+        server.run(f"DROP VIEW {table}")
+        server.run(definition)
+        assert server.rows(f"SHOW CREATE VIEW {table}")[0][:3] == ("lance", "public", table)
+        assert server.query(f"SELECT * FROM {table}").column_names == ["id", "origin"]
+    finally:
+        server.run(f"DROP VIEW {table}")

@@ -84,7 +84,8 @@ class ShowColumns(RowsStatement):
 
     def answer(self, session: QuerySession, parameters: pa.RecordBatch | None) -> Answer:
         name = table_name(self.table)
-        session.tables.table(name)
+        if session.tables.has(name) or session.root.view(name) is None:
+            session.tables.table(name)
         like = "" if self.pattern is None else f" AND column_name LIKE {text_literal(self.pattern)}"
         query = (
             "SELECT table_catalog, table_schema, table_name, column_name, data_type, is_nullable, column_comment"  # noqa: S608 - quoted
