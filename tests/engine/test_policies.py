@@ -333,7 +333,7 @@ def test_an_ingest_makes_no_table(shared: Engine, existing: IfExists) -> None:
             shared.ingest(
                 TableName(PUBLIC, name), reader, create_missing=True, existing=existing, scope=Scope(access=A)
             )
-    assert {name.name for _, name in shared.tables()} >= {"events", "hidden_events"}
+    assert {name.name for name in shared.tables()} >= {"events", "hidden_events"}
     assert not shared.root.has(TableName(PUBLIC, "other"))
 
 
