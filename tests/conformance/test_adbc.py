@@ -80,7 +80,7 @@ def test_what_is_said_of_a_column(server: Server) -> None:
 
 
 def test_table_types(server: Server) -> None:
-    assert server.connection.adbc_get_table_types() == ["LOCAL TEMPORARY", "TABLE"]
+    assert server.connection.adbc_get_table_types() == ["LOCAL TEMPORARY", "TABLE", "VIEW"]
 
 
 def test_the_schema_of_a_table(server: Server) -> None:
@@ -126,7 +126,7 @@ def test_a_temporary_table_is_there_for_its_connection(server: Server) -> None:
         connection.rollback()
         cursor.execute("SELECT count(*) FROM passing")
         assert cursor.fetchone() == (ROWS.num_rows,)
-        assert connection.adbc_get_table_types() == ["LOCAL TEMPORARY", "TABLE"]
+        assert connection.adbc_get_table_types() == ["LOCAL TEMPORARY", "TABLE", "VIEW"]
     assert "no table 'passing'" in server.refuses("SELECT * FROM passing")
 
 

@@ -42,7 +42,7 @@ CALLS = [
         ["catalog_name db_schema_name table_name table_type", "lance public by_rust TABLE"],
         id="tables",
     ),
-    pytest.param(("table-types",), ["table_type", "LOCAL TEMPORARY", "TABLE"], id="table types"),
+    pytest.param(("table-types",), ["table_type", "LOCAL TEMPORARY", "TABLE", "VIEW"], id="table types"),
 ]
 
 
