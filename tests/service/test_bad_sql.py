@@ -102,7 +102,6 @@ FORBIDDEN = [
     pytest.param("SELECT * FROM list_files_cache()", id="list_files_cache"),
     pytest.param("SET datafusion.execution.batch_size = 1", id="set"),
     pytest.param("RESET datafusion.execution.batch_size", id="reset"),
-    pytest.param("SHOW ALL", id="show all"),
     pytest.param("CREATE MATERIALIZED VIEW v AS SELECT 1", id="materialized view"),
     pytest.param("CREATE DATABASE d", id="database"),
     pytest.param("CREATE DATABASE s", id="database"),
