@@ -265,6 +265,8 @@ class Root(TableResolver):
             check_directory_name("schema", db_schema)
             return
         if db_schema not in self._listed_schemas():
+            for part in db_schema.split("."):
+                check_directory_name("schema", part)
             raise NotFound.named("schema", db_schema, self.schemas())
         if partitioned:
             raise Unsupported(
