@@ -28,7 +28,7 @@ def merged(base: NamespaceSchema, main: NamespaceSchema, branch: NamespaceSchema
     about_table |= {} if comment is None else {COMMENT: comment.encode()}
     fields = [field for field in [*kept, *added] if field is not None]
     after = replace(main, arrow=pa.schema(fields, about_table or None))
-    if after.has_columns_of(main) and after.comment == main.comment:
+    if after.is_described_as(main):
         return main
     newest, other = sorted((main, branch), key=lambda schema: -schema.version)
     return replace(after, next_field_id=max(main.next_field_id, other.next_field_id)).after(newest)
