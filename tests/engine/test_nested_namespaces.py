@@ -16,10 +16,10 @@ from lance_flight.catalog.storage.store import Store
 from lance_flight.engine.engine import Engine
 from lance_flight.engine.writes.partition_fields import PartitionDef
 from lance_flight.engine.writes.table_properties import TableProperties
-from lance_flight.errors import AlreadyExists, NotFound, Unsupported
+from lance_flight.errors import AlreadyExists, InvalidInput, NotFound, Unsupported
 from lance_flight.flight.backend import Caller
 from lance_flight.flight.engine_backend import EngineBackend
-from lance_namespace import CreateNamespaceRequest, RegisterTableRequest
+from lance_namespace import CreateNamespaceRequest, ListTablesRequest, RegisterTableRequest
 
 from tests.engine.directory_namespace import lay_out, listed
 
@@ -148,6 +148,26 @@ def test_an_ingest_replaces_a_listed_table(tmp_path: Path, partitioned_by: tuple
     assert found.query("SELECT id FROM t")["id"].to_pylist() == [7]
     assert found.root.kinds() == {TableName("public", "t"): bool(partitioned_by)}
     assert listed(tmp_path) == ({} if partitioned_by else {"t": "t.lance"})
+
+
+def test_a_namespace_with_a_dot_in_its_name_gets_the_tables_that_are_made_in_it(engine: Engine, root: Path) -> None:
+    stock = DirectoryNamespace(root=str(root))
+    stock.create_namespace(CreateNamespaceRequest(id=["x.y"]))
+    engine.update('CREATE TABLE "x.y".t AS SELECT 1 AS id')
+    assert stock.list_tables(ListTablesRequest(id=["x.y"])).tables == ["t"]
+    assert engine.query('SELECT id FROM "x.y".t')["id"].to_pylist() == [1]
+
+
+def test_a_schema_that_is_not_dropped_stays_whole(engine: Engine, root: Path) -> None:
+    (root / "empty").mkdir()
+    (root / "empty" / "notes.txt").write_text("kept")
+    with pytest.raises(InvalidInput, match="not empty"):
+        engine.update("DROP SCHEMA empty")
+    rows = lance.dataset(str(root / "__manifest")).to_table()["object_id"].to_pylist()
+    assert "empty" in rows
+    (root / "empty" / "notes.txt").unlink()
+    engine.update("DROP SCHEMA empty")
+    assert "empty" not in engine.root.schemas()
 
 
 def test_a_schema_that_is_a_directory_as_well_takes_new_tables_there(engine: Engine, root: Path) -> None:

@@ -172,11 +172,12 @@ class Root(TableResolver):
             view = next((view.name.name for view in self._views.listed() if view.name.db_schema == db_schema), None)
             if view is not None:
                 raise InvalidInput(f"schema {db_schema!r} is not empty: it has view {view!r}; expected DROP VIEW first")
-            path = path_of(db_schema.replace(".", SEPARATOR))
-            if path in self._manifest.listing().namespaces:
-                self._manifest.drop_namespace(path)
+            path = self._manifest.listing().path_of_schema(db_schema)
+            self._manifest.check_empty(path)
             if self._is_directory(db_schema):
                 self._directory(db_schema).remove_empty()
+            if path in self._manifest.listing().namespaces:
+                self._manifest.drop_namespace(path)
 
     def properties(self, db_schema: str) -> Mapping[str, str]:
         """Return the properties of a namespace that the `__manifest` lists."""
@@ -278,7 +279,7 @@ class Root(TableResolver):
         """Return where a new table is to lie: in a listed namespace under a hash and its object id (spec: Manifest Table Directory)."""
         if self._is_directory(name.db_schema):
             return self._directory(name.db_schema).child(name.name + PLAIN_SUFFIX * (not partitioned))
-        directory = f"{secrets.token_hex(4)}_{_object_id(name)}"
+        directory = f"{secrets.token_hex(4)}_{self._object_id(name)}"
         if len(directory.encode()) > LONGEST_FILE_NAME:
             raise InvalidInput(
                 f"table {name.name!r} in schema {name.db_schema!r} needs a directory name of {len(directory.encode())} bytes;"
@@ -291,7 +292,7 @@ class Root(TableResolver):
         if self._is_directory(name.db_schema) and self._finds_directories(name.db_schema):
             return
         location = place.uri.removeprefix(f"{self.store.uri.rstrip('/')}/")
-        row = Listed(_object_id(name), location)
+        row = Listed(self._object_id(name), location)
 
         def listed(_: int) -> bool:
             if self._listed().get(name) != row:
@@ -396,7 +397,7 @@ class Root(TableResolver):
         if listed is not None:
             self._manifest.forget(listed)
 
-
-def _object_id(name: TableName) -> str:
-    """Return the object id of a table (spec: Manifest Table Schema)."""
-    return SEPARATOR.join([*([] if name.db_schema == PUBLIC else name.db_schema.split(".")), name.name])
+    def _object_id(self, name: TableName) -> str:
+        """Return the object id of a table (spec: Manifest Table Schema)."""
+        path = () if name.db_schema == PUBLIC else self._manifest.listing().path_of_schema(name.db_schema)
+        return SEPARATOR.join((*path, name.name))

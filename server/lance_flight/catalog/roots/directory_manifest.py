@@ -39,6 +39,12 @@ class Listing:
     namespaces: frozenset[Path]
     locations: frozenset[str | None]
 
+    def path_of_schema(self, db_schema: str) -> Path:
+        """Return the path of the namespace that is a schema, the shortest of several; of one that is not listed, its parts."""
+        paths = {*self.namespaces, *(path[:-1] for path in self.tables)}
+        found = [path for path in paths if ".".join(path) == db_schema]
+        return min(found, key=len, default=tuple(db_schema.split(".")))
+
 
 NOTHING = Listing({}, frozenset(), frozenset())
 
@@ -104,14 +110,19 @@ class DirectoryManifest:
 
     def drop_namespace(self, path: Path) -> None:
         """Remove a namespace from the list; `InvalidInput` for one with tables or namespaces in it."""
-        dataset, listing = self._writable(), self.listing()
+        dataset = self._writable()
+        self.check_empty(path)
+        with conflicts(f"another writer changed the __manifest of {self.root.name!r} first"):
+            dataset.delete(f"object_id = {_quoted(SEPARATOR.join(path))} AND object_type = 'namespace'")
+
+    def check_empty(self, path: Path) -> None:
+        """Raise `InvalidInput` for a namespace with tables or namespaces in it."""
+        listing = self.listing()
         inside = [each for each in (*listing.tables, *listing.namespaces) if each != path and each[: len(path)] == path]
         if inside:
             raise InvalidInput(
                 f"schema {'.'.join(path)!r} is not empty: it has {'.'.join(min(inside))!r}; expected DROP of what is in it first"
             )
-        with conflicts(f"another writer changed the __manifest of {self.root.name!r} first"):
-            dataset.delete(f"object_id = {_quoted(SEPARATOR.join(path))} AND object_type = 'namespace'")
 
     def properties(self, path: Path) -> Mapping[str, str]:
         """Return the properties of a listed namespace."""
