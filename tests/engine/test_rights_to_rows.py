@@ -28,6 +28,7 @@ from lance_flight.engine.statements.merge import Merge
 from lance_flight.engine.statements.parsing import parse
 from lance_flight.engine.statements.queries import Query, SubstraitPlan
 from lance_flight.engine.statements.registry import STATEMENTS
+from lance_flight.engine.statements.schemas import CreateSchema, DropSchema
 from lance_flight.engine.statements.set_option import SetOption
 from lance_flight.engine.statements.show import ShowColumns, ShowListing, ShowMetadata, ShowSettings
 from lance_flight.engine.statements.show_create import ShowCreateTable, ShowCreateView
@@ -277,7 +278,7 @@ def test_every_statement_about_a_table_and_every_alteration_has_its_rights() -> 
         Delete,
         Merge,
     }
-    elsewhere = {CreateTable, SetOption, Kill, Begin, EndTransaction}
+    elsewhere = {CreateTable, CreateSchema, DropSchema, SetOption, Kill, Begin, EndTransaction}
     asking = {type(parse(sql)) for sql, needs in NEEDS.items() if needs}
     assert set(STATEMENTS) - opened - elsewhere == asking - elsewhere
     assert {statement for statement in STATEMENTS if issubclass(statement, Alteration)} < asking
