@@ -208,6 +208,12 @@ FIXED = (
     ("function of text", "SELECT substr(word, ?, ?) FROM {t} WHERE name = 'a'", (_whole(2), _whole(3)), "[eve]"),
     ("concatenation", "SELECT name || ? FROM {t} WHERE name = ?", (_text("!"), _text("a")), "[a!]"),
     ("arithmetic", "SELECT name FROM {t} WHERE id + ? = ? * 10", (_whole(10), _whole(8)), "[a]"),
+    (
+        "search",
+        "SELECT name FROM full_text_search('{t}', 'word', ?, k => ?, filter => 'name = ? AND n < ?')",
+        (_text("seven"), _whole(5), _text("a"), _whole(8)),
+        "[a]",
+    ),
     ("nothing wanted", "SELECT ?", (_text("seven"),), "[seven]"),
     ("dollars by number", "SELECT name FROM {t} WHERE name = $2 AND id > $1", (_whole(1), _text("a")), "[a]"),
 )

@@ -14,6 +14,7 @@ from lance_flight.backend_values import IfExists
 from lance_flight.catalog.roots.directory import PUBLIC, TableName
 from lance_flight.engine.engine import Engine
 from lance_flight.engine.query.policies.file import Policies
+from lance_flight.engine.sql.references import text_literal
 from lance_flight.errors import InvalidInput, NotFound, SqlError
 
 from tests.search.collection import DIMENSIONS, Documents, engine, literal, made, query, store, told
@@ -131,6 +132,28 @@ def test_the_vector_and_the_count_may_be_parameters(docs: Engine, documents: Doc
     parameters = pa.RecordBatch.from_arrays([pa.array([VECTOR], kind), pa.array([6])], ["1", "2"])
     assert same(query(docs, sql, parameters), documents.nearest(VECTOR)[:6])
     assert docs.describe(sql).parameters.types == [pa.list_(pa.float32(), DIMENSIONS), pa.int64()]
+
+
+@pytest.mark.parametrize(
+    ("condition", "written"),
+    [
+        ("tenant = ? AND price < ?", "tenant = 'b' AND price < 3"),
+        ("concat(tenant, '') = $2 AND price < $3", "concat(tenant, '') = 'b' AND price < 3"),
+    ],
+    ids=["of Lance", "of DataFusion"],
+)
+def test_a_filter_has_parameters_of_the_statement(docs: Engine, condition: str, written: str) -> None:
+    count = "?" if "?" in condition else "$1"
+    sql = f"SELECT id, _distance FROM vector_search('docs', 'embedding', {literal(VECTOR)}, {EXACTLY}, k => {count}, filter => "
+    price = docs.query("SELECT price FROM docs LIMIT 0").schema.field("price").type
+    assert docs.describe(f"{sql}{text_literal(condition)})").parameters.types == [pa.int64(), pa.utf8(), price]
+    bound = query(docs, f"{sql}{text_literal(condition)})", pa.record_batch({"1": [5], "2": ["b"], "3": [3]}))
+    assert bound == query(docs, f"{sql.replace(f'k => {count}', 'k => 5')}{text_literal(written)})")
+    assert len(bound) == 5
+    assert (
+        query(docs, f"{sql}{text_literal(condition)})", pa.record_batch({"1": [5], "2": ["' OR true --"], "3": [3]}))
+        == []
+    )
 
 
 @pytest.mark.parametrize("column", ["embedding", "nearby"])

@@ -7,6 +7,7 @@ from itertools import islice
 import pyarrow as pa
 
 from lance_flight.engine.sql.rewriting import MOST_PARAMETERS
+from lance_flight.engine.sql.search_conditions import parameters_in
 from lance_flight.engine.sql.tokens import Kind, Token, tokens_of
 from lance_flight.errors import InvalidInput, LimitExceeded
 
@@ -24,7 +25,7 @@ def parameter_count(sql: str) -> int:
     """Return the number of values that a statement takes: the number of `?`, or the highest `$n`."""
     if "?" not in sql and "$" not in sql:
         return 0
-    written = [token.text[1:] for token in tokens_of(sql) if token.kind is Kind.PARAMETER]
+    written = [token.text[1:] for token, _ in parameters_in(sql)]
     count = max(written.count(""), *(int(number) for number in written if number.isdigit()), 0)
     if count > MOST_PARAMETERS:
         raise LimitExceeded(f"the statement has {count} parameters; expected at most {MOST_PARAMETERS}")

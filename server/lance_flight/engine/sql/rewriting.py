@@ -13,7 +13,9 @@ from lance_flight.engine.sql.bounds import check_bounds
 from lance_flight.engine.sql.clauses import clause_edits
 from lance_flight.engine.sql.comparisons import comparison_edits
 from lance_flight.engine.sql.growth import check_growth
-from lance_flight.engine.sql.tokens import Kind, Token, edited, tokenize, tokens_of
+from lance_flight.engine.sql.references import text_literal
+from lance_flight.engine.sql.search_conditions import parameters_in
+from lance_flight.engine.sql.tokens import Kind, Token, edited, tokenize
 from lance_flight.engine.sql.with_expansion import check_expansion
 from lance_flight.errors import LimitExceeded
 
@@ -66,11 +68,19 @@ def numbered(text: str) -> str:
     """
     if "?" not in text:
         return text
-    found = (token for token in tokens_of(text) if token.kind is Kind.PARAMETER and token.text == "?")
+    found = ((token, within) for token, within in parameters_in(text) if token.text == "?")
     marks = list(islice(found, MOST_PARAMETERS + 1))
     if len(marks) > MOST_PARAMETERS:
         raise LimitExceeded(f"the statement has more than {MOST_PARAMETERS} parameters; expected fewer, or an ingest")
-    return edited(text, [(mark.start, mark.stop, _apart(text, mark, f"${n}")) for n, mark in enumerate(marks, 1)])
+    edits: list[tuple[int, int, str]] = []
+    inner: dict[Token, list[tuple[int, int, str]]] = {}
+    for n, (mark, within) in enumerate(marks, 1):
+        of = text if within is None else within.text
+        (edits if within is None else inner.setdefault(within, [])).append(
+            (mark.start, mark.stop, _apart(of, mark, f"${n}"))
+        )
+    edits += [(each.start, each.stop, text_literal(edited(each.text, changes))) for each, changes in inner.items()]
+    return edited(text, edits)
 
 
 def _apart(text: str, token: Token, new: str) -> str:

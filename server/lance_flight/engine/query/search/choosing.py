@@ -70,8 +70,16 @@ def check_not_volatile(condition: str) -> None:
         raise Unsupported(f"filter {condition!r} of a search calls {name}; expected what is the same each time")
 
 
-def chosen(runner: QueryRunner, view: TableView, alias: str, condition: str, targets: Targets) -> ChosenRows:
-    """The rows of a table that fulfil a condition, in the tables that its last plan has left, numbered by `targets`.
+def chosen(
+    runner: QueryRunner,
+    view: TableView,
+    alias: str,
+    condition: str,
+    targets: Targets,
+    *,
+    parameters: pa.RecordBatch | None = None,
+) -> ChosenRows:
+    """The rows of a table that fulfil a condition with these parameters, in the tables that its last plan has left, numbered by `targets`.
 
     They are found when the statement starts running: while DataFusion reads a search, no other query of the statement may run.
     """
@@ -80,7 +88,7 @@ def chosen(runner: QueryRunner, view: TableView, alias: str, condition: str, tar
     runner.inner[name] = Provider(_with_addresses(view, targets, log), log)
     columns = ", ".join(map(quoted, _ADDRESSES))
     sql = f"SELECT {columns} FROM {quoted(CATALOG, SEARCHES, name)} AS {quoted(alias)} WHERE {enclosed(condition)}"  # noqa: S608 - quoted
-    frame = runner.frame(sql)
+    frame = runner.frame(sql, parameters)
     found = ChosenRows()
 
     def find() -> None:

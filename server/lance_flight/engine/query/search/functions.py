@@ -51,7 +51,7 @@ def with_searches(
     for call in calls(sql):
         arguments = Arguments(call.function, call.arguments, partial(_evaluate, planner, parameters), is_bound)
         condition = arguments.text("filter")
-        searched = target(planner, arguments.name("table"), condition)
+        searched = target(planner, arguments.name("table"), condition, parameters)
         found = _FUNCTIONS[call.function](planner, searched, arguments)
         planner.parameter_types.update(_parameter_types(call, searched, arguments))
         name = f"{call.function}_{len(tables) + 1}"
@@ -71,6 +71,8 @@ def _parameter_types(
                 yield text, searched.column(column).type
             elif name in NUMBERS:
                 yield text, pa.int64()
+            else:
+                yield text, pa.bool_() if name == "use_index" else pa.utf8()
 
 
 def _evaluate(planner: Planner, parameters: pa.RecordBatch | None, text: str) -> pa.Scalar:

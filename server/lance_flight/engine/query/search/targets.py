@@ -21,6 +21,7 @@ from lance_flight.engine.query.search.choosing import ChosenRows, check_not_vola
 from lance_flight.engine.query.tables import TableView, Targets
 from lance_flight.engine.sql import references
 from lance_flight.engine.sql.cursor import Cursor
+from lance_flight.engine.sql.parameters import parameter_count
 from lance_flight.engine.sql.references import enclosed, quoted
 from lance_flight.errors import LanceFlightError, NotFound, SchemaError, Unsupported
 from lance_flight.model.index_kinds import METRICS, Family, OptionValue
@@ -44,6 +45,10 @@ class Planner(Protocol):
 
     def frame(self, sql: str, parameters: pa.RecordBatch | None = None) -> DataFrame:
         """Plan a query."""
+        ...
+
+    def wanted_types(self) -> Mapping[str, pa.DataType]:
+        """Return the types that the contexts want of the parameters of the query that was planned last without values."""
         ...
 
     def scan_whole(self, db_schema: str, reference: str) -> bool:
@@ -114,16 +119,27 @@ class SearchTarget:
         )
 
 
-def target(planner: Planner, table: str, condition: str | None) -> SearchTarget:
-    """The table of a name, and what a condition in SQL leaves of it; `Unsupported` for one that no row decides by itself."""
+def target(
+    planner: Planner, table: str, condition: str | None, parameters: pa.RecordBatch | None = None
+) -> SearchTarget:
+    """The table of a name, and what a condition in SQL leaves of it; `Unsupported` for one that no row decides by itself.
+
+    A condition whose `parameters` have no values yet leaves every row: their types are those that it wants.
+    """
     cursor = Cursor.over(table, planner.db_schema)
     reference = references.table(cursor)
     cursor.end()
     db_schema = reference.db_schema or planner.db_schema
     plan = None
+    given = parameters if condition is not None and parameter_count(condition) else None
+    if condition is not None and given is None and parameter_count(condition):
+        where = f" WHERE {enclosed(_whole(condition))}"
+        planner.frame(f"SELECT * FROM {quoted(db_schema, reference.name)}{where}")  # noqa: S608 - planned, never run
+        planner.parameter_types.update(planner.wanted_types())
+        condition = None
     if condition is not None or not planner.scan_whole(db_schema, reference.name):
         where = "" if condition is None else f" WHERE {enclosed(_whole(condition))}"
-        frame = planner.frame(f"SELECT * FROM {quoted(db_schema, reference.name)}{where}")  # noqa: S608 - planned, never run
+        frame = planner.frame(f"SELECT * FROM {quoted(db_schema, reference.name)}{where}", given)  # noqa: S608 - planned, never run
         planner.prepare(frame)
         planner.plan(frame)
         plan = planner.optimised(frame)
@@ -149,7 +165,7 @@ def target(planner: Planner, table: str, condition: str | None) -> SearchTarget:
         found,
         tables=[(None, table) for _, table in found.tables],
         scan=None,
-        chosen=chosen(planner, view, reference.name, condition, targets),
+        chosen=chosen(planner, view, reference.name, condition, targets, parameters=given),
         report=f"{found.report}\n  rows are found first where {condition}",
     )
 
