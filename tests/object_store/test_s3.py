@@ -212,3 +212,29 @@ def test_a_table_has_no_files_outside_of_the_root(bucket: Bucket) -> None:
     inside = lance.dataset(f"{root}/here.lance", **options)
     inside.shallow_clone(f"{root}/twin.lance", inside.version, **options)
     assert engine.query("SELECT n FROM twin")["n"].to_pylist() == [3]
+
+
+def test_views_and_schemas_in_an_object_store(server: Server) -> None:
+    server.ingest("t", ROWS, partition_by="p")
+    server.run("CREATE VIEW v AS SELECT id FROM t WHERE p = 'a'")
+    assert server.rows("SELECT * FROM v") == [(1,)]
+    with pytest.raises(Error, match="already_exists"):
+        server.run("CREATE VIEW v AS SELECT 1 AS x")
+    server.run("CREATE OR REPLACE VIEW v AS SELECT id FROM t WHERE p = 'b'")
+    assert server.rows("SELECT * FROM v") == [(2,)]
+    assert server.rows("SHOW VIEWS") == [("public", "v")]
+    server.run("DROP VIEW v")
+    assert server.rows("SHOW VIEWS") == []
+    server.run("CREATE SCHEMA s")
+    assert ("s",) in server.rows("SHOW SCHEMAS")
+    server.run("CREATE TABLE s.u (n INT) PARTITIONED BY (n)")
+    with pytest.raises(Error, match="not empty"):
+        server.run("DROP SCHEMA s")
+    server.run("DROP TABLE s.u")
+    server.run("DROP SCHEMA s")
+    assert ("s",) not in server.rows("SHOW SCHEMAS")
+    server.run('CREATE SCHEMA "a.b"')
+    server.run('CREATE TABLE "a.b".w AS SELECT 1 AS n')
+    assert server.rows('SELECT * FROM "a.b".w') == [(1,)]
+    server.run('DROP TABLE "a.b".w')
+    server.run('DROP SCHEMA "a.b"')

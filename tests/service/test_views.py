@@ -66,6 +66,27 @@ def test_the_default_schema_of_a_reader_changes_nothing(views: Server) -> None:
         assert other.fetchall() == [(1,)]
 
 
+def test_a_view_reads_what_the_session_reads(server: Server, table: str) -> None:
+    server.run(f"CREATE TABLE {table} (id INT, p VARCHAR) PARTITIONED BY (p)")
+    server.run(f"INSERT INTO {table} VALUES (1, 'a'), (2, 'b')")
+    server.run(f"CREATE VIEW v_{table} AS SELECT {table}.* FROM {table}")
+    server.run(f"ALTER TABLE {table} CREATE BRANCH dev")
+    server.run(f"ALTER TABLE {table} CREATE TAG two")
+    server.run(f"INSERT INTO {table} VALUES (3, 'a')")
+    count = f"SELECT count(*) AS n FROM v_{table}"
+    with dbapi.connect(server.uri, autocommit=True) as connection, connection.cursor() as other:
+        for option, value, expected in [("branch", "dev", 2), ("branch", "main", 3), ("snapshot", "two", 2)]:
+            other.execute(f"SET {option} = '{value}'")
+            other.execute(count)
+            assert other.fetchall() == [(expected,)], option
+    with dbapi.connect(server.uri, autocommit=False) as connection, connection.cursor() as other:
+        other.execute(f"DELETE FROM {table} WHERE p = 'a'")
+        other.execute(count)
+        assert other.fetchall() == [(1,)]
+        connection.rollback()
+    assert server.value(count) == 3
+
+
 def test_rows_and_columns_that_come_later(server: Server, table: str) -> None:
     server.run(f"CREATE TABLE {table} (id INT, c VARCHAR) PARTITIONED BY (c)")
     server.run(f"CREATE VIEW v_{table} AS SELECT * FROM {table}")

@@ -181,7 +181,7 @@ class Root(TableResolver):
 
     def properties(self, db_schema: str) -> Mapping[str, str]:
         """Return the properties of a namespace that the `__manifest` lists."""
-        return self._manifest.properties(tuple(db_schema.split(".")))
+        return self._manifest.properties(self._manifest.listing().path_of_schema(db_schema))
 
     def create_view(self, view: ViewDefinition, *, replace: bool) -> None:
         """Store a view in one step; `AlreadyExists` for a table of its name, or a view unless it is to be replaced."""

@@ -201,7 +201,8 @@ class TableResolver:
 
     def has_namespace(self, db_schema: str) -> bool:
         """Return whether a visible schema is a namespace that the `__manifest` lists."""
-        is_listed = tuple(db_schema.split(".")) in self._manifest.listing().namespaces
+        listing = self._manifest.listing()
+        is_listed = listing.path_of_schema(db_schema) in listing.namespaces
         return is_listed and (self.guard is None or self.guard.sees_schema(db_schema))
 
     def kinds(self) -> dict[TableName, bool]:

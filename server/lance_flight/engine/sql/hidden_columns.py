@@ -181,10 +181,10 @@ class RelationReader(TokenPlaces):
             at += 2
         if at >= len(self.tokens) or self.is_sign(at + 1, "("):
             return self._read_alias(select, self._closing.get(at + 1, at) + 1, _Relation(None))
-        last, (behind, version) = self.tokens[at], self._read_version(at + 1)
-        alias = None if version is not None else self._alias_at(behind)
+        last, (behind, version) = self.tokens[at], self.version_at(at + 1)
+        alias = None if version is not None else self.alias_at(behind)
         if alias is not None:  # a version may stand behind it, too
-            behind, version = self._read_version(alias + 1)
+            behind, version = self.version_at(alias + 1)
         name = folded(last) if version is None else versioned_name(folded(last), version)
         called = self.tokens[at if alias is None else alias]
         found = _Relation(self._sql[called.start : called.stop], folded(called), self.hidden(start, at, name))
@@ -193,21 +193,21 @@ class RelationReader(TokenPlaces):
             return behind
         return self._read_alias(select, behind, found)
 
-    def _read_version(self, at: int) -> tuple[int, Point | None]:
+    def version_at(self, at: int) -> tuple[int, Point | None]:
         """Read the version clause at a place, if there is one; return the place behind it, and the version."""
         cursor = Cursor(self._sql, self.tokens, at)
         version = read_version(cursor)
         return cursor.at, version
 
     def _read_alias(self, select: _Select, at: int, relation: _Relation) -> int:
-        alias = self._alias_at(at)
+        alias = self.alias_at(at)
         if alias is not None:
             token = self.tokens[alias]
             relation = _Relation(self._sql[token.start : token.stop], folded(token), relation.hidden)
         select.relations.append(relation)
         return at if alias is None else alias + 1
 
-    def _alias_at(self, at: int) -> int | None:
+    def alias_at(self, at: int) -> int | None:
         """Return the place of the alias that follows a relation; None if it has none."""
         has_word = self.word_at(at) == "AS"
         place = at + has_word

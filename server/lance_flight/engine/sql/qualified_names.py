@@ -6,14 +6,17 @@ from collections.abc import Sequence
 
 from lance_flight.engine.sql.hidden_columns import RelationReader
 from lance_flight.engine.sql.references import quoted
-from lance_flight.engine.sql.tokens import Kind, edited
+from lance_flight.engine.sql.tokens import Kind, edited, folded
+from lance_flight.engine.sql.with_expansion import with_queries
 
 
 def qualified(sql: str, db_schema: str) -> str:
     """Write `db_schema` before each name of a table, or of a view, that has no schema.
 
-    >>> qualified("WITH q AS (SELECT * FROM a) SELECT * FROM q JOIN s.b AS c USING (x)", "public")
-    'WITH q AS (SELECT * FROM "public".a) SELECT * FROM q JOIN s.b AS c USING (x)'
+    A table without an alias gets its name for one, since `a.*` means it by that alone.
+
+    >>> qualified("WITH q AS (SELECT * FROM a) SELECT * FROM q JOIN b AS c USING (x)", "s")
+    'WITH q AS (SELECT * FROM "s".a AS a) SELECT * FROM q JOIN "s".b AS c USING (x)'
     """
     reader = _NameReader(sql, db_schema)
     for _ in reader.selects():
@@ -28,9 +31,20 @@ class _NameReader(RelationReader):
         super().__init__(sql, lambda *_: ())
         self._prefix = f"{quoted(db_schema)}."
         self.names: list[tuple[int, int, str]] = []
+        is_recursive = any(token.word == "RECURSIVE" for token in self.tokens)
+        self._recursive = list(with_queries(self.tokens)) if is_recursive else []
 
     def hidden(self, start: int, at: int, name: str) -> Sequence[str]:
         is_name = self.kind(at) in {Kind.WORD, Kind.NAME}
-        if start == at and is_name and not self.names_query(at):
-            self.names.append((self.tokens[at].start, self.tokens[at].start, self._prefix))
+        if start == at and is_name and not self.names_query(at) and not self._names_itself(at):
+            token = self.tokens[at]
+            self.names.append((token.start, token.start, self._prefix))
+            behind, _ = self.version_at(at + 1)
+            if self.alias_at(behind) is None:
+                self.names.append((token.stop, token.stop, f" AS {self.text(at)}"))
         return ()
+
+    def _names_itself(self, at: int) -> bool:
+        """Return whether the name at a place is that of the recursive query of WITH that it stands in."""
+        name = folded(self.tokens[at])
+        return any(query.name == name and query.start <= at <= query.stop for query in self._recursive)
