@@ -103,7 +103,10 @@ SPOILT = [
         set_metadata({"partition_spec_v1": "{"}), "[corrupt]", ["'{t}'", "partition_spec_v1"], id="spec no JSON"
     ),
     pytest.param(
-        set_metadata({"partition_spec_v1": '{"id":2,"fields":[]}'}), "[corrupt]", ["id is 2", "fields"], id="a bad spec"
+        set_metadata({"partition_spec_v1": '{"id":2,"fields":[{}]}'}),
+        "[corrupt]",
+        ["id is 2", "fields[0]"],
+        id="a bad spec",
     ),
     pytest.param(set_metadata({"schema": None}), "[corrupt]", ["'{t}'", "'schema'"], id="no schema"),
     pytest.param(set_metadata({"schema": "no json"}), "[corrupt]", ["'{t}'"], id="schema no JSON"),

@@ -56,6 +56,8 @@ def test_a_clause_that_would_be_dropped_is_refused_wherever_a_query_is(clauses: 
     before = files(clauses.root)
     for case in REFUSED:
         text, _, name = case.values
+        if name == "INTO" and context in {"{}", "EXPLAIN {}"}:
+            continue  # there it is a statement of its own
         said = clauses.refuses(context.format(text))
         assert "[unsupported]" in said, text
         assert name in said, text

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 
 import pytest
 
-from tests.service.server_process import Server
+from tests.service.server_process import Server, serving
 
 COLUMNS = "id BIGINT, s VARCHAR, k INT, ts TIMESTAMP, d DATE, tz TIMESTAMPTZ"
 LAYOUTS = {
@@ -27,6 +28,13 @@ ROWS = [
     "(9223372036854775807, '', 2147483647, '1700-01-01T00:00:00', '1700-01-01', '2024-06-30T23:59:59Z')",
     "(-9223372036854775808, 'c', -2147483648, '2024-01-01T00:00:00', '2024-01-01', '2024-07-01T00:00:00Z')",
 ]
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    """A server over a root of its own, whose names no other module's tables have."""
+    with serving(tmp_path_factory.mktemp("computed_conditions") / "root") as running:
+        yield running
 
 
 @pytest.fixture(scope="module")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+from collections.abc import Iterator
 from contextlib import closing
 from decimal import Decimal
 from typing import Any
@@ -13,7 +14,7 @@ from adbc_driver_flightsql import dbapi
 from lance_flight.engine.sql import escapes
 from lance_flight.flight import sql_words
 
-from tests.service.server_process import Server
+from tests.service.server_process import Server, serving
 
 NOON = "{ts '2024-02-29 12:30:45'}"
 CALLS = [
@@ -102,6 +103,13 @@ def test_every_function_that_is_listed_is_known(server: Server) -> None:
         assert [
             word for word in of_odbc if f"{{FN {word.upper()}(" not in tried and not word.startswith("current")
         ] == []
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    """A server over a root of its own, whose names no other module's tables have."""
+    with serving(tmp_path_factory.mktemp("dialects") / "root") as running:
+        yield running
 
 
 @pytest.fixture(scope="module")

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import unicodedata
+from collections.abc import Iterator
 
 import lance
 import pyarrow as pa
 import pytest
 
-from tests.service.server_process import Server
+from tests.service.server_process import Server, serving
 
 NAMES = [
     "Sales 2024",
@@ -27,6 +28,13 @@ NAMES = [
 ]
 KINDS = pytest.mark.parametrize("partitioned", [False, True], ids=["plain", "partitioned"])
 EVERY = pytest.mark.parametrize("name", NAMES)
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    """A server over a root of its own, whose names no other module's tables have."""
+    with serving(tmp_path_factory.mktemp("quoted_names") / "root") as running:
+        yield running
 
 
 def quoted(name: str) -> str:

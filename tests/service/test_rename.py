@@ -84,4 +84,4 @@ def test_a_client_lists_nested_namespaces_as_schemas(tmp_path: Path) -> None:
         assert server.rows('SELECT t.id, x.id, y.id FROM t, a.t x, "a.b".t y') == [(0, 1, 2)]
         assert server.ingest("t", pa.table({"id": [8]}), "append", db_schema_name="a.b") == 1
         assert server.value('SELECT count(*) FROM "a.b".t') == 2
-        assert "[unsupported]" in server.refuses("CREATE TABLE a.new (id INT)")
+        assert "[unsupported]" in server.refuses("CREATE TABLE a.new (id INT) PARTITIONED BY (id)")

@@ -88,7 +88,7 @@ class Views:
             if replace:
                 os.replace(above / draft, above / file)  # noqa: PTH105 - beside os.link
             else:
-                os.link(above / draft, above / file)  # noqa: PTH - fails where the file is there
+                os.link(above / draft, above / file)  # fails where the file is there
         except FileExistsError:
             raise _taken(view.name) from None
         finally:
