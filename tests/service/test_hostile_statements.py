@@ -108,6 +108,19 @@ SHAPES = {
     + " SELECT length(x) FROM c40",
     "array_concat that doubles": "SELECT cardinality(x) FROM "
     + nested(40, "(SELECT array_concat(x, x) AS x FROM ", "(SELECT [1] AS x)", ")"),
+    "a sum that doubles": "SELECT n FROM " + nested(30, "(SELECT n + n AS n FROM ", "t", ")") + " WHERE n <> 5",
+    "WITH whose sum doubles": "WITH c0 AS (SELECT n FROM t), "
+    + chain(30, lambda i: f"c{i + 1} AS (SELECT n + n AS n FROM c{i})", ", ")
+    + " SELECT n FROM c30 WHERE n <> 5",
+    "|> whose sum doubles": "FROM t " + "|> SELECT n + n AS n " * 30 + "|> WHERE n <> 5",
+    "a condition that grows at each level": "SELECT n FROM "
+    + nested(16, "(SELECT CASE WHEN n > 1 THEN n * n * n ELSE n - n END AS n FROM ", "t", " WHERE n * n > n)"),
+    "WITH whose sums add up": "WITH c0 AS (SELECT n FROM t), "
+    + chain(16, lambda i: f"c{i + 1} AS (SELECT n{' + 1' * 480} AS n FROM c{i})", ", ")
+    + " SELECT n FROM c16",
+    "sums that add up in a condition": "SELECT n FROM "
+    + nested(30, "(SELECT n" + " + 1" * 400 + " AS n FROM ", "t", ")")
+    + " WHERE n <> 5",
     "an expression of a table": "CREATE TABLE e (a VARCHAR) PARTITIONED BY (expr('length(repeat(''x'', 2000000000))', a))",
     "an expression of a column": "ALTER TABLE t ADD COLUMN e AS (length(repeat(s, 2000000000)))",
 }

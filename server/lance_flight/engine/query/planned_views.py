@@ -8,14 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from datafusion import DataFrame, LogicalPlan
+from datafusion import DataFrame
 from datafusion.catalog import Table as DataFusionTable
 
 from lance_flight.catalog.roots.directory import Root, TableName
 from lance_flight.catalog.roots.views import ViewDefinition
 from lance_flight.engine.query.statement_context import StatementContext
 from lance_flight.engine.sql.time_travel import Reference
-from lance_flight.engine.sql.with_expansion import MOST_EXPANDED
 from lance_flight.errors import Conflict, LanceFlightError, LimitExceeded, NotFound, SqlError
 
 MOST_VIEWS = 100
@@ -75,7 +74,7 @@ class PlannedViews:
         while True:
             self._wanted.clear()
             try:
-                return self._checked(statement())
+                return statement()
             except LanceFlightError:
                 wanted = dict.fromkeys(view.name for view in self._wanted)
                 if not wanted:
@@ -103,22 +102,3 @@ class PlannedViews:
             self._path.pop()
         self._definitions[view.name] = view
         self._tables[view.name] = planned.into_view()
-
-    def _checked(self, frame: DataFrame) -> DataFrame:
-        """Refuse a plan that reads too many relations with its views in their places."""
-        if self._definitions:
-            _check_size(frame.logical_plan())
-        return frame
-
-
-def _check_size(plan: LogicalPlan) -> None:
-    waiting, relations = [plan], 0
-    while waiting:
-        below = waiting.pop().inputs()
-        relations += not below
-        if relations > MOST_EXPANDED:
-            raise LimitExceeded(
-                f"the statement reads more than {MOST_EXPANDED} relations once its views stand where they are named;"
-                f" expected at most {MOST_EXPANDED}"
-            )
-        waiting += below

@@ -23,6 +23,7 @@ from lance_flight.engine.query.hints import LogicalScan, hints, logical_scans
 from lance_flight.engine.query.information_schema import INFORMATION_SCHEMA, InformationSchema
 from lance_flight.engine.query.named_tables import NamedTables
 from lance_flight.engine.query.parameter_types import wanted_types
+from lance_flight.engine.query.plan_bounds import check_plan
 from lance_flight.engine.query.planned_views import PlannedViews
 from lance_flight.engine.query.provider import Provider, ScanLog
 from lance_flight.engine.query.query_errors import QueryErrors
@@ -171,7 +172,7 @@ class QuerySession:
         """Plan a query, with one row of parameters bound to `$1`, `$2` …; raise `SqlError` or `NotFound` if it is invalid."""
         plan_sent = substrait.plan_in(sql)
         if plan_sent is not None:
-            return self.planned(lambda: substrait.planned(self.datafusion, plan_sent))
+            return self.planned(lambda: self._bounded(substrait.planned(self.datafusion, plan_sent)))
         is_bound = parameters is not None or parameter_count(sql) == 0
         sql = with_searches(self, self.inner, sql, parameters, is_bound=is_bound)
         self.named.reveal(hidden_columns_in(sql))
@@ -179,9 +180,9 @@ class QuerySession:
             datafusion_text(sql)  # refuses what is too much before tables are opened
             sql = with_visible_columns(sql, self._revealed)
         with located(self._sent, sql):
-            text = datafusion_text(sql)
-        self._limits.is_costly |= text.is_costly
-        calls = text.calls
+            rewritten = datafusion_text(sql)
+        self._limits.is_costly |= rewritten.is_costly
+        calls = rewritten.calls
         if not is_bound:
             self._unbound, self._wanted = calls, None
         values = bound_values(parameters)
@@ -189,6 +190,8 @@ class QuerySession:
         def plan(text: str) -> DataFrame:
             frame = self.datafusion.sql_with_options(text, QUERIES_ONLY, param_values=values)
             frame.schema()  # a name that cannot leave DataFusion is refused here
+            if rewritten.is_nested or self._planned_views.texts:
+                self._bounded(frame)
             if calls.calls and is_bound:
                 # Some calls are checked against their signatures only now: those in filters, or of parameters.
                 frame.execution_plan()
@@ -198,6 +201,11 @@ class QuerySession:
             return self._planned_views.plan(
                 lambda: self.planned(lambda: calls.plan(self.datafusion, plan)), self._frame_of_view
             )
+
+    def _bounded(self, frame: DataFrame) -> DataFrame:
+        """Return a plan that is within the bounds of what its optimisation may make of it; `LimitExceeded` says which one it is not."""
+        self._limits.is_costly |= check_plan(frame.logical_plan())
+        return frame
 
     def _frame_of_view(self, sql: str) -> DataFrame:
         """Plan the query of a view, whose text no position in the client's text is about."""

@@ -16,10 +16,11 @@ MOST_KEPT = 512
 
 @dataclass(frozen=True, slots=True)
 class DataFusionText:
-    """SQL text for DataFusion with its `calls` of typed functions, and whether planning it may be costly."""
+    """SQL text for DataFusion with its `calls` of typed functions, whether planning it may be costly, and whether queries are in it."""
 
     calls: TypedCalls
     is_costly: bool
+    is_nested: bool
 
 
 def datafusion_text(sql: str) -> DataFusionText:
@@ -29,7 +30,10 @@ def datafusion_text(sql: str) -> DataFusionText:
 
 def _rewrite(sql: str) -> DataFusionText:
     text = for_datafusion(sql)
-    return DataFusionText(TypedCalls.of(text), is_costly(text, tokenize(text)))
+    tokens = tokenize(text)
+    words = [token.word for token in tokens]
+    is_nested = words.count("SELECT") > 1 or words.count("FROM") > 1 or "|>" in text
+    return DataFusionText(TypedCalls.of(text), is_costly(text, tokens), is_nested)
 
 
 _remembered = lru_cache(MOST_KEPT)(_rewrite)

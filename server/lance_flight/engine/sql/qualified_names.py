@@ -17,6 +17,8 @@ def qualified(sql: str, db_schema: str) -> str:
 
     >>> qualified("WITH q AS (SELECT * FROM a) SELECT * FROM q JOIN b AS c USING (x)", "s")
     'WITH q AS (SELECT * FROM "s".a AS a) SELECT * FROM q JOIN "s".b AS c USING (x)'
+    >>> qualified('SELECT * FROM "a b"', "s")
+    'SELECT * FROM "s"."a b" AS "a b"'
     """
     reader = _NameReader(sql, db_schema)
     for _ in reader.selects():
@@ -41,7 +43,7 @@ class _NameReader(RelationReader):
             self.names.append((token.start, token.start, self._prefix))
             behind, _ = self.version_at(at + 1)
             if self.alias_at(behind) is None:
-                self.names.append((token.stop, token.stop, f" AS {self.text(at)}"))
+                self.names.append((token.stop, token.stop, f" AS {self._sql[token.start : token.stop]}"))
         return ()
 
     def _names_itself(self, at: int) -> bool:

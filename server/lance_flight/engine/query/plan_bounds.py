@@ -1,0 +1,215 @@
+"""Bounds of a logical plan: what the optimiser makes of expressions once the columns of subqueries stand in them.
+
+The bounds of a text (`engine.sql.bounds`) hold for each of its queries alone. The optimiser merges projections and moves conditions below
+them: there `x` of `SELECT x + x AS x` in itself, twenty levels deep, has a million operators, and a chain of sums overflows the stack.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from functools import cache, reduce
+
+from datafusion import Expr, LogicalPlan, SessionConfig, SessionContext
+from datafusion import expr as nodes
+
+from lance_flight.engine.sql.with_expansion import MOST_EXPANDED
+from lance_flight.errors import LimitExceeded, Unsupported
+
+MOST_OPERATORS = 10_000
+"""Most operators of the conditions of a statement, all levels of subqueries counted."""
+DEEPEST_OPERATORS = 1_000
+"""Most operators within each other, those of the subqueries that they read included."""
+DEEPEST_PLAN = 500
+"""Most relational operators that read each other."""
+COSTLY_OPERATORS = 500
+"""Operators from which on planning may take long."""
+
+
+@dataclass(frozen=True, slots=True)
+class Size:
+    """Size of an expression: its `operators`, and how many of them are within each other (`depth`)."""
+
+    operators: int = 0
+    depth: int = 0
+
+    def __bool__(self) -> bool:
+        return self.operators > 0
+
+    def __or__(self, other: Size) -> Size:
+        return Size(max(self.operators, other.operators), max(self.depth, other.depth))
+
+
+_NONE = Size()
+Sizes = Mapping[str, Size]
+"""Sizes of the columns of a relation, by `_key` of their names, without those that are read from tables as they are."""
+
+
+def check_plan(plan: LogicalPlan) -> bool:
+    """Refuse a plan that optimising expands too far (`LimitExceeded`); return whether it may take long to optimise."""
+    if _SUBQUERY in plan.display_indent():
+        # What subqueries in expressions read is seen only once they are joins.
+        plan = _joining().create_dataframe_from_logical_plan(plan).optimized_logical_plan()
+    read = _PlanReader()
+    read.sizes(plan)
+    return read.operators > COSTLY_OPERATORS
+
+
+@cache
+def _joining() -> SessionContext:
+    """Return a context that optimises a plan by making joins of its subqueries and by nothing else."""
+    config = SessionConfig({"datafusion.optimizer.enable_physical_uncorrelated_scalar_subquery": "false"})
+    context = SessionContext(config)
+    for rule in OTHER_RULES:
+        context.remove_optimizer_rule(rule)
+    return context
+
+
+class _PlanReader:
+    """Adds up the sizes of the conditions of a plan, and counts its relations."""
+
+    def __init__(self) -> None:
+        self.operators = 0
+        self._relations = 0
+
+    def sizes(self, plan: LogicalPlan) -> Sizes:
+        """Return the sizes of the columns of a plan."""
+        # Without recursion: a plan may be deeper than Python's stack.
+        waiting: list[tuple[LogicalPlan, int, bool]] = [(plan, 1, False)]
+        read: list[Sizes] = []
+        while waiting:
+            node, depth, is_read = waiting.pop()
+            inputs = node.inputs()
+            if is_read:
+                below = read[len(read) - len(inputs) :]
+                del read[len(read) - len(inputs) :]
+                read.append(self._columns(node, below))
+                continue
+            self._check_shape(depth, is_leaf=not inputs)
+            waiting.append((node, depth, True))
+            waiting += [(below, depth + 1, False) for below in reversed(inputs)]
+        return read[0]
+
+    def _check_shape(self, depth: int, *, is_leaf: bool) -> None:
+        self._relations += is_leaf
+        if self._relations > MOST_EXPANDED:
+            raise LimitExceeded(
+                f"the statement reads more than {MOST_EXPANDED} relations once its views stand where they are named;"
+                f" expected at most {MOST_EXPANDED}"
+            )
+        if depth > DEEPEST_PLAN:
+            raise LimitExceeded(
+                f"the statement has more than {DEEPEST_PLAN} operators on relations within each other; expected at most {DEEPEST_PLAN}"
+            )
+
+    def _columns(self, plan: LogicalPlan, inputs: list[Sizes]) -> Sizes:
+        """Return the sizes of the columns of one operator, and count its conditions."""
+        _check_subqueries(plan)
+        below = _merged(inputs)
+        match plan.to_variant():
+            case nodes.Projection() as node:
+                return self._named(node.projections(), below)
+            case nodes.Filter() as node:
+                self._count([node.predicate()], below)
+            case nodes.Join() as node:
+                condition = node.filter()
+                on = [side for sides in node.on() for side in sides]
+                self._count([*on, condition] if condition is not None else on, below)
+            case nodes.Sort() as node:
+                self._count([key.expr() for key in node.sort_exprs()], below)
+            case nodes.Aggregate() as node:
+                return _merged([below, self._named([*node.group_by_exprs(), *node.aggregate_exprs()], below)])
+            case nodes.Union() as node:
+                # By their places, which are not the names: so each may be the largest.
+                largest = _largest(below)
+                return dict.fromkeys(map(_key, node.schema().field_names()), largest) if largest else {}
+        return below
+
+    def _named(self, expressions: Iterable[Expr], below: Sizes) -> Sizes:
+        sizes = ({_key(each.schema_name()): self._size(each, below)} for each in expressions)
+        return _merged(size for size in sizes if any(size.values()))
+
+    def _count(self, conditions: Iterable[Expr], below: Sizes) -> None:
+        self.operators += sum(self._size(condition, below).operators for condition in conditions)
+        if self.operators > MOST_OPERATORS:
+            raise LimitExceeded(
+                f"the conditions of the statement have {self.operators} operators once the columns of its subqueries and views stand where"
+                f" they are named; expected at most {MOST_OPERATORS}"
+            )
+
+    def _size(self, expression: Expr, below: Sizes) -> Size:
+        operators = deepest = 0
+        waiting = [(expression, 0)]
+        while waiting:
+            part, depth = waiting.pop()
+            kind = part.variant_name()
+            if kind in _LEAVES:
+                inner = below.get(_key(part.schema_name()), _NONE)
+            elif kind == _OUTER:
+                inner = below.get(_key(part.schema_name().removesuffix(")")), _NONE)
+            else:
+                inner = Size(1, 1)
+            if kind not in _WITHOUT_OPERANDS:
+                waiting += [(operand, depth + 1) for operand in part.rex_call_operands()]
+            operators += inner.operators
+            deepest = max(deepest, depth + inner.depth)
+        if deepest > DEEPEST_OPERATORS:
+            raise LimitExceeded(
+                f"an expression of the statement has {deepest} operators within each other once the columns of its subqueries and views stand"
+                f" where they are named; expected at most {DEEPEST_OPERATORS}"
+            )
+        return Size(operators, deepest)
+
+
+OTHER_RULES = frozenset(
+    [
+        *("optimize_unions", "unions_to_filter", "simplify_expressions"),
+        *("replace_distinct_aggregate", "eliminate_join", "extract_equijoin_predicate"),
+        *("eliminate_duplicated_expr", "eliminate_filter", "eliminate_cross_join"),
+        *("eliminate_limit", "propagate_empty_relation", "filter_null_join_keys"),
+        *("eliminate_outer_join", "push_down_limit", "push_down_filter"),
+        *("single_distinct_aggregation_to_group_by", "eliminate_group_by_constant", "common_sub_expression_eliminate"),
+        *("extract_leaf_expressions", "push_down_leaf_projections", "optimize_projections"),
+    ]
+)
+"""Rules of DataFusion's optimiser that make no joins of subqueries."""
+JOINING_RULES = frozenset(
+    ["rewrite_set_comparison", "decorrelate_predicate_subquery", "scalar_subquery_to_join", "decorrelate_lateral_join"]
+)
+_SUBQUERY = "<subquery>"
+_PROJECTION = "Projection:"
+_OUTER = "Outer"
+_LEAVES = frozenset(["Column", "Literal", "Placeholder", "ScalarVariable"])
+_WITHOUT_OPERANDS = _LEAVES | {_OUTER, "ScalarSubquery", "Exists", "GroupingSet", "Wildcard"}
+"""Kinds of expressions whose operands datafusion-python does not give, or that have none."""
+
+
+def _check_subqueries(plan: LogicalPlan) -> None:
+    """Refuse subqueries of an operator that read others, whose sizes datafusion-python does not tell."""
+    line = plan.display()
+    if _SUBQUERY not in line:
+        return
+    # A literal of the client's may have the word, too: so more is counted than there is, never less.
+    inputs = sum(below.display_indent().count(_PROJECTION) for below in plan.inputs())
+    if plan.display_indent().count(_PROJECTION) - line.count(_PROJECTION) - inputs > 1:
+        raise Unsupported(
+            "a subquery of ON, ORDER BY, GROUP BY, an aggregate or a window reads another subquery or a view, or there are two of them;"
+            " write them in FROM or WITH, and join them"
+        )
+
+
+def _key(name: str) -> str:
+    """Return what a column is found by: the end of its name, which is the same with its relation and without it."""
+    return name.rpartition(".")[2]
+
+
+def _merged(relations: Iterable[Sizes]) -> dict[str, Size]:
+    merged: dict[str, Size] = {}
+    for sizes in relations:
+        for name, size in sizes.items():
+            merged[name] = merged.get(name, _NONE) | size
+    return merged
+
+
+def _largest(sizes: Sizes) -> Size:
+    return reduce(Size.__or__, sizes.values(), _NONE)
