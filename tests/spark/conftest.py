@@ -9,6 +9,7 @@ from itertools import count
 from pathlib import Path
 
 import pytest
+from lance_flight_client.spark.connector.jars import jar
 from pyspark.sql import SparkSession
 
 from tests.service.server_process import Server, serving
@@ -28,6 +29,7 @@ SETTINGS = {
     "spark.default.parallelism": "2",
     "spark.sql.session.timeZone": "America/New_York",
     "spark.python.daemon.module": "lance_flight_client.spark.daemon",
+    "spark.jars": str(jar()),
 }
 """A session as small as it can be, in a zone that is not the one that rows are stored in."""
 

@@ -3,3 +3,7 @@
 Executors read the files of a root themselves, or the endpoints of a server. Nothing heavy is imported before a table is
 read: Spark forks its Python workers, and Lance does not survive a fork.
 """
+
+from lance_flight_client.spark.connector.sessions import configure
+
+__all__ = ["configure"]

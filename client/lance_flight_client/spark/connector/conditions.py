@@ -1,0 +1,193 @@
+"""Predicates of Spark's as conditions in SQL: those that mean the same to both, whatever the values are.
+
+Numbers with a fraction are left to Spark, whose NaN and zeros compare otherwise.
+"""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, date, datetime, timedelta
+from types import MappingProxyType
+from typing import Any
+
+import pyarrow as pa
+from pyarrow import types
+from pyspark.sql.types import StructType
+
+from lance_flight_client.spark.types import spark_schema
+
+Node = Mapping[str, Any]
+
+MOST_VALUES = 1_000
+"""Of an IN that becomes a condition."""
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_YEARS = range(1700, 2200)
+"""Those whose moments fit into nanoseconds."""
+_MOST_DAYS = 100_000
+"""Before and after 1970, within which those years lie."""
+_DAY = 86_400_000_000
+_COMPARISONS = MappingProxyType({"=": "=", "<>": "<>", "<": "<", "<=": "<=", ">": ">", ">=": ">="})
+_EXACT = (
+    types.is_integer,
+    types.is_string,
+    types.is_large_string,
+    types.is_boolean,
+    types.is_date32,
+    types.is_timestamp,
+    types.is_decimal,
+    types.is_binary,
+    types.is_large_binary,
+)
+"""Types whose values Spark and Arrow compare alike."""
+
+
+@dataclass(frozen=True, slots=True)
+class Conditions:
+    """Predicates over the columns of a table, `fields` as Spark has them."""
+
+    fields: Mapping[str, str]
+    compared: frozenset[str]
+
+    @classmethod
+    def over(cls, schema: pa.Schema) -> Conditions:
+        """Return those over the columns of a table."""
+        known: StructType = spark_schema(schema)
+        compared = (field.name for field in schema if any(test(_value_type(field.type)) for test in _EXACT))
+        return cls({field.name: field.dataType.json() for field in known.fields}, frozenset(compared))
+
+    def sql(self, node: Node) -> str | None:
+        """Return a predicate as a condition that is TRUE for the same rows; None for one that has no such condition."""
+        name, arguments = str(node.get("function")), node.get("arguments", [])
+        if name in _COMPARISONS:
+            return self._compared(_COMPARISONS[name], *arguments)
+        known = _CALLS.get(name)
+        return None if known is None else known(self, arguments)
+
+    def all_of(self, nodes: Sequence[Node]) -> str | None:
+        """Return the condition of those predicates that have one; None where there is nothing to fulfil."""
+        found = [condition for condition in map(self.sql, nodes) if condition is not None]
+        return " AND ".join(f"({condition})" for condition in found) or None
+
+    def _compared(self, sign: str, left: Node, right: Node) -> str | None:
+        if "literal" in left and "column" in right:
+            return self._compared(_TURNED[sign], right, left)
+        column = self._column(left)
+        other = self._column(right) if "column" in right else self._literal(left, right)
+        if column is None or other is None or not self._is_compared(left):
+            return None
+        return f"{column} {sign} {other}"
+
+    def _column(self, node: Node) -> str | None:
+        path = node.get("column", ())
+        return quoted(path[0]) if len(path) == 1 and path[0] in self.fields else None
+
+    def _is_compared(self, node: Node) -> bool:
+        return node["column"][0] in self.compared
+
+    def _literal(self, column: Node, node: Node) -> str | None:
+        """Return a literal of the type of a column; None for NULL and for what has no literal."""
+        if node.get("literal") is None or self._column(column) is None:
+            return None
+        return literal(node["type"], node["literal"]) if node["type"] == self.fields[column["column"][0]] else None
+
+    def _in(self, arguments: Sequence[Node]) -> str | None:
+        column, *values = arguments
+        if self._column(column) is None or not self._is_compared(column) or not 1 <= len(values) <= MOST_VALUES:
+            return None
+        found = [self._literal(column, value) for value in values]
+        if None in found:
+            return None
+        return f"{self._column(column)} IN ({', '.join(map(str, found))})"
+
+    def _null(self, arguments: Sequence[Node], words: str) -> str | None:
+        column = self._column(arguments[0])
+        return None if column is None else f"{column} {words}"
+
+    def _joined(self, arguments: Sequence[Node], word: str) -> str | None:
+        parts = [self.sql(each) for each in arguments]
+        return None if None in parts else f" {word} ".join(f"({part})" for part in parts)
+
+    def _not(self, arguments: Sequence[Node]) -> str | None:
+        part = self.sql(arguments[0])
+        return None if part is None else f"NOT ({part})"
+
+    def _same(self, arguments: Sequence[Node]) -> str | None:
+        left, right = arguments
+        equal = self._compared("=", left, right)
+        if equal is None or ("column" in left and "column" in right):
+            return None
+        return f"coalesce({equal}, FALSE)"
+
+    def _text(self, arguments: Sequence[Node], function: str) -> str | None:
+        column, part = arguments
+        text = self._literal(column, part)
+        if text is None or part["type"] != '"string"':
+            return None
+        if function == "starts_with" and not set(part["literal"]) & set("%_\\"):
+            return f"{self._column(column)} LIKE {text[:-1]}%'"
+        return f"{function}({self._column(column)}, {text})"
+
+
+def quoted(name: str) -> str:
+    """Return a name as SQL quotes it."""
+    return '"' + name.replace('"', '""') + '"'
+
+
+def literal(kind: str, text: str) -> str | None:
+    """Return a value of Spark's as SQL; None for one that SQL cannot say, or not exactly.
+
+    >>> literal('"date"', "20000"), literal('"string"', "it's")
+    ("DATE '2024-10-04'", "'it''s'")
+    """
+    if kind in {'"long"', '"integer"', '"short"', '"byte"', '"boolean"'}:
+        return text
+    if kind == '"string"':
+        return None if "\0" in text else "'" + text.replace("'", "''") + "'"
+    if kind == '"date"':
+        return _date(int(text))
+    if kind in {'"timestamp"', '"timestamp_ntz"'}:
+        return _moment(int(text), "Z" if kind == '"timestamp"' else "")
+    if kind.startswith('"decimal('):
+        return None if "E" in text else f"CAST('{text}' AS {kind.strip(chr(34)).upper()})"
+    return f"X'{base64.b64decode(text).hex()}'" if kind == '"binary"' else None
+
+
+def _date(days: int) -> str | None:
+    if abs(days) > _MOST_DAYS:
+        return None
+    found = date.fromordinal(_EPOCH.toordinal() + days)
+    return f"DATE '{found.isoformat()}'" if found.year in _YEARS else None
+
+
+def _moment(microseconds: int, zone: str) -> str | None:
+    if abs(microseconds) > _MOST_DAYS * _DAY:
+        return None
+    found = _EPOCH + timedelta(microseconds=microseconds)
+    text = found.replace(tzinfo=None).isoformat(timespec="microseconds")
+    return f"TIMESTAMP '{text}{zone}'" if found.year in _YEARS else None
+
+
+def _value_type(kind: pa.DataType) -> pa.DataType:
+    return kind.value_type if types.is_dictionary(kind) else kind
+
+
+_TURNED = MappingProxyType({"=": "=", "<>": "<>", "<": ">", "<=": ">=", ">": "<", ">=": "<="})
+
+_CALLS: Mapping[str, Callable[[Conditions, Sequence[Node]], str | None]] = MappingProxyType(
+    {
+        "<=>": lambda self, given: self._same(given),
+        "IN": lambda self, given: self._in(given),
+        "IS_NULL": lambda self, given: self._null(given, "IS NULL"),
+        "IS_NOT_NULL": lambda self, given: self._null(given, "IS NOT NULL"),
+        "AND": lambda self, given: self._joined(given, "AND"),
+        "OR": lambda self, given: self._joined(given, "OR"),
+        "NOT": lambda self, given: self._not(given),
+        "STARTS_WITH": lambda self, given: self._text(given, "starts_with"),
+        "ENDS_WITH": lambda self, given: self._text(given, "ends_with"),
+        "CONTAINS": lambda self, given: self._text(given, "contains"),
+    }
+)
+"""Functions beside the comparisons, by the names that Spark gives them."""

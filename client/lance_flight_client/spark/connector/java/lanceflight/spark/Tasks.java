@@ -1,0 +1,49 @@
+package lanceflight.spark;
+
+import com.fasterxml.jackson.databind.JsonNode;
+import java.io.IOException;
+import java.util.List;
+import java.util.Map;
+import org.apache.spark.JobArtifactSet;
+import org.apache.spark.api.python.SimplePythonFunction;
+import org.apache.spark.sql.connector.read.InputPartition;
+import org.apache.spark.sql.connector.read.PartitionReaderFactory;
+import org.apache.spark.sql.execution.datasources.v2.python.PythonInputPartition;
+import org.apache.spark.sql.execution.datasources.v2.python.PythonPartitionReaderFactory;
+import org.apache.spark.sql.execution.datasources.v2.python.UserDefinedPythonDataSource;
+import org.apache.spark.sql.types.StructType;
+import scala.Option;
+
+/** A planned read as tasks of Spark's Python workers, run by the machinery of its Python data sources. */
+final class Tasks {
+    private Tasks() {}
+
+    static InputPartition[] partitions(JsonNode planned) {
+        JsonNode portions = planned.get("portions");
+        InputPartition[] partitions = new InputPartition[portions.size()];
+        for (int i = 0; i < partitions.length; i++) {
+            partitions[i] = new PythonInputPartition(i, bytes(portions.get(i)));
+        }
+        return partitions;
+    }
+
+    static PartitionReaderFactory readers(Planner planner, JsonNode planned, StructType columns) {
+        SimplePythonFunction worker = new SimplePythonFunction(new byte[0], Map.of(), List.of(), planner.workerPython(),
+            planned.get("python").asText(), List.of(), null);
+        return new PythonPartitionReaderFactory(new UserDefinedPythonDataSource(worker), bytes(planned.get("function")),
+            columns, artifacts(), Option.empty());
+    }
+
+    private static Option<String> artifacts() {
+        var state = JobArtifactSet.getCurrentJobArtifactState();
+        return state.isDefined() ? Option.apply(state.get().uuid()) : Option.empty();
+    }
+
+    static byte[] bytes(JsonNode node) {
+        try {
+            return node.binaryValue();
+        } catch (IOException exc) {
+            throw new LanceFlightException("Python sent no base64: " + exc.getMessage(), exc);
+        }
+    }
+}

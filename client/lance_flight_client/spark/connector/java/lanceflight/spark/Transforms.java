@@ -1,0 +1,38 @@
+package lanceflight.spark;
+
+import com.fasterxml.jackson.databind.JsonNode;
+import org.apache.spark.sql.connector.expressions.Expression;
+import org.apache.spark.sql.connector.expressions.Expressions;
+import org.apache.spark.sql.connector.expressions.Transform;
+
+/** Partition fields as Spark's transforms: `{"transform": "bucket", "arguments": [16], "columns": [["id"]]}`. */
+final class Transforms {
+    private Transforms() {}
+
+    static Transform[] of(JsonNode fields) {
+        Transform[] transforms = new Transform[fields.size()];
+        for (int i = 0; i < transforms.length; i++) {
+            transforms[i] = of(fields.get(i), fields.get(i).get("transform").asText());
+        }
+        return transforms;
+    }
+
+    private static Transform of(JsonNode field, String name) {
+        JsonNode columns = field.get("columns");
+        JsonNode numbers = field.get("arguments");
+        if (name.equals("identity")) {
+            return Expressions.identity(columns.get(0).asText());
+        }
+        Expression[] arguments = new Expression[numbers.size() + columns.size()];
+        for (int i = 0; i < numbers.size(); i++) {
+            arguments[i] = Expressions.literal(numbers.get(i).isNumber() ? numbers.get(i).asInt() : numbers.get(i).asText());
+        }
+        for (int i = 0; i < columns.size(); i++) {
+            arguments[numbers.size() + i] = Expressions.column(columns.get(i).asText());
+        }
+        if (name.equals("bucket") && columns.size() == 1) {
+            return Expressions.bucket(numbers.get(0).asInt(), columns.get(0).asText());
+        }
+        return Expressions.apply(name, arguments);
+    }
+}

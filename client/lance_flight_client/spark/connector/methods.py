@@ -1,0 +1,146 @@
+"""Methods that the JVM asks for, by name: each takes its arguments as JSON has them, and returns what JSON can hold."""
+
+from __future__ import annotations
+
+import base64
+import json
+import sys
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from types import MappingProxyType
+from typing import Any, cast
+
+import pyarrow as pa
+from lance_flight.errors import NotFound
+from pyspark.serializers import CPickleSerializer
+
+from lance_flight_client.spark.connector.backends import SqlRunner, backend_of
+from lance_flight_client.spark.connector.conditions import Conditions, quoted
+from lance_flight_client.spark.connector.relations import Point, Relation, kind_of, load, text
+from lance_flight_client.spark.options import NamedTable
+from lance_flight_client.spark.source import Portion
+from lance_flight_client.spark.types import spark_schema
+
+Arguments = Mapping[str, Any]
+
+_PICKLER: Any = CPickleSerializer()
+
+
+def backend(given: Arguments) -> SqlRunner:
+    """Return what runs SQL for the catalog that asks."""
+    return backend_of(given["options"])
+
+
+def schema_of(namespace: Sequence[str]) -> str:
+    """Return the schema that a namespace of Spark's is: none is `public`."""
+    return ".".join(namespace) or "public"
+
+
+def named(given: Arguments) -> NamedTable:
+    """Return the table that a request names."""
+    return NamedTable(schema_of(given["namespace"]), given["name"])
+
+
+def list_namespaces(given: Arguments) -> list[str]:
+    """Return the schemas."""
+    found = backend(given).rows("SELECT schema_name FROM information_schema.schemata ORDER BY 1")
+    return cast("list[str]", found.column(0).to_pylist())
+
+
+def load_namespace(given: Arguments) -> dict[str, str]:
+    """Return the properties of a namespace, of which there are none."""
+    name = schema_of(given["namespace"])
+    known = list_namespaces(given)
+    if name not in known:
+        raise NotFound.named("schema", name, known)
+    return {}
+
+
+def list_tables(given: Arguments) -> list[str]:
+    """Return the tables of a namespace; views are listed where Spark asks for views."""
+    load_namespace(given)
+    sql = (
+        "SELECT table_name FROM information_schema.tables WHERE table_type <> 'VIEW' AND table_schema ="  # noqa: S608 - quoted
+        f" {text(schema_of(given['namespace']))} ORDER BY 1"
+    )
+    return cast("list[str]", backend(given).rows(sql).column(0).to_pylist())
+
+
+def load_table(given: Arguments) -> dict[str, Any]:
+    """Return a table at a point of its history: columns, partition fields, and the handle by which it is scanned."""
+    name = named(given)
+    point = Point(given.get("version"), given.get("microseconds"))
+    relation = load(given["options"], backend(given), name, point)
+    return {
+        "name": f"{name.db_schema}.{name.name}",
+        "schema": spark_schema(relation.source).json(),
+        "handle": pickled(relation),
+        "partitioning": partitioning(backend(given), name),
+        "properties": {"provider": "lance_flight"},
+    }
+
+
+def partitioning(asked: SqlRunner, table: NamedTable) -> list[dict[str, Any]]:
+    """Return the partition fields of the current spec, as Spark's transforms have them."""
+    if kind_of(asked, table) != "PARTITIONED":
+        return []
+    sql = (
+        "SELECT transform, expression, source_columns FROM"  # noqa: S608 - quoted
+        f" {quoted(table.db_schema)}.{quoted(table.name + '$specs')} WHERE is_current AND position >= 0 ORDER BY position"
+    )
+    return list(_fields(asked.rows(sql).to_pylist()))
+
+
+def _fields(rows: Iterable[Mapping[str, Any]]) -> Iterator[dict[str, Any]]:
+    for row in rows:
+        if row["transform"] is None:
+            yield {"transform": "expr", "arguments": [row["expression"]], "columns": row["source_columns"]}
+        else:
+            transform = json.loads(row["transform"])
+            kind = transform.pop("type")
+            yield {"transform": kind, "arguments": list(transform.values()), "columns": row["source_columns"]}
+
+
+def push_predicates(given: Arguments) -> list[str]:
+    """Return for each predicate whether the scan takes it: `part` (Spark looks again) or `none`."""
+    relation = unpickled(given["handle"])
+    if not relation.takes_conditions:
+        return ["none"] * len(given["predicates"])
+    conditions = Conditions.over(relation.source)
+    return ["none" if conditions.sql(each) is None else "part" for each in given["predicates"]]
+
+
+def plan_scan(given: Arguments) -> dict[str, Any]:
+    """Plan the tasks of a scan: the function that each of them runs, and what it reads."""
+    relation = unpickled(given["handle"])
+    condition = Conditions.over(relation.source).all_of(given["predicates"])
+    planned = relation.scan(given["columns"], condition)
+    return {
+        "python": f"{sys.version_info.major}.{sys.version_info.minor}",
+        "function": pickled((read_portion, planned.schema)),
+        "portions": [pickled(portion) for portion in planned.portions()],
+    }
+
+
+def read_portion(rows: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Read the portion of a task, which Spark gives it as one binary value."""
+    for batch in rows:
+        for value in batch.column(0):
+            yield from cast("Portion", _PICKLER.loads(value.as_py())).batches()
+
+
+def pickled(value: Any) -> str:
+    """Return a value for the JVM to keep."""
+    return base64.b64encode(_PICKLER.dumps(value)).decode()
+
+
+def unpickled(handle: str) -> Relation:
+    """Return the relation of a handle, which this process or one like it has made."""
+    return cast("Relation", _PICKLER.loads(base64.b64decode(handle)))
+
+
+METHODS: Mapping[str, Callable[[Arguments], Any]] = MappingProxyType(
+    {
+        each.__name__: each
+        for each in (list_namespaces, load_namespace, list_tables, load_table, push_predicates, plan_scan)
+    }
+)

@@ -1,0 +1,232 @@
+"""Relations of a catalog: tables at the version that they were loaded at, and views and metadata tables as queries.
+
+Each is pickled into the handle by which the JVM names it, and plans a scan of some of its columns and rows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime, timedelta
+from typing import Any, Protocol
+
+import pyarrow as pa
+from lance_flight.errors import NotFound, Unsupported
+from pyspark.sql.types import StructType
+
+from lance_flight_client.errors import ServerError
+from lance_flight_client.spark.connector.backends import SqlRunner, backend_of, code_of
+from lance_flight_client.spark.connector.conditions import quoted
+from lance_flight_client.spark.options import NamedTable, ReadOptions
+from lance_flight_client.spark.reading import direct, through_flight
+from lance_flight_client.spark.source import Portion, ReadPlan
+from lance_flight_client.spark.types import carried_batch, carried_schema, spark_schema
+
+METADATA = frozenset({"partitions", "snapshots", "files", "specs", "tags", "branches", "indexes", "lineage"})
+"""Names of metadata tables, which stand after that of their table: `lake.t.snapshots`."""
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+class Relation(Protocol):
+    """Something that a name in a catalog means."""
+
+    @property
+    def source(self) -> pa.Schema:
+        """All columns, as they are stored."""
+        ...
+
+    @property
+    def takes_conditions(self) -> bool:
+        """Return whether a scan can be given a condition."""
+        ...
+
+    def scan(self, columns: Sequence[str], condition: str | None) -> ReadPlan:
+        """Plan a read of the rows that fulfil a condition."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class DirectTable:
+    """A table of a root at one version, whose files the tasks read."""
+
+    plan: direct.DirectPlan
+
+    @property
+    def source(self) -> pa.Schema:
+        return self.plan.source
+
+    @property
+    def takes_conditions(self) -> bool:
+        # As `direct.plan` refuses the filter of a branch.
+        return "@" not in self.plan.table.name
+
+    def scan(self, columns: Sequence[str], condition: str | None) -> ReadPlan:
+        return replace(self.plan, options=replace(self.plan.options, columns=tuple(columns), filter=condition))
+
+
+@dataclass(frozen=True, slots=True)
+class ServerTable:
+    """A table of a server at one version, whose endpoints the tasks read."""
+
+    options: ReadOptions
+    source: pa.Schema
+
+    @property
+    def takes_conditions(self) -> bool:
+        return True
+
+    def scan(self, columns: Sequence[str], condition: str | None) -> ReadPlan:
+        return through_flight.plan(replace(self.options, columns=tuple(columns), filter=condition))
+
+
+@dataclass(frozen=True, slots=True)
+class ServerQuery:
+    """A view or a metadata table of a server, read like a query."""
+
+    options: ReadOptions
+    name: str
+    source: pa.Schema
+
+    @property
+    def takes_conditions(self) -> bool:
+        return True
+
+    def scan(self, columns: Sequence[str], condition: str | None) -> ReadPlan:
+        return through_flight.plan(replace(self.options, query=select(self.name, columns, condition)))
+
+
+@dataclass(frozen=True, slots=True)
+class RootQuery:
+    """A view or a metadata table over a root, read like a query by one task."""
+
+    options: Mapping[str, str] = field(repr=False)
+    name: str
+    source: pa.Schema
+    is_small: bool
+    """A metadata table: its rows go to the task with the plan."""
+
+    @property
+    def takes_conditions(self) -> bool:
+        return True
+
+    def scan(self, columns: Sequence[str], condition: str | None) -> ReadPlan:
+        portion = QueryPortion(self.options, select(self.name, columns, condition))
+        chosen = pa.schema([self.source.field(name) for name in columns])
+        return OneTaskPlan(RowsPortion(tuple(portion.batches())) if self.is_small else portion, spark_schema(chosen))
+
+
+@dataclass(frozen=True, slots=True)
+class QueryPortion:
+    """The whole answer to a query over a root, for one task that runs it (`source.Portion`)."""
+
+    options: Mapping[str, str] = field(repr=False)
+    sql: str
+
+    def batches(self) -> Iterator[pa.RecordBatch]:
+        """Run the query and yield its rows in Spark's types."""
+        rows = backend_of(self.options).rows(self.sql)
+        carried = carried_schema(rows.schema)
+        yield from (carried_batch(batch, carried) for batch in rows.to_batches())
+
+
+@dataclass(frozen=True, slots=True)
+class RowsPortion:
+    """Rows that are there already (`source.Portion`)."""
+
+    rows: tuple[pa.RecordBatch, ...] = field(repr=False)
+
+    def batches(self) -> Iterator[pa.RecordBatch]:
+        """Yield them."""
+        yield from self.rows
+
+
+@dataclass(frozen=True, slots=True)
+class OneTaskPlan:
+    """A query that one task answers (`source.ReadPlan`)."""
+
+    portion: Portion
+    schema: StructType
+
+    def portions(self) -> list[Portion]:
+        return [self.portion]
+
+
+def select(name: str, columns: Sequence[str], condition: str | None) -> str:
+    """Return the query for some columns and rows of a relation, whose name is quoted."""
+    where = "" if condition is None else f" WHERE {condition}"
+    return f"SELECT {', '.join(map(quoted, columns))} FROM {name}{where}"  # noqa: S608 - quoted
+
+
+@dataclass(frozen=True, slots=True)
+class Point:
+    """A point of a table's history as Spark names it: a version, or a moment in microseconds."""
+
+    version: str | None = None
+    microseconds: int | None = None
+
+    @property
+    def option(self) -> dict[str, Any]:
+        """The option of a read that says the same, and nothing for the newest version."""
+        if self.microseconds is not None:
+            return {"time": _EPOCH + timedelta(microseconds=self.microseconds)}
+        if self.version is None:
+            return {}
+        return {"snapshot": int(self.version)} if self.version.isdecimal() else {"tag": self.version}
+
+
+NEWEST = Point()
+
+
+def load(options: Mapping[str, str], backend: SqlRunner, table: NamedTable, at: Point = NEWEST) -> Relation:
+    """Return what a name means at a point; `NotFound`, or the server's error of that code, if it means nothing.
+
+    `s.t.snapshots` is the metadata table `t$snapshots`, unless there is a schema `s.t`.
+    """
+    try:
+        return _load(options, backend, table, at)
+    except (NotFound, ServerError) as exc:
+        if code_of(exc) != "not_found" or table.name not in METADATA:
+            raise
+        schema, _, name = table.db_schema.rpartition(".")
+        return _load(options, backend, NamedTable(schema or "public", f"{name}${table.name}"), at)
+
+
+def _load(options: Mapping[str, str], backend: SqlRunner, table: NamedTable, at: Point) -> Relation:
+    if "$" in table.name or kind_of(backend, table) == "VIEW":
+        return _query(options, backend, table, at)
+    # The name may hold a dot, or a quote: it is given as it is.
+    given = replace(ReadOptions.parse({**options, "table": "t"}), table=table, **at.option)
+    if given.root is not None:
+        return DirectTable(direct.plan(given))
+    found = through_flight.plan(given)
+    pinned = replace(given, snapshot=found.answer.versions[0], tag=None, time=None)
+    return ServerTable(pinned, found.answer.schema)
+
+
+def _query(options: Mapping[str, str], backend: SqlRunner, table: NamedTable, at: Point) -> Relation:
+    if at != NEWEST:
+        raise Unsupported(f"{table.name!r} is read as it is now; a view and a metadata table have no versions")
+    name = f"{quoted(table.db_schema)}.{quoted(table.name)}"
+    source = backend.rows(f"SELECT * FROM {name} LIMIT 0").schema  # noqa: S608 - quoted
+    if "root" in options:
+        return RootQuery(dict(options), name, source, is_small="$" in table.name)
+    return ServerQuery(ReadOptions.parse({**options, "query": "SELECT 1"}), name, source)
+
+
+def kind_of(backend: SqlRunner, table: NamedTable) -> str | None:
+    """Return whether a name is that of a `VIEW`, a `PARTITIONED` or a `PLAIN` table; None for one that is listed nowhere."""
+    sql = (
+        f"SELECT table_type, partitioned FROM information_schema.tables WHERE table_schema = {text(table.db_schema)}"  # noqa: S608 - quoted
+        f" AND table_name = {text(table.name)}"
+    )
+    found = backend.rows(sql).to_pylist()
+    if not found:
+        return None
+    (row,) = found
+    return "VIEW" if row["table_type"] == "VIEW" else "PARTITIONED" if row["partitioned"] else "PLAIN"
+
+
+def text(value: str) -> str:
+    """Return a text as SQL quotes it."""
+    return "'" + value.replace("'", "''") + "'"
