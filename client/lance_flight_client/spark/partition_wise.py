@@ -1,24 +1,26 @@
 """Joins and aggregates of partitioned tables in Spark without a shuffle: each task does one group of partition tables.
 
 Spark's data sources cannot say how they are partitioned, so a join of two of them sends all rows of both through the network.
-Here the groups are matched before Spark plans (spec: Storage Partitioned Join), and each is one input partition.
+Here the groups are matched by the driver before Spark plans (spec: Storage Partitioned Join), and each is one input partition.
 """
 
 from __future__ import annotations
 
-import json
 import logging
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from lance_flight.errors import InvalidInput, NotFound
 from lance_flight.planning.joins import NotCopartitioned
 from pyspark.sql import functions
 
-from lance_flight_client.spark.groups import plans, source
-from lance_flight_client.spark.groups.plans import AGGREGATE, FUNCTIONS, JOIN
+from lance_flight_client.spark.groups import plans
+from lance_flight_client.spark.groups.plans import FUNCTIONS, JoinTerms
+from lance_flight_client.spark.groups.tasks import frame_of
 from lance_flight_client.spark.options import ReadOptions
 from lance_flight_client.spark.reading import direct
+from lance_flight_client.spark.reading.direct import DirectPlan
 from lance_flight_client.spark.source import FORMAT
 
 if TYPE_CHECKING:
@@ -46,21 +48,21 @@ def partition_wise_join(
     """
     plans.check_how(how)
     is_using = isinstance(on, str) or all(isinstance(each, str) for each in on)
-    pairs = [(each, each) if isinstance(each, str) else tuple(each) for each in ([on] if isinstance(on, str) else on)]
+    named = [on] if isinstance(on, str) else on
+    pairs = [(each, each) if isinstance(each, str) else (each[0], each[1]) for each in named]
     if not pairs:
         raise InvalidInput("on is empty; expected the names of columns, or pairs of names")
-    sides = [_pinned(left), _pinned(right)]
-    work = {"kind": JOIN, "left": sides[0], "right": sides[1], "on": pairs, "how": how, "using": is_using}
+    sides = [_Pinned.of(left), _Pinned.of(right)]
     # A condition may be over any column, and is Spark's to apply.
-    work["columns"] = None if columns is None or where is not None else list(columns)
-    found = plans.join_plan(work)
+    returned = None if columns is None or where is not None else list(columns)
+    found = plans.join_plan(sides[0].plan, sides[1].plan, JoinTerms(pairs, how, is_using, returned))
     if isinstance(found, NotCopartitioned):
         _log.warning("joined by Spark: %s", found.why)
-        frames = [spark.read.format(FORMAT).options(**options).load() for options in sides]
+        frames = [side.load(spark) for side in sides]
         keys: Any = [a for a, _ in pairs] if is_using else [frames[0][a] == frames[1][b] for a, b in pairs]
         joined = frames[0].join(frames[1], keys, how)
     else:
-        joined = _in_groups(spark, work)
+        joined = frame_of(spark, found)
     joined = joined if where is None else joined.where(where)
     return joined if columns is None else joined.select(*columns)
 
@@ -80,26 +82,32 @@ def partition_wise_aggregate(
     for _, function in aggregates.values():
         if function not in FUNCTIONS:
             raise NotFound.named("aggregate", function, FUNCTIONS)
-    rows = _pinned(table)
+    rows = _Pinned.of(table)
     listed = [(name, column, function) for name, (column, function) in aggregates.items()]
-    work = {"kind": AGGREGATE, "rows": rows, "by": keys, "aggregates": listed}
-    found = plans.aggregate_plan(work)
+    found = plans.aggregate_plan(rows.plan, keys, listed)
     if not isinstance(found, NotCopartitioned):
-        return _in_groups(spark, work)
+        return frame_of(spark, found)
     _log.warning("grouped by Spark: %s", found.why)
-    frame = spark.read.format(FORMAT).options(**rows).load()
-    return frame.groupBy(*keys).agg(*(getattr(functions, fn)(column).alias(name) for name, column, fn in listed))
+    grouped = rows.load(spark).groupBy(*keys)
+    return grouped.agg(*(getattr(functions, fn)(column).alias(name) for name, column, fn in listed))
 
 
-def _pinned(options: Mapping[str, str]) -> dict[str, str]:
-    """Return the options of a direct read with the version that the table has now."""
-    parsed = ReadOptions.parse(options)
-    if parsed.root is None:
-        raise InvalidInput("groups are read directly; expected the option 'root'")
-    version = direct.plan(parsed).version
-    return {name: text for name, text in options.items() if name.lower() not in _POINTS} | {"snapshot": str(version)}
+@dataclass(frozen=True, slots=True)
+class _Pinned:
+    """A direct read at the version that its table has now, and its options with that version."""
 
+    plan: DirectPlan
+    options: Mapping[str, str]
 
-def _in_groups(spark: SparkSession, work: Mapping[str, Any]) -> DataFrame:
-    spark.dataSource.register(source.LanceFlightGroups)
-    return spark.read.format(source.FORMAT).option(source.WORK, json.dumps(work)).load()
+    @classmethod
+    def of(cls, options: Mapping[str, str]) -> _Pinned:
+        parsed = ReadOptions.parse(options)
+        if parsed.root is None:
+            raise InvalidInput("groups are read directly; expected the option 'root'")
+        plan = direct.plan(parsed)
+        others = {name: text for name, text in options.items() if name.lower() not in _POINTS}
+        return cls(plan, others | {"snapshot": str(plan.version)})
+
+    def load(self, spark: SparkSession) -> DataFrame:
+        """Return its rows as Spark reads them."""
+        return spark.read.format(FORMAT).options(**self.options).load()

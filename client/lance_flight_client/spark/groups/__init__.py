@@ -1,1 +1,1 @@
-"""Groups of partition tables that one task joins or aggregates: matched, planned as a source of Spark's, and worked on."""
+"""Groups of partition tables that one task joins or aggregates: matched, planned by the driver, and worked on by tasks."""

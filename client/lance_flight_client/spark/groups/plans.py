@@ -1,31 +1,27 @@
-"""Plans of joins and aggregates in groups, from the option of `source.py`: the groups, and the work of each."""
+"""Plans of joins and aggregates in groups of planned reads: the groups, and the work of each."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import pyarrow as pa
-from lance_flight.errors import InvalidInput, NotFound
+from lance_flight.errors import NotFound
 from lance_flight.planning.joins import NotCopartitioned
 from pyspark.sql.types import StructType
 
 from lance_flight_client.spark.groups.matching import Keyed, grouped
 from lance_flight_client.spark.groups.work import HOW, AggregateWork, JoinWork, chosen, outputs, schema_of
-from lance_flight_client.spark.options import ReadOptions
-from lance_flight_client.spark.reading import direct
 from lance_flight_client.spark.reading.direct import DirectPlan
 from lance_flight_client.spark.source import Portion
 from lance_flight_client.spark.types import carried_schema, spark_schema
 
-JOIN, AGGREGATE = "join", "aggregate"
 FUNCTIONS = ("sum", "min", "max", "count", "mean")
 
 
 @dataclass(frozen=True, slots=True)
 class GroupPlan:
-    """Plan of a join or an aggregate in groups (`source.ReadPlan`), with the columns that it is grouped by."""
+    """Plan of a join or an aggregate in groups, with the columns that it is grouped by."""
 
     carried: pa.Schema
     work: Sequence[Portion]
@@ -33,51 +29,50 @@ class GroupPlan:
 
     @property
     def schema(self) -> StructType:
+        """The columns of the result, as Spark has them."""
         return spark_schema(self.carried)
 
-    def portions(self) -> Sequence[Portion]:
-        return self.work
+
+@dataclass(frozen=True, slots=True)
+class JoinTerms:
+    """Keys and type of a join: `on` are pairs of names, which the result has once with `is_using`.
+
+    `columns` are those that the tasks return; None: all.
+    """
+
+    on: Sequence[tuple[str, str]]
+    how: str
+    is_using: bool
+    columns: Sequence[str] | None
 
 
-def plan(work: Mapping[str, Any]) -> GroupPlan:
-    """Plan the join or aggregate that the option describes; raise `InvalidInput` where there are no groups."""
-    found = join_plan(work) if work["kind"] == JOIN else aggregate_plan(work)
-    if isinstance(found, NotCopartitioned):
-        raise InvalidInput(f"there are no groups: {found.why}")
-    return found
-
-
-def join_plan(work: Mapping[str, Any]) -> GroupPlan | NotCopartitioned:
+def join_plan(left: DirectPlan, right: DirectPlan, terms: JoinTerms) -> GroupPlan | NotCopartitioned:
     """Plan a join, if its tables are partitioned alike by its keys."""
-    left, right = (direct.plan(ReadOptions.parse(work[side])) for side in ("left", "right"))
-    on = [(str(a), str(b)) for a, b in work["on"]]
+    on, how = terms.on, terms.how
     for side, place in ((left, 0), (right, 1)):
         check_columns([pair[place] for pair in on], side)
-    how = work["how"]
     sides = [Keyed(left, tuple(a for a, _ in on)), Keyed(right, tuple(b for _, b in on))]
     groups = grouped(sides, inner=how == "inner")
     if isinstance(groups, NotCopartitioned):
         return groups
     schemas = carried_schema(left.wanted), carried_schema(right.wanted)
-    columns = chosen(outputs(*schemas, on, how, is_using=bool(work["using"])), work["columns"])
+    columns = chosen(outputs(*schemas, on, how, is_using=terms.is_using), terms.columns)
     carried_schema(schema_of(columns))
     portions = [JoinWork(left=mine, right=theirs, on=on, how=how, outputs=columns) for mine, theirs in groups.portions]
     return GroupPlan(schema_of(columns), portions, groups.by)
 
 
-def aggregate_plan(work: Mapping[str, Any]) -> GroupPlan | NotCopartitioned:
-    """Plan a GROUP BY, if the keys decide the partition."""
-    rows = direct.plan(ReadOptions.parse(work["rows"]))
-    keys = tuple(work["by"])
-    aggregates = [(str(column), str(function)) for _, column, function in work["aggregates"]]
+def aggregate_plan(
+    rows: DirectPlan, keys: Sequence[str], named: Sequence[tuple[str, str, str]]
+) -> GroupPlan | NotCopartitioned:
+    """Plan a GROUP BY, if the keys decide the partition; `named` are the name, the column and the function of each aggregate."""
+    aggregates = [(column, function) for _, column, function in named]
     check_columns([*keys, *(column for column, _ in aggregates)], rows)
-    groups = grouped([Keyed(rows, keys)], inner=False)
+    groups = grouped([Keyed(rows, tuple(keys))], inner=False)
     if isinstance(groups, NotCopartitioned):
         return groups
     carried = carried_schema(rows.wanted)
-    results = [
-        pa.field(name, _result(carried.field(column).type, function)) for name, column, function in work["aggregates"]
-    ]
+    results = [pa.field(name, _result(carried.field(column).type, function)) for name, column, function in named]
     schema = pa.schema([*map(carried.field, keys), *results])
     portions = [
         AggregateWork(rows=mine, keys=keys, aggregates=aggregates, schema=schema) for (mine,) in groups.portions
