@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 from lance_flight_client.spark.connector.jars import jar
+from lance_flight_client.spark.connector.sessions import CATALOG_CLASS, PLANNING
 from pyspark.sql import SparkSession
 
 from tests.service.server_process import Server, serving
@@ -78,6 +79,19 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
 def root(server: Server) -> Path:
     """What the server serves."""
     return server.root
+
+
+@pytest.fixture(scope="session")
+def sql(spark: SparkSession, server: Server) -> SparkSession:
+    """A session with the connector's catalog `lake` over the root and `far` over its server."""
+    session = spark.newSession()
+    for name, value in PLANNING.items():
+        session.conf.set(name, value)
+    for catalog, place in {"lake": ("root", str(server.root)), "far": ("uri", server.uri)}.items():
+        session.conf.set(f"spark.sql.catalog.{catalog}", CATALOG_CLASS)
+        for option, value in (place, ("python", sys.executable)):
+            session.conf.set(f"spark.sql.catalog.{catalog}.{option}", value)
+    return session
 
 
 @pytest.fixture

@@ -4,50 +4,16 @@ from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 import pytest
-from lance_flight_client.spark.connector.sessions import CATALOG_CLASS, PLANNING
+from lance_flight_client.spark.connector.sessions import CATALOG_CLASS
 from pyspark.errors import AnalysisException, IllegalArgumentException
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import SparkSession
 
 from tests.service.server_process import Server
+from tests.spark.connector_results import CATALOGS, plan_of, pushed, texts, values
 from tests.spark.tables import SHAPES
-
-CATALOGS = ("lake", "far")
-
-
-@pytest.fixture(scope="module")
-def sql(spark: SparkSession, server: Server) -> SparkSession:
-    """A session with the catalog `lake` over the root and `far` over its server."""
-    session = spark.newSession()
-    places = {"lake": ("root", str(server.root)), "far": ("uri", server.uri)}
-    for name, value in PLANNING.items():
-        session.conf.set(name, value)
-    for catalog, (option, place) in places.items():
-        session.conf.set(f"spark.sql.catalog.{catalog}", CATALOG_CLASS)
-        session.conf.set(f"spark.sql.catalog.{catalog}.{option}", place)
-        session.conf.set(f"spark.sql.catalog.{catalog}.python", sys.executable)
-    return session
-
-
-def texts(rows: Iterable[Sequence[object]]) -> list[str]:
-    """Rows in an order, as texts: a NaN is no other value than itself there."""
-    return sorted(repr(tuple(row)) for row in rows)
-
-
-def values(found: DataFrame) -> list[str]:
-    return texts(found.collect())
-
-
-def plan_of(found: DataFrame) -> str:
-    return found._jdf.queryExecution().executedPlan().toString()
-
-
-def pushed(found: DataFrame) -> str:
-    (filters,) = re.findall(r"filters=\[(.*?)\] ", plan_of(found))
-    return str(filters)
 
 
 @pytest.mark.parametrize("catalog", CATALOGS)

@@ -10,9 +10,10 @@ from types import MappingProxyType
 from typing import Any, cast
 
 import pyarrow as pa
-from lance_flight.errors import NotFound
+from lance_flight.errors import NotFound, Unsupported
 from pyspark.serializers import CPickleSerializer
 
+from lance_flight_client.spark.connector import definitions
 from lance_flight_client.spark.connector.backends import SqlRunner, backend_of
 from lance_flight_client.spark.connector.conditions import Conditions, quoted
 from lance_flight_client.spark.connector.relations import Point, Relation, kind_of, load, text
@@ -100,6 +101,50 @@ def _fields(rows: Iterable[Mapping[str, Any]]) -> Iterator[dict[str, Any]]:
             yield {"transform": kind, "arguments": list(transform.values()), "columns": row["source_columns"]}
 
 
+def create_table(given: Arguments) -> None:
+    """Make a table."""
+    backend(given).run(definitions.create_table(qualified(given), given))
+
+
+def alter_table(given: Arguments) -> None:
+    """Change a table: each change is a commit of its own, all of them checked before the first."""
+    for statement in definitions.alterations(qualified(given), given["changes"]):
+        backend(given).run(statement)
+
+
+def drop_table(given: Arguments) -> bool:
+    """Drop a table; return whether there was one."""
+    if kind_of(backend(given), named(given)) in {None, "VIEW"}:
+        return False
+    backend(given).run(f"DROP TABLE {qualified(given)}")
+    return True
+
+
+def rename_table(given: Arguments) -> None:
+    """Rename a table within its schema."""
+    schema, to = named(given).db_schema, schema_of(given["to_namespace"])
+    # Spark gives the new name without a catalog as one of no namespace.
+    if given["to_namespace"] and to != schema:
+        raise Unsupported(f"table {given['name']!r} cannot be moved to schema {to!r}; expected a name in {schema!r}")
+    backend(given).run(f"ALTER TABLE {qualified(given)} RENAME TO {quoted(given['to'])}")
+
+
+def create_namespace(given: Arguments) -> None:
+    """Make a schema."""
+    backend(given).run(f"CREATE SCHEMA {quoted(schema_of(given['namespace']))}")
+
+
+def drop_namespace(given: Arguments) -> None:
+    """Drop an empty schema."""
+    backend(given).run(f"DROP SCHEMA {quoted(schema_of(given['namespace']))}")
+
+
+def qualified(given: Arguments) -> str:
+    """Return the table that a request names, as SQL has it."""
+    table = named(given)
+    return f"{quoted(table.db_schema)}.{quoted(table.name)}"
+
+
 def push_predicates(given: Arguments) -> list[str]:
     """Return for each predicate whether the scan takes it: `part` (Spark looks again) or `none`."""
     relation = unpickled(given["handle"])
@@ -141,6 +186,19 @@ def unpickled(handle: str) -> Relation:
 METHODS: Mapping[str, Callable[[Arguments], Any]] = MappingProxyType(
     {
         each.__name__: each
-        for each in (list_namespaces, load_namespace, list_tables, load_table, push_predicates, plan_scan)
+        for each in (
+            list_namespaces,
+            load_namespace,
+            create_namespace,
+            drop_namespace,
+            list_tables,
+            load_table,
+            create_table,
+            alter_table,
+            drop_table,
+            rename_table,
+            push_predicates,
+            plan_scan,
+        )
     }
 )

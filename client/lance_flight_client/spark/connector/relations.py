@@ -197,6 +197,26 @@ def _load(options: Mapping[str, str], backend: SqlRunner, table: NamedTable, at:
         return _query(options, backend, table, at)
     # The name may hold a dot, or a quote: it is given as it is.
     given = replace(ReadOptions.parse({**options, "table": "t"}), table=table, **at.option)
+    try:
+        return _stored(options, backend, given)
+    except (NotFound, ServerError) as exc:
+        if code_of(exc) != "not_found" or given.tag is None or "@" in table.name:
+            raise
+        branch = NamedTable(table.db_schema, f"{table.name}@{given.tag}")
+        try:
+            return _stored(options, backend, replace(given, table=branch, tag=None))
+        except (NotFound, ServerError):
+            # The first error says which tags there are.
+            raise exc from None
+
+
+def _stored(options: Mapping[str, str], backend: SqlRunner, given: ReadOptions) -> Relation:
+    table = given.table or NamedTable("", "")
+    if given.root is None and given.tag is not None:
+        # A server takes it for a tag or a branch, and does not say which; versions have numbers on each of them.
+        return _query(options, backend, NamedTable(table.db_schema, f"{table.name}@{given.tag}"), NEWEST)
+    if given.root is None and "@" in table.name:
+        return _query(options, backend, table, NEWEST)
     if given.root is not None:
         return DirectTable(direct.plan(given))
     found = through_flight.plan(given)

@@ -2,18 +2,25 @@ package lanceflight.spark;
 
 import com.fasterxml.jackson.databind.JsonNode;
 import com.fasterxml.jackson.databind.node.ObjectNode;
+import java.util.EnumSet;
 import java.util.Map;
+import java.util.Set;
+import org.apache.spark.sql.catalyst.analysis.NamespaceAlreadyExistsException;
 import org.apache.spark.sql.catalyst.analysis.NoSuchFunctionException;
 import org.apache.spark.sql.catalyst.analysis.NoSuchNamespaceException;
 import org.apache.spark.sql.catalyst.analysis.NoSuchTableException;
+import org.apache.spark.sql.catalyst.analysis.TableAlreadyExistsException;
+import org.apache.spark.sql.connector.catalog.Column;
 import org.apache.spark.sql.connector.catalog.FunctionCatalog;
 import org.apache.spark.sql.connector.catalog.Identifier;
 import org.apache.spark.sql.connector.catalog.NamespaceChange;
 import org.apache.spark.sql.connector.catalog.SupportsNamespaces;
 import org.apache.spark.sql.connector.catalog.Table;
 import org.apache.spark.sql.connector.catalog.TableCatalog;
+import org.apache.spark.sql.connector.catalog.TableCatalogCapability;
 import org.apache.spark.sql.connector.catalog.TableChange;
 import org.apache.spark.sql.connector.catalog.functions.UnboundFunction;
+import org.apache.spark.sql.connector.expressions.Transform;
 import org.apache.spark.sql.util.CaseInsensitiveStringMap;
 
 /** A catalog of Spark's over a root or a server: it knows nothing itself, and asks Python for everything. */
@@ -87,18 +94,57 @@ public class LanceFlightCatalog implements TableCatalog, SupportsNamespaces, Fun
     }
 
     @Override
-    public Table alterTable(Identifier table, TableChange... changes) {
-        throw new UnsupportedOperationException("ALTER TABLE");
+    public Set<TableCatalogCapability> capabilities() {
+        return EnumSet.of(TableCatalogCapability.SUPPORT_COLUMN_DEFAULT_VALUE);
+    }
+
+    @Override
+    public Table createTable(Identifier table, Column[] columns, Transform[] partitioning, Map<String, String> properties)
+            throws TableAlreadyExistsException, NoSuchNamespaceException {
+        try {
+            planner.ask("create_table", Definitions.table(Planner.arguments(table), columns, partitioning, properties));
+            return loadTable(table);
+        } catch (LanceFlightException exc) {
+            if (exc.is("already_exists")) {
+                throw new TableAlreadyExistsException(table);
+            }
+            if (exc.is("not_found")) {
+                throw new NoSuchNamespaceException(table.namespace());
+            }
+            throw exc;
+        } catch (NoSuchTableException exc) {
+            throw new LanceFlightException("table " + table + " was dropped as soon as it was made", exc);
+        }
+    }
+
+    @Override
+    public Table alterTable(Identifier table, TableChange... changes) throws NoSuchTableException {
+        try {
+            tableAsked("alter_table", table, Definitions.changes(Planner.arguments(table), changes));
+        } catch (LanceFlightException exc) {
+            // Spark hides what an IllegalArgumentException says here.
+            throw new UnsupportedOperationException(exc.getMessage(), exc);
+        }
+        return loadTable(table);
     }
 
     @Override
     public boolean dropTable(Identifier table) {
-        throw new UnsupportedOperationException("DROP TABLE");
+        return planner.ask("drop_table", Planner.arguments(table)).asBoolean();
     }
 
     @Override
-    public void renameTable(Identifier table, Identifier to) {
-        throw new UnsupportedOperationException("RENAME TABLE");
+    public void renameTable(Identifier table, Identifier to) throws NoSuchTableException, TableAlreadyExistsException {
+        ObjectNode arguments = Planner.arguments(table).put("to", to.name());
+        arguments.set("to_namespace", Planner.names(to.namespace()));
+        try {
+            tableAsked("rename_table", table, arguments);
+        } catch (LanceFlightException exc) {
+            if (exc.is("already_exists")) {
+                throw new TableAlreadyExistsException(to);
+            }
+            throw exc;
+        }
     }
 
     @Override
@@ -126,8 +172,15 @@ public class LanceFlightCatalog implements TableCatalog, SupportsNamespaces, Fun
     }
 
     @Override
-    public void createNamespace(String[] namespace, Map<String, String> properties) {
-        throw new UnsupportedOperationException("CREATE NAMESPACE");
+    public void createNamespace(String[] namespace, Map<String, String> properties) throws NamespaceAlreadyExistsException {
+        try {
+            planner.ask("create_namespace", Planner.arguments(namespace));
+        } catch (LanceFlightException exc) {
+            if (exc.is("already_exists")) {
+                throw new NamespaceAlreadyExistsException(namespace);
+            }
+            throw exc;
+        }
     }
 
     @Override
@@ -136,8 +189,12 @@ public class LanceFlightCatalog implements TableCatalog, SupportsNamespaces, Fun
     }
 
     @Override
-    public boolean dropNamespace(String[] namespace, boolean cascade) {
-        throw new UnsupportedOperationException("DROP NAMESPACE");
+    public boolean dropNamespace(String[] namespace, boolean cascade) throws NoSuchNamespaceException {
+        if (cascade) {
+            throw new UnsupportedOperationException("DROP NAMESPACE … CASCADE: expected RESTRICT, and the tables dropped before");
+        }
+        namespaceAsked("drop_namespace", namespace);
+        return true;
     }
 
     @Override

@@ -1,0 +1,224 @@
+"""Definitions of tables as Spark gives them, in the words of the service's SQL."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from types import MappingProxyType
+from typing import Any
+
+from lance_flight.errors import InvalidInput, Unsupported
+from pyspark.sql import types as spark
+
+from lance_flight_client.spark.connector.conditions import Node, literal, quoted
+from lance_flight_client.spark.connector.relations import text
+
+PARTITIONED_BY = "partitioned_by"
+"""Property whose change is a change of the partition fields."""
+
+_KEPT = frozenset({"file_version", "stable_row_ids"})
+_OF_SPARK = frozenset({"provider", "owner", "comment", "is_managed_location", "table_type"})
+_PROVIDER = "lance_flight"
+_PARTS = ("year", "month", "day", "hour")
+_CALENDAR: Mapping[str, tuple[str, ...]] = MappingProxyType(
+    {f"{part}s": _PARTS[: place + 1] for place, part in enumerate(_PARTS)}
+)
+"""Spark's transforms of moments, each of which is a year, or a year and a month …, as partition fields."""
+
+_TYPES: Mapping[type[spark.DataType], str] = MappingProxyType(
+    {
+        spark.BooleanType: "BOOLEAN",
+        spark.ByteType: "TINYINT",
+        spark.ShortType: "SMALLINT",
+        spark.IntegerType: "INT",
+        spark.LongType: "BIGINT",
+        spark.FloatType: "REAL",
+        spark.DoubleType: "DOUBLE",
+        spark.StringType: "VARCHAR",
+        spark.CharType: "VARCHAR",
+        spark.VarcharType: "VARCHAR",
+        spark.BinaryType: "BYTEA",
+        spark.DateType: "DATE",
+        spark.TimestampType: "TIMESTAMPTZ",
+        spark.TimestampNTZType: "TIMESTAMP",
+    }
+)
+
+
+def create_table(table: str, given: Mapping[str, Any]) -> str:
+    """Return the CREATE TABLE for columns, transforms and properties of Spark's; `table` is quoted."""
+    properties: Mapping[str, str] = given["properties"]
+    _check_properties(properties)
+    columns = ", ".join(_column(each) for each in given["columns"])
+    fields = partition_fields(given["partitioning"])
+    options = ", ".join(f"{name} = {text(value)}" for name, value in properties.items() if name in _KEPT)
+    comment = properties.get("comment")
+    return (
+        f"CREATE TABLE {table} ({columns})"
+        + f" WITH ({options})" * bool(options)
+        + f" PARTITIONED BY ({fields})" * bool(fields)
+        + (f" COMMENT {text(comment)}" if comment is not None else "")
+    )
+
+
+def _check_properties(properties: Mapping[str, str]) -> None:
+    provider = properties.get("provider", _PROVIDER)
+    if provider.lower() != _PROVIDER:
+        raise InvalidInput(f"USING {provider}: expected USING {_PROVIDER}, or no USING")
+    for name in properties.keys() - _KEPT - _OF_SPARK:
+        # Spark gives each option twice, once below this prefix.
+        raise Unsupported(
+            f"CREATE TABLE: property {name.removeprefix('option.')!r} is not one of a table; expected {', '.join(sorted(_KEPT))}"
+        )
+
+
+def _column(column: Mapping[str, Any]) -> str:
+    default, comment = column.get("default"), column.get("comment")
+    return (
+        f"{quoted(column['name'])} {type_words(_parsed(column['type']))}"
+        + " NOT NULL" * (not column["nullable"])
+        + (f" DEFAULT {_value(default)}" if default is not None else "")
+        + (f" COMMENT {text(comment)}" if comment is not None else "")
+    )
+
+
+def _value(node: Node) -> str:
+    if node.get("literal") is None:
+        return "NULL"
+    found = literal(node["type"], node["literal"])
+    if found is None and node["type"] in {'"double"', '"float"'}:
+        return str(float(node["literal"]))
+    if found is None:
+        raise Unsupported(f"DEFAULT of type {node['type']}: expected a number, text, boolean, date or timestamp")
+    return found
+
+
+def _parsed(kind: str) -> spark.DataType:
+    return (
+        spark.StructType.fromJson(
+            {"type": "struct", "fields": [{"name": "x", "type": json.loads(kind), "nullable": True, "metadata": {}}]}
+        )
+        .fields[0]
+        .dataType
+    )
+
+
+def type_words(kind: spark.DataType) -> str:
+    """Return a type of Spark's as CREATE TABLE writes it.
+
+    >>> type_words(spark.ArrayType(spark.StructType([spark.StructField("a", spark.LongType())])))
+    'ARRAY<STRUCT<"a" BIGINT>>'
+    """
+    match kind:
+        case spark.DecimalType():
+            return f"DECIMAL({kind.precision}, {kind.scale})"
+        case spark.ArrayType():
+            return f"ARRAY<{type_words(kind.elementType)}>"
+        case spark.StructType():
+            return f"STRUCT<{', '.join(f'{quoted(each.name)} {type_words(each.dataType)}' for each in kind)}>"
+    if type(kind).__name__ == "TimeType":
+        return "TIME"
+    words = _TYPES.get(type(kind))
+    if words is None:
+        raise Unsupported(
+            f"a column of type {kind.simpleString()} cannot be made in SQL; write a DataFrame to a new table"
+        )
+    return words
+
+
+def partition_fields(transforms: Sequence[Mapping[str, Any]]) -> str:
+    """Return transforms of Spark's as partition fields; `days(ts)` is three of them, as `day` alone is that of a month."""
+    return ", ".join(field for each in transforms for field in _fields(each))
+
+
+def _fields(transform: Mapping[str, Any]) -> Iterator[str]:
+    name, arguments = transform["transform"].lower(), [_argument(each) for each in transform["arguments"]]
+    if name == "identity":
+        yield from arguments
+    elif name in _CALENDAR:
+        yield from (f"{part}({', '.join(arguments)})" for part in _CALENDAR[name])
+    else:
+        yield f"{name}({', '.join(arguments)})"
+
+
+def _argument(node: Node) -> str:
+    if "column" in node:
+        return ".".join(map(quoted, node["column"]))
+    found = None if node.get("literal") is None else literal(node["type"], node["literal"])
+    if found is None:
+        raise InvalidInput("PARTITIONED BY: expected columns, numbers and texts as arguments of a transform")
+    return found
+
+
+def alterations(table: str, changes: Sequence[Mapping[str, Any]]) -> list[str]:
+    """Return the statements that change a table as Spark asks, one for each change; all are checked before any is run."""
+    return [statement for change in changes for statement in _ALTERATIONS[change["change"]](table, change)]
+
+
+def _added(table: str, change: Mapping[str, Any]) -> Iterator[str]:
+    if change.get("position") is not None:
+        raise Unsupported("ADD COLUMN … FIRST | AFTER: expected no place; a new column is the last one")
+    name = _path(change)
+    default = change.get("default")
+    yield (
+        f"ALTER TABLE {table} ADD COLUMN {name} {type_words(_parsed(change['type']))}"
+        + " NOT NULL" * (not change["nullable"])
+        + (f" DEFAULT {_value(default)}" if default is not None else "")
+    )
+    if change.get("comment") is not None:
+        yield f"COMMENT ON COLUMN {table}.{name} IS {text(change['comment'])}"
+
+
+def _commented(table: str, change: Mapping[str, Any]) -> Iterator[str]:
+    yield f"COMMENT ON COLUMN {table}.{_path(change)} IS {text(change['comment'])}"
+
+
+def _renamed(table: str, change: Mapping[str, Any]) -> Iterator[str]:
+    yield f"ALTER TABLE {table} RENAME COLUMN {_path(change)} TO {quoted(change['to'])}"
+
+
+def _dropped(table: str, change: Mapping[str, Any]) -> Iterator[str]:
+    yield f"ALTER TABLE {table} DROP COLUMN {_path(change)}"
+
+
+def _retyped(table: str, change: Mapping[str, Any]) -> Iterator[str]:
+    yield f"ALTER TABLE {table} ALTER COLUMN {_path(change)} TYPE {type_words(_parsed(change['type']))}"
+
+
+def _nullable(table: str, change: Mapping[str, Any]) -> Iterator[str]:
+    yield f"ALTER TABLE {table} ALTER COLUMN {_path(change)} {'DROP' if change['nullable'] else 'SET'} NOT NULL"
+
+
+def _property(table: str, change: Mapping[str, Any]) -> Iterator[str]:
+    name, value = change["name"], change.get("value")
+    if name == "comment":
+        yield f"COMMENT ON TABLE {table} IS {'NULL' if value is None else text(value)}"
+    elif name == PARTITIONED_BY:
+        yield f"ALTER TABLE {table} SET PARTITIONED BY ({value or ''})"
+    else:
+        raise Unsupported(f"property {name!r} cannot be changed; expected 'comment' or {PARTITIONED_BY!r}")
+
+
+def _unknown(table: str, change: Mapping[str, Any]) -> Iterator[str]:
+    raise Unsupported(
+        f"ALTER TABLE: {change['name']} is no change of a table; expected one of its columns, its name, its comment or its partition fields"
+    )
+    yield ""
+
+
+def _path(change: Mapping[str, Any]) -> str:
+    return ".".join(map(quoted, change["column"]))
+
+
+_ALTERATIONS = MappingProxyType(
+    {
+        "add": _added,
+        "comment": _commented,
+        "drop": _dropped,
+        "nullable": _nullable,
+        "other": _unknown,
+        "property": _property,
+        "rename": _renamed,
+        "type": _retyped,
+    }
+)
