@@ -7,8 +7,10 @@ the filtered rows to those that asked for all of them. Filters and columns are o
 from __future__ import annotations
 
 import importlib
+import pickle
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, ClassVar, Protocol, cast
+from dataclasses import dataclass
+from typing import Any, Protocol, cast
 
 from lance_flight.errors import InvalidInput
 from pyspark.sql.datasource import (
@@ -54,57 +56,54 @@ class ReadPlan(Protocol):
         ...
 
 
-class PlannedSource(DataSource):
-    """A source that is planned once for each `load()`, when Spark asks for its schema."""
+@dataclass(frozen=True, slots=True)
+class PickledPlan:
+    """A plan and its tasks, each pickled: the processes that pass them on import nothing of what they read with."""
 
-    advice: ClassVar[str] = ""
-    """Advice in the error for a given schema."""
+    plan: bytes
+    portions: Sequence[bytes]
+
+    @classmethod
+    def of(cls, plan: ReadPlan) -> PickledPlan:
+        """Pickle a plan, and each of its tasks."""
+        return cls(pickle.dumps(plan), [pickle.dumps(portion) for portion in plan.portions()])
+
+
+class LanceFlightDataSource(DataSource):
+    """Reads a table of a root, directly or through a server, and writes to one."""
 
     def __init__(self, options: Mapping[str, str]) -> None:
         super().__init__(dict(options))
-        self._plan: ReadPlan | None = None
-
-    def planned(self) -> ReadPlan:
-        """Plan what the options say."""
-        raise NotImplementedError
-
-    def schema(self) -> StructType:
-        # Spark pickles the source once it knows the schema: every later plan of the DataFrame finds this one.
-        self._plan = self.planned()
-        return self._plan.schema
-
-    def reader(self, schema: StructType) -> DataSourceReader:
-        return PlanReader(self.plan_for(schema))
-
-    def plan_for(self, schema: StructType) -> ReadPlan:
-        """Return the plan; raise `InvalidInput` if there is none, since Spark did not ask for the schema."""
-        if self._plan is None:
-            raise InvalidInput(f"a schema was given: {schema.simpleString()}; leave .schema(…) away{self.advice}")
-        return self._plan
-
-
-class LanceFlightDataSource(PlannedSource):
-    """Reads a table of a root, directly or through a server, and writes to one."""
-
-    advice = ", and choose with the option 'columns'"
+        self._read: PickledPlan | None = None
 
     @classmethod
     def name(cls) -> str:
         return FORMAT
 
-    def planned(self) -> ReadPlan:
+    def schema(self) -> StructType:
+        # Spark pickles the source once it knows the schema: every later plan of the DataFrame finds this one.
         options = ReadOptions.parse(without_stream(self.options))
         planner = imported("reading.direct" if options.root is not None else "reading.through_flight")
-        return cast("ReadPlan", planner.plan(options))
+        plan = cast("ReadPlan", planner.plan(options))
+        self._read = PickledPlan.of(plan)
+        return plan.schema
 
     def reader(self, schema: StructType) -> DataSourceReader:
         check_no_stream(self.options)
-        return super().reader(schema)
+        return PlanReader(self._planned(schema).portions)
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802 - Spark's interface
         options = StreamReadOptions.parse(self.options)
-        reader = imported("streaming.reader").new_stream_reader(self.plan_for(schema), options)
-        return cast("DataSourceStreamReader", reader)
+        plan = pickle.loads(self._planned(schema).plan)  # noqa: S301 - made by this source
+        return cast("DataSourceStreamReader", imported("streaming.reader").new_stream_reader(plan, options))
+
+    def _planned(self, schema: StructType) -> PickledPlan:
+        """Return what was planned; raise `InvalidInput` if nothing was, since Spark did not ask for the schema."""
+        if self._read is None:
+            raise InvalidInput(
+                f"a schema was given: {schema.simpleString()}; leave .schema(…) away, and choose with the option 'columns'"
+            )
+        return self._read
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceArrowWriter:  # noqa: FBT001 - Spark's interface
         options = WriteOptions.parse(self.options, overwrite=overwrite)
@@ -116,18 +115,20 @@ class LanceFlightDataSource(PlannedSource):
 
 
 class PlanReader(DataSourceReader):
-    """Reads what was planned: one input partition for each portion."""
+    """Reads what was planned: one input partition for each pickled portion."""
 
-    def __init__(self, plan: ReadPlan) -> None:
-        self._plan = plan
+    def __init__(self, portions: Sequence[bytes]) -> None:
+        self._portions = portions
 
     def partitions(self) -> Sequence[InputPartition]:
-        return [InputPartition(portion) for portion in self._plan.portions()]
+        return [InputPartition(portion) for portion in self._portions]
 
     def read(self, partition: InputPartition | None) -> Iterator[Any]:
         # Spark makes a partition of nothing where there are none; 4.0 has None in place of it.
-        portion = None if partition is None else cast("Portion | None", partition.value)
-        return iter(()) if portion is None else portion.batches()
+        if partition is None or partition.value is None:
+            return iter(())
+        portion: Portion = pickle.loads(partition.value)  # noqa: S301 - made by the plan
+        return portion.batches()
 
 
 def imported(name: str) -> Any:

@@ -18,7 +18,7 @@ from lance_flight.catalog.tables import partitions
 from lance_flight.catalog.tables.pinned_tables import PinnedTable, TablePart, divided
 from lance_flight.catalog.tables.row_counts import row_counts
 from lance_flight.engine.query.scan_planning import PlannedScan, plan_scan
-from lance_flight.engine.sql.functions import check_condition, columns_in
+from lance_flight.engine.sql.functions import check_condition
 from lance_flight.errors import Conflict, NotFound, Unsupported
 from lance_flight.model.pins import FixedPin
 from lance_flight.planning.row_filters import RowFilter
@@ -26,6 +26,7 @@ from pyspark.sql.types import StructType
 
 from lance_flight_client.spark.options import ReadOptions
 from lance_flight_client.spark.reading.balancing import balanced, tasks_for
+from lance_flight_client.spark.reading.conditions import RowCondition
 from lance_flight_client.spark.reading.portion import DirectPortion, TablePiece
 from lance_flight_client.spark.roots import store_of
 from lance_flight_client.spark.types import carried_schema, spark_schema
@@ -88,9 +89,8 @@ class DirectPlan:
             source=self.source,
             ids=self.ids,
             schema=self.wanted,
-            columns=[] if found.condition is None else columns_in(found.condition, self.source.names),
             filters=found.filters,
-            condition=found.condition,
+            condition=None if found.condition is None else RowCondition.over(found.condition, self.source.names),
             pieces=pieces,
         )
 

@@ -5,17 +5,21 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 from lance_flight.catalog.storage.store import UNREADABLE
 from lance_flight.catalog.tables.merged import MERGED_TABLES, sources
 from lance_flight.catalog.tables.pinned_tables import TablePart
 from lance_flight.catalog.tables.scan import Open, Scan
-from lance_flight.engine.sql.functions import compute
 from lance_flight.errors import QueryFailed
 from lance_flight.planning.row_filters import RowFilter
 
 from lance_flight_client.spark.types import carried_batch, carried_schema
+
+if TYPE_CHECKING:
+    # Its engine is imported by the tasks alone that are given a condition.
+    from lance_flight_client.spark.reading.conditions import RowCondition
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,16 +34,15 @@ class TablePiece:
 class DirectPortion:
     """Part of a read for one task: `source` are all columns of the table, `schema` those that are read.
 
-    Rows are kept that the filter of their spec version leaves, and for which the SQL `condition` is TRUE, over `columns`.
+    Rows are kept that the filter of their spec version leaves, and for which the `condition` is TRUE.
     """
 
     name: str
     source: pa.Schema
     ids: Mapping[str, int]
     schema: pa.Schema
-    columns: Sequence[str]
     filters: Mapping[int, RowFilter] = field(repr=False)
-    condition: str | None
+    condition: RowCondition | None
     pieces: Sequence[TablePiece] = field(repr=False)
 
     def batches(self) -> Iterator[pa.RecordBatch]:
@@ -50,16 +53,14 @@ class DirectPortion:
         """Yield those of `rows`, which have the columns of `read`, that fulfil the condition, in Spark's types."""
         carried = carried_schema(self.schema)
         for batch in rows:
-            chosen = batch if self.condition is None else self._filter(batch, self.condition)
+            chosen = batch if self.condition is None else self.condition.filter(batch)
             yield carried_batch(chosen.select(self.schema.names), carried)
 
     @property
     def read(self) -> pa.Schema:
         """The columns that are read."""
-        return pa.schema([self.source.field(name) for name in dict.fromkeys([*self.schema.names, *self.columns])])
-
-    def _filter(self, batch: pa.RecordBatch, condition: str) -> pa.RecordBatch:
-        return batch.filter(compute(condition, batch, pa.bool_())) if batch.num_rows else batch
+        needed = () if self.condition is None else self.condition.columns
+        return pa.schema([self.source.field(name) for name in dict.fromkeys([*self.schema.names, *needed])])
 
     def _rows(self) -> Iterator[pa.RecordBatch]:
         for spec_id, filter in self.filters.items():

@@ -12,11 +12,11 @@ from lance_flight.catalog.roots.directory import Root
 from lance_flight.catalog.storage.leases import SnapshotLease
 from lance_flight.catalog.table import Table
 from lance_flight.engine.query.scan_planning import plan_scan
-from lance_flight.engine.sql.functions import columns_in
 from lance_flight.errors import Conflict, NotFound, QueryFailed, SchemaError, Unsupported
 from lance_flight.model.schema import NamespaceSchema
 
 from lance_flight_client.spark.reading.balancing import balanced, tasks_for
+from lance_flight_client.spark.reading.conditions import RowCondition
 from lance_flight_client.spark.reading.direct import DirectPlan
 from lance_flight_client.spark.reading.portion import DirectPortion
 from lance_flight_client.spark.roots import store_of
@@ -44,9 +44,8 @@ class StreamPlan:
             source=source,
             ids=self.schema.ids,
             schema=pa.schema([source.field(name) for name in self.read.wanted.names]),
-            columns=[] if condition is None else columns_in(condition, source.names),
             filters={},
-            condition=condition,
+            condition=None if condition is None else RowCondition.over(condition, source.names),
             pieces=(),
         )
 

@@ -1,0 +1,73 @@
+"""Processes of a direct read: Spark plans it once, in the first of them, and the others import what they need alone."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+from lance_flight_client.spark.source import LanceFlightDataSource
+from pyspark import cloudpickle
+
+from tests.service.server_process import Server
+from tests.spark.tables import rows
+
+HEAVY = ("datafusion", "lance")
+
+PLAN = """
+import json, pickle, sys
+source = pickle.loads(sys.stdin.buffer.read())
+portions = [each.value for each in source.reader(None).partitions()]
+print(json.dumps({"portions": [each.hex() for each in portions], "imported": sorted(sys.modules)}))
+"""
+"""What the process does in which Spark plans a read."""
+
+READ = """
+import json, sys
+from pyspark.sql.datasource import InputPartition
+from lance_flight_client.spark.source import PlanReader
+found = [n for portion in json.load(sys.stdin) for batch in PlanReader([]).read(InputPartition(bytes.fromhex(portion)))
+         for n in batch.column("id").to_pylist()]
+print(json.dumps({"found": sorted(found), "imported": sorted(sys.modules)}))
+"""
+"""What tasks do."""
+
+
+def in_new_process(program: str, given: bytes) -> dict[str, Any]:
+    done = subprocess.run([sys.executable, "-c", program], input=given, stdout=subprocess.PIPE, check=True)
+    return dict(json.loads(done.stdout))
+
+
+def heavy(found: Mapping[str, Any]) -> list[str]:
+    return [name for name in HEAVY if name in found["imported"]]
+
+
+@pytest.mark.parametrize(
+    ("condition", "expected", "imported"),
+    [
+        pytest.param(None, range(20), ["lance"], id="all rows"),
+        pytest.param("part = 'p1' AND id < 12", range(1, 12, 5), ["lance"], id="a filter that a scan covers"),
+        pytest.param("upper(part) = 'P1'", range(1, 20, 5), ["datafusion", "lance"], id="a condition of the engine's"),
+    ],
+)
+def test_a_read_is_planned_once_and_processes_import_what_they_need(
+    server: Server, table: str, condition: str | None, expected: range, imported: list[str]
+) -> None:
+    server.ingest(table, rows(0, 20), partition_by="part")
+    given = {"filter": condition} if condition else {}
+    source = LanceFlightDataSource({"root": str(server.root), "table": table, **given})
+    assert "id" in source.schema().names
+    # What planned again would need the manifest.
+    manifest = server.root / table / "__manifest"
+    manifest.rename(manifest.with_name("hidden"))
+    try:
+        planned = in_new_process(PLAN, cloudpickle.dumps(source))  # type: ignore[no-untyped-call]
+        assert heavy(planned) == []
+        found = in_new_process(READ, json.dumps(planned["portions"]).encode())
+    finally:
+        manifest.with_name("hidden").rename(manifest)
+    assert heavy(found) == imported
+    assert found["found"] == list(expected)
