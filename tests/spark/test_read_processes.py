@@ -1,4 +1,4 @@
-"""Processes of a direct read: Spark plans it once, in the first of them, and the others import what they need alone."""
+"""Processes of a direct read: Spark plans it once, in the first of them, and each imports what it needs alone."""
 
 from __future__ import annotations
 
@@ -34,6 +34,13 @@ found = [n for portion in json.load(sys.stdin) for batch in PlanReader([]).read(
 print(json.dumps({"found": sorted(found), "imported": sorted(sys.modules)}))
 """
 """What tasks do."""
+
+DAEMON = """
+import json, sys
+from lance_flight_client.spark.daemon import import_for
+import_for(sys.stdin.read())
+print(json.dumps({"imported": sorted(sys.modules)}))
+"""
 
 
 def in_new_process(program: str, given: bytes) -> dict[str, Any]:
@@ -71,3 +78,19 @@ def test_a_read_is_planned_once_and_processes_import_what_they_need(
         manifest.with_name("hidden").rename(manifest)
     assert heavy(found) == imported
     assert found["found"] == list(expected)
+
+
+@pytest.mark.parametrize(
+    ("worker", "imported"),
+    [
+        pytest.param("pyspark.sql.worker.lookup_data_sources", [], id="formats are looked up"),
+        pytest.param("pyspark.sql.worker.plan_data_source_read", [], id="a read is planned"),
+        pytest.param(
+            "pyspark.sql.worker.create_data_source", ["pandas", "pyarrow.dataset"], id="a schema is asked for"
+        ),
+        pytest.param("pyspark.worker", ["pandas", "pyarrow.dataset"], id="tasks run"),
+    ],
+)
+def test_a_daemon_imports_what_its_workers_need(worker: str, imported: list[str]) -> None:
+    found = in_new_process(DAEMON, worker.encode())
+    assert [name for name in ("lance", "pandas", "pyarrow.dataset") if name in found["imported"]] == imported
