@@ -25,6 +25,7 @@ def test_every_kind_of_table_is_read_as_the_server_reads_it(
     found = sql.table(f"{catalog}.{table}")
     aggregates = ("count(*)", "count(id)", "sum(id)", "min(id)", "max(id)")
     assert found.selectExpr(*aggregates).collect() == server.rows(f"SELECT {', '.join(aggregates)} FROM {table}")
+    assert sql.sql(f"DESCRIBE TABLE {catalog}.{table}").count() >= len(found.columns)
     assert found.columns == server.query(f"SELECT * FROM {table} LIMIT 0").column_names
 
 

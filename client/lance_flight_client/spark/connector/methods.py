@@ -10,18 +10,25 @@ from types import MappingProxyType
 from typing import Any, cast
 
 import pyarrow as pa
-from lance_flight.errors import NotFound, Unsupported
+from lance_flight.catalog.tables.row_counts import row_counts
+from lance_flight.errors import InvalidInput, NotFound, Unsupported
 from pyspark.serializers import CPickleSerializer
 
 from lance_flight_client.spark.connector import definitions
 from lance_flight_client.spark.connector.backends import SqlRunner, backend_of
 from lance_flight_client.spark.connector.conditions import Conditions, quoted
-from lance_flight_client.spark.connector.relations import Point, Relation, kind_of, load, text
+from lance_flight_client.spark.connector.grouping import MOST_GROUPS, grouped
+from lance_flight_client.spark.connector.relations import Point, Relation, ServerTable, kind_of, load, text
 from lance_flight_client.spark.options import NamedTable
-from lance_flight_client.spark.source import Portion
+from lance_flight_client.spark.reading.direct import DirectPlan
+from lance_flight_client.spark.reading.through_flight import FlightPlan
+from lance_flight_client.spark.source import Portion, ReadPlan
 from lance_flight_client.spark.types import spark_schema
 
 Arguments = Mapping[str, Any]
+
+GROUPS_OPTION = "groups"
+"""Option of a catalog: the most keys of a scan that reports them."""
 
 _PICKLER: Any = CPickleSerializer()
 
@@ -159,11 +166,32 @@ def plan_scan(given: Arguments) -> dict[str, Any]:
     relation = unpickled(given["handle"])
     condition = Conditions.over(relation.source).all_of(given["predicates"])
     planned = relation.scan(given["columns"], condition)
+    tasks = grouped(planned, most_groups(given)) if isinstance(planned, DirectPlan) else None
+    portions = planned.portions() if tasks is None else tasks.portions
     return {
         "python": f"{sys.version_info.major}.{sys.version_info.minor}",
         "function": pickled((read_portion, planned.schema)),
-        "portions": [pickled(portion) for portion in planned.portions()],
+        "portions": [pickled(portion) for portion in portions],
+        "keys": [] if tasks is None else [key.to_json() for key in tasks.keys],
+        "values": [] if tasks is None else tasks.values,
+        "rows": rows_of(relation, planned) if tasks is None else tasks.rows,
     }
+
+
+def most_groups(given: Arguments) -> int:
+    """Return how many keys a scan may report, as the catalog's option says."""
+    found = given["options"].get(GROUPS_OPTION, str(MOST_GROUPS))
+    if not found.isdecimal():
+        raise InvalidInput(f"{GROUPS_OPTION!r} is {found!r}; expected a number, 0 for none")
+    return int(found)
+
+
+def rows_of(relation: Relation, planned: ReadPlan) -> int | None:
+    """Return how many rows a scan reads at most; None if nobody knows."""
+    if isinstance(planned, DirectPlan):
+        return sum(row_counts([piece.part.table for piece in planned.found().pieces]))
+    known = planned.answer.rows if isinstance(planned, FlightPlan) else None
+    return relation.rows if known is None and isinstance(relation, ServerTable) else known
 
 
 def read_portion(rows: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

@@ -25,6 +25,9 @@ from lance_flight_client.spark.types import carried_batch, carried_schema, spark
 METADATA = frozenset({"partitions", "snapshots", "files", "specs", "tags", "branches", "indexes", "lineage"})
 """Names of metadata tables, which stand after that of their table: `lake.t.snapshots`."""
 
+OWN_OPTIONS = frozenset({"groups"})
+"""Options of a catalog that are not those of a read."""
+
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
@@ -71,6 +74,8 @@ class ServerTable:
 
     options: ReadOptions
     source: pa.Schema
+    rows: int | None
+    """Rows of the whole table, where the server says it."""
 
     @property
     def takes_conditions(self) -> bool:
@@ -196,7 +201,7 @@ def _load(options: Mapping[str, str], backend: SqlRunner, table: NamedTable, at:
     if "$" in table.name or kind_of(backend, table) == "VIEW":
         return _query(options, backend, table, at)
     # The name may hold a dot, or a quote: it is given as it is.
-    given = replace(ReadOptions.parse({**options, "table": "t"}), table=table, **at.option)
+    given = replace(ReadOptions.parse({**_of_reads(options), "table": "t"}), table=table, **at.option)
     try:
         return _stored(options, backend, given)
     except (NotFound, ServerError) as exc:
@@ -221,7 +226,11 @@ def _stored(options: Mapping[str, str], backend: SqlRunner, given: ReadOptions) 
         return DirectTable(direct.plan(given))
     found = through_flight.plan(given)
     pinned = replace(given, snapshot=found.answer.versions[0], tag=None, time=None)
-    return ServerTable(pinned, found.answer.schema)
+    return ServerTable(pinned, found.answer.schema, found.answer.rows)
+
+
+def _of_reads(options: Mapping[str, str]) -> dict[str, str]:
+    return {name: value for name, value in options.items() if name not in OWN_OPTIONS}
 
 
 def _query(options: Mapping[str, str], backend: SqlRunner, table: NamedTable, at: Point) -> Relation:
@@ -231,7 +240,7 @@ def _query(options: Mapping[str, str], backend: SqlRunner, table: NamedTable, at
     source = backend.rows(f"SELECT * FROM {name} LIMIT 0").schema  # noqa: S608 - quoted
     if "root" in options:
         return RootQuery(dict(options), name, source, is_small="$" in table.name)
-    return ServerQuery(ReadOptions.parse({**options, "query": "SELECT 1"}), name, source)
+    return ServerQuery(ReadOptions.parse({**_of_reads(options), "query": "SELECT 1"}), name, source)
 
 
 def kind_of(backend: SqlRunner, table: NamedTable) -> str | None:

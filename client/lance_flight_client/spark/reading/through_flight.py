@@ -10,7 +10,7 @@ import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from pathlib import Path
 
@@ -183,7 +183,8 @@ def plan(options: ReadOptions) -> FlightPlan:
             if options.partitions is None and answer.rows is not None and tasks_for(answer.rows, None) < asked:
                 # A task costs something before its first row.
                 asked = tasks_for(answer.rows, None)
-                answer = _ask(access, client, sql, asked)
+                # A query of one endpoint is not counted.
+                answer = replace(_ask(access, client, sql, asked), rows=answer.rows)
         except flight.FlightUnavailableError as exc:
             raise ServerError(f"no server answers at {access.uri}: {_message_of(exc)}") from exc
         except _ANSWERS as exc:

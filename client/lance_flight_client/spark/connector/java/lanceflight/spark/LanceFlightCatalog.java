@@ -2,6 +2,7 @@ package lanceflight.spark;
 
 import com.fasterxml.jackson.databind.JsonNode;
 import com.fasterxml.jackson.databind.node.ObjectNode;
+import java.util.Arrays;
 import java.util.EnumSet;
 import java.util.Map;
 import java.util.Set;
@@ -199,11 +200,11 @@ public class LanceFlightCatalog implements TableCatalog, SupportsNamespaces, Fun
 
     @Override
     public Identifier[] listFunctions(String[] namespace) {
-        return new Identifier[0];
+        return Arrays.stream(KeyFunctions.names()).map(name -> Identifier.of(namespace, name)).toArray(Identifier[]::new);
     }
 
     @Override
     public UnboundFunction loadFunction(Identifier function) throws NoSuchFunctionException {
-        throw new NoSuchFunctionException(function);
+        return KeyFunctions.of(function.name()).orElseThrow(() -> new NoSuchFunctionException(function));
     }
 }

@@ -3,19 +3,29 @@ package lanceflight.spark;
 import com.fasterxml.jackson.databind.JsonNode;
 import com.fasterxml.jackson.databind.node.ObjectNode;
 import java.util.Arrays;
+import java.util.OptionalLong;
+import java.util.Set;
 import java.util.stream.Collectors;
+import org.apache.spark.sql.connector.expressions.NamedReference;
 import org.apache.spark.sql.connector.expressions.filter.Predicate;
 import org.apache.spark.sql.connector.read.Batch;
 import org.apache.spark.sql.connector.read.InputPartition;
 import org.apache.spark.sql.connector.read.PartitionReaderFactory;
-import org.apache.spark.sql.connector.read.Scan;
+import org.apache.spark.sql.connector.read.Statistics;
+import org.apache.spark.sql.connector.read.SupportsReportPartitioning;
+import org.apache.spark.sql.connector.read.SupportsReportStatistics;
+import org.apache.spark.sql.connector.read.SupportsRuntimeV2Filtering;
+import org.apache.spark.sql.connector.read.partitioning.KeyGroupedPartitioning;
+import org.apache.spark.sql.connector.read.partitioning.Partitioning;
+import org.apache.spark.sql.connector.read.partitioning.UnknownPartitioning;
 import org.apache.spark.sql.types.StructType;
 
 /** A read of some columns and partitions of a table; Python plans it once, and its tasks run in Spark's Python workers. */
-class LanceFlightScan implements Scan, Batch {
+class LanceFlightScan implements Batch, SupportsReportPartitioning, SupportsReportStatistics, SupportsRuntimeV2Filtering {
     private final LanceFlightTable table;
     private final StructType columns;
     private final Predicate[] pushed;
+    private Predicate[] atRuntime = new Predicate[0];
     private JsonNode planned;
 
     LanceFlightScan(LanceFlightTable table, StructType columns, Predicate[] pushed) {
@@ -44,7 +54,7 @@ class LanceFlightScan implements Scan, Batch {
         if (planned == null) {
             ObjectNode arguments = Planner.arguments().put("handle", table.handle());
             arguments.set("columns", Planner.names(columns.fieldNames()));
-            arguments.set("predicates", ExpressionNodes.of(pushed));
+            arguments.set("predicates", ExpressionNodes.of(pushed).addAll(ExpressionNodes.of(atRuntime)));
             planned = table.planner().ask("plan_scan", arguments);
         }
         return planned;
@@ -58,6 +68,42 @@ class LanceFlightScan implements Scan, Batch {
     @Override
     public PartitionReaderFactory createReaderFactory() {
         return Tasks.readers(table.planner(), planned(), columns);
+    }
+
+    @Override
+    public Partitioning outputPartitioning() {
+        JsonNode keys = planned().get("keys");
+        int partitions = planned().get("portions").size();
+        return keys.isEmpty() ? new UnknownPartitioning(partitions)
+            : new KeyGroupedPartitioning(Transforms.of(keys), partitions);
+    }
+
+    @Override
+    public Statistics estimateStatistics() {
+        JsonNode rows = planned().get("rows");
+        OptionalLong count = rows.isNull() ? OptionalLong.empty() : OptionalLong.of(rows.asLong());
+        return new Estimate(count, columns.defaultSize());
+    }
+
+    private record Estimate(OptionalLong numRows, int rowSize) implements Statistics {
+        @Override
+        public OptionalLong sizeInBytes() {
+            return numRows.isEmpty() ? numRows : OptionalLong.of(Math.max(1, Math.multiplyExact(numRows.getAsLong(), rowSize)));
+        }
+    }
+
+    @Override
+    public NamedReference[] filterAttributes() {
+        Set<String> read = Set.of(columns.fieldNames());
+        return Arrays.stream(table.partitioning()).flatMap(field -> Arrays.stream(field.references()))
+            .filter(column -> column.fieldNames().length == 1 && read.contains(column.fieldNames()[0]))
+            .distinct().toArray(NamedReference[]::new);
+    }
+
+    @Override
+    public synchronized void filter(Predicate[] predicates) {
+        atRuntime = predicates;
+        planned = null;
     }
 
     @Override

@@ -20,9 +20,12 @@ final class Tasks {
 
     static InputPartition[] partitions(JsonNode planned) {
         JsonNode portions = planned.get("portions");
+        JsonNode keys = planned.get("keys");
         InputPartition[] partitions = new InputPartition[portions.size()];
         for (int i = 0; i < partitions.length; i++) {
-            partitions[i] = new PythonInputPartition(i, bytes(portions.get(i)));
+            byte[] portion = bytes(portions.get(i));
+            partitions[i] = keys.isEmpty() ? new PythonInputPartition(i, portion)
+                : new KeyedPartition(i, portion, keys, planned.get("values").get(i));
         }
         return partitions;
     }

@@ -21,18 +21,23 @@ final class Transforms {
         JsonNode columns = field.get("columns");
         JsonNode numbers = field.get("arguments");
         if (name.equals("identity")) {
-            return Expressions.identity(columns.get(0).asText());
+            return Expressions.identity(quoted(columns.get(0)));
         }
         Expression[] arguments = new Expression[numbers.size() + columns.size()];
         for (int i = 0; i < numbers.size(); i++) {
             arguments[i] = Expressions.literal(numbers.get(i).isNumber() ? numbers.get(i).asInt() : numbers.get(i).asText());
         }
         for (int i = 0; i < columns.size(); i++) {
-            arguments[numbers.size() + i] = Expressions.column(columns.get(i).asText());
+            arguments[numbers.size() + i] = Expressions.column(quoted(columns.get(i)));
         }
         if (name.equals("bucket") && columns.size() == 1) {
-            return Expressions.bucket(numbers.get(0).asInt(), columns.get(0).asText());
+            return Expressions.bucket(numbers.get(0).asInt(), quoted(columns.get(0)));
         }
         return Expressions.apply(name, arguments);
+    }
+
+    /** Returns a column, or a field inside one, as Spark parses it: no name holds a dot. */
+    private static String quoted(JsonNode column) {
+        return "`" + column.asText().replace("`", "``").replace(".", "`.`") + "`";
     }
 }
