@@ -9,28 +9,25 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, cast
 
-import pyarrow as pa
 from lance_flight.catalog.tables.row_counts import row_counts
 from lance_flight.errors import InvalidInput, NotFound, Unsupported
-from pyspark.serializers import CPickleSerializer
 
 from lance_flight_client.spark.connector import definitions
 from lance_flight_client.spark.connector.backends import SqlRunner, backend_of
 from lance_flight_client.spark.connector.conditions import Conditions, quoted
 from lance_flight_client.spark.connector.grouping import MOST_GROUPS, grouped
+from lance_flight_client.spark.connector.portions import PICKLER, read_portion
 from lance_flight_client.spark.connector.relations import Point, Relation, ServerTable, kind_of, load, text
 from lance_flight_client.spark.options import NamedTable
 from lance_flight_client.spark.reading.direct import DirectPlan
 from lance_flight_client.spark.reading.through_flight import FlightPlan
-from lance_flight_client.spark.source import Portion, ReadPlan
+from lance_flight_client.spark.source import ReadPlan
 from lance_flight_client.spark.types import spark_schema
 
 Arguments = Mapping[str, Any]
 
 GROUPS_OPTION = "groups"
 """Option of a catalog: the most keys of a scan that reports them."""
-
-_PICKLER: Any = CPickleSerializer()
 
 
 def backend(given: Arguments) -> SqlRunner:
@@ -187,28 +184,21 @@ def most_groups(given: Arguments) -> int:
 
 
 def rows_of(relation: Relation, planned: ReadPlan) -> int | None:
-    """Return how many rows a scan reads at most; None if nobody knows."""
+    """Return how many rows a scan reads at most; None if that is not known."""
     if isinstance(planned, DirectPlan):
         return sum(row_counts([piece.part.table for piece in planned.found().pieces]))
     known = planned.answer.rows if isinstance(planned, FlightPlan) else None
     return relation.rows if known is None and isinstance(relation, ServerTable) else known
 
 
-def read_portion(rows: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Read the portion of a task, which Spark gives it as one binary value."""
-    for batch in rows:
-        for value in batch.column(0):
-            yield from cast("Portion", _PICKLER.loads(value.as_py())).batches()
-
-
 def pickled(value: Any) -> str:
     """Return a value for the JVM to keep."""
-    return base64.b64encode(_PICKLER.dumps(value)).decode()
+    return base64.b64encode(PICKLER.dumps(value)).decode()
 
 
 def unpickled(handle: str) -> Relation:
     """Return the relation of a handle, which this process or one like it has made."""
-    return cast("Relation", _PICKLER.loads(base64.b64decode(handle)))
+    return cast("Relation", PICKLER.loads(base64.b64decode(handle)))
 
 
 METHODS: Mapping[str, Callable[[Arguments], Any]] = MappingProxyType(
