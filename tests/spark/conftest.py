@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 from lance_flight_client.spark.connector.jars import jar
 from lance_flight_client.spark.connector.sessions import CATALOG_CLASS, PLANNING
+from lance_flight_client.spark.machine import prepare
 from pyspark.sql import SparkSession
 
 from tests.service.server_process import Server, serving
@@ -59,7 +60,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item], config: pytest.Confi
 @pytest.fixture(scope="session")
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     place = tmp_path_factory.mktemp("spark")
-    os.environ |= {"PYSPARK_PYTHON": sys.executable, "SPARK_LOCAL_IP": "127.0.0.1"}
+    os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"
+    prepare()
     builder = SparkSession.builder.master("local[2,2]").appName("tests")
     for name, value in SETTINGS.items():
         builder = builder.config(name, value)

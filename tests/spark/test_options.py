@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from lance_flight.errors import InvalidInput
+from lance_flight.errors import InvalidInput, Unsupported
 from lance_flight_client.spark.options import NamedTable, ReadOptions, meanings
 from lance_flight_client.spark.reading.through_flight import ServerAccess, table_query
 from lance_flight_client.spark.streaming import options as stream_options
@@ -48,13 +48,15 @@ def test_an_option_means(given: Mapping[str, str], name: str, value: Any) -> Non
 
 
 WRONG = [
-    pytest.param({}, ["'root'", "'uri'", "'table'"], id="nothing"),
+    pytest.param({"partitions": "2"}, ["'root'", "'uri'", "'table'"], id="nothing"),
     pytest.param({**DIRECT, "uri": "grpc://h:1"}, ["expected one of 'root'"], id="both places"),
     pytest.param({"root": "/data"}, ["expected 'table'"], id="no table"),
     pytest.param({"uri": "grpc://h:1"}, ["expected 'table' or 'query'"], id="neither table nor query"),
     pytest.param({**SERVED, "query": "SELECT 1"}, ["not both"], id="table and query"),
     pytest.param({**DIRECT, "tabel": "t"}, ["no option 'tabel'; did you mean 'table'?"], id="misspelt"),
     pytest.param({**DIRECT, "zzz": "t"}, ["no option 'zzz'; expected root, uri, table"], id="unknown"),
+    pytest.param({**DIRECT, "option.root": "/data"}, ["CREATE TEMPORARY VIEW"], id="a table of Spark's catalog, made"),
+    pytest.param({}, ["CREATE TEMPORARY VIEW"], id="a table of Spark's catalog, read"),
     pytest.param({"path": "/data"}, ["no option 'path'", "expected one of 'root'"], id="a path"),
     pytest.param({**DIRECT, "snapshot": "x"}, ["'snapshot' is 'x'; expected a number"], id="no version"),
     pytest.param({**DIRECT, "partitions": "0"}, ["'partitions' is '0'; expected a number from 1"], id="no partitions"),
@@ -84,7 +86,7 @@ WRONG = [
 
 @pytest.mark.parametrize(("given", "messages"), WRONG)
 def test_what_is_wrong_is_said_at_once(given: Mapping[str, str], messages: list[str]) -> None:
-    with pytest.raises(InvalidInput) as raised:
+    with pytest.raises((InvalidInput, Unsupported)) as raised:
         ReadOptions.parse(given)
     assert [message for message in messages if message not in str(raised.value)] == []
     assert SECRET not in str(raised.value)

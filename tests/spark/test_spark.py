@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import warnings
 from collections.abc import Callable, Mapping
 from datetime import date, datetime, time, timedelta
 from decimal import Decimal
@@ -12,6 +13,7 @@ from typing import Any
 import lance
 import pyarrow as pa
 import pytest
+from lance_flight_client.spark.source import LanceFlightDataSource, UnfilteredRead
 from lance_flight_client.spark.writing.stored_types import arrow_schema
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
@@ -208,6 +210,41 @@ def test_a_schema_of_ones_own_is_refused(spark: SparkSession, server: Server, nu
     read = spark.read.format("lance_flight").options(root=str(server.root), table=numbers).schema(asked)
     with pytest.raises(PySparkException, match="choose with the option 'columns'"):
         read.load().count()
+
+
+@pytest.mark.parametrize("place", ["root", "uri"])
+def test_metadata_tables_and_views_are_loaded_by_their_names(
+    spark: SparkSession, server: Server, numbers: str, place: str
+) -> None:
+    server.run(f"CREATE OR REPLACE VIEW seen_{numbers} AS SELECT id, id + 1 AS next FROM {numbers}")
+    for name, filter in (
+        (f"{numbers}$partitions", None),
+        (f"{numbers}$snapshots", None),
+        (f"seen_{numbers}", "next > 3"),
+    ):
+        condition = {} if filter is None else {"filter": filter}
+        found = load(spark, server, place, table=name, **condition)
+        where = "" if filter is None else f" WHERE {filter}"
+        assert found.count() == server.value(f'SELECT count(*) FROM "{name}"{where}') > 0
+        assert found.columns == server.query(f'SELECT * FROM "{name}"').column_names
+
+
+def test_tables_of_sparks_own_catalog_are_refused(spark: SparkSession, server: Server, numbers: str) -> None:
+    options = f"USING lance_flight OPTIONS (root '{server.root}', table '{numbers}')"
+    with pytest.raises(PySparkException, match="CREATE TEMPORARY VIEW"):
+        spark.sql(f"CREATE TABLE kept_{numbers} {options}")
+    assert not spark.catalog.tableExists(f"kept_{numbers}")
+    spark.sql(f"CREATE TEMPORARY VIEW kept_{numbers} {options}")
+    assert spark.table(f"kept_{numbers}").count() == ROWS
+
+
+def test_an_unfiltered_load_warns_of_conditions_that_prune_nothing(server: Server, numbers: str) -> None:
+    options = {"root": str(server.root), "table": numbers}
+    with pytest.warns(UnfilteredRead, match=r"option\('filter'"):
+        LanceFlightDataSource(options).schema()
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        LanceFlightDataSource({**options, "filter": "true"}).schema()
 
 
 def test_secrets_stand_in_no_plan(

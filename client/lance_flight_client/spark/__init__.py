@@ -5,5 +5,6 @@ read: Spark forks its Python workers, and Lance does not survive a fork.
 """
 
 from lance_flight_client.spark.connector.sessions import configure
+from lance_flight_client.spark.machine import prepare
 
-__all__ = ["configure"]
+__all__ = ["configure", "prepare"]

@@ -5,7 +5,7 @@ the read, one runs tasks. A daemon forks a worker whenever none is idle, and eac
 of a core. Those of workers that do not need them import nothing here. Lance is not among what is imported: it does not survive a fork.
 """
 
-import importlib
+import importlib.util
 import sys
 
 from pyspark.daemon import manager
@@ -14,14 +14,15 @@ _SQL = "pyspark.sql.worker."
 WITHOUT_PANDAS = frozenset({f"{_SQL}lookup_data_sources", f"{_SQL}plan_data_source_read"})
 """Workers that pass on what others have planned."""
 IMPORTED = ("pandas", "pyarrow.compute", "pyarrow.dataset", "pyspark.sql.pandas.types", f"{_SQL}plan_data_source_read")
-"""Libraries of the other workers."""
+"""Libraries of the other workers; pandas where there is one: the package does not need it."""
 
 
 def import_for(worker: str | None) -> None:
     """Import what a worker of this module needs, if it needs it."""
     if worker not in WITHOUT_PANDAS:
         for name in IMPORTED:
-            importlib.import_module(name)
+            if name != "pandas" or importlib.util.find_spec(name):
+                importlib.import_module(name)
 
 
 if __name__ == "__main__":

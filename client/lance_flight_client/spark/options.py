@@ -11,12 +11,13 @@ from types import MappingProxyType
 from typing import Any, NamedTuple
 from urllib.parse import urlsplit
 
-from lance_flight.errors import InvalidInput
+from lance_flight.errors import InvalidInput, Unsupported
 from lance_flight.model.file_versions import FILE_VERSIONS
 
 STORAGE = "storage."
 """Prefix of the names of storage options (`storage.aws_region`)."""
 
+_OF_TABLE = "option."
 _POINTS = ("snapshot", "tag", "time")
 _SCHEMES = ("grpc", "grpc+tcp", "grpc+tls")
 
@@ -174,8 +175,16 @@ class ReadOptions:
 
 
 def parted(options: Mapping[str, str]) -> tuple[dict[str, str], dict[str, str]]:
-    """Options by their names in lower case, and apart from them those of the storage without their prefix."""
+    """Options by their names in lower case, and apart from them those of the storage without their prefix.
+
+    `Unsupported` for a table of Spark's own catalog: CREATE TABLE gives its options once more, as `option.name`, and reads give none.
+    """
     given = {name.lower(): text for name, text in options.items()}
+    if not given or any(name.startswith(_OF_TABLE) for name in given):
+        raise Unsupported(
+            "CREATE TABLE … USING lance_flight makes a table of Spark's own catalog, and Spark keeps its options from whoever reads it;"
+            " write CREATE TEMPORARY VIEW … USING lance_flight OPTIONS (…), or name the table of a catalog of lance_flight's"
+        )
     storage = {name.removeprefix(STORAGE): text for name, text in given.items() if name.startswith(STORAGE)}
     return {name: text for name, text in given.items() if not name.startswith(STORAGE)}, storage
 

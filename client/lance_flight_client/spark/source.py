@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import importlib
 import pickle
+import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol, cast
 
-from lance_flight.errors import InvalidInput
+from lance_flight.errors import InvalidInput, NotFound
 from pyspark.sql.datasource import (
     DataSource,
     DataSourceArrowWriter,
@@ -33,6 +34,14 @@ from lance_flight_client.spark.streaming.options import (
 from lance_flight_client.spark.writing.options import WriteOptions
 
 FORMAT = "lance_flight"
+UNFILTERED = (
+    "all partitions of {table!r} are read: Spark applies df.filter and WHERE to what was read."
+    " Say .option('filter', 'month = 6') before .load() to read the partitions of a condition alone, and .option('filter', 'true') to read all"
+)
+
+
+class UnfilteredRead(UserWarning):
+    """Warning of a `load()` that no option filters: conditions on its DataFrame prune nothing."""
 
 
 class Portion(Protocol):
@@ -83,8 +92,7 @@ class LanceFlightDataSource(DataSource):
     def schema(self) -> StructType:
         # Spark pickles the source once it knows the schema: every later plan of the DataFrame finds this one.
         options = ReadOptions.parse(without_stream(self.options))
-        planner = imported("reading.direct" if options.root is not None else "reading.through_flight")
-        plan = cast("ReadPlan", planner.plan(options))
+        plan = _plan(options)
         self._read = PickledPlan.of(plan)
         return plan.schema
 
@@ -112,6 +120,20 @@ class LanceFlightDataSource(DataSource):
     def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:  # noqa: FBT001, N802 - Spark's interface
         options = StreamWriteOptions.parse(self.options, complete=overwrite)
         return cast("DataSourceStreamWriter", imported("streaming.writer").new_stream_writer(options, schema))
+
+
+def _plan(options: ReadOptions) -> ReadPlan:
+    """Plan a read; over a root, views and metadata tables are queries."""
+    try:
+        plan = imported("reading.through_flight" if options.root is None else "reading.direct").plan(options)
+    except NotFound:
+        found = None if options.root is None else imported("connector.relations").query_plan(options)
+        if found is None:
+            raise
+        return cast("ReadPlan", found)
+    if options.table is not None and options.filter is None and "$" not in options.table.name:
+        warnings.warn(UNFILTERED.format(table=options.table.name), UnfilteredRead, stacklevel=3)
+    return cast("ReadPlan", plan)
 
 
 class PlanReader(DataSourceReader):

@@ -17,7 +17,7 @@ from pyspark.sql.types import StructType
 from lance_flight_client.errors import ServerError
 from lance_flight_client.spark.connector.backends import SqlRunner, backend_of, code_of
 from lance_flight_client.spark.connector.conditions import quoted
-from lance_flight_client.spark.options import NamedTable, ReadOptions
+from lance_flight_client.spark.options import STORAGE, NamedTable, ReadOptions
 from lance_flight_client.spark.reading import direct, through_flight
 from lance_flight_client.spark.source import Portion, ReadPlan
 from lance_flight_client.spark.types import carried_batch, carried_schema, spark_schema
@@ -241,6 +241,19 @@ def _query(options: Mapping[str, str], backend: SqlRunner, table: NamedTable, at
     if "root" in options:
         return RootQuery(dict(options), name, source, is_small="$" in table.name)
     return ServerQuery(ReadOptions.parse({**_of_reads(options), "query": "SELECT 1"}), name, source)
+
+
+def query_plan(options: ReadOptions) -> ReadPlan | None:
+    """Plan a read of what a name means over a root where it is no table: a view or a metadata table; None if it is neither."""
+    table = options.table
+    if table is None or options.root is None:
+        return None
+    catalog = {"root": options.root, **{f"{STORAGE}{name}": value for name, value in options.storage.items()}}
+    backend = backend_of(catalog)
+    if "$" not in table.name and kind_of(backend, table) != "VIEW":
+        return None
+    found = _query(catalog, backend, table, NEWEST if options.at is None else Point(version=str(options.at)))
+    return found.scan(options.columns or found.source.names, options.filter)
 
 
 def kind_of(backend: SqlRunner, table: NamedTable) -> str | None:

