@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from lance_flight.errors import InvalidInput, NotFound, SchemaError
 from lance_flight_client.spark.partition_wise import partition_wise_aggregate, partition_wise_join
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import DataFrame, SparkSession, functions
 
 from tests.service.server_process import Server
 
@@ -32,7 +32,10 @@ def shop(server: Server, root: Path) -> dict[str, dict[str, str]]:
             "FROM (SELECT unnest(range(20, 70)) AS v) AS n"
         )
     server.run("DELETE FROM w_orders WHERE id % 13 = 0")
-    return {name: {"root": str(root), "table": f"w_{name}"} for name in ("orders", "customers", "plain")}
+    server.run("CREATE TABLE w_plain_orders AS SELECT * FROM w_orders")
+    return {
+        name: {"root": str(root), "table": f"w_{name}"} for name in ("orders", "customers", "plain", "plain_orders")
+    }
 
 
 def plan_of(frame: DataFrame) -> str:
@@ -107,6 +110,52 @@ def test_expressions_may_be_chosen_and_names_of_both_sides_may_not(
         partition_wise_join(spark, orders, customers, [("customer", "customer")], columns=["customer"])
 
 
+@pytest.mark.parametrize("right", ["orders", "plain_orders"])
+@pytest.mark.parametrize(
+    ("on", "how", "expected"),
+    [
+        pytest.param("customer", "inner", "customer id_l total_l vec_l id_r total_r vec_r", id="keys once"),
+        pytest.param("customer", "full", "customer id_l total_l vec_l id_r total_r vec_r", id="keys of either side"),
+        pytest.param(
+            [("customer", "customer")],
+            "left",
+            "id_l customer_l total_l vec_l id_r customer_r total_r vec_r",
+            id="pairs",
+        ),
+        pytest.param("customer", "semi", "customer id total vec", id="one side alone"),
+    ],
+)
+def test_suffixes_tell_apart_the_columns_that_both_sides_have(
+    spark: SparkSession,
+    shop: dict[str, dict[str, str]],
+    right: str,
+    on: str | list[tuple[str, str]],
+    *,
+    how: str,
+    expected: str,
+) -> None:
+    found = partition_wise_join(spark, shop["orders"], shop[right], on, how, suffixes=("_l", "_r"))
+    assert found.columns == expected.split()
+    assert ("Exchange" in plan_of(found)) == (right == "plain_orders")
+    frames = [spark.read.format("lance_flight").options(**shop["orders"]).load().alias(side) for side in "lr"]
+    keys = functions.col("l.customer") == functions.col("r.customer")
+    joined = frames[0].join(frames[1], ["customer"] if on == "customer" else keys, how)
+    assert rows_of(found) == rows_of(joined)
+    assert found.count() > 0
+
+
+def test_suffixed_names_are_those_of_columns_and_conditions(
+    spark: SparkSession, shop: dict[str, dict[str, str]]
+) -> None:
+    orders, names = shop["orders"], ["id_r", "customer", "vec_l"]
+    found = partition_wise_join(
+        spark, orders, orders, "customer", columns=names, where="id_l < id_r", suffixes=("_l", "_r")
+    )
+    some = partition_wise_join(spark, orders, orders, "customer", columns=["id_l", "id_r"], suffixes=("_l", "_r"))
+    assert (found.columns, some.columns) == (names, ["id_l", "id_r"])
+    assert found.count() == some.where("id_l < id_r").count() > 0
+
+
 def test_tables_that_are_not_partitioned_alike_are_joined_by_spark(
     spark: SparkSession, shop: dict[str, dict[str, str]], caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -160,6 +209,10 @@ def test_what_cannot_be_is_refused(spark: SparkSession, shop: dict[str, dict[str
         partition_wise_join(spark, shop["orders"], shop["customers"], "customer", "outwards")
     with pytest.raises(NotFound, match="custommer"):
         partition_wise_join(spark, shop["orders"], shop["customers"], "custommer")
+    with pytest.raises(SchemaError, match="'id' is there twice"):
+        partition_wise_join(spark, shop["orders"], shop["orders"], "customer")
+    with pytest.raises(InvalidInput, match="expected two that differ"):
+        partition_wise_join(spark, shop["orders"], shop["orders"], "customer", suffixes=("_x", "_X"))
     with pytest.raises(InvalidInput, match="expected the option 'root'"):
         partition_wise_join(spark, {"uri": "grpc://127.0.0.1:1", "table": "t"}, shop["orders"], "customer")
     with pytest.raises(InvalidInput, match="on is empty"):

@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from lance_flight.errors import InvalidInput, NotFound
 from lance_flight.planning.joins import NotCopartitioned
@@ -39,12 +39,14 @@ def partition_wise_join(
     *,
     columns: Sequence[str] | None = None,
     where: str | None = None,
+    suffixes: tuple[str, str] | None = None,
 ) -> DataFrame:
     """Join two tables group by group; Spark's own join where they are not partitioned alike by `on` (the log says why).
 
     `left` and `right` are options of `format("lance_flight")` with `root`. `on` are names that both sides have, which the result
     has once, or pairs of names. `how` is inner, left, right, full, semi or anti. `where` (Spark SQL) and `columns` are over
-    the result. Both tables stay at the versions that they have now.
+    the result. `suffixes` are added to the names of columns that both sides have, `("_left", "_right")` for example; without them such
+    names are refused. Both tables stay at the versions that they have now.
     """
     plans.check_how(how)
     is_using = isinstance(on, str) or all(isinstance(each, str) for each in on)
@@ -52,19 +54,29 @@ def partition_wise_join(
     pairs = [(each, each) if isinstance(each, str) else (each[0], each[1]) for each in named]
     if not pairs:
         raise InvalidInput("on is empty; expected the names of columns, or pairs of names")
+    if suffixes is not None and (len(suffixes) != 2 or suffixes[0].lower() == suffixes[1].lower()):  # noqa: PLR2004 - the sides
+        raise InvalidInput(f"suffixes is {suffixes!r}; expected two that differ, one for each side")
     sides = [_Pinned.of(left), _Pinned.of(right)]
     # A condition may be over any column, and is Spark's to apply.
     returned = None if columns is None or where is not None else list(columns)
-    found = plans.join_plan(sides[0].plan, sides[1].plan, JoinTerms(pairs, how, is_using, returned))
+    terms = JoinTerms(pairs, how, is_using, returned, suffixes)
+    found = plans.join_plan(sides[0].plan, sides[1].plan, terms)
     if isinstance(found, NotCopartitioned):
         _log.warning("joined by Spark: %s", found.why)
-        frames = [side.load(spark) for side in sides]
-        keys: Any = [a for a, _ in pairs] if is_using else [frames[0][a] == frames[1][b] for a, b in pairs]
-        joined = frames[0].join(frames[1], keys, how)
+        joined = _joined_by_spark(spark, sides, terms)
     else:
         joined = frame_of(spark, found)
     joined = joined if where is None else joined.where(where)
     return joined if columns is None else joined.select(*columns)
+
+
+def _joined_by_spark(spark: SparkSession, sides: Sequence[_Pinned], terms: JoinTerms) -> DataFrame:
+    """Return the same join as Spark does it, whatever the partitions."""
+    names = terms.names(*(side.plan.wanted.names for side in sides))
+    left, right = (side.load(spark).toDF(*mine.values()) for side, mine in zip(sides, names, strict=True))
+    if terms.is_using:
+        return left.join(right, [a for a, _ in terms.on], terms.how)
+    return left.join(right, [left[names[0][a]] == right[names[1][b]] for a, b in terms.on], terms.how)
 
 
 def partition_wise_aggregate(

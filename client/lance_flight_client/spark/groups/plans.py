@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import pyarrow as pa
@@ -11,7 +11,7 @@ from lance_flight.planning.joins import NotCopartitioned
 from pyspark.sql.types import StructType
 
 from lance_flight_client.spark.groups.matching import Keyed, grouped
-from lance_flight_client.spark.groups.work import HOW, AggregateWork, JoinWork, chosen, outputs, schema_of
+from lance_flight_client.spark.groups.work import HOW, ONE_SIDED, AggregateWork, JoinWork, chosen, outputs, schema_of
 from lance_flight_client.spark.reading.direct import DirectPlan
 from lance_flight_client.spark.source import Portion
 from lance_flight_client.spark.types import carried_schema, spark_schema
@@ -37,13 +37,28 @@ class GroupPlan:
 class JoinTerms:
     """Keys and type of a join: `on` are pairs of names, which the result has once with `is_using`.
 
-    `columns` are those that the tasks return; None: all.
+    `columns` are those that the tasks return; None: all. `suffixes` are added to the names that both sides have.
     """
 
     on: Sequence[tuple[str, str]]
     how: str
     is_using: bool
     columns: Sequence[str] | None
+    suffixes: tuple[str, str] | None = None
+
+    def names(self, left: Sequence[str], right: Sequence[str]) -> tuple[Mapping[str, str], Mapping[str, str]]:
+        """Return the names that the result has for the columns of each side, by those of its table.
+
+        >>> JoinTerms([("k", "k")], "inner", True, None, ("_l", "_r")).names(["k", "v"], ["k", "V"])
+        ({'k': 'k', 'v': 'v_l'}, {'k': 'k', 'V': 'V_r'})
+        """
+        keys = {a.lower() for a, _ in self.on} if self.is_using else set()
+        same = {name.lower() for name in left} & {name.lower() for name in right} - keys
+        suffixes = ("", "") if self.suffixes is None or self.how in ONE_SIDED else self.suffixes
+        return (
+            {name: name + suffixes[0] * (name.lower() in same) for name in left},
+            {name: name + suffixes[1] * (name.lower() in same) for name in right},
+        )
 
 
 def join_plan(left: DirectPlan, right: DirectPlan, terms: JoinTerms) -> GroupPlan | NotCopartitioned:
@@ -56,7 +71,8 @@ def join_plan(left: DirectPlan, right: DirectPlan, terms: JoinTerms) -> GroupPla
     if isinstance(groups, NotCopartitioned):
         return groups
     schemas = carried_schema(left.wanted), carried_schema(right.wanted)
-    columns = chosen(outputs(*schemas, on, how, is_using=terms.is_using), terms.columns)
+    names = terms.names(left.wanted.names, right.wanted.names)
+    columns = chosen(outputs(*schemas, on, how, names, is_using=terms.is_using), terms.columns)
     carried_schema(schema_of(columns))
     portions = [JoinWork(left=mine, right=theirs, on=on, how=how, outputs=columns) for mine, theirs in groups.portions]
     return GroupPlan(schema_of(columns), portions, groups.by)

@@ -28,6 +28,8 @@ HOW: Mapping[str, str] = MappingProxyType(
     }
 )
 """The types of joins, and what Arrow calls them."""
+ONE_SIDED = frozenset({"semi", "anti"})
+"""The types of joins that return the columns of the left side alone."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -101,16 +103,25 @@ class AggregateWork:
 
 
 def outputs(
-    left: pa.Schema, right: pa.Schema, on: Sequence[tuple[str, str]], how: str, *, is_using: bool
+    left: pa.Schema,
+    right: pa.Schema,
+    on: Sequence[tuple[str, str]],
+    how: str,
+    names: tuple[Mapping[str, str], Mapping[str, str]],
+    *,
+    is_using: bool,
 ) -> list[Output]:
-    """Return the columns of a join, as in Spark's own join: with `is_using` each key once, else those of both sides."""
+    """Return the columns of a join, as in Spark's own join: with `is_using` each key once, else those of both sides.
+
+    `names` are the names in the result, by those of each side.
+    """
     keys = [a for a, _ in on] if is_using else []
-    lefts = [Output(field=field, left=field.name) for field in left]
-    if how in {"semi", "anti"}:
+    lefts = [Output(field=field.with_name(names[0][field.name]), left=field.name) for field in left]
+    if how in ONE_SIDED:
         return sorted(lefts, key=lambda each: keys.index(each.field.name) if each.field.name in keys else len(keys))
     merged = [Output(field=_merged(left.field(key), right.field(key), how), left=key, right=key) for key in keys]
-    rights = [Output(field=field, right=field.name) for field in right]
-    return [*merged, *(each for each in [*lefts, *rights] if each.field.name not in keys)]
+    rights = [Output(field=field.with_name(names[1][field.name]), right=field.name) for field in right]
+    return [*merged, *(each for each in [*lefts, *rights] if (each.left or each.right) not in keys)]
 
 
 def schema_of(found: Sequence[Output]) -> pa.Schema:
