@@ -1,5 +1,6 @@
 package lanceflight.spark;
 
+import java.io.Serializable;
 import java.util.List;
 import java.util.Locale;
 import java.util.Optional;
@@ -49,7 +50,7 @@ final class KeyFunctions {
     }
 
     /** `bucket(n, column)`: of two counts with a common divisor both are brought to that. */
-    private record Bucket(DataType column) implements BoundFunction, ReducibleFunction<Integer, Integer> {
+    private record Bucket(DataType column) implements BoundFunction, ReducibleFunction<Integer, Integer>, Serializable {
         Bucket() {
             this(DataTypes.LongType);
         }
@@ -88,7 +89,8 @@ final class KeyFunctions {
         }
     }
 
-    private record BucketReducer(int count) implements Reducer<Integer, Integer> {
+    /** Sent to the tasks by Spark 4.1. */
+    private record BucketReducer(int count) implements Reducer<Integer, Integer>, Serializable {
         @Override
         public Integer reduce(Integer bucket) {
             return bucket == null ? null : Math.abs(bucket) % count;
@@ -106,7 +108,7 @@ final class KeyFunctions {
     }
 
     /** `years(column)` … `hours(column)`: parts of a moment as one number, of which a coarser one is the beginning. */
-    private record Moment(int depth) implements BoundFunction, ReducibleFunction<Long, Long> {
+    private record Moment(int depth) implements BoundFunction, ReducibleFunction<Long, Long>, Serializable {
         @Override
         public DataType[] inputTypes() {
             return new DataType[] {DataTypes.TimestampType};
@@ -133,7 +135,8 @@ final class KeyFunctions {
         }
     }
 
-    private record MomentReducer(int parts) implements Reducer<Long, Long> {
+    /** Sent to the tasks by Spark 4.1. */
+    private record MomentReducer(int parts) implements Reducer<Long, Long>, Serializable {
         @Override
         public Long reduce(Long moment) {
             if (moment == null) {
