@@ -234,6 +234,10 @@ def test_tables_of_sparks_own_catalog_are_refused(spark: SparkSession, server: S
     with pytest.raises(PySparkException, match="CREATE TEMPORARY VIEW"):
         spark.sql(f"CREATE TABLE kept_{numbers} {options}")
     assert not spark.catalog.tableExists(f"kept_{numbers}")
+    # Spark makes this one without asking; what reads it says why it cannot.
+    spark.sql(f"CREATE TABLE listed_{numbers} (id BIGINT) {options}")
+    with pytest.raises(PySparkException, match="CREATE TEMPORARY VIEW"):
+        spark.table(f"listed_{numbers}").collect()
     spark.sql(f"CREATE TEMPORARY VIEW kept_{numbers} {options}")
     assert spark.table(f"kept_{numbers}").count() == ROWS
 

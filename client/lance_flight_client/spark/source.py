@@ -108,6 +108,8 @@ class LanceFlightDataSource(DataSource):
     def _planned(self, schema: StructType) -> PickledPlan:
         """Return what was planned; raise `InvalidInput` if nothing was, since Spark did not ask for the schema."""
         if self._read is None:
+            # A table of Spark's own catalog, whose columns were listed, is read without any option.
+            ReadOptions.parse(without_stream(self.options))
             raise InvalidInput(
                 f"a schema was given: {schema.simpleString()}; leave .schema(…) away, and choose with the option 'columns'"
             )
