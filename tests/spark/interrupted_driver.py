@@ -11,6 +11,7 @@ import traceback
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from pathlib import Path
 
+from lance_flight_client.spark import activate
 from pyspark.sql import SparkSession
 
 from tests.spark.conftest import SETTINGS
@@ -27,8 +28,7 @@ def main(root: str, before: str, after: str, place: str) -> None:
     spark.dataSource.register(FaultySource)
 
     def write(table: str, when: str) -> None:
-        # Python's sources are those of the session that is active in a thread, and a new one has none.
-        spark._jvm.SparkSession.setActiveSession(spark._jsparkSession)
+        activate(spark)
         told = {"fault": f"waits {when} its commit", "place": str(Path(place, when))}
         options = {"root": root, "table": table, "partition_by": "p", "commit_id": "job", **told}
         spark.sql(SELECT).write.format(FORMAT).mode("append").options(**options).save()

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 from lance_flight.faults import POINTS
+from lance_flight_client.spark import activate
 from lance_flight_client.spark.commits import committed
 from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
@@ -171,8 +172,7 @@ def test_jobs_at_once(spark: SparkSession, server: Server, table: str, commit_id
     """They make the table together, and its partitions."""
 
     def job(commit_id: str) -> None:
-        # Python's sources are those of the session that is active in a thread, and a new one has none.
-        spark._jvm.SparkSession.setActiveSession(spark._jsparkSession)
+        activate(spark)
         options = {"root": str(server.root), "table": table, "partition_by": "p", "commit_id": commit_id}
         spark.sql(SELECT).write.format("lance_flight").mode("append").options(**options).save()
 

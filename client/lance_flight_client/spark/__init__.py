@@ -5,6 +5,6 @@ read: Spark forks its Python workers, and Lance does not survive a fork.
 """
 
 from lance_flight_client.spark.connector.sessions import configure
-from lance_flight_client.spark.machine import prepare
+from lance_flight_client.spark.machine import activate, prepare
 
-__all__ = ["configure", "prepare"]
+__all__ = ["activate", "configure", "prepare"]

@@ -1,4 +1,4 @@
-"""Needs of Spark on the machine that it is started on: a Java, and an interpreter for its Python workers."""
+"""Needs of Spark on the machine that it is started on: a Java, an interpreter for its Python workers, and an active session in each thread."""
 
 from __future__ import annotations
 
@@ -10,8 +10,12 @@ import tempfile
 import warnings
 from importlib.util import find_spec
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from lance_flight.errors import NotFound
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 PYTHON, JAVA = "PYSPARK_PYTHON", "JAVA_HOME"
 PANDAS = "PySpark does not yet fully support pandas"
@@ -39,6 +43,14 @@ def prepare() -> None:
     if not has_java():
         os.environ[JAVA] = packaged_java()
         sys.stderr.write(f"Spark runs on the Java of the package {PACKAGED}: none is in {JAVA} or on PATH.\n")
+
+
+def activate(spark: SparkSession) -> None:
+    """Make a session the active one of the thread that calls, where `save()` looks for the formats of Python.
+
+    A new thread has none, and `createDataFrame` is what PySpark makes it by. With Spark Connect nothing needs it.
+    """
+    spark.createDataFrame([], "nothing INT")
 
 
 def has_java() -> bool:
