@@ -9,8 +9,10 @@ from __future__ import annotations
 import json
 import os
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
+from lance_flight_client.spark import activate, configure
 from lance_flight_client.spark.partition_wise import partition_wise_join
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
@@ -24,7 +26,7 @@ def main(root: str, table: str, checkpoint: str | None = None) -> dict[str, Any]
     builder = SparkSession.builder.remote("local[2]")
     for name, value in SETTINGS.items():
         builder = builder.config(name, value)
-    spark = builder.getOrCreate()
+    spark = configure(builder, lake=root).getOrCreate()
     source = {"root": root, "table": table}
     rows = spark.read.format(FORMAT).options(**source, filter="p = 1", columns="id").load()
     found: dict[str, Any] = {"class": type(spark).__module__, "read": sorted(row.id for row in rows.collect())}
@@ -32,6 +34,14 @@ def main(root: str, table: str, checkpoint: str | None = None) -> dict[str, Any]
     target = {"root": root, "table": f"{table}_written", "partition_by": "bucket(2, id)"}
     rows.write.format(FORMAT).mode("append").options(**target, commit_id="job").save()
     rows.write.format(FORMAT).mode("append").options(**target, commit_id="job").save()
+
+    def write_again() -> None:
+        activate(spark)
+        rows.write.format(FORMAT).mode("append").options(**target, commit_id="job of a thread").save()
+
+    with ThreadPoolExecutor(1) as threads:
+        threads.submit(write_again).result()
+    found["catalog"] = sorted(row.id for row in spark.sql(f"SELECT id FROM lake.{table} WHERE p = 1").collect())
 
     joined = partition_wise_join(spark, source, source, "id", "semi", where="id > 3")
     found["join"] = sorted(row.id for row in joined.collect())
