@@ -68,7 +68,9 @@ class Conditions:
 
     def all_of(self, nodes: Sequence[Node]) -> str | None:
         """Return the condition of those predicates that have one; None where there is nothing to fulfil."""
-        found = [condition for condition in map(self.sql, nodes) if condition is not None]
+        # What is NULL fulfils nothing here: `<=>` says no more than `=`, which prunes.
+        plain = ({**node, "function": "="} if node.get("function") == "<=>" else node for node in nodes)
+        found = [condition for condition in map(self.sql, plain) if condition is not None]
         return " AND ".join(f"({condition})" for condition in found) or None
 
     def _compared(self, sign: str, left: Node, right: Node) -> str | None:

@@ -9,15 +9,17 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, cast
 
+from lance_flight.catalog.bulk.shared_writes import Replaces
 from lance_flight.catalog.tables.row_counts import row_counts
 from lance_flight.errors import InvalidInput, NotFound, Unsupported
+from pyspark.sql.types import StructType
 
-from lance_flight_client.spark.connector import definitions
+from lance_flight_client.spark.connector import definitions, writes
 from lance_flight_client.spark.connector.backends import SqlRunner, backend_of
 from lance_flight_client.spark.connector.conditions import Conditions, quoted
 from lance_flight_client.spark.connector.grouping import MOST_GROUPS, grouped
 from lance_flight_client.spark.connector.portions import PICKLER, read_portion
-from lance_flight_client.spark.connector.relations import Point, Relation, ServerTable, kind_of, load, text
+from lance_flight_client.spark.connector.relations import DirectTable, Point, Relation, ServerTable, kind_of, load, text
 from lance_flight_client.spark.options import NamedTable
 from lance_flight_client.spark.reading.direct import DirectPlan
 from lance_flight_client.spark.reading.through_flight import FlightPlan
@@ -26,6 +28,7 @@ from lance_flight_client.spark.types import spark_schema
 
 Arguments = Mapping[str, Any]
 
+PYTHON_VERSION = f"{sys.version_info.major}.{sys.version_info.minor}"
 GROUPS_OPTION = "groups"
 """Option of a catalog: the most keys of a scan that reports them."""
 
@@ -81,6 +84,7 @@ def load_table(given: Arguments) -> dict[str, Any]:
         "handle": pickled(relation),
         "partitioning": partitioning(backend(given), name),
         "properties": {"provider": "lance_flight"},
+        "takes_rows": isinstance(relation, DirectTable),
     }
 
 
@@ -166,13 +170,64 @@ def plan_scan(given: Arguments) -> dict[str, Any]:
     tasks = grouped(planned, most_groups(given)) if isinstance(planned, DirectPlan) else None
     portions = planned.portions() if tasks is None else tasks.portions
     return {
-        "python": f"{sys.version_info.major}.{sys.version_info.minor}",
+        "python": PYTHON_VERSION,
         "function": pickled((read_portion, planned.schema)),
         "portions": [pickled(portion) for portion in portions],
         "keys": [] if tasks is None else [key.to_json() for key in tasks.keys],
         "values": [] if tasks is None else tasks.values,
         "rows": rows_of(relation, planned) if tasks is None else tasks.rows,
     }
+
+
+def plan_whole_partitions(given: Arguments) -> dict[str, Any]:
+    """Plan the tasks of a change of rows: all rows of the partitions that may hold matching ones."""
+    relation = unpickled(given["handle"])
+    condition = Conditions.over(relation.source).all_of(given["predicates"])
+    planned = writes.whole_partitions(relation, given["columns"], condition)
+    return {
+        "python": PYTHON_VERSION,
+        "function": pickled((read_portion, planned.schema)),
+        "portions": [pickled(portion) for portion in planned.portions],
+        "keys": [],
+        "values": [],
+        "rows": planned.rows,
+        "read": planned.read,
+    }
+
+
+def begin_write(given: Arguments) -> dict[str, Any]:
+    """Begin a write: the function of its tasks, and the handle by which it is committed or aborted."""
+    relation = unpickled(given["handle"])
+    schema = StructType.fromJson(json.loads(given["schema"]))
+    planned = writes.begun(relation, schema, Replaces(given["replaces"]), given["predicates"])
+    return {
+        "python": PYTHON_VERSION,
+        "function": pickled((writes.writing(planned), writes.MESSAGE)),
+        "write": pickled(planned),
+    }
+
+
+def commit_write(given: Arguments) -> None:
+    """Commit what the tasks of a write have written."""
+    writes.commit(_unpickled(given["write"]), writes.messages_of(given["messages"]), given.get("read"))
+
+
+def abort_write(given: Arguments) -> None:
+    """Remove what the tasks of a write have written."""
+    writes.abort(_unpickled(given["write"]), writes.messages_of(given["messages"]))
+
+
+def can_delete(given: Arguments) -> bool:
+    """Return whether a DELETE needs no task: SQL can say its predicates."""
+    return writes.deletion(unpickled(given["handle"]), given["predicates"]) is not None
+
+
+def delete_where(given: Arguments) -> None:
+    """Delete the rows that fulfil all predicates."""
+    statement = writes.deletion(unpickled(given["handle"]), given["predicates"])
+    if statement is None:
+        raise AssertionError(given["predicates"])
+    backend(given).run(statement)
 
 
 def most_groups(given: Arguments) -> int:
@@ -198,7 +253,11 @@ def pickled(value: Any) -> str:
 
 def unpickled(handle: str) -> Relation:
     """Return the relation of a handle, which this process or one like it has made."""
-    return cast("Relation", PICKLER.loads(base64.b64decode(handle)))
+    return cast("Relation", _unpickled(handle))
+
+
+def _unpickled(handle: str) -> Any:
+    return PICKLER.loads(base64.b64decode(handle))
 
 
 METHODS: Mapping[str, Callable[[Arguments], Any]] = MappingProxyType(
@@ -217,6 +276,12 @@ METHODS: Mapping[str, Callable[[Arguments], Any]] = MappingProxyType(
             rename_table,
             push_predicates,
             plan_scan,
+            plan_whole_partitions,
+            begin_write,
+            commit_write,
+            abort_write,
+            can_delete,
+            delete_where,
         )
     }
 )

@@ -32,11 +32,15 @@ class Written(WriterCommitMessage):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlannedWrite:
-    """One write of one DataFrame as all of its tasks know it: `names` are what the table calls the columns, in their order."""
+    """One write of one DataFrame as all of its tasks know it: `names` are what the table calls the columns, in their order.
+
+    `read` are the object ids of the tables whose place its rows take (`Replaces.READ`).
+    """
 
     shared: SharedWrite
     names: Sequence[str]
     replaces: Replaces
+    read: Sequence[str] = ()
 
     def write(self, batches: Iterator[pa.RecordBatch]) -> tuple[WrittenPart, ...]:
         """Do the work of a task."""
@@ -46,7 +50,7 @@ class PlannedWrite:
 
     def commit(self, written: Sequence[WrittenPart], once: Once | None) -> int:
         """Commit what the tasks wrote; the version. Errors as of `SharedWrite.commit`."""
-        return self.shared.commit(written, evaluated, replaces=self.replaces, once=once)
+        return self.shared.commit(written, evaluated, replaces=self.replaces, read=self.read, once=once)
 
 
 class TableWriter(DataSourceArrowWriter):

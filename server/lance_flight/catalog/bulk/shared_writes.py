@@ -8,7 +8,7 @@ together. Files of a process that died, or whose work was done twice, are part o
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from enum import Enum
@@ -39,6 +39,8 @@ class Replaces(Enum):
     PARTITIONS = "partitions"
     """All that lies in the partitions that the new rows fall into."""
     TABLE = "table"
+    READ = "read"
+    """All rows of the tables that the new rows were computed from."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -135,10 +137,12 @@ class SharedWrite:
         evaluate: Evaluate,
         *,
         replaces: Replaces = Replaces.NOTHING,
+        read: Collection[str] = (),
         once: Once | None = None,
     ) -> int:
         """Make what all processes wrote visible, once, and return the version; each piece of work counts as it is given here.
 
+        With `Replaces.READ` the object ids `read` are those of the tables whose place the rows take.
         Errors as of `Commits.commit`. Rows that are added go on top of whatever others did meanwhile; what is replaced must
         be as it was at the beginning, or it is a `SerializationFailure`. The files go unless the outcome is unknown.
         """
@@ -150,9 +154,12 @@ class SharedWrite:
             raise
         edits = edits_of(snapshot, parts)
         with namespace.discarding(snapshot, edits):
-            transaction = namespace.begin(snapshot, serializable=replaces is Replaces.TABLE)
+            transaction = namespace.begin(snapshot, serializable=replaces in {Replaces.TABLE, Replaces.READ})
             transaction.once = once
-            _add(transaction, namespace.store, edits, replaces, evaluate)
+            if replaces is Replaces.READ:
+                _replace(transaction, namespace.store, edits, read)
+            else:
+                _add(transaction, namespace.store, edits, replaces, evaluate)
         with namespace.changing(transaction):
             return namespace.commits.commit(transaction)
 
@@ -181,6 +188,15 @@ def edits_of(snapshot: Snapshot, parts: Sequence[WrittenPart]) -> list[TableUpda
     """Return what processes wrote, one edit for each partition."""
     tables = snapshot.tables_named(list({part.object_id for part in parts}))
     return combined(part.edit(snapshot, tables.get(part.object_id)) for part in parts)
+
+
+def _replace(transaction: Transaction, store: Store, edits: Sequence[TableUpdate], read: Collection[str]) -> None:
+    """Add rows in place of all those of the tables that were read."""
+    snapshot = transaction.snapshot
+    transaction.read(list(read))
+    room = all_removed(store, snapshot, list(snapshot.tables_named(list(read)).values()))
+    count, gone = sum(edit.rows for edit in edits), removed_rows(room)
+    transaction.add(combined([*room, *edits]), f"write {count} rows in place of {gone} of {len(read)} partitions")
 
 
 def _add(

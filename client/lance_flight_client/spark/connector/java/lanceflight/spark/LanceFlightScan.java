@@ -50,12 +50,17 @@ class LanceFlightScan implements Batch, SupportsReportPartitioning, SupportsRepo
         return this;
     }
 
-    private synchronized JsonNode planned() {
+    /** Returns the method that plans the scan. */
+    String method() {
+        return "plan_scan";
+    }
+
+    final synchronized JsonNode planned() {
         if (planned == null) {
             ObjectNode arguments = Planner.arguments().put("handle", table.handle());
             arguments.set("columns", Planner.names(columns.fieldNames()));
             arguments.set("predicates", ExpressionNodes.of(pushed).addAll(ExpressionNodes.of(atRuntime)));
-            planned = table.planner().ask("plan_scan", arguments);
+            planned = table.planner().ask(method(), arguments);
         }
         return planned;
     }

@@ -1,20 +1,28 @@
 package lanceflight.spark;
 
 import com.fasterxml.jackson.databind.JsonNode;
+import com.fasterxml.jackson.databind.node.ObjectNode;
 import java.util.EnumSet;
 import java.util.Map;
 import java.util.Set;
+import org.apache.spark.sql.connector.catalog.SupportsDeleteV2;
 import org.apache.spark.sql.connector.catalog.SupportsRead;
-import org.apache.spark.sql.connector.catalog.Table;
+import org.apache.spark.sql.connector.catalog.SupportsRowLevelOperations;
+import org.apache.spark.sql.connector.catalog.SupportsWrite;
 import org.apache.spark.sql.connector.catalog.TableCapability;
 import org.apache.spark.sql.connector.expressions.Transform;
+import org.apache.spark.sql.connector.expressions.filter.Predicate;
 import org.apache.spark.sql.connector.read.ScanBuilder;
+import org.apache.spark.sql.connector.write.LogicalWriteInfo;
+import org.apache.spark.sql.connector.write.RowLevelOperationBuilder;
+import org.apache.spark.sql.connector.write.RowLevelOperationInfo;
+import org.apache.spark.sql.connector.write.WriteBuilder;
 import org.apache.spark.sql.types.DataType;
 import org.apache.spark.sql.types.StructType;
 import org.apache.spark.sql.util.CaseInsensitiveStringMap;
 
 /** A table at the version that it was loaded at; `handle` is what Python knows it by. */
-class LanceFlightTable implements Table, SupportsRead {
+class LanceFlightTable implements SupportsRead, SupportsWrite, SupportsDeleteV2, SupportsRowLevelOperations {
     private final Planner planner;
     private final JsonNode loaded;
     private final StructType schema;
@@ -55,11 +63,41 @@ class LanceFlightTable implements Table, SupportsRead {
 
     @Override
     public Set<TableCapability> capabilities() {
-        return EnumSet.of(TableCapability.BATCH_READ);
+        return loaded.get("takes_rows").asBoolean()
+            ? EnumSet.of(TableCapability.BATCH_READ, TableCapability.BATCH_WRITE, TableCapability.TRUNCATE,
+                TableCapability.OVERWRITE_BY_FILTER, TableCapability.OVERWRITE_DYNAMIC)
+            : EnumSet.of(TableCapability.BATCH_READ);
     }
 
     @Override
     public ScanBuilder newScanBuilder(CaseInsensitiveStringMap options) {
         return new LanceFlightScanBuilder(this);
+    }
+
+    @Override
+    public WriteBuilder newWriteBuilder(LogicalWriteInfo info) {
+        return new LanceFlightWrite(this, info, null);
+    }
+
+    @Override
+    public boolean canDeleteWhere(Predicate[] predicates) {
+        return planner.ask("can_delete", asked(predicates)).asBoolean();
+    }
+
+    @Override
+    public void deleteWhere(Predicate[] predicates) {
+        planner.ask("delete_where", asked(predicates));
+    }
+
+    /** Returns the arguments of a request about the rows that fulfil predicates. */
+    ObjectNode asked(Predicate[] predicates) {
+        ObjectNode arguments = Planner.arguments().put("handle", handle());
+        arguments.set("predicates", ExpressionNodes.of(predicates));
+        return arguments;
+    }
+
+    @Override
+    public RowLevelOperationBuilder newRowLevelOperationBuilder(RowLevelOperationInfo info) {
+        return new RowChanges(this, info.command());
     }
 }

@@ -8,6 +8,8 @@ import org.apache.spark.JobArtifactSet;
 import org.apache.spark.api.python.SimplePythonFunction;
 import org.apache.spark.sql.connector.read.InputPartition;
 import org.apache.spark.sql.connector.read.PartitionReaderFactory;
+import org.apache.spark.sql.connector.write.DataWriterFactory;
+import org.apache.spark.sql.execution.datasources.v2.python.PythonBatchWriterFactory;
 import org.apache.spark.sql.execution.datasources.v2.python.PythonInputPartition;
 import org.apache.spark.sql.execution.datasources.v2.python.PythonPartitionReaderFactory;
 import org.apache.spark.sql.execution.datasources.v2.python.UserDefinedPythonDataSource;
@@ -31,10 +33,18 @@ final class Tasks {
     }
 
     static PartitionReaderFactory readers(Planner planner, JsonNode planned, StructType columns) {
-        SimplePythonFunction worker = new SimplePythonFunction(new byte[0], Map.of(), List.of(), planner.workerPython(),
-            planned.get("python").asText(), List.of(), null);
-        return new PythonPartitionReaderFactory(new UserDefinedPythonDataSource(worker), bytes(planned.get("function")),
-            columns, artifacts(), Option.empty());
+        return new PythonPartitionReaderFactory(worker(planner, planned), bytes(planned.get("function")), columns,
+            artifacts(), Option.empty());
+    }
+
+    static DataWriterFactory writers(Planner planner, JsonNode begun, StructType columns) {
+        return new PythonBatchWriterFactory(worker(planner, begun), bytes(begun.get("function")), columns, artifacts(),
+            Option.empty());
+    }
+
+    private static UserDefinedPythonDataSource worker(Planner planner, JsonNode planned) {
+        return new UserDefinedPythonDataSource(new SimplePythonFunction(new byte[0], Map.of(), List.of(),
+            planner.workerPython(), planned.get("python").asText(), List.of(), null));
     }
 
     private static Option<String> artifacts() {

@@ -1,0 +1,100 @@
+package lanceflight.spark;
+
+import com.fasterxml.jackson.databind.JsonNode;
+import org.apache.spark.sql.connector.expressions.filter.Predicate;
+import org.apache.spark.sql.connector.read.Scan;
+import org.apache.spark.sql.connector.read.ScanBuilder;
+import org.apache.spark.sql.connector.read.SupportsPushDownRequiredColumns;
+import org.apache.spark.sql.connector.read.SupportsPushDownV2Filters;
+import org.apache.spark.sql.connector.write.LogicalWriteInfo;
+import org.apache.spark.sql.connector.write.RowLevelOperation;
+import org.apache.spark.sql.connector.write.RowLevelOperationBuilder;
+import org.apache.spark.sql.connector.write.WriteBuilder;
+import org.apache.spark.sql.types.StructType;
+import org.apache.spark.sql.util.CaseInsensitiveStringMap;
+
+/** An UPDATE, a MERGE, or a DELETE by rows: partitions that may have matching rows are read whole and written anew. */
+final class RowChanges implements RowLevelOperation, RowLevelOperationBuilder {
+    private final LanceFlightTable table;
+    private final Command command;
+    private WholePartitions scan;
+
+    RowChanges(LanceFlightTable table, Command command) {
+        this.table = table;
+        this.command = command;
+    }
+
+    @Override
+    public RowLevelOperation build() {
+        return this;
+    }
+
+    @Override
+    public Command command() {
+        return command;
+    }
+
+    @Override
+    public ScanBuilder newScanBuilder(CaseInsensitiveStringMap options) {
+        return new Reader();
+    }
+
+    @Override
+    public WriteBuilder newWriteBuilder(LogicalWriteInfo info) {
+        return new LanceFlightWrite(table, info, () -> scan.read());
+    }
+
+    private final class Reader implements ScanBuilder, SupportsPushDownRequiredColumns, SupportsPushDownV2Filters {
+        private final LanceFlightScanBuilder pushed = new LanceFlightScanBuilder(table);
+        private StructType columns = table.schema();
+
+        @Override
+        public void pruneColumns(StructType required) {
+            columns = required;
+        }
+
+        @Override
+        public Predicate[] pushPredicates(Predicate[] predicates) {
+            pushed.pushPredicates(predicates);
+            return predicates;
+        }
+
+        @Override
+        public Predicate[] pushedPredicates() {
+            return pushed.pushedPredicates();
+        }
+
+        @Override
+        public Scan build() {
+            scan = new WholePartitions(table, columns, pushed.pushedPredicates());
+            return scan;
+        }
+    }
+
+    /** Reads all rows of the partitions that predicates leave. */
+    private static final class WholePartitions extends LanceFlightScan {
+        WholePartitions(LanceFlightTable table, StructType columns, Predicate[] pushed) {
+            super(table, columns, pushed);
+        }
+
+        @Override
+        String method() {
+            return "plan_whole_partitions";
+        }
+
+        JsonNode read() {
+            return planned().get("read");
+        }
+
+        @Override
+        public boolean equals(Object other) {
+            // What is read here is replaced: it is a scan of its own.
+            return this == other;
+        }
+
+        @Override
+        public int hashCode() {
+            return System.identityHashCode(this);
+        }
+    }
+}
