@@ -31,6 +31,7 @@ class Peer:
 
     driver: str
     packages: tuple[str, ...] = ()
+    program: str = "benchmarks.drivers"
     is_client_ours: bool = False
 
     @property
@@ -67,10 +68,10 @@ def start_peer(peer: Peer, environments: Path, place: Path) -> Iterator[PeerProc
     """Start a peer that works in the directory `place`, and stop it at the end; its environment is made unless one with these packages is there."""
     environment = _install(peer.packages, environments / peer.directory)
     python = sys.executable if peer.is_client_ours else str(environment / "bin" / "python")
-    command = [python, "-m", "benchmarks.drivers", peer.driver, str(environment), str(place)]
-    place.mkdir()
+    command = [python, "-m", peer.program, peer.driver, str(environment), str(place)]
+    place.mkdir(exist_ok=True)
     log, pipe = place / "log", subprocess.PIPE
-    with log.open("w") as errors:
+    with log.open("a") as errors:
         process = subprocess.Popen(
             command,
             cwd=servers.PROJECT,
