@@ -42,6 +42,8 @@ STATEMENTS = {
     "update the partition": "UPDATE {t} SET k = k + 10 WHERE k >= 2",
     "update to NULL": "UPDATE {t} SET s = NULL WHERE x > 7.5",
     "update all": "UPDATE {t} SET x = 0",
+    "update by a subquery": "UPDATE {t} SET s = 'in' WHERE id IN (SELECT id * 2 FROM ({all}) AS o WHERE k = 1)",
+    "update to a subquery": "UPDATE {t} SET x = (SELECT max(o.x) FROM ({all}) AS o) WHERE k = 3",
     "merge": f"{MERGED} WHEN MATCHED THEN UPDATE SET s = n.s, k = n.k WHEN NOT MATCHED THEN INSERT (id, k, s) VALUES (n.id, n.k, n.s)",
     "merge that deletes": f"{MERGED} WHEN MATCHED AND n.s = 'a' THEN DELETE WHEN MATCHED THEN UPDATE SET s = 'kept'",
     "merge that only inserts": f"{MERGED} WHEN NOT MATCHED THEN INSERT (id, k, s) VALUES (n.id, n.k, 'only')",

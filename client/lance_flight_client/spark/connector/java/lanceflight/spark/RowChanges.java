@@ -66,6 +66,10 @@ final class RowChanges implements RowLevelOperation, RowLevelOperationBuilder {
 
         @Override
         public Scan build() {
+            if (scan != null) {
+                // What the one has read and the other has not would be lost.
+                throw new IllegalStateException("the rows to change in " + table.name() + " are read by two scans");
+            }
             scan = new WholePartitions(table, columns, pushed.pushedPredicates());
             return scan;
         }
