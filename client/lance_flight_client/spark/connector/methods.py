@@ -19,6 +19,8 @@ from lance_flight_client.spark.connector.backends import SqlRunner, backend_of
 from lance_flight_client.spark.connector.conditions import Conditions, quoted
 from lance_flight_client.spark.connector.grouping import MOST_GROUPS, grouped
 from lance_flight_client.spark.connector.portions import PICKLER, read_portion
+from lance_flight_client.spark.connector.procedures import PROCEDURES
+from lance_flight_client.spark.connector.procedures import call as run_procedure
 from lance_flight_client.spark.connector.relations import DirectTable, Point, Relation, ServerTable, kind_of, load, text
 from lance_flight_client.spark.options import NamedTable
 from lance_flight_client.spark.reading.direct import DirectPlan
@@ -230,6 +232,23 @@ def delete_where(given: Arguments) -> None:
     backend(given).run(statement)
 
 
+def procedures(given: Arguments) -> dict[str, Any]:
+    """Return the procedures, with their parameters."""
+    del given
+    return {
+        name: {
+            "description": each.description,
+            "parameters": [{"name": called, "required": called in each.required} for called in each.parameters],
+        }
+        for name, each in PROCEDURES.items()
+    }
+
+
+def call(given: Arguments) -> dict[str, Any]:
+    """Run a procedure; return the columns and the rows of its report."""
+    return run_procedure(backend(given), given["procedure"], given["values"])
+
+
 def most_groups(given: Arguments) -> int:
     """Return how many keys a scan may report, as the catalog's option says."""
     found = given["options"].get(GROUPS_OPTION, str(MOST_GROUPS))
@@ -280,6 +299,8 @@ METHODS: Mapping[str, Callable[[Arguments], Any]] = MappingProxyType(
             begin_write,
             commit_write,
             abort_write,
+            procedures,
+            call,
             can_delete,
             delete_where,
         )

@@ -15,17 +15,19 @@ import org.apache.spark.sql.connector.catalog.Column;
 import org.apache.spark.sql.connector.catalog.FunctionCatalog;
 import org.apache.spark.sql.connector.catalog.Identifier;
 import org.apache.spark.sql.connector.catalog.NamespaceChange;
+import org.apache.spark.sql.connector.catalog.ProcedureCatalog;
 import org.apache.spark.sql.connector.catalog.SupportsNamespaces;
 import org.apache.spark.sql.connector.catalog.Table;
 import org.apache.spark.sql.connector.catalog.TableCatalog;
 import org.apache.spark.sql.connector.catalog.TableCatalogCapability;
 import org.apache.spark.sql.connector.catalog.TableChange;
 import org.apache.spark.sql.connector.catalog.functions.UnboundFunction;
+import org.apache.spark.sql.connector.catalog.procedures.UnboundProcedure;
 import org.apache.spark.sql.connector.expressions.Transform;
 import org.apache.spark.sql.util.CaseInsensitiveStringMap;
 
 /** A catalog of Spark's over a root or a server: it knows nothing itself, and asks Python for everything. */
-public class LanceFlightCatalog implements TableCatalog, SupportsNamespaces, FunctionCatalog {
+public class LanceFlightCatalog implements TableCatalog, SupportsNamespaces, FunctionCatalog, ProcedureCatalog {
     private Planner planner;
 
     @Override
@@ -206,5 +208,15 @@ public class LanceFlightCatalog implements TableCatalog, SupportsNamespaces, Fun
     @Override
     public UnboundFunction loadFunction(Identifier function) throws NoSuchFunctionException {
         return KeyFunctions.of(function.name()).orElseThrow(() -> new NoSuchFunctionException(function));
+    }
+
+    @Override
+    public Identifier[] listProcedures(String[] namespace) {
+        return Procedures.all(planner);
+    }
+
+    @Override
+    public UnboundProcedure loadProcedure(Identifier procedure) {
+        return Procedures.named(planner, procedure);
     }
 }
