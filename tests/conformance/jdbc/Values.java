@@ -400,6 +400,12 @@ public final class Values {
           continue;
         }
         return "read to the end";
+      } catch (SQLException | RuntimeException exc) {
+        // The driver looks whether it was canceled, or its stream ends first.
+        if (exc.getMessage().toLowerCase().contains("cancel")) {
+          return "canceled";
+        }
+        throw exc;
       }
     });
   }
