@@ -14,7 +14,7 @@ _SQL = "pyspark.sql.worker."
 WITHOUT_PANDAS = frozenset({f"{_SQL}lookup_data_sources", f"{_SQL}plan_data_source_read"})
 """Workers that pass on what others have planned."""
 IMPORTED = ("pandas", "pyarrow.compute", "pyarrow.dataset", "pyspark.sql.pandas.types", f"{_SQL}plan_data_source_read")
-"""Libraries of the other workers; pandas where there is one: the package does not need it."""
+"""Libraries of the other workers; pandas where there is one: reads and writes do without it."""
 
 
 def import_for(worker: str | None) -> None:
